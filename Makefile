@@ -1,0 +1,37 @@
+# Everything a newcomer needs: `make demo` and `make test`. Both create what they use.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test test-slow lint format clean
+
+# The stamp names what the installation depends on: it is redone when one of them changes.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,tensorboard]"
+	touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/mt train --config configs/demo.yaml
+	$(BIN)/mt eval --model runs/demo
+	$(BIN)/mt translate --model runs/demo "I love you very much"
+	$(BIN)/mt translate --model runs/demo "The old woman does not drink the water." "Where is your friend?"
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/pytest
+
+test-slow: $(VENV)/.installed
+	$(BIN)/pytest -m slow
+
+format: $(VENV)/.installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

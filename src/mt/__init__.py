@@ -1,0 +1,1 @@
+"""From raw parallel text to a translator: the `mt` command and the library behind it."""

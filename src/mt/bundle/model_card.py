@@ -1,0 +1,29 @@
+"""The README of a model folder."""
+
+from mt.config import Config
+
+
+def model_card(config: Config, weights: str, steps: int, scores: str) -> str:
+    """What a stranger who finds the folder should know, as Markdown.
+
+    Args:
+        config: the configuration the model was trained with.
+        weights: which weights these are.
+        steps: updates done in training.
+        scores: the table of test scores, or an empty string.
+    """
+    shape = config.model
+    result = f"Scores on the test set, by sacreBLEU:\n\n```\n{scores}\n```" if scores else "No test set was scored."
+    return f"""# {config.name}: {config.data.source_lang} to {config.data.target_lang}
+
+A machine-translation Transformer trained with `mt`, {steps:,} steps; weights: {weights}.
+{shape.encoder_layers} encoder and {shape.decoder_layers} decoder layers, d_model {shape.d_model}, d_ff {shape.d_ff},
+{shape.n_heads} heads.
+
+    mt translate --model THIS_FOLDER "some text"
+
+{result}
+
+The folder is complete and can be moved: `config.yaml` (the whole configuration), `model.safetensors` (the weights),
+`tokenizer/`, and `MANIFEST.json` (sizes and sha256 of all of them). No file in it can run code.
+"""

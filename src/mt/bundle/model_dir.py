@@ -1,0 +1,112 @@
+"""The model folder: everything needed to translate, in files that cannot run code.
+
+Reading it trusts nothing: the manifest's sizes and checksums, the names, shapes and types of the tensors are checked
+against what the configuration calls for before memory is taken for them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from mt import storage
+from mt.config import Config, dump_config, parse_config
+from mt.data.tokenizer import TokenizerPair
+from mt.errors import InputError
+from mt.model.transformer import Transformer, set_parameters
+from mt.run_dir import ModelDir
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model folder in memory."""
+
+    config: Config
+    model: Transformer
+    tokenizers: TokenizerPair
+
+
+def build_model(config: Config, tokenizers: TokenizerPair) -> Transformer:
+    """An initialised model that fits a configuration and its vocabularies."""
+    return Transformer(
+        config.model,
+        tokenizers.source.vocab_size,
+        tokenizers.target.vocab_size,
+        config.data.max_length,
+        tokenizers.shared,
+    )
+
+
+def save_model(
+    folder: ModelDir,
+    config: Config,
+    tokenizers: TokenizerPair,
+    weights: Mapping[str, Tensor],
+    readme: str,
+    facts: dict[str, Any],
+) -> None:
+    """Writes a model folder, whole or not at all; `facts` go into its manifest."""
+    with storage.new_folder(folder.root, **facts) as partial:
+        aside = ModelDir(partial)
+        storage.write_text(aside.config, dump_config(config))
+        for name, content in tokenizers.files().items():
+            storage.write_text(aside.tokenizer / name, content)
+        storage.write_tensors(aside.weights, {name: tensor.contiguous() for name, tensor in weights.items()})
+        storage.write_text(aside.readme, readme)
+
+
+def load_model(folder: ModelDir, device: torch.device) -> LoadedModel:
+    """Reads and checks a model folder.
+
+    Raises:
+        InputError: a part is missing, altered, or does not fit the others.
+    """
+    try:
+        storage.verify(folder.root)
+    except storage.DamagedError as error:
+        raise InputError(
+            f"{folder.root}: not a whole model folder: {error}", "copy it again, or finish its training"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{folder.root}: cannot be read: {error.strerror or error}") from None
+    config = parse_config(_read_text(folder.config), str(folder.config))
+    tokenizers = TokenizerPair.load(folder.tokenizer, config.tokenizer.shared)
+    with torch.device("meta"):  # shapes without memory
+        _check_tensors(folder, build_model(config, tokenizers))
+    model = build_model(config, tokenizers).to(device).eval()
+    with safe_open(folder.weights, framework="pt") as file:
+        set_parameters(model, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+    return LoadedModel(config, model, tokenizers)
+
+
+def _read_text(path: Any) -> str:
+    try:
+        return str(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+
+
+def _check_tensors(folder: ModelDir, model: Transformer) -> None:
+    """Compares the file's header with the parameters the configuration calls for."""
+    expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    try:
+        with safe_open(folder.weights, framework="pt") as file:
+            found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            shapes = {name: tuple(part.get_shape()) for name, part in found.items()}
+            dtypes = {name: part.get_dtype() for name, part in found.items()}
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{folder.weights}: not a safetensors file: {error}") from None
+    for name in sorted(expected.keys() | shapes.keys()):
+        if name not in shapes:
+            raise InputError(f"{folder.weights}: the tensor '{name}' that the configuration calls for is missing")
+        if name not in expected:
+            raise InputError(f"{folder.weights}: the tensor '{name:.100}' has no place in this configuration's model")
+        if shapes[name] != expected[name]:
+            raise InputError(
+                f"{folder.weights}: '{name}' has shape {list(shapes[name])}, but {list(expected[name])} is expected"
+            )
+        if dtypes[name] != "F32":
+            raise InputError(f"{folder.weights}: '{name}' has type {dtypes[name]}, but F32 is expected")

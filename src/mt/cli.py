@@ -1,0 +1,247 @@
+"""The command line: parse, call, print. The only file that prints results, reads the environment, and exits."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from io import BufferedReader, FileIO
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mt.console import set_up_logging
+from mt.errors import InputError, MachineError, MtError
+
+if TYPE_CHECKING:
+    from mt.decoding.search import SearchOptions
+    from mt.decoding.translator import Candidate, Translator
+
+app = typer.Typer(
+    help="Train a machine-translation Transformer from raw parallel text, and use it.\n\n"
+    'Try: mt train --config configs/demo.yaml && mt translate "I love you very much"',
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Runs = Annotated[Path, typer.Option("--runs", envvar="MT_RUNS", help="Folder that holds the run folders.")]
+Model = Annotated[
+    Path | None, typer.Option("--model", help="A run folder or a model folder; default: the newest finished run.")
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Beam = Annotated[int | None, typer.Option("--beam", min=1, max=1000, help="Beam size; default: the model's.")]
+Penalty = Annotated[
+    float | None, typer.Option("--length-penalty", help="Length penalty of beam search; default: the model's.")
+]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
+
+
+@app.command()
+def train(
+    config: Annotated[Path, typer.Option("--config", help="The YAML configuration.")],
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value, as in model.d_model=256.")
+    ] = None,
+    runs: Runs = Path("runs"),
+    debug: Debug = False,
+) -> None:
+    """Train, or go on training: every stage from raw text to a model folder; the same command again resumes.
+
+    Example: mt train --config configs/demo.yaml --set training.max_steps=2000
+    """
+    from mt.config import load_config
+
+    settings = load_config(config, set_ or [])
+    from mt import pipeline
+
+    _print_result(pipeline.run(settings, runs).text)
+
+
+@app.command()
+def translate(
+    text: Annotated[list[str] | None, typer.Argument(help="Sentences; without any, lines of standard input.")] = None,
+    model: Model = None,
+    input_: Annotated[Path | None, typer.Option("--input", help="Read lines from this file; - is stdin.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="Write to this file; - is stdout.")] = None,
+    beam: Beam = None,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Greedy search: a beam of one.")] = False,
+    length_penalty: Penalty = None,
+    n_best: Annotated[int, typer.Option("--n-best", min=1, help="Translations a line, best first.")] = 1,
+    format_: Annotated[str, typer.Option("--format", help="text, or jsonl with scores.")] = "text",
+    device: Device = "auto",
+    runs: Runs = Path("runs"),
+    debug: Debug = False,
+) -> None:
+    """Translate arguments, a file, or standard input line by line: N lines in, N lines out, in order.
+
+    Example: mt translate "I love you very much"
+    """
+    if format_ not in ("text", "jsonl"):
+        raise InputError(f"--format: '{format_}' is neither text nor jsonl")
+    if greedy and beam not in (None, 1):
+        raise InputError("--greedy and --beam contradict each other", "give one of them")
+    if text and input_:
+        raise InputError("--input and text arguments contradict each other", "give one of them")
+    changes = {"beam_size": 1 if greedy else beam, "length_penalty": length_penalty}
+    translator, options = _open_translator(model, runs, device, n_best, changes)
+    show = _as_json if format_ == "jsonl" else _as_text
+    with _writer(output) as write:
+        for lines in _input_lines(text, input_):
+            for line, candidates in zip(lines, translator.translate(lines, options), strict=True):
+                write(show(line, candidates, n_best))
+
+
+@app.command(name="eval")
+def evaluate_command(
+    model: Model = None,
+    source: Annotated[Path | None, typer.Option("--source", help="Test text; default: the run's test set.")] = None,
+    reference: Annotated[Path | None, typer.Option("--reference", help="Its translation, aligned by line.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+    beam: Beam = None,
+    length_penalty: Penalty = None,
+    output: Annotated[Path | None, typer.Option("--output", help="Folder for hypotheses and scores.")] = None,
+    device: Device = "auto",
+    runs: Runs = Path("runs"),
+    debug: Debug = False,
+) -> None:
+    """Score a model on a test set, greedy and beam: BLEU with interval and signature, chrF, TER.
+
+    Example: mt eval --model runs/demo
+    """
+    from mt.bundle.open import open_model
+    from mt.data.lines import read_parallel
+    from mt.evaluate import evaluate, results_json, results_table, write_results
+    from mt.run_dir import find_model, run_of
+
+    folder = find_model(model, runs)
+    run = run_of(folder)
+    if (source is None) != (reference is None):
+        raise InputError("--source and --reference go together", "give both, or neither for the run's test set")
+    if source is not None and reference is not None:
+        name, files = source.stem, (source, reference)
+    elif run is not None and run.text_file("test", "source").is_file():
+        name, files = "test", (run.text_file("test", "source"), run.text_file("test", "target"))
+    else:
+        raise InputError(f"{folder.root}: no test set beside this model", "give --source FILE --reference FILE")
+    pairs = list(read_parallel(*files))
+    if not pairs:
+        raise InputError(f"{files[0]}: no line in it", "a test set needs at least one sentence")
+    sources, references = [src for src, _ in pairs], [ref for _, ref in pairs]
+    opened = open_model(folder, device)
+    results = evaluate(
+        opened.translator, opened.config, sources, references, beam_size=beam, length_penalty=length_penalty
+    )
+    where = output or (run.eval if run else None)
+    if where is not None:
+        write_results(where, name, results, sources, references)
+    as_object = json.dumps(results_json(results, len(sources)), ensure_ascii=False)
+    _print_result(as_object if as_json else results_table(results))
+
+
+def _open_translator(
+    model: Path | None, runs: Path, device: str, n_best: int, changes: dict[str, Any]
+) -> "tuple[Translator, SearchOptions]":
+    from mt.bundle.open import open_model
+    from mt.evaluate import search_options
+    from mt.run_dir import find_model
+
+    opened = open_model(find_model(model, runs), device)
+    options = search_options(opened.config, "beam", n_best=n_best, **changes)
+    if n_best > options.beam_size:
+        raise InputError(
+            f"--n-best {n_best} is more than the beam of {options.beam_size} can hold", f"give --beam {n_best} or more"
+        )
+    return opened.translator, options
+
+
+def _as_text(line: str, candidates: "list[Candidate]", n_best: int) -> str:
+    if n_best == 1:
+        return candidates[0].text
+    return "\n".join(f"{rank}\t{c.score:.4f}\t{c.text}" for rank, c in enumerate(candidates, 1))
+
+
+def _as_json(line: str, candidates: "list[Candidate]", n_best: int) -> str:
+    alternatives = [{"text": c.text, "score": c.score, "log_prob": c.log_prob} for c in candidates]
+    record = {"source": line, "translation": candidates[0].text, "score": candidates[0].score, "n_best": alternatives}
+    return json.dumps(record, ensure_ascii=False)
+
+
+def _input_lines(text: list[str] | None, path: Path | None) -> Iterator[list[str]]:
+    """Batches of lines, as large as is at hand."""
+    from mt.data.lines import read_available, read_lines
+
+    if text:
+        yield [line.replace("\n", " ") for line in text]
+    elif path is not None and str(path) != "-":
+        lines = read_lines(path)
+        yield from iter(lambda: list(islice(lines, 1000)), [])
+    elif sys.stdin.isatty():
+        yield from _prompt()
+    else:
+        yield from read_available(BufferedReader(FileIO(sys.stdin.fileno(), closefd=False)), "stdin")
+
+
+def _prompt() -> Iterator[list[str]]:
+    while True:
+        try:
+            print("> ", end="", file=sys.stderr, flush=True)
+            yield [input()]
+        except EOFError:
+            print(file=sys.stderr)
+            return
+
+
+class _writer:  # noqa: N801 (reads as the context manager it is)
+    """Writes lines to a file that appears when whole, or to stdout at once."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = None if path is None or str(path) == "-" else path
+        self._lines: list[str] = []
+
+    def __enter__(self) -> Callable[[str], None]:
+        return self._lines.append if self._path else _print_result
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._path and kind is None:
+            from mt import storage
+
+            storage.write_text(self._path, "".join(line + "\n" for line in self._lines))
+
+
+def _print_result(text: str) -> None:
+    """Prints to stdout at once; ends quietly where the reader (`| head`) has seen enough."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Python flushes stdout again at exit; there it must find somewhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+
+
+def main() -> None:
+    """Runs the command line; every failure becomes one sentence and an exit code."""
+    set_up_logging()
+    # Text is UTF-8 whatever the locale, as everywhere else in this project.
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    try:
+        app()  # ends in SystemExit: 0, 2 for wrong usage, 130 after Ctrl-C
+    except Exception as error:
+        if "--debug" in sys.argv:
+            raise
+        known = error if isinstance(error, MtError) else _as_known(error)
+        print(f"mt: {known}", file=sys.stderr)
+        sys.exit(known.exit_code)
+
+
+def _as_known(error: Exception) -> MtError:
+    if isinstance(error, MemoryError):
+        return MachineError("out of memory", "lower training.max_tokens, or close other programs")
+    if isinstance(error, OSError):
+        name = f"{error.filename}: " if error.filename else ""
+        return MachineError(f"{name}{error.strerror or error}")
+    return MtError(f"this is a bug: {type(error).__name__}: {error}", "please report it; --debug shows where")

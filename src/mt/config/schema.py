@@ -1,0 +1,270 @@
+"""The configuration: one class per section of the YAML file, with every default, bound and rule.
+
+The descriptions are the reference in the README. What a class cannot say about one value, its `_rules` say about
+several, each with its reason.
+"""
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from mt.config.section import Line, Rule, Section, enforce, refuse
+from mt.config.sources import FromTrain, HubDataset, Source, Sources, TableFile, TestSources, ValidSources
+from mt.config.training import TrainingConfig
+
+
+def _run_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", text):
+        raise refuse("must be letters, digits, dots, - and _ only (at most 100), starting with a letter or digit")
+    return text
+
+
+def _language(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", text):
+        raise refuse("must be a short code such as en or pt-BR: letters, digits, - and _ only")
+    return text
+
+
+def _without_repeats(values: tuple[str, ...]) -> tuple[str, ...]:
+    repeated = sorted({value for value in values if values.count(value) > 1})
+    if repeated:
+        raise refuse(f"names {repeated[0]} more than once")
+    return values
+
+
+def _column_rule(source: Source, source_lang: str, target_lang: str, key: str) -> Rule:
+    columns = ("", " ")
+    if isinstance(source, TableFile | HubDataset):
+        columns = (source.source_column or source_lang, source.target_column or target_lang)
+    reason = f"reads source and target from the same column, {columns[0]}; set source_column and target_column"
+    return Rule(columns[0] == columns[1], (key, "source_lang", "target_lang"), reason)
+
+
+LanguageCode = Annotated[str, AfterValidator(_language)]
+
+
+class DataConfig(Section):
+    """The corpora, and what is dropped from the training text."""
+
+    source_lang: Annotated[LanguageCode, Field(description="Code of the language to translate from.", examples=["en"])]
+    target_lang: Annotated[LanguageCode, Field(description="Code of the language to translate to.", examples=["de"])]
+    root: Annotated[
+        Line, Field(description="Folder that the paths of sources start from, itself seen from where mt runs.")
+    ] = "."
+    train: Annotated[
+        Sources,
+        Field(description="Training text: a source or a list of them.", examples=[{"source": "a", "target": "b"}]),
+    ]
+    valid: Annotated[
+        ValidSources,
+        Field(description="Text that chooses the best checkpoint: a source, a list of them, or {from_train: PAIRS}."),
+    ] = FromTrain(from_train=1000)
+    test: Annotated[
+        TestSources,
+        Field(description="Text for the final scores: as for valid; null trains without a test set."),
+    ] = FromTrain(from_train=1000)
+    max_length: Annotated[
+        int,
+        Field(
+            ge=3,
+            le=100_000,
+            description="Longest sentence to train on, in tokens with start and end counted; longer pairs are dropped.",
+        ),
+    ] = 256
+    max_ratio: Annotated[
+        float | None,
+        Field(
+            ge=1,
+            le=1e6,
+            description="Largest length ratio of a training pair, in characters with 10 of grace on both sides; "
+            "null keeps all.",
+        ),
+    ] = 9.0
+    drop_duplicates: Annotated[
+        bool, Field(description="Whether a pair that occurs again in the training text is dropped.")
+    ] = True
+
+    @model_validator(mode="after")
+    def _rules(self) -> Self:
+        parts = {"train": self.train, "valid": self.valid, "test": self.test}
+        enforce(
+            *(
+                _column_rule(source, self.source_lang, self.target_lang, key)
+                for key, sources in parts.items()
+                if isinstance(sources, tuple)
+                for source in sources
+            )
+        )
+        return self
+
+
+class TokenizerConfig(Section):
+    """How text becomes tokens."""
+
+    type: Annotated[Literal["bpe"], Field(description="Kind of tokenizer: byte-level byte-pair encoding.")] = "bpe"
+    vocab_size: Annotated[
+        int,
+        Field(
+            ge=300,
+            le=1_000_000,
+            description="Size of a vocabulary, in tokens; the 256 bytes and 4 special tokens are among them.",
+        ),
+    ] = 10_000
+    shared: Annotated[bool, Field(description="Whether both languages share one vocabulary.")] = True
+
+
+class ModelConfig(Section):
+    """The shape of the Transformer (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762)."""
+
+    architecture: Annotated[Literal["encoder_decoder"], Field(description="Kind of model.")] = "encoder_decoder"
+    d_model: Annotated[int, Field(ge=1, le=65_536, description="Width of embeddings and layers, in units.")] = 512
+    n_heads: Annotated[int, Field(ge=1, le=1024, description="Number of attention heads in each layer.")] = 8
+    d_ff: Annotated[int, Field(ge=1, le=1_048_576, description="Width inside the feed-forward blocks, in units.")] = (
+        2048
+    )
+    encoder_layers: Annotated[int, Field(ge=1, le=1000, description="Number of encoder layers.")] = 6
+    decoder_layers: Annotated[int, Field(ge=1, le=1000, description="Number of decoder layers.")] = 6
+    dropout: Annotated[
+        float, Field(ge=0, lt=1, description="Share of units set to zero in training, after each block and embedding.")
+    ] = 0.1
+    attention_dropout: Annotated[
+        float, Field(ge=0, lt=1, description="Share of attention weights set to zero in training.")
+    ] = 0.0
+    activation: Annotated[
+        Literal["relu", "gelu", "swiglu"], Field(description="Non-linearity of the feed-forward blocks.")
+    ] = "relu"
+    norm: Annotated[
+        Literal["post", "pre"], Field(description="Whether layer normalisation follows or precedes each block.")
+    ] = "post"
+    positions: Annotated[Literal["sinusoidal", "learned"], Field(description="How positions are encoded.")] = (
+        "sinusoidal"
+    )
+    tie_embeddings: Annotated[
+        bool,
+        Field(
+            description="Whether embeddings and output share one matrix: all three with a shared vocabulary, "
+            "else those of the target."
+        ),
+    ] = True
+    bias: Annotated[bool, Field(description="Whether linear layers and normalisations have a bias.")] = True
+    init: Annotated[Literal["xavier", "normal"], Field(description="How weights are drawn at the start.")] = "xavier"
+
+    @model_validator(mode="after")
+    def _rules(self) -> Self:
+        enforce(
+            Rule(
+                self.d_model % self.n_heads != 0,
+                ("d_model", "n_heads"),
+                f"d_model {self.d_model} cannot be divided among {self.n_heads} heads (n_heads)",
+            ),
+            Rule(
+                self.positions == "sinusoidal" and self.d_model % 2 != 0,
+                ("d_model", "positions"),
+                f"sinusoidal positions need an even d_model (sine and cosine in pairs), not {self.d_model}",
+            ),
+        )
+        return self
+
+
+class DecodingConfig(Section):
+    """How translations are searched."""
+
+    beam_size: Annotated[int, Field(ge=1, le=1000, description="Number of hypotheses that beam search follows.")] = 5
+    length_penalty: Annotated[
+        float,
+        Field(
+            ge=-10,
+            le=10,
+            description="Exponent a in ((5 + tokens) / 6)^a, which divides a score; higher makes longer text.",
+        ),
+    ] = 1.0
+    min_length: Annotated[int, Field(ge=0, le=100_000, description="Shortest translation, in tokens.")] = 0
+    max_length: Annotated[int, Field(ge=1, le=100_000, description="Longest translation, in tokens.")] = 256
+    max_length_ratio: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=1000,
+            description="Longest translation as a multiple of the source's tokens, plus ten; the smaller bound holds.",
+        ),
+    ] = 3.0
+    batch_tokens: Annotated[
+        int, Field(ge=1, le=10**8, description="Size of a batch in translation, in tokens with padding counted.")
+    ] = 4096
+
+    @model_validator(mode="after")
+    def _rules(self) -> Self:
+        enforce(
+            Rule(
+                self.min_length > self.max_length,
+                ("min_length", "max_length"),
+                f"min_length {self.min_length} is larger than max_length {self.max_length}",
+            )
+        )
+        return self
+
+
+class EvaluationConfig(Section):
+    """How translations are scored."""
+
+    methods: Annotated[
+        tuple[Literal["greedy", "beam"], ...],
+        Field(strict=False, min_length=1, description="Ways to search the translations that are scored."),
+        AfterValidator(_without_repeats),
+    ] = ("greedy", "beam")
+    metrics: Annotated[
+        tuple[Literal["bleu", "chrf", "ter"], ...],
+        Field(strict=False, min_length=1, description="Scores of sacreBLEU to compute."),
+        AfterValidator(_without_repeats),
+    ] = ("bleu", "chrf", "ter")
+    bootstrap_samples: Annotated[
+        int,
+        Field(ge=0, le=1_000_000, description="Resamplings of the test set for the confidence interval; 0: none."),
+    ] = 1000
+    bleu_tokenize: Annotated[
+        Literal["auto", "13a", "intl", "zh", "char", "ja-mecab", "ko-mecab", "flores200"],
+        Field(
+            description="SacreBLEU's tokenizer; auto: zh for Chinese, char for languages without spaces such as "
+            "Japanese and Thai and for Korean, else 13a."
+        ),
+    ] = "auto"
+
+
+class Config(Section):
+    """The whole file."""
+
+    name: Annotated[
+        str, AfterValidator(_run_name), Field(description="Name of the run, and of its folder.", examples=["my-run"])
+    ]
+    seed: Annotated[int, Field(ge=0, lt=2**31, description="Start of all random numbers.")] = 1
+    data: Annotated[
+        DataConfig,
+        Field(
+            description="The corpora.",
+            examples=[{"source_lang": "en", "target_lang": "de", "train": {"source": "a", "target": "b"}}],
+        ),
+    ]
+    tokenizer: Annotated[TokenizerConfig, Field(description="How text becomes tokens.")] = TokenizerConfig()
+    model: Annotated[ModelConfig, Field(description="The shape of the Transformer.")] = ModelConfig()
+    training: Annotated[TrainingConfig, Field(description="How the weights are learned.")] = TrainingConfig()
+    decoding: Annotated[DecodingConfig, Field(description="How translations are searched.")] = DecodingConfig()
+    evaluation: Annotated[EvaluationConfig, Field(description="How translations are scored.")] = EvaluationConfig()
+
+    @field_validator("data", "tokenizer", "model", "training", "decoding", "evaluation", mode="before")
+    @classmethod
+    def _empty_section(cls, value: object) -> object:
+        # `training:` with every key below it commented out is YAML for null.
+        return {} if value is None else value
+
+    @model_validator(mode="after")
+    def _rules(self) -> Self:
+        enforce(
+            Rule(
+                self.training.max_tokens < self.data.max_length,
+                ("training.max_tokens", "data.max_length"),
+                f"a batch of {self.training.max_tokens} tokens cannot hold a sentence of data.max_length "
+                f"({self.data.max_length}) tokens",
+            )
+        )
+        return self

@@ -1,0 +1,53 @@
+"""What every section of a configuration shares: strictness, and rules that span several values."""
+
+from typing import Annotated, NamedTuple
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+
+class Section(BaseModel):
+    """What all parts of a configuration have in common: nothing unknown, nothing converted, nothing changed later."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Rule(NamedTuple):
+    """A combination of values that cannot work.
+
+    Attributes:
+        broken: whether this configuration has it.
+        keys: the keys that take part, dotted from the section the rule belongs to, the likeliest culprit first.
+        reason: why it cannot work, for the user.
+    """
+
+    broken: bool
+    keys: tuple[str, ...]
+    reason: str
+
+
+def enforce(*rules: Rule) -> None:
+    """Refuse a section that breaks rules, naming all of them at once.
+
+    Raises:
+        PydanticCustomError: of type `rules`, with the broken ones in its context.
+    """
+    broken = [rule for rule in rules if rule.broken]
+    if broken:
+        raise PydanticCustomError("rules", "contradiction", {"rules": broken})
+
+
+def refuse(sentence: str) -> PydanticCustomError:
+    """An error whose message is already meant for the user."""
+    return PydanticCustomError("plain", "{sentence}", {"sentence": sentence})
+
+
+def _one_line(text: str) -> str:
+    if not text.strip():
+        raise refuse("must not be empty")
+    if not text.isprintable():
+        raise refuse("must not hold control characters or line ends")
+    return text
+
+
+Line = Annotated[str, Field(max_length=4096), AfterValidator(_one_line)]

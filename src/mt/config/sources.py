@@ -1,0 +1,139 @@
+"""Where a corpus comes from: the kinds of source that a configuration can name."""
+
+import posixpath
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+
+from mt.config.section import Line, Rule, Section, enforce, refuse
+from mt.config.suggestions import is_near
+
+TABLE_SUFFIXES = (".tsv", ".csv", ".jsonl", ".parquet", ".tsv.gz", ".csv.gz", ".jsonl.gz")
+
+
+def _table_name(text: str) -> str:
+    if not text.lower().endswith(TABLE_SUFFIXES):
+        raise refuse("must end in .tsv, .csv, .jsonl (each also with .gz) or .parquet")
+    return text
+
+
+class PairFiles(Section):
+    """Two text files, line by line translations of each other."""
+
+    source: Annotated[Line, Field(description="Text file in the source language, one sentence a line.")]
+    target: Annotated[Line, Field(description="Text file in the target language, line by line its translation.")]
+
+    @model_validator(mode="after")
+    def _rules(self) -> Self:
+        same = posixpath.normpath(self.source) == posixpath.normpath(self.target)
+        enforce(Rule(same, ("target", "source"), "is the same file as source"))
+        return self
+
+
+class TableFile(Section):
+    """One file with both languages in columns."""
+
+    file: Annotated[
+        Line,
+        AfterValidator(_table_name),
+        Field(description="A .tsv, .csv, .jsonl or .parquet file; all but the last may be gzipped (.gz)."),
+    ]
+    source_column: Annotated[
+        Line | None, Field(description="Column of the source text; null takes the source language's code.")
+    ] = None
+    target_column: Annotated[
+        Line | None, Field(description="Column of the target text; null takes the target language's code.")
+    ] = None
+
+
+class HubDataset(Section):
+    """A data set on the Hugging Face hub."""
+
+    hub: Annotated[Line, Field(description="Name of the data set on the Hugging Face hub, as in owner/name.")]
+    config: Annotated[Line | None, Field(description="The data set's configuration, often a pair of languages.")] = None
+    split: Annotated[Line, Field(description="The split to read.")] = "train"
+    revision: Annotated[
+        Line | None, Field(description="Branch, tag or commit of the data set; null takes its newest.")
+    ] = None
+    source_column: Annotated[
+        Line | None,
+        Field(description="Column of the source text; null takes the language's code, alone or in `translation`."),
+    ] = None
+    target_column: Annotated[
+        Line | None,
+        Field(description="Column of the target text; null takes the language's code, alone or in `translation`."),
+    ] = None
+
+
+class Builtin(Section):
+    """A small corpus that comes with this package."""
+
+    builtin: Annotated[Literal["phrasebook"], Field(description="Name of a corpus that comes with this package.")]
+    split: Annotated[Literal["train", "valid", "test"], Field(description="The part of it to read.")] = "train"
+
+
+class FromTrain(Section):
+    """Sentence pairs taken away from the training text."""
+
+    from_train: Annotated[
+        int, Field(ge=1, le=10**7, description="Number of sentence pairs to split off the training text.")
+    ]
+
+
+# The marks keep pydantic's tags apart from the keys of a file in the location of an error.
+SOURCE_KINDS: dict[str, type[Section]] = {
+    "<file>": TableFile,
+    "<hub>": HubDataset,
+    "<builtin>": Builtin,
+    "<from_train>": FromTrain,
+    "<source>": PairFiles,
+}
+TAGS = {*SOURCE_KINDS, "<list>", "<none>"}
+
+
+def source_kind(value: object) -> str | None:
+    """Tell by its keys which kind of source a map is, also where the telling key has a typo.
+
+    Returns:
+        A tag of `SOURCE_KINDS`, or `None` where no key tells.
+    """
+    if isinstance(value, Section):
+        return next(tag for tag, kind in SOURCE_KINDS.items() if isinstance(value, kind))
+    if not isinstance(value, Mapping):
+        return None
+    telling = {tag.strip("<>"): tag for tag in SOURCE_KINDS} | {"target": "<source>"}
+    for key, tag in telling.items():
+        if key in value:
+            return tag
+    guesses = (tag for key, tag in telling.items() if any(is_near(str(given), key) for given in value))
+    return next(guesses, None)
+
+
+def _split_kind(value: object) -> str:
+    if value is None:
+        return "<none>"
+    return "<from_train>" if source_kind(value) == "<from_train>" else "<list>"
+
+
+def _as_tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+Source = Annotated[
+    Annotated[PairFiles, Tag("<source>")]
+    | Annotated[TableFile, Tag("<file>")]
+    | Annotated[HubDataset, Tag("<hub>")]
+    | Annotated[Builtin, Tag("<builtin>")],
+    # `from_train` is no source: it may only be the whole of `valid` or `test`, so its tag is not in this union.
+    Discriminator(source_kind),
+]
+# One source may be written without the list around it; in Python it is always a tuple.
+Sources = Annotated[tuple[Source, ...], Field(min_length=1, max_length=1000), BeforeValidator(_as_tuple)]
+ValidSources = Annotated[
+    Annotated[Sources, Tag("<list>")] | Annotated[FromTrain, Tag("<from_train>")], Discriminator(_split_kind)
+]
+TestSources = Annotated[
+    Annotated[Sources, Tag("<list>")] | Annotated[FromTrain, Tag("<from_train>")] | Annotated[None, Tag("<none>")],
+    Discriminator(_split_kind),
+]

@@ -1,0 +1,126 @@
+"""The `training` section: batches, optimiser, checkpoints, and when to stop."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from mt.config.section import Rule, Section, enforce
+
+
+class TrainingConfig(Section):
+    """How the weights are learned."""
+
+    max_tokens: Annotated[
+        int,
+        Field(ge=1, le=10**8, description="Size of a batch, in tokens of its longer side with padding counted."),
+    ] = 4096
+    accumulate: Annotated[
+        int, Field(ge=1, le=100_000, description="Batches whose gradients are summed before one step.")
+    ] = 1
+    max_steps: Annotated[int, Field(ge=1, le=10**9, description="Steps after which training ends.")] = 100_000
+    max_epochs: Annotated[
+        int | None, Field(ge=1, le=10**6, description="Passes over the data after which training ends; null: no limit.")
+    ] = None
+    optimizer: Annotated[
+        Literal["adam", "adamw"], Field(description="Rule that updates the weights; adamw can decay them.")
+    ] = "adam"
+    learning_rate: Annotated[
+        float,
+        Field(gt=0, le=1000, description="Highest learning rate; with schedule noam the factor in front of it."),
+    ] = 5e-4
+    schedule: Annotated[
+        Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"],
+        Field(description="How the learning rate falls after the warm-up."),
+    ] = "inverse_sqrt"
+    warmup_steps: Annotated[
+        int, Field(ge=0, le=10**9, description="Steps in which the learning rate rises to its highest.")
+    ] = 4000
+    betas: Annotated[
+        tuple[
+            Annotated[float, Field(ge=0, lt=1)],
+            Annotated[float, Field(ge=0, lt=1)],
+        ],
+        Field(strict=False, description="Adam's decay of its averages of the gradient and of its square."),
+    ] = (0.9, 0.98)
+    eps: Annotated[float, Field(gt=0, le=1, description="Adam's guard against division by zero.")] = 1e-9
+    weight_decay: Annotated[
+        float, Field(ge=0, le=10, description="Decoupled weight decay for each step, times the learning rate; adamw.")
+    ] = 0.0
+    clip_norm: Annotated[
+        float | None, Field(gt=0, le=1e6, description="Largest norm of the gradient; null leaves it unclipped.")
+    ] = 1.0
+    label_smoothing: Annotated[
+        float, Field(ge=0, lt=1, description="Share of the target's probability spread over all tokens.")
+    ] = 0.1
+    precision: Annotated[
+        Literal["auto", "fp32", "bf16"],
+        Field(description="Number format of the computation; auto: bf16 on a GPU that has it, else fp32."),
+    ] = "auto"
+    device: Annotated[
+        Literal["auto", "cpu", "cuda", "mps"], Field(description="Where to compute; auto takes a GPU if there is one.")
+    ] = "auto"
+    compile: Annotated[bool, Field(description="Whether torch.compile translates the model first.")] = False
+    log_every: Annotated[int, Field(ge=1, le=10**9, description="Steps between two lines of the log.")] = 50
+    validate_every: Annotated[int, Field(ge=1, le=10**9, description="Steps between two validations.")] = 1000
+    save_every: Annotated[
+        int | None,
+        Field(ge=1, le=10**9, description="Steps between two checkpoints; null saves at every validation."),
+    ] = None
+    keep_checkpoints: Annotated[
+        int, Field(ge=2, le=100_000, description="Number of newest checkpoints that are kept.")
+    ] = 2
+    best_metric: Annotated[
+        Literal["bleu", "loss"], Field(description="Score on the validation text that tells which weights are best.")
+    ] = "bleu"
+    patience: Annotated[
+        int | None,
+        Field(ge=1, le=10**6, description="Validations without improvement that end training; null: never."),
+    ] = 10
+    final_weights: Annotated[
+        Literal["best", "last", "average"], Field(description="Which weights the finished model has.")
+    ] = "best"
+    average_checkpoints: Annotated[
+        int,
+        Field(ge=2, le=1000, description="Newest checkpoints to take the mean of when final_weights is average."),
+    ] = 5
+    sample_translations: Annotated[
+        int, Field(ge=0, le=1000, description="Translated sentences shown at each validation.")
+    ] = 3
+    tensorboard: Annotated[
+        bool, Field(description="Whether to log for TensorBoard too, where that package is installed.")
+    ] = True
+
+    @model_validator(mode="after")
+    def _rules(self) -> Self:
+        ends_at_max_steps = self.schedule in ("cosine", "linear")
+        divides_by_warmup = self.schedule in ("inverse_sqrt", "noam")
+        enforce(
+            Rule(
+                self.optimizer == "adam" and self.weight_decay > 0,
+                ("weight_decay", "optimizer"),
+                "adam has no weight decay here; set optimizer: adamw, or weight_decay: 0.0",
+            ),
+            Rule(
+                ends_at_max_steps and self.warmup_steps >= self.max_steps,
+                ("warmup_steps", "max_steps", "schedule"),
+                f"the {self.schedule} schedule falls from the end of the warm-up ({self.warmup_steps}) to max_steps "
+                f"({self.max_steps}), so warmup_steps must be smaller",
+            ),
+            Rule(
+                divides_by_warmup and self.warmup_steps == 0,
+                ("warmup_steps", "schedule"),
+                f"the {self.schedule} schedule is defined by its warm-up, so warmup_steps must be at least 1",
+            ),
+            Rule(
+                self.schedule == "noam" and self.learning_rate < 0.01,
+                ("learning_rate", "schedule"),
+                f"with the noam schedule learning_rate is a factor, usually 1.0; {self.learning_rate:g} "
+                "would train nothing",
+            ),
+            Rule(
+                self.schedule != "noam" and self.learning_rate > 0.5,
+                ("learning_rate", "schedule"),
+                f"{self.learning_rate:g} diverges with the {self.schedule} schedule; only for noam is it a factor",
+            ),
+        )
+        return self

@@ -1,0 +1,57 @@
+"""What the user sees while waiting: log lines, progress bars and tables. All of it goes to stderr."""
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tqdm import tqdm
+
+log = logging.getLogger("mt")
+
+
+class _TqdmHandler(logging.Handler):
+    """Writes log lines above a running progress bar instead of through it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        tqdm.write(self.format(record), file=sys.stderr)
+        sys.stderr.flush()
+
+
+def set_up_logging(verbose: bool = False) -> None:
+    handler = _TqdmHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    log.handlers[:] = [handler]
+    log.setLevel(logging.DEBUG if verbose else logging.INFO)
+    log.propagate = False
+
+
+def progress(**options: Any) -> "tqdm[Any]":
+    """A tqdm bar on stderr that shows itself on a terminal only."""
+    return tqdm(file=sys.stderr, disable=not sys.stderr.isatty(), dynamic_ncols=True, leave=False, **options)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A plain text table: the first column to the left, the others to the right.
+
+    >>> print(table(["pairs", "count"], [["kept", 7]]))
+    pairs  count
+    kept       7
+    """
+    cells = [[str(cell) for cell in row] for row in [header, *rows]]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    lines = []
+    for row in cells:
+        others = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+        lines.append("  ".join([row[0].ljust(widths[0]), *others]).rstrip())
+    return "\n".join(lines)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: `42 s`, `3 min 05 s`, `2 h 07 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

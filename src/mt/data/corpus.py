@@ -1,0 +1,126 @@
+"""Where sentence pairs come from: plain files, tables, hub data sets, the built-in phrasebook."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from mt.config import Builtin, DataConfig, HubDataset, PairFiles, Source, TableFile
+from mt.console import log
+from mt.data.lines import read_lines, read_parallel
+from mt.errors import InputError
+
+Pair = tuple[str, str]
+
+_TABLE_READERS = {".tsv": "csv", ".csv": "csv", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
+
+
+def read_pairs(sources: Sequence[Source], data: DataConfig) -> Iterator[Pair]:
+    """Yields the (source, target) sentences of several sources, one after the other.
+
+    Outer white space is removed and a line break inside a sentence becomes a space, so that every sentence is one line.
+
+    Raises:
+        InputError: a file is missing, damaged or ill-shaped; the message names it.
+    """
+    for source in sources:
+        for src, tgt in _read_one(source, data):
+            yield _one_line(src), _one_line(tgt)
+
+
+def _one_line(text: str) -> str:
+    return text.strip().replace("\n", " ")
+
+
+def _read_one(source: Source, data: DataConfig) -> Iterator[Pair]:
+    if isinstance(source, PairFiles):
+        return read_parallel(Path(data.root) / source.source, Path(data.root) / source.target)
+    if isinstance(source, Builtin):
+        return _read_builtin(source, data)
+    if isinstance(source, TableFile):
+        path = Path(data.root) / source.file
+        return _read_rows(_table_rows(path), source, data, str(path))
+    return _read_rows(_hub_rows(source), source, data, f"{source.hub} ({source.split})")
+
+
+def _read_builtin(source: Builtin, data: DataConfig) -> Iterator[Pair]:
+    from mt.data import phrasebook
+
+    if (data.source_lang, data.target_lang) not in {("en", "it"), ("it", "en")}:
+        raise InputError(
+            f"data: the built-in phrasebook is English-Italian, not {data.source_lang}-{data.target_lang}",
+            "set data.source_lang and data.target_lang to en and it",
+        )
+    pairs = phrasebook.sentence_pairs(source.split)
+    yield from pairs if data.source_lang == "en" else ((it, en) for en, it in pairs)
+
+
+def _table_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Streams the rows of a TSV, CSV, JSON-lines or Parquet file through the `datasets` library."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    kind = next((s for s in reversed(path.suffixes) if s != ".gz"), "")
+    if kind not in _TABLE_READERS:
+        raise InputError(f"{path}: unknown kind of table '{kind}'", f"known are {', '.join(_TABLE_READERS)}")
+    from datasets import Features, Value, disable_progress_bars, load_dataset
+
+    disable_progress_bars()
+    options: dict[str, Any] = {}
+    if _TABLE_READERS[kind] == "csv":
+        delimiter = "\t" if kind == ".tsv" else ","
+        quoting: Literal[0, 3] = csv.QUOTE_NONE if kind == ".tsv" else csv.QUOTE_MINIMAL
+        header = next(read_lines(path), "")
+        columns = next(csv.reader([header], delimiter=delimiter, quoting=quoting), [])
+        # Without these, pandas reads "NA" as nothing, "007" as a number, and a lone CR as the end of a row.
+        options = {
+            "delimiter": delimiter,
+            "quoting": quoting,
+            "na_filter": False,
+            "lineterminator": "\n" if kind == ".tsv" else None,
+            "features": Features({column: Value("string") for column in columns}),
+        }
+    try:
+        yield from load_dataset(_TABLE_READERS[kind], data_files=str(path), split="train", streaming=True, **options)
+    except InputError:
+        raise
+    except Exception as error:  # the library's own errors are of many types, all about the file
+        raise InputError(f"{path}: cannot be read as {kind[1:]}: {_first_line(error)}") from None
+
+
+def _hub_rows(source: HubDataset) -> Iterator[dict[str, Any]]:
+    """The rows of a Hugging Face data set; `HF_HOME` and `HF_HUB_OFFLINE` are honoured by the library."""
+    from datasets import disable_progress_bars, load_dataset
+
+    disable_progress_bars()
+    log.info("loading %s (%s) from the Hugging Face hub or its cache", source.hub, source.split)
+    try:
+        yield from load_dataset(source.hub, source.config, split=source.split, revision=source.revision)
+    except Exception as error:
+        raise InputError(
+            f"{source.hub} (config {source.config}, split {source.split}): cannot be loaded: {_first_line(error)}",
+            "check the name and the network; a copy in the cache (HF_HOME) works offline",
+        ) from None
+
+
+def _first_line(error: Exception) -> str:
+    cause = error.__cause__ or error
+    return (str(cause).strip().splitlines() or [type(cause).__name__])[0][:300]
+
+
+def _read_rows(
+    rows: Iterator[dict[str, Any]], columns: TableFile | HubDataset, data: DataConfig, name: str
+) -> Iterator[Pair]:
+    """Takes the two sentences out of each row: named columns, or the hub's `translation` dictionary."""
+    names = (columns.source_column or data.source_lang, columns.target_column or data.target_lang)
+    for number, row in enumerate(rows, 1):
+        nested = row.get("translation")
+        cells = nested if isinstance(nested, dict) and not columns.source_column else row
+        for column in names:
+            if column not in cells:
+                raise InputError(
+                    f"{name}: row {number} has no column '{column}', only {', '.join(map(str, cells))}",
+                    "name the columns with source_column and target_column",
+                )
+            if not isinstance(cells[column], str | None):
+                raise InputError(f"{name}: row {number}: column '{column}' is no text but {cells[column]!r:.60}")
+        yield cells[names[0]] or "", cells[names[1]] or ""

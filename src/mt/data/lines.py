@@ -1,0 +1,93 @@
+"""The only reader of plain text: bytes split on LF only, strict UTF-8.
+
+`str.splitlines` and text-mode `open` also split on U+2028, U+0085 or a lone CR; one such character in one of two files
+shifts every pair after it.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator
+from io import BufferedReader
+from itertools import zip_longest
+from pathlib import Path
+
+from mt.errors import InputError
+
+_BOM = b"\xef\xbb\xbf"
+
+
+def decode_lines(stream: Iterable[bytes], name: str, before: int = 0) -> Iterator[str]:
+    """Decodes a stream of raw lines; the LF, a CR before it, and a byte order mark at the start are removed.
+
+    Args:
+        stream: raw lines, as iterating over a binary file gives them.
+        name: what to call the stream in messages.
+        before: how many lines of it were read earlier.
+
+    Raises:
+        InputError: a line is not valid UTF-8; the message names file and line.
+    """
+    for number, raw in enumerate(stream, before + 1):
+        line = raw.removesuffix(b"\n").removesuffix(b"\r")
+        if number == 1:
+            line = line.removeprefix(_BOM)
+        try:
+            yield line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{name}:{number}: not valid UTF-8 (byte 0x{line[error.start]:02x} at column {error.start + 1})",
+                "convert the file to UTF-8, for example with `iconv -f latin1 -t utf-8`",
+            ) from None
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Yields the lines of a text file, `.gz` read as it is.
+
+    Raises:
+        InputError: the file is missing, unreadable, damaged, or not UTF-8.
+    """
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
+            yield from decode_lines(stream, str(path))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: this is a folder, not a text file") from None
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise InputError(f"{path}: not a whole gzip file ({error})") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def read_parallel(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    """Yields the line pairs of two files.
+
+    Raises:
+        InputError: the files have different numbers of lines; the message names both.
+    """
+    source_lines, target_lines = read_lines(source), read_lines(target)
+    for pairs, (src, tgt) in enumerate(zip_longest(source_lines, target_lines)):
+        if src is None or tgt is None:
+            n_source = pairs if src is None else pairs + 1 + sum(1 for _ in source_lines)
+            n_target = pairs if tgt is None else pairs + 1 + sum(1 for _ in target_lines)
+            raise InputError(
+                f"{source} has {n_source} lines but {target} has {n_target}",
+                "line n of one file must be the translation of line n of the other",
+            )
+        yield src, tgt
+
+
+def read_available(stream: BufferedReader, name: str) -> Iterator[list[str]]:
+    """Yields lines in groups, each as many as have arrived: a pipe of one line is answered before the next comes.
+
+    Raises:
+        InputError: a line is not valid UTF-8.
+    """
+    rest, number = b"", 0
+    while chunk := stream.read1(1 << 16):
+        *whole, rest = (rest + chunk).split(b"\n")
+        if whole:
+            yield list(decode_lines(whole, name, number))
+            number += len(whole)
+    if rest:
+        yield list(decode_lines([rest], name, number))

@@ -1,0 +1,158 @@
+"""The first stage: whatever the sources are, three plain corpora come out (train, valid, test).
+
+They lie in the run folder as text, so that later stages read them any number of times, a resume needs no network, and
+validation scores are computed on raw text.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mt import storage
+from mt.config import Config, DataConfig, FromTrain, PairFiles, TableFile
+from mt.console import log
+from mt.data.cleaning import Cleaner
+from mt.data.corpus import read_pairs
+from mt.errors import InputError
+
+# A held-out set never takes more than this part of the training text.
+MAX_HELD_OUT = 0.1
+
+HELD_OUT = "held out for validation or test"
+
+
+def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
+    """Writes `{train,valid,test}.{source,target}` into `folder` and returns the cleaning counts of the training text.
+
+    Args:
+        config: the run's configuration.
+        folder: comes into being whole or not at all.
+        key: identifies the inputs, recorded in the folder's manifest.
+
+    Raises:
+        InputError: a source cannot be read, or nothing is left to train on.
+    """
+    data = config.data
+    held_out = _HeldOut(data, config.seed)
+    cleaner = Cleaner(data)
+    with storage.new_folder(folder, key=key) as partial:
+        with ExitStack() as stack:
+            writers = {split: stack.enter_context(_PairWriter(partial, split)) for split in ("train", "valid", "test")}
+            for src, tgt in read_pairs(data.train, data):
+                split = held_out.split_of(src, tgt)
+                if split is not None:
+                    cleaner.counts[HELD_OUT] += 1
+                    writers[split].write(src, tgt)
+                elif cleaner.keeps(src, tgt):
+                    writers["train"].write(src, tgt)
+            for split, source in (("valid", data.valid), ("test", data.test)):
+                if source is not None and not isinstance(source, FromTrain):
+                    for src, tgt in read_pairs(source, data):
+                        writers[split].write(src, tgt)
+        for split in ("train", "valid") + (("test",) if data.test is not None else ()):
+            if writers[split].pairs == 0:
+                raise InputError(f"data.{split}: no sentence pair in it", "check the files, and what cleaning dropped")
+        counts = dict(cleaner.counts)
+        sizes = {split: writer.pairs for split, writer in writers.items()}
+        storage.write_json(partial / "cleaning.json", {"pairs": sizes, "train": counts})
+    return counts
+
+
+class _PairWriter:
+    """Writes one split as two aligned text files."""
+
+    def __init__(self, folder: Path, split: str) -> None:
+        self._files = [(folder / f"{split}.{side}").open("wb") for side in ("source", "target")]
+        self.pairs = 0
+
+    def __enter__(self) -> "_PairWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files:
+            file.close()
+
+    def write(self, src: str, tgt: str) -> None:
+        for file, text in zip(self._files, (src, tgt), strict=True):
+            file.write(text.encode() + b"\n")
+        self.pairs += 1
+
+
+class _HeldOut:
+    """Splits validation and test pairs off the training text, where the configuration asks for it.
+
+    The choice is a pure function of the seed and the source sentences: those with the smallest hashes. All pairs that
+    share a source sentence share a hash, so no source sentence ends up on both sides.
+    """
+
+    def __init__(self, data: DataConfig, seed: int) -> None:
+        self._seed = seed
+        self._split_of_hash: dict[int, str] = {}
+        wanted = {s: v.from_train for s, v in (("test", data.test), ("valid", data.valid)) if isinstance(v, FromTrain)}
+        if not wanted:
+            return
+        hashes = np.fromiter(self._hashes(data), dtype=np.uint64)
+        values, counts = np.unique(hashes, return_counts=True)
+        limit = max(1, int(len(hashes) * MAX_HELD_OUT))
+        position = 0
+        for split, number in wanted.items():
+            if number > limit:
+                log.warning("data.%s: from_train lowered from %d to %d, a tenth of the text", split, number, limit)
+            taken = 0
+            while taken < min(number, limit) and position < len(values):
+                self._split_of_hash[int(values[position])] = split
+                taken += int(counts[position])
+                position += 1
+
+    def _hashes(self, data: DataConfig) -> Iterator[int]:
+        for src, tgt in read_pairs(data.train, data):
+            if src and tgt:
+                yield self._hash(src)
+
+    def _hash(self, src: str) -> int:
+        return int.from_bytes(blake2b(f"{self._seed}\n{src}".encode(), digest_size=8).digest(), "little")
+
+    def split_of(self, src: str, tgt: str) -> str | None:
+        """The split that a training pair is held out for, or None if it stays."""
+        if not self._split_of_hash or not src or not tgt:
+            return None
+        return self._split_of_hash.get(self._hash(src))
+
+
+def input_digests(data: DataConfig) -> dict[str, Any]:
+    """What identifies the content of every source: sha256 of files, the name and revision of anything else.
+
+    Raises:
+        InputError: a file is missing.
+    """
+    digests: dict[str, Any] = {}
+    for split in ("train", "valid", "test"):
+        sources = getattr(data, split)
+        sources = sources if isinstance(sources, tuple) else (sources,)
+        for index, one in enumerate(sources):
+            prefix = f"data.{split}.{index}" if len(sources) > 1 else f"data.{split}"
+            if isinstance(one, PairFiles):
+                digests[f"{prefix}.source"] = _file_digest(data, one.source)
+                digests[f"{prefix}.target"] = _file_digest(data, one.target)
+            elif isinstance(one, TableFile):
+                digests[f"{prefix}.file"] = _file_digest(data, one.file)
+            elif one is not None:
+                digests[prefix] = one.model_dump()
+    return digests
+
+
+def _file_digest(data: DataConfig, name: str) -> str:
+    path = Path(data.root) / name
+    try:
+        return storage.sha256(path)
+    except FileNotFoundError:
+        hint = f"the path is relative to data.root, which is '{data.root}'" if not Path(name).is_absolute() else ""
+        raise InputError(f"{path}: no such file", hint) from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: this is a folder, not a file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -1,0 +1,183 @@
+"""The BPE tokenizer: trained on the training text only, lossless for any Unicode text.
+
+`decode(encode(x))` gives back `x` in Unicode normal form C, outer white space aside:
+
+* a character that training never saw is spelt in its UTF-8 bytes (`<0xE2>` ...), so nothing is ever unknown;
+* punctuation is split off and merges never cross from it to letters, so no merge can build `</s>` or `<0x41>`: the
+  special tokens are out of reach of text, and such text stays text;
+* the marker `▁` that stands for a space is escaped where it occurs in the text itself.
+"""
+
+import json
+import unicodedata
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
+from tokenizers.models import BPE
+from tokenizers.trainers import BpeTrainer
+
+from mt.console import log
+from mt.errors import InputError
+
+PAD, UNK, SOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
+SPECIALS = (PAD, UNK, SOS, EOS)
+PAD_ID, UNK_ID, SOS_ID, EOS_ID = range(4)
+BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
+
+_SPACE = "▁"
+# A private-use character escapes the space marker and itself: E000 -> E000 a, ▁ -> E000 b. Both ways are exact.
+_ESCAPE, _ESCAPED_ESCAPE, _ESCAPED_SPACE = "\ue000", "\ue000a", "\ue000b"
+
+
+class BpeTokenizer:
+    """Text to token ids and back. Ids 0 to 3 are `<pad>`, `<unk>`, `<s>` (SOS) and `</s>` (EOS)."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def train(cls, lines: Iterable[str], vocab_size: int) -> "BpeTokenizer":
+        """Learns merges from text.
+
+        Args:
+            lines: the training text; for a shared vocabulary that of both languages.
+            vocab_size: pieces in all, the 4 specials and 256 bytes counted.
+        """
+        tokenizer = Tokenizer(BPE(unk_token=UNK, byte_fallback=True))
+        tokenizer.normalizer = normalizers.Sequence(
+            [
+                normalizers.NFC(),
+                normalizers.Replace(_ESCAPE, _ESCAPED_ESCAPE),
+                normalizers.Replace(_SPACE, _ESCAPED_SPACE),
+            ]
+        )
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Metaspace(_SPACE, prepend_scheme="always"),
+                # Digits one by one: numbers are copied, not translated, and any number can be spelt.
+                pre_tokenizers.Split(Regex(r"\d"), "isolated"),
+                pre_tokenizers.Punctuation("contiguous"),
+            ]
+        )
+        tokenizer.decoder = decoders.Sequence(
+            [
+                decoders.Replace(_SPACE, " "),
+                decoders.ByteFallback(),
+                decoders.Fuse(),
+                decoders.Strip(" ", 1, 0),
+                decoders.Replace(_ESCAPED_SPACE, _SPACE),
+                decoders.Replace(_ESCAPED_ESCAPE, _ESCAPE),
+            ]
+        )
+        trainer = BpeTrainer(
+            vocab_size=vocab_size,
+            special_tokens=[*SPECIALS, *BYTES],
+            # Rare characters are spelt in bytes, so that a large script leaves room for merges.
+            limit_alphabet=max(1, (vocab_size - len(SPECIALS) - len(BYTES)) // 2),
+            show_progress=False,
+        )
+        tokenizer.train_from_iterator(lines, trainer)
+        return cls(_without_added_tokens(tokenizer))
+
+    @classmethod
+    def load(cls, path: Path) -> "BpeTokenizer":
+        """Reads a tokenizer file and checks that it is one of ours.
+
+        Raises:
+            InputError: the file is missing or is not such a tokenizer.
+        """
+        try:
+            tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputError(f"{path}: no such file") from None
+        except Exception as error:  # the library raises plain Exception for anything it cannot parse
+            raise InputError(f"{path}: not a tokenizer file: {str(error)[:200]}") from None
+        if [tokenizer.id_to_token(i) for i in range(len(SPECIALS))] != list(SPECIALS):
+            raise InputError(f"{path}: ids 0 to 3 must be {', '.join(SPECIALS)}")
+        return cls(tokenizer)
+
+    def to_json(self) -> str:
+        """The file's content: the same text and size give the same bytes."""
+        return self._tokenizer.to_str(pretty=False) + "\n"
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self._tokenizer.get_vocab_size())
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a sentence, without SOS and EOS."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [e.ids for e in self._tokenizer.encode_batch_fast([text.strip() for text in texts])]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of token ids; specials are left out."""
+        return self.decode_batch([ids])[0]
+
+    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+        visible = [[i for i in ids if i >= len(SPECIALS)] for ids in batch]
+        return [str(text) for text in self._tokenizer.decode_batch(visible, skip_special_tokens=False)]
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The pieces themselves, for people to look at."""
+        return [str(self._tokenizer.id_to_token(i)) for i in ids]
+
+
+def _without_added_tokens(tokenizer: Tokenizer) -> Tokenizer:
+    """Training registers the specials as strings to look for in text; here they must never match text."""
+    state = json.loads(tokenizer.to_str())
+    state["added_tokens"] = []
+    return Tokenizer.from_str(json.dumps(state, ensure_ascii=False))
+
+
+def normalized(text: str) -> str:
+    """What `decode(encode(text))` returns."""
+    return unicodedata.normalize("NFC", text.strip())
+
+
+class TokenizerPair:
+    """The source and the target tokenizer; one and the same when the vocabulary is shared."""
+
+    def __init__(self, source: BpeTokenizer, target: BpeTokenizer) -> None:
+        self.source = source
+        self.target = target
+
+    @property
+    def shared(self) -> bool:
+        return self.source is self.target
+
+    def files(self) -> dict[str, str]:
+        """File name to content, as they lie in a `tokenizer/` folder."""
+        if self.shared:
+            return {"tokenizer.json": self.source.to_json()}
+        return {"source.json": self.source.to_json(), "target.json": self.target.to_json()}
+
+    @classmethod
+    def load(cls, folder: Path, shared: bool) -> "TokenizerPair":
+        if shared:
+            both = BpeTokenizer.load(folder / "tokenizer.json")
+            return cls(both, both)
+        return cls(BpeTokenizer.load(folder / "source.json"), BpeTokenizer.load(folder / "target.json"))
+
+    @classmethod
+    def train(cls, source: Iterable[str], target: Iterable[str], vocab_size: int, shared: bool) -> "TokenizerPair":
+        """Learns one vocabulary from both texts, or one from each.
+
+        A text too small for the size asked for gives a smaller vocabulary and a notice.
+        """
+        if shared:
+            both = BpeTokenizer.train((line for lines in (source, target) for line in lines), vocab_size)
+            pair = cls(both, both)
+        else:
+            pair = cls(BpeTokenizer.train(source, vocab_size), BpeTokenizer.train(target, vocab_size))
+        for side, tokenizer in ("source", pair.source), ("target", pair.target):
+            if tokenizer.vocab_size < vocab_size and not (pair.shared and side == "target"):
+                log.warning(
+                    "tokenizer.vocab_size: the %s text gives %d pieces, not the %d asked for; going on with those",
+                    "training" if pair.shared else side,
+                    tokenizer.vocab_size,
+                    vocab_size,
+                )
+        return pair

@@ -1,0 +1,51 @@
+"""Text longer than a model takes is translated in parts, never cut."""
+
+import re
+from collections.abc import Callable, Iterable
+
+# Where text may be parted, best places first: after a sentence, after a clause, at white space, anywhere.
+_BOUNDARIES = [
+    re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])"),
+    re.compile(r"(?<=[;:,])\s+|(?<=[；：，、])"),
+    re.compile(r"\s+"),
+]
+
+
+def split_long(text: str, count_tokens: Callable[[str], int], limit: int) -> list[str]:
+    """Parts a text so that each part has at most `limit` tokens; a text that fits is returned as it is.
+
+    Args:
+        text: one line.
+        count_tokens: how many tokens a text has.
+        limit: at least the tokens of a single character.
+    """
+    return _split(text, count_tokens, limit, level=0)
+
+
+def _split(text: str, count_tokens: Callable[[str], int], limit: int, level: int) -> list[str]:
+    if count_tokens(text) <= limit:
+        return [text]
+    if level == len(_BOUNDARIES):
+        middle = len(text) // 2
+        halves = (text[:middle], text[middle:])
+        return [part for half in halves if half for part in _split(half, count_tokens, limit, level)]
+    pieces = [piece for piece in _BOUNDARIES[level].split(text) if piece]
+    parts: list[str] = []
+    for packed in _pack(pieces, count_tokens, limit):
+        parts.extend(_split(packed, count_tokens, limit, level + 1))
+    return parts
+
+
+def _pack(pieces: Iterable[str], count_tokens: Callable[[str], int], limit: int) -> list[str]:
+    """Joins neighbours as long as they fit; a piece that alone is too long stays alone."""
+    packed: list[str] = []
+    used = 0
+    for piece in pieces:
+        tokens = count_tokens(piece)
+        if packed and used + tokens <= limit:
+            packed[-1] += " " + piece
+            used += tokens
+        else:
+            packed.append(piece)
+            used = tokens
+    return packed

@@ -1,0 +1,49 @@
+"""The errors a user can meet: one sentence, a hint, and an exit code each.
+
+Anything that is not an `MtError` is a bug of ours and exits with 1.
+"""
+
+
+class MtError(Exception):
+    """A failure that is explained to the user instead of shown as a traceback.
+
+    Args:
+        message: one sentence: what is wrong and where (`file:line`, or the configuration key).
+        hint: what to do about it, where that is not plain from the message.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+
+class InputError(MtError):
+    """The user's input, configuration or data is at fault."""
+
+    exit_code = 2
+
+
+class DivergedError(MtError):
+    """Training produced non-finite numbers too often to go on."""
+
+    exit_code = 3
+
+
+class MachineError(MtError):
+    """The machine is at fault: disk, memory, permissions, no usable checkpoint."""
+
+    exit_code = 4
+
+
+class StoppedError(MtError):
+    """A signal asked the process to stop, and it did so in good order."""
+
+    def __init__(self, signal_number: int, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.exit_code = 128 + signal_number

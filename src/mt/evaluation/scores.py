@@ -1,0 +1,75 @@
+"""Scores, all of them sacreBLEU's, on raw detokenised text, with their signatures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+
+from mt.config import EvaluationConfig
+
+_TOKENIZERS = {"zh": "zh", "ja": "char", "ko": "char", "th": "char", "lo": "char", "km": "char", "my": "char"}
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores of one set of hypotheses; None where a metric was not asked for.
+
+    Attributes:
+        bleu: 0 to 100, with the 95 % confidence interval (bleu_low, bleu_high) of bootstrap resampling.
+        chrf: 0 to 100; higher is better.
+        ter: edits per reference word in percent; lower is better.
+        exact_match: hypotheses equal to their reference, in percent.
+        length_ratio: hypothesis over reference length, in BLEU's tokens.
+        signatures: sacreBLEU's, one a metric: what a reader needs to reproduce the number.
+    """
+
+    bleu: float | None
+    bleu_low: float | None
+    bleu_high: float | None
+    chrf: float | None
+    ter: float | None
+    exact_match: float
+    length_ratio: float
+    signatures: dict[str, str]
+
+
+def bleu_tokenizer(choice: str, target_lang: str) -> str:
+    """The sacreBLEU tokenizer: as configured, or by language where `auto` (13a but for unspaced languages)."""
+    return _TOKENIZERS.get(target_lang.split("-")[0], "13a") if choice == "auto" else choice
+
+
+def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> float:
+    """BLEU without interval, for validation."""
+    return float(BLEU(tokenize=tokenize).corpus_score(hypotheses, [references]).score)
+
+
+def score(hypotheses: Sequence[str], references: Sequence[str], config: EvaluationConfig, target_lang: str) -> Scores:
+    """Scores hypotheses against one reference each."""
+    signatures = {}
+    bleu = BLEU(tokenize=bleu_tokenizer(config.bleu_tokenize, target_lang))
+    samples = config.bootstrap_samples if "bleu" in config.metrics and len(hypotheses) > 1 else 0
+    result = bleu.corpus_score(hypotheses, [references], n_bootstrap=samples or 1)
+    low, high = (result._mean - result._ci, result._mean + result._ci) if samples else (None, None)
+    chrf, ter = CHRF(), TER()
+    if "bleu" in config.metrics:
+        signatures["bleu"] = str(bleu.get_signature())
+    chrf_score = ter_score = None
+    if "chrf" in config.metrics:
+        chrf_score = chrf.corpus_score(hypotheses, [references]).score
+        signatures["chrf"] = str(chrf.get_signature())
+    if "ter" in config.metrics:
+        ter_score = ter.corpus_score(hypotheses, [references]).score
+        signatures["ter"] = str(ter.get_signature())
+    exact = sum(h == r for h, r in zip(hypotheses, references, strict=True))
+    return Scores(
+        bleu=result.score if "bleu" in config.metrics else None,
+        bleu_low=low,
+        bleu_high=high,
+        chrf=chrf_score,
+        ter=ter_score,
+        exact_match=100 * exact / len(hypotheses),
+        length_ratio=result.sys_len / result.ref_len if result.ref_len else 0.0,
+        signatures=signatures,
+    )

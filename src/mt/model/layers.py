@@ -1,0 +1,185 @@
+"""What Transformer blocks are made of.
+
+B batch   T, S positions   D d_model   F d_ff
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mt.config.schema import ModelConfig
+from mt.model.attention import Cache, CrossAttention, KeyValues, SelfAttention
+
+
+class Dropout(nn.Module):
+    """Zeroes elements with probability p and scales the others by 1 / (1 - p).
+
+    On a CPU, torch draws one random float an element, which costs more than the layer it follows. Here one random byte
+    an element decides, so p is rounded to a multiple of 1/256 (0.3 to 0.3008) and the scale is that of the rounded p.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return x
+        if x.device.type != "cpu":
+            return F.dropout(x, self.p)
+        threshold = round(self.p * 256)
+        words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64)
+        words.random_(-(2**63), None)  # all 64 bits
+        random_bytes = words.view(torch.uint8)[: x.numel()].view_as(x)
+        return x * random_bytes.ge(threshold).to(x.dtype).mul_(256 / (256 - threshold))
+
+
+class FeedForward(nn.Module):
+    """Two linear layers with an activation between: relu, gelu, or swiglu (Shazeer 2020, arXiv:2002.05202)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.activation = config.activation
+        inner = 2 * config.d_ff if self.activation == "swiglu" else config.d_ff
+        self.up = nn.Linear(config.d_model, inner, bias=config.bias)
+        self.down = nn.Linear(config.d_ff, config.d_model, bias=config.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.up(x)
+        if self.activation == "swiglu":
+            gate, value = hidden.chunk(2, dim=-1)
+            active = F.silu(gate) * value
+        else:
+            active = F.relu(hidden) if self.activation == "relu" else F.gelu(hidden)
+        y: Tensor = self.down(active)
+        return y
+
+
+class Sublayer(nn.Module):
+    """Residual connection, dropout and layer norm around a function.
+
+    Post-norm is the paper's `norm(x + dropout(f(x)))`; pre-norm is `x + dropout(f(norm(x)))`, which trains more easily
+    when deep and needs a final norm after the last layer.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.pre_norm = config.norm == "pre"
+        self.norm = nn.LayerNorm(config.d_model, bias=config.bias)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        y: Tensor = function(self.norm(x)) if self.pre_norm else function(x)
+        y = x + self.dropout(y)
+        return y if self.pre_norm else self.norm(y)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = SelfAttention(config.d_model, config.n_heads, config.attention_dropout, config.bias)
+        self.feed_forward = FeedForward(config)
+        self.residuals = nn.ModuleList(Sublayer(config) for _ in range(2))
+
+    def forward(self, x: Tensor, pad: Tensor | None) -> Tensor:
+        x = self.residuals[0](x, lambda y: self.self_attention(y, pad))
+        x = self.residuals[1](x, self.feed_forward)
+        return x
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, attention to the source, and feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = SelfAttention(config.d_model, config.n_heads, config.attention_dropout, config.bias)
+        self.cross_attention = CrossAttention(config.d_model, config.n_heads, config.attention_dropout, config.bias)
+        self.feed_forward = FeedForward(config)
+        self.residuals = nn.ModuleList(Sublayer(config) for _ in range(3))
+
+    def forward(self, x: Tensor, memory: Tensor, memory_pad: Tensor | None) -> Tensor:
+        """The whole target at once. Padding at its end needs no mask: no earlier position sees it."""
+        projected = self.cross_attention.project(memory)
+        x = self.residuals[0](x, lambda y: self.self_attention(y, causal=True))
+        x = self.residuals[1](x, lambda y: self.cross_attention(y, projected, memory_pad))
+        x = self.residuals[2](x, self.feed_forward)
+        return x
+
+    def step(self, x: Tensor, cache: Cache, memory: KeyValues, memory_pad: Tensor | None) -> Tensor:
+        """One position of several hypotheses a sentence.
+
+        Args:
+            x: (B * beams, 1, D), the hypotheses of a sentence next to one another.
+            cache: the earlier positions of the hypotheses; this one is added.
+            memory: the source's keys and values (B, H, S, K), one for all hypotheses of a sentence.
+            memory_pad: (B, S), True at padding.
+        """
+        sentences = len(memory.keys)
+
+        def attend_source(y: Tensor) -> Tensor:
+            # A sentence's hypotheses stand as queries side by side, so that the source is not copied for each.
+            beside = y.view(sentences, -1, y.shape[-1])  # (B, beams, D)
+            joined: Tensor = self.cross_attention(beside, memory, memory_pad)
+            return joined.view_as(y)
+
+        x = self.residuals[0](x, lambda y: self.self_attention.step(y, cache))
+        x = self.residuals[1](x, attend_source)
+        x = self.residuals[2](x, self.feed_forward)
+        return x
+
+
+class Embedding(nn.Module):
+    """Token embeddings times sqrt(d_model), plus positions, plus dropout (section 3.4 and 3.5 of the paper)."""
+
+    def __init__(self, tokens: nn.Embedding, config: ModelConfig, max_length: int) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.scale = math.sqrt(config.d_model)
+        self.dropout = Dropout(config.dropout)
+        kind = LearnedPositions if config.positions == "learned" else SinusoidalPositions
+        self.positions = kind(config.d_model, max_length)
+
+    def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
+        """Args: tokens (B, T), the first of them at position `start`. Returns (B, T, D)."""
+        x: Tensor = self.tokens(tokens) * self.scale + self.positions(start, tokens.shape[1])
+        x = self.dropout(x)
+        return x
+
+
+class LearnedPositions(nn.Module):
+    """One trained vector a position; there are none beyond `max_length`."""
+
+    def __init__(self, d_model: int, max_length: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.empty(max_length, d_model))
+
+    def forward(self, start: int, length: int) -> Tensor:
+        return self.table[start : start + length]  # (T, D)
+
+
+class SinusoidalPositions(nn.Module):
+    """sin(p / 10000^(2i/D)) in dimension 2i and cos of the same in 2i + 1 (section 3.5); any number of positions."""
+
+    table: Tensor
+
+    def __init__(self, d_model: int, max_length: int) -> None:
+        super().__init__()
+        self.d_model = d_model
+        self.register_buffer("table", self.sinusoids(max_length), persistent=False)
+
+    def sinusoids(self, length: int) -> Tensor:
+        """The table (length, D), computed in double precision."""
+        positions = torch.arange(length, dtype=torch.float64, device="cpu")[:, None]
+        even = torch.arange(0, self.d_model, 2, dtype=torch.float64, device="cpu")
+        angles = positions * torch.exp(even * (-math.log(10000.0) / self.d_model))
+        return torch.stack([torch.sin(angles), torch.cos(angles)], dim=-1).flatten(1).float()
+
+    def forward(self, start: int, length: int) -> Tensor:
+        if start + length > len(self.table):
+            self.table = self.sinusoids(2 * (start + length)).to(self.table.device)
+        return self.table[start : start + length]  # (T, D)

@@ -1,0 +1,158 @@
+"""The encoder-decoder Transformer of "Attention Is All You Need" (Vaswani et al. 2017, arXiv:1706.03762).
+
+B batch   S source positions   T target positions   D d_model   V target vocabulary
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from mt.config.schema import ModelConfig
+from mt.model.attention import Cache, CrossAttention, KeyValues, SelfAttention
+from mt.model.layers import DecoderLayer, Embedding, EncoderLayer, LearnedPositions
+
+PAD_ID = 0
+
+
+@dataclass
+class DecoderState:
+    """What step-by-step decoding carries along.
+
+    Attributes:
+        position: the next target position.
+        memory: keys and values of the source, one a decoder layer, each (B, H, S, K).
+        memory_pad: (B, S), True at padding.
+        caches: keys and values of the target so far, one a layer.
+    """
+
+    position: int
+    memory: list[KeyValues]
+    memory_pad: Tensor
+    caches: list[Cache]
+
+    def select(self, sentences: Tensor, hypotheses: Tensor) -> None:
+        """Keeps some sentences (indices into B) and some hypotheses (indices into B * beams)."""
+        if len(sentences) < len(self.memory_pad):
+            self.memory = [kv.select(sentences) for kv in self.memory]
+            self.memory_pad = self.memory_pad[sentences]
+        for cache in self.caches:
+            cache.select(hypotheses)
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder stacks, embeddings and output layer.
+
+    Args:
+        config: the model section of a configuration.
+        source_vocab, target_vocab: vocabulary sizes.
+        max_length: positions the model is made for.
+        shared_vocab: both sides use one vocabulary; tying then joins all three matrices, otherwise target and output.
+    """
+
+    def __init__(
+        self, config: ModelConfig, source_vocab: int, target_vocab: int, max_length: int, shared_vocab: bool
+    ) -> None:
+        super().__init__()
+        target_tokens = nn.Embedding(target_vocab, config.d_model, padding_idx=PAD_ID)
+        one_matrix = config.tie_embeddings and shared_vocab
+        source_tokens = target_tokens if one_matrix else nn.Embedding(source_vocab, config.d_model, padding_idx=PAD_ID)
+        self.source_embedding = Embedding(source_tokens, config, max_length)
+        self.target_embedding = Embedding(target_tokens, config, max_length)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        final_norm = config.norm == "pre"
+        self.encoder_norm = nn.LayerNorm(config.d_model, bias=config.bias) if final_norm else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(config.d_model, bias=config.bias) if final_norm else nn.Identity()
+        self.output = nn.Linear(config.d_model, target_vocab, bias=False)
+        if config.tie_embeddings:
+            self.output.weight = target_tokens.weight
+        self._initialize(config)
+
+    def encode(self, src_tokens: Tensor) -> Tensor:
+        """Source tokens (B, S) to memory (B, S, D)."""
+        src_pad = src_tokens == PAD_ID
+        x: Tensor = self.source_embedding(src_tokens)
+        for layer in self.encoder:
+            x = layer(x, src_pad)
+        x = self.encoder_norm(x)
+        return x
+
+    def decode(self, tgt_in: Tensor, memory: Tensor, src_pad: Tensor) -> Tensor:
+        """Target tokens (B, T) against memory (B, S, D) to the last layer's states (B, T, D)."""
+        x: Tensor = self.target_embedding(tgt_in)
+        for layer in self.decoder:
+            x = layer(x, memory, src_pad)
+        x = self.decoder_norm(x)
+        return x
+
+    def states(self, src_tokens: Tensor, tgt_in: Tensor) -> Tensor:
+        """The decoder's states (B, T, D): all of the forward pass but the output layer, which the loss fuses."""
+        return self.decode(tgt_in, self.encode(src_tokens), src_tokens == PAD_ID)
+
+    def forward(self, src_tokens: Tensor, tgt_in: Tensor) -> Tensor:
+        """Source (B, S) and target (B, T) tokens to logits (B, T, V)."""
+        logits: Tensor = self.output(self.states(src_tokens, tgt_in))
+        return logits
+
+    def start(self, src_tokens: Tensor) -> DecoderState:
+        """Encodes source tokens (B, S), ready for `step`."""
+        memory = self.encode(src_tokens)
+        projected = [layer.cross_attention.project(memory) for layer in self._decoder_layers()]
+        return DecoderState(0, projected, src_tokens == PAD_ID, [Cache() for _ in projected])
+
+    def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
+        """Feeds the newest token of every hypothesis (B * beams,) and returns the logits of the next (B * beams, V).
+
+        The state moves on by one position.
+        """
+        x = self.target_embedding(tokens[:, None], start=state.position)
+        for layer, cache, memory in zip(self._decoder_layers(), state.caches, state.memory, strict=True):
+            x = layer.step(x, cache, memory, state.memory_pad)
+        state.position += 1
+        logits: Tensor = self.output(self.decoder_norm(x)[:, 0])
+        return logits
+
+    def _decoder_layers(self) -> Iterable[DecoderLayer]:
+        return cast(Iterable[DecoderLayer], self.decoder)  # a ModuleList does not know what it holds
+
+    @torch.no_grad()
+    def _initialize(self, config: ModelConfig) -> None:
+        """Xavier-uniform matrices, or normal ones of std 0.02; zero biases; embeddings of std D^-0.5, so that their
+        scaled sum starts at unit size."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+                if config.init == "normal":
+                    nn.init.normal_(module.weight, std=0.02)
+                else:
+                    nn.init.xavier_uniform_(module.weight)
+        if config.init == "xavier":
+            for module in self.modules():
+                if isinstance(module, SelfAttention):
+                    _init_joined(module.in_proj.weight, 3)
+                elif isinstance(module, CrossAttention):
+                    _init_joined(module.kv_proj.weight, 2)
+        std = 0.02 if config.init == "normal" else config.d_model**-0.5
+        for module in self.modules():
+            if isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=std)
+                nn.init.zeros_(module.weight[PAD_ID])
+            elif isinstance(module, LearnedPositions):
+                nn.init.normal_(module.table, std=std)
+
+
+def _init_joined(weight: Tensor, parts: int) -> None:
+    """Matrices that were joined for speed start as if they stood alone, with fairseq's smaller gain for attention."""
+    for part in weight.chunk(parts):
+        nn.init.xavier_uniform_(part, gain=2**-0.5)
+
+
+def set_parameters(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Copies weights into a model; tied matrices are stored once."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(weights[name])

@@ -1,0 +1,191 @@
+"""From a configuration to a model folder: corpus, tokenizer, encoded data, training, evaluation, bundle.
+
+Each stage records a key made of what it depends on, and is skipped while its output carries that key.
+"""
+
+import hashlib
+import json
+import resource
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mt import storage
+from mt.bundle.model_card import model_card
+from mt.bundle.model_dir import build_model, save_model
+from mt.config import Config, dump_config
+from mt.console import duration, log
+from mt.data.cleaning import cleaning_table
+from mt.data.encoded import EncodedCorpus, encode_corpus
+from mt.data.lines import read_lines
+from mt.data.prepare import input_digests, prepare_text
+from mt.data.tokenizer import TokenizerPair
+from mt.decoding.torch_engine import TorchEngine
+from mt.decoding.translator import Translator
+from mt.devices import choose_device
+from mt.errors import InputError
+from mt.evaluate import MethodResult, evaluate, results_table, write_results
+from mt.model.transformer import set_parameters
+from mt.resume import check_resumable
+from mt.run_dir import RunDir
+from mt.training.checkpoint import Progress
+from mt.training.trainer import Trainer
+from mt.training.validation import Validator
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a finished training has to say for itself."""
+
+    text: str
+
+
+def run(config: Config, runs: Path) -> Summary:
+    """Runs every stage that has not been done yet.
+
+    Args:
+        config: the whole configuration.
+        runs: the folder that holds the run folders.
+
+    Returns:
+        the summary to print.
+
+    Raises:
+        MtError: with the exit code that fits.
+    """
+    run_dir = RunDir(runs / config.name)
+    device = choose_device(config.training.device)
+    with storage.exclusive(run_dir.lock):
+        digests = input_digests(config.data)
+        check_resumable(run_dir, config, digests)
+        for folder in (run_dir.root, run_dir.text.parent, run_dir.encoded("train").parent, run_dir.checkpoints):
+            storage.remove_partials(folder)
+        storage.write_text(run_dir.config, dump_config(config))
+
+        text_key = prepare(config, run_dir, digests)
+        tokenizers, tokenizer_key = train_tokenizer(config, run_dir, text_key)
+        encode(config, run_dir, tokenizers, tokenizer_key)
+        trainer = make_trainer(config, run_dir, tokenizers, device)
+        progress = trainer.run()
+        return finish(config, run_dir, tokenizers, trainer, progress)
+
+
+def prepare(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
+    """Reads the sources, cleans the training text, and prints what went. Returns the stage's key."""
+    data = config.data.model_dump(exclude={"root", "max_length"})
+    key = _key("text", data, config.seed, digests)
+    if not _is_done(run_dir.text, key):
+        log.info("reading the corpus")
+        prepare_text(config, run_dir.text, key)
+    report = json.loads(run_dir.cleaning.read_bytes())
+    log.info("%s", cleaning_table(report["train"]))
+    log.info("pairs: %s", ", ".join(f"{split} {count:,}" for split, count in report["pairs"].items()))
+    return key
+
+
+def train_tokenizer(config: Config, run_dir: RunDir, text_key: str) -> tuple[TokenizerPair, str]:
+    """Trains the tokenizer on the cleaned training text, and on nothing else."""
+    settings = config.tokenizer
+    key = _key("tokenizer", settings.model_dump(), text_key)
+    if not _is_done(run_dir.tokenizer, key):
+        log.info("training the tokenizer")
+        source, target = (read_lines(run_dir.text_file("train", side)) for side in ("source", "target"))
+        trained = TokenizerPair.train(source, target, settings.vocab_size, settings.shared)
+        with storage.new_folder(run_dir.tokenizer, key=key) as folder:
+            for name, content in trained.files().items():
+                storage.write_text(folder / name, content)
+    tokenizers = TokenizerPair.load(run_dir.tokenizer, settings.shared)
+    log.info("vocabulary: %d source and %d target pieces", tokenizers.source.vocab_size, tokenizers.target.vocab_size)
+    return tokenizers, key
+
+
+def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, tokenizer_key: str) -> None:
+    """Writes the training and validation text as token ids; over-long training pairs are dropped and counted."""
+    for split, limit in (("train", config.data.max_length), ("valid", None)):
+        key = _key("encoded", tokenizer_key, split, limit)
+        folder = run_dir.encoded(split)
+        if _is_done(folder, key):
+            continue
+        text = (run_dir.text_file(split, "source"), run_dir.text_file(split, "target"))
+        counts = encode_corpus(text, tokenizers, folder, key, limit)
+        log.info("encoded %s: %s", split, ", ".join(f"{count:,} {reason}" for reason, count in counts.items()))
+        if counts["kept"] == 0:
+            raise InputError(
+                f"data.train: none of the {counts['longer than max_length']} pairs is within data.max_length ({limit})",
+                "raise data.max_length",
+            )
+
+
+def make_trainer(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, device: torch.device) -> Trainer:
+    """Puts the pieces of a training together; the weights start from the seed or from the newest checkpoint."""
+    torch.manual_seed(config.seed)
+    model = build_model(config, tokenizers).to(device)
+    log.info("model: %s parameters, on %s", f"{sum(p.numel() for p in model.parameters()):,}", device)
+    validator = Validator(
+        config,
+        EncodedCorpus(run_dir.encoded("valid")),
+        list(read_lines(run_dir.text_file("valid", "source"))),
+        list(read_lines(run_dir.text_file("valid", "target"))),
+        tokenizers,
+    )
+    return Trainer(config, run_dir, model, EncodedCorpus(run_dir.encoded("train")), validator)
+
+
+def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: Trainer, progress: Progress) -> Summary:
+    """Chooses the final weights, scores them on the test set, and writes the model folder."""
+    weights, origin = trainer.final_weights()
+    set_parameters(trainer.model, weights)
+    results: list[MethodResult] = []
+    if config.data.test is not None:
+        sources = list(read_lines(run_dir.text_file("test", "source")))
+        references = list(read_lines(run_dir.text_file("test", "target")))
+        engine = TorchEngine(trainer.model, config.decoding.batch_tokens)
+        translator = Translator(engine, tokenizers, config.data.max_length, config.data.target_lang)
+        results = evaluate(translator, config, sources, references)
+        write_results(run_dir.eval, "test", results, sources, references)
+    facts = {
+        "format": 1,
+        "weights": origin,
+        "steps": progress.step,
+        "training_seconds": round(progress.seconds),
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "test": [result.as_dict() for result in results],
+    }
+    card = model_card(config, origin, progress.step, results_table(results) if results else "")
+    save_model(run_dir.model, config, tokenizers, weights, card, facts)
+    trainer.metrics.write("done", progress.step, weights=origin, test=facts["test"])
+    return Summary(_summary(run_dir, progress, origin, results))
+
+
+def _summary(run_dir: RunDir, progress: Progress, origin: str, results: list[MethodResult]) -> str:
+    # Linux counts in KiB, macOS in bytes.
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "linux" else 1e9)
+    lines = [
+        f"trained {progress.step:,} steps ({progress.tokens:,} tokens) in {duration(progress.seconds)}, "
+        f"{progress.tokens / max(progress.seconds, 1e-9):,.0f} tokens/s, at most {peak:.1f} GB of memory",
+        f"weights: {origin}",
+    ]
+    if progress.skipped_updates or progress.out_of_memory:
+        lines.append(
+            f"updates skipped (not finite): {progress.skipped_updates}; out of memory: {progress.out_of_memory}"
+        )
+    if results:
+        lines += ["test set:", results_table(results)]
+    lines += [f"model: {run_dir.model.root}", f'next: mt translate --model {run_dir.root} "..."']
+    return "\n".join(lines)
+
+
+def _key(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _is_done(folder: Path, key: str) -> bool:
+    """True if a stage's output is there, made from the same inputs, and whole."""
+    try:
+        return bool(storage.verify(folder).get("key") == key)
+    except storage.DamagedError:
+        return False

@@ -1,0 +1,61 @@
+"""What may change between two starts of one run, and what may not."""
+
+import json
+from typing import Any
+
+from mt import storage
+from mt.config import Config, parse_config
+from mt.console import log
+from mt.errors import InputError
+from mt.run_dir import RunDir
+
+# A change of these would continue another model, on other data, or at another place in the batch order.
+FROZEN = ("seed", "data.", "tokenizer.", "model.", "training.max_tokens", "training.accumulate")
+# The files' content is compared instead of where they lie.
+FREE = ("data.root",)
+
+_INPUTS = "inputs.json"
+
+
+def check_resumable(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> None:
+    """Compares a configuration and its input files with those that a run's checkpoints come from.
+
+    Without checkpoints anything may change. Other training settings may too; the log says which did.
+
+    Args:
+        run_dir: the run.
+        config: the configuration to go on with.
+        digests: what identifies the content of each data source now.
+
+    Raises:
+        InputError: something differs that a resume cannot survive; the message names the key.
+    """
+    inputs = run_dir.root / "data" / _INPUTS
+    if any(run_dir.checkpoints.glob("*step-*")) and run_dir.config.is_file() and inputs.is_file():
+        earlier = _flat(parse_config(run_dir.config.read_text(encoding="utf-8"), str(run_dir.config)).model_dump())
+        now = _flat(config.model_dump())
+        changed = [key for key in sorted(earlier.keys() | now.keys()) if earlier.get(key) != now.get(key)]
+        before = json.loads(inputs.read_bytes())
+        frozen = [
+            f"{key} is now {now.get(key)!r}, it was {earlier.get(key)!r}"
+            for key in changed
+            if key.startswith(FROZEN) and key not in FREE
+        ]
+        frozen += [f"{key}: the content is not what it was" for key in digests if digests[key] != before.get(key)]
+        if frozen:
+            raise InputError(
+                f"{run_dir.root}: cannot resume with a change in {'; '.join(frozen)}",
+                "undo the change, or give the configuration another name to start a new run",
+            )
+        for key in changed:
+            log.info("%s is now %r, it was %r", key, now.get(key), earlier.get(key))
+    storage.write_json(inputs, digests)
+
+
+def _flat(tree: Any, prefix: str = "") -> dict[str, Any]:
+    """{'a': {'b': 1}} to {'a.b': 1}."""
+    if not isinstance(tree, dict):
+        return {prefix: tree}
+    return {
+        path: leaf for key, value in tree.items() for path, leaf in _flat(value, f"{prefix}.{key}".lstrip(".")).items()
+    }

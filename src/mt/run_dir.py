@@ -1,0 +1,130 @@
+"""The name of every path in a run folder and in a model folder; no other module spells one."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mt.errors import InputError
+
+MANIFEST = "MANIFEST.json"
+
+
+@dataclass(frozen=True)
+class ModelDir:
+    """The product of a training: a folder that can be moved anywhere and is complete."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.yaml"
+
+    @property
+    def weights(self) -> Path:
+        return self.root / "model.safetensors"
+
+    @property
+    def tokenizer(self) -> Path:
+        return self.root / "tokenizer"
+
+    @property
+    def readme(self) -> Path:
+        return self.root / "README.md"
+
+    @property
+    def manifest(self) -> Path:
+        return self.root / MANIFEST
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """One training run: `runs/<name>/`."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.yaml"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / ".lock"
+
+    @property
+    def text(self) -> Path:
+        """Cleaned training text and the untouched validation and test text, one sentence a line."""
+        return self.root / "data" / "text"
+
+    def text_file(self, split: str, side: str) -> Path:
+        """`split` is train, valid or test; `side` is source or target."""
+        return self.text / f"{split}.{side}"
+
+    @property
+    def cleaning(self) -> Path:
+        return self.text / "cleaning.json"
+
+    @property
+    def tokenizer(self) -> Path:
+        return self.root / "tokenizer"
+
+    def encoded(self, split: str) -> Path:
+        return self.root / "data" / "encoded" / split
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    def checkpoint(self, step: int) -> Path:
+        return self.checkpoints / f"step-{step:08d}"
+
+    @property
+    def metrics(self) -> Path:
+        return self.root / "metrics.jsonl"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.root / "tensorboard"
+
+    @property
+    def eval(self) -> Path:
+        return self.root / "eval"
+
+    @property
+    def model(self) -> ModelDir:
+        return ModelDir(self.root / "model")
+
+
+def find_model(given: Path | None, runs: Path) -> ModelDir:
+    """The model folder a user means.
+
+    Args:
+        given: a run folder or a model folder; None means the newest finished run under `runs`.
+
+    Raises:
+        InputError: there is no such folder, or no finished run.
+    """
+    if given is None:
+        return _newest_model(runs)
+    if not given.is_dir():
+        raise InputError(f"{given}: there is no such folder", "give a run folder (runs/NAME) or a model folder")
+    run = RunDir(given)
+    if run.model.root.is_dir():
+        return run.model
+    if run.checkpoints.exists() or (run.root / "data").exists():
+        raise InputError(f"{given}: this run has not finished", "run its `mt train` command again to finish it")
+    return ModelDir(given)
+
+
+def _newest_model(runs: Path) -> ModelDir:
+    models = [RunDir(path).model for path in (runs.iterdir() if runs.is_dir() else [])]
+    finished = [model for model in models if model.manifest.is_file()]
+    if not finished:
+        raise InputError(
+            f"{runs}: no finished run here", "train one with `mt train --config configs/demo.yaml`, or give --model DIR"
+        )
+    return max(finished, key=lambda model: model.manifest.stat().st_mtime_ns)
+
+
+def run_of(model: ModelDir) -> RunDir | None:
+    """The run folder a model folder lies in, or None where it was moved out on its own."""
+    parent = RunDir(model.root.resolve().parent)
+    return parent if parent.model.root == model.root.resolve() and parent.config.is_file() else None

@@ -1,0 +1,239 @@
+"""The only writer: everything that must survive a crash goes through here.
+
+A file or folder is written aside, fsynced, and renamed into place, so that a reader finds the whole of it or nothing
+of it. Folders carry a `MANIFEST.json` with the size and sha256 of every file, because a rename protects from a crash
+but not from a disk that alters bytes.
+"""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mt.errors import InputError, MachineError
+
+if TYPE_CHECKING:
+    import torch
+
+MANIFEST = "MANIFEST.json"
+PARTIAL = ".partial"  # suffix of everything not yet whole; removed at the next start
+
+
+class DamagedError(Exception):
+    """A folder does not agree with its manifest; the message names the first file that differs."""
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turns an `OSError` met while writing `path` into one sentence for the user.
+
+    Raises:
+        MachineError: disk full, no permission, read-only or failing disk.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise MachineError(
+                f"{path}: no space left on the disk", "free some space and run the same command"
+            ) from None
+        raise MachineError(f"{path}: cannot write here: {error.strerror or error}") from None
+
+
+def sync_dir(path: Path) -> None:
+    """Makes the names inside a folder durable; a rename is lost in a power cut without it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_file(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replaces a file at once: a reader sees the old content or the new, never a part."""
+    partial = path.with_name(f".{path.name}{PARTIAL}")
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        sync_dir(path.parent)
+
+
+def write_text(path: Path, content: str) -> None:
+    write_bytes(path, content.encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]") -> None:
+    """Writes one safetensors file (inside a `new_folder`, which makes it durable)."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    try:
+        save_file(tensors, path)
+    except SafetensorError as error:  # the library reports a full disk as text; give it its number back
+        number = re.search(r"os error (\d+)", str(error))
+        raise OSError(int(number[1]) if number else errno.EIO, str(error)) from None
+
+
+@contextlib.contextmanager
+def new_folder(final: Path, **manifest: Any) -> Iterator[Path]:
+    """A folder that comes into being whole, or not at all.
+
+    Args:
+        final: where it shall be; a folder already there is replaced.
+        manifest: facts to record in its `MANIFEST.json` beside the sizes and checksums.
+
+    Yields:
+        the temporary folder to write into.
+    """
+    partial = final.with_name(f".{final.name}{PARTIAL}")
+    with explained(final):
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        try:
+            yield partial
+            _seal(partial, manifest)
+            if final.exists():
+                # Two renames, since a full folder cannot be replaced in one; between them it is absent, never partial.
+                replaced = final.with_name(f".{final.name}.old{PARTIAL}")
+                shutil.rmtree(replaced, ignore_errors=True)
+                final.rename(replaced)
+                partial.rename(final)
+                shutil.rmtree(replaced, ignore_errors=True)
+            else:
+                partial.rename(final)
+            sync_dir(final.parent)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+
+def _seal(folder: Path, facts: dict[str, Any]) -> None:
+    """Fsyncs every file, then writes the manifest: its presence says that the rest is complete."""
+    files = {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        sync_file(path)
+        files[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
+    for directory in [p for p in folder.rglob("*") if p.is_dir()]:
+        sync_dir(directory)
+    write_json(folder / MANIFEST, {**facts, "files": files})
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Reads a folder's manifest without checking the files.
+
+    Raises:
+        DamagedError: it is missing or no manifest.
+    """
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_bytes())
+        entries = manifest["files"].values()
+        if not all(isinstance(e["bytes"], int) and isinstance(e["sha256"], str) for e in entries):
+            raise TypeError
+    except OSError:
+        raise DamagedError(f"{MANIFEST} is missing") from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise DamagedError(f"{MANIFEST} is not a manifest") from None
+    return dict(manifest)
+
+
+def verify(folder: Path) -> dict[str, Any]:
+    """Checks every file of a folder against its manifest and returns the manifest.
+
+    Raises:
+        DamagedError: a file is missing, has another size or other content.
+    """
+    manifest = read_manifest(folder)
+    for name, expected in manifest["files"].items():
+        path = folder / name
+        # A name is data from outside: it must not lead out of the folder.
+        if Path(name).is_absolute() or ".." in Path(name).parts or path.is_symlink() or not path.is_file():
+            raise DamagedError(f"{name} is missing")
+        if path.stat().st_size != expected["bytes"]:
+            raise DamagedError(f"{name} has {path.stat().st_size} bytes instead of {expected['bytes']}")
+        if sha256(path) != expected["sha256"]:
+            raise DamagedError(f"{name} was altered (its sha256 differs from the manifest)")
+    return manifest
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def remove(folder: Path) -> None:
+    """Removes a folder so that a crash half-way leaves nothing that looks whole."""
+    doomed = folder.with_name(f".{folder.name}{PARTIAL}")
+    shutil.rmtree(doomed, ignore_errors=True)
+    folder.rename(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
+def remove_if_there(folder: Path) -> None:
+    if folder.exists():
+        remove(folder)
+
+
+def remove_partials(parent: Path) -> None:
+    """Clears what a killed process left behind. Call it only while holding the run's lock."""
+    for path in parent.glob(f".*{PARTIAL}"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Appends one line in one write; a line torn by an earlier crash is closed first."""
+    with explained(path), path.open("ab+") as file:
+        if file.tell() > 0:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                line = "\n" + line
+        file.write((line + "\n").encode())
+
+
+@contextlib.contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Holds a lock file, so that two trainers never write into one run. The kernel frees it when the process dies.
+
+    Raises:
+        InputError: another process holds it.
+    """
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip() or "unknown"
+            raise InputError(
+                f"{path.parent}: another training (process {holder}) is working in this run folder",
+                "wait for it, stop it, or choose another name in the configuration",
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield

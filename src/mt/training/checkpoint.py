@@ -1,0 +1,139 @@
+"""Checkpoints: whole or absent, verified before use, enough of them kept."""
+
+import json
+from dataclasses import asdict, dataclass
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from mt import storage
+from mt.console import log
+from mt.errors import MachineError
+from mt.model.transformer import set_parameters
+from mt.run_dir import RunDir
+
+
+@dataclass
+class Progress:
+    """Where training stands: with the weights and the optimiser's moments, all that a resume needs.
+
+    Attributes:
+        step: updates done.
+        epoch, cursor: the batch order's epoch, and how many of its batches are consumed.
+        tokens: source and target tokens trained on, padding not counted.
+        seconds: time spent in training, all sessions together.
+        validated_step: the step last validated.
+        best_score, best_step: the best validation so far (higher is better) and where it was.
+        bad_validations: validations since then.
+        skipped_updates, skipped_in_a_row: updates left out because loss or gradient was not finite.
+        out_of_memory: steps that had to be split.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    cursor: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    validated_step: int = 0
+    best_score: float | None = None
+    best_step: int | None = None
+    bad_validations: int = 0
+    skipped_updates: int = 0
+    skipped_in_a_row: int = 0
+    out_of_memory: int = 0
+
+
+class Checkpoints:
+    """The checkpoints of one run."""
+
+    def __init__(self, run: RunDir) -> None:
+        self._run = run
+
+    def steps(self) -> list[int]:
+        """The steps there are checkpoints of, oldest first, not verified."""
+        return sorted(int(p.name.removeprefix("step-")) for p in self._run.checkpoints.glob("step-*") if p.is_dir())
+
+    def save(self, progress: Progress, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Writes the checkpoint of the current step."""
+        parameters = dict(model.named_parameters())
+        moments = {
+            f"{name}.{key}": value
+            for name, parameter in parameters.items()
+            for key, value in optimizer.state[parameter].items()
+        }
+        with storage.new_folder(self._run.checkpoint(progress.step), step=progress.step) as folder:
+            storage.write_tensors(folder / "model.safetensors", {n: p.detach() for n, p in parameters.items()})
+            storage.write_tensors(folder / "optimizer.safetensors", moments)
+            storage.write_json(folder / "state.json", asdict(progress))
+
+    def newest(self) -> int | None:
+        """The newest checkpoint that is whole; damaged newer ones are set aside.
+
+        Returns:
+            its step, or None where there never was a checkpoint.
+
+        Raises:
+            MachineError: there are checkpoints, but none is usable.
+        """
+        damaged = []
+        for step in reversed(self.steps()):
+            try:
+                storage.verify(self._run.checkpoint(step))
+            except (storage.DamagedError, OSError) as error:
+                log.warning("%s: damaged: %s", self._run.checkpoint(step), error)
+                damaged.append(step)
+                continue
+            for each in damaged:
+                self._set_aside(each)
+            return step
+        if damaged or any(self._run.checkpoints.glob("damaged-*")):
+            raise MachineError(
+                f"{self._run.checkpoints}: no usable checkpoint",
+                "restore one from a copy, or delete this folder to train from the start",
+            )
+        return None
+
+    def _set_aside(self, step: int) -> None:
+        folder = self._run.checkpoint(step)
+        aside = folder.with_name(f"damaged-{folder.name}")
+        storage.remove_if_there(aside)
+        folder.rename(aside)
+        log.warning("%s: set aside as %s", folder, aside.name)
+
+    def load(self, step: int, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+        """Puts a checkpoint into a model and its optimiser."""
+        folder = self._run.checkpoint(step)
+        set_parameters(model, load_file(folder / "model.safetensors"))
+        moments = load_file(folder / "optimizer.safetensors")
+        for name, parameter in model.named_parameters():
+            keys = [key for key in moments if key.rpartition(".")[0] == name]
+            # Adam's step counter stays where the fused kernel wants it: with the parameter.
+            optimizer.state[parameter] = {key.rpartition(".")[2]: moments[key].to(parameter.device) for key in keys}
+        return Progress(**json.loads((folder / "state.json").read_bytes()))
+
+    def weights(self, steps: list[int]) -> dict[str, Tensor]:
+        """The mean of the weights of some checkpoints (of one: its weights)."""
+        total = load_file(self._run.checkpoint(steps[0]) / "model.safetensors")
+        for step in steps[1:]:
+            for name, tensor in load_file(self._run.checkpoint(step) / "model.safetensors").items():
+                total[name] += tensor
+        return {name: tensor / len(steps) for name, tensor in total.items()}
+
+    def prune(self, keep: int, also: set[int]) -> None:
+        """Removes all but the newest `keep` whole checkpoints and those of the steps in `also`.
+
+        The whole ones are counted after verifying them: a damaged one protects nobody.
+        """
+        whole = 0
+        for step in reversed(self.steps()):
+            if whole >= keep:
+                if step not in also:
+                    storage.remove(self._run.checkpoint(step))
+                continue
+            try:
+                storage.verify(self._run.checkpoint(step))
+                whole += 1
+            except (storage.DamagedError, OSError) as error:
+                log.warning("%s: damaged: %s", self._run.checkpoint(step), error)
+                self._set_aside(step)

@@ -1,0 +1,55 @@
+"""The optimiser, its learning-rate schedules, the number format, and the randomness of dropout."""
+
+import math
+from contextlib import AbstractContextManager
+
+import numpy as np
+import torch
+from torch import nn
+
+from mt.config import TrainingConfig
+
+
+def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+    """Adam or AdamW in torch's fused form: all parameters in one kernel."""
+    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    return kind(
+        model.parameters(),
+        lr=config.learning_rate,
+        betas=config.betas,
+        eps=config.eps,
+        weight_decay=config.weight_decay,
+        fused=True,
+    )
+
+
+def learning_rate(step: int, config: TrainingConfig, d_model: int) -> float:
+    """The learning rate of an update, counted from 1.
+
+    All schedules rise linearly over the warm-up. `inverse_sqrt` and `noam` then fall with the square root of the step
+    (`noam` is section 5.3 of "Attention Is All You Need": factor * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5));
+    `cosine` and `linear` reach zero at max_steps.
+    """
+    peak, warmup = config.learning_rate, config.warmup_steps
+    if config.schedule == "noam":
+        return float(peak * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5))
+    if step < warmup:
+        return peak * step / warmup
+    if config.schedule == "constant":
+        return peak
+    if config.schedule == "inverse_sqrt":
+        return peak * math.sqrt(warmup / step)
+    done = min(1.0, (step - warmup) / (config.max_steps - warmup))
+    return peak * (1 - done) if config.schedule == "linear" else peak * (1 + math.cos(math.pi * done)) / 2
+
+
+def seed_dropout(seed: int, *where: int) -> None:
+    """Starts torch's random numbers from a place in training, so that a resumed step draws what the lost one drew."""
+    torch.manual_seed(int(np.random.SeedSequence([seed, *where]).generate_state(1, np.uint64)[0] >> 1))
+
+
+def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
+    """bf16 arithmetic where asked for, or where `auto` finds a GPU that has it; the weights stay in fp32."""
+    has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    enabled = precision == "bf16" or (precision == "auto" and has_bf16)
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)

@@ -1,0 +1,39 @@
+"""Stopping in good order: the first signal asks, the second insists."""
+
+import signal
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from mt.console import log
+
+
+class StopRequest:
+    """While active, SIGINT and SIGTERM are only noted; the training loop looks after each step.
+
+    The second signal finds the default handlers in place again and ends the process at once. That loses nothing but the
+    steps since the last checkpoint, since every file is written aside and renamed.
+
+    Attributes:
+        signal: the number of the signal received, or None.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._previous[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.signal = number
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, signal.SIG_DFL)
+        log.info("%s: saving a checkpoint and stopping (once more to stop at once)", signal.Signals(number).name)

@@ -1,0 +1,331 @@
+"""The training loop.
+
+    micro_batch: one backward pass        step: one optimiser update over `accumulate` micro-batches
+
+Everything random is a pure function of the seed and the place in training, so that a run killed anywhere and started
+again ends in the same weights, bit for bit.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mt.config import Config
+from mt.console import duration, log, progress
+from mt.data.batching import Batch, BatchStream
+from mt.data.encoded import EncodedCorpus
+from mt.errors import DivergedError, MachineError, StoppedError
+from mt.model.loss import fused_cross_entropy
+from mt.model.transformer import Transformer
+from mt.run_dir import RunDir
+from mt.training.checkpoint import Checkpoints, Progress
+from mt.training.metrics import Metrics
+from mt.training.optimization import autocast, learning_rate, make_optimizer, seed_dropout
+from mt.training.signals import StopRequest
+from mt.training.validation import Validation
+
+MAX_SKIPPED_IN_A_ROW = 5
+MAX_PIECES = 64  # a batch that still does not fit in so many pieces never will
+
+
+class Trainer:
+    """Trains a model until its steps, epochs or patience are spent.
+
+    Args:
+        config: the run's configuration.
+        run: where checkpoints and metrics go.
+        model: on its device, initialised; a checkpoint in the run replaces its weights.
+        corpus: the encoded training text.
+        validate: scores the model.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        run: RunDir,
+        model: Transformer,
+        corpus: EncodedCorpus,
+        validate: Callable[[Transformer], Validation],
+    ) -> None:
+        self.config = config
+        self.settings = config.training
+        self.model = model
+        self.device = model.output.weight.device
+        self.optimizer = make_optimizer(model, self.settings)
+        self.checkpoints = Checkpoints(run)
+        self.progress = self._resume()
+        self.batches = BatchStream(
+            corpus, self.settings.max_tokens, config.seed, self.progress.epoch, self.progress.cursor
+        )
+        self.metrics = Metrics(run, self.settings.tensorboard)
+        self._validate = validate
+        self._states: Any = torch.compile(model.states, dynamic=True) if self.settings.compile else model.states
+        self._window = _Window()
+
+    def run(self) -> Progress:
+        """Trains to the end, or until a signal asks to stop.
+
+        Raises:
+            StoppedError: a signal came; everything is saved.
+            DivergedError: five updates in a row were not finite.
+        """
+        self.metrics.write("resume" if self.progress.step else "start", self.progress.step)
+        with StopRequest() as stop, self._bar() as bar:
+            while not self.is_over():
+                started = time.perf_counter()
+                self.step()
+                self._window.seconds += time.perf_counter() - started
+                self.progress.seconds += time.perf_counter() - started
+                bar.update()
+                if self._is_due(self.settings.log_every):
+                    bar.set_postfix(self._log())
+                if self._is_due(self.settings.validate_every):
+                    self.validate()
+                if self._is_due(self.save_every) or self._is_due(self.settings.validate_every):
+                    self.save()
+                if stop.signal is not None:
+                    self._stop(stop.signal)
+        if self.progress.validated_step != self.progress.step:
+            self.validate()
+            self.save()
+        self.metrics.close()
+        return self.progress
+
+    def step(self) -> None:
+        """One update: gradients of the next batches, clipped, applied."""
+        place = self.progress
+        micro_batches = [self.batches.next() for _ in range(self.settings.accumulate)]
+        n_target = sum(batch.n_tgt for batch in micro_batches)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(place.step + 1, self.settings, self.model_width)
+
+        loss, nll = self._gradients(micro_batches, n_target)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip_norm or math.inf)
+        place.step += 1
+        place.epoch, place.cursor = self.batches.epoch, self.batches.cursor
+        n_tokens = n_target + sum(batch.n_src for batch in micro_batches)
+        place.tokens += n_tokens
+        if math.isfinite(loss) and math.isfinite(norm.item()):
+            self.optimizer.step()
+            place.skipped_in_a_row = 0
+            self._window.add(loss, nll, n_target, n_tokens)
+        else:
+            self._skip(loss, norm.item())
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def _gradients(self, micro_batches: list[Batch], n_target: int) -> tuple[float, float]:
+        """Adds up the gradients of a step: of the mean loss over all of its target tokens, however they are split.
+
+        Where memory runs out, the step starts again in smaller pieces.
+
+        Returns:
+            the sums over tokens of the smoothed loss and of the plain negative log-likelihood.
+        """
+        pieces = 1
+        while True:
+            try:
+                sums = torch.zeros(2, device=self.device)
+                for index, batch in enumerate(micro_batches):
+                    for part in range(pieces):
+                        seed_dropout(self.config.seed, self.progress.step, index, part)
+                        sums += self._backward(_rows(batch, part, pieces), n_target)
+                loss, nll = sums.tolist()
+                return loss, nll
+            except (RuntimeError, MemoryError) as error:
+                if not _is_out_of_memory(error):
+                    raise
+            self.optimizer.zero_grad(set_to_none=True)
+            pieces *= 2
+            self._note_out_of_memory(pieces)
+
+    def _backward(self, batch: Batch, n_target: int) -> Tensor:
+        """One backward pass; gradients are divided by the step's target tokens."""
+        if len(batch.src_tokens) == 0:
+            return torch.zeros(2, device=self.device)
+        src_tokens, tgt_in, tgt_out = (
+            torch.from_numpy(array).to(self.device, non_blocking=True)
+            for array in (batch.src_tokens, batch.tgt_in, batch.tgt_out)
+        )
+        with autocast(self.device, self.settings.precision):
+            states = self._states(src_tokens, tgt_in)
+            loss, nll = fused_cross_entropy(states, self.model.output.weight, tgt_out, self.settings.label_smoothing)
+        torch.autograd.backward(loss / n_target)
+        return torch.stack([loss.detach(), nll])
+
+    def validate(self) -> None:
+        """Scores the model, remembers the best, and shows a few translations."""
+        place = self.progress
+        result = self._validate(self.model)
+        score = result.bleu if self.settings.best_metric == "bleu" else -result.loss
+        place.validated_step = place.step
+        place.bad_validations += 1
+        if place.best_score is None or score > place.best_score:
+            place.best_score, place.best_step, place.bad_validations = score, place.step, 0
+        log.info(
+            "step %d: validation loss %.4f, perplexity %.2f, BLEU %.2f (greedy)%s",
+            place.step,
+            result.loss,
+            result.perplexity,
+            result.bleu,
+            ", the best so far" if place.best_step == place.step else "",
+        )
+        for source, hypothesis, reference in result.samples:
+            log.info("    source: %s", source)
+            log.info("      here: %s", hypothesis)
+            log.info(" reference: %s", reference)
+        self.metrics.write("validation", place.step, epoch=place.epoch, **asdict(result))
+
+    @property
+    def save_every(self) -> int:
+        return self.settings.save_every or self.settings.validate_every
+
+    @property
+    def model_width(self) -> int:
+        return self.config.model.d_model
+
+    def is_over(self) -> bool:
+        """True when the steps, the epochs or the patience are spent."""
+        place, settings = self.progress, self.settings
+        epochs_done = place.epoch + (place.cursor >= self.batches.batches_per_epoch)
+        return (
+            place.step >= settings.max_steps
+            or (settings.max_epochs is not None and epochs_done >= settings.max_epochs)
+            or (settings.patience is not None and place.bad_validations >= settings.patience)
+        )
+
+    def save(self) -> None:
+        """Writes a checkpoint and removes those no longer needed."""
+        self.checkpoints.save(self.progress, self.model, self.optimizer)
+        needed = set(self.steps_to_average()) if self.settings.final_weights == "average" else set()
+        if self.progress.best_step is not None:
+            needed.add(self.progress.best_step)
+        self.checkpoints.prune(self.settings.keep_checkpoints, needed)
+
+    def steps_to_average(self) -> list[int]:
+        """The newest checkpoints saved on schedule; one saved because of a signal is not among them, so that an
+        interrupted run averages the same weights as one that was not."""
+        on_schedule = [s for s in self.checkpoints.steps() if s % self.save_every == 0 or s == self.progress.step]
+        return on_schedule[-self.settings.average_checkpoints :]
+
+    def final_weights(self) -> tuple[dict[str, Tensor], str]:
+        """The weights that become the product, and which they are."""
+        place = self.progress
+        if self.settings.final_weights == "average":
+            steps = self.steps_to_average()
+            return self.checkpoints.weights(steps), f"mean of steps {', '.join(map(str, steps))}"
+        best = self.settings.final_weights == "best" and place.best_step is not None
+        step = place.best_step if best and place.best_step is not None else place.step
+        return self.checkpoints.weights([step]), f"step {step}" + (" (best on validation)" if best else " (last)")
+
+    def _resume(self) -> Progress:
+        newest = self.checkpoints.newest()
+        if newest is None:
+            return Progress()
+        found = self.checkpoints.load(newest, self.model, self.optimizer)
+        log.info("resuming after step %d (epoch %d)", found.step, found.epoch + 1)
+        return found
+
+    def _is_due(self, every: int) -> bool:
+        return self.progress.step % every == 0
+
+    def _stop(self, signal_number: int) -> None:
+        if self.checkpoints.steps()[-1:] != [self.progress.step]:
+            self.save()
+        self.metrics.write("stopped", self.progress.step, signal=signal_number)
+        self.metrics.close()
+        raise StoppedError(
+            signal_number,
+            f"stopped after step {self.progress.step}; everything is saved",
+            "the same command goes on from here",
+        )
+
+    def _skip(self, loss: float, norm: float) -> None:
+        place = self.progress
+        place.skipped_updates += 1
+        place.skipped_in_a_row += 1
+        log.warning("step %d: loss %g, gradient norm %g: not finite, update skipped", place.step, loss, norm)
+        self.metrics.write("skipped_update", place.step, loss=str(loss), gradient_norm=str(norm))
+        if place.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
+            raise DivergedError(
+                f"training diverged: {place.skipped_in_a_row} updates in a row up to step {place.step} were not finite",
+                "lower training.learning_rate or lengthen training.warmup_steps, and start under another name",
+            )
+
+    def _note_out_of_memory(self, pieces: int) -> None:
+        if pieces > MAX_PIECES:
+            raise MachineError(
+                f"out of memory at step {self.progress.step + 1}, even with a batch split into {MAX_PIECES}",
+                "lower training.max_tokens or data.max_length, or take a smaller model",
+            )
+        self.progress.out_of_memory += 1
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        log.warning("step %d: out of memory; again with every batch in %d pieces", self.progress.step + 1, pieces)
+        self.metrics.write("out_of_memory", self.progress.step + 1, pieces=pieces)
+
+    def _bar(self) -> Any:
+        return progress(total=self.settings.max_steps, initial=self.progress.step, unit="step", desc="training")
+
+    def _log(self) -> dict[str, str]:
+        """Writes what happened since the last time to the log and the metrics; returns it for the bar."""
+        numbers = self._window.summary()
+        self._window = _Window()
+        rate = self.optimizer.param_groups[0]["lr"]
+        place = self.progress
+        self.metrics.write("train", place.step, epoch=place.epoch, learning_rate=rate, **numbers)
+        left = (self.settings.max_steps - place.step) * place.seconds / place.step
+        log.info(
+            "step %d, epoch %d: loss %.4f, perplexity %.2f, learning rate %.2e, %s tokens/s, at most %s left",
+            place.step,
+            place.epoch + 1,
+            numbers["loss"],
+            numbers["perplexity"],
+            rate,
+            f"{numbers['tokens_per_second']:,.0f}",
+            duration(left),
+        )
+        return {"loss": f"{numbers['loss']:.3f}", "tok/s": f"{numbers['tokens_per_second']:,.0f}", "lr": f"{rate:.1e}"}
+
+
+class _Window:
+    """Sums since the last log line."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._loss = self._nll = 0.0
+        self._n_target = self._n_tokens = 0
+
+    def add(self, loss: float, nll: float, n_target: int, n_tokens: int) -> None:
+        self._loss += loss
+        self._nll += nll
+        self._n_target += n_target
+        self._n_tokens += n_tokens
+
+    def summary(self) -> dict[str, float]:
+        targets = max(self._n_target, 1)
+        return {
+            "loss": self._loss / targets,
+            "perplexity": math.exp(min(self._nll / targets, 700.0)),
+            "tokens_per_second": self._n_tokens / self.seconds,
+        }
+
+
+def _rows(batch: Batch, part: int, parts: int) -> Batch:
+    """Every `parts`-th sentence of a batch."""
+    if parts == 1:
+        return batch
+    chosen = slice(part, None, parts)
+    return replace(
+        batch, src_tokens=batch.src_tokens[chosen], tgt_in=batch.tgt_in[chosen], tgt_out=batch.tgt_out[chosen]
+    )
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)

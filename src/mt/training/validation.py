@@ -1,0 +1,90 @@
+"""Validation during training: loss, perplexity, and greedy BLEU on raw text."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from mt.config import Config
+from mt.data.batching import assemble, plan_epoch
+from mt.data.encoded import EncodedCorpus
+from mt.data.tokenizer import TokenizerPair
+from mt.decoding.search import SearchOptions
+from mt.decoding.torch_engine import TorchEngine
+from mt.decoding.translator import Translator
+from mt.evaluation.scores import bleu_tokenizer, corpus_bleu
+from mt.model.loss import fused_cross_entropy
+from mt.model.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Loss (negative log-likelihood a target token, in nats, without smoothing), its perplexity, and BLEU.
+
+    Attributes:
+        samples: (source, hypothesis, reference) of the first sentences.
+    """
+
+    loss: float
+    perplexity: float
+    bleu: float
+    samples: list[tuple[str, str, str]]
+
+
+class Validator:
+    """Scores a model on the validation set.
+
+    Args:
+        config: the run's configuration.
+        encoded: the set as token ids, for the loss.
+        sources, references: the same as raw text, for BLEU.
+        tokenizers: of both languages.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        encoded: EncodedCorpus,
+        sources: list[str],
+        references: list[str],
+        tokenizers: TokenizerPair,
+    ) -> None:
+        self._config = config
+        self._encoded = encoded
+        self._sources = sources
+        self._references = references
+        self._tokenizers = tokenizers
+
+    def __call__(self, model: Transformer) -> Validation:
+        config = self._config
+        loss = self._loss(model)
+        engine = TorchEngine(model, config.decoding.batch_tokens)
+        translator = Translator(engine, self._tokenizers, config.data.max_length, config.data.target_lang)
+        options = SearchOptions(
+            beam_size=1, max_length=config.decoding.max_length, max_length_ratio=config.decoding.max_length_ratio
+        )
+        hypotheses = translator.best(self._sources, options)
+        tokenize = bleu_tokenizer(config.evaluation.bleu_tokenize, config.data.target_lang)
+        bleu = corpus_bleu(hypotheses, self._references, tokenize)
+        shown = config.training.sample_translations
+        samples = list(zip(self._sources[:shown], hypotheses[:shown], self._references[:shown], strict=True))
+        return Validation(loss, math.exp(min(loss, 700.0)), bleu, samples)
+
+    @torch.no_grad()
+    def _loss(self, model: Transformer) -> float:
+        """Mean negative log-likelihood of a target token; a sentence too long for the model is cut here only."""
+        config, corpus = self._config, self._encoded
+        device = model.output.weight.device
+        was_training = model.training
+        model.eval()
+        total, tokens = 0.0, 0
+        for indices in plan_epoch(corpus.src_lengths, corpus.tgt_lengths, config.training.max_tokens, 0, 0):
+            batch = assemble(corpus, indices, config.data.max_length)
+            src_tokens, tgt_in, tgt_out = (
+                torch.from_numpy(array).to(device) for array in (batch.src_tokens, batch.tgt_in, batch.tgt_out)
+            )
+            _, nll = fused_cross_entropy(model.states(src_tokens, tgt_in), model.output.weight, tgt_out, 0.0)
+            total += nll.item()
+            tokens += batch.n_tgt
+        model.train(was_training)
+        return total / tokens

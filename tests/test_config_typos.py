@@ -1,0 +1,108 @@
+"""Mistyped keys of the configuration: every one gets the right suggestion."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config_helpers import SECTIONS, configured, messages, smallest
+from mt.config import Config
+from mt.config.suggestions import one_edit_apart
+
+
+def one_edit_typos(word: str) -> Iterator[str]:
+    letters = "aeistx_2"
+    for i in range(len(word) + 1):
+        yield from (word[:i] + letter + word[i:] for letter in letters)
+        yield from (word[:i] + letter + word[i + 1 :] for letter in letters if i < len(word))
+        yield word[:i] + word[i + 1 :]
+        yield word[:i] + word[i + 1 : i + 2] + word[i : i + 1] + word[i + 2 :]
+
+
+def suggested(tree: dict[str, Any]) -> list[str]:
+    (message,) = messages(tree)
+    found = re.search(r"unknown key; did you mean (.*)\?$", message)
+    assert found, message
+    return found.group(1).split(" or ")
+
+
+@pytest.mark.parametrize("name", Config.model_fields)
+def test_every_typo_in_a_top_level_key(name: str) -> None:
+    for typo in {*one_edit_typos(name), name.upper()} - {*Config.model_fields, ""}:
+        tree = {"model": {}, "seed": 1, **smallest()}
+        tree[typo] = tree.pop(name, {})
+        assert name in suggested(tree)
+
+
+@pytest.mark.parametrize(
+    ("section", "key"), [(name, key) for name, section in SECTIONS.items() for key in section.model_fields]
+)
+def test_every_typo_in_a_key_of_a_section(section: str, key: str) -> None:
+    known = SECTIONS[section].model_fields
+    for typo in {*one_edit_typos(key), key.replace("_", "-"), key.title()} - set(known):
+        tree = configured(section)
+        tree[section][typo] = tree[section].pop(key, 1)
+        assert key in suggested(tree)
+
+
+SOURCES: list[tuple[str, dict[str, Any]]] = [
+    ("train", {"source": "a", "target": "b"}),
+    ("train", {"file": "a.tsv", "source_column": "s", "target_column": "t"}),
+    ("test", {"hub": "a", "config": "c", "split": "s", "revision": "r", "source_column": "s", "target_column": "t"}),
+    ("test", {"builtin": "phrasebook", "split": "test"}),
+    ("valid", {"from_train": 5}),
+]
+
+
+@pytest.mark.parametrize(("part", "source", "key"), [(part, source, key) for part, source in SOURCES for key in source])
+def test_every_typo_in_a_key_of_a_source(part: str, source: dict[str, Any], key: str) -> None:
+    for typo in {*one_edit_typos(key), key.upper()} - {*source}:
+        mistyped = {typo if name == key else name: value for name, value in source.items()}
+        assert suggested(configured("data", **{part: mistyped})) == [key]
+        if "from_train" not in source:
+            assert suggested(configured("data", **{part: [source, mistyped]})) == [key]
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "meant"),
+    [
+        ("model", "max_tokens", "training.max_tokens"),
+        ("data", "min_length", "decoding.min_length"),
+        ("training", "dropout", "model.dropout"),
+        ("training", "vocab_sise", "tokenizer.vocab_size"),
+        ("training", "epochs", "max_epochs"),
+        ("model", "epochs", "training.max_epochs"),
+        ("model", "layers", "encoder_layers or decoder_layers"),
+        ("training", "learningrates", "learning_rate"),
+    ],
+)
+def test_keys_are_suggested_across_sections(section: str, key: str, meant: str) -> None:
+    assert messages(configured(section, **{key: 1})) == [f"{section}.{key}: unknown key; did you mean {meant}?"]
+
+
+def test_a_key_at_the_top_level_is_sent_to_its_section() -> None:
+    assert suggested({**smallest(), "beam_size": 4}) == ["decoding.beam_size"]
+
+
+def test_a_key_like_no_other_lists_what_is_known() -> None:
+    assert messages(configured("tokenizer", zzz=1)) == [
+        "tokenizer.zzz: unknown key; known here: type, vocab_size, shared"
+    ]
+
+
+def test_a_key_that_looks_like_an_internal_mark() -> None:
+    assert messages(configured("training", **{"<file>": 1}))[0].startswith("training.<file>: unknown key")
+    assert (
+        "data.train.<source>: unknown key"
+        in messages(configured("data", train={"source": "a", "target": "b", "<source>": 1}))[0]
+    )
+
+
+@given(st.text("abc", max_size=6), st.text("abc", max_size=6))
+def test_one_edit_is_one_edit(first: str, second: str) -> None:
+    edits = {first[:i] + c + first[j:] for i in range(len(first) + 1) for j in (i, i + 1) for c in ("a", "b", "c", "")}
+    edits |= {first[:i] + first[i + 1] + first[i] + first[i + 2 :] for i in range(len(first) - 1)}
+    assert one_edit_apart(first, second) == (second in edits - {first})
