@@ -58,7 +58,7 @@ def train(
     settings = load_config(config, set_ or [])
     from mt import pipeline
 
-    _print_result(pipeline.run(settings, runs).text)
+    _print_result(pipeline.run(settings, runs))
 
 
 @app.command()

@@ -8,7 +8,6 @@ import json
 import resource
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from mt.decoding.translator import Translator
 from mt.devices import choose_device
 from mt.errors import InputError
 from mt.evaluate import MethodResult, evaluate, results_table, write_results
-from mt.model.transformer import set_parameters
+from mt.model.transformer import Transformer, set_parameters
 from mt.resume import check_resumable
 from mt.run_dir import RunDir
 from mt.training.checkpoint import Progress
@@ -37,14 +36,7 @@ from mt.training.trainer import Trainer
 from mt.training.validation import Validator
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What a finished training has to say for itself."""
-
-    text: str
-
-
-def run(config: Config, runs: Path) -> Summary:
+def run(config: Config, runs: Path) -> str:
     """Runs every stage that has not been done yet.
 
     Args:
@@ -135,46 +127,59 @@ def make_trainer(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, dev
     return Trainer(config, run_dir, model, EncodedCorpus(run_dir.encoded("train")), validator)
 
 
-def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: Trainer, progress: Progress) -> Summary:
-    """Chooses the final weights, scores them on the test set, and writes the model folder."""
+def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: Trainer, progress: Progress) -> str:
+    """Chooses the final weights, scores them on the test set, writes the model folder, and says what it all cost."""
     weights, origin = trainer.final_weights()
-    set_parameters(trainer.model, weights)
-    results: list[MethodResult] = []
-    if config.data.test is not None:
-        sources = list(read_lines(run_dir.text_file("test", "source")))
-        references = list(read_lines(run_dir.text_file("test", "target")))
-        engine = TorchEngine(trainer.model, config.decoding.batch_tokens)
-        translator = Translator(engine, tokenizers, config.data.max_length, config.data.target_lang)
-        results = evaluate(translator, config, sources, references)
-        write_results(run_dir.eval, "test", results, sources, references)
-    facts = {
-        "format": 1,
-        "weights": origin,
-        "steps": progress.step,
-        "training_seconds": round(progress.seconds),
-        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "test": [result.as_dict() for result in results],
-    }
-    card = model_card(config, origin, progress.step, results_table(results) if results else "")
-    save_model(run_dir.model, config, tokenizers, weights, card, facts)
-    trainer.metrics.write("done", progress.step, weights=origin, test=facts["test"])
-    return Summary(_summary(run_dir, progress, origin, results))
+    key = _key("model", progress.step, origin, config.model_dump(include={"decoding", "evaluation"}))
+    if not _is_done(run_dir.model.root, key):
+        set_parameters(trainer.model, weights)
+        results = _score(config, run_dir, tokenizers, trainer.model)
+        scores = results_table(results) if results else ""
+        facts = {
+            "key": key,
+            "format": 1,
+            "weights": origin,
+            "steps": progress.step,
+            "training_seconds": round(progress.seconds),
+            "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "test": [result.as_dict() for result in results],
+            "scores": scores,
+        }
+        card = model_card(config, origin, progress.step, scores)
+        save_model(run_dir.model, config, tokenizers, weights, card, facts)
+        trainer.metrics.write("done", progress.step, weights=origin, test=facts["test"])
+    trainer.metrics.close()
+    return _summary(run_dir, progress, storage.read_manifest(run_dir.model.root))
 
 
-def _summary(run_dir: RunDir, progress: Progress, origin: str, results: list[MethodResult]) -> str:
+def _score(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, model: Transformer) -> list[MethodResult]:
+    """Translates and scores the test set, if there is one; hypotheses and scores go to the run's eval/."""
+    if config.data.test is None:
+        return []
+    sources = list(read_lines(run_dir.text_file("test", "source")))
+    references = list(read_lines(run_dir.text_file("test", "target")))
+    engine = TorchEngine(model, config.decoding.batch_tokens)
+    translator = Translator(engine, tokenizers, config.data.max_length, config.data.target_lang)
+    results = evaluate(translator, config, sources, references)
+    write_results(run_dir.eval, "test", results, sources, references)
+    return results
+
+
+def _summary(run_dir: RunDir, progress: Progress, product: dict[str, Any]) -> str:
+    """What was trained, what it cost, and what to type next."""
     # Linux counts in KiB, macOS in bytes.
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "linux" else 1e9)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1) / 1e9
     lines = [
         f"trained {progress.step:,} steps ({progress.tokens:,} tokens) in {duration(progress.seconds)}, "
         f"{progress.tokens / max(progress.seconds, 1e-9):,.0f} tokens/s, at most {peak:.1f} GB of memory",
-        f"weights: {origin}",
+        f"weights: {product['weights']}",
     ]
     if progress.skipped_updates or progress.out_of_memory:
         lines.append(
             f"updates skipped (not finite): {progress.skipped_updates}; out of memory: {progress.out_of_memory}"
         )
-    if results:
-        lines += ["test set:", results_table(results)]
+    if product["scores"]:
+        lines += ["test set:", product["scores"]]
     lines += [f"model: {run_dir.model.root}", f'next: mt translate --model {run_dir.root} "..."']
     return "\n".join(lines)
 

@@ -93,7 +93,6 @@ class Trainer:
         if self.progress.validated_step != self.progress.step:
             self.validate()
             self.save()
-        self.metrics.close()
         return self.progress
 
     def step(self) -> None:

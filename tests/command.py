@@ -1,0 +1,79 @@
+"""Runs the real command line in real processes.
+
+Starting Python and importing torch takes seconds. Here one server process has done that and forks for every command, so
+that tests can afford many; what runs in the fork is `mt.cli.main` with its own arguments, folder and standard streams.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload(["mt.cli", "mt.pipeline", "mt.bundle.open", "datasets"])
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+class Command:
+    """A running `mt` command."""
+
+    def __init__(self, *arguments: str | Path, cwd: Path, stdin: bytes = b"", **environment: str) -> None:
+        self._files = [tempfile.TemporaryFile() for _ in range(3)]
+        self._files[0].write(stdin)
+        self._files[0].seek(0)
+        names = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in self._files]
+        words = ["mt", *map(str, arguments)]
+        self.process: BaseProcess = _SERVER.Process(target=_main, args=(words, str(cwd), names, environment))
+        self.process.start()
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
+
+    def wait(self, timeout: float = 240) -> Done:
+        self.process.join(timeout)
+        if self.process.exitcode is None:
+            self.process.kill()
+            raise TimeoutError("the command did not end")
+        texts = []
+        for file in self._files[1:]:
+            file.seek(0)
+            texts.append(file.read().decode())
+            file.close()
+        return Done(self.process.exitcode, *texts)
+
+
+def mt(*arguments: str | Path, cwd: Path, stdin: bytes = b"", code: int | None = 0, **environment: str) -> Done:
+    """Runs a command to its end and checks its exit code (None: any)."""
+    done = Command(*arguments, cwd=cwd, stdin=stdin, **environment).wait()
+    assert code is None or done.code == code, f"exit {done.code}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def _main(words: list[str], cwd: str, streams: list[str], environment: dict[str, str]) -> None:
+    os.chdir(cwd)
+    os.environ.update(environment)
+    for number, (name, flags) in enumerate(zip(streams, (os.O_RDONLY, os.O_WRONLY, os.O_WRONLY), strict=True)):
+        os.dup2(os.open(name, flags), number)
+    sys.stdin = os.fdopen(0, closefd=False)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv = words
+    from mt.cli import main
+
+    try:
+        main()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()

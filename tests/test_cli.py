@@ -1,0 +1,186 @@
+"""The command line as a user meets it: arguments, streams, exit codes, one-sentence errors."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import mt
+
+
+def words(done) -> list[str]:
+    return done.stdout.splitlines()
+
+
+def test_translates_arguments(trained: Path) -> None:
+    assert len(words(mt("translate", "a b c", "c d", cwd=trained))) == 2
+
+
+def test_n_lines_in_are_n_lines_out_in_order(trained: Path) -> None:
+    lines = ["a b", "", "  ", "c d e f", "x\u2028y", "\x0c", "</s> <pad>", "a b", "日本", "a " * 300]
+    done = mt("translate", cwd=trained, stdin="".join(f"{line}\n" for line in lines).encode())
+    out = done.stdout.split("\n")
+    assert len(out) == len(lines) + 1
+    assert out[1] == out[2] == out[5] == ""
+    assert out[0] == out[7]
+    assert out[0] == words(mt("translate", "a b", cwd=trained))[0]
+    assert "translated in" in done.stderr  # the long line, in parts
+
+
+def test_windows_line_ends_and_a_missing_last_one(trained: Path) -> None:
+    unix = mt("translate", cwd=trained, stdin=b"a b\nc d\n").stdout
+    assert mt("translate", cwd=trained, stdin=b"\xef\xbb\xbfa b\r\nc d").stdout == unix
+
+
+def test_files_in_and_out(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("a b\n\nc d\n")
+    mt("translate", "--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt", cwd=trained)
+    assert len((tmp_path / "out.txt").read_text().split("\n")) == 4
+
+
+def test_n_best_and_jsonl_carry_the_same_scores(trained: Path) -> None:
+    text = words(mt("translate", "a b c", "--n-best", "2", cwd=trained))
+    record = json.loads(mt("translate", "a b c", "--n-best", "2", "--format", "jsonl", cwd=trained).stdout)
+    assert record["source"] == "a b c"
+    assert [f"{rank}\t{c['score']:.4f}\t{c['text']}" for rank, c in enumerate(record["n_best"], 1)] == text
+    assert record["translation"] == record["n_best"][0]["text"]
+    assert record["n_best"][0]["score"] >= record["n_best"][1]["score"]
+
+
+def test_greedy_is_a_beam_of_one(trained: Path) -> None:
+    arguments = ["a b c d", "e f g"]
+    greedy = mt("translate", *arguments, "--greedy", cwd=trained).stdout
+    assert greedy == mt("translate", *arguments, "--beam", "1", cwd=trained).stdout
+
+
+def test_head_ends_it_quietly(trained: Path) -> None:
+    """A reader that has seen enough is no error."""
+    script = f"for i in $(seq 3000); do echo a b c; done | {sys.executable} -m mt translate --greedy | head -n 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", script], cwd=trained, capture_output=True, check=False)
+    assert done.stdout.count(b"\n") == 1
+    assert done.stderr == b""
+    assert done.returncode in (0, 141)  # 141: the shell's own loop met the closed pipe
+
+
+def test_eval_prints_a_table_with_signatures_and_writes_files(trained: Path, tmp_path: Path) -> None:
+    done = mt("eval", "--output", tmp_path, cwd=trained)
+    header, greedy, beam, *signatures = words(done)
+    assert header.split()[:2] == ["method", "BLEU"]
+    assert (greedy.split()[0], beam.split()[0]) == ("greedy", "beam")
+    assert "tok:13a" in signatures[0]
+    assert "version:" in signatures[0]
+    assert len((tmp_path / "test.greedy").read_text().splitlines()) == 12
+    assert json.loads((tmp_path / "test.json").read_text())["sentences"] == 12
+
+
+def test_eval_json_is_one_object_and_its_bleu_is_sacrebleus(trained: Path, tmp_path: Path) -> None:
+    done = mt("eval", "--json", "--output", tmp_path, cwd=trained)
+    result = json.loads(done.stdout)
+    assert [r["method"] for r in result["results"]] == ["greedy", "beam"]
+    for entry in result["results"]:
+        command = ["sacrebleu", tmp_path / "test.reference", "-i", tmp_path / f"test.{entry['method']}", "-b", "-w", "4"]
+        printed = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=True).stdout
+        assert float(printed) == pytest.approx(entry["bleu"], abs=1e-4)
+
+
+def test_eval_of_given_files(trained: Path, tmp_path: Path) -> None:
+    shutil.copy(trained / "valid.en", tmp_path / "mine.en")
+    shutil.copy(trained / "valid.xx", tmp_path / "mine.xx")
+    mt("eval", "--source", tmp_path / "mine.en", "--reference", tmp_path / "mine.xx", "--output", tmp_path, cwd=trained)
+    assert (tmp_path / "mine.beam").is_file()
+
+
+def test_the_model_folder_works_on_its_own(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "runs" / "tiny" / "model", tmp_path / "moved")
+    alone = mt("translate", "a b c", "--model", "moved", cwd=tmp_path).stdout
+    assert alone == mt("translate", "a b c", cwd=trained).stdout
+    assert not [path for path in (tmp_path / "moved").rglob("*") if path.suffix in (".pt", ".bin", ".pkl", ".pickle")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "message"),
+    [
+        (["translate", "a", "--model", "nowhere"], b"", "nowhere"),
+        (["translate", "a", "--model", "."], b"", "not a whole model folder"),
+        (["translate", "a", "--runs", "empty"], b"", "no finished run"),
+        (["translate", "a", "--n-best", "9"], b"", "--n-best 9"),
+        (["translate", "a", "--greedy", "--beam", "3"], b"", "--greedy"),
+        (["translate", "a", "--input", "tiny.yaml"], b"", "--input"),
+        (["translate", "a", "--format", "xml"], b"", "xml"),
+        (["translate", "a", "--beam", "0"], b"", "--beam"),
+        (["translate", "a", "--device", "tpu"], b"", "tpu"),
+        (["translate", "--input", "missing.txt"], b"", "missing.txt"),
+        (["translate"], b"good\nb\xe4d\n", "stdin:2"),
+        (["eval", "--source", "test.en"], b"", "--reference"),
+        (["eval", "--source", "train.en", "--reference", "test.xx"], b"", "300 lines but test.xx has 12"),
+        (["train"], b"", "--config"),
+        (["train", "--config", "missing.yaml"], b"", "missing.yaml"),
+        (["train", "--config", "tiny.yaml", "--set", "training.max_step=3"], b"", "max_steps"),
+        (["train", "--config", "tiny.yaml", "--set", "model.n_heads=3"], b"", "n_heads"),
+        (["train", "--config", "tiny.yaml", "--set", "name=new", "--set", "data.root=gone"], b"", "gone/train.en"),
+        (["train", "--config", "tiny.yaml", "--set", "name=new", "--set", "data.train.target=test.xx"], b"", "300"),
+        (["tarin"], b"", "tarin"),
+    ],
+)
+def test_bad_input_is_one_readable_message_and_exit_2(
+    trained: Path, arguments: list[str], stdin: bytes, message: str
+) -> None:
+    done = mt(*arguments, cwd=trained, stdin=stdin, code=2)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr) < 1500
+    assert done.stdout == ""
+
+
+def test_all_configuration_errors_come_at_once_with_their_lines(tiny: Path) -> None:
+    text = (tiny / "tiny.yaml").read_text().replace("max_steps", "max_stepps").replace("seed", "seed")
+    (tiny / "tiny.yaml").write_text(text.replace("vocab_size: 320", "vocab_size: many"))
+    done = mt("train", "--config", "tiny.yaml", cwd=tiny, code=2)
+    assert "tiny.yaml:9: tokenizer.vocab_size" in done.stderr
+    assert "did you mean max_steps" in done.stderr
+    assert "tiny.yaml:13" in done.stderr
+
+
+def test_a_full_disk_is_exit_4_and_nothing_is_lost(tiny: Path) -> None:
+    disk = tiny / "runs"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=500k", "tmpfs", disk], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("mounting a small file system needs root")
+    try:
+        changes = ["--set", "training.average_checkpoints=20", "--set", "training.final_weights=average"]
+        done = mt("train", "--config", "tiny.yaml", *changes, cwd=tiny, code=4)
+        assert "no space left" in done.stderr
+        subprocess.run(["mount", "-o", "remount,size=100m", disk], check=True)
+        resumed = mt("train", "--config", "tiny.yaml", *changes, cwd=tiny)
+        assert "resuming after step" in resumed.stderr
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_an_unwritable_runs_folder_is_exit_4(tiny: Path) -> None:
+    (tiny / "blocked").write_text("a file where a folder should be")
+    done = mt("train", "--config", "tiny.yaml", "--runs", "blocked", cwd=tiny, code=4)
+    assert "blocked" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['mt', '--help']\n"
+        "from mt.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert end.code == 0\n"
+        "heavy = {'torch', 'datasets', 'tokenizers', 'sacrebleu', 'numpy', 'pydantic'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "train" in done.stdout
+
+
+def test_python_m_mt_is_the_same_command(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "mt", "eval"], cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 2
+    assert b"no finished run" in done.stderr

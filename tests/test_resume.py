@@ -1,0 +1,194 @@
+"""Promises 1, 2 and 6: exact resume after any crash, checkpoints whole or absent, signals save and exit."""
+
+import json
+import random
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from command import Command, mt
+
+from mt import storage
+from mt.run_dir import RunDir
+
+KILLS = 20
+
+
+def train(folder: Path, *changes: str, code: int | None = 0):
+    overrides = [word for change in changes for word in ("--set", change)]
+    return mt("train", "--config", "tiny.yaml", *overrides, cwd=folder, code=code)
+
+
+def run_of(folder: Path) -> RunDir:
+    return RunDir(folder / "runs" / "tiny")
+
+
+def weights(folder: Path) -> str:
+    return storage.sha256(run_of(folder).model.weights)
+
+
+def events(folder: Path) -> list[dict]:
+    path = run_of(folder).metrics
+    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")] if path.exists() else []
+
+
+def wait_for_step(folder: Path, step: int) -> None:
+    """Returns once training has gone that far in this or an earlier session."""
+    deadline = time.monotonic() + 120
+    while not any(event["step"] >= step for event in events(folder)):
+        assert time.monotonic() < deadline, "training does not get on"
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("changes", [(), ("training.accumulate=2", "training.final_weights=average")])
+def test_killed_anywhere_ends_in_the_same_weights(tiny: Path, changes: tuple[str, ...]) -> None:
+    expected_folder = tiny / "uninterrupted"
+    shutil.copytree(tiny, expected_folder)
+    started = time.monotonic()
+    train(expected_folder, *changes)
+    whole = time.monotonic() - started
+
+    rng = random.Random(len(changes))
+    overrides = [word for change in changes for word in ("--set", change)]
+    kills, killed_in_training = 0, 0
+    while kills < KILLS // 2:
+        command = Command("train", "--config", "tiny.yaml", *overrides, cwd=tiny)
+        command.process.join(rng.uniform(0, whole))
+        if command.process.exitcode is None:
+            killed_in_training += bool(events(tiny)) and not run_of(tiny).model.root.exists()
+            command.signal(signal.SIGKILL)
+            kills += 1
+            assert command.wait().code == -signal.SIGKILL
+        else:
+            # Finished between two kills: compare, and kill on from the start.
+            assert weights(tiny) == weights(expected_folder)
+            shutil.rmtree(run_of(tiny).root)
+    train(tiny, *changes)
+    assert weights(tiny) == weights(expected_folder)
+    assert killed_in_training >= 3, "the kills missed the training; the test proves nothing"
+    assert not list(run_of(tiny).root.rglob("*.partial")), "temporaries left behind"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_saves_and_exits_and_the_next_start_goes_on(tiny: Path, number: signal.Signals, code: int) -> None:
+    changes = ("training.max_steps=300", "training.validate_every=150", "training.save_every=150")
+    expected_folder = tiny / "uninterrupted"
+    shutil.copytree(tiny, expected_folder)
+    train(expected_folder, *changes)
+
+    overrides = [word for change in changes for word in ("--set", change)]
+    command = Command("train", "--config", "tiny.yaml", *overrides, cwd=tiny)
+    wait_for_step(tiny, 20)
+    command.signal(number)
+    done = command.wait()
+    assert done.code == code
+    assert "everything is saved" in done.stderr
+    stopped = [event for event in events(tiny) if event["event"] == "stopped"]
+    assert 20 <= stopped[0]["step"] < 300
+    assert run_of(tiny).checkpoint(stopped[0]["step"]).is_dir()
+
+    assert f"resuming after step {stopped[0]['step']}" in train(tiny, *changes).stderr
+    assert weights(tiny) == weights(expected_folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", "MANIFEST.json"])
+@pytest.mark.parametrize("damage", ["truncate", "flip", "delete"])
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_used(
+    trained: Path, tmp_path: Path, name: str, damage: str
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(trained, folder)
+    shutil.rmtree(run_of(folder).model.root)
+    hurt(run_of(folder).checkpoint(24) / name, damage)
+    done = train(folder)
+    assert "damaged" in done.stderr
+    assert "resuming after step 20" in done.stderr
+    assert weights(folder) == weights(trained)
+    assert (run_of(folder).checkpoints / "damaged-step-00000024").is_dir()
+
+
+def hurt(path: Path, damage: str) -> None:
+    content = bytearray(path.read_bytes())
+    if damage == "delete":
+        path.unlink()
+    elif damage == "truncate":
+        path.write_bytes(content[: len(content) // 2])
+    else:
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+
+
+def test_no_usable_checkpoint_is_never_a_silent_restart(trained: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(trained, folder)
+    for checkpoint in run_of(folder).checkpoints.glob("step-*"):
+        hurt(checkpoint / "model.safetensors", "flip")
+    for _ in range(2):  # not at the second start either
+        assert "no usable checkpoint" in train(folder, code=4).stderr
+
+
+def test_two_whole_checkpoints_are_kept_even_if_one_rots(tiny: Path) -> None:
+    train(tiny, "training.max_steps=12")
+    hurt(run_of(tiny).checkpoint(12) / "model.safetensors", "flip")
+    hurt(run_of(tiny).checkpoint(12) / "state.json", "truncate")
+    train(tiny, "training.max_steps=16")
+    whole = [path for path in run_of(tiny).checkpoints.glob("step-*") if storage.verify(path)]
+    assert len(whole) >= 2
+
+
+def test_more_steps_go_on_from_the_end(tiny: Path) -> None:
+    expected_folder = tiny / "uninterrupted"
+    shutil.copytree(tiny, expected_folder)
+    train(expected_folder, "training.max_steps=40")
+    train(tiny, "training.max_steps=24")
+    assert "resuming after step 24" in train(tiny, "training.max_steps=40").stderr
+    assert weights(tiny) == weights(expected_folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ("model.d_ff=64", "model.d_ff"),
+        ("tokenizer.vocab_size=330", "tokenizer.vocab_size"),
+        ("data.max_length=30", "data.max_length"),
+        ("data.train.target=valid.xx", "data.train"),
+        ("seed=2", "seed"),
+        ("training.max_tokens=300", "training.max_tokens"),
+    ],
+)
+def test_a_change_that_a_resume_cannot_survive_is_refused_by_name(trained: Path, change: str, key: str) -> None:
+    done = train(trained, change, code=2)
+    assert key in done.stderr
+    assert "cannot resume" in done.stderr
+
+
+def test_changed_text_is_refused_by_name(trained: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(trained, folder)
+    with (folder / "train.en").open("a") as file:
+        file.write("a b c\n")
+    assert "data.train.source" in train(folder, code=2).stderr
+
+
+def test_a_finished_run_does_nothing_again(trained: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(trained, folder)
+    before = weights(folder)
+    steps = [event["step"] for event in events(folder) if event["event"] == "train"]
+    done = train(folder, "training.log_every=3")
+    assert weights(folder) == before
+    assert [event["step"] for event in events(folder) if event["event"] == "train"] == steps
+    for stage in ("reading the corpus", "training the tokenizer", "encoded", "translating"):
+        assert stage not in done.stderr
+
+
+def test_a_second_trainer_in_the_same_run_is_refused(tiny: Path) -> None:
+    first = Command("train", "--config", "tiny.yaml", "--set", "training.max_steps=100000", cwd=tiny)
+    wait_for_step(tiny, 4)
+    second = train(tiny, code=2)
+    assert str(first.process.pid) in second.stderr
+    assert "another training" in second.stderr
+    first.signal(signal.SIGTERM)
+    assert first.wait().code == 143
