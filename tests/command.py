@@ -30,7 +30,7 @@ class Command:
     """A running `mt` command."""
 
     def __init__(self, *arguments: str | Path, cwd: Path, stdin: bytes = b"", **environment: str) -> None:
-        self._files = [tempfile.TemporaryFile() for _ in range(3)]
+        self._files = [tempfile.TemporaryFile() for _ in range(3)]  # noqa: SIM115 (closed in wait)
         self._files[0].write(stdin)
         self._files[0].seek(0)
         names = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in self._files]

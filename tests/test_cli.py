@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from command import mt
 
 
@@ -80,7 +81,15 @@ def test_eval_json_is_one_object_and_its_bleu_is_sacrebleus(trained: Path, tmp_p
     result = json.loads(done.stdout)
     assert [r["method"] for r in result["results"]] == ["greedy", "beam"]
     for entry in result["results"]:
-        command = ["sacrebleu", tmp_path / "test.reference", "-i", tmp_path / f"test.{entry['method']}", "-b", "-w", "4"]
+        command = [
+            "sacrebleu",
+            tmp_path / "test.reference",
+            "-i",
+            tmp_path / f"test.{entry['method']}",
+            "-b",
+            "-w",
+            "4",
+        ]
         printed = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=True).stdout
         assert float(printed) == pytest.approx(entry["bleu"], abs=1e-4)
 
@@ -146,7 +155,9 @@ def test_all_configuration_errors_come_at_once_with_their_lines(tiny: Path) -> N
 def test_a_full_disk_is_exit_4_and_nothing_is_lost(tiny: Path) -> None:
     disk = tiny / "runs"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=500k", "tmpfs", disk], capture_output=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=500k", "tmpfs", disk], capture_output=True, check=False
+    )
     if mounted.returncode:
         pytest.skip("mounting a small file system needs root")
     try:

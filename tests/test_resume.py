@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from command import Command, mt
 
+from command import Command, mt
 from mt import storage
 from mt.run_dir import RunDir
 

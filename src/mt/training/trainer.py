@@ -9,7 +9,7 @@ again ends in the same weights, bit for bit.
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -17,20 +17,19 @@ from torch import Tensor
 
 from mt.config import Config
 from mt.console import duration, log, progress
-from mt.data.batching import Batch, BatchStream
+from mt.data.batching import BatchStream
 from mt.data.encoded import EncodedCorpus
-from mt.errors import DivergedError, MachineError, StoppedError
-from mt.model.loss import fused_cross_entropy
+from mt.errors import DivergedError, StoppedError
 from mt.model.transformer import Transformer
 from mt.run_dir import RunDir
 from mt.training.checkpoint import Checkpoints, Progress
+from mt.training.gradients import Gradients, StepLoss
 from mt.training.metrics import Metrics
-from mt.training.optimization import autocast, learning_rate, make_optimizer, seed_dropout
+from mt.training.optimization import learning_rate, make_optimizer
 from mt.training.signals import StopRequest
 from mt.training.validation import Validation
 
 MAX_SKIPPED_IN_A_ROW = 5
-MAX_PIECES = 64  # a batch that still does not fit in so many pieces never will
 
 
 class Trainer:
@@ -55,7 +54,6 @@ class Trainer:
         self.config = config
         self.settings = config.training
         self.model = model
-        self.device = model.output.weight.device
         self.optimizer = make_optimizer(model, self.settings)
         self.checkpoints = Checkpoints(run)
         self.progress = self._resume()
@@ -64,7 +62,7 @@ class Trainer:
         )
         self.metrics = Metrics(run, self.settings.tensorboard)
         self._validate = validate
-        self._states: Any = torch.compile(model.states, dynamic=True) if self.settings.compile else model.states
+        self.gradients = Gradients(config, model)
         self._window = _Window()
 
     def run(self) -> Progress:
@@ -98,63 +96,27 @@ class Trainer:
     def step(self) -> None:
         """One update: gradients of the next batches, clipped, applied."""
         place = self.progress
-        micro_batches = [self.batches.next() for _ in range(self.settings.accumulate)]
-        n_target = sum(batch.n_tgt for batch in micro_batches)
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(place.step + 1, self.settings, self.model_width)
+            group["lr"] = learning_rate(place.step + 1, self.settings, self.config.model.d_model)
 
-        loss, nll = self._gradients(micro_batches, n_target)
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip_norm or math.inf)
+        micro_batches = [self.batches.next() for _ in range(self.settings.accumulate)]
+        result = self.gradients.add(micro_batches, place.step)
+        limit = self.settings.clip_norm or math.inf
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit).item()
+
         place.step += 1
         place.epoch, place.cursor = self.batches.epoch, self.batches.cursor
-        n_tokens = n_target + sum(batch.n_src for batch in micro_batches)
-        place.tokens += n_tokens
-        if math.isfinite(loss) and math.isfinite(norm.item()):
+        place.tokens += result.n_tokens
+        if math.isfinite(result.loss) and math.isfinite(norm):
             self.optimizer.step()
             place.skipped_in_a_row = 0
-            self._window.add(loss, nll, n_target, n_tokens)
+            self._window.add(result)
         else:
-            self._skip(loss, norm.item())
+            self._skip(result.loss, norm)
         self.optimizer.zero_grad(set_to_none=True)
-
-    def _gradients(self, micro_batches: list[Batch], n_target: int) -> tuple[float, float]:
-        """Adds up the gradients of a step: of the mean loss over all of its target tokens, however they are split.
-
-        Where memory runs out, the step starts again in smaller pieces.
-
-        Returns:
-            the sums over tokens of the smoothed loss and of the plain negative log-likelihood.
-        """
-        pieces = 1
-        while True:
-            try:
-                sums = torch.zeros(2, device=self.device)
-                for index, batch in enumerate(micro_batches):
-                    for part in range(pieces):
-                        seed_dropout(self.config.seed, self.progress.step, index, part)
-                        sums += self._backward(_rows(batch, part, pieces), n_target)
-                loss, nll = sums.tolist()
-                return loss, nll
-            except (RuntimeError, MemoryError) as error:
-                if not _is_out_of_memory(error):
-                    raise
-            self.optimizer.zero_grad(set_to_none=True)
-            pieces *= 2
-            self._note_out_of_memory(pieces)
-
-    def _backward(self, batch: Batch, n_target: int) -> Tensor:
-        """One backward pass; gradients are divided by the step's target tokens."""
-        if len(batch.src_tokens) == 0:
-            return torch.zeros(2, device=self.device)
-        src_tokens, tgt_in, tgt_out = (
-            torch.from_numpy(array).to(self.device, non_blocking=True)
-            for array in (batch.src_tokens, batch.tgt_in, batch.tgt_out)
-        )
-        with autocast(self.device, self.settings.precision):
-            states = self._states(src_tokens, tgt_in)
-            loss, nll = fused_cross_entropy(states, self.model.output.weight, tgt_out, self.settings.label_smoothing)
-        torch.autograd.backward(loss / n_target)
-        return torch.stack([loss.detach(), nll])
+        if result.pieces > 1:
+            place.out_of_memory += 1
+            self.metrics.write("out_of_memory", place.step, pieces=result.pieces)
 
     def validate(self) -> None:
         """Scores the model, remembers the best, and shows a few translations."""
@@ -182,10 +144,6 @@ class Trainer:
     @property
     def save_every(self) -> int:
         return self.settings.save_every or self.settings.validate_every
-
-    @property
-    def model_width(self) -> int:
-        return self.config.model.d_model
 
     def is_over(self) -> bool:
         """True when the steps, the epochs or the patience are spent."""
@@ -255,18 +213,6 @@ class Trainer:
                 "lower training.learning_rate or lengthen training.warmup_steps, and start under another name",
             )
 
-    def _note_out_of_memory(self, pieces: int) -> None:
-        if pieces > MAX_PIECES:
-            raise MachineError(
-                f"out of memory at step {self.progress.step + 1}, even with a batch split into {MAX_PIECES}",
-                "lower training.max_tokens or data.max_length, or take a smaller model",
-            )
-        self.progress.out_of_memory += 1
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-        log.warning("step %d: out of memory; again with every batch in %d pieces", self.progress.step + 1, pieces)
-        self.metrics.write("out_of_memory", self.progress.step + 1, pieces=pieces)
-
     def _bar(self) -> Any:
         return progress(total=self.settings.max_steps, initial=self.progress.step, unit="step", desc="training")
 
@@ -299,11 +245,11 @@ class _Window:
         self._loss = self._nll = 0.0
         self._n_target = self._n_tokens = 0
 
-    def add(self, loss: float, nll: float, n_target: int, n_tokens: int) -> None:
-        self._loss += loss
-        self._nll += nll
-        self._n_target += n_target
-        self._n_tokens += n_tokens
+    def add(self, result: StepLoss) -> None:
+        self._loss += result.loss
+        self._nll += result.nll
+        self._n_target += result.n_target
+        self._n_tokens += result.n_tokens
 
     def summary(self) -> dict[str, float]:
         targets = max(self._n_target, 1)
@@ -312,19 +258,3 @@ class _Window:
             "perplexity": math.exp(min(self._nll / targets, 700.0)),
             "tokens_per_second": self._n_tokens / self.seconds,
         }
-
-
-def _rows(batch: Batch, part: int, parts: int) -> Batch:
-    """Every `parts`-th sentence of a batch."""
-    if parts == 1:
-        return batch
-    chosen = slice(part, None, parts)
-    return replace(
-        batch, src_tokens=batch.src_tokens[chosen], tgt_in=batch.tgt_in[chosen], tgt_out=batch.tgt_out[chosen]
-    )
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)

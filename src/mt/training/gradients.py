@@ -1,0 +1,116 @@
+"""The gradients of one step: of the mean loss over all its target tokens, however the work is split."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from mt.config import Config
+from mt.console import log
+from mt.data.batching import Batch
+from mt.errors import MachineError
+from mt.model.loss import fused_cross_entropy
+from mt.model.transformer import Transformer
+from mt.training.optimization import autocast, seed_dropout
+
+MAX_PIECES = 64  # a batch that does not fit in so many pieces never will
+
+
+@dataclass(frozen=True)
+class StepLoss:
+    """What the forward passes of a step gave.
+
+    Attributes:
+        loss, nll: sums over target tokens of the smoothed loss and of the plain negative log-likelihood, in nats.
+        n_target, n_tokens: target tokens, and source and target tokens, padding not counted.
+        pieces: into how many each micro-batch had to be split for lack of memory; usually 1.
+    """
+
+    loss: float
+    nll: float
+    n_target: int
+    n_tokens: int
+    pieces: int
+
+
+class Gradients:
+    """Adds a step's gradients up in the model's parameters."""
+
+    def __init__(self, config: Config, model: Transformer) -> None:
+        self._config = config
+        self._model = model
+        self._device = model.output.weight.device
+        compiled = torch.compile(model.states, dynamic=True) if config.training.compile else model.states
+        self._states: Callable[[Tensor, Tensor], Tensor] = compiled
+
+    def add(self, micro_batches: Sequence[Batch], step: int) -> StepLoss:
+        """Computes the gradients of some micro-batches; they must be zero before.
+
+        Where memory runs out, the step starts again with every micro-batch in twice as many pieces: an interrupted
+        backward pass may have left half a gradient behind.
+
+        Args:
+            micro_batches: what the step learns from.
+            step: updates done so far; with the seed it decides the dropout.
+
+        Raises:
+            MachineError: even the smallest pieces do not fit.
+        """
+        n_target = sum(batch.n_tgt for batch in micro_batches)
+        n_tokens = n_target + sum(batch.n_src for batch in micro_batches)
+        pieces = 1
+        while True:
+            try:
+                loss, nll = self._sums(micro_batches, step, n_target, pieces)
+                return StepLoss(loss, nll, n_target, n_tokens, pieces)
+            except (RuntimeError, MemoryError) as error:
+                if not _is_out_of_memory(error):
+                    raise
+            # Outside of the `except`: the exception's traceback would keep the tensors alive.
+            self._model.zero_grad(set_to_none=True)
+            if self._device.type == "cuda":
+                torch.cuda.empty_cache()
+            pieces *= 2
+            if pieces > MAX_PIECES:
+                raise MachineError(
+                    f"out of memory at step {step + 1}, even with every batch in {MAX_PIECES} pieces",
+                    "lower training.max_tokens or data.max_length, or take a smaller model",
+                )
+            log.warning("step %d: out of memory; again with every batch in %d pieces", step + 1, pieces)
+
+    def _sums(self, micro_batches: Sequence[Batch], step: int, n_target: int, pieces: int) -> tuple[float, float]:
+        sums = torch.zeros(2, device=self._device)
+        for index, batch in enumerate(micro_batches):
+            for piece in range(min(pieces, len(batch.src_tokens))):
+                seed_dropout(self._config.seed, step, index, piece)
+                sums += self._backward(_every(batch, piece, pieces), n_target)
+        loss, nll = sums.tolist()
+        return loss, nll
+
+    def _backward(self, batch: Batch, n_target: int) -> Tensor:
+        """One forward and backward pass; returns the sums of loss and likelihood (2,)."""
+        src_tokens, tgt_in, tgt_out = (
+            torch.from_numpy(array).to(self._device, non_blocking=True)
+            for array in (batch.src_tokens, batch.tgt_in, batch.tgt_out)
+        )
+        training = self._config.training
+        with autocast(self._device, training.precision):
+            states = self._states(src_tokens, tgt_in)
+            loss, nll = fused_cross_entropy(states, self._model.output.weight, tgt_out, training.label_smoothing)
+        torch.autograd.backward(loss / n_target)
+        return torch.stack([loss.detach(), nll])
+
+
+def _every(batch: Batch, start: int, stride: int) -> Batch:
+    """Every `stride`-th sentence of a batch."""
+    if stride == 1:
+        return batch
+    rows = slice(start, None, stride)
+    return replace(batch, src_tokens=batch.src_tokens[rows], tgt_in=batch.tgt_in[rows], tgt_out=batch.tgt_out[rows])
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return "can't allocate memory" in str(error)  # what torch's CPU allocator says

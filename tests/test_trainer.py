@@ -1,0 +1,197 @@
+"""The step: gradients however split, updates skipped when not finite, memory that runs out."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from mt.bundle.model_dir import build_model
+from mt.config import Config, parse_config
+from mt.data.batching import BatchStream
+from mt.data.encoded import EncodedCorpus, encode_corpus
+from mt.data.lines import read_lines
+from mt.data.tokenizer import TokenizerPair
+from mt.errors import DivergedError, MachineError
+from mt.run_dir import RunDir
+from mt.training.gradients import Gradients
+from mt.training.trainer import Trainer
+from mt.training.validation import Validation
+
+
+class Parts:
+    """Real tokenizer, corpus and model of the tiny project."""
+
+    def __init__(self, folder: Path, *changes: str) -> None:
+        self.run = RunDir(folder / "runs" / "tiny")
+        self.run.root.mkdir(parents=True)
+        text = (folder / "train.en", folder / "train.xx")
+        self.config: Config = parse_config((folder / "tiny.yaml").read_text(), "tiny.yaml", changes)
+        tokenizers = TokenizerPair.train(read_lines(text[0]), read_lines(text[1]), 320, shared=True)
+        encode_corpus(text, tokenizers, folder / "encoded", "key", None)
+        self.corpus = EncodedCorpus(folder / "encoded")
+        torch.manual_seed(1)
+        self.model = build_model(self.config, tokenizers)
+
+    def trainer(self) -> Trainer:
+        return Trainer(self.config, self.run, self.model, self.corpus, lambda _: Validation(1.0, math.e, 0.0, []))
+
+    def gradients(self, batches, after=lambda gradients: None) -> list[torch.Tensor]:
+        """The gradients that `Gradients` adds up for some batches."""
+        self.model.zero_grad()
+        gradients = Gradients(self.config, self.model)
+        after(gradients)
+        gradients.add(batches, 0)
+        return [p.grad.clone() for p in self.model.parameters()]
+
+    def batches(self, number: int):
+        stream = BatchStream(self.corpus, 200, seed=1)
+        return [stream.next() for _ in range(number)]
+
+
+def assert_equal(first, second) -> None:
+    for a, b in zip(first, second, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-7)
+
+
+def test_the_loss_is_the_mean_over_all_tokens_of_an_accumulated_step(tiny: Path) -> None:
+    parts = Parts(tiny, "model.dropout=0.0")
+    batches = parts.batches(3)
+    together = parts.gradients(batches)
+    # By hand, without the fused loss: every token of the step weighs the same.
+    parts.model.zero_grad()
+    n_target = sum(b.n_tgt for b in batches)
+    for batch in batches:
+        logits = parts.model(torch.from_numpy(batch.src_tokens), torch.from_numpy(batch.tgt_in))
+        loss = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1),
+            torch.from_numpy(batch.tgt_out).flatten(),
+            ignore_index=0,
+            label_smoothing=0.1,
+            reduction="sum",
+        )
+        (loss / n_target).backward()
+    assert_equal(together, [p.grad for p in parts.model.parameters()])
+
+
+class NoMemory:
+    """Fails like torch's allocators where a batch has more than so many sentences."""
+
+    def __init__(self, sentences: int, error: Exception) -> None:
+        self.sentences, self.error = sentences, error
+
+    def __call__(self, gradients: Gradients) -> None:
+        states = gradients._states
+
+        def limited(src_tokens, tgt_in):
+            result = states(src_tokens, tgt_in)
+            if len(src_tokens) > self.sentences:
+                raise self.error
+            return result
+
+        gradients._states = limited
+
+
+@pytest.mark.parametrize(
+    "error",
+    [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")],
+)
+def test_out_of_memory_splits_the_batch_and_changes_nothing(tiny: Path, error: Exception, caplog) -> None:
+    parts = Parts(tiny, "model.dropout=0.0")
+    batches = parts.batches(2)
+    whole = parts.gradients(batches)
+    most = max(len(b.src_tokens) for b in batches)
+    split = parts.gradients(batches, NoMemory(most // 3, error))
+    assert_equal(whole, split)
+
+
+def test_out_of_memory_in_the_smallest_pieces_is_one_sentence(tiny: Path) -> None:
+    parts = Parts(tiny)
+    with pytest.raises(MachineError, match="out of memory at step 1") as caught:
+        parts.gradients(parts.batches(1), NoMemory(0, torch.OutOfMemoryError("CUDA out of memory")))
+    assert caught.value.exit_code == 4
+
+
+def test_other_errors_are_not_taken_for_lack_of_memory(tiny: Path) -> None:
+    parts = Parts(tiny)
+    with pytest.raises(RuntimeError, match="shape"):
+        parts.gradients(parts.batches(1), NoMemory(0, RuntimeError("shape mismatch")))
+
+
+def test_an_update_that_is_not_finite_is_skipped_and_counted(tiny: Path) -> None:
+    parts = Parts(tiny)
+    trainer = parts.trainer()
+    trainer.step()
+    sound = [p.clone() for p in parts.model.parameters()]
+    weight = parts.model.encoder[0].feed_forward.up.weight
+    with torch.no_grad():
+        weight[0, 0] = math.inf
+    trainer.step()
+    assert trainer.progress.skipped_updates == 1
+    assert trainer.progress.step == 2
+    with torch.no_grad():
+        weight[0, 0] = sound[[n for n, _ in parts.model.named_parameters()].index("encoder.0.feed_forward.up.weight")][
+            0, 0
+        ]
+    for before, now in zip(sound, parts.model.parameters(), strict=True):
+        assert torch.equal(before, now)
+    trainer.step()
+    assert trainer.progress.skipped_in_a_row == 0
+    recorded = [json.loads(line) for line in parts.run.metrics.read_text().splitlines()]
+    assert [event["step"] for event in recorded if event["event"] == "skipped_update"] == [2]
+
+
+def test_five_in_a_row_stop_with_exit_3(tiny: Path) -> None:
+    parts = Parts(tiny)
+    with torch.no_grad():
+        parts.model.output.weight.fill_(math.nan)
+    trainer = parts.trainer()
+    with pytest.raises(DivergedError, match="learning_rate") as caught:
+        trainer.run()
+    assert caught.value.exit_code == 3
+    assert trainer.progress.step == 5
+
+
+def test_dropout_depends_on_the_step_and_on_nothing_else(tiny: Path) -> None:
+    parts = Parts(tiny, "model.dropout=0.5")
+    batches = parts.batches(2)
+    first = parts.gradients(batches)
+    torch.randn(17)  # whatever else draws random numbers in between
+    assert all(torch.equal(a, b) for a, b in zip(first, parts.gradients(batches), strict=True))
+    parts.model.zero_grad()
+    Gradients(parts.config, parts.model).add(batches, step=1)
+    assert not torch.equal(first[0], next(parts.model.parameters()).grad)
+
+
+def test_patience_ends_training_and_the_best_checkpoint_is_kept(tiny: Path) -> None:
+    parts = Parts(tiny, "training.patience=2", "training.max_steps=1000", "training.validate_every=4")
+    bleus = iter([1.0, 5.0, 3.0, 4.0, 9.0])
+    trainer = Trainer(
+        parts.config, parts.run, parts.model, parts.corpus, lambda _: Validation(1.0, 2.7, next(bleus), [])
+    )
+    progress = trainer.run()
+    assert (progress.step, progress.best_step) == (16, 8)
+    assert 8 in trainer.checkpoints.steps()
+    _, origin = trainer.final_weights()
+    assert "step 8" in origin
+
+
+def test_max_epochs_ends_after_whole_epochs(tiny: Path) -> None:
+    parts = Parts(tiny, "training.max_epochs=2", "training.max_steps=1000")
+    trainer = parts.trainer()
+    progress = trainer.run()
+    assert progress.step == sum(
+        len(BatchStream(parts.corpus, 200, seed=parts.config.seed, epoch=epoch)._plan) for epoch in range(2)
+    )
+
+
+def test_averaged_weights_are_the_mean_of_the_last_scheduled_checkpoints(tiny: Path) -> None:
+    parts = Parts(tiny, "training.final_weights=average", "training.average_checkpoints=3")
+    trainer = parts.trainer()
+    trainer.run()
+    weights, origin = trainer.final_weights()
+    assert origin == "mean of steps 16, 20, 24"
+    each = [trainer.checkpoints.weights([step]) for step in (16, 20, 24)]
+    for name, mean in weights.items():
+        torch.testing.assert_close(mean, sum(w[name] for w in each) / 3)
