@@ -61,21 +61,19 @@ def run(config: Config, runs: Path) -> str:
         text_key = prepare(config, run_dir, digests)
         tokenizers, tokenizer_key = train_tokenizer(config, run_dir, text_key)
         encode(config, run_dir, tokenizers, tokenizer_key)
+        report_cleaning(config, run_dir)
         trainer = make_trainer(config, run_dir, tokenizers, device)
         progress = trainer.run()
         return finish(config, run_dir, tokenizers, trainer, progress)
 
 
 def prepare(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
-    """Reads the sources, cleans the training text, and prints what went. Returns the stage's key."""
+    """Reads the sources and cleans the training text. Returns the stage's key."""
     data = config.data.model_dump(exclude={"root", "max_length"})
     key = _key("text", data, config.seed, digests)
     if not _is_done(run_dir.text, key):
         log.info("reading the corpus")
         prepare_text(config, run_dir.text, key)
-    report = json.loads(run_dir.cleaning.read_bytes())
-    log.info("%s", cleaning_table(report["train"]))
-    log.info("pairs: %s", ", ".join(f"{split} {count:,}" for split, count in report["pairs"].items()))
     return key
 
 
@@ -96,20 +94,32 @@ def train_tokenizer(config: Config, run_dir: RunDir, text_key: str) -> tuple[Tok
 
 
 def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, tokenizer_key: str) -> None:
-    """Writes the training and validation text as token ids; over-long training pairs are dropped and counted."""
+    """Writes the training and validation text as token ids; over-long training pairs are dropped."""
     for split, limit in (("train", config.data.max_length), ("valid", None)):
         key = _key("encoded", tokenizer_key, split, limit)
-        folder = run_dir.encoded(split)
-        if _is_done(folder, key):
-            continue
-        text = (run_dir.text_file(split, "source"), run_dir.text_file(split, "target"))
-        counts = encode_corpus(text, tokenizers, folder, key, limit)
-        log.info("encoded %s: %s", split, ", ".join(f"{count:,} {reason}" for reason, count in counts.items()))
-        if counts["kept"] == 0:
-            raise InputError(
-                f"data.train: none of the {counts['longer than max_length']} pairs is within data.max_length ({limit})",
-                "raise data.max_length",
-            )
+        if not _is_done(run_dir.encoded(split), key):
+            log.info("encoding %s", split)
+            text = (run_dir.text_file(split, "source"), run_dir.text_file(split, "target"))
+            encode_corpus(text, tokenizers, run_dir.encoded(split), key, limit)
+
+
+def report_cleaning(config: Config, run_dir: RunDir) -> None:
+    """Writes and shows what became of the training pairs, by reason.
+
+    Raises:
+        InputError: none is left.
+    """
+    prepared = json.loads(run_dir.prepared_counts.read_bytes())
+    encoded = json.loads(run_dir.encoded_counts("train").read_bytes())
+    counts = {"kept": encoded.pop("kept"), **{k: v for k, v in prepared["train"].items() if k != "kept"}, **encoded}
+    storage.write_json(run_dir.cleaning, counts)
+    log.info("%s", cleaning_table(counts))
+    log.info("validation pairs: %d, test pairs: %d", prepared["pairs"]["valid"], prepared["pairs"]["test"])
+    if counts["kept"] == 0:
+        raise InputError(
+            f"data.train: none of its pairs is within data.max_length ({config.data.max_length} tokens)",
+            "raise data.max_length",
+        )
 
 
 def make_trainer(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, device: torch.device) -> Trainer:

@@ -14,8 +14,6 @@ FROZEN = ("seed", "data.", "tokenizer.", "model.", "training.max_tokens", "train
 # The files' content is compared instead of where they lie.
 FREE = ("data.root",)
 
-_INPUTS = "inputs.json"
-
 
 def check_resumable(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> None:
     """Compares a configuration and its input files with those that a run's checkpoints come from.
@@ -30,7 +28,7 @@ def check_resumable(run_dir: RunDir, config: Config, digests: dict[str, Any]) ->
     Raises:
         InputError: something differs that a resume cannot survive; the message names the key.
     """
-    inputs = run_dir.root / "data" / _INPUTS
+    inputs = run_dir.inputs
     if any(run_dir.checkpoints.glob("*step-*")) and run_dir.config.is_file() and inputs.is_file():
         earlier = _flat(parse_config(run_dir.config.read_text(encoding="utf-8"), str(run_dir.config)).model_dump())
         now = _flat(config.model_dump())

@@ -59,8 +59,19 @@ class RunDir:
         return self.text / f"{split}.{side}"
 
     @property
+    def prepared_counts(self) -> Path:
+        """Pairs of each split, and what cleaning dropped from the training text."""
+        return self.text / "counts.json"
+
+    @property
     def cleaning(self) -> Path:
-        return self.text / "cleaning.json"
+        """All that was dropped from the training text, by reason."""
+        return self.root / "data" / "cleaning.json"
+
+    @property
+    def inputs(self) -> Path:
+        """What identifies the content of the data sources."""
+        return self.root / "data" / "inputs.json"
 
     @property
     def tokenizer(self) -> Path:
@@ -68,6 +79,9 @@ class RunDir:
 
     def encoded(self, split: str) -> Path:
         return self.root / "data" / "encoded" / split
+
+    def encoded_counts(self, split: str) -> Path:
+        return self.encoded(split) / "counts.json"
 
     @property
     def checkpoints(self) -> Path:

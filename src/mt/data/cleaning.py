@@ -43,7 +43,7 @@ class Cleaner:
 
 
 def cleaning_table(counts: dict[str, int]) -> str:
-    """The counts by reason as a table, percentages of all pairs read beside them."""
+    """The counts by reason as a table, and what share of all pairs read that is."""
     total = sum(counts.values()) or 1
-    rows = [(reason, f"{counts.get(reason, 0):,}", f"{100 * counts.get(reason, 0) / total:.1f} %") for reason in counts]
+    rows = [(reason, f"{count:,}", f"{100 * count / total:.1f} %") for reason, count in counts.items()]
     return table(["training pairs", "count", "share"], rows)

@@ -58,7 +58,7 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
                 raise InputError(f"data.{split}: no sentence pair in it", "check the files, and what cleaning dropped")
         counts = dict(cleaner.counts)
         sizes = {split: writer.pairs for split, writer in writers.items()}
-        storage.write_json(partial / "cleaning.json", {"pairs": sizes, "train": counts})
+        storage.write_json(partial / "counts.json", {"pairs": sizes, "train": counts})
     return counts
 
 

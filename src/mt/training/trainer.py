@@ -234,7 +234,12 @@ class Trainer:
             f"{numbers['tokens_per_second']:,.0f}",
             duration(left),
         )
-        return {"loss": f"{numbers['loss']:.3f}", "tok/s": f"{numbers['tokens_per_second']:,.0f}", "lr": f"{rate:.1e}"}
+        return {
+            "loss": f"{numbers['loss']:.3f}",
+            "ppl": f"{numbers['perplexity']:.1f}",
+            "lr": f"{rate:.1e}",
+            "tok/s": f"{numbers['tokens_per_second']:,.0f}",
+        }
 
 
 class _Window:
