@@ -195,3 +195,12 @@ def test_averaged_weights_are_the_mean_of_the_last_scheduled_checkpoints(tiny: P
     each = [trainer.checkpoints.weights([step]) for step in (16, 20, 24)]
     for name, mean in weights.items():
         torch.testing.assert_close(mean, sum(w[name] for w in each) / 3)
+
+
+def test_a_damaged_best_checkpoint_is_not_shipped(tiny: Path) -> None:
+    trainer = Parts(tiny).trainer()
+    trainer.run()
+    best = trainer.checkpoints._run.checkpoint(trainer.progress.best_step) / "model.safetensors"
+    best.write_bytes(best.read_bytes()[:-1])
+    with pytest.raises(MachineError, match="damaged"):
+        trainer.final_weights()

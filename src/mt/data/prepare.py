@@ -43,10 +43,10 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
         with ExitStack() as stack:
             writers = {split: stack.enter_context(_PairWriter(partial, split)) for split in ("train", "valid", "test")}
             for src, tgt in read_pairs(data.train, data):
-                split = held_out.split_of(src, tgt)
-                if split is not None:
+                if held_out.has(src, tgt):
                     cleaner.counts[HELD_OUT] += 1
-                    writers[split].write(src, tgt)
+                    if split := held_out.take(src):
+                        writers[split].write(src, tgt)
                 elif cleaner.keeps(src, tgt):
                     writers["train"].write(src, tgt)
             for split, source in (("valid", data.valid), ("test", data.test)):
@@ -86,27 +86,26 @@ class _HeldOut:
     """Splits validation and test pairs off the training text, where the configuration asks for it.
 
     The choice is a pure function of the seed and the source sentences: those with the smallest hashes. All pairs that
-    share a source sentence share a hash, so no source sentence ends up on both sides.
+    share a source sentence leave the training text with it, and the first of them is held out.
     """
 
     def __init__(self, data: DataConfig, seed: int) -> None:
         self._seed = seed
         self._split_of_hash: dict[int, str] = {}
+        self._taken: set[int] = set()
         wanted = {s: v.from_train for s, v in (("test", data.test), ("valid", data.valid)) if isinstance(v, FromTrain)}
         if not wanted:
             return
         hashes = np.fromiter(self._hashes(data), dtype=np.uint64)
-        values, counts = np.unique(hashes, return_counts=True)
-        limit = max(1, int(len(hashes) * MAX_HELD_OUT))
-        position = 0
+        values = np.unique(hashes)
+        limit = max(1, int(len(values) * MAX_HELD_OUT))
+        start = 0
         for split, number in wanted.items():
             if number > limit:
                 log.warning("data.%s: from_train lowered from %d to %d, a tenth of the text", split, number, limit)
-            taken = 0
-            while taken < min(number, limit) and position < len(values):
-                self._split_of_hash[int(values[position])] = split
-                taken += int(counts[position])
-                position += 1
+            end = start + min(number, limit)
+            self._split_of_hash.update(dict.fromkeys(values[start:end].tolist(), split))
+            start = end
 
     def _hashes(self, data: DataConfig) -> Iterator[int]:
         for src, tgt in read_pairs(data.train, data):
@@ -116,11 +115,17 @@ class _HeldOut:
     def _hash(self, src: str) -> int:
         return int.from_bytes(blake2b(f"{self._seed}\n{src}".encode(), digest_size=8).digest(), "little")
 
-    def split_of(self, src: str, tgt: str) -> str | None:
-        """The split that a training pair is held out for, or None if it stays."""
-        if not self._split_of_hash or not src or not tgt:
+    def has(self, src: str, tgt: str) -> bool:
+        """True if a training pair's source sentence is held out."""
+        return bool(self._split_of_hash) and bool(src) and bool(tgt) and self._hash(src) in self._split_of_hash
+
+    def take(self, src: str) -> str | None:
+        """The split of a held-out sentence at its first call, None at later ones."""
+        key = self._hash(src)
+        if key in self._taken:
             return None
-        return self._split_of_hash.get(self._hash(src))
+        self._taken.add(key)
+        return self._split_of_hash[key]
 
 
 def input_digests(data: DataConfig) -> dict[str, Any]:

@@ -113,11 +113,23 @@ class Checkpoints:
         return Progress(**json.loads((folder / "state.json").read_bytes()))
 
     def weights(self, steps: list[int]) -> dict[str, Tensor]:
-        """The mean of the weights of some checkpoints (of one: its weights)."""
-        total = load_file(self._run.checkpoint(steps[0]) / "model.safetensors")
-        for step in steps[1:]:
-            for name, tensor in load_file(self._run.checkpoint(step) / "model.safetensors").items():
-                total[name] += tensor
+        """The mean of the weights of some checkpoints (of one: its weights).
+
+        Raises:
+            MachineError: one of them is damaged.
+        """
+        total: dict[str, Tensor] = {}
+        for step in steps:
+            folder = self._run.checkpoint(step)
+            try:
+                storage.verify(folder)
+            except (storage.DamagedError, OSError) as error:
+                raise MachineError(
+                    f"{folder}: its weights are wanted for the final model, but it is damaged: {error}",
+                    "restore it from a copy, or set training.final_weights to last",
+                ) from None
+            for name, tensor in load_file(folder / "model.safetensors").items():
+                total[name] = total[name] + tensor if name in total else tensor
         return {name: tensor / len(steps) for name, tensor in total.items()}
 
     def prune(self, keep: int, also: set[int]) -> None:
