@@ -34,41 +34,52 @@ def events(folder: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")] if path.exists() else []
 
 
-def wait_for_step(folder: Path, step: int) -> None:
-    """Returns once training has gone that far in this or an earlier session."""
+def wait_for_step(folder: Path, step: int, command: Command) -> None:
+    """Returns once training has gone that far in this or an earlier session, or has ended."""
     deadline = time.monotonic() + 120
-    while not any(event["step"] >= step for event in events(folder)):
+    while last_step(folder) < step and command.process.exitcode is None:
         assert time.monotonic() < deadline, "training does not get on"
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("changes", [(), ("training.accumulate=2", "training.final_weights=average")])
+LONG = ("training.max_steps=300", "training.save_every=10", "training.validate_every=100", "training.log_every=5")
+
+
+@pytest.mark.parametrize("changes", [LONG, (*LONG, "training.accumulate=2", "training.final_weights=average")])
 def test_killed_anywhere_ends_in_the_same_weights(tiny: Path, changes: tuple[str, ...]) -> None:
     expected_folder = tiny / "uninterrupted"
     shutil.copytree(tiny, expected_folder)
-    started = time.monotonic()
     train(expected_folder, *changes)
-    whole = time.monotonic() - started
 
     rng = random.Random(len(changes))
     overrides = [word for change in changes for word in ("--set", change)]
-    kills, killed_in_training = 0, 0
+    kills, resumed = 0, 0
     while kills < KILLS // 2:
         command = Command("train", "--config", "tiny.yaml", *overrides, cwd=tiny)
-        command.process.join(rng.uniform(0, whole))
+        if kills % 4:  # in training, some steps after those seen last; every fourth time anywhere, start-up included
+            wait_for_step(tiny, last_step(tiny) + rng.choice([5, 5, 10, 15]), command)
+        command.process.join(rng.uniform(0, 0.3 if kills % 4 else 1.5))
         if command.process.exitcode is None:
-            killed_in_training += bool(events(tiny)) and not run_of(tiny).model.root.exists()
             command.signal(signal.SIGKILL)
             kills += 1
             assert command.wait().code == -signal.SIGKILL
-        else:
-            # Finished between two kills: compare, and kill on from the start.
+        else:  # finished between two kills: compare, and kill on from the start
             assert weights(tiny) == weights(expected_folder)
+            resumed += resumes(tiny)
             shutil.rmtree(run_of(tiny).root)
     train(tiny, *changes)
     assert weights(tiny) == weights(expected_folder)
-    assert killed_in_training >= 3, "the kills missed the training; the test proves nothing"
+    assert resumed + resumes(tiny) >= KILLS // 4, "the kills missed the training; the test proves nothing"
     assert not list(run_of(tiny).root.rglob("*.partial")), "temporaries left behind"
+
+
+def last_step(folder: Path) -> int:
+    return max((event["step"] for event in events(folder)), default=0)
+
+
+def resumes(folder: Path) -> int:
+    """How often training went on from a checkpoint in the middle."""
+    return len([event for event in events(folder) if event["event"] == "resume" and 0 < event["step"] < 300])
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -80,7 +91,7 @@ def test_a_signal_saves_and_exits_and_the_next_start_goes_on(tiny: Path, number:
 
     overrides = [word for change in changes for word in ("--set", change)]
     command = Command("train", "--config", "tiny.yaml", *overrides, cwd=tiny)
-    wait_for_step(tiny, 20)
+    wait_for_step(tiny, 20, command)
     command.signal(number)
     done = command.wait()
     assert done.code == code
@@ -186,7 +197,7 @@ def test_a_finished_run_does_nothing_again(trained: Path, tmp_path: Path) -> Non
 
 def test_a_second_trainer_in_the_same_run_is_refused(tiny: Path) -> None:
     first = Command("train", "--config", "tiny.yaml", "--set", "training.max_steps=100000", cwd=tiny)
-    wait_for_step(tiny, 4)
+    wait_for_step(tiny, 4, first)
     second = train(tiny, code=2)
     assert str(first.process.pid) in second.stderr
     assert "another training" in second.stderr

@@ -102,7 +102,10 @@ class DataConfig(Section):
 class TokenizerConfig(Section):
     """How text becomes tokens."""
 
-    type: Annotated[Literal["bpe"], Field(description="Kind of tokenizer: byte-pair encoding; what training never saw is spelt in bytes.")] = "bpe"
+    type: Annotated[
+        Literal["bpe"],
+        Field(description="Kind of tokenizer: byte-pair encoding; unseen characters are spelt in bytes."),
+    ] = "bpe"
     vocab_size: Annotated[
         int,
         Field(
