@@ -203,3 +203,14 @@ def test_a_second_trainer_in_the_same_run_is_refused(tiny: Path) -> None:
     assert "another training" in second.stderr
     first.signal(signal.SIGTERM)
     assert first.wait().code == 143
+
+
+@pytest.mark.slow
+def test_a_compiled_model_resumes_too(tiny: Path) -> None:
+    """torch.compile takes a minute on a CPU, and needs a C++ compiler."""
+    expected_folder = tiny / "uninterrupted"
+    shutil.copytree(tiny, expected_folder)
+    train(expected_folder, "training.compile=true")
+    train(tiny, "training.compile=true", "training.max_steps=12")
+    assert "resuming after step 12" in train(tiny, "training.compile=true").stderr
+    assert weights(tiny) == weights(expected_folder)

@@ -11,7 +11,7 @@ from mt.bundle.model_dir import build_model
 from mt.config import Config, parse_config
 from mt.data.batching import BatchStream
 from mt.data.encoded import EncodedCorpus, encode_corpus
-from mt.data.lines import read_lines
+from mt.data.lines import TextFile
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import DivergedError, MachineError
 from mt.run_dir import RunDir
@@ -28,7 +28,7 @@ class Parts:
         self.run.root.mkdir(parents=True)
         text = (folder / "train.en", folder / "train.xx")
         self.config: Config = parse_config((folder / "tiny.yaml").read_text(), "tiny.yaml", changes)
-        tokenizers = TokenizerPair.train(read_lines(text[0]), read_lines(text[1]), 320, shared=True)
+        tokenizers = TokenizerPair.train(TextFile(text[0]), TextFile(text[1]), 320, shared=True)
         encode_corpus(text, tokenizers, folder / "encoded", "key", None)
         self.corpus = EncodedCorpus(folder / "encoded")
         torch.manual_seed(1)

@@ -90,9 +90,11 @@ def translate(
     translator, options = _open_translator(model, runs, device, n_best, changes)
     show = _as_json if format_ == "jsonl" else _as_text
     with _writer(output) as write:
+        first_line = 1
         for lines in _input_lines(text, input_):
-            for line, candidates in zip(lines, translator.translate(lines, options), strict=True):
+            for line, candidates in zip(lines, translator.translate(lines, options, first_line), strict=True):
                 write(show(line, candidates, n_best))
+            first_line += len(lines)
 
 
 @app.command(name="eval")

@@ -20,7 +20,7 @@ from mt.config import Config, dump_config
 from mt.console import duration, log
 from mt.data.cleaning import cleaning_table
 from mt.data.encoded import EncodedCorpus, encode_corpus
-from mt.data.lines import read_lines
+from mt.data.lines import TextFile, read_lines
 from mt.data.prepare import input_digests, prepare_text
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.torch_engine import TorchEngine
@@ -83,7 +83,7 @@ def train_tokenizer(config: Config, run_dir: RunDir, text_key: str) -> tuple[Tok
     key = _key("tokenizer", settings.model_dump(), text_key)
     if not _is_done(run_dir.tokenizer, key):
         log.info("training the tokenizer")
-        source, target = (read_lines(run_dir.text_file("train", side)) for side in ("source", "target"))
+        source, target = (TextFile(run_dir.text_file("train", side)) for side in ("source", "target"))
         trained = TokenizerPair.train(source, target, settings.vocab_size, settings.shared)
         with storage.new_folder(run_dir.tokenizer, key=key) as folder:
             for name, content in trained.files().items():

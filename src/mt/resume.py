@@ -29,11 +29,11 @@ def check_resumable(run_dir: RunDir, config: Config, digests: dict[str, Any]) ->
         InputError: something differs that a resume cannot survive; the message names the key.
     """
     inputs = run_dir.inputs
-    if any(run_dir.checkpoints.glob("*step-*")) and run_dir.config.is_file() and inputs.is_file():
+    if any(run_dir.checkpoints.glob("*step-*")) and run_dir.config.is_file():
         earlier = _flat(parse_config(run_dir.config.read_text(encoding="utf-8"), str(run_dir.config)).model_dump())
         now = _flat(config.model_dump())
         changed = [key for key in sorted(earlier.keys() | now.keys()) if earlier.get(key) != now.get(key)]
-        before = json.loads(inputs.read_bytes())
+        before = json.loads(inputs.read_bytes()) if inputs.is_file() else digests
         frozen = [
             f"{key} is now {now.get(key)!r}, it was {earlier.get(key)!r}"
             for key in changed

@@ -166,14 +166,21 @@ def verify(folder: Path) -> dict[str, Any]:
     manifest = read_manifest(folder)
     for name, expected in manifest["files"].items():
         path = folder / name
-        # A name is data from outside: it must not lead out of the folder.
-        if Path(name).is_absolute() or ".." in Path(name).parts or path.is_symlink() or not path.is_file():
-            raise DamagedError(f"{name} is missing")
+        if not _is_file_inside(folder, path):
+            raise DamagedError(f"{name!r:.100} is missing")
         if path.stat().st_size != expected["bytes"]:
             raise DamagedError(f"{name} has {path.stat().st_size} bytes instead of {expected['bytes']}")
         if sha256(path) != expected["sha256"]:
             raise DamagedError(f"{name} was altered (its sha256 differs from the manifest)")
     return manifest
+
+
+def _is_file_inside(folder: Path, path: Path) -> bool:
+    """A manifest's names are data from outside: none may lead out of the folder, not even through a link."""
+    try:
+        return path.resolve() == folder.resolve() / path.relative_to(folder) and path.is_file()
+    except (OSError, ValueError):  # ValueError: an absolute name, or a NUL in it
+        return False
 
 
 def sha256(path: Path) -> str:
@@ -222,18 +229,18 @@ def exclusive(path: Path) -> Iterator[None]:
     """
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+")
+        file = path.open("ab+", buffering=0)
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            holder = file.read().strip() or "unknown"
+            holder = file.read().decode().strip() or "unknown"
             raise InputError(
                 f"{path.parent}: another training (process {holder}) is working in this run folder",
                 "wait for it, stop it, or choose another name in the configuration",
             ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        with explained(path):
+            file.truncate(0)
+            file.write(str(os.getpid()).encode())
         yield

@@ -6,6 +6,7 @@ against what the configuration calls for before memory is taken for them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -65,14 +66,17 @@ def load_model(folder: ModelDir, device: torch.device) -> LoadedModel:
         InputError: a part is missing, altered, or does not fit the others.
     """
     try:
-        storage.verify(folder.root)
+        listed = storage.verify(folder.root)["files"]
     except storage.DamagedError as error:
         raise InputError(
             f"{folder.root}: not a whole model folder: {error}", "copy it again, or finish its training"
         ) from None
     except OSError as error:
         raise InputError(f"{folder.root}: cannot be read: {error.strerror or error}") from None
+    _require(folder, listed, folder.config, folder.weights)
     config = parse_config(_read_text(folder.config), str(folder.config))
+    names = ["tokenizer.json"] if config.tokenizer.shared else ["source.json", "target.json"]
+    _require(folder, listed, *(folder.tokenizer / name for name in names))
     tokenizers = TokenizerPair.load(folder.tokenizer, config.tokenizer.shared)
     with torch.device("meta"):  # shapes without memory
         _check_tensors(folder, build_model(config, tokenizers))
@@ -82,9 +86,17 @@ def load_model(folder: ModelDir, device: torch.device) -> LoadedModel:
     return LoadedModel(config, model, tokenizers)
 
 
-def _read_text(path: Any) -> str:
+def _require(folder: ModelDir, listed: Mapping[str, Any], *paths: Path) -> None:
+    """A file that the manifest does not list was not checked, so it is not used."""
+    for path in paths:
+        name = path.relative_to(folder.root).as_posix()
+        if name not in listed:
+            raise InputError(f"{folder.root}: not a whole model folder: its manifest does not list {name}")
+
+
+def _read_text(path: Path) -> str:
     try:
-        return str(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
 
@@ -103,7 +115,7 @@ def _check_tensors(folder: ModelDir, model: Transformer) -> None:
         if name not in shapes:
             raise InputError(f"{folder.weights}: the tensor '{name}' that the configuration calls for is missing")
         if name not in expected:
-            raise InputError(f"{folder.weights}: the tensor '{name:.100}' has no place in this configuration's model")
+            raise InputError(f"{folder.weights}: the tensor {name!r:.100} has no place in this configuration's model")
         if shapes[name] != expected[name]:
             raise InputError(
                 f"{folder.weights}: '{name}' has shape {list(shapes[name])}, but {list(expected[name])} is expected"

@@ -1,9 +1,10 @@
 """Where sentence pairs come from: plain files, tables, hub data sets, the built-in phrasebook."""
 
 import csv
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from mt.config import Builtin, DataConfig, HubDataset, PairFiles, Source, TableFile
 from mt.console import log
@@ -11,8 +12,6 @@ from mt.data.lines import read_lines, read_parallel
 from mt.errors import InputError
 
 Pair = tuple[str, str]
-
-_TABLE_READERS = {".tsv": "csv", ".csv": "csv", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
 
 
 def read_pairs(sources: Sequence[Source], data: DataConfig) -> Iterator[Pair]:
@@ -56,35 +55,75 @@ def _read_builtin(source: Builtin, data: DataConfig) -> Iterator[Pair]:
 
 
 def _table_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Streams the rows of a TSV, CSV, JSON-lines or Parquet file through the `datasets` library."""
+    """Streams the rows of a TSV, CSV, JSON-lines or Parquet file.
+
+    The text formats are read here, through the strict line reader, and not with `datasets`: that library guesses types
+    (dates, numbers, "NA"), takes `*` in a file name for a pattern, and looks for a network.
+    """
     if not path.is_file():
         raise InputError(f"{path}: no such file")
-    kind = next((s for s in reversed(path.suffixes) if s != ".gz"), "")
-    if kind not in _TABLE_READERS:
-        raise InputError(f"{path}: unknown kind of table '{kind}'", f"known are {', '.join(_TABLE_READERS)}")
-    from datasets import Features, Value, disable_progress_bars, load_dataset
+    kind = next((suffix.lower() for suffix in reversed(path.suffixes) if suffix.lower() != ".gz"), "")
+    readers = {".tsv": _tsv_rows, ".csv": _csv_rows, ".jsonl": _jsonl_rows, ".parquet": _parquet_rows}
+    if kind not in readers:
+        raise InputError(f"{path}: unknown kind of table '{kind}'", f"known are {', '.join(readers)}")
+    return readers[kind](path)
 
-    disable_progress_bars()
-    options: dict[str, Any] = {}
-    if _TABLE_READERS[kind] == "csv":
-        delimiter = "\t" if kind == ".tsv" else ","
-        quoting: Literal[0, 3] = csv.QUOTE_NONE if kind == ".tsv" else csv.QUOTE_MINIMAL
-        header = next(read_lines(path), "")
-        columns = next(csv.reader([header], delimiter=delimiter, quoting=quoting), [])
-        # Without these, pandas reads "NA" as nothing, "007" as a number, and a lone CR as the end of a row.
-        options = {
-            "delimiter": delimiter,
-            "quoting": quoting,
-            "na_filter": False,
-            "lineterminator": "\n" if kind == ".tsv" else None,
-            "features": Features({column: Value("string") for column in columns}),
-        }
+
+def _tsv_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Cells between tabs, nothing quoted; the first line names the columns."""
+    lines = read_lines(path)
+    columns = next(lines, "").split("\t")
+    for number, line in enumerate(lines, 2):
+        if line:
+            yield _named(columns, line.split("\t"), f"{path}:{number}")
+
+
+def _csv_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """RFC 4180: a cell in double quotes may hold commas, quotes (doubled) and line breaks."""
+    csv.field_size_limit(2**31 - 1)
+    rows = csv.reader((line + "\n" for line in read_lines(path)), strict=True)
     try:
-        yield from load_dataset(_TABLE_READERS[kind], data_files=str(path), split="train", streaming=True, **options)
-    except InputError:
-        raise
-    except Exception as error:  # the library's own errors are of many types, all about the file
-        raise InputError(f"{path}: cannot be read as {kind[1:]}: {_first_line(error)}") from None
+        columns = next(rows, [])
+        for row in rows:
+            if row:
+                yield _named(columns, row, f"{path}:{rows.line_num}")
+    except csv.Error as error:
+        raise InputError(f"{path}:{rows.line_num}: not valid CSV: {error}") from None
+
+
+def _named(columns: list[str], cells: list[str], where: str) -> dict[str, Any]:
+    """Cells by column name; missing ones are empty."""
+    if len(cells) > len(columns):
+        raise InputError(
+            f"{where}: {len(cells)} cells, but the first line names {len(columns)} columns",
+            "look for a separator inside of a sentence",
+        )
+    return {column: cells[i] if i < len(cells) else "" for i, column in enumerate(columns)}
+
+
+def _jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}:{number}: not valid JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise InputError(f"{path}:{number}: not a JSON object but {line:.60}")
+        yield row
+
+
+def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches():
+                yield from batch.to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise InputError(f"{path}: cannot be read as Parquet: {_first_line(error)}") from None
 
 
 def _hub_rows(source: HubDataset) -> Iterator[dict[str, Any]]:
@@ -123,4 +162,6 @@ def _read_rows(
                 )
             if not isinstance(cells[column], str | None):
                 raise InputError(f"{name}: row {number}: column '{column}' is no text but {cells[column]!r:.60}")
+            if any("\ud800" <= character <= "\udfff" for character in cells[column] or ""):
+                raise InputError(f"{name}: row {number}: column '{column}' holds half of a surrogate pair")
         yield cells[names[0]] or "", cells[names[1]] or ""

@@ -7,6 +7,7 @@ shifts every pair after it.
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from io import BufferedReader
 from itertools import zip_longest
 from pathlib import Path
@@ -47,7 +48,7 @@ def read_lines(path: Path) -> Iterator[str]:
         InputError: the file is missing, unreadable, damaged, or not UTF-8.
     """
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
+        with gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb") as stream:
             yield from decode_lines(stream, str(path))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
@@ -57,6 +58,16 @@ def read_lines(path: Path) -> Iterator[str]:
         raise InputError(f"{path}: not a whole gzip file ({error})") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """The lines of a file, readable any number of times."""
+
+    path: Path
+
+    def __iter__(self) -> Iterator[str]:
+        return read_lines(self.path)
 
 
 def read_parallel(source: Path, target: Path) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,8 @@
 
 import json
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
@@ -41,7 +42,7 @@ class BpeTokenizer:
         """Learns merges from text.
 
         Args:
-            lines: the training text; for a shared vocabulary that of both languages.
+            lines: the training text; for a shared vocabulary that of both languages. It is read twice.
             vocab_size: pieces in all, the 4 specials and 256 bytes counted.
         """
         tokenizer = Tokenizer(BPE(unk_token=UNK, byte_fallback=True))
@@ -70,11 +71,12 @@ class BpeTokenizer:
                 decoders.Replace(_ESCAPED_ESCAPE, _ESCAPE),
             ]
         )
+        alphabet = _alphabet(lines, max(1, (vocab_size - len(SPECIALS) - len(BYTES)) // 2))
         trainer = BpeTrainer(
             vocab_size=vocab_size,
             special_tokens=[*SPECIALS, *BYTES],
-            # Rare characters are spelt in bytes, so that a large script leaves room for merges.
-            limit_alphabet=max(1, (vocab_size - len(SPECIALS) - len(BYTES)) // 2),
+            initial_alphabet=alphabet,
+            limit_alphabet=len(alphabet),
             show_progress=False,
         )
         tokenizer.train_from_iterator(lines, trainer)
@@ -88,13 +90,18 @@ class BpeTokenizer:
             InputError: the file is missing or is not such a tokenizer.
         """
         try:
-            tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+            content = path.read_text(encoding="utf-8")
+            tokenizer, state = Tokenizer.from_str(content), json.loads(content)
         except FileNotFoundError:
             raise InputError(f"{path}: no such file") from None
         except Exception as error:  # the library raises plain Exception for anything it cannot parse
             raise InputError(f"{path}: not a tokenizer file: {str(error)[:200]}") from None
         if [tokenizer.id_to_token(i) for i in range(len(SPECIALS))] != list(SPECIALS):
             raise InputError(f"{path}: ids 0 to 3 must be {', '.join(SPECIALS)}")
+        if sorted(state["model"]["vocab"].values()) != list(range(tokenizer.get_vocab_size())):
+            raise InputError(f"{path}: the ids of its pieces are not 0 to {tokenizer.get_vocab_size() - 1}")
+        if state.get("added_tokens") or state.get("truncation") or state.get("padding"):
+            raise InputError(f"{path}: it matches special tokens in text, cuts or pads, which ours never do")
         return cls(tokenizer)
 
     def to_json(self) -> str:
@@ -125,6 +132,21 @@ class BpeTokenizer:
         return [str(self._tokenizer.id_to_token(i)) for i in ids]
 
 
+def _alphabet(lines: Iterable[str], size: int) -> list[str]:
+    """The space marker and the most frequent characters, the first in Unicode's order among equals.
+
+    Rarer characters are spelt in bytes, so that a large script leaves room for merges. The library would choose among
+    equals by chance.
+    """
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(normalized(line))
+    for never in (" ", _SPACE, _ESCAPE):
+        counts.pop(never, None)
+    ranked = sorted(counts, key=lambda character: (-counts[character], character))
+    return [_SPACE, *ranked[: size - 1]]
+
+
 def _without_added_tokens(tokenizer: Tokenizer) -> Tokenizer:
     """Training registers the specials as strings to look for in text; here they must never match text."""
     state = json.loads(tokenizer.to_str())
@@ -135,6 +157,17 @@ def _without_added_tokens(tokenizer: Tokenizer) -> Tokenizer:
 def normalized(text: str) -> str:
     """What `decode(encode(text))` returns."""
     return unicodedata.normalize("NFC", text.strip())
+
+
+class _Both:
+    """Two texts as one, readable more than once."""
+
+    def __init__(self, *texts: Iterable[str]) -> None:
+        self._texts = texts
+
+    def __iter__(self) -> Iterator[str]:
+        for text in self._texts:
+            yield from text
 
 
 class TokenizerPair:
@@ -163,12 +196,12 @@ class TokenizerPair:
 
     @classmethod
     def train(cls, source: Iterable[str], target: Iterable[str], vocab_size: int, shared: bool) -> "TokenizerPair":
-        """Learns one vocabulary from both texts, or one from each.
+        """Learns one vocabulary from both texts, or one from each; each text is read twice.
 
         A text too small for the size asked for gives a smaller vocabulary and a notice.
         """
         if shared:
-            both = BpeTokenizer.train((line for lines in (source, target) for line in lines), vocab_size)
+            both = BpeTokenizer.train(_Both(source, target), vocab_size)
             pair = cls(both, both)
         else:
             pair = cls(BpeTokenizer.train(source, vocab_size), BpeTokenizer.train(target, vocab_size))

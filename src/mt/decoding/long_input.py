@@ -1,7 +1,8 @@
 """Text longer than a model takes is translated in parts, never cut."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 
 # Where text may be parted, best places first: after a sentence, after a clause, at white space, anywhere.
 _BOUNDARIES = [
@@ -23,17 +24,24 @@ def split_long(text: str, count_tokens: Callable[[str], int], limit: int) -> lis
 
 
 def _split(text: str, count_tokens: Callable[[str], int], limit: int, level: int) -> list[str]:
-    if count_tokens(text) <= limit:
+    if count_tokens(text) <= limit or len(text) == 1:
         return [text]
     if level == len(_BOUNDARIES):
         middle = len(text) // 2
         halves = (text[:middle], text[middle:])
         return [part for half in halves if half for part in _split(half, count_tokens, limit, level)]
-    pieces = [piece for piece in _BOUNDARIES[level].split(text) if piece]
     parts: list[str] = []
-    for packed in _pack(pieces, count_tokens, limit):
+    for packed in _pack(_pieces(text, _BOUNDARIES[level]), count_tokens, limit):
         parts.extend(_split(packed, count_tokens, limit, level + 1))
     return parts
+
+
+def _pieces(text: str, boundary: re.Pattern[str]) -> Iterator[str]:
+    """The text between boundaries, each piece with the white space that follows it."""
+    ends = [match.end() for match in boundary.finditer(text)]
+    for start, end in pairwise([0, *ends, len(text)]):
+        if text[start:end].strip():
+            yield text[start:end]
 
 
 def _pack(pieces: Iterable[str], count_tokens: Callable[[str], int], limit: int) -> list[str]:
@@ -43,9 +51,9 @@ def _pack(pieces: Iterable[str], count_tokens: Callable[[str], int], limit: int)
     for piece in pieces:
         tokens = count_tokens(piece)
         if packed and used + tokens <= limit:
-            packed[-1] += " " + piece
+            packed[-1] += piece
             used += tokens
         else:
             packed.append(piece)
             used = tokens
-    return packed
+    return [part.strip() for part in packed]

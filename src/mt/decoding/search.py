@@ -7,6 +7,7 @@ is exactly what forced scoring of the same tokens gives, and search always ends.
 """
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -70,11 +71,12 @@ def search(model: Transformer, src_tokens: Tensor, options: SearchOptions) -> li
     return beam_search(model, src_tokens, options)
 
 
-def _bounds(src_tokens: Tensor, options: SearchOptions) -> list[int]:
-    """The most tokens each translation may have."""
+def _bounds(model: Transformer, src_tokens: Tensor, options: SearchOptions) -> list[int]:
+    """The most tokens each translation may have; the model's positions, one of them SOS's, are the last word."""
+    positions = model.max_positions or sys.maxsize
     lengths = (src_tokens != PAD_ID).sum(dim=1).tolist()
     bounds = (min(options.max_length, math.ceil(options.max_length_ratio * n) + 10) for n in lengths)
-    return [max(1, options.min_length, bound) for bound in bounds]
+    return [min(max(1, options.min_length, bound), positions - 1) for bound in bounds]
 
 
 def _log_probs(logits: Tensor, ending: Tensor, may_end: bool) -> Tensor:
@@ -98,7 +100,8 @@ def _log_probs(logits: Tensor, ending: Tensor, may_end: bool) -> Tensor:
 @torch.inference_mode()
 def greedy_search(model: Transformer, src_tokens: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
     """Takes the likeliest token at every step; finished sentences leave the batch."""
-    bounds = torch.tensor(_bounds(src_tokens, options), device=src_tokens.device)
+    limits = _bounds(model, src_tokens, options)
+    bounds = torch.tensor(limits, device=src_tokens.device)
     state = model.start(src_tokens)
     alive = torch.arange(len(src_tokens), device=src_tokens.device)
     tokens = torch.full_like(alive, SOS_ID)
@@ -113,9 +116,10 @@ def greedy_search(model: Transformer, src_tokens: Tensor, options: SearchOptions
         for sentence, token, total in zip(alive.tolist(), tokens.tolist(), totals.tolist(), strict=True):
             if token == EOS_ID:
                 log_probs[sentence] = total
-            else:
+            elif position < limits[sentence]:
                 ids[sentence].append(token)
-        going_on = (tokens != EOS_ID).nonzero()[:, 0]
+        # Where the numbers fail (NaN), EOS may never come, not even at the bound.
+        going_on = ((tokens != EOS_ID) & (bounds[alive] > position)).nonzero()[:, 0]
         if len(going_on) < len(alive):
             alive, tokens, totals = alive[going_on], tokens[going_on], totals[going_on]
             state.select(going_on, going_on)
@@ -138,6 +142,10 @@ class _Finished:
         self.hypotheses.append(_hypothesis(ids, log_prob, self._options))
         self.hypotheses.sort(key=lambda h: -h.score)
 
+    def best(self) -> list[Hypothesis]:
+        """The n best; an empty translation where the model's numbers failed and none ended."""
+        return self.hypotheses[: self._options.n_best] or [Hypothesis([], -math.inf, -math.inf)]
+
     def is_over(self, best_alive: float, length: int) -> bool:
         """True once nothing that is alive can change the n best.
 
@@ -150,7 +158,7 @@ class _Finished:
             length: the tokens it has.
         """
         options = self._options
-        if len(self.hypotheses) >= options.beam_size or best_alive == -math.inf:
+        if len(self.hypotheses) >= options.beam_size or length > self._bound or not math.isfinite(best_alive):
             return True
         if len(self.hypotheses) < options.n_best:
             return False
@@ -162,7 +170,7 @@ class _Finished:
 @torch.inference_mode()
 def beam_search(model: Transformer, src_tokens: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
     """Keeps the beam_size likeliest beginnings of every sentence; finished sentences leave the batch."""
-    bounds = _bounds(src_tokens, options)
+    bounds = _bounds(model, src_tokens, options)
     finished = [_Finished(options, bound) for bound in bounds]
     beam = _Beam(src_tokens, bounds)
     state = model.start(src_tokens)
@@ -180,7 +188,7 @@ def beam_search(model: Transformer, src_tokens: Tensor, options: SearchOptions) 
         ]
         rows, hypotheses = beam.advance(open_rows)
         state.select(rows, hypotheses)
-    return [f.hypotheses[: options.n_best] for f in finished]
+    return [f.best() for f in finished]
 
 
 class _Beam:

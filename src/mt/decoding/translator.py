@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mt.console import log
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer import TokenizerPair, normalized
 from mt.decoding.long_input import split_long
 from mt.decoding.search import Hypothesis, SearchOptions
+from mt.evaluation.scores import base_language
 
 # Languages written without spaces: the parts of a long text are joined without one.
 _UNSPACED = {"zh", "ja", "th", "lo", "km", "my"}
@@ -42,11 +43,17 @@ class Translator:
         self._engine = engine
         self._tokenizers = tokenizers
         self._limit = max_source_tokens - 2
-        self._joint = "" if target_lang.split("-")[0] in _UNSPACED else " "
+        self._joint = "" if base_language(target_lang) in _UNSPACED else " "
 
-    def translate(self, lines: Sequence[str], options: SearchOptions) -> list[list[Candidate]]:
-        """The n best translations of each line, best first; an empty line gives one empty translation."""
-        parts = [self._parts(line, number) for number, line in enumerate(lines, 1)]
+    def translate(self, lines: Sequence[str], options: SearchOptions, first_line: int = 1) -> list[list[Candidate]]:
+        """The n best translations of each line, best first; an empty line gives one empty translation.
+
+        Args:
+            lines: what to translate.
+            options: how to search.
+            first_line: the number of the first line, for warnings.
+        """
+        parts = [self._parts(line, number) for number, line in enumerate(lines, first_line)]
         ids = self._tokenizers.source.encode_batch([part for line in parts for part in line])
         hypotheses = iter(self._engine.translate(ids, options))
         return [self._joined([next(hypotheses) for _ in line]) for line in parts]
@@ -59,8 +66,8 @@ class Translator:
         text = line.strip()
         if not text:
             return []
-        # A character is at most four tokens and a marker, so a short line needs no counting.
-        if 4 * len(text) + 1 <= self._limit:
+        # A character is at most four bytes, so a short line needs no counting.
+        if 4 * len(normalized(text)) + 1 <= self._limit:
             return [text]
         parts = split_long(text, lambda part: len(self._tokenizers.source.encode(part)), self._limit)
         if len(parts) > 1:

@@ -1,5 +1,6 @@
 """Scores, all of them sacreBLEU's, on raw detokenised text, with their signatures."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,9 +36,14 @@ class Scores:
     signatures: dict[str, str]
 
 
+def base_language(code: str) -> str:
+    """zh of zh, zh-Hans, zh_TW or ZH."""
+    return re.split("[-_]", code.lower())[0]
+
+
 def bleu_tokenizer(choice: str, target_lang: str) -> str:
     """The sacreBLEU tokenizer: as configured, or by language where `auto` (13a but for unspaced languages)."""
-    return _TOKENIZERS.get(target_lang.split("-")[0], "13a") if choice == "auto" else choice
+    return _TOKENIZERS.get(base_language(target_lang), "13a") if choice == "auto" else choice
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> float:
@@ -50,6 +56,7 @@ def score(hypotheses: Sequence[str], references: Sequence[str], config: Evaluati
     signatures = {}
     bleu = BLEU(tokenize=bleu_tokenizer(config.bleu_tokenize, target_lang))
     samples = config.bootstrap_samples if "bleu" in config.metrics and len(hypotheses) > 1 else 0
+    samples = samples if samples > 1 else 0  # one resampling has no spread
     result = bleu.corpus_score(hypotheses, [references], n_bootstrap=samples or 1)
     low, high = (result._mean - result._ci, result._mean + result._ci) if samples else (None, None)
     chrf, ter = CHRF(), TER()

@@ -30,7 +30,7 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.p)
-        threshold = round(self.p * 256)
+        threshold = min(round(self.p * 256), 255)
         words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64)
         words.random_(-(2**63), None)  # all 64 bits
         random_bytes = words.view(torch.uint8)[: x.numel()].view_as(x)
@@ -170,7 +170,9 @@ class SinusoidalPositions(nn.Module):
     def __init__(self, d_model: int, max_length: int) -> None:
         super().__init__()
         self.d_model = d_model
-        self.register_buffer("table", self.sinusoids(max_length), persistent=False)
+        # A model on the `meta` device has shapes but no memory; its table must take none either.
+        length = 0 if torch.empty(0).device.type == "meta" else max_length
+        self.register_buffer("table", self.sinusoids(length), persistent=False)
 
     def sinusoids(self, length: int) -> Tensor:
         """The table (length, D), computed in double precision."""

@@ -24,8 +24,9 @@ class _FusedLoss(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, states: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-        wants_gradient = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
+    def forward(
+        ctx: Any, states: Tensor, weight: Tensor, targets: Tensor, smoothing: float, wants_gradient: bool
+    ) -> tuple[Tensor, Tensor]:
         dtype = torch.get_autocast_dtype(states.device.type) if torch.is_autocast_enabled(states.device.type) else None
         inputs, matrix = (states.to(dtype), weight.to(dtype)) if dtype else (states, weight)
         vocab = len(weight)
@@ -57,9 +58,9 @@ class _FusedLoss(torch.autograd.Function):
         return loss, nll
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         grad_states, grad_weight = ctx.saved_tensors
-        return grad_states * grads[0].to(grad_states.dtype), grad_weight * grads[0], None, None
+        return grad_states * grads[0].to(grad_states.dtype), grad_weight * grads[0], None, None, None
 
 
 def fused_cross_entropy(states: Tensor, weight: Tensor, tgt_out: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -75,5 +76,8 @@ def fused_cross_entropy(states: Tensor, weight: Tensor, tgt_out: Tensor, smoothi
         the smoothed loss and the plain negative log-likelihood (which carries no gradient), both summed over tokens,
         in nats.
     """
-    loss, nll = _FusedLoss.apply(states.flatten(0, 1), weight, tgt_out.flatten(), smoothing)  # type: ignore[no-untyped-call]
+    # Inside of the function gradients are off in any case; whether they are wanted is known only here.
+    wants_gradient = torch.is_grad_enabled() and (states.requires_grad or weight.requires_grad)
+    rows = (states.flatten(0, 1), weight, tgt_out.flatten())
+    loss, nll = _FusedLoss.apply(*rows, smoothing, wants_gradient)  # type: ignore[no-untyped-call]
     return loss, nll

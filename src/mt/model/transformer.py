@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from mt.config.schema import ModelConfig
 from mt.model.attention import Cache, CrossAttention, KeyValues, SelfAttention
-from mt.model.layers import DecoderLayer, Embedding, EncoderLayer, LearnedPositions
+from mt.model.layers import DecoderLayer, Embedding, EncoderLayer, FeedForward, LearnedPositions
 
 PAD_ID = 0
 
@@ -63,6 +63,8 @@ class Transformer(nn.Module):
         self.target_embedding = Embedding(target_tokens, config, max_length)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        # Learned positions end somewhere; sinusoidal ones do not.
+        self.max_positions = max_length if config.positions == "learned" else None
         final_norm = config.norm == "pre"
         self.encoder_norm = nn.LayerNorm(config.d_model, bias=config.bias) if final_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.d_model, bias=config.bias) if final_norm else nn.Identity()
@@ -133,9 +135,11 @@ class Transformer(nn.Module):
         if config.init == "xavier":
             for module in self.modules():
                 if isinstance(module, SelfAttention):
-                    _init_joined(module.in_proj.weight, 3)
+                    _init_joined(module.in_proj.weight, 3, gain=2**-0.5)
                 elif isinstance(module, CrossAttention):
-                    _init_joined(module.kv_proj.weight, 2)
+                    _init_joined(module.kv_proj.weight, 2, gain=2**-0.5)
+                elif isinstance(module, FeedForward) and module.activation == "swiglu":
+                    _init_joined(module.up.weight, 2, gain=1.0)
         std = 0.02 if config.init == "normal" else config.d_model**-0.5
         for module in self.modules():
             if isinstance(module, nn.Embedding):
@@ -145,10 +149,10 @@ class Transformer(nn.Module):
                 nn.init.normal_(module.table, std=std)
 
 
-def _init_joined(weight: Tensor, parts: int) -> None:
-    """Matrices that were joined for speed start as if they stood alone, with fairseq's smaller gain for attention."""
+def _init_joined(weight: Tensor, parts: int, gain: float) -> None:
+    """Matrices that were joined for speed start as if they stood alone; attention has fairseq's smaller gain."""
     for part in weight.chunk(parts):
-        nn.init.xavier_uniform_(part, gain=2**-0.5)
+        nn.init.xavier_uniform_(part, gain=gain)
 
 
 def set_parameters(model: nn.Module, weights: Mapping[str, Tensor]) -> None:

@@ -1,0 +1,47 @@
+"""What the tests of the data layer share."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mt.config import Config, DataConfig, parse_config
+from mt.data.corpus import Pair, read_pairs
+
+
+def make_config(
+    root: Path, train: Any, *, seed: int = 1, tokenizer: dict[str, Any] | None = None, **data: Any
+) -> Config:
+    """A configuration from English to Italian; JSON is YAML too."""
+    section = {"source_lang": "en", "target_lang": "it", "root": str(root), "train": train, **data}
+    tree = {"name": "run", "seed": seed, "data": section, "tokenizer": tokenizer or {}}
+    return parse_config(json.dumps(tree), "x.yaml")
+
+
+def make_data_config(root: Path, train: Any, **data: Any) -> DataConfig:
+    return make_config(root, train, **data).data
+
+
+def pairs_of(root: Path, train: Any, **data: Any) -> list[Pair]:
+    """Reads `data.train` the way the first stage does."""
+    section = make_data_config(root, train, **data)
+    return list(read_pairs(section.train, section))
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> Path:
+    path.write_bytes("".join(line + "\n" for line in lines).encode())
+    return path
+
+
+def write_pairs(folder: Path, name: str, pairs: Sequence[Pair]) -> dict[str, str]:
+    """Writes two aligned files and returns the source that names them."""
+    write_lines(folder / f"{name}.en", (source for source, _ in pairs))
+    write_lines(folder / f"{name}.it", (target for _, target in pairs))
+    return {"source": f"{name}.en", "target": f"{name}.it"}
+
+
+def lines_in(path: Path) -> list[str]:
+    """The lines of a file, found without the code under test."""
+    *lines, rest = path.read_bytes().split(b"\n")
+    assert rest == b"", "the last line has no LF"
+    return [line.decode() for line in lines]

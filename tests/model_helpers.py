@@ -1,0 +1,100 @@
+"""Small models whose weights are all random or all set by hand, and batches for them."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from mt.config import ModelConfig
+from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS
+from mt.model.transformer import Transformer
+
+SMALL = {"d_model": 16, "n_heads": 2, "d_ff": 32, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
+
+
+def model_config(**changes: object) -> ModelConfig:
+    return ModelConfig(**{**SMALL, **changes})
+
+
+def small_model(
+    seed: int = 0,
+    vocab: int = 12,
+    max_length: int = 24,
+    shared: bool = True,
+    source_vocab: int | None = None,
+    **changes: object,
+) -> Transformer:
+    """A model in evaluation mode with every parameter random."""
+    model = Transformer(model_config(**changes), source_vocab or vocab, vocab, max_length, shared)
+    scramble(model, seed)
+    return model.eval()
+
+
+def scramble(module: nn.Module, seed: int = 0, std: float = 0.3) -> None:
+    """Draws all parameters, biases and norms too, so that no test passes because a term is zero."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            mean = 1.0 if name.endswith("norm.weight") else 0.0
+            parameter.normal_(mean, std, generator=generator)
+
+
+def lively_model(seed: int = 0, **changes: object) -> Transformer:
+    """A random model whose translations vary in tokens and lengths: target positions speak loudly, biases softly."""
+    shape = {"norm": "pre", "activation": "swiglu", "positions": "learned", "tie_embeddings": False, **changes}
+    model = small_model(seed, **shape)
+    scramble(model, seed, std=0.5)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.mul_(0.2)
+            elif name.endswith("norm.weight"):
+                parameter.fill_(1.0)
+            elif name == "target_embedding.positions.table":
+                parameter.mul_(6.0)
+    return model
+
+
+def sources(lengths: Sequence[int], vocab: int = 12, seed: int = 0) -> Tensor:
+    """Random sentences `<s> tokens </s>` of these lengths (specials not counted), padded to one another."""
+    generator = torch.Generator().manual_seed(seed)
+    batch = torch.full((len(lengths), max(lengths) + 2), PAD_ID)
+    for row, length in enumerate(lengths):
+        batch[row, 0] = SOS_ID
+        batch[row, 1 : length + 1] = torch.randint(len(SPECIALS), vocab, (length,), generator=generator)
+        batch[row, length + 1] = EOS_ID
+    return batch
+
+
+def targets(lengths: Sequence[int], vocab: int = 12, seed: int = 1) -> Tensor:
+    """Random decoder inputs `<s> tokens` of these lengths, padded to one another."""
+    batch = sources(lengths, vocab, seed)
+    return batch.masked_fill(batch == EOS_ID, PAD_ID)[:, :-1]
+
+
+def push(model: Transformer, token: int, strength: float) -> None:
+    """Makes a token likelier (or, negative, unlikelier) at every step; for post-norm models with untied output."""
+    direction = torch.zeros(model.output.in_features)
+    direction[0] = 1.0
+    with torch.no_grad():
+        model.decoder[-1].residuals[-1].norm.bias.add_(5 * direction)
+        model.output.weight[:, 0] = 0.0
+        model.output.weight[token] += strength * direction
+
+
+def reciting_model(ids: Sequence[int], vocab: int, d_model: int = 32) -> Transformer:
+    """A model that translates everything to the same tokens, fewer than d_model of them."""
+    shape = {"d_model": d_model, "positions": "learned", "tie_embeddings": False}
+    config = model_config(encoder_layers=1, decoder_layers=1, **shape)
+    model = Transformer(config, vocab, vocab, 200, shared_vocab=False)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.fill_(1.0 if name.endswith("norm.weight") else 0.0)
+        for position, token in enumerate([*ids, EOS_ID]):
+            model.target_embedding.positions.table[position, position] = 1.0
+            model.output.weight[token, position] = 10.0
+    return model.eval()
+
+
+def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)

@@ -1,0 +1,173 @@
+"""The fused loss: equal to torch's cross-entropy in value and gradients, without the logits of a whole batch."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from model_helpers import small_model, sources, targets
+from mt.data.tokenizer import PAD_ID
+from mt.model.loss import fused_cross_entropy
+
+D_MODEL, VOCAB = 16, 40
+
+
+def batch(rows: int, columns: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """States (B, T, D), an output matrix (V, D), and labels (B, T) of which about a fourth is padding."""
+    generator = torch.Generator().manual_seed(seed)
+    states = torch.randn(rows, columns, D_MODEL, generator=generator)
+    weight = torch.randn(VOCAB, D_MODEL, generator=generator)
+    labels = torch.randint(1, VOCAB, (rows, columns), generator=generator)
+    labels[torch.rand(rows, columns, generator=generator) < 0.25] = PAD_ID
+    return states.requires_grad_(), weight.requires_grad_(), labels
+
+
+def expected(states: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss and both gradients by torch, in double precision."""
+    inputs, matrix = states.detach().double().requires_grad_(), weight.detach().double().requires_grad_()
+    logits = (inputs @ matrix.T).flatten(0, 1)
+    loss = F.cross_entropy(logits, labels.flatten(), label_smoothing=smoothing, ignore_index=PAD_ID, reduction="sum")
+    loss.backward()
+    return loss.detach(), inputs.grad, matrix.grad
+
+
+def near(actual: Tensor, wanted: Tensor, tolerance: float = 1e-4) -> None:
+    """Equal but for a share of the largest element."""
+    difference = (actual.detach().double() - wanted.double()).abs().max().item()
+    assert difference <= tolerance * wanted.abs().max().item() + 1e-12
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (2, 256), (7, 190)], ids=str)
+def test_equals_torch(smoothing: float, shape: tuple[int, int]) -> None:
+    states, weight, labels = batch(*shape)
+    labels[0, 0] = 5
+    loss, nll = fused_cross_entropy(states, weight, labels, smoothing)
+    loss.backward()
+    wanted, states_gradient, weight_gradient = expected(states, weight, labels, smoothing)
+    near(loss, wanted)
+    near(nll, expected(states, weight, labels, 0.0)[0])
+    near(states.grad, states_gradient)
+    near(weight.grad, weight_gradient)
+    assert not nll.requires_grad
+
+
+def test_double_precision_stays_so() -> None:
+    states, weight, labels = (tensor.detach() for tensor in batch(3, 5))
+    states, weight = states.double().requires_grad_(), weight.double().requires_grad_()
+    loss, _ = fused_cross_entropy(states, weight, labels, 0.1)
+    loss.backward()
+    wanted, states_gradient, weight_gradient = expected(states, weight, labels, 0.1)
+    assert states.grad.dtype == weight.grad.dtype == torch.float64
+    near(loss, wanted, 1e-5)
+    near(states.grad, states_gradient, 1e-5)
+    near(weight.grad, weight_gradient, 1e-5)
+
+
+def test_padding_counts_nothing() -> None:
+    states, weight, labels = batch(4, 6)
+    labels[1] = PAD_ID
+    loss, nll = fused_cross_entropy(states, weight, labels, 0.1)
+    loss.backward()
+    assert (states.grad[labels == PAD_ID] == 0).all()
+    real = [row for row in range(4) if row != 1]
+    others = fused_cross_entropy(states[real], weight, labels[real], 0.1)
+    near(loss, others[0].detach())
+    near(nll, others[1])
+
+
+def test_a_batch_of_padding_only_is_zero() -> None:
+    states, weight, labels = batch(2, 3)
+    loss, nll = fused_cross_entropy(states, weight, torch.zeros_like(labels), 0.1)
+    loss.backward()
+    assert loss == nll == 0
+    assert (states.grad == 0).all()
+    assert (weight.grad == 0).all()
+
+
+def test_large_logits_do_not_overflow() -> None:
+    states, weight, labels = (tensor.detach() for tensor in batch(3, 5))
+    states = (states * 100).requires_grad_()
+    loss, _ = fused_cross_entropy(states, weight, labels, 0.1)
+    loss.backward()
+    near(loss, expected(states, weight, labels, 0.1)[0])
+    near(states.grad, expected(states, weight, labels, 0.1)[1])
+
+
+def test_gradients_take_the_factor_from_above() -> None:
+    states, weight, labels = batch(3, 5)
+    (fused_cross_entropy(states, weight, labels, 0.1)[0] / 7).backward()
+    _, states_gradient, weight_gradient = expected(states, weight, labels, 0.1)
+    near(states.grad, states_gradient / 7)
+    near(weight.grad, weight_gradient / 7)
+
+
+def test_gradients_add_up_over_micro_batches() -> None:
+    states, weight, labels = batch(3, 5)
+    for _ in range(2):
+        fused_cross_entropy(states, weight, labels, 0.1)[0].backward()
+    near(weight.grad, 2 * expected(states, weight, labels, 0.1)[2])
+
+
+@pytest.mark.parametrize("tie", [True, False])
+def test_a_model_gets_the_gradients_of_the_plain_path(tie: bool) -> None:
+    src_tokens, tgt_in = sources([5, 3]), targets([6, 2])
+    tgt_out = targets([6, 2], seed=2)
+    model = small_model(tie_embeddings=tie)
+    fused_cross_entropy(model.states(src_tokens, tgt_in), model.output.weight, tgt_out, 0.1)[0].backward()
+    plain = small_model(tie_embeddings=tie)
+    logits = plain(src_tokens, tgt_in).flatten(0, 1)
+    F.cross_entropy(logits, tgt_out.flatten(), label_smoothing=0.1, ignore_index=PAD_ID, reduction="sum").backward()
+    for (name, ours), theirs in zip(model.named_parameters(), plain.parameters(), strict=True):
+        assert theirs.grad.abs().max() > 0, name
+        near(ours.grad, theirs.grad)
+    # Tokens that are read but never a label, and the reverse: a tied matrix needs both.
+    assert (model.output.weight.grad.abs().amax(dim=1) > 0).all()
+
+
+def test_bf16_autocast_is_close() -> None:
+    states, weight, labels = batch(7, 190)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss, nll = fused_cross_entropy(states, weight, labels, 0.1)
+    loss.backward()
+    wanted, states_gradient, weight_gradient = expected(states, weight, labels, 0.1)
+    assert loss.dtype == nll.dtype == states.grad.dtype == weight.grad.dtype == torch.float32
+    near(loss, wanted, 0.005)
+    near(nll, expected(states, weight, labels, 0.0)[0], 0.005)
+    near(states.grad, states_gradient, 0.02)
+    near(weight.grad, weight_gradient, 0.02)
+
+
+class Watch(TorchDispatchMode):
+    """Notes the largest tensor made and the matrix products done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest = 0
+        self.products = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, Tensor):
+            self.largest = max(self.largest, result.numel())
+        self.products += str(function).split(".")[1].rstrip("_") in ("mm", "addmm", "matmul")
+        return result
+
+
+def test_never_holds_the_logits_of_the_whole_batch() -> None:
+    states, weight, labels = batch(20, 100)
+    with Watch() as watch:
+        fused_cross_entropy(states, weight, labels, 0.1)[0].backward()
+    assert watch.largest <= max(512 * VOCAB, states.numel()) < labels.numel() * VOCAB
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_no_gradient_is_computed_where_none_is_wanted(mode: type) -> None:
+    states, weight, labels = batch(3, 5)
+    with mode(), Watch() as watch:
+        loss, nll = fused_cross_entropy(states, weight, labels, 0.1)
+    assert not loss.requires_grad
+    near(loss, expected(states, weight, labels, 0.1)[0])
+    near(nll, expected(states, weight, labels, 0.0)[0])
+    assert watch.products == 1

@@ -1,0 +1,422 @@
+"""The Transformer: equal to torch's own, to the paper's formulas and to its published sizes."""
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from model_helpers import close, model_config, scramble, small_model, sources, targets
+from mt.config import ModelConfig
+from mt.data.tokenizer import PAD_ID
+from mt.model.attention import CrossAttention, SelfAttention
+from mt.model.layers import (
+    DecoderLayer,
+    Dropout,
+    EncoderLayer,
+    FeedForward,
+    LearnedPositions,
+    SinusoidalPositions,
+    Sublayer,
+)
+from mt.model.transformer import Transformer
+
+RENAMED = [
+    ("self_attention.in_proj.", "self_attn.in_proj_"),
+    ("self_attention.", "self_attn."),
+    ("cross_attention.out_proj.", "multihead_attn.out_proj."),
+    ("feed_forward.up.", "linear1."),
+    ("feed_forward.down.", "linear2."),
+    ("residuals.0.norm.", "norm1."),
+    ("residuals.1.norm.", "norm2."),
+    ("residuals.2.norm.", "norm3."),
+]
+SHAPES = [
+    {"norm": norm, "activation": activation, "bias": bias}
+    for norm in ("post", "pre")
+    for activation in ("relu", "gelu")
+    for bias in (True, False)
+]
+
+
+def twin(ours: EncoderLayer | DecoderLayer, config: ModelConfig) -> nn.Module:
+    """Torch's layer with our weights, in training mode: in evaluation torch's fused path zeroes padded positions."""
+    kind = nn.TransformerDecoderLayer if isinstance(ours, DecoderLayer) else nn.TransformerEncoderLayer
+    theirs = kind(
+        config.d_model,
+        config.n_heads,
+        config.d_ff,
+        dropout=0.0,
+        activation=config.activation,
+        batch_first=True,
+        norm_first=config.norm == "pre",
+        bias=config.bias,
+    )
+    weights = ours.state_dict()
+    if isinstance(ours, DecoderLayer):
+        for part in ("weight", "bias") if config.bias else ("weight",):
+            joined = [weights.pop(f"cross_attention.{name}.{part}") for name in ("q_proj", "kv_proj")]
+            weights[f"multihead_attn.in_proj_{part}"] = torch.cat(joined)
+    renamed = {}
+    for name, tensor in weights.items():
+        ending = name
+        for old, new in RENAMED:
+            ending = ending.replace(old, new)
+        renamed[ending] = tensor
+    theirs.load_state_dict(renamed)
+    return theirs
+
+
+def causal(length: int) -> Tensor:
+    """Torch's mask: True where a query may not look."""
+    return torch.ones(length, length).triu(1).bool()
+
+
+def padding(*lengths: int) -> Tensor:
+    return torch.arange(max(lengths))[None, :] >= torch.tensor(lengths)[:, None]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_encoder_layer_equals_torch(shape: dict) -> None:
+    config = model_config(**shape)
+    layer = EncoderLayer(config)
+    scramble(layer)
+    x, pad = torch.randn(3, 7, 16), padding(7, 4, 1)
+    close(layer(x, pad), twin(layer, config)(x, src_key_padding_mask=pad))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_decoder_layer_equals_torch(shape: dict) -> None:
+    config = model_config(**shape)
+    layer = DecoderLayer(config)
+    scramble(layer)
+    x, memory, pad = torch.randn(3, 5, 16), torch.randn(3, 7, 16), padding(7, 4, 1)
+    expected = twin(layer, config)(x, memory, tgt_mask=causal(5), memory_key_padding_mask=pad)
+    close(layer(x, memory, pad), expected)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_whole_model_equals_torch(shape: dict) -> None:
+    config = model_config(**shape)
+    model = small_model(**shape)
+    encoder_layers, decoder_layers = (
+        [twin(layer, config) for layer in side] for side in (model.encoder, model.decoder)
+    )
+    norms = (model.encoder_norm, model.decoder_norm) if config.norm == "pre" else (None, None)
+    theirs = nn.Transformer(
+        config.d_model,
+        config.n_heads,
+        custom_encoder=nn.TransformerEncoder(encoder_layers[0], 2, norms[0], enable_nested_tensor=False),
+        custom_decoder=nn.TransformerDecoder(decoder_layers[0], 2, norms[1]),
+        batch_first=True,
+    )
+    # Torch draws new weights for whatever it is given, so ours come last.
+    theirs.encoder.layers, theirs.decoder.layers = nn.ModuleList(encoder_layers), nn.ModuleList(decoder_layers)
+    src_tokens, tgt_in = sources([6, 3, 1]), targets([4, 6, 2])
+    pad = src_tokens == PAD_ID
+    states = theirs(
+        model.source_embedding(src_tokens),
+        model.target_embedding(tgt_in),
+        tgt_mask=causal(tgt_in.shape[1]),
+        src_key_padding_mask=pad,
+        memory_key_padding_mask=pad,
+    )
+    assert isinstance(model.decoder_norm, nn.LayerNorm) == (config.norm == "pre")
+    close(model.states(src_tokens, tgt_in), states)
+    close(model(src_tokens, tgt_in), states @ model.output.weight.T)
+
+
+def test_swiglu_is_its_formula() -> None:
+    block = FeedForward(model_config(activation="swiglu"))
+    scramble(block)
+    x = torch.randn(2, 3, 16)
+    gate, value = block.up.weight.split(32)
+    gate_bias, value_bias = block.up.bias.split(32)
+    gated = x @ gate.T + gate_bias
+    expected = (gated * torch.sigmoid(gated) * (x @ value.T + value_bias)) @ block.down.weight.T + block.down.bias
+    close(block(x), expected)
+
+
+VARIANTS = [
+    {},
+    {"norm": "pre"},
+    {"positions": "learned", "activation": "swiglu", "bias": False},
+]
+
+
+@pytest.mark.parametrize("shape", VARIANTS, ids=str)
+def test_added_padding_changes_no_logit(shape: dict) -> None:
+    model = small_model(**shape)
+    src_tokens, tgt_in = sources([7, 2, 5]), targets([3, 6, 1])
+    logits = model(src_tokens, tgt_in)
+    padded = model(F.pad(src_tokens, (0, 5)), F.pad(tgt_in, (0, 4)))
+    close(padded[:, : tgt_in.shape[1]], logits)
+    for row, (src_length, tgt_length) in enumerate([(9, 4), (4, 7), (7, 2)]):
+        alone = model(src_tokens[row : row + 1, :src_length], tgt_in[row : row + 1, :tgt_length])
+        close(logits[row, :tgt_length], alone[0])
+
+
+@pytest.mark.parametrize("shape", VARIANTS, ids=str)
+def test_no_target_position_sees_a_later_one(shape: dict) -> None:
+    model = small_model(**shape)
+    src_tokens, tgt_in = sources([5, 3]), targets([8, 8])
+    logits = model(src_tokens, tgt_in)
+    for position in range(1, tgt_in.shape[1]):
+        changed = tgt_in.clone()
+        changed[:, position:] = (changed[:, position:] + 3) % 12
+        others = model(src_tokens, changed)
+        close(others[:, :position], logits[:, :position])
+        assert (others[:, position:] - logits[:, position:]).abs().min(dim=-1).values.max() > 1e-3
+
+
+def test_what_stands_in_source_padding_is_irrelevant() -> None:
+    model = small_model(shared=False, source_vocab=12)
+    src_tokens, tgt_in = sources([6, 2]), targets([4, 4])
+    pad, memory = src_tokens == PAD_ID, model.encode(src_tokens)
+    logits = model(src_tokens, tgt_in)
+    with torch.no_grad():
+        model.source_embedding.tokens.weight[PAD_ID] = 9.0
+    close(model(src_tokens, tgt_in), logits)
+    noisy = torch.where(pad[:, :, None], torch.randn_like(memory) * 9, memory)
+    close(model.decode(tgt_in, noisy, pad), model.decode(tgt_in, memory, pad))
+
+
+def test_every_source_token_counts() -> None:
+    model = small_model()
+    src_tokens, tgt_in = sources([6]), targets([4])
+    logits = model(src_tokens, tgt_in)
+    for position in range(8):
+        changed = src_tokens.clone()
+        changed[0, position] = 4 + (changed[0, position] + 1) % 8
+        assert (model(changed, tgt_in) - logits).abs().amax() > 1e-4
+
+
+def paper_position(position: int, dimension: int, d_model: int) -> float:
+    angle = position / 10000 ** (2 * (dimension // 2) / d_model)
+    return math.cos(angle) if dimension % 2 else math.sin(angle)
+
+
+def test_sinusoids_are_the_papers_and_go_on_beyond_max_length() -> None:
+    positions = SinusoidalPositions(8, max_length=10)
+    expected = torch.tensor([[paper_position(p, i, 8) for i in range(8)] for p in range(1000)])
+    close(positions(0, 10), expected[:10], 1e-6)
+    close(positions(3, 4), expected[3:7], 1e-6)
+    close(positions(0, 11), expected[:11], 1e-6)
+    close(positions(990, 10), expected[990:], 1e-6)
+    close(positions(0, 1000), expected, 1e-6)
+    assert "table" not in positions.state_dict()
+
+
+def test_learned_positions_are_one_vector_each() -> None:
+    model = small_model(positions="learned", max_length=9)
+    positions = model.source_embedding.positions
+    assert isinstance(positions, LearnedPositions)
+    assert positions is not model.target_embedding.positions
+    close(positions(2, 3), positions.table[2:5], 0)
+    model.source_embedding(sources([3])).sum().backward()
+    assert (positions.table.grad[:5] == 1).all()
+    assert (positions.table.grad[5:] == 0).all()
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "learned"])
+def test_embeddings_are_scaled_and_have_positions_added(kind: str) -> None:
+    embedding = small_model(positions=kind).target_embedding
+    tokens = targets([5, 2])
+    vectors = embedding.tokens.weight[tokens] * 4.0  # sqrt(16)
+    close(embedding(tokens), vectors + embedding.positions(0, 6))
+    close(embedding(tokens, start=7), vectors + embedding.positions(7, 6))
+
+
+@pytest.mark.parametrize(
+    ("shared", "tie", "source_is_target", "target_is_output"),
+    [
+        (True, True, True, True),
+        (True, False, False, False),
+        (False, True, False, True),
+        (False, False, False, False),
+    ],
+)
+def test_which_matrices_are_one(shared: bool, tie: bool, source_is_target: bool, target_is_output: bool) -> None:
+    model = small_model(vocab=12, source_vocab=12 if shared else 15, shared=shared, tie_embeddings=tie)
+    source, target = model.source_embedding.tokens.weight, model.target_embedding.tokens.weight
+    assert (source is target) == source_is_target
+    assert (model.output.weight is target) == target_is_output
+    assert len(source) == (12 if shared else 15)
+    one = small_model(vocab=12, shared=True)
+    extra = (0 if source_is_target else len(source)) + (0 if target_is_output else 12)
+    assert count(model) == count(one) + 16 * extra
+
+
+def count(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("d_model", "d_ff", "n_heads", "published", "rounding"),
+    [
+        # 37,000 shared tokens make 63.1 million; the paper's 65 million is the size with its exact vocabulary.
+        pytest.param(512, 2048, 8, 65e6, 0.03, id="base"),
+        pytest.param(1024, 4096, 16, 213e6, 0.01, id="big"),
+    ],
+)
+def test_the_papers_models_have_the_papers_size(
+    d_model: int, d_ff: int, n_heads: int, published: float, rounding: float
+) -> None:
+    config = ModelConfig(d_model=d_model, d_ff=d_ff, n_heads=n_heads)
+    with torch.device("meta"):
+        model = Transformer(config, 37_000, 37_000, 256, shared_vocab=True)
+    attention = 4 * (d_model * d_model + d_model)
+    feed_forward = d_model * d_ff + d_ff + d_ff * d_model + d_model
+    norm = 2 * d_model
+    encoder_layer = attention + feed_forward + 2 * norm
+    decoder_layer = 2 * attention + feed_forward + 3 * norm
+    assert count(model) == 37_000 * d_model + 6 * (encoder_layer + decoder_layer)
+    assert count(model) == pytest.approx(published, rel=rounding)
+
+
+def test_xavier_start() -> None:
+    torch.manual_seed(0)
+    config = model_config(d_model=64, d_ff=128, tie_embeddings=False)
+    model = Transformer(config, 500, 500, 24, shared_vocab=False)
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            joined = {"in_proj": 3, "kv_proj": 2}.get(name.rsplit(".")[-1], 1)
+            for part in module.weight.chunk(joined):
+                gain = 1 if joined == 1 else 2**-0.5
+                bound = gain * math.sqrt(6 / sum(part.shape))
+                assert 0.97 * bound < part.abs().max() <= bound, name
+                assert part.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05), name
+            assert module.bias is None or (module.bias == 0).all()
+        if isinstance(module, nn.LayerNorm):
+            assert (module.weight == 1).all()
+            assert (module.bias == 0).all()
+    check_embeddings(model, std=1 / 8)
+
+
+def test_normal_start() -> None:
+    torch.manual_seed(0)
+    config = model_config(d_model=64, d_ff=128, init="normal", positions="learned", activation="swiglu")
+    model = Transformer(config, 500, 500, 200, shared_vocab=False)
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            assert module.weight.std().item() == pytest.approx(0.02, rel=0.06), name
+            assert abs(module.weight.mean().item()) < 0.001, name
+            assert module.bias is None or (module.bias == 0).all()
+    assert model.source_embedding.positions.table.std().item() == pytest.approx(0.02, rel=0.06)
+    check_embeddings(model, std=0.02)
+
+
+def check_embeddings(model: Transformer, std: float) -> None:
+    for embedding in (model.source_embedding.tokens, model.target_embedding.tokens):
+        assert embedding.weight[1:].std().item() == pytest.approx(std, rel=0.03)
+        assert (embedding.weight[PAD_ID] == 0).all()
+
+
+@pytest.mark.parametrize("shape", [{}, {"norm": "pre", "activation": "swiglu"}], ids=str)
+def test_without_bias_there_is_none(shape: dict) -> None:
+    with_bias = {name for name, _ in small_model(**shape).named_parameters() if name.endswith("bias")}
+    assert with_bias
+    assert not [name for name, _ in small_model(bias=False, **shape).named_parameters() if name.endswith("bias")]
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
+def test_dropout_zeroes_its_share_and_keeps_the_mean(p: float) -> None:
+    torch.manual_seed(1)
+    y = Dropout(p)(torch.ones(50_000, 8))
+    zeros = y == 0
+    assert zeros.float().mean().item() == pytest.approx(p, abs=0.005)
+    assert y.mean().item() == pytest.approx(1, abs=0.01)
+    kept = y[~zeros]
+    assert (kept == kept[0]).all()
+    # Eight elements share one random word: each must have its own share, and neighbours no common fate.
+    assert zeros.float().mean(dim=0).sub(p).abs().max() < 0.01
+    lanes = torch.corrcoef(zeros.T.float()) - torch.eye(8)
+    assert lanes.abs().max() < 0.02
+
+
+def test_dropout_is_off_in_evaluation_and_at_zero() -> None:
+    x = torch.randn(3, 5)
+    assert Dropout(0.5).eval()(x).equal(x)
+    assert Dropout(0.0)(x).equal(x)
+
+
+def test_dropout_repeats_with_its_seed_only() -> None:
+    dropout, x = Dropout(0.4), torch.ones(7, 9)
+    torch.manual_seed(5)
+    first, second = dropout(x), dropout(x)
+    torch.manual_seed(5)
+    assert dropout(x).equal(first)
+    assert dropout(x).equal(second)
+    assert not first.equal(second)
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (1, 1), (8, 8)])
+def test_dropout_masks_the_gradient_alike(shape: tuple[int, int]) -> None:
+    torch.manual_seed(3)
+    x = torch.randn(*reversed(shape)).T.requires_grad_()  # not contiguous
+    y = Dropout(0.5)(x)
+    (y * 3).sum().backward()
+    close(x.grad * x.detach(), 3 * y.detach())
+    assert ((x.grad == 0) == (y == 0)).all()
+
+
+@pytest.mark.parametrize("p", [0.001, 0.998, 0.9999])
+def test_dropout_takes_every_share_that_a_configuration_may_ask_for(p: float) -> None:
+    y = Dropout(p)(torch.ones(1000))
+    assert y.isfinite().all()
+    assert (y == 0).float().mean().item() == pytest.approx(p, abs=0.02)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_dropout_stands_between_a_sublayer_and_its_sum(norm: str) -> None:
+    sublayer = Sublayer(model_config(norm=norm, dropout=0.5))
+    x = torch.randn(20, 16)
+    y = sublayer(x, lambda inner: torch.full_like(inner, 10.0))
+    if norm == "pre":
+        added = (y - x).round()
+        assert set(added.unique().tolist()) == {0.0, 20.0}
+    else:
+        assert (y - sublayer.norm(x)).abs().max() > 0.5
+        close(y.mean(dim=-1), torch.zeros(20))
+
+
+def test_every_sublayer_and_embedding_has_dropout() -> None:
+    model = small_model(dropout=0.1, encoder_layers=3, decoder_layers=2).train()
+    calls = []
+    for module in model.modules():
+        if isinstance(module, Dropout):
+            module.register_forward_hook(lambda *_: calls.append(1))
+    model(sources([3]), targets([2]))
+    assert len(calls) == 2 + 3 * 2 + 2 * 3
+
+
+def test_training_repeats_with_its_seed_only() -> None:
+    model, batch = small_model(dropout=0.2, attention_dropout=0.2).train(), (sources([5]), targets([4]))
+    outputs = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        outputs.append(model(*batch))
+    assert outputs[0].equal(outputs[1])
+    assert not outputs[0].equal(outputs[2])
+
+
+def test_attention_dropout_is_for_training_only() -> None:
+    plain, dropping = small_model(), small_model(attention_dropout=0.5)
+    batch = (sources([6, 3]), targets([5, 2]))
+    close(dropping(*batch), plain(*batch), 0)
+    dropping.train()
+    several = [dropping(*batch) for _ in range(3)]
+    assert all((a - b).abs().max() > 1e-3 for a, b in pairwise(several))
+
+
+@pytest.mark.parametrize("kind", [SelfAttention, CrossAttention])
+def test_attention_dropout_drops_weights_and_keeps_the_mean(kind: type[SelfAttention | CrossAttention]) -> None:
+    torch.manual_seed(0)
+    attention = kind(8, 2, dropout=0.5, bias=False)
+    x = torch.randn(1, 5, 8)
+    arguments = () if kind is SelfAttention else (attention.project(torch.randn(1, 4, 8)), None)
+    drawn = torch.stack([attention(x, *arguments) for _ in range(3000)])
+    assert drawn.std(dim=0).min() > 0.01
+    torch.testing.assert_close(drawn.mean(dim=0), attention.eval()(x, *arguments), atol=0.03, rtol=0.0)

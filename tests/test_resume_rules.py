@@ -1,0 +1,178 @@
+"""What may change before a run is resumed, and what is refused by the name of its key."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_helpers import write_lines, write_pairs
+from mt import storage
+from mt.config import Config, dump_config, parse_config
+from mt.data.prepare import input_digests
+from mt.errors import InputError
+from mt.resume import check_resumable
+from mt.run_dir import RunDir
+
+PAIRS = [("one", "uno"), ("two", "due")]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Two places with the same text in them."""
+    for place in ("here", "there"):
+        (tmp_path / place).mkdir()
+        for name in ("train", "other", "valid"):
+            write_pairs(tmp_path / place, name, PAIRS)
+    return tmp_path
+
+
+def configure(project: Path, *changes: str) -> Config:
+    data = {
+        "source_lang": "en",
+        "target_lang": "it",
+        "root": str(project / "here"),
+        "train": {"source": "train.en", "target": "train.it"},
+        "valid": {"source": "valid.en", "target": "valid.it"},
+        "test": {"from_train": 1},
+    }
+    return parse_config(json.dumps({"name": "run", "data": data}), "x.yaml", changes)
+
+
+def start(project: Path, *changes: str) -> None:
+    """What `mt train` does before its first stage."""
+    run, config = RunDir(project / "run"), configure(project, *changes)
+    check_resumable(run, config, input_digests(config.data))
+    storage.write_text(run.config, dump_config(config))
+
+
+def start_and_train(project: Path) -> RunDir:
+    start(project)
+    run = RunDir(project / "run")
+    run.checkpoint(100).mkdir(parents=True)
+    return run
+
+
+def refusal(project: Path, *changes: str) -> str:
+    with pytest.raises(InputError) as caught:
+        start(project, *changes)
+    assert caught.value.exit_code == 2
+    assert "another name" in caught.value.hint
+    return caught.value.message
+
+
+FROZEN = [
+    ("seed", 2, 1),
+    ("model.d_model", 256, 512),
+    ("model.dropout", 0.2, 0.1),
+    ("tokenizer.vocab_size", 8000, 10_000),
+    ("tokenizer.shared", False, True),
+    ("data.max_length", 100, 256),
+    ("data.max_ratio", None, 9.0),
+    ("data.target_lang", "de", "it"),
+    ("data.test", None, {"from_train": 1}),
+    ("training.max_tokens", 2048, 4096),
+    ("training.accumulate", 2, 1),
+]
+
+
+@pytest.mark.parametrize(("key", "now", "before"), FROZEN, ids=[key for key, _, _ in FROZEN])
+def test_a_change_that_a_resume_cannot_survive_is_refused_by_name(
+    project: Path, key: str, now: Any, before: Any
+) -> None:
+    run = start_and_train(project)
+    config, inputs = run.config.read_bytes(), run.inputs.read_bytes()
+    message = refusal(project, f"{key}={json.dumps(now)}")
+    assert message.startswith(f"{run.root}: cannot resume with a change in {key}")
+    assert f"{now!r}" in message
+    # Refusing changes nothing, so that it is refused again, and the old configuration goes on.
+    assert (run.config.read_bytes(), run.inputs.read_bytes()) == (config, inputs)
+    assert refusal(project, f"{key}={json.dumps(now)}") == message
+    start(project)
+
+
+def test_all_changes_are_named_at_once(project: Path) -> None:
+    start_and_train(project)
+    message = refusal(project, "seed=5", "model.d_ff=64", "training.max_steps=3")
+    assert "seed is now 5, it was 1" in message
+    assert "model.d_ff is now 64, it was 2048" in message
+    assert "max_steps" not in message
+
+
+@pytest.mark.parametrize(
+    "source", ["{source: other.en, target: other.it}", "[{source: train.en, target: train.it}, {builtin: phrasebook}]"]
+)
+def test_other_training_files_are_refused(project: Path, source: str) -> None:
+    start_and_train(project)
+    assert "cannot resume with a change in data.train is now" in refusal(project, f"data.train={source}")
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("train.en", "data.train.source"), ("train.it", "data.train.target"), ("valid.it", "data.valid.target")],
+)
+def test_other_content_of_the_same_files_is_refused(project: Path, name: str, key: str) -> None:
+    run = start_and_train(project)
+    write_lines(project / "here" / name, ["changed", "changed"])
+    message = refusal(project)
+    assert message == f"{run.root}: cannot resume with a change in {key}: the content is not what it was"
+    assert refusal(project) == message
+
+
+FREE = [
+    "training.max_steps=200000",
+    "training.log_every=7",
+    "training.save_every=50",
+    "training.learning_rate=1.0e-4",
+    "training.patience=3",
+    "training.device=cpu",
+    "decoding.beam_size=1",
+    "evaluation.methods=[greedy]",
+]
+
+
+@pytest.mark.parametrize("change", FREE)
+def test_a_change_that_a_resume_survives_is_accepted_and_said(project: Path, change: str, notices: list[str]) -> None:
+    start_and_train(project)
+    start(project, change)
+    key = change.partition("=")[0]
+    assert [line for line in notices if line.startswith(f"{key} is now ")]
+    assert len(notices) == 1
+
+
+def test_the_same_text_in_another_place_is_accepted(project: Path) -> None:
+    start_and_train(project)
+    start(project, f"data.root={project / 'there'}")
+    write_lines(project / "there" / "train.en", ["changed", "changed"])
+    assert "data.train.source: the content" in refusal(project, f"data.root={project / 'there'}")
+
+
+def test_nothing_changed_is_accepted_in_silence(project: Path, notices: list[str]) -> None:
+    start_and_train(project)
+    start(project)
+    assert notices == []
+
+
+def test_without_checkpoints_anything_goes(project: Path) -> None:
+    start(project)
+    start(project, "seed=2", "model.d_model=64", "tokenizer.vocab_size=500")
+    write_lines(project / "here" / "train.en", ["changed", "changed"])
+    start(project)
+    # What counts later is the last start, whose checkpoints these are.
+    RunDir(project / "run").checkpoint(5).mkdir(parents=True)
+    start(project)
+    assert "seed is now 2, it was 1" in refusal(project, "seed=2")
+
+
+@pytest.mark.parametrize("name", ["step-00000100", "step-00000007", "damaged-step-00000100", ".step-00000100.partial"])
+def test_any_checkpoint_counts_even_a_damaged_one(project: Path, name: str) -> None:
+    start(project)
+    (RunDir(project / "run").checkpoints / name).mkdir(parents=True)
+    assert "seed" in refusal(project, "seed=2")
+
+
+def test_without_its_prepared_data_a_run_still_refuses_another_model(project: Path) -> None:
+    run = start_and_train(project)
+    run.inputs.unlink()
+    assert "model.d_model is now 64, it was 512" in refusal(project, "model.d_model=64")
+    start(project)

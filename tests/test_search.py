@@ -1,0 +1,310 @@
+"""Search: greedy and beam against brute force, against a textbook beam search, and against forced scoring."""
+
+import math
+from dataclasses import replace
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor
+
+from model_helpers import close, lively_model, push, reciting_model, small_model, sources
+from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID
+from mt.decoding.search import Hypothesis, SearchOptions, beam_search, forced_score, greedy_search, search
+from mt.model.transformer import Transformer
+
+SHAPES = [{}, {"norm": "pre", "positions": "learned"}, {"tie_embeddings": False, "activation": "swiglu"}]
+SEEDS = range(4)
+
+
+def penalised(log_prob: float, length: int, alpha: float) -> float:
+    """GNMT's score; the length counts EOS."""
+    return log_prob / ((5 + length + 1) / 6) ** alpha
+
+
+def same(actual: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    assert [h.ids for h in actual] == [h.ids for h in expected]
+    close(torch.tensor([h.log_prob for h in actual]), torch.tensor([h.log_prob for h in expected]))
+    close(torch.tensor([h.score for h in actual]), torch.tensor([h.score for h in expected]))
+
+
+def textbook_beam(model: Transformer, src_tokens: Tensor, options: SearchOptions, bound: int) -> list[Hypothesis]:
+    """Beam search of one sentence without caches or batches, until as many hypotheses have ended as the beam holds."""
+    live: list[tuple[float, list[int]]] = [(0.0, [])]
+    finished: list[Hypothesis] = []
+    while live and len(finished) < options.beam_size:
+        tgt_in = torch.tensor([[SOS_ID, *ids] for _, ids in live])
+        with torch.no_grad():
+            log_probs = model(src_tokens.expand(len(live), -1), tgt_in)[:, -1].log_softmax(dim=-1).tolist()
+        candidates = []
+        for (total, ids), row in zip(live, log_probs, strict=True):
+            going_on = [] if len(ids) == bound else range(4, len(row))
+            ending = [EOS_ID] if len(ids) >= options.min_length else []
+            candidates += [(total + row[token], [*ids, token]) for token in (*going_on, *ending)]
+        candidates.sort(key=lambda candidate: -candidate[0])
+        for total, ids in candidates[: options.beam_size]:
+            if ids[-1] == EOS_ID:
+                score = penalised(total, len(ids) - 1, options.length_penalty)
+                finished.append(Hypothesis(ids[:-1], total, score))
+        live = [(total, ids) for total, ids in candidates if ids[-1] != EOS_ID][: options.beam_size]
+    return sorted(finished, key=lambda h: -h.score)[: options.n_best]
+
+
+@pytest.mark.parametrize("alpha", [-1.0, 0.0, 0.6, 2.0])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_beam_of_one_is_greedy(seed: int, alpha: float) -> None:
+    model = lively_model(seed)
+    src_tokens = sources([7, 1, 4, 9, 3, 5], seed=seed)
+    options = SearchOptions(beam_size=1, length_penalty=alpha, max_length=15)
+    greedy = greedy_search(model, src_tokens, options)
+    beam = beam_search(model, src_tokens, options)
+    assert len({len(h.ids) for [h] in greedy}) > 1, "no variety of lengths"
+    for ours, theirs in zip(greedy, beam, strict=True):
+        same(ours, theirs)
+    assert search(model, src_tokens, options) == greedy
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_greedy_takes_the_likeliest_token(seed: int) -> None:
+    model, src_tokens = lively_model(seed), sources([5], seed=seed)
+    [[found]] = greedy_search(model, src_tokens, SearchOptions(beam_size=1, max_length=10))
+    for length in range(min(len(found.ids) + 1, 10)):
+        logits = model(src_tokens, torch.tensor([[SOS_ID, *found.ids[:length]]]))[0, -1]
+        logits[[PAD_ID, UNK_ID, SOS_ID]] = -math.inf
+        assert logits.argmax() == [*found.ids, EOS_ID][length]
+
+
+@pytest.mark.parametrize("alpha", [-2.0, 0.0, 1.0, 2.0])
+@pytest.mark.parametrize(("vocab", "max_length", "min_length"), [(6, 4, 0), (7, 3, 0), (7, 3, 2)])
+def test_a_beam_as_wide_as_the_space_finds_the_best(vocab: int, max_length: int, min_length: int, alpha: float) -> None:
+    for seed in SEEDS:
+        model, src_tokens = lively_model(seed, vocab=vocab), sources([4, 2], vocab, seed)
+        words = range(4, vocab)
+        space = [list(ids) for n in range(min_length, max_length + 1) for ids in product(words, repeat=n)]
+        options = SearchOptions(
+            beam_size=len(space) + 1,
+            n_best=7,
+            length_penalty=alpha,
+            min_length=min_length,
+            max_length=max_length,
+        )
+        found = beam_search(model, src_tokens, options)
+        for row in range(2):
+            log_probs = forced_score(model, src_tokens[row].expand(len(space), -1), space)
+            scored = [
+                Hypothesis(ids, log_prob, penalised(log_prob, len(ids), alpha))
+                for ids, log_prob in zip(space, log_probs, strict=True)
+            ]
+            same(found[row], sorted(scored, key=lambda h: -h.score)[:7])
+            [best] = beam_search(model, src_tokens[row : row + 1], replace(options, n_best=1))[0]
+            assert best.ids == found[row][0].ids
+
+
+@pytest.mark.parametrize(("beam_size", "n_best"), [(1, 1), (2, 1), (3, 3), (5, 1), (5, 2), (30, 4)])
+@pytest.mark.parametrize("alpha", [-1.0, 0.0, 1.0, 4.0])
+def test_equals_a_textbook_beam_search(beam_size: int, n_best: int, alpha: float) -> None:
+    """Batches, caches and early stopping change nothing."""
+    for seed in SEEDS:
+        model, src_tokens = lively_model(seed), sources([6, 2, 4], seed=seed)
+        options = SearchOptions(beam_size, n_best, alpha, min_length=seed % 3, max_length=8)
+        for row, found in enumerate(beam_search(model, src_tokens, options)):
+            same(found, textbook_beam(model, src_tokens[row : row + 1], options, bound=8))
+
+
+def test_goes_on_while_a_longer_translation_can_win() -> None:
+    """To end at once is likelier than to go on, but all that follows is certain and the penalty favours length."""
+    ids = [4, 5, 6, 7, 8, 9, 10, 11]
+    model, src_tokens = reciting_model(ids, vocab=12), sources([3])
+    with torch.no_grad():
+        model.output.weight[EOS_ID, 0] = 10.4
+    [[short]] = greedy_search(model, src_tokens, SearchOptions(beam_size=1))
+    assert short.ids == []
+    for alpha, expected in (0.0, []), (1.0, ids):
+        [[best]] = beam_search(model, src_tokens, SearchOptions(beam_size=2, length_penalty=alpha))
+        assert best.ids == expected
+
+
+def test_stops_as_soon_as_nothing_can_change() -> None:
+    model, src_tokens = small_model(tie_embeddings=False), sources([5])
+    push(model, EOS_ID, 10.0)
+    steps = []
+    model.output.register_forward_hook(lambda *_: steps.append(1))
+    [found] = beam_search(model, src_tokens, SearchOptions(beam_size=8, length_penalty=0.0, max_length=20))
+    assert found[0].ids == []
+    assert len(steps) == 1
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_cached_steps_equal_full_decoding(shape: dict) -> None:
+    model, src_tokens = small_model(**shape), sources([6, 2, 4])
+    beams, length = 3, 9
+    tokens = torch.randint(4, 12, (3 * beams, length), generator=torch.Generator().manual_seed(1))
+    tokens[:, 0] = SOS_ID
+    with torch.no_grad():
+        full = model(src_tokens.repeat_interleave(beams, dim=0), tokens)
+        state = model.start(src_tokens)
+        for position in range(length):
+            close(model.step(tokens[:, position], state), full[:, position])
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_cached_steps_follow_hypotheses_that_move_and_sentences_that_leave(shape: dict) -> None:
+    model, src_tokens = small_model(**shape), sources([6, 2, 4, 1])
+    generator = torch.Generator().manual_seed(2)
+    sentences, prefixes = torch.arange(4), torch.full((4, 1), SOS_ID)
+    with torch.no_grad():
+        state = model.start(src_tokens)
+        for position in range(8):
+            width = len(prefixes) // len(sentences)
+            expected = model(src_tokens[sentences].repeat_interleave(width, dim=0), prefixes)[:, -1]
+            close(model.step(prefixes[:, -1], state), expected)
+            kept = torch.arange(len(sentences))
+            if position in (2, 4):
+                kept = kept[kept != 1]
+            # Three hypotheses of each sentence kept continue any of those before, some of them twice.
+            moves = torch.randint(width, (len(kept), 3), generator=generator) + kept[:, None] * width
+            state.select(kept, moves.flatten())
+            new = torch.randint(4, 12, (moves.numel(), 1), generator=generator)
+            sentences, prefixes = sentences[kept], torch.cat([prefixes[moves.flatten()], new], dim=1)
+    assert len(sentences) == 2
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_batch_of_64_is_64_batches_of_one(beam_size: int) -> None:
+    lengths = [1 + (7 * row) % 12 for row in range(64)]
+    model, src_tokens = lively_model(), sources(lengths)
+    options = SearchOptions(beam_size, n_best=min(2, beam_size), max_length=14)
+    together = search(model, src_tokens, options)
+    for row, length in enumerate(lengths):
+        [alone] = search(model, src_tokens[row : row + 1, : length + 2], options)
+        same(together[row], alone)
+    assert len({len(found[0].ids) for found in together}) > 3
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("alpha", [-0.5, 0.0, 1.0])
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_scores_are_those_of_forced_scoring(beam_size: int, alpha: float, shape: dict) -> None:
+    model, src_tokens = lively_model(**shape), sources([7, 2, 5, 1])
+    # A bound that some translations reach, so that they are made to end.
+    options = SearchOptions(beam_size, n_best=beam_size, length_penalty=alpha, max_length=9)
+    found = search(model, src_tokens, options)
+    assert 9 in {len(h.ids) for hypotheses in found for h in hypotheses}
+    for row, hypotheses in enumerate(found):
+        alone = src_tokens[row : row + 1, : int((src_tokens[row] != PAD_ID).sum())]
+        forced = forced_score(model, alone.expand(len(hypotheses), -1), [h.ids for h in hypotheses])
+        close(torch.tensor([h.log_prob for h in hypotheses]), torch.tensor(forced))
+        for h in hypotheses:
+            assert h.score == pytest.approx(penalised(h.log_prob, len(h.ids), alpha), rel=1e-9)
+
+
+def test_forced_scoring_is_the_sum_over_all_tokens_and_eos() -> None:
+    model, src_tokens = small_model(), sources([5, 3])
+    ids = [[4, 7, 5], [6]]
+    for row, tokens in enumerate(ids):
+        length = int((src_tokens[row] != PAD_ID).sum())
+        log_probs = model(src_tokens[row : row + 1, :length], torch.tensor([[SOS_ID, *tokens]])).log_softmax(dim=-1)[0]
+        expected = sum(log_probs[place, token].item() for place, token in enumerate([*tokens, EOS_ID]))
+        assert forced_score(model, src_tokens, ids)[row] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_always_ends_at_the_bound_of_each_sentence(beam_size: int) -> None:
+    lengths = [1, 4, 9]
+    model, src_tokens = small_model(max_length=64, tie_embeddings=False), sources(lengths)
+    push(model, EOS_ID, -20.0)
+    for ratio in (0.5, 1.0, 2.5):
+        options = SearchOptions(beam_size, max_length=25, max_length_ratio=ratio)
+        for length, [best] in zip(lengths, search(model, src_tokens, options), strict=True):
+            # Whether the two specials are among "the source's tokens" is left open here.
+            possible = {min(25, math.ceil(ratio * n) + 10) for n in (length, length + 2)}
+            assert len(best.ids) in possible
+            assert best.log_prob > -math.inf
+    for bound in (1, 2, 7):
+        for [best] in search(model, src_tokens, SearchOptions(beam_size, max_length=bound)):
+            assert len(best.ids) == bound
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_ends_even_where_the_numbers_fail(number: float, beam_size: int) -> None:
+    """One sentence overflows in the model: it still gets a translation, and the other one its own."""
+    model, src_tokens = lively_model(shared=False), torch.tensor([[SOS_ID, 5, 6, EOS_ID], [SOS_ID, 7, 8, EOS_ID]])
+    options = SearchOptions(beam_size, max_length=8)
+    [expected] = search(model, src_tokens[1:], options)
+    with torch.no_grad():
+        model.source_embedding.tokens.weight[5] = number
+    steps: list[int] = []
+
+    def count(*_: object) -> None:
+        steps.append(1)
+        assert len(steps) <= 20, "endless"
+
+    model.output.register_forward_hook(count)
+    broken, whole = search(model, src_tokens, options)
+    assert len(broken) == 1
+    assert len(broken[0].ids) <= 8
+    assert min(broken[0].ids, default=4) >= 4
+    same(whole, expected)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_learned_positions_bound_the_length_too(beam_size: int) -> None:
+    model, src_tokens = small_model(max_length=12, positions="learned", tie_embeddings=False), sources([3, 8])
+    push(model, EOS_ID, -20.0)
+    for [best] in search(model, src_tokens, SearchOptions(beam_size, max_length=256)):
+        assert 9 <= len(best.ids) <= 11
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("min_length", [0, 1, 5])
+def test_no_translation_is_shorter_than_asked(beam_size: int, min_length: int) -> None:
+    model, src_tokens = small_model(tie_embeddings=False), sources([1, 4, 9])
+    push(model, EOS_ID, 20.0)
+    for [best] in search(model, src_tokens, SearchOptions(beam_size, min_length=min_length, max_length=20)):
+        assert len(best.ids) == min_length
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("special", [PAD_ID, UNK_ID, SOS_ID])
+def test_specials_are_in_no_translation(special: int, beam_size: int) -> None:
+    model, src_tokens = small_model(tie_embeddings=False), sources([5, 2])
+    push(model, special, 20.0)
+    found = search(model, src_tokens, SearchOptions(beam_size, n_best=beam_size, max_length=8))
+    assert all(min(h.ids, default=4) >= 4 for hypotheses in found for h in hypotheses)
+    assert all(len(hypotheses) == beam_size for hypotheses in found)
+
+
+@pytest.mark.parametrize("alpha", [-1.0, 0.0, 1.0])
+def test_n_best_are_sorted_and_distinct(alpha: float) -> None:
+    model, src_tokens = small_model(), sources([5, 2, 9])
+    found = search(model, src_tokens, SearchOptions(6, n_best=6, length_penalty=alpha, max_length=12))
+    for hypotheses in found:
+        scores = [h.score for h in hypotheses]
+        assert len(hypotheses) == 6
+        assert scores == sorted(scores, reverse=True)
+        assert len({tuple(h.ids) for h in hypotheses}) == 6
+
+
+@pytest.mark.parametrize("min_length", [0, 2])
+def test_a_beam_may_be_wider_than_the_vocabulary_and_than_the_space(min_length: int) -> None:
+    model, src_tokens = small_model(vocab=6), sources([3, 2], vocab=6)
+    options = SearchOptions(50, n_best=50, min_length=min_length, max_length=2)
+    for hypotheses in search(model, src_tokens, options):
+        expected = [ids for n in range(min_length, 3) for ids in product((4, 5), repeat=n)]
+        assert sorted(tuple(h.ids) for h in hypotheses) == sorted(expected)
+
+
+def test_a_vocabulary_of_one_word() -> None:
+    found = search(small_model(vocab=5), sources([2], vocab=5), SearchOptions(4, n_best=4, max_length=3))
+    assert sorted(len(h.ids) for h in found[0]) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_search_leaves_the_model_as_it_was(beam_size: int) -> None:
+    model, src_tokens = small_model(), sources([4, 2])
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    first = search(model, src_tokens, SearchOptions(beam_size, max_length=8))
+    assert search(model, src_tokens, SearchOptions(beam_size, max_length=8)) == first
+    assert all(parameter.equal(before[name]) for name, parameter in model.named_parameters())
+    model.train()(src_tokens, src_tokens).sum().backward()

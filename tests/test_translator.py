@@ -1,0 +1,348 @@
+"""Strings in, strings out: long lines in parts, one line for each line, and batches within their budget."""
+
+import contextlib
+import logging
+import re
+import unicodedata
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model_helpers import lively_model, reciting_model, small_model
+from mt.data.tokenizer import BYTES, SPECIALS, BpeTokenizer, TokenizerPair
+from mt.decoding.long_input import split_long
+from mt.decoding.search import SearchOptions, search
+from mt.decoding.torch_engine import TorchEngine
+from mt.decoding.translator import Translator
+from mt.errors import InputError
+from mt.model.transformer import Transformer
+
+TEXT = """A dog runs over the green grass. Two men are talking; a woman laughs, and the children play.
+The old house is on the hill. A boy in a red shirt jumps into the water!
+Is the girl with the yellow hat reading a book? People walk along the street, slowly.
+你好。世界很大。我们再见。"""
+TOKENIZER = BpeTokenizer.train([line for line in TEXT.splitlines() for _ in range(3)], 420)
+PAIR = TokenizerPair(TOKENIZER, TOKENIZER)
+GREEDY = SearchOptions(beam_size=1, max_length=8)
+
+
+def count_tokens(text: str) -> int:
+    return len(TOKENIZER.encode(text))
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def make(
+    model: Transformer, max_source_tokens: int = 64, target_lang: str = "de", batch_tokens: int = 500
+) -> Translator:
+    return Translator(TorchEngine(model, batch_tokens), PAIR, max_source_tokens, target_lang)
+
+
+def random_model(**changes: object) -> Transformer:
+    return lively_model(vocab=TOKENIZER.vocab_size, max_length=200, **changes)
+
+
+def source_shapes(model: Transformer) -> list[tuple[int, int]]:
+    """The shapes (B, S) that the encoder will be given, filled in as they come."""
+    shapes: list[tuple[int, int]] = []
+    model.source_embedding.register_forward_pre_hook(lambda _, arguments: shapes.append(tuple(arguments[0].shape)))
+    return shapes
+
+
+# Splitting -----------------------------------------------------------------------------------------------------------
+
+
+def test_text_that_fits_is_left_as_it_is() -> None:
+    text = "One.  Two,\tthree. "
+    assert split_long(text, words, 3) == [text]
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "expected"),
+    [
+        ("One two three. Four five six. Seven eight.", 6, ["One two three. Four five six.", "Seven eight."]),
+        ("One two three. Four five six. Seven eight.", 5, ["One two three.", "Four five six. Seven eight."]),
+        ("A b, c d. E f, g h.", 4, ["A b, c d.", "E f, g h."]),
+        ("Really? Yes! No… Well then.", 2, ["Really? Yes!", "No…", "Well then."]),
+        ("a b c, d e f g", 4, ["a b c,", "d e f g"]),
+        ("a b; c: d e f g", 4, ["a b; c:", "d e f g"]),
+        ("a b c d e f g", 3, ["a b c", "d e f", "g"]),
+    ],
+)
+def test_the_best_places_to_part_a_text(text: str, limit: int, expected: list[str]) -> None:
+    parts = split_long(text, words, limit)
+    assert max(map(words, parts)) <= limit
+    assert parts == expected
+
+
+def test_a_sentence_that_is_cut_leaves_its_neighbours_whole() -> None:
+    parts = split_long("Short one. a b c d e f, g h. Another short one.", words, 5)
+    assert max(map(words, parts)) <= 5
+    assert parts[0] == "Short one."
+    assert parts[-1] == "Another short one."
+
+
+def test_a_word_too_long_is_cut() -> None:
+    parts = split_long("abcdefghij", len, 4)
+    assert "".join(parts) == "abcdefghij"
+    assert max(map(len, parts)) <= 4
+    assert len(parts) <= 4
+
+
+def test_version_numbers_and_decimals_are_no_sentence_ends() -> None:
+    parts = split_long("Version 3.14 of it costs 2,50 euro and no more than that", words, 4)
+    assert any("3.14" in part for part in parts)
+    assert any("2,50" in part for part in parts)
+
+
+ANY_TEXT = st.text(
+    st.sampled_from("ab c.d!? ,;: \t e。！，你好ﬀ😀\u0301\u3000\u00a0\U0001d160\ufb2c▁\ue000"), max_size=80
+)
+
+
+def solid(text: str) -> str:
+    return "".join(text.split())
+
+
+@settings(max_examples=300, deadline=None)
+@given(ANY_TEXT, st.integers(16, 40))
+def test_parts_lose_nothing_and_keep_within_the_limit(text: str, limit: int) -> None:
+    parts = split_long(text, count_tokens, limit)
+    assert solid("".join(parts)) == solid(text)
+    assert all(count_tokens(part) <= limit for part in parts)
+    if text and text == text.strip():  # as the translator has it
+        assert all(part.strip() for part in parts), "the model would make something up for nothing"
+
+
+@settings(max_examples=300, deadline=None)
+@given(ANY_TEXT, st.integers(1, 12))
+def test_parts_lose_nothing_whatever_counts(text: str, limit: int) -> None:
+    for count in (len, words):
+        parts = split_long(text, count, limit)
+        assert solid("".join(parts)) == solid(text)
+        assert all(count(part) <= limit for part in parts)
+
+
+def test_no_space_comes_into_text_without_spaces() -> None:
+    parts = split_long("你好。世界很大。我们再见。", len, 8)
+    assert parts == ["你好。世界很大。", "我们再见。"]
+
+
+# A model whose limit is smaller than one character's tokens: unusual, but data.max_length may be 3.
+@pytest.mark.parametrize("line", ["😀", "a😀 b", "x" * 30])
+def test_a_limit_below_one_character_ends_too(line: str) -> None:
+    translator = make(random_model(), max_source_tokens=4)
+    with contextlib.suppress(InputError):
+        assert len(translator.best([line], GREEDY)) == 1
+
+
+# Lines in, lines out ------------------------------------------------------------------------------------------------
+
+
+def test_no_lines_give_no_lines() -> None:
+    assert make(random_model()).best([], GREEDY) == []
+
+
+def test_empty_and_white_lines_give_empty_lines() -> None:
+    lines = ["", "A dog runs.", "   ", "\t\r\n", "\u3000", "Two men."]
+    out = make(random_model()).best(lines, GREEDY)
+    assert [text == "" for text in out] == [True, False, True, True, True, False]
+
+
+def test_only_empty_lines() -> None:
+    translator = make(random_model())
+    assert translator.best(["", " "], GREEDY) == ["", ""]
+    [candidates] = translator.translate([""], SearchOptions(beam_size=4, n_best=3))
+    assert [c.text for c in candidates] == [""]
+
+
+def test_lines_keep_their_order_though_batches_are_by_length() -> None:
+    lines = [part.strip() for part in re.split(r"(?<=[.!?;,。])", TEXT) if part.strip()] + ["", "a", "dog " * 9]
+    translator = make(random_model(), batch_tokens=60)
+    together = translator.best(lines, GREEDY)
+    assert together == [translator.best([line], GREEDY)[0] for line in lines]
+    assert len(set(together)) > len(lines) / 2, "no variety: a wrong order could pass"
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.text(max_size=30), max_size=6))
+def test_every_line_gives_one_line(lines: list[str]) -> None:
+    out = make(MODEL, max_source_tokens=20).best(lines, GREEDY)
+    assert len(out) == len(lines)
+    assert not any("\n" in text or "\r" in text for text in out)
+    assert all(text == "" for line, text in zip(lines, out, strict=True) if not line.strip())
+
+
+MODEL = random_model()
+
+
+def byte_ids(text: str) -> list[int]:
+    return [len(SPECIALS) + value for value in text.encode()]
+
+
+def test_byte_tokens_are_where_these_tests_think() -> None:
+    assert TOKENIZER.tokens(byte_ids("\n")) == [BYTES[10]]
+
+
+@pytest.mark.parametrize("spelt", ["ab\ncd", "ab\rcd", "ab\r\ncd", "\nab\n\ncd\n"])
+def test_a_line_break_in_the_output_becomes_a_space(spelt: str) -> None:
+    model = reciting_model(byte_ids(spelt), TOKENIZER.vocab_size)
+    [text, second] = make(model).best(["A dog.", "Two men."], SearchOptions(beam_size=1, max_length=20))
+    assert text == second
+    assert "\n" not in text
+    assert "\r" not in text
+    assert text.split() == ["ab", "cd"]
+
+
+def test_the_output_is_what_the_tokens_spell() -> None:
+    model = reciting_model(TOKENIZER.encode("The old house is on the hill."), TOKENIZER.vocab_size)
+    for beam_size in (1, 3):
+        options = SearchOptions(beam_size=beam_size, max_length=30)
+        assert make(model).best(["A dog."], options) == ["The old house is on the hill."]
+
+
+def test_the_model_sees_start_tokens_and_end() -> None:
+    model, seen = random_model(), []
+    model.source_embedding.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0].tolist()))
+    make(model).best([" A dog runs. ", "Two"], GREEDY)
+    long, short = ([2, *TOKENIZER.encode(text), 3] for text in ("A dog runs.", "Two"))
+    assert seen == [[long, short + [0] * (len(long) - len(short))]]
+
+
+# Long lines ---------------------------------------------------------------------------------------------------------
+
+LONG = "A dog runs over the green grass. The old house is on the hill. Two men are talking; a woman laughs."
+LIMIT = 14
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize(
+    ("lang", "joint"), [("de", " "), ("zh", ""), ("ja", ""), ("zh-CN", ""), ("zh_Hans", ""), ("ko", " ")]
+)
+def test_a_long_line_is_the_sum_of_its_parts(lang: str, joint: str, beam_size: int) -> None:
+    translator = make(random_model(), LIMIT, lang)
+    options = SearchOptions(beam_size=beam_size, n_best=min(3, beam_size), max_length=6)
+    parts = split_long(LONG, count_tokens, LIMIT - 2)
+    assert len(parts) > 2
+    [joined] = translator.translate([LONG], options)
+    alone = translator.translate(parts, options)
+    scores = [candidate.score for candidate in joined]
+    assert scores == sorted(set(scores), reverse=True)
+    assert len(joined) == options.n_best
+    for rank, candidate in enumerate(joined):
+        assert candidate.text == joint.join(candidates[rank].text.strip() for candidates in alone)
+        assert candidate.score == pytest.approx(sum(candidates[rank].score for candidates in alone), abs=1e-4)
+        assert candidate.log_prob == pytest.approx(sum(candidates[rank].log_prob for candidates in alone), abs=1e-4)
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
+    monkeypatch.setattr(logging.getLogger("mt"), "propagate", True)
+    caplog.set_level(logging.WARNING, logger="mt")
+    return caplog
+
+
+def test_a_line_in_parts_is_warned_of(warnings: pytest.LogCaptureFixture) -> None:
+    make(random_model(), max_source_tokens=LIMIT).best(["Two men.", LONG, "A dog."], GREEDY)
+    count = len(split_long(LONG, count_tokens, LIMIT - 2))
+    [record] = warnings.records
+    assert record.levelno == logging.WARNING
+    assert "line 2 " in record.getMessage()
+    assert f"{count} parts" in record.getMessage()
+
+
+def test_a_line_that_just_fits_is_not_parted(warnings: pytest.LogCaptureFixture) -> None:
+    tokens = count_tokens(LONG)
+    make(random_model(), max_source_tokens=tokens + 2).best([LONG], GREEDY)
+    assert not warnings.records
+    make(random_model(), max_source_tokens=tokens + 1).best([LONG], GREEDY)
+    assert len(warnings.records) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        LONG,
+        "你好。" * 30,
+        "😀" * 30,
+        "x" * 100,
+        # One character that normal form C makes three, spelt in twelve bytes.
+        "\U0001d160" * 15,
+        "\ufb2c" * 15,
+        "▁\ue000" * 20,
+        "e\u0301 " * 40,
+    ],
+    ids=["text", "chinese", "emoji", "word", "music", "hebrew", "escapes", "accents"],
+)
+def test_the_model_never_gets_more_than_it_takes(line: str) -> None:
+    limit = 64
+    model = lively_model(vocab=TOKENIZER.vocab_size, max_length=limit)  # learned positions: one more would not do
+    shapes = source_shapes(model)
+    [text] = make(model, max_source_tokens=limit).best([line], GREEDY)
+    assert shapes
+    assert max(length for _, length in shapes) <= limit
+    assert "\n" not in text
+    assert unicodedata.normalize("NFC", text)
+
+
+# The engine ---------------------------------------------------------------------------------------------------------
+
+
+def random_sentences(lengths: list[int]) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(3)
+    return [torch.randint(4, 12, (length,), generator=generator).tolist() for length in lengths]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=30), st.sampled_from([1, 25, 60, 100]))
+def test_batches_keep_within_their_budget(lengths: list[int], budget: int) -> None:
+    model = small_model(max_length=40)
+    shapes = source_shapes(model)
+    results = TorchEngine(model, budget).translate(random_sentences(lengths), SearchOptions(1, max_length=2))
+    assert len(results) == len(lengths)
+    assert sum(rows for rows, _ in shapes) == len(lengths)
+    assert all(rows * length <= budget or rows == 1 for rows, length in shapes)
+    # Longest first, and full: no batch could have taken the longest sentence of the next one.
+    assert [length for _, length in shapes] == sorted((length for _, length in shapes), reverse=True)
+    assert all((rows + 1) * length > budget for rows, length in shapes[:-1])
+
+
+def test_the_budget_changes_no_translation() -> None:
+    sentences = random_sentences([3, 9, 1, 9, 5, 14, 2])
+    options = SearchOptions(beam_size=3, n_best=2, max_length=10)
+    found = [TorchEngine(lively_model(), budget).translate(sentences, options) for budget in (1, 40, 10_000)]
+    for results in found[1:]:
+        assert [[h.ids for h in one] for one in results] == [[h.ids for h in one] for one in found[0]]
+    alone = search(lively_model(), torch.tensor([[2, *sentences[1], 3]]), options)[0]
+    assert [h.ids for h in found[0][1]] == [h.ids for h in alone]
+
+
+def test_the_engine_works_without_dropout_and_restores_training() -> None:
+    model = lively_model(dropout=0.5, attention_dropout=0.5)
+    engine, sentences = TorchEngine(model, 100), random_sentences([4, 6])
+    expected = engine.translate(sentences, GREEDY)
+    model.train()
+    assert engine.translate(sentences, GREEDY) == expected
+    assert model.training
+    assert all(module.training for module in model.modules())
+    model.eval()
+    engine.translate(sentences, GREEDY)
+    assert not model.training
+
+
+def test_training_mode_comes_back_after_an_error() -> None:
+    model = small_model().train()
+    with pytest.raises(IndexError):
+        TorchEngine(model, 100).translate([[4, 99_999]], GREEDY)
+    assert model.training
+
+
+def test_an_empty_sentence_between_others() -> None:
+    sentences: list[list[int]] = [[4, 5], [], [6]]
+    results = TorchEngine(lively_model(), 100).translate(sentences, GREEDY)
+    assert [len(hypotheses) for hypotheses in results] == [1, 1, 1]
+    assert TorchEngine(lively_model(), 100).translate([], GREEDY) == []
