@@ -176,3 +176,14 @@ def test_without_its_prepared_data_a_run_still_refuses_another_model(project: Pa
     run.inputs.unlink()
     assert "model.d_model is now 64, it was 512" in refusal(project, "model.d_model=64")
     start(project)
+
+
+def test_a_damaged_record_of_the_inputs_is_one_sentence(tmp_path: Path) -> None:
+    run = RunDir(tmp_path / "run")
+    run.checkpoint(4).mkdir(parents=True)
+    config = parse_config("name: a\ndata: {source_lang: en, target_lang: de, train: {source: a, target: b}}", "x")
+    run.config.write_text(dump_config(config))
+    run.inputs.parent.mkdir()
+    run.inputs.write_text("{torn")
+    with pytest.raises(InputError, match="damaged"):
+        check_resumable(run, config, {})

@@ -1,6 +1,7 @@
 """What may change between two starts of one run, and what may not."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from mt import storage
@@ -33,7 +34,7 @@ def check_resumable(run_dir: RunDir, config: Config, digests: dict[str, Any]) ->
         earlier = _flat(parse_config(run_dir.config.read_text(encoding="utf-8"), str(run_dir.config)).model_dump())
         now = _flat(config.model_dump())
         changed = [key for key in sorted(earlier.keys() | now.keys()) if earlier.get(key) != now.get(key)]
-        before = json.loads(inputs.read_bytes()) if inputs.is_file() else digests
+        before = _read_inputs(inputs) if inputs.is_file() else digests
         frozen = [
             f"{key} is now {now.get(key)!r}, it was {earlier.get(key)!r}"
             for key in changed
@@ -48,6 +49,16 @@ def check_resumable(run_dir: RunDir, config: Config, digests: dict[str, Any]) ->
         for key in changed:
             log.info("%s is now %r, it was %r", key, now.get(key), earlier.get(key))
     storage.write_json(inputs, digests)
+
+
+def _read_inputs(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except (ValueError, TypeError):
+        raise InputError(
+            f"{path}: damaged, so nobody can tell whether the corpus is what it was",
+            "delete the file if you are sure that it is",
+        ) from None
 
 
 def _flat(tree: Any, prefix: str = "") -> dict[str, Any]:
