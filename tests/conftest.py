@@ -10,10 +10,15 @@ from pathlib import Path
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
+import hypothesis
 import pytest
 
 from command import mt
 from mt.console import log
+
+# A busy machine is no bug; and a change that is checked in must not fail by the luck of the draw.
+hypothesis.settings.register_profile("project", deadline=None, derandomize="CI" in os.environ)
+hypothesis.settings.load_profile("project")
 
 CONFIG = """\
 name: tiny
