@@ -137,7 +137,7 @@ def evaluate_command(
     results = evaluate(
         opened.translator, opened.config, sources, references, beam_size=beam, length_penalty=length_penalty
     )
-    where = output or (run.eval if run else None)
+    where = output or (run.scores if run else None)
     if where is not None:
         write_results(where, name, results, sources, references)
     as_object = json.dumps(results_json(results, len(sources)), ensure_ascii=False)

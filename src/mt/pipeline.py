@@ -171,7 +171,7 @@ def _score(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, model: Tr
     engine = TorchEngine(model, config.decoding.batch_tokens)
     translator = Translator(engine, tokenizers, config.data.max_length, config.data.target_lang)
     results = evaluate(translator, config, sources, references)
-    write_results(run_dir.eval, "test", results, sources, references)
+    write_results(run_dir.scores, "test", results, sources, references)
     return results
 
 

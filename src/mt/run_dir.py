@@ -99,7 +99,8 @@ class RunDir:
         return self.root / "tensorboard"
 
     @property
-    def eval(self) -> Path:
+    def scores(self) -> Path:
+        """Hypotheses and score files."""
         return self.root / "eval"
 
     @property
