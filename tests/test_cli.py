@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -188,3 +189,16 @@ def test_python_m_mt_is_the_same_command(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "mt", "eval"], cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 2
     assert b"no finished run" in done.stderr
+
+
+def test_a_line_is_answered_before_the_next_and_ctrl_c_is_exit_130(trained: Path) -> None:
+    command = [sys.executable, "-m", "mt", "translate", "--greedy"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=trained, **pipes) as process:
+        for line in (b"a b c\n", b"d e\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert process.stdout.readline().endswith(b"\n")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert b"Traceback" not in process.stderr.read()

@@ -4,6 +4,8 @@ import json
 import random
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -214,3 +216,25 @@ def test_a_compiled_model_resumes_too(tiny: Path) -> None:
     train(tiny, "training.compile=true", "training.max_steps=16")
     assert "resuming after step 16" in train(tiny, "training.compile=true").stderr
     assert weights(tiny) == weights(expected_folder)
+
+
+def test_a_second_signal_leaves_at_once() -> None:
+    """The loop below never looks at the request, like a step that takes for ever."""
+    code = (
+        "import time\n"
+        "from mt.training.signals import StopRequest\n"
+        "with StopRequest():\n"
+        "    print('ready', flush=True)\n"
+        "    while True:\n"
+        "        time.sleep(0.05)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    assert "once more to stop at once" in process.stderr.readline()
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == -signal.SIGTERM
+    process.communicate()

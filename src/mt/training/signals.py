@@ -1,10 +1,9 @@
 """Stopping in good order: the first signal asks, the second insists."""
 
+import os
 import signal
 from types import FrameType, TracebackType
 from typing import Any, Self
-
-from mt.console import log
 
 
 class StopRequest:
@@ -36,4 +35,6 @@ class StopRequest:
         self.signal = number
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, signal.SIG_DFL)
-        log.info("%s: saving a checkpoint and stopping (once more to stop at once)", signal.Signals(number).name)
+        # Not through the log: the signal may have come in the middle of a write to the same buffered stream.
+        name = signal.Signals(number).name
+        os.write(2, f"{name}: saving a checkpoint and stopping (once more to stop at once)\n".encode())
