@@ -1,0 +1,306 @@
+"""Measures training speed against other toolkits and against the machine, all in one run and in turn.
+
+    python scripts/bench_training.py --peers ../peers/bin/python
+    python scripts/bench_training.py --shape base --only mt --updates 2
+
+Trains a tokenizer on Multi30k, then lets each contestant do some updates, one after another, round after round: mt
+through its own Trainer; transformers' MarianMTModel on the very same batches; JoeyNMT on batches cut its own way. The
+peers run in an interpreter of their own (`--peers`), whichever of them is installed there; see bench_peers.py. The
+first round warms up and is not counted. Between rounds the machine's rate for large matrix products of the same number
+format is measured; `of limit` is useful arithmetic (mt.model.flops) a second over that rate.
+"""
+
+import argparse
+import contextlib
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+
+from mt.bundle.model_dir import build_model
+from mt.config import Config, parse_config
+from mt.data.batching import plan_epoch
+from mt.data.encoded import EncodedCorpus, encode_corpus
+from mt.data.lines import TextFile
+from mt.data.tokenizer import TokenizerPair
+from mt.errors import MtError
+from mt.model.flops import training_flops
+from mt.run_dir import RunDir
+from mt.training.trainer import Trainer
+
+SHAPES = {
+    "tiny": {"layers": 4, "d_model": 128, "d_ff": 256, "heads": 4, "dropout": 0.3},
+    "base": {"layers": 6, "d_model": 512, "d_ff": 2048, "heads": 8, "dropout": 0.1},
+    "big": {"layers": 6, "d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.1},
+}
+PEERS = ("marian", "joeynmt")
+CONFIG = """\
+name: bench
+data:
+  source_lang: en
+  target_lang: de
+  train: {{source: train.en, target: train.de}}
+tokenizer: {{vocab_size: {vocab}}}
+model:
+  d_model: {d_model}
+  n_heads: {heads}
+  d_ff: {d_ff}
+  encoder_layers: {layers}
+  decoder_layers: {layers}
+  dropout: {dropout}
+training:
+  max_tokens: {max_tokens}
+  precision: {precision}
+  device: {device}
+  compile: {compile}
+  tensorboard: false
+"""
+
+
+def main() -> int:
+    """Print one table a shape."""
+    if sys.argv[1:2] == ["--worker"]:
+        _serve(Path(sys.argv[2]))
+        return 0
+    arguments = _arguments()
+    try:
+        for shape in arguments.shape:
+            with tempfile.TemporaryDirectory() as folder:
+                _compare(shape, Path(folder), arguments)
+    except MtError as error:
+        print(f"bench_training: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+# ---- the contestants ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Contestant:
+    """A process that trains when told to, and what it has done so far.
+
+    Attributes:
+        seconds, tokens, padded, flops: of each counted round: wall time, tokens without and with padding, operations.
+        updates: how many in a round.
+        peak: bytes.
+    """
+
+    name: str
+    process: subprocess.Popen[str]
+    parameters: int = 0
+    seconds: list[float] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    padded: list[int] = field(default_factory=list)
+    flops: list[float] = field(default_factory=list)
+    updates: int = 0
+    peak: int = 0
+
+    def start(self) -> None:
+        """Waits until the model stands."""
+        self.parameters = self._answer()["parameters"]
+
+    def round(self, updates: int, config: Config, vocab: int, corpus: EncodedCorpus, counted: bool) -> float:
+        """Lets it do some updates; returns its tokens a second."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{updates}\n")
+        self.process.stdin.flush()
+        answer = self._answer()
+        self.peak, self.updates = answer["peak"], updates
+        tokens, padded, flops = 0, 0, 0.0
+        for rows in answer["batches"]:
+            src, tgt = corpus.src_lengths[rows], corpus.tgt_lengths[rows]
+            tokens += int(src.sum() + tgt.sum())
+            padded += len(rows) * int(src.max() + tgt.max())
+            flops += training_flops(config.model, vocab, src, tgt)
+        if counted:
+            self.seconds.append(answer["seconds"])
+            self.tokens.append(tokens)
+            self.padded.append(padded)
+            self.flops.append(flops)
+        return tokens / float(answer["seconds"])
+
+    def _answer(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"bench_training: {self.name} stopped; its messages are above")
+        return json.loads(line)
+
+
+def _serve(folder: Path) -> None:
+    """mt's own worker: the Trainer that `mt train` uses, one line of stdin a round."""
+    spec = json.loads((folder / "spec.json").read_text())
+    config = parse_config((folder / "mt.yaml").read_text(), "mt.yaml")
+    torch.manual_seed(config.seed)
+    tokenizers = TokenizerPair.load(folder / "tokenizer", shared=True)
+    model = build_model(config, tokenizers).to(spec["device"])
+    corpus = EncodedCorpus(folder / "encoded")
+    trainer = Trainer(config, RunDir(folder / "run"), model, corpus, _no_validation)
+    plan = plan_epoch(corpus.src_lengths, corpus.tgt_lengths, config.training.max_tokens, config.seed, 0)
+    print(json.dumps({"parameters": sum(p.numel() for p in model.parameters())}), flush=True)
+    on_gpu = spec["device"] == "cuda"
+    for line in sys.stdin:
+        first = trainer.progress.step
+        started = time.perf_counter()
+        for _ in range(int(line)):
+            trainer.step()
+        if on_gpu:
+            torch.cuda.synchronize()
+        seconds = time.perf_counter() - started
+        peak = torch.cuda.max_memory_allocated() if on_gpu else _resident()
+        batches = [rows.tolist() for rows in plan[first : trainer.progress.step]]
+        print(json.dumps({"seconds": seconds, "batches": batches, "peak": peak}), flush=True)
+
+
+def _no_validation(_: object) -> Any:
+    raise AssertionError("a benchmark does not validate")
+
+
+def _resident() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+# ---- one shape ------------------------------------------------------------------------------------------------------
+
+
+def _compare(shape: str, folder: Path, arguments: argparse.Namespace) -> None:
+    config, corpus, vocab = _prepare(shape, folder, arguments)
+    contestants: list[Contestant] = []
+    try:
+        for name, command in _commands(folder, arguments):
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            contestants.append(Contestant(name, process))
+            contestants[-1].start()
+        limits = []
+        for number in range(arguments.rounds + 1):
+            limits.append(matrix_rate(torch.device(arguments.device), arguments.precision))
+            rates = [c.round(arguments.updates, config, vocab, corpus, counted=number > 0) for c in contestants]
+            shown = ", ".join(f"{c.name} {rate:,.0f}" for c, rate in zip(contestants, rates, strict=True))
+            print(f"{shape}, round {number or 'warm-up'}: {shown} tokens/s, limit {limits[-1] / 1e9:,.0f} GFLOP/s")
+        _table(shape, contestants, statistics.median(limits), arguments)
+    finally:
+        for contestant in contestants:
+            contestant.process.kill()
+
+
+def _prepare(shape: str, folder: Path, arguments: argparse.Namespace) -> tuple[Config, EncodedCorpus, int]:
+    """Writes what the workers read: configuration, tokenizer, token ids and the plan of batches."""
+    names = ("vocab", "max_tokens", "precision", "device")
+    spec = SHAPES[shape] | {name: getattr(arguments, name) for name in names} | {"compile": str(arguments.compile).lower()}
+    text = CONFIG.format(**spec)
+    (folder / "mt.yaml").write_text(text)
+    config = parse_config(text, "mt.yaml")
+    files = (arguments.data / "train.en", arguments.data / "train.de")
+    tokenizers = TokenizerPair.train(*map(TextFile, files), arguments.vocab, shared=True)
+    (folder / "tokenizer").mkdir()
+    for name, content in tokenizers.files().items():
+        (folder / "tokenizer" / name).write_text(content, encoding="utf-8")
+    encode_corpus(files, tokenizers, folder / "encoded", "bench", config.data.max_length)
+    corpus = EncodedCorpus(folder / "encoded")
+    vocab = tokenizers.target.vocab_size
+    (folder / "spec.json").write_text(json.dumps(spec | {"vocab": vocab}))
+    plan = plan_epoch(corpus.src_lengths, corpus.tgt_lengths, arguments.max_tokens, config.seed, 0)
+    arrays = {"plan": np.concatenate(plan), "plan_starts": np.cumsum([0] + [len(rows) for rows in plan])}
+    for side in ("source", "target"):
+        sentences = _sentences(corpus, side)
+        arrays[side] = np.concatenate(sentences)
+        arrays[f"{side}_starts"] = np.cumsum([0] + [len(sentence) for sentence in sentences])
+    np.savez(folder / "corpus.npz", **arrays)
+    return config, corpus, vocab
+
+
+def _sentences(corpus: EncodedCorpus, side: str) -> list[Any]:
+    return [corpus.gather(side, np.array([i]))[0][0] for i in range(len(corpus))]
+
+
+def _commands(folder: Path, arguments: argparse.Namespace) -> Iterator[tuple[str, list[str]]]:
+    here = Path(__file__)
+    if "mt" in arguments.only:
+        yield "mt", [sys.executable, str(here), "--worker", str(folder)]
+    modules = {"marian": "transformers", "joeynmt": "joeynmt.model"}
+    for peer in PEERS:
+        if peer in arguments.only and arguments.peers and _has(arguments.peers, modules[peer]):
+            script = here.parent / "bench_peers.py"
+            yield peer, [arguments.peers, str(script), peer, str(folder / "spec.json"), str(folder / "corpus.npz")]
+
+
+def _has(python: str, module: str) -> bool:
+    return subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0
+
+
+def matrix_rate(device: torch.device, precision: str) -> float:
+    """The best rate seen for a product of large square matrices, in operations a second."""
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    best = 0.0
+    for size in (1024, 2048, 3072) if device.type == "cpu" else (4096, 8192, 16384):
+        a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+        out = a @ b
+        for _ in range(3):
+            best = max(best, 2 * size**3 / _timed(lambda: torch.mm(a, b, out=out), device))  # noqa: B023
+    return best
+
+
+def _timed(function: Any, device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    started = time.perf_counter()
+    function()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - started
+
+
+def _table(shape: str, contestants: list[Contestant], limit: float, arguments: argparse.Namespace) -> None:
+    rounds = f"{arguments.rounds} rounds of {arguments.updates} updates, at most {arguments.max_tokens} tokens a side"
+    print(f"\n{shape}: {rounds}, {arguments.precision} on {arguments.device}, {torch.get_num_threads()} threads")
+    print(f"matrix limit (median): {limit / 1e9:,.0f} GFLOP/s\n")
+    print("| | parameters | tokens/s | from - to | ms a step | padding | peak memory | of limit |")
+    print("|---|---|---|---|---|---|---|---|")
+    for c in contestants:
+        rates = [n / s for n, s in zip(c.tokens, c.seconds, strict=True)]
+        seconds = sum(c.seconds)
+        print(
+            f"| {c.name} | {c.parameters / 1e6:.1f} M | {sum(c.tokens) / seconds:,.0f} "
+            f"| {min(rates):,.0f} - {max(rates):,.0f} | {1000 * seconds / (c.updates * len(rates)):,.0f} "
+            f"| {1 - sum(c.tokens) / sum(c.padded):.1%} | {c.peak / 1e9:.2f} GB "
+            f"| {sum(c.flops) / seconds / limit:.0%} |"
+        )
+    ours = [c for c in contestants if c.name == "mt"]
+    for peer in (c for c in contestants if c.name != "mt" and ours):
+        # Round by round, so that a machine that slows down for a while slows both sides of a ratio.
+        pairs = zip(ours[0].tokens, ours[0].seconds, peer.tokens, peer.seconds, strict=True)
+        ratios = [(n / s) / (m / t) for n, s, m, t in pairs]
+        print(f"\nmt / {peer.name}: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+    print()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("data/multi30k"), help="folder with train.en and train.de")
+    parser.add_argument("--shape", nargs="+", choices=SHAPES, default=["tiny", "base"])
+    parser.add_argument("--peers", help="Python interpreter that has transformers, joeynmt or both")
+    parser.add_argument("--only", nargs="+", choices=("mt", *PEERS), default=["mt", *PEERS])
+    parser.add_argument("--rounds", type=int, default=5, help="rounds that count")
+    parser.add_argument("--updates", type=int, default=5, help="updates in a round")
+    parser.add_argument("--max-tokens", type=int, default=4096, help="size of a batch, longer side, with padding")
+    parser.add_argument("--vocab", type=int, default=10_000)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--compile", action="store_true", help="torch.compile for mt")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(main())

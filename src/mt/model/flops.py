@@ -1,0 +1,37 @@
+"""How much arithmetic a Transformer's training needs, to compare a measured speed with what the machine can do.
+
+S, T tokens of a sentence's source and target   D d_model   F d_ff   V target vocabulary
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt.config.schema import ModelConfig
+
+
+def training_flops(
+    config: ModelConfig, target_vocab: int, src_lengths: NDArray[np.int64], tgt_lengths: NDArray[np.int64]
+) -> float:
+    """Useful floating-point operations of one forward and backward pass over some sentences.
+
+    A matrix product with a weight costs 2 operations a weight and token forward and twice that backward, so 6 in all
+    (Kaplan et al. 2020, arXiv:2001.08361, section 2.1). The products of attention, which have no weights, cost
+    4 * D operations a pair of positions forward, 12 in all; of a target's pairs only those that the causal mask leaves
+    count. Padding, embeddings, norms, softmax, dropout and the optimiser count nothing.
+
+    Args:
+        config: the model's shape.
+        target_vocab: V, the rows of the output layer.
+        src_lengths, tgt_lengths: S and T of each sentence (N,), as the model sees them.
+    """
+    d_model = config.d_model
+    feed_forward = (3 if config.activation == "swiglu" else 2) * d_model * config.d_ff
+    source, target = float(src_lengths.sum()), float(tgt_lengths.sum())
+    encoder = config.encoder_layers * (4 * d_model**2 + feed_forward) * source
+    decoder = config.decoder_layers * ((6 * d_model**2 + feed_forward) * target + 2 * d_model**2 * source)
+    output = target_vocab * d_model * target
+
+    own_source = config.encoder_layers * float((src_lengths**2).sum())
+    own_target = config.decoder_layers * float((tgt_lengths * (tgt_lengths + 1) / 2).sum())
+    across = config.decoder_layers * float((src_lengths * tgt_lengths).sum())
+    return 6 * (encoder + decoder + output) + 12 * d_model * (own_source + own_target + across)
