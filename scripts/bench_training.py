@@ -33,6 +33,7 @@ from mt.data.batching import plan_epoch
 from mt.data.encoded import EncodedCorpus, encode_corpus
 from mt.data.lines import TextFile
 from mt.data.tokenizer import TokenizerPair
+from mt.devices import choose_device
 from mt.errors import MtError
 from mt.model.flops import training_flops
 from mt.run_dir import RunDir
@@ -144,7 +145,7 @@ def _serve(folder: Path) -> None:
     config = parse_config((folder / "mt.yaml").read_text(), "mt.yaml")
     torch.manual_seed(config.seed)
     tokenizers = TokenizerPair.load(folder / "tokenizer", shared=True)
-    model = build_model(config, tokenizers).to(spec["device"])
+    model = build_model(config, tokenizers).to(choose_device(spec["device"]))
     corpus = EncodedCorpus(folder / "encoded")
     trainer = Trainer(config, RunDir(folder / "run"), model, corpus, _no_validation)
     plan = plan_epoch(corpus.src_lengths, corpus.tgt_lengths, config.training.max_tokens, config.seed, 0)
@@ -185,7 +186,8 @@ def _compare(shape: str, folder: Path, arguments: argparse.Namespace) -> None:
         limits = []
         for number in range(arguments.rounds + 1):
             limits.append(matrix_rate(torch.device(arguments.device), arguments.precision))
-            rates = [c.round(arguments.updates, config, vocab, corpus, counted=number > 0) for c in contestants]
+            updates = arguments.updates if number else arguments.warm_up
+            rates = [c.round(updates, config, vocab, corpus, counted=number > 0) for c in contestants]
             shown = ", ".join(f"{c.name} {rate:,.0f}" for c, rate in zip(contestants, rates, strict=True))
             print(f"{shape}, round {number or 'warm-up'}: {shown} tokens/s, limit {limits[-1] / 1e9:,.0f} GFLOP/s")
         _table(shape, contestants, statistics.median(limits), arguments)
@@ -293,6 +295,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=("mt", *PEERS), default=["mt", *PEERS])
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count")
     parser.add_argument("--updates", type=int, default=5, help="updates in a round")
+    parser.add_argument("--warm-up", type=int, default=10, help="updates before, which do not count")
     parser.add_argument("--max-tokens", type=int, default=4096, help="size of a batch, longer side, with padding")
     parser.add_argument("--vocab", type=int, default=10_000)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")

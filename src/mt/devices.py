@@ -1,5 +1,7 @@
 """Where the work is done."""
 
+import ctypes
+
 import torch
 
 from mt.errors import InputError
@@ -22,4 +24,21 @@ def choose_device(wanted: str, key: str = "training.device") -> torch.device:
         raise InputError(f"{key}: '{wanted}' is none of auto, {', '.join(usable)}")
     if not usable[wanted]:
         raise InputError(f"{key}: this machine has no usable {wanted} device", "set it to auto or cpu")
+    if wanted == "cpu":
+        _keep_freed_memory()
     return torch.device(wanted)
+
+
+def _keep_freed_memory() -> None:
+    """Tells glibc to keep memory that tensors give back.
+
+    By default each large tensor is a mapping of its own, given back when freed; the next one's pages are then zeroed by
+    the kernel one by one, which can take longer than what is computed there. Other allocators do without such advice.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # not glibc
+        return
+    m_trim_threshold, m_mmap_max = -1, -4  # malloc.h
+    mallopt(m_mmap_max, 0)
+    mallopt(m_trim_threshold, -1)

@@ -1,6 +1,6 @@
 """Multi-head attention on torch's scaled dot-product kernel, and the caches of step-by-step decoding.
 
-B batch   T queries   S keys   D d_model   H heads   K = D / H
+B batch   T queries   S keys   N, M real tokens of both sides   D d_model   H heads   K = D / H
 """
 
 from dataclasses import dataclass
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from mt.model.packing import Packing
 
 
 def visible(pad: Tensor | None) -> Tensor | None:
@@ -70,17 +72,21 @@ class SelfAttention(nn.Module):
         self.in_proj = nn.Linear(d_model, 3 * d_model, bias=bias)
         self.out_proj = nn.Linear(d_model, d_model, bias=bias)
 
-    def forward(self, x: Tensor, pad: Tensor | None = None, causal: bool = False) -> Tensor:
-        """Args: x (B, T, D); pad (B, T), True at padding; causal: no position sees a later one."""
-        queries, keys, values = (split_heads(part, self.n_heads) for part in self.in_proj(x).chunk(3, dim=-1))
+    def forward(self, x: Tensor, packing: Packing, causal: bool) -> Tensor:
+        """Args: x (N, D), packed sentences (B, T); causal: no position sees a later one, so padding at the end needs
+        no mask."""
+        projected = packing.unpack(self.in_proj(x)).chunk(3, dim=-1)
+        queries, keys, values = (split_heads(part, self.n_heads) for part in projected)
+        pad = None if causal else packing.pad
         heads = attend(queries, KeyValues(keys, values), pad, causal, self.dropout * self.training)
-        joined: Tensor = self.out_proj(heads)
+        joined: Tensor = self.out_proj(packing.pack(heads))
         return joined
 
     def step(self, x: Tensor, cache: Cache) -> Tensor:
-        """One decoding step: x (B, 1, D) attends to itself and to all earlier positions."""
-        queries, keys, values = (split_heads(part, self.n_heads) for part in self.in_proj(x).chunk(3, dim=-1))
-        joined: Tensor = self.out_proj(attend(queries, cache.extend(KeyValues(keys, values)), None, False, 0.0))
+        """One decoding step: x (R, D), the newest position of R hypotheses, attends to itself and to all earlier."""
+        projected = self.in_proj(x)[:, None].chunk(3, dim=-1)
+        queries, keys, values = (split_heads(part, self.n_heads) for part in projected)
+        joined: Tensor = self.out_proj(attend(queries, cache.extend(KeyValues(keys, values)), None, False, 0.0)[:, 0])
         return joined
 
 
@@ -95,15 +101,16 @@ class CrossAttention(nn.Module):
         self.kv_proj = nn.Linear(d_model, 2 * d_model, bias=bias)
         self.out_proj = nn.Linear(d_model, d_model, bias=bias)
 
-    def project(self, memory: Tensor) -> KeyValues:
-        """Keys and values of the encoder's output (B, S, D); decoding computes them once a sentence."""
-        keys, values = self.kv_proj(memory).chunk(2, dim=-1)
+    def project(self, memory: Tensor, src: Packing) -> KeyValues:
+        """Keys and values of the encoder's output (M, D); decoding computes them once a sentence."""
+        keys, values = src.unpack(self.kv_proj(memory)).chunk(2, dim=-1)
         return KeyValues(split_heads(keys, self.n_heads), split_heads(values, self.n_heads))
 
-    def forward(self, x: Tensor, memory: KeyValues, memory_pad: Tensor | None) -> Tensor:
-        """Args: x (B, T, D); memory from `project`; memory_pad (B, S), True at padding."""
-        queries = split_heads(self.q_proj(x), self.n_heads)
-        joined: Tensor = self.out_proj(attend(queries, memory, memory_pad, False, self.dropout * self.training))
+    def forward(self, x: Tensor, tgt: Packing, memory: KeyValues, memory_pad: Tensor | None) -> Tensor:
+        """Args: x (N, D), packed; memory from `project`; memory_pad (B, S), True at padding."""
+        queries = split_heads(tgt.unpack(self.q_proj(x)), self.n_heads)
+        heads = attend(queries, memory, memory_pad, False, self.dropout * self.training)
+        joined: Tensor = self.out_proj(tgt.pack(heads))
         return joined
 
 

@@ -1,6 +1,6 @@
 """What Transformer blocks are made of.
 
-B batch   T, S positions   D d_model   F d_ff
+B batch   T, S positions   N, M real tokens of target and source   D d_model   F d_ff
 """
 
 import math
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from mt.config.schema import ModelConfig
 from mt.model.attention import Cache, CrossAttention, KeyValues, SelfAttention
+from mt.model.packing import Packing
 
 
 class Dropout(nn.Module):
@@ -34,7 +35,9 @@ class Dropout(nn.Module):
         words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64)
         words.random_(-(2**63), None)  # all 64 bits
         random_bytes = words.view(torch.uint8)[: x.numel()].view_as(x)
-        return x * random_bytes.ge(threshold).to(x.dtype).mul_(256 / (256 - threshold))
+        # Into floats at once: going through booleans takes six times as long.
+        kept = torch.ge(random_bytes, threshold, out=torch.empty_like(x))
+        return x * kept.mul_(256 / (256 - threshold))
 
 
 class FeedForward(nn.Module):
@@ -53,7 +56,8 @@ class FeedForward(nn.Module):
             gate, value = hidden.chunk(2, dim=-1)
             active = F.silu(gate) * value
         else:
-            active = F.relu(hidden) if self.activation == "relu" else F.gelu(hidden)
+            # A linear layer's gradient does not need its output, so relu may overwrite it.
+            active = hidden.relu_() if self.activation == "relu" else F.gelu(hidden)
         y: Tensor = self.down(active)
         return y
 
@@ -86,8 +90,9 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.residuals = nn.ModuleList(Sublayer(config) for _ in range(2))
 
-    def forward(self, x: Tensor, pad: Tensor | None) -> Tensor:
-        x = self.residuals[0](x, lambda y: self.self_attention(y, pad))
+    def forward(self, x: Tensor, src: Packing) -> Tensor:
+        """Args: x (M, D), packed."""
+        x = self.residuals[0](x, lambda y: self.self_attention(y, src, causal=False))
         x = self.residuals[1](x, self.feed_forward)
         return x
 
@@ -102,33 +107,27 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.residuals = nn.ModuleList(Sublayer(config) for _ in range(3))
 
-    def forward(self, x: Tensor, memory: Tensor, memory_pad: Tensor | None) -> Tensor:
-        """The whole target at once. Padding at its end needs no mask: no earlier position sees it."""
-        projected = self.cross_attention.project(memory)
-        x = self.residuals[0](x, lambda y: self.self_attention(y, causal=True))
-        x = self.residuals[1](x, lambda y: self.cross_attention(y, projected, memory_pad))
+    def forward(self, x: Tensor, tgt: Packing, memory: Tensor, src: Packing) -> Tensor:
+        """The whole target at once: x (N, D) and memory (M, D), packed."""
+        projected = self.cross_attention.project(memory, src)
+        x = self.residuals[0](x, lambda y: self.self_attention(y, tgt, causal=True))
+        x = self.residuals[1](x, lambda y: self.cross_attention(y, tgt, projected, src.pad))
         x = self.residuals[2](x, self.feed_forward)
         return x
 
-    def step(self, x: Tensor, cache: Cache, memory: KeyValues, memory_pad: Tensor | None) -> Tensor:
+    def step(self, x: Tensor, beside: Packing, cache: Cache, memory: KeyValues, memory_pad: Tensor | None) -> Tensor:
         """One position of several hypotheses a sentence.
 
         Args:
-            x: (B * beams, 1, D), the hypotheses of a sentence next to one another.
+            x: (B * beams, D), the hypotheses of a sentence next to one another.
+            beside: of (B, beams); a sentence's hypotheses stand as queries side by side, so that the source is not
+                copied for each.
             cache: the earlier positions of the hypotheses; this one is added.
             memory: the source's keys and values (B, H, S, K), one for all hypotheses of a sentence.
             memory_pad: (B, S), True at padding.
         """
-        sentences = len(memory.keys)
-
-        def attend_source(y: Tensor) -> Tensor:
-            # A sentence's hypotheses stand as queries side by side, so that the source is not copied for each.
-            beside = y.view(sentences, -1, y.shape[-1])  # (B, beams, D)
-            joined: Tensor = self.cross_attention(beside, memory, memory_pad)
-            return joined.view_as(y)
-
         x = self.residuals[0](x, lambda y: self.self_attention.step(y, cache))
-        x = self.residuals[1](x, attend_source)
+        x = self.residuals[1](x, lambda y: self.cross_attention(y, beside, memory, memory_pad))
         x = self.residuals[2](x, self.feed_forward)
         return x
 
@@ -144,9 +143,9 @@ class Embedding(nn.Module):
         kind = LearnedPositions if config.positions == "learned" else SinusoidalPositions
         self.positions = kind(config.d_model, max_length)
 
-    def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
-        """Args: tokens (B, T), the first of them at position `start`. Returns (B, T, D)."""
-        x: Tensor = self.tokens(tokens) * self.scale + self.positions(start, tokens.shape[1])
+    def forward(self, tokens: Tensor, positions: Tensor, length: int) -> Tensor:
+        """Args: tokens (N,) and their positions (N,) or (1,), all below `length`. Returns (N, D)."""
+        x: Tensor = self.tokens(tokens) * self.scale + self.positions(positions, length)
         x = self.dropout(x)
         return x
 
@@ -158,8 +157,8 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.table = nn.Parameter(torch.empty(max_length, d_model))
 
-    def forward(self, start: int, length: int) -> Tensor:
-        return self.table[start : start + length]  # (T, D)
+    def forward(self, positions: Tensor, length: int) -> Tensor:
+        return F.embedding(positions, self.table[:length])  # (N, D)
 
 
 class SinusoidalPositions(nn.Module):
@@ -181,7 +180,7 @@ class SinusoidalPositions(nn.Module):
         angles = positions * torch.exp(even * (-math.log(10000.0) / self.d_model))
         return torch.stack([torch.sin(angles), torch.cos(angles)], dim=-1).flatten(1).float()
 
-    def forward(self, start: int, length: int) -> Tensor:
-        if start + length > len(self.table):
-            self.table = self.sinusoids(2 * (start + length)).to(self.table.device)
-        return self.table[start : start + length]  # (T, D)
+    def forward(self, positions: Tensor, length: int) -> Tensor:
+        if length > len(self.table):
+            self.table = self.sinusoids(2 * length).to(self.table.device)
+        return F.embedding(positions, self.table)  # (N, D)

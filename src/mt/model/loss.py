@@ -1,6 +1,6 @@
 """Label-smoothed cross-entropy, fused with the output layer.
 
-    N target positions   D d_model   V vocabulary
+    N target tokens   D d_model   V vocabulary
 
 The logits of a batch (N, V) are its largest tensor by far. Here they exist a few hundred rows at a time: each block's
 loss and gradient are computed while it is in the processor's cache, and the smoothed targets are never built.
@@ -11,65 +11,75 @@ from typing import Any
 import torch
 from torch import Tensor
 
-PAD_ID = 0
-_ROWS = {"cpu": 512}  # rows of logits at a time; a GPU wants large blocks, a CPU ones that fit its cache
-_GPU_ROWS = 8192
+_CPU_ROWS, _GPU_ROWS = 512, 8192  # rows of logits at a time: on a CPU they fit its cache, a GPU wants large products
 
 
 class _FusedLoss(torch.autograd.Function):
-    """Sum over positions of (1 - e) * -log p(target) + e / V * sum_v -log p(v).
+    """Sum over tokens of (1 - e) * -log p(label) + e / V * sum_v -log p(v).
 
-    With z the logits, that is logsumexp(z) - (1 - e) * z_target - e / V * sum(z), and its gradient by z is
-    softmax(z) - (1 - e) * onehot(target) - e / V. The weighting is that of `torch.nn.functional.cross_entropy`.
+    With z the logits, that is logsumexp(z) - (1 - e) * z_label - e / V * sum(z), and its gradient by z is
+    softmax(z) - (1 - e) * onehot(label) - e / V. The weighting is that of `torch.nn.functional.cross_entropy`.
+
+    Few of these terms need a pass over the logits. The mean of z is a product with the weight's mean row; the
+    gradient's e / V is the same everywhere, so that its products are vectors; and the softmax's denominator scales a
+    row, which is done on D numbers beside the products instead of on V in between.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, weight: Tensor, targets: Tensor, smoothing: float, wants_gradient: bool
+        ctx: Any, states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, wants_gradient: bool
     ) -> tuple[Tensor, Tensor]:
-        dtype = torch.get_autocast_dtype(states.device.type) if torch.is_autocast_enabled(states.device.type) else None
-        inputs, matrix = (states.to(dtype), weight.to(dtype)) if dtype else (states, weight)
-        vocab = len(weight)
-        loss = torch.zeros((), device=states.device)
-        nll = torch.zeros((), device=states.device)
+        device = states.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+        inputs, matrix = states.to(dtype), weight.to(dtype)
+        mean_row = weight.mean(dim=0)
+        loss, nll = states.new_zeros(2, dtype=torch.float32)
         grad_states = torch.empty_like(inputs) if wants_gradient else None
         grad_weight = torch.zeros_like(weight) if wants_gradient else None
-        rows = _ROWS.get(states.device.type, _GPU_ROWS)
-        for start in range(0, len(inputs), rows):
-            block, target = inputs[start : start + rows], targets[start : start + rows, None]
-            real = target.ne(PAD_ID).to(torch.float32)
-            logits = (block @ matrix.t()).float()
-            log_total = logits.logsumexp(dim=-1, keepdim=True)
-            target_nll = (log_total - logits.gather(-1, target)) * real
-            nll += target_nll.sum()
-            loss += (1 - smoothing) * target_nll.sum()
-            if smoothing:
-                loss += smoothing * ((log_total - logits.mean(dim=-1, keepdim=True)) * real).sum()
+        n_rows = _CPU_ROWS if device == "cpu" else _GPU_ROWS
+        buffer = inputs.new_empty(min(n_rows, len(inputs)), len(weight))
+        for start in range(0, len(inputs), n_rows):
+            block, label = inputs[start : start + n_rows], labels[start : start + n_rows, None]
+            logits = torch.mm(block, matrix.t(), out=buffer[: len(block)]).float()
+            label_logit = logits.gather(-1, label)
+            highest = logits.amax(dim=-1, keepdim=True)
+            exponentials = logits.sub_(highest).exp_()
+            total = exponentials.sum(dim=-1, keepdim=True)
+            log_total = total.log() + highest
+            mean_logit = (block.float() @ mean_row.float())[:, None]
+            nll += (log_total - label_logit).sum()
+            loss += (log_total - (1 - smoothing) * label_logit - smoothing * mean_logit).sum()
             if grad_states is not None and grad_weight is not None:
-                gradient = logits.sub_(log_total).exp_()
-                gradient.sub_(smoothing / vocab)
-                gradient.scatter_add_(-1, target, torch.full_like(log_total, smoothing - 1))
-                gradient = gradient.mul_(real).to(inputs.dtype)
-                torch.matmul(gradient, matrix, out=grad_states[start : start + rows])
-                grad_weight.addmm_(gradient.t(), block) if dtype is None else grad_weight.add_(gradient.t() @ block)
-        if grad_states is not None:
-            ctx.save_for_backward(grad_states, grad_weight)
+                # Without its smoothing and times `total`, the gradient by the logits differs from the exponentials
+                # in one place a row.
+                gradient = exponentials.scatter_add_(-1, label, (smoothing - 1) * total).to(dtype)
+                torch.mm(gradient, matrix, out=grad_states[start : start + n_rows]).div_(total)
+                scaled = block / total.to(dtype)
+                if dtype == weight.dtype:
+                    grad_weight.addmm_(gradient.t(), scaled)
+                else:
+                    grad_weight.add_(gradient.t() @ scaled)
+        if grad_states is not None and grad_weight is not None:
+            grad_states.sub_((smoothing * mean_row).to(dtype))
+            grad_weight.sub_(inputs.sum(dim=0) * (smoothing / len(weight)))
+            ctx.gradients = grad_states, grad_weight
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        grad_states, grad_weight = ctx.saved_tensors
-        return grad_states * grads[0].to(grad_states.dtype), grad_weight * grads[0], None, None, None
+        grad_states, grad_weight = ctx.gradients
+        del ctx.gradients  # they are scaled in place, so once
+        return grad_states.mul_(grads[0].to(grad_states.dtype)), grad_weight.mul_(grads[0]), None, None, None
 
 
-def fused_cross_entropy(states: Tensor, weight: Tensor, tgt_out: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+def fused_cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """Output layer and loss in one.
 
     Args:
-        states: the decoder's last states (B, T, D).
+        states: the decoder's last states (N, D), padding taken out.
         weight: the output layer's matrix (V, D).
-        tgt_out: labels (B, T); padding counts nothing.
+        labels: the right tokens (N,).
         smoothing: the share of probability spread evenly over the vocabulary (Szegedy et al. 2016).
 
     Returns:
@@ -78,6 +88,5 @@ def fused_cross_entropy(states: Tensor, weight: Tensor, tgt_out: Tensor, smoothi
     """
     # Inside of the function gradients are off in any case; whether they are wanted is known only here.
     wants_gradient = torch.is_grad_enabled() and (states.requires_grad or weight.requires_grad)
-    rows = (states.flatten(0, 1), weight, tgt_out.flatten())
-    loss, nll = _FusedLoss.apply(*rows, smoothing, wants_gradient)  # type: ignore[no-untyped-call]
+    loss, nll = _FusedLoss.apply(states, weight, labels, smoothing, wants_gradient)  # type: ignore[no-untyped-call]
     return loss, nll

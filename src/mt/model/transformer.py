@@ -1,6 +1,6 @@
 """The encoder-decoder Transformer of "Attention Is All You Need" (Vaswani et al. 2017, arXiv:1706.03762).
 
-B batch   S source positions   T target positions   D d_model   V target vocabulary
+B batch   S, T source and target positions   M, N real tokens among them   D d_model   V target vocabulary
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from mt.config.schema import ModelConfig
 from mt.model.attention import Cache, CrossAttention, KeyValues, SelfAttention
 from mt.model.layers import DecoderLayer, Embedding, EncoderLayer, FeedForward, LearnedPositions
-
-PAD_ID = 0
+from mt.model.packing import PAD_ID, Packing
 
 
 @dataclass
@@ -73,36 +72,37 @@ class Transformer(nn.Module):
             self.output.weight = target_tokens.weight
         self._initialize(config)
 
-    def encode(self, src_tokens: Tensor) -> Tensor:
-        """Source tokens (B, S) to memory (B, S, D)."""
-        src_pad = src_tokens == PAD_ID
-        x: Tensor = self.source_embedding(src_tokens)
+    def encode(self, src_tokens: Tensor, src: Packing) -> Tensor:
+        """Source tokens (B, S) to memory (M, D), packed."""
+        x: Tensor = self.source_embedding(src.pack(src_tokens), src.positions, src.shape[1])
         for layer in self.encoder:
-            x = layer(x, src_pad)
+            x = layer(x, src)
         x = self.encoder_norm(x)
         return x
 
-    def decode(self, tgt_in: Tensor, memory: Tensor, src_pad: Tensor) -> Tensor:
-        """Target tokens (B, T) against memory (B, S, D) to the last layer's states (B, T, D)."""
-        x: Tensor = self.target_embedding(tgt_in)
+    def decode(self, tgt_in: Tensor, tgt: Packing, memory: Tensor, src: Packing) -> Tensor:
+        """Target tokens (B, T) against memory (M, D) to the last layer's states (N, D), packed."""
+        x: Tensor = self.target_embedding(tgt.pack(tgt_in), tgt.positions, tgt.shape[1])
         for layer in self.decoder:
-            x = layer(x, memory, src_pad)
+            x = layer(x, tgt, memory, src)
         x = self.decoder_norm(x)
         return x
 
-    def states(self, src_tokens: Tensor, tgt_in: Tensor) -> Tensor:
-        """The decoder's states (B, T, D): all of the forward pass but the output layer, which the loss fuses."""
-        return self.decode(tgt_in, self.encode(src_tokens), src_tokens == PAD_ID)
+    def states(self, src_tokens: Tensor, tgt_in: Tensor, src: Packing, tgt: Packing) -> Tensor:
+        """All of the forward pass but the output layer, which the loss fuses: the decoder's states (N, D), packed."""
+        return self.decode(tgt_in, tgt, self.encode(src_tokens, src), src)
 
     def forward(self, src_tokens: Tensor, tgt_in: Tensor) -> Tensor:
-        """Source (B, S) and target (B, T) tokens to logits (B, T, V)."""
-        logits: Tensor = self.output(self.states(src_tokens, tgt_in))
+        """Source (B, S) and target (B, T) tokens to logits (B, T, V); those of padding are arbitrary."""
+        src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
+        logits: Tensor = self.output(tgt.unpack(self.states(src_tokens, tgt_in, src, tgt)))
         return logits
 
     def start(self, src_tokens: Tensor) -> DecoderState:
         """Encodes source tokens (B, S), ready for `step`."""
-        memory = self.encode(src_tokens)
-        projected = [layer.cross_attention.project(memory) for layer in self._decoder_layers()]
+        src = Packing.of(src_tokens)
+        memory = self.encode(src_tokens, src)
+        projected = [layer.cross_attention.project(memory, src) for layer in self._decoder_layers()]
         return DecoderState(0, projected, src_tokens == PAD_ID, [Cache() for _ in projected])
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
@@ -110,11 +110,14 @@ class Transformer(nn.Module):
 
         The state moves on by one position.
         """
-        x = self.target_embedding(tokens[:, None], start=state.position)
+        sentences = len(state.memory_pad)
+        beside = Packing.full(sentences, len(tokens) // sentences, tokens.device)
+        position = torch.full((1,), state.position, device=tokens.device)
+        x: Tensor = self.target_embedding(tokens, position, state.position + 1)
         for layer, cache, memory in zip(self._decoder_layers(), state.caches, state.memory, strict=True):
-            x = layer.step(x, cache, memory, state.memory_pad)
+            x = layer.step(x, beside, cache, memory, state.memory_pad)
         state.position += 1
-        logits: Tensor = self.output(self.decoder_norm(x)[:, 0])
+        logits: Tensor = self.output(self.decoder_norm(x))
         return logits
 
     def _decoder_layers(self) -> Iterable[DecoderLayer]:

@@ -11,6 +11,7 @@ from mt.console import log
 from mt.data.batching import Batch
 from mt.errors import MachineError
 from mt.model.loss import fused_cross_entropy
+from mt.model.packing import Packing
 from mt.model.transformer import Transformer
 from mt.training.optimization import autocast, seed_dropout
 
@@ -42,7 +43,7 @@ class Gradients:
         self._model = model
         self._device = model.output.weight.device
         compiled = torch.compile(model.states, dynamic=True) if config.training.compile else model.states
-        self._states: Callable[[Tensor, Tensor], Tensor] = compiled
+        self._states: Callable[[Tensor, Tensor, Packing, Packing], Tensor] = compiled
 
     def add(self, micro_batches: Sequence[Batch], step: int) -> StepLoss:
         """Computes the gradients of some micro-batches; they must be zero before.
@@ -90,14 +91,16 @@ class Gradients:
 
     def _backward(self, batch: Batch, n_target: int) -> Tensor:
         """One forward and backward pass; returns the sums of loss and likelihood (2,)."""
-        src_tokens, tgt_in, tgt_out = (
-            torch.from_numpy(array).to(self._device, non_blocking=True)
-            for array in (batch.src_tokens, batch.tgt_in, batch.tgt_out)
+        src_tokens, tgt_in, tgt_out = map(torch.from_numpy, (batch.src_tokens, batch.tgt_in, batch.tgt_out))
+        src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
+        labels = tgt.pack(tgt_out)
+        src_tokens, tgt_in, labels, src, tgt = (
+            x.to(self._device) for x in (src_tokens, tgt_in, labels, src, tgt)
         )
         training = self._config.training
         with autocast(self._device, training.precision):
-            states = self._states(src_tokens, tgt_in)
-            loss, nll = fused_cross_entropy(states, self._model.output.weight, tgt_out, training.label_smoothing)
+            states = self._states(src_tokens, tgt_in, src, tgt)
+            loss, nll = fused_cross_entropy(states, self._model.output.weight, labels, training.label_smoothing)
         torch.autograd.backward(loss / n_target)
         return torch.stack([loss.detach(), nll])
 

@@ -14,6 +14,7 @@ from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator
 from mt.evaluation.scores import bleu_tokenizer, corpus_bleu
 from mt.model.loss import fused_cross_entropy
+from mt.model.packing import Packing
 from mt.model.transformer import Transformer
 
 
@@ -83,7 +84,9 @@ class Validator:
             src_tokens, tgt_in, tgt_out = (
                 torch.from_numpy(array).to(device) for array in (batch.src_tokens, batch.tgt_in, batch.tgt_out)
             )
-            _, nll = fused_cross_entropy(model.states(src_tokens, tgt_in), model.output.weight, tgt_out, 0.0)
+            src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
+            states = model.states(src_tokens, tgt_in, src, tgt)
+            _, nll = fused_cross_entropy(states, model.output.weight, tgt.pack(tgt_out), 0.0)
             total += nll.item()
             tokens += batch.n_tgt
         model.train(was_training)
