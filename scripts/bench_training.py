@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -199,7 +199,8 @@ def _compare(shape: str, folder: Path, arguments: argparse.Namespace) -> None:
 def _prepare(shape: str, folder: Path, arguments: argparse.Namespace) -> tuple[Config, EncodedCorpus, int]:
     """Writes what the workers read: configuration, tokenizer, token ids and the plan of batches."""
     names = ("vocab", "max_tokens", "precision", "device")
-    spec = SHAPES[shape] | {name: getattr(arguments, name) for name in names} | {"compile": str(arguments.compile).lower()}
+    spec = SHAPES[shape] | {name: getattr(arguments, name) for name in names}
+    spec["compile"] = str(arguments.compile).lower()
     text = CONFIG.format(**spec)
     (folder / "mt.yaml").write_text(text)
     config = parse_config(text, "mt.yaml")

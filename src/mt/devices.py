@@ -1,6 +1,7 @@
 """Where the work is done."""
 
 import ctypes
+import os
 
 import torch
 
@@ -26,6 +27,7 @@ def choose_device(wanted: str, key: str = "training.device") -> torch.device:
         raise InputError(f"{key}: this machine has no usable {wanted} device", "set it to auto or cpu")
     if wanted == "cpu":
         _keep_freed_memory()
+        _bound_onednn_caches()
     return torch.device(wanted)
 
 
@@ -42,3 +44,13 @@ def _keep_freed_memory() -> None:
     m_trim_threshold, m_mmap_max = -1, -4  # malloc.h
     mallopt(m_mmap_max, 0)
     mallopt(m_trim_threshold, -1)
+
+
+def _bound_onednn_caches() -> None:
+    """Tells oneDNN, and torch's layer above it, to remember few shapes.
+
+    Each number of rows is a shape of its own, half a megabyte large, and both remember a thousand unless told
+    otherwise. A step needs some twenty of them, again in each layer, and may never see them again.
+    """
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, "64")

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mt.model.linear import Linear
 from mt.model.packing import Packing
 
 
@@ -69,8 +70,8 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.n_heads = n_heads
         self.dropout = dropout
-        self.in_proj = nn.Linear(d_model, 3 * d_model, bias=bias)
-        self.out_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.in_proj = Linear(d_model, 3 * d_model, bias=bias)
+        self.out_proj = Linear(d_model, d_model, bias=bias)
 
     def forward(self, x: Tensor, packing: Packing, causal: bool) -> Tensor:
         """Args: x (N, D), packed sentences (B, T); causal: no position sees a later one, so padding at the end needs
@@ -97,9 +98,9 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.n_heads = n_heads
         self.dropout = dropout
-        self.q_proj = nn.Linear(d_model, d_model, bias=bias)
-        self.kv_proj = nn.Linear(d_model, 2 * d_model, bias=bias)
-        self.out_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.q_proj = Linear(d_model, d_model, bias=bias)
+        self.kv_proj = Linear(d_model, 2 * d_model, bias=bias)
+        self.out_proj = Linear(d_model, d_model, bias=bias)
 
     def project(self, memory: Tensor, src: Packing) -> KeyValues:
         """Keys and values of the encoder's output (M, D); decoding computes them once a sentence."""

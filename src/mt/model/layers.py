@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from mt.config.schema import ModelConfig
 from mt.model.attention import Cache, CrossAttention, KeyValues, SelfAttention
+from mt.model.linear import Linear
 from mt.model.packing import Packing
 
 
@@ -47,8 +48,8 @@ class FeedForward(nn.Module):
         super().__init__()
         self.activation = config.activation
         inner = 2 * config.d_ff if self.activation == "swiglu" else config.d_ff
-        self.up = nn.Linear(config.d_model, inner, bias=config.bias)
-        self.down = nn.Linear(config.d_ff, config.d_model, bias=config.bias)
+        self.up = Linear(config.d_model, inner, bias=config.bias)
+        self.down = Linear(config.d_ff, config.d_model, bias=config.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.up(x)

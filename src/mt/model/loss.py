@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mt.model.linear import product
+
 _CPU_ROWS, _GPU_ROWS = 512, 8192  # rows of logits at a time: on a CPU they fit its cache, a GPU wants large products
 
 
@@ -37,10 +39,9 @@ class _FusedLoss(torch.autograd.Function):
         grad_states = torch.empty_like(inputs) if wants_gradient else None
         grad_weight = torch.zeros_like(weight) if wants_gradient else None
         n_rows = _CPU_ROWS if device == "cpu" else _GPU_ROWS
-        buffer = inputs.new_empty(min(n_rows, len(inputs)), len(weight))
         for start in range(0, len(inputs), n_rows):
             block, label = inputs[start : start + n_rows], labels[start : start + n_rows, None]
-            logits = torch.mm(block, matrix.t(), out=buffer[: len(block)]).float()
+            logits = product(block, matrix).float()
             label_logit = logits.gather(-1, label)
             highest = logits.amax(dim=-1, keepdim=True)
             exponentials = logits.sub_(highest).exp_()
@@ -53,7 +54,7 @@ class _FusedLoss(torch.autograd.Function):
                 # Without its smoothing and times `total`, the gradient by the logits differs from the exponentials
                 # in one place a row.
                 gradient = exponentials.scatter_add_(-1, label, (smoothing - 1) * total).to(dtype)
-                torch.mm(gradient, matrix, out=grad_states[start : start + n_rows]).div_(total)
+                grad_states[start : start + n_rows] = product(gradient, matrix.t()).div_(total)
                 scaled = block / total.to(dtype)
                 if dtype == weight.dtype:
                     grad_weight.addmm_(gradient.t(), scaled)

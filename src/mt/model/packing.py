@@ -7,7 +7,7 @@ needs sentences side by side (B, L, ...); it puts padding in and takes it out ag
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,25 +15,35 @@ from torch import Tensor
 PAD_ID = 0
 
 
+class Padding(NamedTuple):
+    """Where padding is in a batch (B, L).
+
+    Attributes:
+        pad: (B, L), True at padding.
+        real: (N,), where in B * L each real token stands.
+        places: (B * L,), where in the list of real tokens each position's token stands; anywhere for padding.
+        holes: (P,), where in B * L the padding is.
+    """
+
+    pad: Tensor
+    real: Tensor
+    places: Tensor
+    holes: Tensor
+
+
 @dataclass(frozen=True)
 class Packing:
-    """Where the tokens of a padded batch stand in a list of the real ones.
+    """How the tokens of a batch are listed without padding.
 
     Attributes:
         shape: (B, L).
-        positions: (N,), each token's place in its sentence; (B * L,) where nothing is padding.
-        pad: (B, L), True at padding. This and the next three are None where nothing is padding.
-        real: (N,), where in B * L each token stands.
-        places: (B * L,), where in the list each position's token stands; anywhere for padding.
-        holes: (P,), where in B * L the padding is.
+        positions: (N,), each token's place in its sentence.
+        padding: None where all sentences are equally long.
     """
 
     shape: tuple[int, int]
     positions: Tensor
-    pad: Tensor | None = None
-    real: Tensor | None = None
-    places: Tensor | None = None
-    holes: Tensor | None = None
+    padding: Padding | None = None
 
     @classmethod
     def of(cls, tokens: Tensor) -> "Packing":
@@ -45,50 +55,55 @@ class Packing:
         real, holes = (marks.flatten().nonzero()[:, 0] for marks in (~pad, pad))
         places = torch.zeros(batch * length, dtype=torch.int64, device=tokens.device)
         places[real] = torch.arange(len(real), device=tokens.device)
-        return cls((batch, length), real % length, pad, real, places, holes)
+        return cls((batch, length), real % length, Padding(pad, real, places, holes))
 
     @classmethod
     def full(cls, batch: int, length: int, device: torch.device) -> "Packing":
         """The packing of sentences of one length."""
         return cls((batch, length), torch.arange(length, device=device).repeat(batch))
 
+    @property
+    def pad(self) -> Tensor | None:
+        """(B, L), True at padding; None where there is none."""
+        return None if self.padding is None else self.padding.pad
+
     def to(self, device: torch.device) -> "Packing":
-        moved = [None if x is None else x.to(device, non_blocking=True) for x in self._tensors()]
-        return Packing(self.shape, *moved)  # type: ignore[arg-type]  # the first of them is never None
+        padding = None if self.padding is None else Padding(*(x.to(device) for x in self.padding))
+        return Packing(self.shape, self.positions.to(device), padding)
 
     def pack(self, x: Tensor) -> Tensor:
         """Takes padding out: (B, L, ...) to (N, ...)."""
         x = x.flatten(0, 1)
-        return x if self.real is None else _Pack.apply(x, self)  # type: ignore[no-untyped-call]
+        if self.padding is not None:
+            x = _Pack.apply(x, self.padding)  # type: ignore[no-untyped-call]
+        return x
 
     def unpack(self, x: Tensor) -> Tensor:
         """Puts padding in: (N, D) to (B, L, D). What stands there is arbitrary: nothing may depend on it."""
-        x = x if self.real is None else _Unpack.apply(x, self)  # type: ignore[no-untyped-call]
-        return x.unflatten(0, self.shape)
-
-    def _tensors(self) -> tuple[Tensor | None, ...]:
-        return self.positions, self.pad, self.real, self.places, self.holes
+        if self.padding is not None:
+            x = _Unpack.apply(x, self.padding)  # type: ignore[no-untyped-call]
+        return x.view(*self.shape, -1)
 
 
 class _Pack(torch.autograd.Function):
-    """Both directions of both functions copy whole rows; torch's own gradients would add them up one by one."""
+    """Here and in the other, both directions copy whole rows; torch's own gradients would add them up one by one."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, packing: Packing) -> Tensor:
-        ctx.packing = packing
-        return x.index_select(0, packing.real)
+    def forward(ctx: Any, x: Tensor, padding: Padding) -> Tensor:
+        ctx.padding = padding
+        return x.index_select(0, padding.real)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return grads[0].index_select(0, ctx.packing.places).index_fill_(0, ctx.packing.holes, 0), None
+        return grads[0].index_select(0, ctx.padding.places).index_fill_(0, ctx.padding.holes, 0), None
 
 
 class _Unpack(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, packing: Packing) -> Tensor:
-        ctx.packing = packing
-        return x.index_select(0, packing.places)
+    def forward(ctx: Any, x: Tensor, padding: Padding) -> Tensor:
+        ctx.padding = padding
+        return x.index_select(0, padding.places)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return grads[0].index_select(0, ctx.packing.real), None
+        return grads[0].index_select(0, ctx.padding.real), None

@@ -92,14 +92,14 @@ class Gradients:
     def _backward(self, batch: Batch, n_target: int) -> Tensor:
         """One forward and backward pass; returns the sums of loss and likelihood (2,)."""
         src_tokens, tgt_in, tgt_out = map(torch.from_numpy, (batch.src_tokens, batch.tgt_in, batch.tgt_out))
+        # Before they go to a GPU, where counting would wait for all work given to it so far.
         src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
-        labels = tgt.pack(tgt_out)
-        src_tokens, tgt_in, labels, src, tgt = (
-            x.to(self._device) for x in (src_tokens, tgt_in, labels, src, tgt)
-        )
+        labels = tgt.pack(tgt_out).to(self._device)
+        inputs = (x.to(self._device) for x in (src_tokens, tgt_in))
+        packings = (packing.to(self._device) for packing in (src, tgt))
         training = self._config.training
         with autocast(self._device, training.precision):
-            states = self._states(src_tokens, tgt_in, src, tgt)
+            states = self._states(*inputs, *packings)
             loss, nll = fused_cross_entropy(states, self._model.output.weight, labels, training.label_smoothing)
         torch.autograd.backward(loss / n_target)
         return torch.stack([loss.detach(), nll])
