@@ -7,47 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from mt.bundle.model_dir import build_model
-from mt.config import Config, parse_config
 from mt.data.batching import BatchStream
-from mt.data.encoded import EncodedCorpus, encode_corpus
-from mt.data.lines import TextFile
-from mt.data.tokenizer import TokenizerPair
 from mt.errors import DivergedError, MachineError
-from mt.run_dir import RunDir
+from mt.model import linear
 from mt.training.gradients import Gradients
 from mt.training.trainer import Trainer
 from mt.training.validation import Validation
-
-
-class Parts:
-    """Real tokenizer, corpus and model of the tiny project."""
-
-    def __init__(self, folder: Path, *changes: str) -> None:
-        self.run = RunDir(folder / "runs" / "tiny")
-        self.run.root.mkdir(parents=True)
-        text = (folder / "train.en", folder / "train.xx")
-        self.config: Config = parse_config((folder / "tiny.yaml").read_text(), "tiny.yaml", changes)
-        tokenizers = TokenizerPair.train(TextFile(text[0]), TextFile(text[1]), 320, shared=True)
-        encode_corpus(text, tokenizers, folder / "encoded", "key", None)
-        self.corpus = EncodedCorpus(folder / "encoded")
-        torch.manual_seed(1)
-        self.model = build_model(self.config, tokenizers)
-
-    def trainer(self) -> Trainer:
-        return Trainer(self.config, self.run, self.model, self.corpus, lambda _: Validation(1.0, math.e, 0.0, []))
-
-    def gradients(self, batches, after=lambda gradients: None) -> list[torch.Tensor]:
-        """The gradients that `Gradients` adds up for some batches."""
-        self.model.zero_grad()
-        gradients = Gradients(self.config, self.model)
-        after(gradients)
-        gradients.add(batches, 0)
-        return [p.grad.clone() for p in self.model.parameters()]
-
-    def batches(self, number: int):
-        stream = BatchStream(self.corpus, 200, seed=1)
-        return [stream.next() for _ in range(number)]
+from training_helpers import Parts
 
 
 def assert_equal(first, second) -> None:
@@ -84,8 +50,8 @@ class NoMemory:
     def __call__(self, gradients: Gradients) -> None:
         states = gradients._states
 
-        def limited(src_tokens, tgt_in):
-            result = states(src_tokens, tgt_in)
+        def limited(src_tokens, *others):
+            result = states(src_tokens, *others)
             if len(src_tokens) > self.sentences:
                 raise self.error
             return result
@@ -119,15 +85,18 @@ def test_other_errors_are_not_taken_for_lack_of_memory(tiny: Path) -> None:
         parts.gradients(parts.batches(1), NoMemory(0, RuntimeError("shape mismatch")))
 
 
-def test_an_update_that_is_not_finite_is_skipped_and_counted(tiny: Path) -> None:
+@pytest.mark.parametrize("late", [False, True])
+def test_an_update_that_is_not_finite_is_skipped_and_counted(tiny: Path, late: bool) -> None:
     parts = Parts(tiny)
-    trainer = parts.trainer()
+    trainer = parts.trainer(late)
     trainer.step()
     sound = [p.clone() for p in parts.model.parameters()]
     weight = parts.model.encoder[0].feed_forward.up.weight
     with torch.no_grad():
         weight[0, 0] = math.inf
     trainer.step()
+    assert trainer.progress.skipped_updates == (0 if late else 1)
+    trainer.outcomes.settle()
     assert trainer.progress.skipped_updates == 1
     assert trainer.progress.step == 2
     with torch.no_grad():
@@ -137,20 +106,50 @@ def test_an_update_that_is_not_finite_is_skipped_and_counted(tiny: Path) -> None
     for before, now in zip(sound, parts.model.parameters(), strict=True):
         assert torch.equal(before, now)
     trainer.step()
+    trainer.outcomes.settle()
     assert trainer.progress.skipped_in_a_row == 0
     recorded = [json.loads(line) for line in parts.run.metrics.read_text().splitlines()]
     assert [event["step"] for event in recorded if event["event"] == "skipped_update"] == [2]
 
 
-def test_five_in_a_row_stop_with_exit_3(tiny: Path) -> None:
-    parts = Parts(tiny)
+@pytest.mark.parametrize("late", [False, True])
+def test_five_in_a_row_stop_with_exit_3(tiny: Path, late: bool) -> None:
+    parts = Parts(tiny, "training.save_every=8", "training.log_every=8")
     with torch.no_grad():
         parts.model.output.weight.fill_(math.nan)
-    trainer = parts.trainer()
+    trainer = parts.trainer(late)
     with pytest.raises(DivergedError, match="learning_rate") as caught:
         trainer.run()
     assert caught.value.exit_code == 3
-    assert trainer.progress.step == 5
+    assert trainer.progress.step == (6 if late else 5)
+    assert trainer.progress.skipped_updates == 5
+
+
+def test_reading_late_changes_nothing(tiny: Path) -> None:
+    ends = []
+    for late in (False, True):
+        folder = tiny / str(late)
+        folder.mkdir()
+        for name in ("train.en", "train.xx", "tiny.yaml"):
+            (folder / name).write_text((tiny / name).read_text())
+        parts = Parts(folder)
+        trainer = parts.trainer(late)
+        for step in range(6):
+            if step == 3:  # an update that is skipped must not move Adam's averages either
+                with torch.no_grad():
+                    saved = parts.model.decoder_norm.bias[0].clone()
+                    parts.model.decoder_norm.bias[0] = math.inf
+            trainer.step()
+            if step == 3:
+                with torch.no_grad():
+                    parts.model.decoder_norm.bias[0] = saved
+        summary = trainer.outcomes.summary(seconds=1.0)
+        weights = [p.detach().clone() for p in parts.model.parameters()]
+        ends.append((weights, summary, trainer.progress.skipped_updates))
+    (first, summary, skipped), (second, other_summary, other_skipped) = ends
+    assert skipped == other_skipped == 1
+    assert summary == other_summary
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
 def test_dropout_depends_on_the_step_and_on_nothing_else(tiny: Path) -> None:
@@ -204,3 +203,27 @@ def test_a_damaged_best_checkpoint_is_not_shipped(tiny: Path) -> None:
     best.write_bytes(best.read_bytes()[:-1])
     with pytest.raises(MachineError, match="damaged"):
         trainer.final_weights()
+
+
+@pytest.mark.parametrize("onednn", [False, True])
+def test_a_resume_is_exact_on_every_path_of_the_linear_layers(tiny: Path, monkeypatch, onednn: bool) -> None:
+    if onednn and not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        pytest.skip("this torch has no oneDNN")
+    monkeypatch.setattr(linear, "_LARGE", 0)
+    monkeypatch.setattr(linear, "_prefers_onednn", lambda: onednn)
+    parts = Parts(tiny, "training.accumulate=2")
+    trainer = parts.trainer()
+    for _ in range(3):
+        trainer.step()
+    trainer.save()
+    for _ in range(3):
+        trainer.step()
+    uninterrupted = [p.detach().clone() for p in parts.model.parameters()]
+    with torch.no_grad():
+        for parameter in parts.model.parameters():
+            parameter.normal_()
+    resumed = parts.trainer()
+    assert resumed.progress.step == 3
+    for _ in range(3):
+        resumed.step()
+    assert all(torch.equal(a, b) for a, b in zip(uninterrupted, parts.model.parameters(), strict=True))

@@ -15,6 +15,11 @@ from torch import Tensor
 PAD_ID = 0
 
 
+def send(x: Tensor, device: torch.device) -> Tensor:
+    """Moves a CPU tensor to a device; a GPU fetches it when its work so far is done, and nobody waits."""
+    return (x.pin_memory() if device.type == "cuda" else x).to(device, non_blocking=True)
+
+
 class Padding(NamedTuple):
     """Where padding is in a batch (B, L).
 
@@ -68,8 +73,8 @@ class Packing:
         return None if self.padding is None else self.padding.pad
 
     def to(self, device: torch.device) -> "Packing":
-        padding = None if self.padding is None else Padding(*(x.to(device) for x in self.padding))
-        return Packing(self.shape, self.positions.to(device), padding)
+        padding = None if self.padding is None else Padding(*(send(x, device) for x in self.padding))
+        return Packing(self.shape, send(self.positions, device), padding)
 
     def pack(self, x: Tensor) -> Tensor:
         """Takes padding out: (B, L, ...) to (N, ...)."""

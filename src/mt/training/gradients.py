@@ -11,7 +11,7 @@ from mt.console import log
 from mt.data.batching import Batch
 from mt.errors import MachineError
 from mt.model.loss import fused_cross_entropy
-from mt.model.packing import Packing
+from mt.model.packing import Packing, send
 from mt.model.transformer import Transformer
 from mt.training.optimization import autocast, seed_dropout
 
@@ -23,13 +23,13 @@ class StepLoss:
     """What the forward passes of a step gave.
 
     Attributes:
-        loss, nll: sums over target tokens of the smoothed loss and of the plain negative log-likelihood, in nats.
+        sums: (2,), on the device: the smoothed loss and the plain negative log-likelihood of all target tokens, in
+            nats.
         n_target, n_tokens: target tokens, and source and target tokens, padding not counted.
         pieces: into how many each micro-batch had to be split for lack of memory; usually 1.
     """
 
-    loss: float
-    nll: float
+    sums: Tensor
     n_target: int
     n_tokens: int
     pieces: int
@@ -63,8 +63,8 @@ class Gradients:
         pieces = 1
         while True:
             try:
-                loss, nll = self._sums(micro_batches, step, n_target, pieces)
-                return StepLoss(loss, nll, n_target, n_tokens, pieces)
+                sums = self._sums(micro_batches, step, n_target, pieces)
+                return StepLoss(sums, n_target, n_tokens, pieces)
             except (RuntimeError, MemoryError) as error:
                 if not _is_out_of_memory(error):
                     raise
@@ -80,26 +80,25 @@ class Gradients:
                 )
             log.warning("step %d: out of memory; again with every batch in %d pieces", step + 1, pieces)
 
-    def _sums(self, micro_batches: Sequence[Batch], step: int, n_target: int, pieces: int) -> tuple[float, float]:
+    def _sums(self, micro_batches: Sequence[Batch], step: int, n_target: int, pieces: int) -> Tensor:
         sums = torch.zeros(2, device=self._device)
         for index, batch in enumerate(micro_batches):
             for piece in range(min(pieces, len(batch.src_tokens))):
                 seed_dropout(self._config.seed, step, index, piece)
                 sums += self._backward(_every(batch, piece, pieces), n_target)
-        loss, nll = sums.tolist()
-        return loss, nll
+        return sums
 
     def _backward(self, batch: Batch, n_target: int) -> Tensor:
         """One forward and backward pass; returns the sums of loss and likelihood (2,)."""
         src_tokens, tgt_in, tgt_out = map(torch.from_numpy, (batch.src_tokens, batch.tgt_in, batch.tgt_out))
         # Before they go to a GPU, where counting would wait for all work given to it so far.
         src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
-        labels = tgt.pack(tgt_out).to(self._device)
-        inputs = (x.to(self._device) for x in (src_tokens, tgt_in))
-        packings = (packing.to(self._device) for packing in (src, tgt))
+        labels = send(tgt.pack(tgt_out), self._device)
+        src_tokens, tgt_in = send(src_tokens, self._device), send(tgt_in, self._device)
+        src, tgt = src.to(self._device), tgt.to(self._device)
         training = self._config.training
         with autocast(self._device, training.precision):
-            states = self._states(*inputs, *packings)
+            states = self._states(src_tokens, tgt_in, src, tgt)
             loss, nll = fused_cross_entropy(states, self._model.output.weight, labels, training.label_smoothing)
         torch.autograd.backward(loss / n_target)
         return torch.stack([loss.detach(), nll])

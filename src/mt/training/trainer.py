@@ -19,17 +19,16 @@ from mt.config import Config
 from mt.console import duration, log, progress
 from mt.data.batching import BatchStream
 from mt.data.encoded import EncodedCorpus
-from mt.errors import DivergedError, StoppedError
+from mt.errors import StoppedError
 from mt.model.transformer import Transformer
 from mt.run_dir import RunDir
 from mt.training.checkpoint import Checkpoints, Progress
-from mt.training.gradients import Gradients, StepLoss
+from mt.training.gradients import Gradients
 from mt.training.metrics import Metrics
 from mt.training.optimization import learning_rate, make_optimizer
+from mt.training.outcomes import Outcomes
 from mt.training.signals import StopRequest
 from mt.training.validation import Validation
-
-MAX_SKIPPED_IN_A_ROW = 5
 
 
 class Trainer:
@@ -63,7 +62,10 @@ class Trainer:
         self.metrics = Metrics(run, self.settings.tensorboard)
         self._validate = validate
         self.gradients = Gradients(config, model)
-        self._window = _Window()
+        # A CPU's work is done when a call returns. A GPU's is not, so nothing should ask for its results at once.
+        self._reads_late = model.output.weight.device.type == "cuda"
+        self.outcomes = Outcomes(self.progress, self.metrics, self._reads_late)
+        self._logged_seconds = self.progress.seconds
 
     def run(self) -> Progress:
         """Trains to the end, or until a signal asks to stop.
@@ -77,7 +79,6 @@ class Trainer:
             while not self.is_over():
                 started = time.perf_counter()
                 self.step()
-                self._window.seconds += time.perf_counter() - started
                 self.progress.seconds += time.perf_counter() - started
                 bar.update()
                 if self._is_due(self.settings.log_every):
@@ -102,24 +103,30 @@ class Trainer:
         micro_batches = [self.batches.next() for _ in range(self.settings.accumulate)]
         result = self.gradients.add(micro_batches, place.step)
         limit = self.settings.clip_norm or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit).item()
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        self._update(result.sums[0] + norm)
+        self.optimizer.zero_grad(set_to_none=True)
 
         place.step += 1
         place.epoch, place.cursor = self.batches.epoch, self.batches.cursor
         place.tokens += result.n_tokens
-        if math.isfinite(result.loss) and math.isfinite(norm):
-            self.optimizer.step()
-            place.skipped_in_a_row = 0
-            self._window.add(result)
-        else:
-            self._skip(result.loss, norm)
-        self.optimizer.zero_grad(set_to_none=True)
         if result.pieces > 1:
             place.out_of_memory += 1
             self.metrics.write("out_of_memory", place.step, pieces=result.pieces)
+        self.outcomes.add(place.step, result, norm)
+
+    def _update(self, judge: Tensor) -> None:
+        """Applies the gradients, unless a number that everything adds up to is not finite."""
+        if self._reads_late:
+            # The fused kernel looks at this flag itself.
+            self.optimizer.found_inf = 1.0 - judge.isfinite().float()  # type: ignore[attr-defined]
+            self.optimizer.step()
+        elif math.isfinite(judge.item()):
+            self.optimizer.step()
 
     def validate(self) -> None:
         """Scores the model, remembers the best, and shows a few translations."""
+        self.outcomes.settle()
         place = self.progress
         result = self._validate(self.model)
         score = result.bleu if self.settings.best_metric == "bleu" else -result.loss
@@ -157,6 +164,7 @@ class Trainer:
 
     def save(self) -> None:
         """Writes a checkpoint and removes those no longer needed."""
+        self.outcomes.settle()
         self.checkpoints.save(self.progress, self.model, self.optimizer)
         needed = set(self.steps_to_average()) if self.settings.final_weights == "average" else set()
         if self.progress.best_step is not None:
@@ -201,27 +209,15 @@ class Trainer:
             "the same command goes on from here",
         )
 
-    def _skip(self, loss: float, norm: float) -> None:
-        place = self.progress
-        place.skipped_updates += 1
-        place.skipped_in_a_row += 1
-        log.warning("step %d: loss %g, gradient norm %g: not finite, update skipped", place.step, loss, norm)
-        self.metrics.write("skipped_update", place.step, loss=str(loss), gradient_norm=str(norm))
-        if place.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
-            raise DivergedError(
-                f"training diverged: {place.skipped_in_a_row} updates in a row up to step {place.step} were not finite",
-                "lower training.learning_rate or lengthen training.warmup_steps, and start under another name",
-            )
-
     def _bar(self) -> Any:
         return progress(total=self.settings.max_steps, initial=self.progress.step, unit="step", desc="training")
 
     def _log(self) -> dict[str, str]:
         """Writes what happened since the last time to the log and the metrics; returns it for the bar."""
-        numbers = self._window.summary()
-        self._window = _Window()
-        rate = self.optimizer.param_groups[0]["lr"]
         place = self.progress
+        numbers = self.outcomes.summary(place.seconds - self._logged_seconds)
+        self._logged_seconds = place.seconds
+        rate = self.optimizer.param_groups[0]["lr"]
         self.metrics.write("train", place.step, epoch=place.epoch, learning_rate=rate, **numbers)
         left = (self.settings.max_steps - place.step) * place.seconds / place.step
         log.info(
@@ -239,27 +235,4 @@ class Trainer:
             "ppl": f"{numbers['perplexity']:.1f}",
             "lr": f"{rate:.1e}",
             "tok/s": f"{numbers['tokens_per_second']:,.0f}",
-        }
-
-
-class _Window:
-    """Sums since the last log line."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._loss = self._nll = 0.0
-        self._n_target = self._n_tokens = 0
-
-    def add(self, result: StepLoss) -> None:
-        self._loss += result.loss
-        self._nll += result.nll
-        self._n_target += result.n_target
-        self._n_tokens += result.n_tokens
-
-    def summary(self) -> dict[str, float]:
-        targets = max(self._n_target, 1)
-        return {
-            "loss": self._loss / targets,
-            "perplexity": math.exp(min(self._nll / targets, 700.0)),
-            "tokens_per_second": self._n_tokens / self.seconds,
         }

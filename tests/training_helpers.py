@@ -1,0 +1,53 @@
+"""The parts of a training on the tiny project, put together as the pipeline does."""
+
+import math
+from pathlib import Path
+
+import torch
+
+from mt.bundle.model_dir import build_model
+from mt.config import Config, parse_config
+from mt.data.batching import BatchStream
+from mt.data.encoded import EncodedCorpus, encode_corpus
+from mt.data.lines import TextFile
+from mt.data.tokenizer import TokenizerPair
+from mt.run_dir import RunDir
+from mt.training.gradients import Gradients
+from mt.training.outcomes import Outcomes
+from mt.training.trainer import Trainer
+from mt.training.validation import Validation
+
+
+class Parts:
+    """Real tokenizer, corpus and model of the tiny project."""
+
+    def __init__(self, folder: Path, *changes: str) -> None:
+        self.run = RunDir(folder / "runs" / "tiny")
+        self.run.root.mkdir(parents=True)
+        text = (folder / "train.en", folder / "train.xx")
+        self.config: Config = parse_config((folder / "tiny.yaml").read_text(), "tiny.yaml", changes)
+        tokenizers = TokenizerPair.train(TextFile(text[0]), TextFile(text[1]), 320, shared=True)
+        encode_corpus(text, tokenizers, folder / "encoded", "key", None)
+        self.corpus = EncodedCorpus(folder / "encoded")
+        torch.manual_seed(1)
+        self.model = build_model(self.config, tokenizers)
+
+    def trainer(self, late: bool = False) -> Trainer:
+        """Args: late: let it ask for a step's results when the next one is under way, as on a GPU."""
+        trainer = Trainer(self.config, self.run, self.model, self.corpus, lambda _: Validation(1.0, math.e, 0.0, []))
+        if late:
+            trainer._reads_late = True
+            trainer.outcomes = Outcomes(trainer.progress, trainer.metrics, late=True)
+        return trainer
+
+    def gradients(self, batches, after=lambda gradients: None) -> list[torch.Tensor]:
+        """The gradients that `Gradients` adds up for some batches."""
+        self.model.zero_grad()
+        gradients = Gradients(self.config, self.model)
+        after(gradients)
+        gradients.add(batches, 0)
+        return [p.grad.clone() for p in self.model.parameters()]
+
+    def batches(self, number: int):
+        stream = BatchStream(self.corpus, 200, seed=1)
+        return [stream.next() for _ in range(number)]
