@@ -13,6 +13,7 @@ import json
 import resource
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -168,7 +169,7 @@ def serve(contestant, device):
 
 def main():
     name, spec_path, corpus_path = sys.argv[1:]
-    with open(spec_path, encoding="utf-8") as file:
+    with Path(spec_path).open(encoding="utf-8") as file:
         spec = json.load(file)
     torch.manual_seed(1)
     contestant = {"marian": Marian, "joeynmt": JoeyNMT}[name](spec, Corpus(corpus_path))

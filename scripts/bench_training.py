@@ -2,6 +2,7 @@
 
     python scripts/bench_training.py --peers ../peers/bin/python
     python scripts/bench_training.py --shape base --only mt --updates 2
+    python scripts/bench_training.py --shape tiny --profile
 
 Trains a tokenizer on Multi30k, then lets each contestant do some updates, one after another, round after round: mt
 through its own Trainer; transformers' MarianMTModel on the very same batches; JoeyNMT on batches cut its own way. The
@@ -77,7 +78,7 @@ def main() -> int:
     try:
         for shape in arguments.shape:
             with tempfile.TemporaryDirectory() as folder:
-                _compare(shape, Path(folder), arguments)
+                (_profile if arguments.profile else _compare)(shape, Path(folder), arguments)
     except MtError as error:
         print(f"bench_training: {error}", file=sys.stderr)
         return error.exit_code
@@ -139,18 +140,22 @@ class Contestant:
         return json.loads(line)
 
 
-def _serve(folder: Path) -> None:
-    """mt's own worker: the Trainer that `mt train` uses, one line of stdin a round."""
-    spec = json.loads((folder / "spec.json").read_text())
+def _trainer(folder: Path) -> Trainer:
+    """The Trainer that `mt train` uses."""
     config = parse_config((folder / "mt.yaml").read_text(), "mt.yaml")
     torch.manual_seed(config.seed)
     tokenizers = TokenizerPair.load(folder / "tokenizer", shared=True)
-    model = build_model(config, tokenizers).to(choose_device(spec["device"]))
-    corpus = EncodedCorpus(folder / "encoded")
-    trainer = Trainer(config, RunDir(folder / "run"), model, corpus, _no_validation)
-    plan = plan_epoch(corpus.src_lengths, corpus.tgt_lengths, config.training.max_tokens, config.seed, 0)
-    print(json.dumps({"parameters": sum(p.numel() for p in model.parameters())}), flush=True)
-    on_gpu = spec["device"] == "cuda"
+    model = build_model(config, tokenizers).to(choose_device(config.training.device))
+    return Trainer(config, RunDir(folder / "run"), model, EncodedCorpus(folder / "encoded"), _no_validation)
+
+
+def _serve(folder: Path) -> None:
+    """mt's own worker, one line of stdin a round."""
+    trainer = _trainer(folder)
+    corpus, settings = EncodedCorpus(folder / "encoded"), trainer.settings
+    plan = plan_epoch(corpus.src_lengths, corpus.tgt_lengths, settings.max_tokens, trainer.config.seed, 0)
+    print(json.dumps({"parameters": sum(p.numel() for p in trainer.model.parameters())}), flush=True)
+    on_gpu = settings.device == "cuda"
     for line in sys.stdin:
         first = trainer.progress.step
         started = time.perf_counter()
@@ -162,6 +167,26 @@ def _serve(folder: Path) -> None:
         peak = torch.cuda.max_memory_allocated() if on_gpu else _resident()
         batches = [rows.tolist() for rows in plan[first : trainer.progress.step]]
         print(json.dumps({"seconds": seconds, "batches": batches, "peak": peak}), flush=True)
+
+
+def _profile(shape: str, folder: Path, arguments: argparse.Namespace) -> None:
+    """Prints where the time of some updates goes."""
+    _prepare(shape, folder, arguments)
+    trainer = _trainer(folder)
+    for _ in range(arguments.warm_up):
+        trainer.step()
+    with torch.profiler.profile() as profile:
+        for _ in range(arguments.updates):
+            trainer.step()
+    total = sum(row.self_cpu_time_total + row.self_device_time_total for row in profile.key_averages())
+    rows = sorted(profile.key_averages(), key=lambda row: -(row.self_cpu_time_total + row.self_device_time_total))
+    print(f"\n{shape}: {arguments.updates} updates, {total / arguments.updates / 1000:,.0f} ms each\n")
+    print("| operator | share | ms an update | calls an update |")
+    print("|---|---|---|---|")
+    for row in rows[:16]:
+        own = row.self_cpu_time_total + row.self_device_time_total
+        calls = row.count / arguments.updates
+        print(f"| {row.key} | {own / total:.1%} | {own / arguments.updates / 1000:,.1f} | {calls:,.0f} |")
 
 
 def _no_validation(_: object) -> Any:
@@ -301,6 +326,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--vocab", type=int, default=10_000)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--profile", action="store_true", help="show where the time of mt goes instead")
     parser.add_argument("--compile", action="store_true", help="torch.compile for mt")
     return parser.parse_args()
 
