@@ -8,26 +8,27 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from model_helpers import small_model, sources, targets
 from mt.data.tokenizer import PAD_ID
+from mt.model import linear
 from mt.model.loss import fused_cross_entropy
+from mt.model.packing import Packing
 
 D_MODEL, VOCAB = 16, 40
+NEEDS_ONEDNN = pytest.mark.skipif(not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="torch without oneDNN")
 
 
-def batch(rows: int, columns: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    """States (B, T, D), an output matrix (V, D), and labels (B, T) of which about a fourth is padding."""
+def batch(tokens: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """States (N, D), an output matrix (V, D), and labels (N,)."""
     generator = torch.Generator().manual_seed(seed)
-    states = torch.randn(rows, columns, D_MODEL, generator=generator)
+    states = torch.randn(tokens, D_MODEL, generator=generator)
     weight = torch.randn(VOCAB, D_MODEL, generator=generator)
-    labels = torch.randint(1, VOCAB, (rows, columns), generator=generator)
-    labels[torch.rand(rows, columns, generator=generator) < 0.25] = PAD_ID
+    labels = torch.randint(1, VOCAB, (tokens,), generator=generator)
     return states.requires_grad_(), weight.requires_grad_(), labels
 
 
 def expected(states: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
     """Loss and both gradients by torch, in double precision."""
     inputs, matrix = states.detach().double().requires_grad_(), weight.detach().double().requires_grad_()
-    logits = (inputs @ matrix.T).flatten(0, 1)
-    loss = F.cross_entropy(logits, labels.flatten(), label_smoothing=smoothing, ignore_index=PAD_ID, reduction="sum")
+    loss = F.cross_entropy(inputs @ matrix.T, labels, label_smoothing=smoothing, reduction="sum")
     loss.backward()
     return loss.detach(), inputs.grad, matrix.grad
 
@@ -39,10 +40,12 @@ def near(actual: Tensor, wanted: Tensor, tolerance: float = 1e-4) -> None:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
-@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (2, 256), (7, 190)], ids=str)
-def test_equals_torch(smoothing: float, shape: tuple[int, int]) -> None:
-    states, weight, labels = batch(*shape)
-    labels[0, 0] = 5
+@pytest.mark.parametrize("tokens", [1, 15, 511, 512, 513, 1330])
+@pytest.mark.parametrize("onednn", [False, pytest.param(True, marks=NEEDS_ONEDNN)], ids=["torch", "onednn"])
+def test_equals_torch(smoothing: float, tokens: int, onednn: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "_prefers_onednn", lambda: onednn)
+    monkeypatch.setattr(linear, "_LARGE", 1)
+    states, weight, labels = batch(tokens)
     loss, nll = fused_cross_entropy(states, weight, labels, smoothing)
     loss.backward()
     wanted, states_gradient, weight_gradient = expected(states, weight, labels, smoothing)
@@ -54,7 +57,7 @@ def test_equals_torch(smoothing: float, shape: tuple[int, int]) -> None:
 
 
 def test_double_precision_stays_so() -> None:
-    states, weight, labels = (tensor.detach() for tensor in batch(3, 5))
+    states, weight, labels = (tensor.detach() for tensor in batch(15))
     states, weight = states.double().requires_grad_(), weight.double().requires_grad_()
     loss, _ = fused_cross_entropy(states, weight, labels, 0.1)
     loss.backward()
@@ -65,29 +68,26 @@ def test_double_precision_stays_so() -> None:
     near(weight.grad, weight_gradient, 1e-5)
 
 
-def test_padding_counts_nothing() -> None:
-    states, weight, labels = batch(4, 6)
-    labels[1] = PAD_ID
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_sum_runs_over_tokens(smoothing: float) -> None:
+    states, weight, labels = batch(24)
+    loss, nll = fused_cross_entropy(states, weight, labels, smoothing)
+    alone = [fused_cross_entropy(states[i : i + 1], weight, labels[i : i + 1], smoothing) for i in range(24)]
+    near(loss, sum(one[0].detach() for one in alone))
+    near(nll, sum(one[1] for one in alone))
+
+
+def test_no_tokens_are_zero() -> None:
+    states, weight, labels = batch(0)
     loss, nll = fused_cross_entropy(states, weight, labels, 0.1)
     loss.backward()
-    assert (states.grad[labels == PAD_ID] == 0).all()
-    real = [row for row in range(4) if row != 1]
-    others = fused_cross_entropy(states[real], weight, labels[real], 0.1)
-    near(loss, others[0].detach())
-    near(nll, others[1])
-
-
-def test_a_batch_of_padding_only_is_zero() -> None:
-    states, weight, labels = batch(2, 3)
-    loss, nll = fused_cross_entropy(states, weight, torch.zeros_like(labels), 0.1)
-    loss.backward()
     assert loss == nll == 0
-    assert (states.grad == 0).all()
+    assert states.grad.shape == (0, D_MODEL)
     assert (weight.grad == 0).all()
 
 
 def test_large_logits_do_not_overflow() -> None:
-    states, weight, labels = (tensor.detach() for tensor in batch(3, 5))
+    states, weight, labels = (tensor.detach() for tensor in batch(15))
     states = (states * 100).requires_grad_()
     loss, _ = fused_cross_entropy(states, weight, labels, 0.1)
     loss.backward()
@@ -96,7 +96,7 @@ def test_large_logits_do_not_overflow() -> None:
 
 
 def test_gradients_take_the_factor_from_above() -> None:
-    states, weight, labels = batch(3, 5)
+    states, weight, labels = batch(15)
     (fused_cross_entropy(states, weight, labels, 0.1)[0] / 7).backward()
     _, states_gradient, weight_gradient = expected(states, weight, labels, 0.1)
     near(states.grad, states_gradient / 7)
@@ -104,18 +104,21 @@ def test_gradients_take_the_factor_from_above() -> None:
 
 
 def test_gradients_add_up_over_micro_batches() -> None:
-    states, weight, labels = batch(3, 5)
+    states, weight, labels = batch(15)
     for _ in range(2):
         fused_cross_entropy(states, weight, labels, 0.1)[0].backward()
     near(weight.grad, 2 * expected(states, weight, labels, 0.1)[2])
 
 
 @pytest.mark.parametrize("tie", [True, False])
-def test_a_model_gets_the_gradients_of_the_plain_path(tie: bool) -> None:
-    src_tokens, tgt_in = sources([5, 3]), targets([6, 2])
-    tgt_out = targets([6, 2], seed=2)
+@pytest.mark.parametrize("lengths", [(6, 2), (4, 4)], ids=["padded", "full"])
+def test_a_model_gets_the_gradients_of_the_plain_path(tie: bool, lengths: tuple[int, int]) -> None:
+    src_tokens, tgt_in = sources([5, 3]), targets(lengths)
+    tgt_out = targets(lengths, seed=2)
+    src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
     model = small_model(tie_embeddings=tie)
-    fused_cross_entropy(model.states(src_tokens, tgt_in), model.output.weight, tgt_out, 0.1)[0].backward()
+    states = model.states(src_tokens, tgt_in, src, tgt)
+    fused_cross_entropy(states, model.output.weight, tgt.pack(tgt_out), 0.1)[0].backward()
     plain = small_model(tie_embeddings=tie)
     logits = plain(src_tokens, tgt_in).flatten(0, 1)
     F.cross_entropy(logits, tgt_out.flatten(), label_smoothing=0.1, ignore_index=PAD_ID, reduction="sum").backward()
@@ -127,7 +130,7 @@ def test_a_model_gets_the_gradients_of_the_plain_path(tie: bool) -> None:
 
 
 def test_bf16_autocast_is_close() -> None:
-    states, weight, labels = batch(7, 190)
+    states, weight, labels = batch(1330)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss, nll = fused_cross_entropy(states, weight, labels, 0.1)
     loss.backward()
@@ -156,7 +159,7 @@ class Watch(TorchDispatchMode):
 
 
 def test_never_holds_the_logits_of_the_whole_batch() -> None:
-    states, weight, labels = batch(20, 100)
+    states, weight, labels = batch(2000)
     with Watch() as watch:
         fused_cross_entropy(states, weight, labels, 0.1)[0].backward()
     assert watch.largest <= max(512 * VOCAB, states.numel()) < labels.numel() * VOCAB
@@ -164,7 +167,7 @@ def test_never_holds_the_logits_of_the_whole_batch() -> None:
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_no_gradient_is_computed_where_none_is_wanted(mode: type) -> None:
-    states, weight, labels = batch(3, 5)
+    states, weight, labels = batch(15)
     with mode(), Watch() as watch:
         loss, nll = fused_cross_entropy(states, weight, labels, 0.1)
     assert not loss.requires_grad

@@ -1,6 +1,9 @@
 """The Transformer: equal to torch's own, to the paper's formulas and to its published sizes."""
 
+import copy
 import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -15,12 +18,14 @@ from mt.model.attention import CrossAttention, SelfAttention
 from mt.model.layers import (
     DecoderLayer,
     Dropout,
+    Embedding,
     EncoderLayer,
     FeedForward,
     LearnedPositions,
     SinusoidalPositions,
     Sublayer,
 )
+from mt.model.packing import Packing
 from mt.model.transformer import Transformer
 
 RENAMED = [
@@ -41,6 +46,22 @@ SHAPES = [
 ]
 
 
+def torch_names(ours: EncoderLayer | DecoderLayer, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A layer's weights, or their gradients, under the names and in the joined matrices of torch's layer."""
+    tensors = dict(tensors)
+    if isinstance(ours, DecoderLayer):
+        for part in ("weight", "bias") if "cross_attention.q_proj.bias" in tensors else ("weight",):
+            joined = [tensors.pop(f"cross_attention.{name}.{part}") for name in ("q_proj", "kv_proj")]
+            tensors[f"multihead_attn.in_proj_{part}"] = torch.cat(joined)
+    renamed = {}
+    for name, tensor in tensors.items():
+        ending = name
+        for old, new in RENAMED:
+            ending = ending.replace(old, new)
+        renamed[ending] = tensor
+    return renamed
+
+
 def twin(ours: EncoderLayer | DecoderLayer, config: ModelConfig) -> nn.Module:
     """Torch's layer with our weights, in training mode: in evaluation torch's fused path zeroes padded positions."""
     kind = nn.TransformerDecoderLayer if isinstance(ours, DecoderLayer) else nn.TransformerEncoderLayer
@@ -54,19 +75,8 @@ def twin(ours: EncoderLayer | DecoderLayer, config: ModelConfig) -> nn.Module:
         norm_first=config.norm == "pre",
         bias=config.bias,
     )
-    weights = ours.state_dict()
-    if isinstance(ours, DecoderLayer):
-        for part in ("weight", "bias") if config.bias else ("weight",):
-            joined = [weights.pop(f"cross_attention.{name}.{part}") for name in ("q_proj", "kv_proj")]
-            weights[f"multihead_attn.in_proj_{part}"] = torch.cat(joined)
-    renamed = {}
-    for name, tensor in weights.items():
-        ending = name
-        for old, new in RENAMED:
-            ending = ending.replace(old, new)
-        renamed[ending] = tensor
-    theirs.load_state_dict(renamed)
-    return theirs
+    theirs.load_state_dict(torch_names(ours, ours.state_dict()))
+    return theirs.to(next(ours.parameters()).dtype)
 
 
 def causal(length: int) -> Tensor:
@@ -74,58 +84,119 @@ def causal(length: int) -> Tensor:
     return torch.ones(length, length).triu(1).bool()
 
 
-def padding(*lengths: int) -> Tensor:
-    return torch.arange(max(lengths))[None, :] >= torch.tensor(lengths)[:, None]
+def packing(*lengths: int) -> Packing:
+    """That of random sentences of these lengths, padded to one another."""
+    return Packing.of((torch.arange(max(lengths))[None, :] < torch.tensor(lengths)[:, None]).long())
+
+
+def real(packing: Packing) -> Tensor:
+    """(B, L), True at tokens."""
+    return torch.ones(packing.shape).bool() if packing.pad is None else ~packing.pad
+
+
+LENGTHS = [pytest.param((7, 4, 1), (2, 5, 3), id="padded"), pytest.param((7, 7, 7), (5, 5, 5), id="full")]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_encoder_layer_equals_torch(shape: dict) -> None:
+@pytest.mark.parametrize(("src_lengths", "tgt_lengths"), LENGTHS)
+def test_encoder_layer_equals_torch(shape: dict, src_lengths: tuple[int, ...], tgt_lengths: tuple[int, ...]) -> None:
     config = model_config(**shape)
     layer = EncoderLayer(config)
     scramble(layer)
-    x, pad = torch.randn(3, 7, 16), padding(7, 4, 1)
-    close(layer(x, pad), twin(layer, config)(x, src_key_padding_mask=pad))
+    x, src = torch.randn(3, 7, 16), packing(*src_lengths)
+    close(layer(x[real(src)], src), twin(layer, config)(x, src_key_padding_mask=~real(src))[real(src)])
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_decoder_layer_equals_torch(shape: dict) -> None:
+@pytest.mark.parametrize(("src_lengths", "tgt_lengths"), LENGTHS)
+def test_decoder_layer_equals_torch(shape: dict, src_lengths: tuple[int, ...], tgt_lengths: tuple[int, ...]) -> None:
     config = model_config(**shape)
     layer = DecoderLayer(config)
     scramble(layer)
-    x, memory, pad = torch.randn(3, 5, 16), torch.randn(3, 7, 16), padding(7, 4, 1)
-    expected = twin(layer, config)(x, memory, tgt_mask=causal(5), memory_key_padding_mask=pad)
-    close(layer(x, memory, pad), expected)
+    x, memory, src, tgt = torch.randn(3, 5, 16), torch.randn(3, 7, 16), packing(*src_lengths), packing(*tgt_lengths)
+    expected = twin(layer, config)(x, memory, tgt_mask=causal(5), memory_key_padding_mask=~real(src))
+    close(layer(x[real(tgt)], tgt, memory[real(src)], src), expected[real(tgt)])
+
+
+class WholeTwin:
+    """Torch's Transformer between copies of our model's embeddings, final norms and output layer."""
+
+    def __init__(self, model: Transformer, config: ModelConfig) -> None:
+        self.around = copy.deepcopy(model)
+        sides = [[twin(layer, config) for layer in side] for side in (model.encoder, model.decoder)]
+        norms = (self.around.encoder_norm, self.around.decoder_norm) if config.norm == "pre" else (None, None)
+        self.stacks = nn.Transformer(
+            config.d_model,
+            config.n_heads,
+            custom_encoder=nn.TransformerEncoder(sides[0][0], 2, norms[0], enable_nested_tensor=False),
+            custom_decoder=nn.TransformerDecoder(sides[1][0], 2, norms[1]),
+            batch_first=True,
+        )
+        self.stacks.encoder.layers, self.stacks.decoder.layers = map(nn.ModuleList, sides)
+        # Torch draws new weights for whatever it is given, so ours come last.
+        self.around.load_state_dict(model.state_dict())
+
+    def states(self, src_tokens: Tensor, tgt_in: Tensor) -> Tensor:
+        """(B, T, D)"""
+        pad = src_tokens == PAD_ID
+        return self.stacks(
+            embed(self.around.source_embedding, src_tokens),
+            embed(self.around.target_embedding, tgt_in),
+            tgt_mask=causal(tgt_in.shape[1]),
+            src_key_padding_mask=pad,
+            memory_key_padding_mask=pad,
+        )
+
+    def gradients(self, model: Transformer) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """The name, our gradient and torch's of every parameter."""
+        for side in ("encoder", "decoder"):
+            stack = getattr(self.stacks, side)
+            for number, (ours, theirs) in enumerate(zip(getattr(model, side), stack.layers, strict=True)):
+                named = torch_names(ours, {name: p.grad for name, p in ours.named_parameters()})
+                expected = {name: p.grad for name, p in theirs.named_parameters()}
+                assert named.keys() == expected.keys()
+                yield from ((f"{side}.{number}.{name}", named[name], expected[name]) for name in named)
+        others = dict(self.around.named_parameters())
+        for name, parameter in model.named_parameters():
+            if not name.startswith(("encoder.", "decoder.")):
+                yield name, parameter.grad, others[name].grad
+
+
+def embed(embedding: Embedding, tokens: Tensor) -> Tensor:
+    """Every position, padding too: (B, L) to (B, L, D)."""
+    vectors = F.embedding(tokens, embedding.tokens.weight, padding_idx=PAD_ID) * 4.0  # sqrt(16)
+    return vectors + embedding.positions.table[: tokens.shape[1]]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_whole_model_equals_torch(shape: dict) -> None:
-    config = model_config(**shape)
-    model = small_model(**shape)
-    encoder_layers, decoder_layers = (
-        [twin(layer, config) for layer in side] for side in (model.encoder, model.decoder)
-    )
-    norms = (model.encoder_norm, model.decoder_norm) if config.norm == "pre" else (None, None)
-    theirs = nn.Transformer(
-        config.d_model,
-        config.n_heads,
-        custom_encoder=nn.TransformerEncoder(encoder_layers[0], 2, norms[0], enable_nested_tensor=False),
-        custom_decoder=nn.TransformerDecoder(decoder_layers[0], 2, norms[1]),
-        batch_first=True,
-    )
-    # Torch draws new weights for whatever it is given, so ours come last.
-    theirs.encoder.layers, theirs.decoder.layers = nn.ModuleList(encoder_layers), nn.ModuleList(decoder_layers)
-    src_tokens, tgt_in = sources([6, 3, 1]), targets([4, 6, 2])
-    pad = src_tokens == PAD_ID
-    states = theirs(
-        model.source_embedding(src_tokens),
-        model.target_embedding(tgt_in),
-        tgt_mask=causal(tgt_in.shape[1]),
-        src_key_padding_mask=pad,
-        memory_key_padding_mask=pad,
-    )
+@pytest.mark.parametrize(("src_lengths", "tgt_lengths"), LENGTHS)
+def test_whole_model_equals_torch(shape: dict, src_lengths: tuple[int, ...], tgt_lengths: tuple[int, ...]) -> None:
+    config, model = model_config(**shape), small_model(**shape)
+    src_tokens, tgt_in = sources(src_lengths), targets(tgt_lengths)
+    src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
+    theirs = WholeTwin(model, config).states(src_tokens, tgt_in)[real(tgt)]
     assert isinstance(model.decoder_norm, nn.LayerNorm) == (config.norm == "pre")
-    close(model.states(src_tokens, tgt_in), states)
-    close(model(src_tokens, tgt_in), states @ model.output.weight.T)
+    close(model.states(src_tokens, tgt_in, src, tgt), theirs)
+    close(model(src_tokens, tgt_in)[real(tgt)], theirs @ model.output.weight.T)
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, {"positions": "learned", "tie_embeddings": False}], ids=str)
+@pytest.mark.parametrize(("src_lengths", "tgt_lengths"), LENGTHS)
+def test_all_gradients_equal_torchs(shape: dict, src_lengths: tuple[int, ...], tgt_lengths: tuple[int, ...]) -> None:
+    # In double precision, so that nothing but the formulas can differ.
+    config, model = model_config(**shape), small_model(**shape).double()
+    src_tokens, tgt_in, tgt_out = sources(src_lengths), targets(tgt_lengths), targets(tgt_lengths, seed=2)
+    other = WholeTwin(model, config)
+    theirs = other.states(src_tokens, tgt_in) @ other.around.output.weight.T
+    ours = model(src_tokens, tgt_in)
+    for logits in (theirs, ours):
+        F.cross_entropy(logits.flatten(0, 1), tgt_out.flatten(), ignore_index=PAD_ID, reduction="sum").backward()
+    compared = 0
+    for name, actual, expected in other.gradients(model):
+        assert expected.abs().max() > 0, name
+        torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9 * expected.abs().max().item())
+        compared += actual.numel()
+    assert compared == count(model)
 
 
 def test_swiglu_is_its_formula() -> None:
@@ -150,9 +221,9 @@ VARIANTS = [
 def test_added_padding_changes_no_logit(shape: dict) -> None:
     model = small_model(**shape)
     src_tokens, tgt_in = sources([7, 2, 5]), targets([3, 6, 1])
-    logits = model(src_tokens, tgt_in)
+    logits, is_real = model(src_tokens, tgt_in), tgt_in != PAD_ID
     padded = model(F.pad(src_tokens, (0, 5)), F.pad(tgt_in, (0, 4)))
-    close(padded[:, : tgt_in.shape[1]], logits)
+    close(padded[:, : tgt_in.shape[1]][is_real], logits[is_real])
     for row, (src_length, tgt_length) in enumerate([(9, 4), (4, 7), (7, 2)]):
         alone = model(src_tokens[row : row + 1, :src_length], tgt_in[row : row + 1, :tgt_length])
         close(logits[row, :tgt_length], alone[0])
@@ -165,22 +236,42 @@ def test_no_target_position_sees_a_later_one(shape: dict) -> None:
     logits = model(src_tokens, tgt_in)
     for position in range(1, tgt_in.shape[1]):
         changed = tgt_in.clone()
-        changed[:, position:] = (changed[:, position:] + 3) % 12
+        changed[:, position:] = 4 + (changed[:, position:] - 1) % 8  # another token, and not padding
         others = model(src_tokens, changed)
         close(others[:, :position], logits[:, :position])
         assert (others[:, position:] - logits[:, position:]).abs().min(dim=-1).values.max() > 1e-3
 
 
-def test_what_stands_in_source_padding_is_irrelevant() -> None:
-    model = small_model(shared=False, source_vocab=12)
-    src_tokens, tgt_in = sources([6, 2]), targets([4, 4])
-    pad, memory = src_tokens == PAD_ID, model.encode(src_tokens)
-    logits = model(src_tokens, tgt_in)
+def test_the_padding_token_has_no_meaning() -> None:
+    model = small_model(shared=False, source_vocab=12, tie_embeddings=False)
+    src_tokens, tgt_in = sources([6, 2]), targets([2, 4])
+    logits, is_real = model(src_tokens, tgt_in), tgt_in != PAD_ID
     with torch.no_grad():
         model.source_embedding.tokens.weight[PAD_ID] = 9.0
-    close(model(src_tokens, tgt_in), logits)
-    noisy = torch.where(pad[:, :, None], torch.randn_like(memory) * 9, memory)
-    close(model.decode(tgt_in, noisy, pad), model.decode(tgt_in, memory, pad))
+        model.target_embedding.tokens.weight[PAD_ID] = 9.0
+    close(model(src_tokens, tgt_in)[is_real], logits[is_real], 0)
+
+
+@pytest.mark.parametrize("shape", VARIANTS, ids=str)
+def test_what_stands_in_padding_is_irrelevant(shape: dict) -> None:
+    batch, outcomes = (sources([6, 2, 4]), targets([2, 4, 1])), []
+    for seed in range(3):
+        model = small_model(**shape)
+        src, tgt = (filled(Packing.of(tokens), seed) for tokens in batch)
+        states = model.states(*batch, src, tgt)
+        (states**2 / 2).sum().backward()
+        outcomes.append([states, *(parameter.grad for parameter in model.parameters() if parameter.grad is not None)])
+    for others in outcomes[1:]:
+        for first, other in zip(outcomes[0], others, strict=True):
+            close(other, first)
+
+
+def filled(packing: Packing, seed: int) -> Packing:
+    """The same packing, but other tokens' vectors are put where padding is; none is put there twice."""
+    padding, generator = packing.padding, torch.Generator().manual_seed(seed)
+    places = padding.places.clone()
+    places[padding.holes] = torch.randperm(len(padding.real), generator=generator)[: len(padding.holes)]
+    return replace(packing, padding=padding._replace(places=places))
 
 
 def test_every_source_token_counts() -> None:
@@ -201,11 +292,9 @@ def paper_position(position: int, dimension: int, d_model: int) -> float:
 def test_sinusoids_are_the_papers_and_go_on_beyond_max_length() -> None:
     positions = SinusoidalPositions(8, max_length=10)
     expected = torch.tensor([[paper_position(p, i, 8) for i in range(8)] for p in range(1000)])
-    close(positions(0, 10), expected[:10], 1e-6)
-    close(positions(3, 4), expected[3:7], 1e-6)
-    close(positions(0, 11), expected[:11], 1e-6)
-    close(positions(990, 10), expected[990:], 1e-6)
-    close(positions(0, 1000), expected, 1e-6)
+    for start, end in ((0, 10), (3, 7), (0, 11), (990, 1000), (0, 1000)):
+        close(positions(torch.arange(start, end), end), expected[start:end], 1e-6)
+    close(positions(torch.tensor([4, 0, 999, 4]), 1000), expected[[4, 0, 999, 4]], 1e-6)
     assert "table" not in positions.state_dict()
 
 
@@ -214,19 +303,28 @@ def test_learned_positions_are_one_vector_each() -> None:
     positions = model.source_embedding.positions
     assert isinstance(positions, LearnedPositions)
     assert positions is not model.target_embedding.positions
-    close(positions(2, 3), positions.table[2:5], 0)
-    model.source_embedding(sources([3])).sum().backward()
-    assert (positions.table.grad[:5] == 1).all()
+    close(positions(torch.tensor([2, 3, 4, 2]), 5), positions.table[[2, 3, 4, 2]], 0)
+    tokens = sources([3, 1])
+    src = Packing.of(tokens)
+    model.source_embedding(src.pack(tokens), src.positions, 5).sum().backward()
+    assert (positions.table.grad[:3] == 2).all()
+    assert (positions.table.grad[3:5] == 1).all()
     assert (positions.table.grad[5:] == 0).all()
+    with pytest.raises(IndexError):
+        positions(torch.arange(10), 10)
 
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned"])
 def test_embeddings_are_scaled_and_have_positions_added(kind: str) -> None:
     embedding = small_model(positions=kind).target_embedding
     tokens = targets([5, 2])
-    vectors = embedding.tokens.weight[tokens] * 4.0  # sqrt(16)
-    close(embedding(tokens), vectors + embedding.positions(0, 6))
-    close(embedding(tokens, start=7), vectors + embedding.positions(7, 6))
+    tgt = Packing.of(tokens)
+    listed = tokens[tokens != PAD_ID]
+    vectors = embedding.tokens.weight[listed] * 4.0  # sqrt(16)
+    added = embedding.positions(torch.tensor([0, 1, 2, 3, 4, 5, 0, 1, 2]), 6)
+    close(embedding(tgt.pack(tokens), tgt.positions, 6), vectors + added)
+    close(embed(embedding, tokens)[tokens != PAD_ID], vectors + added)
+    close(embedding(listed, torch.tensor([7]), 8), vectors + embedding.positions(torch.tensor([7]), 8))
 
 
 @pytest.mark.parametrize(
@@ -415,8 +513,8 @@ def test_attention_dropout_is_for_training_only() -> None:
 def test_attention_dropout_drops_weights_and_keeps_the_mean(kind: type[SelfAttention | CrossAttention]) -> None:
     torch.manual_seed(0)
     attention = kind(8, 2, dropout=0.5, bias=False)
-    x = torch.randn(1, 5, 8)
-    arguments = () if kind is SelfAttention else (attention.project(torch.randn(1, 4, 8)), None)
+    x, tgt, src = torch.randn(5, 8), packing(5), packing(4)
+    arguments = (tgt, False) if kind is SelfAttention else (tgt, attention.project(torch.randn(4, 8), src), None)
     drawn = torch.stack([attention(x, *arguments) for _ in range(3000)])
     assert drawn.std(dim=0).min() > 0.01
     torch.testing.assert_close(drawn.mean(dim=0), attention.eval()(x, *arguments), atol=0.03, rtol=0.0)

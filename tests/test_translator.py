@@ -17,6 +17,7 @@ from mt.decoding.search import SearchOptions, search
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator
 from mt.errors import InputError
+from mt.model.packing import Packing
 from mt.model.transformer import Transformer
 
 TEXT = """A dog runs over the green grass. Two men are talking; a woman laughs, and the children play.
@@ -46,11 +47,17 @@ def random_model(**changes: object) -> Transformer:
     return lively_model(vocab=TOKENIZER.vocab_size, max_length=200, **changes)
 
 
-def source_shapes(model: Transformer) -> list[tuple[int, int]]:
-    """The shapes (B, S) that the encoder will be given, filled in as they come."""
-    shapes: list[tuple[int, int]] = []
-    model.source_embedding.register_forward_pre_hook(lambda _, arguments: shapes.append(tuple(arguments[0].shape)))
-    return shapes
+def source_batches(model: Transformer) -> list[torch.Tensor]:
+    """The tokens (B, S) that the encoder is given, filled in as they come."""
+    batches: list[torch.Tensor] = []
+    encode = model.encode
+
+    def record(src_tokens: torch.Tensor, src: Packing) -> torch.Tensor:
+        batches.append(src_tokens)
+        return encode(src_tokens, src)
+
+    model.encode = record
+    return batches
 
 
 # Splitting -----------------------------------------------------------------------------------------------------------
@@ -206,11 +213,11 @@ def test_the_output_is_what_the_tokens_spell() -> None:
 
 
 def test_the_model_sees_start_tokens_and_end() -> None:
-    model, seen = random_model(), []
-    model.source_embedding.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0].tolist()))
+    model = random_model()
+    batches = source_batches(model)
     make(model).best([" A dog runs. ", "Two"], GREEDY)
     long, short = ([2, *TOKENIZER.encode(text), 3] for text in ("A dog runs.", "Two"))
-    assert seen == [[long, short + [0] * (len(long) - len(short))]]
+    assert [batch.tolist() for batch in batches] == [[long, short + [0] * (len(long) - len(short))]]
 
 
 # Long lines ---------------------------------------------------------------------------------------------------------
@@ -281,10 +288,10 @@ def test_a_line_that_just_fits_is_not_parted(warnings: pytest.LogCaptureFixture)
 def test_the_model_never_gets_more_than_it_takes(line: str) -> None:
     limit = 64
     model = lively_model(vocab=TOKENIZER.vocab_size, max_length=limit)  # learned positions: one more would not do
-    shapes = source_shapes(model)
+    batches = source_batches(model)
     [text] = make(model, max_source_tokens=limit).best([line], GREEDY)
-    assert shapes
-    assert max(length for _, length in shapes) <= limit
+    assert batches
+    assert max(src_tokens.shape[1] for src_tokens in batches) <= limit
     assert "\n" not in text
     assert unicodedata.normalize("NFC", text)
 
@@ -301,8 +308,9 @@ def random_sentences(lengths: list[int]) -> list[list[int]]:
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=30), st.sampled_from([1, 25, 60, 100]))
 def test_batches_keep_within_their_budget(lengths: list[int], budget: int) -> None:
     model = small_model(max_length=40)
-    shapes = source_shapes(model)
+    batches = source_batches(model)
     results = TorchEngine(model, budget).translate(random_sentences(lengths), SearchOptions(1, max_length=2))
+    shapes = [tuple(src_tokens.shape) for src_tokens in batches]
     assert len(results) == len(lengths)
     assert sum(rows for rows, _ in shapes) == len(lengths)
     assert all(rows * length <= budget or rows == 1 for rows, length in shapes)
