@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_LARGE = 2**18  # smaller weights gain less than it costs oneDNN to prepare for a number of rows it has not seen
+_LARGE = 512  # with fewer features on a side it gains less than it needs to prepare for a new number of rows
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -52,7 +52,7 @@ class _Product(torch.autograd.Function):
 
 def _suits_onednn(x: Tensor, weight: Tensor) -> bool:
     in_fp32 = x.dtype == weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-    return x.device.type == "cpu" and in_fp32 and weight.numel() >= _LARGE and _prefers_onednn()
+    return x.device.type == "cpu" and in_fp32 and min(weight.shape) >= _LARGE and _prefers_onednn()
 
 
 @cache
