@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one call of at most nine minutes.
 #
-#     scripts/bench_gpu.sh prepare     # on a machine with a network: fetch into wheels/ what the GPU machine lacks
+#     scripts/bench_gpu.sh prepare     # where there is a network, same Python version: fetch into wheels/ what it lacks
 #     scripts/bench_gpu.sh             # on the GPU machine: tests, training and decoding speed, a training to its BLEU
 #     DRY=1 scripts/bench_gpu.sh       # the same steps at toy size on the CPU, to see that the script works
 #

@@ -9,6 +9,7 @@ updates to do; the answer is one JSON line: seconds, the sentences of each batch
     joeynmt   JoeyNMT's model, loss and batches (random order, as its sampler cuts them), with a loop like its own
 """
 
+import itertools
 import json
 import resource
 import sys
@@ -119,7 +120,9 @@ class JoeyNMT:
         self.model.loss_function = ("crossentropy", 0.1)
         self.model = self.model.to(self.device).train()
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=5e-4, betas=(0.9, 0.98))
-        self.batches = self.cut(np.random.default_rng(1).permutation(len(corpus.source)))
+        random = np.random.default_rng(1)
+        epochs = (random.permutation(len(corpus.source)) for _ in itertools.count())
+        self.batches = self.cut(itertools.chain.from_iterable(epochs))
 
     def cut(self, order):
         """TokenBatchSampler of joeynmt.datasets: a batch is full when its padded tokens reach the budget."""

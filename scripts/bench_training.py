@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -154,10 +155,10 @@ def _trainer(folder: Path) -> Trainer:
 def _serve(folder: Path) -> None:
     """mt's own worker, one line of stdin a round."""
     trainer = _trainer(folder)
-    corpus, settings = EncodedCorpus(folder / "encoded"), trainer.settings
-    plan = plan_epoch(corpus.src_lengths, corpus.tgt_lengths, settings.max_tokens, trainer.config.seed, 0)
+    spec = json.loads((folder / "spec.json").read_text())
+    plan = _plan(EncodedCorpus(folder / "encoded"), trainer.config, spec["updates"])
     print(json.dumps({"parameters": sum(p.numel() for p in trainer.model.parameters())}), flush=True)
-    on_gpu = settings.device == "cuda"
+    on_gpu = trainer.settings.device == "cuda"
     for line in sys.stdin:
         first = trainer.progress.step
         started = time.perf_counter()
@@ -239,8 +240,9 @@ def _prepare(shape: str, folder: Path, arguments: argparse.Namespace) -> tuple[C
     encode_corpus(files, tokenizers, folder / "encoded", "bench", config.data.max_length)
     corpus = EncodedCorpus(folder / "encoded")
     vocab = tokenizers.target.vocab_size
-    (folder / "spec.json").write_text(json.dumps(spec | {"vocab": vocab}))
-    plan = plan_epoch(corpus.src_lengths, corpus.tgt_lengths, arguments.max_tokens, config.seed, 0)
+    updates = arguments.warm_up + arguments.rounds * arguments.updates
+    (folder / "spec.json").write_text(json.dumps(spec | {"vocab": vocab, "updates": updates}))
+    plan = _plan(corpus, config, updates)
     arrays = {"plan": np.concatenate(plan), "plan_starts": np.cumsum([0] + [len(rows) for rows in plan])}
     for side in ("source", "target"):
         sentences = _sentences(corpus, side)
@@ -248,6 +250,16 @@ def _prepare(shape: str, folder: Path, arguments: argparse.Namespace) -> tuple[C
         arrays[f"{side}_starts"] = np.cumsum([0] + [len(sentence) for sentence in sentences])
     np.savez(folder / "corpus.npz", **arrays)
     return config, corpus, vocab
+
+
+def _plan(corpus: EncodedCorpus, config: Config, updates: int) -> list[Any]:
+    """The batches that the Trainer takes, over as many epochs as so many updates need."""
+    plan: list[Any] = []
+    for epoch in count():
+        if len(plan) >= updates:
+            break
+        plan += plan_epoch(corpus.src_lengths, corpus.tgt_lengths, config.training.max_tokens, config.seed, epoch)
+    return plan
 
 
 def _sentences(corpus: EncodedCorpus, side: str) -> list[Any]:
@@ -260,13 +272,19 @@ def _commands(folder: Path, arguments: argparse.Namespace) -> Iterator[tuple[str
         yield "mt", [sys.executable, str(here), "--worker", str(folder)]
     modules = {"marian": "transformers", "joeynmt": "joeynmt.model"}
     for peer in PEERS:
-        if peer in arguments.only and arguments.peers and _has(arguments.peers, modules[peer]):
+        if peer in arguments.only and arguments.peers:
+            if not _has(arguments.peers, modules[peer]):
+                print(f"bench_training: {arguments.peers} cannot import {modules[peer]}: no {peer}", file=sys.stderr)
+                continue
             script = here.parent / "bench_peers.py"
             yield peer, [arguments.peers, str(script), peer, str(folder / "spec.json"), str(folder / "corpus.npz")]
 
 
 def _has(python: str, module: str) -> bool:
-    return subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0
+    try:
+        return subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0
+    except OSError as error:
+        raise SystemExit(f"bench_training: --peers {python}: {error.strerror}; name a Python interpreter") from None
 
 
 def matrix_rate(device: torch.device, precision: str) -> float:

@@ -35,7 +35,7 @@ def _keep_freed_memory() -> None:
     """Tells glibc to keep memory that tensors give back.
 
     By default each large tensor is a mapping of its own, given back when freed; the next one's pages are then zeroed by
-    the kernel one by one, which can take longer than what is computed there. Other allocators do without such advice.
+    the kernel one by one, which can take longer than what is computed there.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
