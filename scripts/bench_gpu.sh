@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
 DATA=${DATA:-data/multi30k}
 OUT=${OUT:-gpu-results}
-MISSING="pydantic numpy pyarrow pytest hypothesis typer pyyaml tqdm sacrebleu"
+MISSING="pydantic numpy pyarrow pytest hypothesis click pyyaml tqdm sacrebleu"
 
 if [ "${1:-}" = prepare ]; then
     exec "$PYTHON" -m pip download --quiet --only-binary :all: --dest wheels $MISSING

@@ -20,7 +20,7 @@ from mt.bundle.model_dir import LoadedModel, build_model, load_model, save_model
 from mt.bundle.open import open_model
 from mt.config import Config, dump_config, parse_config
 from mt.data.tokenizer import TokenizerPair
-from mt.decoding.search import SearchOptions
+from mt.decoding.engine import SearchOptions
 from mt.errors import InputError
 from mt.model.transformer import Transformer
 from mt.run_dir import ModelDir

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from model_helpers import lively_model, sources
-from mt.decoding.search import SearchOptions, search
+from mt.decoding.engine import SearchOptions
+from mt.decoding.search import search
 from training_helpers import Parts
 
 pytestmark = pytest.mark.gpu

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from model_helpers import close, lively_model, push, reciting_model, small_model, sources
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID
-from mt.decoding.search import Hypothesis, SearchOptions, beam_search, forced_score, greedy_search, search
+from mt.decoding.engine import Hypothesis, SearchOptions
+from mt.decoding.search import beam_search, forced_score, greedy_search, log_probs_of, search
 from mt.model.transformer import Transformer
 
 SHAPES = [{}, {"norm": "pre", "positions": "learned"}, {"tie_embeddings": False, "activation": "swiglu"}]
@@ -18,8 +19,8 @@ SEEDS = range(4)
 
 
 def penalised(log_prob: float, length: int, alpha: float) -> float:
-    """GNMT's score; the length counts EOS."""
-    return log_prob / ((5 + length + 1) / 6) ** alpha
+    """The length counts EOS."""
+    return log_prob / (length + 1) ** alpha
 
 
 def same(actual: list[Hypothesis], expected: list[Hypothesis]) -> None:
@@ -35,7 +36,7 @@ def textbook_beam(model: Transformer, src_tokens: Tensor, options: SearchOptions
     while live and len(finished) < options.beam_size:
         tgt_in = torch.tensor([[SOS_ID, *ids] for _, ids in live])
         with torch.no_grad():
-            log_probs = model(src_tokens.expand(len(live), -1), tgt_in)[:, -1].log_softmax(dim=-1).tolist()
+            log_probs = log_probs_of(model(src_tokens.expand(len(live), -1), tgt_in)[:, -1]).tolist()
         candidates = []
         for (total, ids), row in zip(live, log_probs, strict=True):
             going_on = [] if len(ids) == bound else range(4, len(row))
@@ -144,7 +145,7 @@ def test_cached_steps_equal_full_decoding(shape: dict) -> None:
         full = model(src_tokens.repeat_interleave(beams, dim=0), tokens)
         state = model.start(src_tokens)
         for position in range(length):
-            close(model.step(tokens[:, position], state), full[:, position])
+            close(model.step(tokens[:, position].view(3, beams), state), full[:, position])
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -157,13 +158,14 @@ def test_cached_steps_follow_hypotheses_that_move_and_sentences_that_leave(shape
         for position in range(8):
             width = len(prefixes) // len(sentences)
             expected = model(src_tokens[sentences].repeat_interleave(width, dim=0), prefixes)[:, -1]
-            close(model.step(prefixes[:, -1], state), expected)
+            close(model.step(prefixes[:, -1].view(-1, width), state), expected)
             kept = torch.arange(len(sentences))
             if position in (2, 4):
                 kept = kept[kept != 1]
             # Three hypotheses of each sentence kept continue any of those before, some of them twice.
-            moves = torch.randint(width, (len(kept), 3), generator=generator) + kept[:, None] * width
-            state.select(kept, moves.flatten())
+            origins = torch.randint(width, (len(kept), 3), generator=generator)
+            state.select(kept if len(kept) < len(sentences) else None, origins)
+            moves = origins + kept[:, None] * width
             new = torch.randint(4, 12, (moves.numel(), 1), generator=generator)
             sentences, prefixes = sentences[kept], torch.cat([prefixes[moves.flatten()], new], dim=1)
     assert len(sentences) == 2
@@ -203,7 +205,7 @@ def test_forced_scoring_is_the_sum_over_all_tokens_and_eos() -> None:
     ids = [[4, 7, 5], [6]]
     for row, tokens in enumerate(ids):
         length = int((src_tokens[row] != PAD_ID).sum())
-        log_probs = model(src_tokens[row : row + 1, :length], torch.tensor([[SOS_ID, *tokens]])).log_softmax(dim=-1)[0]
+        log_probs = log_probs_of(model(src_tokens[row : row + 1, :length], torch.tensor([[SOS_ID, *tokens]])))[0]
         expected = sum(log_probs[place, token].item() for place, token in enumerate([*tokens, EOS_ID]))
         assert forced_score(model, src_tokens, ids)[row] == pytest.approx(expected, abs=1e-5)
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from model_helpers import lively_model, reciting_model, small_model
 from mt.data.tokenizer import BYTES, SPECIALS, BpeTokenizer, TokenizerPair
+from mt.decoding.engine import SearchOptions
 from mt.decoding.long_input import split_long
-from mt.decoding.search import SearchOptions, search
+from mt.decoding.search import search
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator
 from mt.errors import InputError

@@ -3,91 +3,123 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from io import BufferedReader, FileIO
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from mt.console import set_up_logging
 from mt.errors import InputError, MachineError, MtError
 
 if TYPE_CHECKING:
-    from mt.decoding.search import SearchOptions
+    from mt.decoding.engine import EngineChoice, SearchOptions
     from mt.decoding.translator import Candidate, Translator
 
-app = typer.Typer(
-    help="Train a machine-translation Transformer from raw parallel text, and use it.\n\n"
-    'Try: mt train --config configs/demo.yaml && mt translate "I love you very much"',
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+Command = Callable[..., None]
+
+
+def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator, so that commands can share them."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+_path = click.Path(path_type=Path)
+_debug = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+_runs = click.option(
+    "--runs", type=_path, default="runs", envvar="MT_RUNS", show_default=True, help="Folder that holds the run folders."
+)
+_model_and_search = _options(
+    click.option("--model", type=_path, help="A run folder or a model folder; default: the newest finished run."),
+    click.option("--beam", type=click.IntRange(1, 1000), help="Beam size; default: the model's."),
+    click.option("--length-penalty", type=float, help="Length penalty of beam search; default: the model's."),
+)
+_engine = _options(
+    click.option("--engine", default="auto", help="auto, ctranslate2 or torch."),
+    click.option("--compute-type", default="auto", help="Number format: auto, float32, int8, bfloat16, ..."),
+    click.option("--shortlist/--no-shortlist", default=None, help="Likely target words only; default: the model's."),
+    click.option("--device", default="auto", help="auto, cpu, cuda or mps."),
+    click.option("--verbose", "-v", is_flag=True, help="Say more, such as which engine runs."),
 )
 
-Runs = Annotated[Path, typer.Option("--runs", envvar="MT_RUNS", help="Folder that holds the run folders.")]
-Model = Annotated[
-    Path | None, typer.Option("--model", help="A run folder or a model folder; default: the newest finished run.")
-]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-Beam = Annotated[int | None, typer.Option("--beam", min=1, max=1000, help="Beam size; default: the model's.")]
-Penalty = Annotated[
-    float | None, typer.Option("--length-penalty", help="Length penalty of beam search; default: the model's.")
-]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def app() -> None:
+    """Train a machine-translation Transformer from raw parallel text, and use it.
+
+    Try: mt train --config configs/demo.yaml && mt translate "I love you very much"
+    """
 
 
 @app.command()
-def train(
-    config: Annotated[Path, typer.Option("--config", help="The YAML configuration.")],
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value, as in model.d_model=256.")
-    ] = None,
-    runs: Runs = Path("runs"),
-    debug: Debug = False,
-) -> None:
+@click.option("--config", type=_path, required=True, help="The YAML configuration.")
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Replace a value, as in model.d_model=256.")
+@_runs
+@_debug
+def train(config: Path, changes: tuple[str, ...], runs: Path, debug: bool) -> None:
     """Train, or go on training: every stage from raw text to a model folder; the same command again resumes.
 
     Example: mt train --config configs/demo.yaml --set training.max_steps=2000
     """
     from mt.config import load_config
 
-    settings = load_config(config, set_ or [])
+    settings = load_config(config, changes)
     from mt import pipeline
 
     _print_result(pipeline.run(settings, runs))
 
 
 @app.command()
+@click.argument("text", nargs=-1)
+@click.option("--input", "input_", type=_path, help="Read lines from this file; - is stdin.")
+@click.option("--output", type=_path, help="Write to this file; - is stdout.")
+@click.option("--greedy", is_flag=True, help="Greedy search: a beam of one.")
+@click.option("--n-best", type=click.IntRange(min=1), default=1, help="Translations a line, best first.")
+@click.option("--format", "format_", default="text", help="text, or jsonl with scores.")
+@_model_and_search
+@_engine
+@_runs
+@_debug
 def translate(
-    text: Annotated[list[str] | None, typer.Argument(help="Sentences; without any, lines of standard input.")] = None,
-    model: Model = None,
-    input_: Annotated[Path | None, typer.Option("--input", help="Read lines from this file; - is stdin.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", help="Write to this file; - is stdout.")] = None,
-    beam: Beam = None,
-    greedy: Annotated[bool, typer.Option("--greedy", help="Greedy search: a beam of one.")] = False,
-    length_penalty: Penalty = None,
-    n_best: Annotated[int, typer.Option("--n-best", min=1, help="Translations a line, best first.")] = 1,
-    format_: Annotated[str, typer.Option("--format", help="text, or jsonl with scores.")] = "text",
-    device: Device = "auto",
-    runs: Runs = Path("runs"),
-    debug: Debug = False,
+    text: tuple[str, ...],
+    input_: Path | None,
+    output: Path | None,
+    greedy: bool,
+    n_best: int,
+    format_: str,
+    model: Path | None,
+    beam: int | None,
+    length_penalty: float | None,
+    runs: Path,
+    verbose: bool,
+    debug: bool,
+    **engine: Any,
 ) -> None:
     """Translate arguments, a file, or standard input line by line: N lines in, N lines out, in order.
 
     Example: mt translate "I love you very much"
     """
+    set_up_logging(verbose)
     if format_ not in ("text", "jsonl"):
         raise InputError(f"--format: '{format_}' is neither text nor jsonl")
     if greedy and beam not in (None, 1):
         raise InputError("--greedy and --beam contradict each other", "give one of them")
     if text and input_:
         raise InputError("--input and text arguments contradict each other", "give one of them")
-    changes = {"beam_size": 1 if greedy else beam, "length_penalty": length_penalty}
-    translator, options = _open_translator(model, runs, device, n_best, changes)
+    from mt.decoding.engine import EngineChoice
+
+    one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
+    changes = {"beam_size": 1 if greedy else beam, "length_penalty": length_penalty, "n_best": n_best}
+    translator, options = _open_translator(model, runs, EngineChoice(**engine, one_by_one=one_by_one), changes)
     show = _as_json if format_ == "jsonl" else _as_text
     with _writer(output) as write:
         first_line = 1
@@ -98,24 +130,35 @@ def translate(
 
 
 @app.command(name="eval")
+@click.option("--source", type=_path, help="Test text; default: the run's test set.")
+@click.option("--reference", type=_path, help="Its translation, aligned by line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+@click.option("--output", type=_path, help="Folder for hypotheses and scores.")
+@_model_and_search
+@_engine
+@_runs
+@_debug
 def evaluate_command(
-    model: Model = None,
-    source: Annotated[Path | None, typer.Option("--source", help="Test text; default: the run's test set.")] = None,
-    reference: Annotated[Path | None, typer.Option("--reference", help="Its translation, aligned by line.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
-    beam: Beam = None,
-    length_penalty: Penalty = None,
-    output: Annotated[Path | None, typer.Option("--output", help="Folder for hypotheses and scores.")] = None,
-    device: Device = "auto",
-    runs: Runs = Path("runs"),
-    debug: Debug = False,
+    source: Path | None,
+    reference: Path | None,
+    as_json: bool,
+    output: Path | None,
+    model: Path | None,
+    beam: int | None,
+    length_penalty: float | None,
+    runs: Path,
+    verbose: bool,
+    debug: bool,
+    **engine: Any,
 ) -> None:
     """Score a model on a test set, greedy and beam: BLEU with interval and signature, chrF, TER.
 
     Example: mt eval --model runs/demo
     """
-    from mt.bundle.open import open_model
+    set_up_logging(verbose)
+    from mt.bundle.open import open_model, read_config
     from mt.data.lines import read_parallel
+    from mt.decoding.engine import EngineChoice
     from mt.evaluate import evaluate, results_json, results_table, write_results
     from mt.run_dir import find_model, run_of
 
@@ -133,10 +176,9 @@ def evaluate_command(
     if not pairs:
         raise InputError(f"{files[0]}: no line in it", "a test set needs at least one sentence")
     sources, references = [src for src, _ in pairs], [ref for _, ref in pairs]
-    opened = open_model(folder, device)
-    results = evaluate(
-        opened.translator, opened.config, sources, references, beam_size=beam, length_penalty=length_penalty
-    )
+    opened = open_model(folder, EngineChoice(**engine))
+    config = read_config(folder)
+    results = evaluate(opened.translator, config, sources, references, beam_size=beam, length_penalty=length_penalty)
     where = output or (run.scores if run else None)
     if where is not None:
         write_results(where, name, results, sources, references)
@@ -145,17 +187,17 @@ def evaluate_command(
 
 
 def _open_translator(
-    model: Path | None, runs: Path, device: str, n_best: int, changes: dict[str, Any]
+    model: Path | None, runs: Path, choice: "EngineChoice", changes: dict[str, Any]
 ) -> "tuple[Translator, SearchOptions]":
     from mt.bundle.open import open_model
-    from mt.evaluate import search_options
     from mt.run_dir import find_model
 
-    opened = open_model(find_model(model, runs), device)
-    options = search_options(opened.config, "beam", n_best=n_best, **changes)
-    if n_best > options.beam_size:
+    opened = open_model(find_model(model, runs), choice)
+    options = replace(opened.settings.search, **{key: value for key, value in changes.items() if value is not None})
+    if options.n_best > options.beam_size:
         raise InputError(
-            f"--n-best {n_best} is more than the beam of {options.beam_size} can hold", f"give --beam {n_best} or more"
+            f"--n-best {options.n_best} is more than the beam of {options.beam_size} can hold",
+            f"give --beam {options.n_best} or more",
         )
     return opened.translator, options
 
@@ -172,7 +214,7 @@ def _as_json(line: str, candidates: "list[Candidate]", n_best: int) -> str:
     return json.dumps(record, ensure_ascii=False)
 
 
-def _input_lines(text: list[str] | None, path: Path | None) -> Iterator[list[str]]:
+def _input_lines(text: Sequence[str], path: Path | None) -> Iterator[list[str]]:
     """Batches of lines, as large as is at hand."""
     from mt.data.lines import read_available, read_lines
 
@@ -221,7 +263,7 @@ def _print_result(text: str) -> None:
     except BrokenPipeError:
         # Python flushes stdout again at exit; there it must find somewhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
+        sys.exit(0)
 
 
 def main() -> None:

@@ -3,9 +3,10 @@
 import logging
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tqdm import tqdm
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 log = logging.getLogger("mt")
 
@@ -14,7 +15,12 @@ class _TqdmHandler(logging.Handler):
     """Writes log lines above a running progress bar instead of through it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        tqdm.write(self.format(record), file=sys.stderr)
+        line = self.format(record)
+        # Without tqdm there is no bar; importing it would take as long as a short translation.
+        if "tqdm" in sys.modules:
+            sys.modules["tqdm"].tqdm.write(line, file=sys.stderr)
+        else:
+            print(line, file=sys.stderr)
         sys.stderr.flush()
 
 
@@ -28,6 +34,8 @@ def set_up_logging(verbose: bool = False) -> None:
 
 def progress(**options: Any) -> "tqdm[Any]":
     """A tqdm bar on stderr that shows itself on a terminal only."""
+    from tqdm import tqdm
+
     return tqdm(file=sys.stderr, disable=not sys.stderr.isatty(), dynamic_ncols=True, leave=False, **options)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from mt import storage
 from mt.config import Config
 from mt.console import log, table
-from mt.decoding.search import SearchOptions
+from mt.decoding.engine import SearchOptions
+from mt.decoding.settings import TranslationSettings
 from mt.decoding.translator import Translator
 from mt.evaluation.scores import Scores, score
 
@@ -37,15 +38,10 @@ class MethodResult:
 
 def search_options(config: Config, method: str = "beam", **changes: Any) -> SearchOptions:
     """The decoding section of a configuration as search options; greedy is a beam of one."""
-    decoding = config.decoding
-    options = SearchOptions(
-        beam_size=1 if method == "greedy" else decoding.beam_size,
-        length_penalty=decoding.length_penalty,
-        min_length=decoding.min_length,
-        max_length=decoding.max_length,
-        max_length_ratio=decoding.max_length_ratio,
-    )
-    return replace(options, **{key: value for key, value in changes.items() if value is not None})
+    changes = {key: value for key, value in changes.items() if value is not None}
+    if method == "greedy":
+        changes["beam_size"] = 1
+    return replace(TranslationSettings.of(config).search, **changes)
 
 
 def evaluate(

@@ -15,14 +15,18 @@ import torch
 
 from mt import storage
 from mt.bundle.model_card import model_card
-from mt.bundle.model_dir import build_model, save_model
+from mt.bundle.model_dir import build_model, new_model
+from mt.bundle.open import open_converted
 from mt.config import Config, dump_config
 from mt.console import duration, log
 from mt.data.cleaning import cleaning_table
 from mt.data.encoded import EncodedCorpus, encode_corpus
 from mt.data.lines import TextFile, read_lines
 from mt.data.prepare import input_digests, prepare_text
+from mt.data.shortlist import Shortlist, make_shortlist
 from mt.data.tokenizer import TokenizerPair
+from mt.decoding.engine import EngineChoice, UnusableError
+from mt.decoding.settings import TranslationSettings
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator
 from mt.devices import choose_device
@@ -30,10 +34,13 @@ from mt.errors import InputError
 from mt.evaluate import MethodResult, evaluate, results_table, write_results
 from mt.model.transformer import Transformer, set_parameters
 from mt.resume import check_resumable
-from mt.run_dir import RunDir
+from mt.run_dir import ModelDir, RunDir
 from mt.training.checkpoint import Progress
 from mt.training.trainer import Trainer
 from mt.training.validation import Validator
+from mt.trial import FormatResult, formats_table, try_formats
+
+_MODEL_FORMAT = 2  # of model folders; a finished run of an older one makes its folder anew
 
 
 def run(config: Config, runs: Path) -> str:
@@ -138,38 +145,67 @@ def make_trainer(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, dev
 
 
 def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: Trainer, progress: Progress) -> str:
-    """Chooses the final weights, scores them on the test set, writes the model folder, and says what it all cost."""
+    """Chooses the final weights, makes the model folder, tries its engines and scores it, and says what it all cost."""
     weights, origin = trainer.final_weights()
-    key = _key("model", progress.step, origin, config.model_dump(include={"decoding", "evaluation"}))
+    key = _key("model", _MODEL_FORMAT, progress.step, origin, config.model_dump(include={"decoding", "evaluation"}))
     if not _is_done(run_dir.model.root, key):
         set_parameters(trainer.model, weights)
-        results = _score(config, run_dir, tokenizers, trainer.model)
-        scores = results_table(results) if results else ""
-        facts = {
+        facts: dict[str, Any] = {
             "key": key,
-            "format": 1,
+            "format": _MODEL_FORMAT,
             "weights": origin,
             "steps": progress.step,
             "training_seconds": round(progress.seconds),
             "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "test": [result.as_dict() for result in results],
-            "scores": scores,
         }
-        card = model_card(config, origin, progress.step, scores)
-        save_model(run_dir.model, config, tokenizers, weights, card, facts)
-        trainer.metrics.write("done", progress.step, weights=origin, test=facts["test"])
+        shortlist = _shortlist(config, run_dir)
+        with new_model(run_dir.model, config, tokenizers, weights, facts, shortlist) as folder:
+            translator, formats = _try_out(config, run_dir, folder, tokenizers, trainer.model)
+            results = _score(config, run_dir, translator)
+            facts["formats"] = [result.as_dict() for result in formats]
+            facts["formats_table"] = formats_table(formats) if formats else ""
+            facts["test"] = [result.as_dict() for result in results]
+            facts["scores"] = results_table(results) if results else ""
+            card = model_card(config, origin, progress.step, facts["scores"], facts["formats_table"])
+            storage.write_text(folder.readme, card)
+        trainer.metrics.write("done", progress.step, weights=origin, test=facts["test"], formats=facts["formats"])
     trainer.metrics.close()
     return _summary(run_dir, progress, storage.read_manifest(run_dir.model.root))
 
 
-def _score(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, model: Transformer) -> list[MethodResult]:
+def _shortlist(config: Config, run_dir: RunDir) -> Shortlist | None:
+    size = config.decoding.shortlist
+    if size == 0:
+        return None
+    log.info("aligning the training text for the shortlist")
+    return make_shortlist(EncodedCorpus(run_dir.encoded("train")), size, config.tokenizer.shared)
+
+
+def _try_out(
+    config: Config, run_dir: RunDir, folder: ModelDir, tokenizers: TokenizerPair, model: Transformer
+) -> tuple[Translator, list[FormatResult]]:
+    """Measures the fast engine on the validation set, and returns the translator that `mt eval` would use here."""
+    settings = TranslationSettings.of(config)
+    engine = TorchEngine(model, settings.batch_tokens)
+    translator = Translator(engine, tokenizers, settings.max_source_tokens, settings.target_lang)
+    try:
+        log.info("trying the model's number formats on the validation set")
+        valid = [list(read_lines(run_dir.text_file("valid", side))) for side in ("source", "target")]
+        formats = try_formats(folder, config, tokenizers, *valid)
+        if model.output.weight.device.type == "cpu":
+            translator = open_converted(folder, settings, tokenizers, EngineChoice()).translator
+    except UnusableError as error:
+        log.warning("%s; the folder works with torch", error)
+        return translator, []
+    return translator, formats
+
+
+def _score(config: Config, run_dir: RunDir, translator: Translator) -> list[MethodResult]:
     """Translates and scores the test set, if there is one; hypotheses and scores go to the run's eval/."""
     if config.data.test is None:
         return []
     sources = list(read_lines(run_dir.text_file("test", "source")))
     references = list(read_lines(run_dir.text_file("test", "target")))
-    engine = TorchEngine(model, config.decoding.batch_tokens)
-    translator = Translator(engine, tokenizers, config.data.max_length, config.data.target_lang)
     results = evaluate(translator, config, sources, references)
     write_results(run_dir.scores, "test", results, sources, references)
     return results
@@ -188,6 +224,8 @@ def _summary(run_dir: RunDir, progress: Progress, product: dict[str, Any]) -> st
         lines.append(
             f"updates skipped (not finite): {progress.skipped_updates}; out of memory: {progress.out_of_memory}"
         )
+    if product["formats_table"]:
+        lines += ["validation set, beam search:", product["formats_table"]]
     if product["scores"]:
         lines += ["test set:", product["scores"]]
     lines += [f"model: {run_dir.model.root}", f'next: mt translate --model {run_dir.root} "..."']

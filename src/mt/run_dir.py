@@ -27,6 +27,24 @@ class ModelDir:
         return self.root / "tokenizer"
 
     @property
+    def ctranslate2(self) -> Path:
+        """The same model for the fast engine."""
+        return self.root / "ctranslate2"
+
+    @property
+    def settings(self) -> Path:
+        """What the fast engine needs of the configuration."""
+        return self.ctranslate2 / "settings.json"
+
+    def converted(self, number_format: str) -> Path:
+        """The fast engine's model with weights in float32 or int8."""
+        return self.ctranslate2 / number_format
+
+    def shortlist(self, number_format: str) -> Path:
+        """The fast engine's map from source pieces to target pieces; the name is the library's."""
+        return self.converted(number_format) / "vmap.txt"
+
+    @property
     def readme(self) -> Path:
         return self.root / "README.md"
 

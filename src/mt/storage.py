@@ -95,12 +95,14 @@ def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]") -> None:
 
 
 @contextlib.contextmanager
-def new_folder(final: Path, **manifest: Any) -> Iterator[Path]:
+def new_folder(final: Path, facts: dict[str, Any] | None = None, **manifest: Any) -> Iterator[Path]:
     """A folder that comes into being whole, or not at all.
 
     Args:
         final: where it shall be; a folder already there is replaced.
-        manifest: facts to record in its `MANIFEST.json` beside the sizes and checksums.
+        facts: what to record in its `MANIFEST.json` beside the sizes and checksums; it is read at the end, so what
+            shows while the folder is written can still be added.
+        manifest: more of them.
 
     Yields:
         the temporary folder to write into.
@@ -111,7 +113,7 @@ def new_folder(final: Path, **manifest: Any) -> Iterator[Path]:
         partial.mkdir(parents=True)
         try:
             yield partial
-            _seal(partial, manifest)
+            _seal(partial, {**manifest, **(facts or {})})
             if final.exists():
                 # Two renames, since a full folder cannot be replaced in one; between them it is absent, never partial.
                 replaced = final.with_name(f".{final.name}.old{PARTIAL}")
@@ -157,8 +159,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return dict(manifest)
 
 
-def verify(folder: Path) -> dict[str, Any]:
-    """Checks every file of a folder against its manifest and returns the manifest.
+def verify(folder: Path, *parts: Path) -> dict[str, Any]:
+    """Checks the files of a folder against its manifest and returns the manifest.
+
+    Args:
+        folder: what to check.
+        parts: files and folders in it; without any, everything is checked.
 
     Raises:
         DamagedError: a file is missing, has another size or other content.
@@ -166,6 +172,8 @@ def verify(folder: Path) -> dict[str, Any]:
     manifest = read_manifest(folder)
     for name, expected in manifest["files"].items():
         path = folder / name
+        if parts and not any(path.is_relative_to(part) for part in parts):
+            continue
         if not _is_file_inside(folder, path):
             raise DamagedError(f"{name!r:.100} is missing")
         if path.stat().st_size != expected["bytes"]:

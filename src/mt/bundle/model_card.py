@@ -3,7 +3,7 @@
 from mt.config import Config
 
 
-def model_card(config: Config, weights: str, steps: int, scores: str) -> str:
+def model_card(config: Config, weights: str, steps: int, scores: str, formats: str) -> str:
     """What a stranger who finds the folder should know, as Markdown.
 
     Args:
@@ -11,9 +11,12 @@ def model_card(config: Config, weights: str, steps: int, scores: str) -> str:
         weights: which weights these are.
         steps: updates done in training.
         scores: the table of test scores, or an empty string.
+        formats: the table of number formats on the validation set, or an empty string.
     """
     shape = config.model
     result = f"Scores on the test set, by sacreBLEU:\n\n```\n{scores}\n```" if scores else "No test set was scored."
+    if formats:
+        result += f"\n\nNumber formats of the CTranslate2 engine, on the validation set:\n\n```\n{formats}\n```"
     return f"""# {config.name}: {config.data.source_lang} to {config.data.target_lang}
 
 A machine-translation Transformer trained with `mt`, {steps:,} steps; weights: {weights}.
@@ -25,5 +28,6 @@ A machine-translation Transformer trained with `mt`, {steps:,} steps; weights: {
 {result}
 
 The folder is complete and can be moved: `config.yaml` (the whole configuration), `model.safetensors` (the weights),
-`tokenizer/`, and `MANIFEST.json` (sizes and sha256 of all of them). No file in it can run code.
+`tokenizer/`, `ctranslate2/` (the same weights for the CTranslate2 library, in float32 and int8; any of its clients can
+read them), and `MANIFEST.json` (sizes and sha256 of all of them). No file in it can run code.
 """

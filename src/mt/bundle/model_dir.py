@@ -4,9 +4,9 @@ Reading it trusts nothing: the manifest's sizes and checksums, the names, shapes
 against what the configuration calls for before memory is taken for them.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +14,10 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from mt import storage
+from mt.bundle.checks import load_tokenizers, read_text, require, verified
+from mt.bundle.conversion import convert
 from mt.config import Config, dump_config, parse_config
+from mt.data.shortlist import Shortlist
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.model.transformer import Transformer, set_parameters
@@ -41,22 +44,31 @@ def build_model(config: Config, tokenizers: TokenizerPair) -> Transformer:
     )
 
 
-def save_model(
+@contextlib.contextmanager
+def new_model(
     folder: ModelDir,
     config: Config,
     tokenizers: TokenizerPair,
     weights: Mapping[str, Tensor],
-    readme: str,
     facts: dict[str, Any],
-) -> None:
-    """Writes a model folder, whole or not at all; `facts` go into its manifest."""
-    with storage.new_folder(folder.root, **facts) as partial:
+    shortlist: Shortlist | None = None,
+) -> Iterator[ModelDir]:
+    """Writes a model folder, whole or not at all; the engines' forms of the weights included.
+
+    Yields:
+        the folder as far as it is written, to be tried out; its README is still to come, and `facts`, which go into its
+        manifest, may grow.
+    """
+    with storage.new_folder(folder.root, facts) as partial:
         aside = ModelDir(partial)
         storage.write_text(aside.config, dump_config(config))
         for name, content in tokenizers.files().items():
             storage.write_text(aside.tokenizer / name, content)
         storage.write_tensors(aside.weights, {name: tensor.contiguous() for name, tensor in weights.items()})
-        storage.write_text(aside.readme, readme)
+        model = build_model(config, tokenizers)
+        set_parameters(model, weights)
+        convert(model, config, tokenizers, aside, shortlist)
+        yield aside
 
 
 def load_model(folder: ModelDir, device: torch.device) -> LoadedModel:
@@ -65,40 +77,16 @@ def load_model(folder: ModelDir, device: torch.device) -> LoadedModel:
     Raises:
         InputError: a part is missing, altered, or does not fit the others.
     """
-    try:
-        listed = storage.verify(folder.root)["files"]
-    except storage.DamagedError as error:
-        raise InputError(
-            f"{folder.root}: not a whole model folder: {error}", "copy it again, or finish its training"
-        ) from None
-    except OSError as error:
-        raise InputError(f"{folder.root}: cannot be read: {error.strerror or error}") from None
-    _require(folder, listed, folder.config, folder.weights)
-    config = parse_config(_read_text(folder.config), str(folder.config))
-    names = ["tokenizer.json"] if config.tokenizer.shared else ["source.json", "target.json"]
-    _require(folder, listed, *(folder.tokenizer / name for name in names))
-    tokenizers = TokenizerPair.load(folder.tokenizer, config.tokenizer.shared)
+    listed = verified(folder)
+    require(folder, listed, folder.config, folder.weights)
+    config = parse_config(read_text(folder.config), str(folder.config))
+    tokenizers = load_tokenizers(folder, listed, config.tokenizer.shared)
     with torch.device("meta"):  # shapes without memory
         _check_tensors(folder, build_model(config, tokenizers))
     model = build_model(config, tokenizers).to(device).eval()
     with safe_open(folder.weights, framework="pt") as file:
         set_parameters(model, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
     return LoadedModel(config, model, tokenizers)
-
-
-def _require(folder: ModelDir, listed: Mapping[str, Any], *paths: Path) -> None:
-    """A file that the manifest does not list was not checked, so it is not used."""
-    for path in paths:
-        name = path.relative_to(folder.root).as_posix()
-        if name not in listed:
-            raise InputError(f"{folder.root}: not a whole model folder: its manifest does not list {name}")
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
 
 
 def _check_tensors(folder: ModelDir, model: Transformer) -> None:

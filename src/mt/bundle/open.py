@@ -1,30 +1,163 @@
-"""A model folder, opened and ready to translate."""
+"""A model folder, opened and ready to translate with the engine that suits best.
+
+The fast engine's path through here imports no torch and no pydantic: a sentence at the prompt must not wait for them.
+"""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from mt.bundle.model_dir import load_model
-from mt.config import Config
-from mt.decoding.torch_engine import TorchEngine
+from mt.bundle.checks import load_tokenizers, read_text, require, verified
+from mt.console import log
+from mt.data.tokenizer import TokenizerPair
+from mt.decoding.engine import COMPUTE_TYPES, DEVICES, ENGINES, FLOAT_TYPES, Engine, EngineChoice, UnusableError
+from mt.decoding.settings import TranslationSettings
 from mt.decoding.translator import Translator
-from mt.devices import choose_device
+from mt.errors import InputError
 from mt.run_dir import ModelDir
+
+if TYPE_CHECKING:
+    from mt.config import Config
 
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """A translator and the configuration its model was trained with."""
+    """A translator, what its model was made for, and which engine runs it."""
 
-    config: Config
     translator: Translator
+    settings: TranslationSettings
+    engine: str
 
 
-def open_model(folder: ModelDir, device: str = "auto") -> OpenedModel:
+def open_model(folder: ModelDir, choice: EngineChoice | None = None) -> OpenedModel:
     """Reads a model folder.
 
     Raises:
-        InputError: it is not whole, or this machine lacks the device.
+        InputError: it is not whole, this machine lacks the device, or an engine that was asked for cannot run it.
     """
-    loaded = load_model(folder, choose_device(device, "--device"))
-    config = loaded.config
-    engine = TorchEngine(loaded.model, config.decoding.batch_tokens)
-    return OpenedModel(config, Translator(engine, loaded.tokenizers, config.data.max_length, config.data.target_lang))
+    choice = choice or EngineChoice()
+    _check(choice)
+    if choice.engine != "torch":
+        try:
+            device = _fast_device(choice)
+            if device is not None:
+                return _open_converted(folder, choice, device)
+        except UnusableError as error:
+            if choice.engine == "ctranslate2" or choice.compute_type not in ("auto", *FLOAT_TYPES):
+                raise InputError(str(error), "use --engine torch") from None
+            log.warning("%s; translating with torch, which starts and works more slowly", error)
+    return _open_with_torch(folder, choice)
+
+
+def read_config(folder: ModelDir) -> "Config":
+    """The whole configuration of a folder."""
+    from mt.config import parse_config
+
+    require(folder, verified(folder, folder.config), folder.config)
+    return parse_config(read_text(folder.config), str(folder.config))
+
+
+def _check(choice: EngineChoice) -> None:
+    for option, value, known in (
+        ("--engine", choice.engine, ENGINES),
+        ("--device", choice.device, DEVICES),
+        ("--compute-type", choice.compute_type, ("auto", *COMPUTE_TYPES)),
+    ):
+        if value not in known:
+            raise InputError(f"{option}: '{value}' is none of {', '.join(known)}")
+    if choice.engine == "torch" and choice.compute_type not in ("auto", *FLOAT_TYPES):
+        raise InputError(
+            f"--compute-type {choice.compute_type} needs the CTranslate2 engine", "leave out --engine torch"
+        )
+    if choice.engine == "ctranslate2" and choice.device == "mps":
+        raise InputError("--engine ctranslate2 does not run on mps", "use --device cpu, or --engine torch")
+
+
+def _fast_device(choice: EngineChoice) -> str | None:
+    """Where CTranslate2 is to run; None where torch is the better choice.
+
+    Torch translates on GPUs unless the number format is one that only CTranslate2 has.
+    """
+    try:
+        import ctranslate2
+    except ImportError as error:
+        raise UnusableError(f"CTranslate2 cannot be imported ({error})") from None
+    only_here = choice.engine == "ctranslate2" or choice.compute_type not in ("auto", *FLOAT_TYPES)
+    device = choice.device
+    if device == "auto":
+        device = "cuda" if ctranslate2.get_cuda_device_count() > 0 else "cpu"
+    if device == "cpu" or only_here:
+        return device
+    return None
+
+
+def _open_converted(folder: ModelDir, choice: EngineChoice, device: str) -> OpenedModel:
+    number_format = _number_format(choice.compute_type)
+    listed = verified(folder, folder.tokenizer, folder.settings, folder.converted(number_format))
+    if folder.settings.relative_to(folder.root).as_posix() not in listed:
+        raise UnusableError(f"{folder.root}: it has no CTranslate2 part")
+    require(folder, listed, folder.converted(number_format) / "model.bin")
+    settings = TranslationSettings.read(folder.settings)
+    tokenizers = load_tokenizers(folder, listed, settings.shared_vocabulary)
+    return open_converted(folder, settings, tokenizers, choice, device)
+
+
+def open_converted(
+    folder: ModelDir,
+    settings: TranslationSettings,
+    tokenizers: TokenizerPair,
+    choice: EngineChoice,
+    device: str = "cpu",
+) -> OpenedModel:
+    """Opens the CTranslate2 part of a folder that need not be whole yet.
+
+    Raises:
+        UnusableError: CTranslate2 cannot run it here.
+    """
+    from mt.decoding.ctranslate2_engine import CTranslate2Engine, supported
+
+    compute_type = "float32" if choice.compute_type == "auto" else choice.compute_type
+    if not supported(compute_type, device):
+        log.warning("--compute-type %s: this machine's %s cannot compute in it; using float32", compute_type, device)
+        compute_type = "float32"
+    number_format = _number_format(compute_type)
+    shortlist = settings.shortlist if choice.shortlist is None else choice.shortlist
+    if shortlist and not folder.shortlist(number_format).is_file():
+        raise InputError(
+            f"{folder.root}: it has no shortlist", "leave out --shortlist, or train with decoding.shortlist set"
+        )
+    engine = CTranslate2Engine(
+        folder.converted(number_format),
+        tokenizers,
+        settings.max_positions,
+        settings.batch_tokens,
+        device=device,
+        compute_type=compute_type,
+        shortlist=shortlist,
+        one_by_one=choice.one_by_one,
+    )
+    words = ["CTranslate2", compute_type, "with shortlist" if shortlist else "", f"on {device}"]
+    return _opened(engine, settings, tokenizers, " ".join(word for word in words if word))
+
+
+def _number_format(compute_type: str) -> str:
+    """That of the weights to read for it."""
+    return "int8" if compute_type.startswith("int8") else "float32"
+
+
+def _open_with_torch(folder: ModelDir, choice: EngineChoice) -> OpenedModel:
+    from mt.bundle.model_dir import load_model
+    from mt.decoding.torch_engine import TorchEngine, number_type
+    from mt.devices import choose_device
+
+    device = choose_device(choice.device, "--device")
+    loaded = load_model(folder, device)
+    settings = TranslationSettings.of(loaded.config)
+    dtype = number_type(choice.compute_type, device)
+    engine = TorchEngine(loaded.model.to(dtype), settings.batch_tokens)
+    return _opened(engine, settings, loaded.tokenizers, f"torch {str(dtype).removeprefix('torch.')} on {device}")
+
+
+def _opened(engine: Engine, settings: TranslationSettings, tokenizers: TokenizerPair, name: str) -> OpenedModel:
+    log.debug("engine: %s", name)
+    translator = Translator(engine, tokenizers, settings.max_source_tokens, settings.target_lang)
+    return OpenedModel(translator, settings, name)

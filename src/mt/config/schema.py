@@ -179,7 +179,7 @@ class DecodingConfig(Section):
         Field(
             ge=-10,
             le=10,
-            description="Exponent a in ((5 + tokens) / 6)^a, which divides a score; higher makes longer text.",
+            description="Exponent a in tokens^a, which divides the log-probability; higher makes longer text.",
         ),
     ] = 1.0
     min_length: Annotated[int, Field(ge=0, le=100_000, description="Shortest translation, in tokens.")] = 0
@@ -195,6 +195,15 @@ class DecodingConfig(Section):
     batch_tokens: Annotated[
         int, Field(ge=1, le=10**8, description="Size of a batch in translation, in tokens with padding counted.")
     ] = 4096
+    shortlist: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=1000,
+            description="Target pieces that a source piece may bring into a translation, by alignment of the training "
+            "text, for a faster search on a CPU; 0: all pieces, always.",
+        ),
+    ] = 0
 
     @model_validator(mode="after")
     def _rules(self) -> Self:

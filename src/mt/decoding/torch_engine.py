@@ -6,8 +6,20 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
-from mt.decoding.search import Hypothesis, SearchOptions, search
+from mt.decoding.engine import Hypothesis, SearchOptions, batches_of
+from mt.decoding.search import search
 from mt.model.transformer import Transformer
+
+# Sentences in a batch on a CPU: with more, a step's logits leave the caches (docs/performance.md).
+_CPU_BATCH = 64
+
+
+def number_type(wanted: str, device: torch.device) -> torch.dtype:
+    """The format to compute in; `auto` is bfloat16 on a GPU that has it, else float32."""
+    if wanted == "auto":
+        has_bfloat16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        return torch.bfloat16 if has_bfloat16 else torch.float32
+    return {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}[wanted]
 
 
 class TorchEngine:
@@ -21,27 +33,18 @@ class TorchEngine:
     def __init__(self, model: Transformer, batch_tokens: int) -> None:
         self._model = model
         self._batch_tokens = batch_tokens
+        on_cpu = model.output.weight.device.type == "cpu"
+        self._batch_sentences = _CPU_BATCH if on_cpu else batch_tokens
 
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
         """Token ids without specials to the n best hypotheses of each, in the order given."""
         results: list[list[Hypothesis]] = [[] for _ in sentences]
         with _evaluating(self._model):
-            for indices in self._batches(sentences):
+            for indices in batches_of(sentences, self._batch_tokens, self._batch_sentences):
                 batch = self._padded([sentences[i] for i in indices])
                 for index, hypotheses in zip(indices, search(self._model, batch, options), strict=True):
                     results[index] = hypotheses
         return results
-
-    def _batches(self, sentences: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-        """Longest first, so that a batch too large for the memory fails at once and not after an hour."""
-        batch: list[int] = []
-        for index in sorted(range(len(sentences)), key=lambda i: -len(sentences[i])):
-            if batch and (len(batch) + 1) * (len(sentences[batch[0]]) + 2) > self._batch_tokens:
-                yield batch
-                batch = []
-            batch.append(index)
-        if batch:
-            yield batch
 
     def _padded(self, sentences: Sequence[Sequence[int]]) -> torch.Tensor:
         longest = max(map(len, sentences)) + 2

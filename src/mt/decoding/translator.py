@@ -2,22 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from mt.console import log
 from mt.data.tokenizer import TokenizerPair, normalized
+from mt.decoding.engine import Engine, Hypothesis, SearchOptions
 from mt.decoding.long_input import split_long
-from mt.decoding.search import Hypothesis, SearchOptions
-from mt.evaluation.scores import base_language
+from mt.languages import base_language
 
 # Languages written without spaces: the parts of a long text are joined without one.
 _UNSPACED = {"zh", "ja", "th", "lo", "km", "my"}
-
-
-class Engine(Protocol):
-    """Whatever turns token ids into hypotheses."""
-
-    def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]: ...
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Scores, all of them sacreBLEU's, on raw detokenised text, with their signatures."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from mt.config import EvaluationConfig
+from mt.languages import base_language
 
 _TOKENIZERS = {"zh": "zh", "ja": "char", "ko": "char", "th": "char", "lo": "char", "km": "char", "my": "char"}
 
@@ -34,11 +34,6 @@ class Scores:
     exact_match: float
     length_ratio: float
     signatures: dict[str, str]
-
-
-def base_language(code: str) -> str:
-    """zh of zh, zh-Hans, zh_TW or ZH."""
-    return re.split("[-_]", code.lower())[0]
 
 
 def bleu_tokenizer(choice: str, target_lang: str) -> str:

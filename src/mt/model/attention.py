@@ -1,8 +1,10 @@
 """Multi-head attention on torch's scaled dot-product kernel, and the caches of step-by-step decoding.
 
 B batch   T queries   S keys   N, M real tokens of both sides   D d_model   H heads   K = D / H
+W hypotheses a sentence   C slots of a cache
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -16,8 +18,7 @@ from mt.model.packing import Packing
 def visible(pad: Tensor | None) -> Tensor | None:
     """Turns padding marks into the mask that `scaled_dot_product_attention` wants.
 
-    This is the only place where the two conventions meet: ours is True at padding, torch's is True where a query may
-    look.
+    Here and in `added` the two conventions meet: ours is True at padding, torch's is True where a query may look.
 
     Args:
         pad: (B, S), True at padding; None where nothing is padding.
@@ -26,6 +27,11 @@ def visible(pad: Tensor | None) -> Tensor | None:
         (B, 1, 1, S), True where every query and head may look, or None.
     """
     return None if pad is None else ~pad[:, None, None, :]
+
+
+def added(hidden: Tensor, dtype: torch.dtype) -> Tensor:
+    """What decoding adds to attention scores, made once for all layers: minus infinity where `hidden` is True."""
+    return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -math.inf)
 
 
 @dataclass(frozen=True)
@@ -41,23 +47,51 @@ class KeyValues:
 
 
 class Cache:
-    """The keys and values of a layer's target positions so far, one more with every decoding step."""
+    """A layer's keys and values of the target so far, in slots that all hypotheses of a sentence share.
+
+    A step fills one slot a hypothesis. Nothing is moved when a hypothesis continues another one: each looks at the
+    slots it descends from (`DecoderState`). Buffers are (B, H, C, K) with room for C slots.
+    """
 
     def __init__(self) -> None:
-        self._past: KeyValues | None = None
+        self.keys = self.values = torch.empty(0)
 
-    def extend(self, new: KeyValues) -> KeyValues:
-        """Appends the newest position's (B, H, 1, K) and returns those of all positions (B, H, T, K)."""
-        if self._past is not None:
-            keys = torch.cat([self._past.keys, new.keys], dim=2)
-            new = KeyValues(keys, torch.cat([self._past.values, new.values], dim=2))
-        self._past = new
-        return new
+    @property
+    def capacity(self) -> int:
+        return self.keys.shape[2] if self.keys.dim() == 4 else 0
 
-    def select(self, rows: Tensor) -> None:
-        """Keeps rows of the batch (any number, any order)."""
-        if self._past is not None:
-            self._past = self._past.select(rows)
+    def extend(self, used: int, new: KeyValues) -> KeyValues:
+        """Writes (B, H, W, K) behind the `used` slots and returns those of all slots (B, H, used + W, K)."""
+        end = used + new.keys.shape[2]
+        if end > self.capacity:
+            self.keys, self.values = (
+                _moved(buffer, new.keys, used, max(64, 2 * end)) for buffer in (self.keys, self.values)
+            )
+        self.keys[:, :, used:end] = new.keys
+        self.values[:, :, used:end] = new.values
+        return KeyValues(self.keys[:, :, :end], self.values[:, :, :end])
+
+    def keep_sentences(self, rows: Tensor, used: int) -> None:
+        """Keeps rows of the batch."""
+        self.keys, self.values = (
+            _moved(buffer.index_select(0, rows), buffer[: len(rows)], used, self.capacity)
+            for buffer in (self.keys[:, :, :used], self.values[:, :, :used])
+        )
+
+    def keep_slots(self, slots: Tensor) -> None:
+        """Moves slots (B, C') to the front."""
+        index = slots[:, None, :, None].expand(-1, self.keys.shape[1], -1, self.keys.shape[3])
+        for buffer in (self.keys, self.values):
+            buffer[:, :, : slots.shape[1]] = buffer.gather(2, index)
+
+
+def _moved(buffer: Tensor, like: Tensor, used: int, capacity: int) -> Tensor:
+    """A larger buffer with the same first slots."""
+    batch, heads, _, width = like.shape
+    moved = like.new_empty(batch, heads, capacity, width)
+    if used:
+        moved[:, :, :used] = buffer[:, :, :used]
+    return moved
 
 
 class SelfAttention(nn.Module):
@@ -83,11 +117,20 @@ class SelfAttention(nn.Module):
         joined: Tensor = self.out_proj(packing.pack(heads))
         return joined
 
-    def step(self, x: Tensor, cache: Cache) -> Tensor:
-        """One decoding step: x (R, D), the newest position of R hypotheses, attends to itself and to all earlier."""
-        projected = self.in_proj(x)[:, None].chunk(3, dim=-1)
-        queries, keys, values = (split_heads(part, self.n_heads) for part in projected)
-        joined: Tensor = self.out_proj(attend(queries, cache.extend(KeyValues(keys, values)), None, False, 0.0)[:, 0])
+    def step(self, x: Tensor, cache: Cache, used: int, mask: Tensor | None) -> Tensor:
+        """One decoding step of W hypotheses a sentence.
+
+        Args:
+            x: (B * W, D), the hypotheses of a sentence next to one another.
+            cache: its slots; these W are added.
+            used: slots filled so far.
+            mask: added to the attention scores, (B, 1, W, used + W); None where every hypothesis sees all slots.
+        """
+        batch = len(x) if mask is None else len(mask)
+        projected = self.in_proj(x).view(batch, len(x) // batch, 3, self.n_heads, -1)
+        queries, keys, values = projected.permute(2, 0, 3, 1, 4)  # (B, H, W, K) each
+        seen = cache.extend(used, KeyValues(keys, values))
+        joined: Tensor = self.out_proj(attend_masked(queries, seen, mask).flatten(0, 1))
         return joined
 
 
@@ -114,6 +157,13 @@ class CrossAttention(nn.Module):
         joined: Tensor = self.out_proj(tgt.pack(heads))
         return joined
 
+    def step(self, x: Tensor, memory: KeyValues, mask: Tensor | None) -> Tensor:
+        """One decoding step: x (B * W, D), the hypotheses of a sentence as queries side by side, so that the source is
+        not copied for each; mask (B, 1, 1, S), added to the attention scores."""
+        queries = split_heads(self.q_proj(x).view(len(memory.keys), -1, x.shape[1]), self.n_heads)
+        joined: Tensor = self.out_proj(attend_masked(queries, memory, mask).flatten(0, 1))
+        return joined
+
 
 def split_heads(x: Tensor, n_heads: int) -> Tensor:
     batch, length, d_model = x.shape
@@ -126,3 +176,9 @@ def attend(queries: Tensor, memory: KeyValues, pad: Tensor | None, causal: bool,
         queries, memory.keys, memory.values, attn_mask=visible(pad), is_causal=causal, dropout_p=dropout
     )
     return heads.transpose(1, 2).flatten(2)  # (B, T, D)
+
+
+def attend_masked(queries: Tensor, memory: KeyValues, mask: Tensor | None) -> Tensor:
+    """The same with a mask that is added to the scores: (B, H, W, K) -> (B, W, D)."""
+    heads = F.scaled_dot_product_attention(queries, memory.keys, memory.values, attn_mask=mask)
+    return heads.transpose(1, 2).flatten(2)  # (B, W, D)

@@ -116,19 +116,18 @@ class DecoderLayer(nn.Module):
         x = self.residuals[2](x, self.feed_forward)
         return x
 
-    def step(self, x: Tensor, beside: Packing, cache: Cache, memory: KeyValues, memory_pad: Tensor | None) -> Tensor:
-        """One position of several hypotheses a sentence.
-
-        Args:
-            x: (B * beams, D), the hypotheses of a sentence next to one another.
-            beside: of (B, beams); a sentence's hypotheses stand as queries side by side, so that the source is not
-                copied for each.
-            cache: the earlier positions of the hypotheses; this one is added.
-            memory: the source's keys and values (B, H, S, K), one for all hypotheses of a sentence.
-            memory_pad: (B, S), True at padding.
-        """
-        x = self.residuals[0](x, lambda y: self.self_attention.step(y, cache))
-        x = self.residuals[1](x, lambda y: self.cross_attention(y, beside, memory, memory_pad))
+    def step(
+        self,
+        x: Tensor,
+        cache: Cache,
+        used: int,
+        mask: Tensor | None,
+        memory: KeyValues,
+        memory_mask: Tensor | None,
+    ) -> Tensor:
+        """One position of W hypotheses a sentence: x (B * W, D); the rest as in both kinds of attention's `step`."""
+        x = self.residuals[0](x, lambda y: self.self_attention.step(y, cache, used, mask))
+        x = self.residuals[1](x, lambda y: self.cross_attention.step(y, memory, memory_mask))
         x = self.residuals[2](x, self.feed_forward)
         return x
 
@@ -150,6 +149,11 @@ class Embedding(nn.Module):
         x = self.dropout(x)
         return x
 
+    def step(self, tokens: Tensor, position: int) -> Tensor:
+        """Tokens (N,), all at one position, to (N, D)."""
+        x: Tensor = self.tokens(tokens) * self.scale + self.positions.row(position)
+        return x
+
 
 class LearnedPositions(nn.Module):
     """One trained vector a position; there are none beyond `max_length`."""
@@ -159,7 +163,10 @@ class LearnedPositions(nn.Module):
         self.table = nn.Parameter(torch.empty(max_length, d_model))
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
-        return F.embedding(positions, self.table[:length])  # (N, D)
+        return F.embedding(positions, self.table)  # (N, D)
+
+    def row(self, position: int) -> Tensor:
+        return self.table[position]
 
 
 class SinusoidalPositions(nn.Module):
@@ -182,6 +189,13 @@ class SinusoidalPositions(nn.Module):
         return torch.stack([torch.sin(angles), torch.cos(angles)], dim=-1).flatten(1).float()
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
-        if length > len(self.table):
-            self.table = self.sinusoids(2 * length).to(self.table.device)
+        self._reach(length)
         return F.embedding(positions, self.table)  # (N, D)
+
+    def row(self, position: int) -> Tensor:
+        self._reach(position + 1)
+        return self.table[position]
+
+    def _reach(self, length: int) -> None:
+        if length > len(self.table):
+            self.table = self.sinusoids(2 * length).to(self.table)

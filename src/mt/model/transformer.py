@@ -1,44 +1,20 @@
 """The encoder-decoder Transformer of "Attention Is All You Need" (Vaswani et al. 2017, arXiv:1706.03762).
 
 B batch   S, T source and target positions   M, N real tokens among them   D d_model   V target vocabulary
+W hypotheses a sentence
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from mt.config.schema import ModelConfig
-from mt.model.attention import Cache, CrossAttention, KeyValues, SelfAttention
+from mt.model.attention import CrossAttention, SelfAttention, added
+from mt.model.decoder_state import DecoderState
 from mt.model.layers import DecoderLayer, Embedding, EncoderLayer, FeedForward, LearnedPositions
 from mt.model.packing import PAD_ID, Packing
-
-
-@dataclass
-class DecoderState:
-    """What step-by-step decoding carries along.
-
-    Attributes:
-        position: the next target position.
-        memory: keys and values of the source, one a decoder layer, each (B, H, S, K).
-        memory_pad: (B, S), True at padding.
-        caches: keys and values of the target so far, one a layer.
-    """
-
-    position: int
-    memory: list[KeyValues]
-    memory_pad: Tensor
-    caches: list[Cache]
-
-    def select(self, sentences: Tensor, hypotheses: Tensor) -> None:
-        """Keeps some sentences (indices into B) and some hypotheses (indices into B * beams)."""
-        if len(sentences) < len(self.memory_pad):
-            self.memory = [kv.select(sentences) for kv in self.memory]
-            self.memory_pad = self.memory_pad[sentences]
-        for cache in self.caches:
-            cache.select(hypotheses)
 
 
 class Transformer(nn.Module):
@@ -103,20 +79,18 @@ class Transformer(nn.Module):
         src = Packing.of(src_tokens)
         memory = self.encode(src_tokens, src)
         projected = [layer.cross_attention.project(memory, src) for layer in self._decoder_layers()]
-        return DecoderState(0, projected, src_tokens == PAD_ID, [Cache() for _ in projected])
+        return DecoderState(projected, None if src.pad is None else added(src.pad[:, None, None], memory.dtype))
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Feeds the newest token of every hypothesis (B * beams,) and returns the logits of the next (B * beams, V).
+        """Feeds the newest token of every hypothesis (B, W) and returns the logits of the next (B * W, V).
 
         The state moves on by one position.
         """
-        sentences = len(state.memory_pad)
-        beside = Packing.full(sentences, len(tokens) // sentences, tokens.device)
-        position = torch.full((1,), state.position, device=tokens.device)
-        x: Tensor = self.target_embedding(tokens, position, state.position + 1)
+        mask = state.make_room(tokens.shape[1])
+        x: Tensor = self.target_embedding.step(tokens.flatten(), state.position)
         for layer, cache, memory in zip(self._decoder_layers(), state.caches, state.memory, strict=True):
-            x = layer.step(x, beside, cache, memory, state.memory_pad)
-        state.position += 1
+            x = layer.step(x, cache, state.used, mask, memory, state.memory_mask)
+        state.advance(tokens.shape[1])
         logits: Tensor = self.output(self.decoder_norm(x))
         return logits
 

@@ -9,7 +9,7 @@ from mt.config import Config
 from mt.data.batching import assemble, plan_epoch
 from mt.data.encoded import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
-from mt.decoding.search import SearchOptions
+from mt.decoding.engine import SearchOptions
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator
 from mt.evaluation.scores import bleu_tokenizer, corpus_bleu

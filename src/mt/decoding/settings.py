@@ -1,0 +1,98 @@
+"""What a model folder's fast engine needs to know, in a file that is read without pydantic or torch."""
+
+import json
+import math
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mt.decoding.engine import SearchOptions
+from mt.errors import InputError
+
+if TYPE_CHECKING:
+    from mt.config import Config
+
+
+@dataclass(frozen=True)
+class TranslationSettings:
+    """How text becomes tokens and tokens become text, and how to search.
+
+    Attributes:
+        target_lang: the language of the output.
+        shared_vocabulary: both sides use one tokenizer.
+        max_source_tokens: the longest source, specials counted; longer lines are translated in parts.
+        max_positions: positions of a source or a translation, SOS counted; the converted model has no more.
+        batch_tokens: source tokens of a batch, padding counted.
+        shortlist: whether target tokens are chosen from a shortlist unless told otherwise.
+        search: how to search unless told otherwise.
+    """
+
+    target_lang: str
+    shared_vocabulary: bool
+    max_source_tokens: int
+    max_positions: int
+    batch_tokens: int
+    shortlist: bool
+    search: SearchOptions
+
+    @classmethod
+    def of(cls, config: "Config") -> "TranslationSettings":
+        """Those of a configuration."""
+        decoding = config.decoding
+        search = SearchOptions(
+            beam_size=decoding.beam_size,
+            length_penalty=decoding.length_penalty,
+            min_length=decoding.min_length,
+            max_length=decoding.max_length,
+            max_length_ratio=decoding.max_length_ratio,
+        )
+        return cls(
+            target_lang=config.data.target_lang,
+            shared_vocabulary=config.tokenizer.shared,
+            max_source_tokens=config.data.max_length,
+            max_positions=_max_positions(config),
+            batch_tokens=decoding.batch_tokens,
+            shortlist=decoding.shortlist > 0,
+            search=search,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """The content of the file."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, path: Path) -> "TranslationSettings":
+        """Reads the file.
+
+        Raises:
+            InputError: it is not such a file.
+        """
+        try:
+            content = json.loads(path.read_bytes())
+            search = SearchOptions(**_typed(SearchOptions, content.pop("search")))
+            return cls(search=search, **_typed(cls, content))
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise InputError(f"{path}: not a file of translation settings ({error})"[:300]) from None
+
+
+def _max_positions(config: "Config") -> int:
+    longest_source = config.data.max_length
+    if config.model.positions == "learned":
+        return longest_source
+    decoding = config.decoding
+    longest_translation = min(decoding.max_length, math.ceil(decoding.max_length_ratio * longest_source) + 10)
+    return max(longest_source, longest_translation + 1, decoding.min_length + 1)
+
+
+def _typed(kind: type[Any], content: dict[str, Any]) -> dict[str, Any]:
+    """Checks that numbers are numbers and none is negative where it counts something."""
+    types = {field.name: field.type for field in fields(kind)}
+    for name, value in content.items():
+        expected = types[name]
+        if type(value) is not expected and not (expected is float and type(value) is int):
+            raise TypeError(f"{name} is {value!r:.50}")
+        if expected is int and not 0 <= value <= 10**9:
+            raise ValueError(f"{name} is {value}")
+    return content
