@@ -16,11 +16,11 @@ from safetensors.torch import load_file, save_file
 
 from config_helpers import SMALLEST
 from model_helpers import scramble, sources, targets
-from mt.bundle.model_dir import LoadedModel, build_model, load_model, save_model
+from mt.bundle.model_dir import LoadedModel, build_model, load_model, new_model
 from mt.bundle.open import open_model
 from mt.config import Config, dump_config, parse_config
 from mt.data.tokenizer import TokenizerPair
-from mt.decoding.engine import SearchOptions
+from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.errors import InputError
 from mt.model.transformer import Transformer
 from mt.run_dir import ModelDir
@@ -48,7 +48,9 @@ def make(folder: Path, *changes: str) -> tuple[ModelDir, Transformer, TokenizerP
     model = build_model(config, tokenizers)
     scramble(model)
     saved = ModelDir(folder / "model")
-    save_model(saved, config, tokenizers, dict(model.named_parameters()), "# A model\n", {"steps": 7})
+    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    with new_model(saved, config, tokenizers, weights, {"steps": 7}) as aside:
+        aside.readme.write_text("# A model\n")
     return saved, model.eval(), tokenizers
 
 
@@ -76,11 +78,16 @@ def test_loaded_is_what_was_saved(tmp_path: Path, tied: str, shared: str, positi
 def test_a_folder_holds_these_files_and_no_pickle(tmp_path: Path) -> None:
     folder, _, _ = make(tmp_path)
     files = {path.relative_to(folder.root).as_posix(): path for path in folder.root.rglob("*") if path.is_file()}
-    assert set(files) == {"MANIFEST.json", "README.md", "config.yaml", "model.safetensors", "tokenizer/tokenizer.json"}
+    converted = ("config.json", "model.bin", "shared_vocabulary.json")
+    assert set(files) == {
+        *("MANIFEST.json", "README.md", "config.yaml", "model.safetensors", "tokenizer/tokenizer.json"),
+        "ctranslate2/settings.json",
+        *(f"ctranslate2/{number_format}/{name}" for number_format in ("float32", "int8") for name in converted),
+    }
     for path in files.values():
         content = path.read_bytes()
         assert not content.startswith((b"\x80", b"PK"))
-        assert path.suffix == ".safetensors" or content.decode()
+        assert path.suffix in (".safetensors", ".bin") or content.decode()
     manifest = json.loads(folder.manifest.read_text())
     assert manifest["steps"] == 7
     assert set(manifest["files"]) == set(files) - {"MANIFEST.json"}
@@ -91,17 +98,18 @@ def test_separate_vocabularies_are_two_files(tmp_path: Path) -> None:
     assert {path.name for path in folder.tokenizer.iterdir()} == {"source.json", "target.json"}
 
 
-def test_a_folder_can_be_moved_and_is_complete(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["ctranslate2", "torch"])
+def test_a_folder_can_be_moved_and_is_complete(tmp_path: Path, engine: str) -> None:
     folder, _, _ = make(tmp_path)
     options = SearchOptions(beam_size=2, max_length=6)
-    before = open_model(folder, "cpu").translator.best(ENGLISH, options)
+    before = open_model(folder, EngineChoice(engine)).translator.best(ENGLISH, options)
     moved = ModelDir(tmp_path / "elsewhere" / "ein Ordner")
     moved.root.parent.mkdir()
     folder.root.rename(moved.root)
-    assert open_model(moved, "cpu").translator.best(ENGLISH, options) == before
+    assert open_model(moved, EngineChoice(engine)).translator.best(ENGLISH, options) == before
     link = tmp_path / "link"
     link.symlink_to(moved.root)
-    assert open_model(ModelDir(link), "cpu").translator.best(ENGLISH, options) == before
+    assert open_model(ModelDir(link), EngineChoice(engine)).translator.best(ENGLISH, options) == before
 
 
 def test_saving_replaces_a_model_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -116,8 +124,11 @@ def test_saving_that_fails_leaves_the_old_model(tmp_path: Path, failing: str) ->
     folder, _, tokenizers = make(tmp_path)
     before = {path: path.read_bytes() for path in folder.root.rglob("*") if path.is_file()}
     parts = {"tokenizers": tokenizers, "weights": {"a": torch.zeros(2)}, failing: None}
-    with pytest.raises(AttributeError):
-        save_model(folder, configured(), parts["tokenizers"], parts["weights"], "", {})
+    with (
+        pytest.raises(AttributeError),
+        new_model(folder, configured(), parts["tokenizers"], parts["weights"], {}),
+    ):
+        pass
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 

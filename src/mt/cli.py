@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 
+_LINES_AT_ONCE = 4000  # of a file: sorted by length they make good batches, and output still flows
+
 
 def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Several options as one decorator, so that commands can share them."""
@@ -222,7 +224,7 @@ def _input_lines(text: Sequence[str], path: Path | None) -> Iterator[list[str]]:
         yield [line.replace("\n", " ") for line in text]
     elif path is not None and str(path) != "-":
         lines = read_lines(path)
-        yield from iter(lambda: list(islice(lines, 1000)), [])
+        yield from iter(lambda: list(islice(lines, _LINES_AT_ONCE)), [])
     elif sys.stdin.isatty():
         yield from _prompt()
     else:
@@ -273,7 +275,12 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     try:
-        app()  # ends in SystemExit: 0, 2 for wrong usage, 130 after Ctrl-C
+        sys.exit(app.main(standalone_mode=False) or 0)
+    except click.Abort:  # Ctrl-C
+        sys.exit(130)
+    except click.ClickException as error:  # wrong usage
+        error.show()
+        sys.exit(error.exit_code)
     except Exception as error:
         if "--debug" in sys.argv:
             raise

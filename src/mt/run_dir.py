@@ -6,6 +6,7 @@ from pathlib import Path
 from mt.errors import InputError
 
 MANIFEST = "MANIFEST.json"
+VOCABULARY_MAP = "vmap.txt"  # in a converted model: from source pieces to target pieces; the name is CTranslate2's
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,6 @@ class ModelDir:
     def converted(self, number_format: str) -> Path:
         """The fast engine's model with weights in float32 or int8."""
         return self.ctranslate2 / number_format
-
-    def shortlist(self, number_format: str) -> Path:
-        """The fast engine's map from source pieces to target pieces; the name is the library's."""
-        return self.converted(number_format) / "vmap.txt"
 
     @property
     def readme(self) -> Path:

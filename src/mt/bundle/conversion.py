@@ -21,7 +21,7 @@ from mt.decoding.settings import TranslationSettings
 from mt.model.attention import CrossAttention, SelfAttention
 from mt.model.layers import DecoderLayer, Embedding, EncoderLayer, FeedForward, LearnedPositions, Sublayer
 from mt.model.transformer import Transformer
-from mt.run_dir import ModelDir
+from mt.run_dir import VOCABULARY_MAP, ModelDir
 
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
@@ -60,7 +60,7 @@ def convert(
         target.mkdir(parents=True)
         spec.save(str(target))
         if shortlist is not None:
-            storage.write_text(folder.shortlist(number_format), _vocabulary_map(shortlist, tokenizers))
+            storage.write_text(target / VOCABULARY_MAP, _vocabulary_map(shortlist, tokenizers))
     storage.write_json(folder.settings, TranslationSettings.of(config).as_dict())
 
 

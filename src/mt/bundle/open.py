@@ -13,7 +13,7 @@ from mt.decoding.engine import COMPUTE_TYPES, DEVICES, ENGINES, FLOAT_TYPES, Eng
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.translator import Translator
 from mt.errors import InputError
-from mt.run_dir import ModelDir
+from mt.run_dir import VOCABULARY_MAP, ModelDir
 
 if TYPE_CHECKING:
     from mt.config import Config
@@ -91,11 +91,9 @@ def _fast_device(choice: EngineChoice) -> str | None:
 
 
 def _open_converted(folder: ModelDir, choice: EngineChoice, device: str) -> OpenedModel:
-    number_format = _number_format(choice.compute_type)
-    listed = verified(folder, folder.tokenizer, folder.settings, folder.converted(number_format))
+    listed = verified(folder, folder.tokenizer, folder.settings)
     if folder.settings.relative_to(folder.root).as_posix() not in listed:
         raise UnusableError(f"{folder.root}: it has no CTranslate2 part")
-    require(folder, listed, folder.converted(number_format) / "model.bin")
     settings = TranslationSettings.read(folder.settings)
     tokenizers = load_tokenizers(folder, listed, settings.shared_vocabulary)
     return open_converted(folder, settings, tokenizers, choice, device)
@@ -115,18 +113,20 @@ def open_converted(
     """
     from mt.decoding.ctranslate2_engine import CTranslate2Engine, supported
 
-    compute_type = "float32" if choice.compute_type == "auto" else choice.compute_type
+    compute_type = settings.compute_type if choice.compute_type == "auto" else choice.compute_type
     if not supported(compute_type, device):
         log.warning("--compute-type %s: this machine's %s cannot compute in it; using float32", compute_type, device)
         compute_type = "float32"
-    number_format = _number_format(compute_type)
+    converted = folder.converted("int8" if compute_type.startswith("int8") else "float32")
+    if folder.manifest.exists():  # it does not while the folder is being made
+        require(folder, verified(folder, converted), converted / "model.bin")
     shortlist = settings.shortlist if choice.shortlist is None else choice.shortlist
-    if shortlist and not folder.shortlist(number_format).is_file():
+    if shortlist and not (converted / VOCABULARY_MAP).is_file():
         raise InputError(
             f"{folder.root}: it has no shortlist", "leave out --shortlist, or train with decoding.shortlist set"
         )
     engine = CTranslate2Engine(
-        folder.converted(number_format),
+        converted,
         tokenizers,
         settings.max_positions,
         settings.batch_tokens,
@@ -137,11 +137,6 @@ def open_converted(
     )
     words = ["CTranslate2", compute_type, "with shortlist" if shortlist else "", f"on {device}"]
     return _opened(engine, settings, tokenizers, " ".join(word for word in words if word))
-
-
-def _number_format(compute_type: str) -> str:
-    """That of the weights to read for it."""
-    return "int8" if compute_type.startswith("int8") else "float32"
 
 
 def _open_with_torch(folder: ModelDir, choice: EngineChoice) -> OpenedModel:

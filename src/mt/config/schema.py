@@ -5,6 +5,7 @@ several, each with its reason.
 """
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -195,6 +196,10 @@ class DecodingConfig(Section):
     batch_tokens: Annotated[
         int, Field(ge=1, le=10**8, description="Size of a batch in translation, in tokens with padding counted.")
     ] = 4096
+    compute_type: Annotated[
+        Literal["float32", "int8"],
+        Field(description="Number format of the CTranslate2 engine unless the command line names another."),
+    ] = "float32"
     shortlist: Annotated[
         int,
         Field(
@@ -277,6 +282,25 @@ class Config(Section):
                 ("training.max_tokens", "data.max_length"),
                 f"a batch of {self.training.max_tokens} tokens cannot hold a sentence of data.max_length "
                 f"({self.data.max_length}) tokens",
-            )
+            ),
+            *self._matrices_too_large(),
         )
         return self
+
+    def _matrices_too_large(self) -> Iterator[Rule]:
+        """The model folder holds the model for CTranslate2 too, whose files give a matrix 32 bits for its size."""
+        shape = self.model
+        rows = {
+            "tokenizer.vocab_size": self.tokenizer.vocab_size,
+            "model.d_ff": shape.d_ff,
+            "model.d_model": 3 * shape.d_model,
+            "data.max_length": max(self.data.max_length, self.decoding.max_length + 1),
+        }
+        for key, count in rows.items():
+            size = 4 * count * shape.d_model
+            yield Rule(
+                size >= 2**32,
+                (key, "model.d_model"),
+                f"makes a matrix of {count:,} x {shape.d_model:,} numbers, {size / 2**30:.1f} GiB; the model folder's "
+                f"CTranslate2 part can hold less than 4 GiB in one",
+            )

@@ -95,18 +95,28 @@ class CTranslate2Engine:
                 results[row] = self._hypotheses(sentences[row], answer.result(), options)
         return results
 
-    def _submit(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[Any]:
-        """Hands a batch to the workers; the answers come later."""
-        bound = max(self._bound(ids, options) for ids in sentences)
+    def _submit(
+        self, sentences: Sequence[Sequence[int]], options: SearchOptions, longest: int | None = None
+    ) -> list[Any]:
+        """Hands a batch to the workers; the answers come later.
+
+        Args:
+            sentences: token ids.
+            options: how to search.
+            longest: stop all hypotheses at so many tokens; None: let each end by itself within the largest bound.
+        """
+        # EOS counts in the library's bound.
+        steps = longest or 1 + max(self._bound(ids, options) for ids in sentences)
+        # Without a penalty the library stops once so many have ended and one of them was the best at its end.
+        wanted = options.beam_size if longest or options.length_penalty == 0 else options.n_best
         answers: list[Any] = self._translator.translate_batch(
             [[self._source_pieces[i] for i in ids] for ids in sentences],
             asynchronous=True,
             beam_size=options.beam_size,
             length_penalty=options.length_penalty,
-            # Without a penalty CTranslate2 stops once so many have ended and one of them was the best at its end.
-            num_hypotheses=options.beam_size if options.length_penalty == 0 else options.n_best,
+            num_hypotheses=wanted,
             min_decoding_length=options.min_length,
-            max_decoding_length=bound + 1,  # EOS counts there
+            max_decoding_length=steps,
             max_input_length=0,
             disable_unk=True,
             suppress_sequences=[[PAD], [SOS]],
@@ -121,19 +131,19 @@ class CTranslate2Engine:
 
     def _hypotheses(self, source: Sequence[int], answer: Any, options: SearchOptions) -> list[Hypothesis]:
         bound = self._bound(source, options)
-        if any(len(pieces) > bound + 1 for pieces in answer.hypotheses):
-            # Its batch had room for longer ones: it must not matter in whose company a sentence is translated.
-            answer = self._submit([source], options)[0].result()
-        found: dict[tuple[int, ...], Hypothesis] = {}
+        if any(len(pieces) > bound + 1 or pieces[-1] != EOS for pieces in answer.hypotheses):
+            # It would go on for longer than it may, perhaps in the company of sentences that may: stop it there.
+            answer = self._submit([source], options, longest=bound)[0].result()
+        found = []
         for pieces, score in zip(answer.hypotheses, answer.scores, strict=True):
-            if pieces and pieces[-1] == EOS:
+            if pieces[-1] == EOS:
                 ids = [self._target_ids[piece] for piece in pieces[:-1]]
                 log_prob = score * len(pieces) ** options.length_penalty
-            else:  # stopped at the bound: it is made to end there
-                ids = [self._target_ids[piece] for piece in pieces[:bound]]
-                log_prob = self._forced(source, pieces[:bound])
-            found.setdefault(tuple(ids), Hypothesis.of(ids, log_prob, options.length_penalty))
-        return sorted(found.values(), key=lambda h: -h.score)[: options.n_best]
+            else:  # it is made to end
+                ids = [self._target_ids[piece] for piece in pieces]
+                log_prob = self._forced(source, pieces)
+            found.append(Hypothesis.of(ids, log_prob, options.length_penalty))
+        return sorted(found, key=lambda h: -h.score)[: options.n_best]
 
     def _forced(self, source: Sequence[int], pieces: list[str]) -> float:
         """The log-probability of a given translation, EOS included."""

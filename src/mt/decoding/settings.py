@@ -23,6 +23,7 @@ class TranslationSettings:
         max_source_tokens: the longest source, specials counted; longer lines are translated in parts.
         max_positions: positions of a source or a translation, SOS counted; the converted model has no more.
         batch_tokens: source tokens of a batch, padding counted.
+        compute_type: the number format of the fast engine unless told otherwise.
         shortlist: whether target tokens are chosen from a shortlist unless told otherwise.
         search: how to search unless told otherwise.
     """
@@ -32,6 +33,7 @@ class TranslationSettings:
     max_source_tokens: int
     max_positions: int
     batch_tokens: int
+    compute_type: str
     shortlist: bool
     search: SearchOptions
 
@@ -52,6 +54,7 @@ class TranslationSettings:
             max_source_tokens=config.data.max_length,
             max_positions=_max_positions(config),
             batch_tokens=decoding.batch_tokens,
+            compute_type=decoding.compute_type,
             shortlist=decoding.shortlist > 0,
             search=search,
         )

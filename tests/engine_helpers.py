@@ -1,0 +1,170 @@
+"""Small random models with their converted twins, and how to compare the two engines."""
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from config_helpers import SMALLEST
+from model_helpers import scramble
+from mt.bundle.conversion import convert
+from mt.bundle.model_dir import build_model, new_model
+from mt.config import Config, parse_config
+from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS, UNK_ID, BpeTokenizer, TokenizerPair
+from mt.decoding.ctranslate2_engine import CTranslate2Engine
+from mt.decoding.engine import Hypothesis, SearchOptions
+from mt.decoding.settings import TranslationSettings
+from mt.decoding.torch_engine import TorchEngine
+from mt.model.transformer import Transformer
+from mt.run_dir import ModelDir
+
+ENGLISH = ["A dog runs over the grass.", "Two men are talking.", "The old house is on the hill."]
+GERMAN = ["Ein Hund läuft über das Gras.", "Zwei Männer reden.", "Das alte Haus steht auf dem Hügel."]
+SHAPE = ["model.d_model=16", "model.n_heads=2", "model.d_ff=24", "model.dropout=0", "data.max_length=40"]
+LAYERS = ["model.encoder_layers=1", "model.decoder_layers=1"]
+# A model that can be pushed: see `push_all`.
+PUSHABLE = ["model.norm=post", "model.tie_embeddings=false"]
+
+
+@functools.cache
+def tokenizers(shared: bool) -> TokenizerPair:
+    """Of different sizes where they are two, so that they cannot be mistaken for one another."""
+    if shared:
+        both = BpeTokenizer.train(ENGLISH + GERMAN, 300)
+        return TokenizerPair(both, both)
+    return TokenizerPair(BpeTokenizer.train(ENGLISH, 288), BpeTokenizer.train(GERMAN, 296))
+
+
+def configured(*changes: str) -> Config:
+    return parse_config(SMALLEST, "x.yaml", [*SHAPE, *LAYERS, *changes])
+
+
+@dataclass
+class Twins:
+    """A model for torch, and the folder with the same for CTranslate2."""
+
+    folder: ModelDir
+    config: Config
+    tokenizers: TokenizerPair
+    model: Transformer
+
+    def fast(self, compute_type: str = "float32", **changes: Any) -> CTranslate2Engine:
+        settings = TranslationSettings.of(self.config)
+        where = self.folder.converted(compute_type)
+        arguments = (settings.max_positions, settings.batch_tokens)
+        return CTranslate2Engine(where, self.tokenizers, *arguments, compute_type=compute_type, **changes)
+
+    def slow(self) -> TorchEngine:
+        return TorchEngine(self.model, self.config.decoding.batch_tokens)
+
+
+def random_model(config: Config, seed: int = 0, std: float = 0.3) -> Transformer:
+    """All random, biases and norms too. Target positions speak louder than tokens, and EOS loudest, so that
+    translations vary and end by themselves."""
+    model = build_model(config, tokenizers(config.tokenizer.shared))
+    scramble(model, seed, std)
+    with torch.no_grad():
+        model.target_embedding.tokens.weight *= 0.3
+        model.output.weight[EOS_ID] *= 10 if config.model.tie_embeddings else 4
+        if config.model.positions == "learned":
+            model.target_embedding.positions.table *= 4
+    return model.eval()
+
+
+def ending_model(config: Config, ids: Sequence[Sequence[int]], options: SearchOptions) -> Transformer:
+    """The first random model that ends its translations of some sentences by itself, and not all at once."""
+    bound = min(options.longest(len(sentence) + 2, config.data.max_length) for sentence in ids)
+    for seed in range(200):
+        model = random_model(config, seed)
+        for width in (1, options.beam_size):  # most end in greedy search or never
+            found = TorchEngine(model, 4096).translate(ids, replace(options, beam_size=width, n_best=width))
+            lengths = {len(h.ids) for hypotheses in found for h in hypotheses}
+            if max(lengths) >= bound:
+                break
+        else:
+            if len(lengths) > 2 and max(lengths) > 3:
+                return model
+    raise AssertionError("no such model")
+
+
+def twins(folder: Path, *changes: str, model: Callable[[Config], Transformer] = random_model) -> Twins:
+    config = configured(*changes)
+    pair, ours = tokenizers(config.tokenizer.shared), model(config)
+    convert(ours, config, pair, ModelDir(folder))
+    return Twins(ModelDir(folder), config, pair, ours)
+
+
+def whole_folder(root: Path, *changes: str) -> ModelDir:
+    """A model folder as training leaves it."""
+    config, folder = configured(*changes), ModelDir(root)
+    weights = {name: parameter.detach() for name, parameter in random_model(config).named_parameters()}
+    with new_model(folder, config, tokenizers(config.tokenizer.shared), weights, {}) as aside:
+        aside.readme.write_text("# A model\n")
+    return folder
+
+
+def reseal(folder: ModelDir) -> None:
+    """Makes the manifest agree with what lies there."""
+    manifest = json.loads(folder.manifest.read_text())
+    for name, entry in manifest["files"].items():
+        content = (folder.root / name).read_bytes()
+        entry.update(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+    folder.manifest.write_text(json.dumps(manifest))
+
+
+def push_all(model: Transformer, strengths: dict[int, float]) -> None:
+    """Makes tokens likelier (or, negative, unlikelier) at every step; for PUSHABLE models."""
+    with torch.no_grad():
+        model.decoder[-1].residuals[-1].norm.bias[0] += 5
+        model.output.weight[:, 0] = 0.0
+        for token, strength in strengths.items():
+            model.output.weight[token, 0] += strength
+
+
+def endless_model(config: Config) -> Transformer:
+    """It never ends a translation by itself; and nor would it say a special token, which forced scoring counts."""
+    model = random_model(config)
+    push_all(model, dict.fromkeys((PAD_ID, UNK_ID, SOS_ID, EOS_ID), -20.0))
+    return model
+
+
+def sentences(lengths: Sequence[int], vocab: int, seed: int = 0) -> list[list[int]]:
+    """Random token ids without specials."""
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randint(len(SPECIALS), vocab, (n,), generator=generator).tolist() for n in lengths]
+
+
+def token_log_probs(model: Transformer, source: Sequence[int], target: Sequence[int]) -> list[float]:
+    """What torch says of each token of a translation and of its EOS, where nothing is forbidden."""
+    with torch.no_grad():
+        logits = model(torch.tensor([[SOS_ID, *source, EOS_ID]]), torch.tensor([[SOS_ID, *target]]))[0]
+    rows = logits.log_softmax(dim=-1)
+    return [rows[place, token].item() for place, token in enumerate([*target, EOS_ID])]
+
+
+def fast_log_probs(engine: CTranslate2Engine, twins: Twins, source: Sequence[int], target: Sequence[int]) -> list:
+    """What CTranslate2 says of them."""
+    pieces = [twins.tokenizers.source.tokens(source)], [twins.tokenizers.target.tokens(target)]
+    [scored] = engine._translator.score_batch(*pieces, max_input_length=0)
+    return scored.log_probs
+
+
+def same(fast: list[list[Hypothesis]], slow: list[list[Hypothesis]], tolerance: float = 1e-3) -> None:
+    """Two engines found the same."""
+    assert [[h.ids for h in found] for found in fast] == [[h.ids for h in found] for found in slow]
+    for found, expected in zip(fast, slow, strict=True):
+        assert [h.log_prob for h in found] == pytest.approx([h.log_prob for h in expected], abs=tolerance)
+        assert [h.score for h in found] == pytest.approx([h.score for h in expected], abs=tolerance)
+
+
+def both_find(twins: Twins, ids: list[list[int]], options: SearchOptions) -> list[list[Hypothesis]]:
+    """Translates with both engines, which must agree, and returns what they found."""
+    found = twins.fast().translate(ids, options)
+    same(found, twins.slow().translate(ids, options))
+    return found
