@@ -20,56 +20,50 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 from bench_decoding_peers import serve
-
 from mt.bundle.open import open_model, read_config
 from mt.data.lines import read_lines
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
-from mt.decoding.engine import Engine, EngineChoice, Hypothesis, SearchOptions
+from mt.decoding.engine import EngineChoice, Hypothesis, SearchOptions
 from mt.errors import MtError
 from mt.run_dir import ModelDir
 
-HERE = Path(__file__)
-# Name: which of the two model folders, and the engine.
-OURS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
-    "cpu": {
-        "mt torch": ("model", {"engine": "torch", "compute_type": "float32"}),
-        "mt float32": ("model", {"engine": "ctranslate2", "compute_type": "float32"}),
-        "mt int8": ("model", {"engine": "ctranslate2", "compute_type": "int8"}),
-        "mt int8 shortlist": ("model", {"engine": "ctranslate2", "compute_type": "int8", "shortlist": True}),
-        "mt fast float32": ("fast", {"engine": "ctranslate2", "compute_type": "float32"}),
-        "mt fast int8 shortlist": ("fast", {"engine": "ctranslate2", "compute_type": "int8", "shortlist": True}),
-    },
-    "cuda": {
-        "mt torch float32": ("model", {"engine": "torch", "compute_type": "float32"}),
-        "mt torch bfloat16": ("model", {"engine": "torch", "compute_type": "bfloat16"}),
-    },
+# Name: device, which of the two model folders, engine, number format, and whether with a shortlist.
+OURS = {
+    "mt torch": ("cpu", "model", "torch", "float32", False),
+    "mt float32": ("cpu", "model", "ctranslate2", "float32", False),
+    "mt int8": ("cpu", "model", "ctranslate2", "int8", False),
+    "mt int8 shortlist": ("cpu", "model", "ctranslate2", "int8", True),
+    "mt fast float32": ("cpu", "fast", "ctranslate2", "float32", False),
+    "mt fast int8 shortlist": ("cpu", "fast", "ctranslate2", "int8", True),
+    "mt torch float32": ("cuda", "model", "torch", "float32", False),
+    "mt torch bfloat16": ("cuda", "model", "torch", "bfloat16", False),
 }
 CLIENTS = {"ctranslate2 client": "float32", "ctranslate2 client int8": "int8"}
 PEERS = {"transformers": "transformers", "joeynmt": "joeynmt.search"}
-NAMES = [*OURS["cpu"], *OURS["cuda"], *CLIENTS, *PEERS]
+NAMES = [*OURS, *CLIENTS, *PEERS]
 
 
 def main() -> int:
     """Print two tables for each way to search and batch size."""
-    if sys.argv[1:2] == ["--worker"]:
-        serve(Ours(*map(json.loads, sys.argv[2:])), json.loads(sys.argv[3])["device"])
-        return 0
-    arguments = _arguments()
     try:
+        if sys.argv[1:2] == ["--worker"]:
+            own = Ours(**json.loads(sys.argv[2]))
+            serve(own, own.choice.device)
+            return 0
         with tempfile.TemporaryDirectory() as folder:
-            task = Task.read(arguments, Path(folder) / "spec.json")
-            for batch in (64, 1):
-                for beam in (5, 1):
-                    _compare(task, beam, batch)
-    except MtError as error:
-        print(f"bench_decoding: {error}", file=sys.stderr)
-        return error.exit_code
+            task = Task(_arguments(), Path(folder) / "spec.json")
+            for batch, beam in product((64, 1), (5, 1)):
+                _compare(task, beam, batch)
+    except (MtError, OSError) as error:
+        _say(str(error))
+        return 2
     return 0
 
 
@@ -77,175 +71,153 @@ def _say(sentence: str) -> None:
     print(f"bench_decoding: {sentence}", file=sys.stderr, flush=True)
 
 
-# ---- mt's own worker ------------------------------------------------------------------------------------------------
+class Ours:
+    """Text in, text out, through what `mt translate` uses."""
 
+    def __init__(self, spec: str, model: str, **choice: Any) -> None:
+        self.lines = json.loads(Path(spec).read_text(encoding="utf-8"))["lines"]
+        self.choice = EngineChoice(**choice)
+        opened = open_model(ModelDir(Path(model)), self.choice)
+        self.translator, self.options = opened.translator, opened.settings.search
+        self.engine, self.tokens = self.translator._engine, 0
+        self.translator._engine = SimpleNamespace(translate=self.count)
 
-class Counting:
-    """An engine that counts the tokens it puts out."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.tokens = 0
-
-    def translate(self, sentences: Any, options: SearchOptions) -> list[list[Hypothesis]]:
+    def count(self, sentences: list[list[int]], options: SearchOptions) -> list[list[Hypothesis]]:
+        """Stands between translator and engine, because text does not show from how many tokens it was made."""
         found = self.engine.translate(sentences, options)
         self.tokens += sum(len(hypotheses[0].ids) for hypotheses in found)
         return found
 
-
-class Ours:
-    """Text in, text out, through what `mt translate` uses."""
-
-    def __init__(self, where: dict[str, str], choice: dict[str, Any]) -> None:
-        self.lines = json.loads(Path(where["spec"]).read_text(encoding="utf-8"))["lines"]
-        opened = open_model(ModelDir(Path(where["model"])), EngineChoice(**choice))
-        self.translator, self.options = opened.translator, opened.settings.search
-        self.engine = self.translator._engine = Counting(self.translator._engine)
-
     def translate(self, request: dict[str, int]) -> list[str]:
         options = replace(self.options, beam_size=request["beam"])
-        lines, self.engine.tokens = self.lines[: request["sentences"]], 0
+        lines, self.tokens = self.lines[: request["sentences"]], 0
         calls = [[line] for line in lines] if request["batch"] == 1 else [lines]
         return [found[0].text for call in calls for found in self.translator.translate(call, options)]
 
     def counted(self, translations: list[str]) -> tuple[list[str], int]:
-        return translations, self.engine.tokens
+        return translations, self.tokens
 
 
-# ---- the contestants ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
 class Task:
-    """What is to be translated; `spec` is a file that the workers read."""
+    """What is to be translated and by whom; `spec` is a file that the workers read."""
 
-    arguments: argparse.Namespace
-    spec: Path
-    target: BpeTokenizer
-    references: list[str]
-
-    @classmethod
-    def read(cls, arguments: argparse.Namespace, spec: Path) -> "Task":
-        """Reads text, configuration and tokenizers, and writes the workers' file."""
-        config, folder = read_config(ModelDir(arguments.model)), ModelDir(arguments.model)
-        pair = TokenizerPair.load(folder.tokenizer, config.tokenizer.shared)
-        lines = list(islice(read_lines(arguments.source), max(arguments.sentences, arguments.singles)))
+    def __init__(self, arguments: argparse.Namespace, spec: Path) -> None:
+        self.arguments, self.spec = arguments, spec
+        folder = ModelDir(arguments.model)
+        self.config = config = read_config(folder)
+        pair = self.tokenizers = TokenizerPair.load(folder.tokenizer, config.tokenizer.shared)
+        self.lines = list(islice(read_lines(arguments.source), max(arguments.sentences, arguments.singles)))
+        self.references = list(read_lines(arguments.reference)) if arguments.reference else []
         content = {
-            "model": str(arguments.model.resolve()),
+            "model": str(folder.root),
             "device": arguments.device,
-            "lines": lines,
-            "sources": pair.source.encode_batch(lines),
+            "lines": self.lines,
+            "sources": pair.source.encode_batch(self.lines),
             "source_pieces": pair.source.tokens(range(pair.source.vocab_size)),
             "target_pieces": pair.target.tokens(range(pair.target.vocab_size)),
-            "shared_vocabulary": config.tokenizer.shared,
+            "shared_vocabulary": pair.shared,
             "shape": config.model.model_dump(mode="json"),
-            **{name: getattr(config.decoding, name) for name in ("length_penalty", "max_length", "max_length_ratio")},
+            "decoding": config.decoding.model_dump(mode="json"),
         }
         spec.write_text(json.dumps(content), encoding="utf-8")
-        references = list(islice(read_lines(arguments.reference), len(lines))) if arguments.reference else []
-        return cls(arguments, spec, pair.target, references)
+        self.names = list(_available(arguments))
 
 
-@dataclass
+def _available(a: argparse.Namespace) -> Iterator[str]:
+    """The contestants that are wanted and can be had here."""
+    for name in (name for name in NAMES if name in a.only):
+        if name in PEERS and a.peers:
+            test = subprocess.run([a.peers, "-c", f"import {PEERS[name]}"], capture_output=True, check=False)
+            if test.returncode == 0:
+                yield name
+            else:
+                _say(f"{a.peers} cannot import {PEERS[name]}: no {name}")
+        elif name in OURS and OURS[name][0] == a.device and (folder := getattr(a, OURS[name][1])):
+            *_, number_format, shortlist = OURS[name]
+            if not shortlist or (ModelDir(folder).converted(number_format) / "vmap.txt").is_file():
+                yield name
+            else:
+                _say(f"{folder} has no shortlist: no {name}")
+        elif name in CLIENTS and a.device == "cpu":
+            yield name
+
+
+@dataclass(eq=False)
 class Contestant:
-    """A process that translates when told to, and what it has done in the rounds that count.
-
-    Attributes:
-        setting: what tells it from others of its name.
-        translations: the last round's, as text.
-    """
+    """A process that translates when told to, and what it has done in the rounds that count."""
 
     name: str
-    setting: str
-    process: subprocess.Popen[str]
+    setting: str  # tells it from others of its name
+    process: Any  # a Popen whose pipes are text
     seconds: list[float] = field(default_factory=list)
     tokens: int = 0
     peak: int = 0
-    translations: list[str] = field(default_factory=list)
+    translations: list[str] = field(default_factory=list)  # the last round's, as text
 
     def ask(self, request: dict[str, int]) -> Any:
-        """One round; None where it has stopped."""
-        assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
-        return self.answer()
+        if line := self.process.stdout.readline():
+            return json.loads(line)
+        raise SystemExit(f"bench_decoding: {self.name} stopped; its messages are above")
 
-    def answer(self) -> Any:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        return json.loads(line) if line else None
+    def round(self, request: dict[str, int], tokenizer: BpeTokenizer) -> None:
+        answer = self.ask(request)
+        self.seconds.append(answer["seconds"])
+        self.tokens, self.peak, found = answer["tokens"], answer["peak"], answer["translations"]
+        self.translations = found if isinstance(found[0], str) else tokenizer.decode_batch(found)
 
     def rates(self) -> list[float]:
         return [len(self.translations) / seconds for seconds in self.seconds]
 
 
 def _commands(task: Task, batch: int) -> Iterator[tuple[str, str, list[str]]]:
-    """Name, setting and command of all that can take part."""
-    a = task.arguments
-    for name, (which, choice) in OURS[a.device].items():
-        folder = getattr(a, which)
-        if name not in a.only or folder is None:
-            continue
-        if choice.get("shortlist") and not ModelDir(folder).shortlist("int8").is_file():
-            _say(f"{folder} has no shortlist: no {name}")
-            continue
-        choice = {"shortlist": False, **choice, "device": a.device, "one_by_one": batch == 1}
-        where = {"model": str(folder), "spec": str(task.spec)}
-        yield name, "", [sys.executable, str(HERE), "--worker", json.dumps(where), json.dumps(choice)]
-    script = str(HERE.with_name("bench_decoding_peers.py"))
-    for name, number_format in CLIENTS.items():
-        if name in a.only and a.device == "cpu":
-            for label, setting in _settings(a.threads, batch):
-                setting = json.dumps(setting | {"compute_type": number_format})
-                yield name, label, [sys.executable, script, "ctranslate2", str(task.spec), setting]
-    for name, module in PEERS.items():
-        if name in a.only and a.peers:
-            if _has(a.peers, module):
-                yield name, "", [a.peers, script, name, str(task.spec)]
-            else:
-                _say(f"{a.peers} cannot import {module}: no {name}")
+    """Name, setting and command of all that take part."""
+    a, spec, script = task.arguments, str(task.spec), str(Path(__file__).with_name("bench_decoding_peers.py"))
+    for name in task.names:
+        if name in OURS:
+            device, which, engine, number_format, shortlist = OURS[name]
+            choice = {"engine": engine, "device": device, "compute_type": number_format, "shortlist": shortlist}
+            where = {"spec": spec, "model": str(getattr(a, which)), "one_by_one": batch == 1}
+            yield name, "", [sys.executable, __file__, "--worker", json.dumps(where | choice)]
+        elif name in PEERS:
+            yield name, "", [a.peers, script, name, spec]
+        else:
+            for inter, intra, size in _settings(a.threads, batch):
+                setting = json.dumps([CLIENTS[name], inter, intra, size])
+                label = f"{inter} x {intra} threads, batches of {size}"
+                yield name, label, [sys.executable, script, "ctranslate2", spec, setting]
 
 
-def _settings(threads: int, batch: int) -> Iterator[tuple[str, dict[str, int]]]:
-    """The ways to use CTranslate2's client that are tried."""
+def _settings(threads: int, batch: int) -> list[tuple[int, int, int]]:
+    """The ways to use CTranslate2's client that are tried: workers, threads of each, sentences in a batch."""
     workers = {(1, threads), (1, 1)} if batch == 1 else {(1, threads), (threads, 1)}
-    for inter, intra in sorted(workers):
-        for size in (1,) if batch == 1 else (16, 32, 64):
-            label = f"{inter} x {intra} threads, batches of {size}"
-            yield label, {"inter_threads": inter, "intra_threads": intra, "max_batch_size": size}
-
-
-def _has(python: str, module: str) -> bool:
-    try:
-        return subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0
-    except OSError as error:
-        raise SystemExit(f"bench_decoding: --peers {python}: {error.strerror}; name a Python interpreter") from None
-
-
-# ---- one table ------------------------------------------------------------------------------------------------------
+    return [(*pair, size) for pair in sorted(workers) for size in ([1] if batch == 1 else [16, 32, 64])]
 
 
 def _compare(task: Task, beam: int, batch: int) -> None:
     """All contestants are started anew, so that each one's peak memory is that of this search and batch size."""
     a = task.arguments
-    request = {"beam": beam, "batch": batch, "sentences": a.singles if batch == 1 else a.sentences}
+    wanted = min(len(task.lines), a.singles if batch == 1 else a.sentences)
+    request = {"beam": beam, "batch": batch, "sentences": wanted}
     environment = os.environ | {name: str(a.threads) for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS")}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
     with contextlib.ExitStack() as stack:
         contestants = []
         for name, setting, command in _commands(task, batch):
-            process = stack.enter_context(subprocess.Popen(command, **pipes))
-            stack.callback(process.kill)
-            contestant = Contestant(name, setting, process)
-            if contestant.answer() is None:
-                _say(f"{name} did not start; its message is above")
-            else:
+            contestant = Contestant(name, setting, stack.enter_context(subprocess.Popen(command, **pipes)))
+            stack.callback(contestant.process.kill)
+            if contestant.process.stdout.readline():
                 contestants.append(contestant)
+            else:
+                _say(f"{name} did not start; its message is above")
+        if not contestants:
+            raise SystemExit("bench_decoding: none of the contestants can be had here")
         contestants = _warm_up(contestants, request)
         for number in range(1, a.rounds + 1):
             for contestant in contestants:
-                _round(task, contestant, request)
+                contestant.round(request, task.tokenizers.target)
             shown = ", ".join(f"{c.name} {c.rates()[-1]:,.1f}" for c in contestants)
             _say(f"beam {beam}, batch {batch}, round {number}: {shown} sentences/s")
         _table(task, contestants, request)
@@ -256,11 +228,7 @@ def _warm_up(contestants: list[Contestant], request: dict[str, int]) -> list[Con
     fastest: dict[str, tuple[float, Contestant]] = {}
     for contestant in contestants:
         # A first call also builds things, so one that competes gets a second.
-        answers = [contestant.ask(request) for _ in range(2 if contestant.setting else 1)]
-        if None in answers:
-            _say(f"{contestant.name} stopped; its message is above")
-            continue
-        seconds = min(answer["seconds"] for answer in answers)
+        seconds = min(contestant.ask(request)["seconds"] for _ in range(2 if contestant.setting else 1))
         if contestant.name not in fastest or seconds < fastest[contestant.name][0]:
             fastest[contestant.name] = (seconds, contestant)
     chosen = [contestant for _, contestant in fastest.values()]
@@ -270,20 +238,10 @@ def _warm_up(contestants: list[Contestant], request: dict[str, int]) -> list[Con
     return chosen
 
 
-def _round(task: Task, contestant: Contestant, request: dict[str, int]) -> None:
-    answer = contestant.ask(request)
-    if answer is None:
-        raise SystemExit(f"bench_decoding: {contestant.name} stopped; its messages are above")
-    contestant.seconds.append(answer["seconds"])
-    contestant.tokens, contestant.peak = answer["tokens"], answer["peak"]
-    found = answer["translations"]
-    contestant.translations = found if isinstance(found[0], str) else task.target.decode_batch(found)
-
-
 def _table(task: Task, contestants: list[Contestant], request: dict[str, int]) -> None:
     a, search = task.arguments, "greedy" if request["beam"] == 1 else f"beam {request['beam']}"
-    rounds = f"{a.rounds} rounds of {request['sentences']:,} sentences"
-    print(f"\n{search}, batch {request['batch']}: {rounds}, {a.threads} threads, {a.device}\n")
+    print(f"\n{search}, batch {request['batch']}: {request['sentences']:,} sentences, {a.rounds} rounds,", end=" ")
+    print(f"{a.threads} threads, {a.device}\n")
     print("| | sentences/s | from - to | output tokens/s | peak memory | BLEU | same |")
     print("|---|---|---|---|---|---|---|")
     for c in contestants:
@@ -301,26 +259,23 @@ def _table(task: Task, contestants: list[Contestant], request: dict[str, int]) -
 
 def _ratios(contestants: list[Contestant]) -> None:
     """Round by round, so that a machine that slows down for a while slows both sides of a ratio."""
-    ours = [c for c in contestants if c.name.startswith("mt ")]
-    peers = [c for c in contestants if c not in ours]
+    ours, peers = ([c for c in contestants if c.name.startswith("mt ") is own] for own in (True, False))
     if ours and peers:
         print("\n| times as fast as | " + " | ".join(peer.name for peer in peers) + " |")
-        print("|---|" + "---|" * len(peers))
-    for own in ours if peers else []:
-        cells = []
-        for peer in peers:
-            ratios = [theirs / mine for mine, theirs in zip(own.seconds, peer.seconds, strict=True)]
-            cells.append(f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
-        print(f"| {own.name} | " + " | ".join(cells) + " |")
+        print("|---" * (1 + len(peers)) + "|")
+        for own in ours:
+            all_ratios = [[y / x for x, y in zip(own.seconds, peer.seconds, strict=True)] for peer in peers]
+            cells = [f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" for ratios in all_ratios]
+            print(f"| {own.name} | " + " | ".join(cells) + " |")
     print(flush=True)
 
 
 def _bleu(task: Task, translations: list[str]) -> str:
-    if not task.references:
-        return ""
-    from sacrebleu.metrics.bleu import BLEU
+    from mt.evaluation.scores import bleu_tokenizer, corpus_bleu
 
-    return f"{BLEU().corpus_score(translations, [task.references[: len(translations)]]).score:.1f}"
+    tokenizer = bleu_tokenizer(task.config.evaluation.bleu_tokenize, task.config.data.target_lang)
+    references = task.references[: len(translations)]
+    return f"{corpus_bleu(translations, references, tokenizer):.1f}" if references else ""
 
 
 def _arguments() -> argparse.Namespace:

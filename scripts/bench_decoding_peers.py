@@ -1,19 +1,20 @@
 """The other contestants of bench_decoding.py: each translates with our weights when told to.
 
-    PYTHON bench_decoding_peers.py ctranslate2 SPEC.json '{"compute_type": "float32", "inter_threads": 1, ...}'
+    PYTHON bench_decoding_peers.py ctranslate2 SPEC.json '["float32", 1, 2, 64]'
     PYTHON bench_decoding_peers.py transformers SPEC.json
     PYTHON bench_decoding_peers.py joeynmt SPEC.json
 
-PYTHON is an interpreter that has the library named; mt need not be there, and torch not for CTranslate2. When the model
-stands, {"ready": true} is printed. Every line on stdin is a request such as {"beam": 5, "batch": 64, "sentences": 1000};
-the answer is one JSON line: seconds, output tokens without EOS, peak memory in bytes, and the translations as token ids.
+PYTHON is an interpreter that has the library; mt need not be there. When the model stands, {"ready": true} is printed.
+Every line on stdin is a request such as {"beam": 5, "batch": 64, "sentences": 1000}; the answer is one JSON line:
+seconds, output tokens without EOS, peak memory in bytes, and the translations as token ids.
 
-    ctranslate2    its own client on the model folder's own conversion
+    ctranslate2    its own client on the model folder's conversion: number format, workers, threads, batch size
     transformers   MarianMTModel (post-norm) or M2M100ForConditionalGeneration (pre-norm) and their generate()
     joeynmt        JoeyNMT's Transformer and its search()
 """
 
 import json
+import logging
 import math
 import resource
 import sys
@@ -24,11 +25,8 @@ from types import SimpleNamespace
 PAD, SOS, EOS = 0, 2, 3
 
 
-# ---- what all workers share, mt's own included ----------------------------------------------------------------------
-
-
 def serve(contestant, device):
-    """Translates as stdin asks for it; `contestant` has translate(request) and, not timed, counted(its result)."""
+    """Translates as stdin asks for it, mt's own workers too; contestants have translate() and, not timed, counted()."""
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
@@ -46,61 +44,37 @@ def peak_memory(device):
         import torch
 
         return torch.cuda.max_memory_allocated()
-    try:  # getrusage would also count what the parent held when it forked
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
-    except (OSError, StopIteration):
-        unit = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def total(translations):
-    return translations, sum(map(len, translations))
-
-
-# ---- CTranslate2's client -------------------------------------------------------------------------------------------
+    status = Path("/proc/self/status")
+    if not status.exists():  # as on macOS, where the unit is a byte
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # On Linux getrusage would also count what the parent held when it forked.
+    return next(1024 * int(line.split()[1]) for line in status.read_text().splitlines() if "VmHWM" in line)
 
 
 class CTranslate2Client:
     """Pieces in, pieces out; it sorts and batches by itself."""
 
-    def __init__(self, spec, setting):
+    def __init__(self, spec, number_format, workers, threads, batch):
         import ctranslate2
 
-        names, target = spec["source_pieces"], spec["target_pieces"]
+        names, decoding = spec["source_pieces"], spec["decoding"]
         self.sources = [[names[i] for i in ids] for ids in spec["sources"]]
-        self.ids = {piece: i for i, piece in enumerate(target)}
-        self.batch = setting["max_batch_size"]
-        self.options = {"length_penalty": spec["length_penalty"], "max_decoding_length": spec["max_length"]}
-        self.translator = ctranslate2.Translator(
-            str(Path(spec["model"]) / "ctranslate2" / setting["compute_type"]),
-            device="cpu",
-            compute_type=setting["compute_type"],
-            inter_threads=setting["inter_threads"],
-            intra_threads=setting["intra_threads"],
-        )
+        self.ids = {piece: i for i, piece in enumerate(spec["target_pieces"])}
+        self.options = {"max_batch_size": batch, "batch_type": "examples", "max_input_length": 0}
+        self.options |= {"length_penalty": decoding["length_penalty"], "max_decoding_length": decoding["max_length"]}
+        folder = str(Path(spec["model"]) / "ctranslate2" / number_format)
+        threading = {"inter_threads": workers, "intra_threads": threads}
+        self.translator = ctranslate2.Translator(folder, compute_type=number_format, **threading)
 
     def translate(self, request):
-        sources = self.sources[: request["sentences"]]
+        sources, options = self.sources[: request["sentences"]], {"beam_size": request["beam"], **self.options}
         calls = [[source] for source in sources] if request["batch"] == 1 else [sources]
-        return [answer for call in calls for answer in self.call(call, request["beam"])]
-
-    def call(self, sources, beam):
-        return self.translator.translate_batch(
-            sources,
-            max_batch_size=self.batch,
-            batch_type="examples",
-            beam_size=beam,
-            max_input_length=0,
-            return_scores=False,
-            **self.options,
-        )
+        answers = [self.translator.translate_batch(call, return_scores=False, **options) for call in calls]
+        return [answer for call in answers for answer in call]
 
     def counted(self, answers):
-        return total([[self.ids[piece] for piece in answer.hypotheses[0]] for answer in answers])
-
-
-# ---- toolkits on torch ----------------------------------------------------------------------------------------------
+        ids = [[self.ids[piece] for piece in answer.hypotheses[0]] for answer in answers]
+        return ids, sum(map(len, ids))
 
 
 class Padded:
@@ -126,16 +100,16 @@ class Padded:
         return results
 
     def batch(self, sources, beam):
-        torch, spec = self.torch, self.spec
+        torch, decoding = self.torch, self.spec["decoding"]
         rows = [torch.tensor([SOS, *ids, EOS]) for ids in sources]
         padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self.pad).to(self.device)
-        longest = min(spec["max_length"], math.ceil(spec["max_length_ratio"] * padded.shape[1]) + 10)
+        longest = min(decoding["max_length"], math.ceil(decoding["max_length_ratio"] * padded.shape[1]) + 10)
         with torch.inference_mode():
-            outputs = self.search(padded, beam, longest + 1)
-        return [ids[: ids.index(EOS)] if EOS in ids else ids for ids in outputs]
+            outputs = self.search(padded, beam, longest + 1)  # EOS counts
+        return [ids[: ids.index(EOS)] if EOS in ids else ids[:longest] for ids in outputs]
 
     def counted(self, translations):
-        return total(translations)
+        return translations, sum(map(len, translations))
 
 
 class Transformers(Padded):
@@ -149,25 +123,15 @@ class Transformers(Padded):
             "post": (transformers.MarianMTModel, transformers.MarianConfig),
             "pre": (transformers.M2M100ForConditionalGeneration, transformers.M2M100Config),
         }[shape["norm"]]
-        sizes = {f"{side}_layers": shape[f"{side}_layers"] for side in ("encoder", "decoder")}
-        sizes |= {f"{side}_attention_heads": shape["n_heads"] for side in ("encoder", "decoder")}
-        sizes |= {f"{side}_ffn_dim": shape["d_ff"] for side in ("encoder", "decoder")}
-        tokens = {"pad_token_id": PAD, "bos_token_id": SOS, "eos_token_id": EOS, "decoder_start_token_id": SOS}
-        if shape["norm"] == "post":
-            tokens["forced_eos_token_id"] = EOS  # its default is our padding
-        model = kind(
-            config(
-                vocab_size=len(spec["target_pieces"]),
-                d_model=shape["d_model"],
-                activation_function=shape["activation"],
-                scale_embedding=True,
-                tie_word_embeddings=shape["tie_embeddings"],
-                max_position_embeddings=spec["max_length"] + 300,
-                attn_implementation="sdpa",
-                **sizes,
-                **tokens,
-            )
-        )
+        settings = {"pad_token_id": PAD, "bos_token_id": SOS, "eos_token_id": EOS, "decoder_start_token_id": SOS}
+        settings["forced_eos_token_id"] = EOS  # Marian's default is our padding
+        for side in ("encoder", "decoder"):
+            settings[f"{side}_layers"] = shape[f"{side}_layers"]
+            settings |= {f"{side}_attention_heads": shape["n_heads"], f"{side}_ffn_dim": shape["d_ff"]}
+        settings |= {"vocab_size": len(spec["target_pieces"]), "d_model": shape["d_model"]}
+        settings |= {"activation_function": shape["activation"], "scale_embedding": True}
+        settings |= {"tie_word_embeddings": shape["tie_embeddings"], "attn_implementation": "sdpa"}
+        model = kind(config(**settings, max_position_embeddings=2 * spec["decoding"]["max_length"] + 1000))
         self.fill(model, Weights(spec))
         return model
 
@@ -193,15 +157,15 @@ class Transformers(Padded):
         weights.finish()
 
     def search(self, padded, beam, longest):
-        options = {"early_stopping": True, "length_penalty": self.spec["length_penalty"]} if beam > 1 else {}
-        mask = (padded != PAD).long()
-        limits = {"num_beams": beam, "do_sample": False, "use_cache": True, "max_new_tokens": longest}
-        outputs = self.model.generate(padded, attention_mask=mask, **limits, **options)
+        options = {"num_beams": beam, "do_sample": False, "use_cache": True, "max_new_tokens": longest}
+        if beam > 1:
+            options |= {"early_stopping": True, "length_penalty": self.spec["decoding"]["length_penalty"]}
+        outputs = self.model.generate(padded, attention_mask=(padded != PAD).long(), **options)
         return [ids[1:] for ids in outputs.tolist()]
 
 
 class JoeyNMT(Padded):
-    """Its modules as its configuration builds them; its `<unk>` is 0 and its padding 1, the other way round than ours."""
+    """Its modules as its configuration builds them; its `<unk>` is 0 and its padding 1, ours the other way round."""
 
     UNK, pad = 0, 1
 
@@ -209,6 +173,7 @@ class JoeyNMT(Padded):
         from joeynmt.model import build_model
         from joeynmt.vocabulary import Vocabulary
 
+        logging.disable(logging.INFO)
         spec, shape = self.spec, self.spec["shape"]
         names = {"unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
         numbers = {"unk_id": self.UNK, "pad_id": self.pad, "bos_id": SOS, "eos_id": EOS}
@@ -259,7 +224,7 @@ class JoeyNMT(Padded):
 
         lengths, rows = (padded != self.pad).sum(1), self.torch.arange(len(padded))
         batch = Batch(padded, lengths, None, None, None, rows, self.device, self.pad, EOS, is_train=False)
-        outputs, _, _ = search(self.model, batch, longest, beam, self.spec["length_penalty"])
+        outputs, _, _ = search(self.model, batch, longest, beam, self.spec["decoding"]["length_penalty"])
         return outputs.tolist()
 
 
@@ -310,24 +275,17 @@ def sinusoids(torch, length, width):
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
 
 
-def refuse_other_shapes(spec):
-    """A toolkit that computed something else would be no comparison."""
-    shape = spec["shape"]
-    usual = shape["positions"] == "sinusoidal" and shape["activation"] in ("relu", "gelu") and shape["bias"]
-    if not usual or not spec["shared_vocabulary"]:
-        raise SystemExit(
-            "bench_decoding_peers: only models with a shared vocabulary, sinusoidal positions, relu or gelu, and biases"
-            " can be carried over"
-        )
-
-
 def main():
     name, spec_path, *setting = sys.argv[1:]
     spec = json.loads(Path(spec_path).read_text(encoding="utf-8"))
     if name == "ctranslate2":
-        serve(CTranslate2Client(spec, json.loads(setting[0])), "cpu")
+        serve(CTranslate2Client(spec, *json.loads(setting[0])), "cpu")
     else:
-        refuse_other_shapes(spec)
+        shape = spec["shape"]
+        usual = shape["positions"] == "sinusoidal" and shape["activation"] in ("relu", "gelu") and shape["bias"]
+        if not (usual and spec["shared_vocabulary"]):
+            needed = "a shared vocabulary, sinusoidal positions, relu or gelu, and biases"
+            raise SystemExit(f"bench_decoding_peers: {name} can only be given models with {needed}")
         serve({"transformers": Transformers, "joeynmt": JoeyNMT}[name](spec), spec["device"])
 
 

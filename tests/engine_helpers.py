@@ -77,15 +77,24 @@ def random_model(config: Config, seed: int = 0, std: float = 0.3) -> Transformer
     return model.eval()
 
 
-def ending_model(config: Config, ids: Sequence[Sequence[int]], options: SearchOptions) -> Transformer:
-    """The first random model that ends its translations of some sentences by itself, and not all at once."""
+def ending_model(
+    config: Config, ids: Sequence[Sequence[int]], options: SearchOptions, lengths_wanted: int = 1
+) -> Transformer:
+    """The first random model that ends its translations of some sentences by itself, and not all at once.
+
+    Args:
+        config: its shape.
+        ids: the sentences.
+        options: how to search.
+        lengths_wanted: how many lengths greedy search finds.
+    """
     bound = min(options.longest(len(sentence) + 2, config.data.max_length) for sentence in ids)
     for seed in range(200):
         model = random_model(config, seed)
         for width in (1, options.beam_size):  # most end in greedy search or never
             found = TorchEngine(model, 4096).translate(ids, replace(options, beam_size=width, n_best=width))
             lengths = {len(h.ids) for hypotheses in found for h in hypotheses}
-            if max(lengths) >= bound:
+            if max(lengths) >= bound or len(lengths) < lengths_wanted:
                 break
         else:
             if len(lengths) > 2 and max(lengths) > 3:

@@ -103,7 +103,7 @@ def test_the_smallest_widths(tmp_path: Path, changes: list[str], norm: str) -> N
 def test_the_epsilon_of_the_norms(tmp_path: Path, norm: str) -> None:
     """It shows where numbers are tiny."""
 
-    def tiny(config):  # noqa: ANN001, ANN202
+    def tiny(config):
         model = random_model(config)
         with torch.no_grad():
             for name, parameter in model.named_parameters():
@@ -216,4 +216,7 @@ def test_both_number_formats_and_the_settings_are_written(tmp_path: Path) -> Non
     both_kinds = {f"ctranslate2/{kind}/{name}" for kind in ("float32", "int8") for name in files}
     assert names == {"ctranslate2/settings.json", *both_kinds}
     ids = sentences([4, 5], both.tokenizers.source.vocab_size)
-    same(both.fast().translate(ids, SearchOptions(1, max_length=5)), both.fast().translate(ids, SearchOptions(1, max_length=5)))
+    same(
+        both.fast().translate(ids, SearchOptions(1, max_length=5)),
+        both.fast().translate(ids, SearchOptions(1, max_length=5)),
+    )

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from model_helpers import close, lively_model, push, reciting_model, small_model, sources
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID
+from mt.decoding.beam import top
 from mt.decoding.engine import Hypothesis, SearchOptions
 from mt.decoding.search import beam_search, forced_score, greedy_search, log_probs_of, search
 from mt.model.transformer import Transformer
@@ -49,6 +50,19 @@ def textbook_beam(model: Transformer, src_tokens: Tensor, options: SearchOptions
                 finished.append(Hypothesis(ids[:-1], total, score))
         live = [(total, ids) for total, ids in candidates if ids[-1] != EOS_ID][: options.beam_size]
     return sorted(finished, key=lambda h: -h.score)[: options.n_best]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "k"), [(3, 5000, 10), (1, 4096, 1), (2, 63, 9), (2, 641, 10), (4, 2600, 10)]
+)
+def test_top_is_topk(rows: int, columns: int, k: int) -> None:
+    """Also where the largest numbers stand in one block, or behind the last whole one."""
+    x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(1))
+    x[0, -2 * k :] += 10.0
+    values, places = top(x, k)
+    expected = x.topk(k)
+    assert values.equal(expected.values)
+    assert places.equal(expected.indices)
 
 
 @pytest.mark.parametrize("alpha", [-1.0, 0.0, 0.6, 2.0])

@@ -17,6 +17,7 @@ from mt import storage
 from mt.bundle.checks import load_tokenizers, read_text, require, verified
 from mt.bundle.conversion import convert
 from mt.config import Config, dump_config, parse_config
+from mt.console import log
 from mt.data.shortlist import Shortlist
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
@@ -67,7 +68,10 @@ def new_model(
         storage.write_tensors(aside.weights, {name: tensor.contiguous() for name, tensor in weights.items()})
         model = build_model(config, tokenizers)
         set_parameters(model, weights)
-        convert(model, config, tokenizers, aside, shortlist)
+        try:
+            convert(model, config, tokenizers, aside, shortlist)
+        except ImportError as error:  # there are machines that the library is not built for
+            log.warning("CTranslate2 cannot be imported (%s): the model folder will work with torch only", error)
         yield aside
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mt.bundle.checks import load_tokenizers, read_text, require, verified
+from mt.bundle.converted_file import check_converted
 from mt.console import log
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import COMPUTE_TYPES, DEVICES, ENGINES, FLOAT_TYPES, Engine, EngineChoice, UnusableError
@@ -111,8 +112,10 @@ def open_converted(
     Raises:
         UnusableError: CTranslate2 cannot run it here.
     """
-    from mt.decoding.ctranslate2_engine import CTranslate2Engine, supported
-
+    try:
+        from mt.decoding.ctranslate2_engine import CTranslate2Engine, supported
+    except ImportError as error:
+        raise UnusableError(f"CTranslate2 cannot be imported ({error})") from None
     compute_type = settings.compute_type if choice.compute_type == "auto" else choice.compute_type
     if not supported(compute_type, device):
         log.warning("--compute-type %s: this machine's %s cannot compute in it; using float32", compute_type, device)
@@ -120,6 +123,7 @@ def open_converted(
     converted = folder.converted("int8" if compute_type.startswith("int8") else "float32")
     if folder.manifest.exists():  # it does not while the folder is being made
         require(folder, verified(folder, converted), converted / "model.bin")
+        check_converted(converted / "model.bin")
     shortlist = settings.shortlist if choice.shortlist is None else choice.shortlist
     if shortlist and not (converted / VOCABULARY_MAP).is_file():
         raise InputError(

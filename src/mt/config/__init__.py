@@ -1,11 +1,12 @@
 """The configuration of a run: one YAML file, one class per section, every problem reported at once.
 
 `load_config` is where to start reading: `yaml_source` makes a plain tree of the file, `problems.validate` a `Config`
-of the tree, with the classes in `schema`, `training` and `sources`.
+of the tree, with the classes in `schema`, `training`, `decoding` and `sources`.
 """
 
+from mt.config.decoding import DecodingConfig, EvaluationConfig
 from mt.config.loading import dump_config, load_config, parse_config
-from mt.config.schema import Config, DataConfig, DecodingConfig, EvaluationConfig, ModelConfig, TokenizerConfig
+from mt.config.schema import Config, DataConfig, ModelConfig, TokenizerConfig
 from mt.config.sources import Builtin, FromTrain, HubDataset, PairFiles, Source, TableFile
 from mt.config.training import TrainingConfig
 

@@ -1,0 +1,82 @@
+"""Checks a CTranslate2 model file before the library reads it.
+
+The library is C++ and believes what a file says about its own sizes. Here every size is compared with the file's end
+before a byte is used for anything. The layout is that of `ctranslate2.specs.model_spec`:
+
+    version, name, revision, number of variables
+    a variable: name, rank, dimensions, number type, bytes, data
+    number of aliases; an alias: its name, the variable's name
+"""
+
+import math
+import struct
+from pathlib import Path
+from typing import BinaryIO
+
+from mt.decoding.engine import UnusableError
+from mt.errors import InputError
+
+_VERSION = 6
+_ITEM_BYTES = (4, 1, 2, 4, 2, 2)  # float32, int8, int16, int32, float16, bfloat16
+_MOST = 100_000  # variables or aliases; a layer has about twenty
+_HIGHEST_RANK = 4
+
+
+def check_converted(path: Path) -> None:
+    """Walks through a model file.
+
+    Raises:
+        InputError: a size in it cannot be.
+        UnusableError: its version is not one we know.
+    """
+    try:
+        with path.open("rb") as file:
+            (version,) = _read(file, "I")
+            if version != _VERSION:
+                raise UnusableError(f"{path}: its format has version {version}, this program knows {_VERSION}")
+            _walk(file, path.stat().st_size)
+    except (ValueError, struct.error) as error:
+        raise InputError(f"{path}: not a CTranslate2 model ({error})", "train or copy it again") from None
+
+
+def _walk(file: BinaryIO, size: int) -> None:
+    _string(file)
+    _revision, variables = _read(file, "II")
+    names = set()
+    for _ in range(_count(variables)):
+        name = _string(file)
+        (rank,) = _read(file, "B")
+        if rank > _HIGHEST_RANK:
+            raise ValueError(f"{name!r:.50} has {rank} dimensions")
+        shape = _read(file, f"{rank}I")
+        number_type, n_bytes = _read(file, "=BI")
+        if number_type >= len(_ITEM_BYTES) or n_bytes != math.prod(shape) * _ITEM_BYTES[number_type]:
+            raise ValueError(f"the sizes of {name!r:.50} contradict each other")
+        if file.seek(n_bytes, 1) > size:
+            raise ValueError(f"{name!r:.50} ends behind the file")
+        names.add(name)
+    (aliases,) = _read(file, "I")
+    for _ in range(_count(aliases)):
+        _string(file)
+        if (target := _string(file)) not in names:
+            raise ValueError(f"an alias of {target!r:.50}, which is not there")
+    if file.tell() != size:
+        raise ValueError("there is more behind its end")
+
+
+def _read(file: BinaryIO, kinds: str) -> tuple[int, ...]:
+    return struct.unpack(kinds, file.read(struct.calcsize(kinds)))
+
+
+def _string(file: BinaryIO) -> bytes:
+    (length,) = _read(file, "H")
+    text = file.read(length)
+    if len(text) != length or text[-1:] != b"\0":
+        raise ValueError("a name in it is torn")
+    return text[:-1]
+
+
+def _count(number: int) -> int:
+    if number > _MOST:
+        raise ValueError(f"it claims {number} entries")
+    return number

@@ -1,0 +1,291 @@
+"""The fast engine searches as torch does: the same translations, scores, bounds and order."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine_helpers import (
+    PUSHABLE,
+    Twins,
+    both_find,
+    ending_model,
+    endless_model,
+    push_all,
+    random_model,
+    same,
+    sentences,
+    tokenizers,
+    twins,
+)
+from model_helpers import reciting_model
+from mt.config import Config
+from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS, UNK_ID
+from mt.decoding.ctranslate2_engine import cpu_cores
+from mt.decoding.engine import SearchOptions, batches_of
+from mt.decoding.search import forced_score
+from mt.model.transformer import Transformer
+
+VOCAB = 300
+IDS = sentences([7, 2, 4, 9, 1], VOCAB)
+OPTIONS = SearchOptions(beam_size=4, n_best=3, max_length=12)
+SHAPES = [[], ["model.norm=pre", "model.positions=learned", "model.activation=swiglu"]]
+
+
+def ending(config: Config) -> Transformer:
+    return ending_model(config, IDS, OPTIONS, lengths_wanted=3)
+
+
+@pytest.fixture(scope="module", params=SHAPES, ids=["paper", "modern"])
+def lively(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Twins:
+    """Its translations end by themselves, in different lengths."""
+    return twins(tmp_path_factory.mktemp("lively"), *request.param, model=ending)
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory: pytest.TempPathFactory) -> Twins:
+    return twins(tmp_path_factory.mktemp("endless"), *PUSHABLE, model=endless_model)
+
+
+def pushed(folder: Path, strengths: dict[int, float], *changes: str) -> Twins:
+    def model(config: Config) -> Transformer:
+        ours = random_model(config)
+        push_all(ours, strengths)
+        return ours
+
+    return twins(folder, *PUSHABLE, *changes, model=model)
+
+
+# Scores -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [-1.0, 0.0, 0.6, 1.0, 2.0])
+@pytest.mark.parametrize(("beam_size", "n_best"), [(1, 1), (2, 1), (4, 1), (4, 4)])
+def test_the_same_as_torch(lively: Twins, beam_size: int, n_best: int, alpha: float) -> None:
+    found = both_find(lively, IDS, SearchOptions(beam_size, n_best, alpha, max_length=12))
+    assert len({len(h.ids) for hypotheses in found for h in hypotheses}) > 1, "no variety of lengths"
+
+
+@pytest.mark.parametrize("alpha", [-1.0, 0.0, 0.6, 1.0, 2.0])
+def test_scores_are_forced_log_probabilities_over_the_penalty(lively: Twins, alpha: float) -> None:
+    options = SearchOptions(4, 3, alpha, max_length=12)
+    for source, hypotheses in zip(IDS, lively.fast().translate(IDS, options), strict=True):
+        src_tokens = torch.tensor([[SOS_ID, *source, EOS_ID]]).expand(len(hypotheses), -1)
+        forced = forced_score(lively.model, src_tokens, [h.ids for h in hypotheses])
+        assert [h.log_prob for h in hypotheses] == pytest.approx(forced, abs=1e-3)
+        for h in hypotheses:
+            assert h.score == pytest.approx(h.log_prob / (len(h.ids) + 1) ** alpha, rel=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [-1.0, 0.0, 1.0, 2.0])
+def test_n_best_are_distinct_and_sorted(lively: Twins, endless: Twins, alpha: float) -> None:
+    for both in (lively, endless):
+        for n_best in (2, 5):
+            options = SearchOptions(5, n_best, alpha, max_length=9)
+            for hypotheses in both.fast().translate(IDS, options):
+                assert len({tuple(h.ids) for h in hypotheses}) == n_best
+                assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
+
+
+def test_a_beam_of_one_takes_the_likeliest_token(lively: Twins) -> None:
+    for source, [found] in zip(IDS, lively.fast().translate(IDS, SearchOptions(1, max_length=12)), strict=True):
+        for length in range(len(found.ids) + 1):
+            tgt_in = torch.tensor([[SOS_ID, *found.ids[:length]]])
+            logits = lively.model(torch.tensor([[SOS_ID, *source, EOS_ID]]), tgt_in)[0, -1]
+            logits[: len(SPECIALS) - 1] = -math.inf
+            assert logits.argmax() == [*found.ids, EOS_ID][length]
+
+
+@pytest.mark.parametrize("min_length", [0, 1, 5])
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_no_translation_is_shorter_than_asked(tmp_path: Path, beam_size: int, min_length: int) -> None:
+    eager = pushed(tmp_path, {EOS_ID: 10.0, PAD_ID: -20.0, UNK_ID: -20.0, SOS_ID: -20.0})
+    options = SearchOptions(beam_size, min_length=min_length, max_length=12)
+    for [best] in eager.fast().translate(IDS, options):
+        assert len(best.ids) == min_length
+
+
+@pytest.mark.xfail(
+    strict=True, reason="the library forbids EOS before the softmax, so probabilities below it are others"
+)
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_minimum_length_changes_no_score(tmp_path: Path, beam_size: int) -> None:
+    eager = pushed(tmp_path, dict.fromkeys((PAD_ID, UNK_ID, SOS_ID), -20.0) | {EOS_ID: 2.0})
+    both_find(eager, IDS, SearchOptions(beam_size, min_length=5, max_length=12))
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("special", [PAD_ID, UNK_ID, SOS_ID])
+def test_specials_are_in_no_translation_and_have_no_probability(tmp_path: Path, special: int, beam_size: int) -> None:
+    tempted = pushed(tmp_path, {special: 4.0, EOS_ID: 3.5})
+    found = both_find(tempted, IDS, SearchOptions(beam_size, n_best=beam_size, max_length=12))
+    assert all(min(h.ids, default=4) >= len(SPECIALS) for hypotheses in found for h in hypotheses)
+
+
+# Order and batches --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes", [{}, {"one_by_one": True}], ids=str)
+def test_many_sentences_are_translated_as_each_alone_and_in_order(lively: Twins, changes: dict) -> None:
+    """More than a batch holds, of all lengths, some of them twice."""
+    many = sentences([1 + (7 * row) % 13 for row in range(75)], VOCAB, seed=4)
+    many += many[:5]
+    engine, options = lively.fast(**changes), SearchOptions(3, 2, max_length=12)
+    together = engine.translate(many, options)
+    same(together, [engine.translate([ids], options)[0] for ids in many], 1e-4)
+    same(together[75:], together[:5], 1e-4)
+    assert len({(tuple(found[0].ids), round(found[0].log_prob, 3)) for found in together}) > 50
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 30, 10_000])
+def test_the_size_of_batches_changes_nothing(tmp_path: Path, batch_tokens: int) -> None:
+    both = twins(tmp_path, f"decoding.batch_tokens={batch_tokens}", model=ending)
+    found = both.fast().translate(IDS * 5, OPTIONS)
+    same(found, found[: len(IDS)] * 5)
+    same(found[: len(IDS)], both.slow().translate(IDS, OPTIONS))
+
+
+@pytest.mark.parametrize(("max_tokens", "max_sentences"), [(1, 9), (30, 4), (40, 100), (10_000, 3)])
+def test_batches_are_within_their_bounds(max_tokens: int, max_sentences: int) -> None:
+    many = sentences([(11 * row) % 17 for row in range(60)], VOCAB)
+    batches = list(batches_of(many, max_tokens, max_sentences))
+    assert sorted(index for batch in batches for index in batch) == list(range(60))
+    lengths = [[len(many[index]) + 2 for index in batch] for batch in batches]
+    assert all(len(batch) <= max_sentences for batch in lengths)
+    assert all(len(batch) == 1 or len(batch) * max(batch) <= max_tokens for batch in lengths)
+    flat = [length for batch in lengths for length in batch]
+    assert flat == sorted(flat, reverse=True)
+    # None could have taken the first of the next.
+    for batch in lengths[:-1]:
+        assert len(batch) == max_sentences or (len(batch) + 1) * max(batch) > max_tokens
+
+
+def test_nothing_to_translate(lively: Twins) -> None:
+    assert lively.fast().translate([], OPTIONS) == []
+
+
+@pytest.mark.xfail(strict=True, raises=IndexError, reason="the library answers an empty source with no token, no EOS")
+def test_a_sentence_without_tokens(lively: Twins) -> None:
+    options = SearchOptions(1, max_length=12)
+    engine = lively.fast()
+    [alone] = engine.translate([[]], options)
+    [_, within, _] = engine.translate([IDS[0], [], IDS[1]], options)
+    same([alone], [within])
+    [[expected]] = lively.slow().translate([[]], options)
+    assert alone[0].ids == expected.ids
+
+
+# Bounds -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize(("max_length", "ratio"), [(25, 0.5), (25, 1.0), (25, 2.5), (12, 3.0), (1, 3.0), (2, 3.0)])
+def test_runaways_are_stopped_where_torch_stops_them(
+    endless: Twins, max_length: int, ratio: float, beam_size: int
+) -> None:
+    """Each at its own bound, whatever its company; and made to end there, so that scores are those of whole ones."""
+    ids = sentences([1, 4, 9], VOCAB)
+    options = SearchOptions(beam_size, n_best=beam_size, max_length=max_length, max_length_ratio=ratio)
+    for source, hypotheses in zip(ids, both_find(endless, ids, options), strict=True):
+        bound = min(max_length, math.ceil(ratio * (len(source) + 2)) + 10)
+        assert [len(h.ids) for h in hypotheses] == [bound] * beam_size
+        assert len({tuple(h.ids) for h in hypotheses}) == beam_size
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_runaways_end_with_learned_positions_too(tmp_path: Path, alpha: float, beam_size: int) -> None:
+    both = twins(tmp_path, *PUSHABLE, "model.positions=learned", "data.max_length=12", model=endless_model)
+    options = SearchOptions(beam_size, length_penalty=alpha, max_length=256, max_length_ratio=9)
+    for [best] in both_find(both, sentences([3, 10, 1], VOCAB), options):
+        assert len(best.ids) == 11
+
+
+@pytest.mark.xfail(strict=True, raises=ValueError, reason="the library wants the minimum below the maximum")
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_learned_positions_end_below_the_minimum_length(tmp_path: Path, beam_size: int) -> None:
+    """A configuration may ask for this."""
+    changes = ["model.positions=learned", "data.max_length=12", "decoding.min_length=20"]
+    both = twins(tmp_path, *PUSHABLE, *changes, model=endless_model)
+    for [best] in both.fast().translate(IDS, SearchOptions(beam_size, min_length=20)):
+        assert len(best.ids) <= 11
+
+
+def test_some_run_away_and_some_do_not(tmp_path: Path) -> None:
+    """A sentence that ends by itself just below its bound, beside one that has a larger bound and needs it."""
+    both = twins(tmp_path, model=ending)
+    engine = both.fast()
+    longest = max(len(found.ids) for [found] in engine.translate(IDS, SearchOptions(1, max_length=12)))
+    for bound in range(longest - 1, longest + 2):
+        for [fast], [slow] in zip(
+            *(e.translate(IDS, SearchOptions(1, max_length=bound)) for e in (engine, both.slow())), strict=True
+        ):
+            assert fast.ids == slow.ids
+            assert len(fast.ids) <= bound
+            if len(fast.ids) < bound:
+                assert fast.log_prob == pytest.approx(slow.log_prob, abs=1e-3)
+    for source, [alone] in zip(IDS, engine.translate(IDS, SearchOptions(1, max_length=12)), strict=True):
+        [beside, _] = engine.translate([source, *sentences([38], VOCAB)], SearchOptions(1, max_length=12))
+        same([beside], [[alone]])
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_bound_holds_beside_a_sentence_with_a_larger_one(tmp_path: Path, beam_size: int) -> None:
+    """Both would end by themselves after 14 tokens, for which the first has no room."""
+
+    def reciting(config: Config) -> Transformer:
+        model = reciting_model(range(270, 284), VOCAB)
+        with torch.no_grad():
+            model.output.weight[: len(SPECIALS) - 1] = -10
+        return model
+
+    changes = ["model.d_model=32", "model.d_ff=32", "model.positions=learned", "model.tie_embeddings=false"]
+    both = twins(tmp_path, *changes, "data.max_length=200", model=reciting)
+    options = SearchOptions(beam_size, max_length=100, max_length_ratio=0.1)
+    [short], [long] = both_find(both, sentences([1, 60], VOCAB), options)
+    assert short.ids == [*range(270, 281)]
+    assert long.ids == [*range(270, 284)]
+
+
+def test_translations_that_just_fit_keep_their_own_end(tmp_path: Path) -> None:
+    """EOS itself needs a step: without it one that has as many tokens as it may would count as cut off."""
+    both = twins(tmp_path, model=ending)
+    greedy = both.slow().translate(IDS, SearchOptions(1, max_length=12))
+    for source, [expected] in zip(IDS, greedy, strict=True):
+        options = SearchOptions(1, max_length=max(1, len(expected.ids)))
+        same(both.fast().translate([source], options), [[expected]])
+
+
+@pytest.mark.parametrize(
+    "max_length",
+    [pytest.param(1, marks=pytest.mark.xfail(strict=True, reason="the library fills such a beam with copies")), 2],
+)
+def test_a_beam_wider_than_the_vocabulary(endless: Twins, max_length: int) -> None:
+    vocab = tokenizers(True).target.vocab_size
+    options = SearchOptions(vocab + 50, n_best=vocab + 50, max_length=max_length)
+    [found] = endless.fast().translate(IDS[:1], options)
+    [expected] = endless.slow().translate(IDS[:1], options)
+    assert all(min(h.ids, default=4) >= len(SPECIALS) and len(h.ids) <= max_length for h in found)
+    assert [h.ids for h in found[:50]] == [h.ids for h in expected[:50]]
+    assert len({tuple(h.ids) for h in found}) == len(found)
+
+
+# Threads ------------------------------------------------------------------------------------------------------------
+
+
+def test_omp_num_threads_lowers_the_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    cores = cpu_cores()
+    assert cores >= 1
+    for wanted, expected in {"1": 1, "100000": cores, "0": cores, "": cores, "-1": cores, "many": cores}.items():
+        monkeypatch.setenv("OMP_NUM_THREADS", wanted)
+        assert cpu_cores() == expected
+
+
+def test_translations_do_not_depend_on_threads(lively: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = sentences([1 + (5 * row) % 11 for row in range(70)], VOCAB)
+    options = SearchOptions(2, max_length=8)
+    expected = lively.fast().translate(many, options)
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    same(lively.fast().translate(many, options), expected)

@@ -1,0 +1,94 @@
+"""A sentence at the prompt waits for nothing that it does not need: measured in real, fresh processes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from command import mt
+
+HEAVY = {"torch", "datasets", "pydantic", "matplotlib", "tqdm", "yaml", "pyarrow", "sacrebleu", "safetensors", "pandas"}
+CODE = """
+import json, sys
+words = sys.argv[1:]
+sys.argv = ["mt", *words]
+from mt.cli import main
+try:
+    main()
+except SystemExit as end:
+    code = end.code
+modules = sorted({name.split(".")[0] for name in sys.modules})
+print(json.dumps({"code": code, "modules": modules, "ours": [name for name in sys.modules if name.startswith("mt.")]}))
+"""
+
+
+def fresh(*words: str, cwd: Path, stdin: str = "") -> tuple[str, str, set[str], set[str]]:
+    """Runs a command in a process of its own.
+
+    Returns:
+        what it said on stdout and on stderr, and the names of packages and of our own modules that were imported.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, *words], cwd=cwd, input=stdin, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    *lines, report = done.stdout.splitlines(keepends=True)
+    found = json.loads(report)
+    assert not found["code"], done.stderr
+    return "".join(lines), done.stderr, set(found["modules"]), set(found["ours"])
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--greedy"], ["--n-best", "2", "--format", "jsonl"], ["--compute-type", "int8"]], ids=" ".join
+)
+def test_a_translation_imports_nothing_heavy(trained: Path, options: list[str]) -> None:
+    stdout, stderr, modules, ours = fresh("translate", "a b", *options, cwd=trained)
+    assert len(stdout.splitlines()) == 1
+    assert stderr == ""
+    assert modules & HEAVY == set()
+    assert {"ctranslate2", "tokenizers"} <= modules
+    assert not {name for name in ours if name.startswith(("mt.model", "mt.training", "mt.config"))}
+
+
+def test_lines_of_standard_input_too(trained: Path) -> None:
+    stdout, _, modules, _ = fresh("translate", cwd=trained, stdin="a b\n\nc d\n")
+    assert len(stdout.split("\n")) == 4
+    assert modules & HEAVY == set()
+
+
+def test_torch_where_it_is_asked_for(trained: Path) -> None:
+    """The test above would see it."""
+    stdout, _, modules, _ = fresh("translate", "a b", "--engine", "torch", cwd=trained)
+    assert stdout == fresh("translate", "a b", cwd=trained)[0]
+    assert {"torch", "pydantic", "yaml", "safetensors"} <= modules
+    assert "ctranslate2" not in modules
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["translate", "--help"], ["train", "--help"], ["eval", "-h"]], ids=" ".join
+)
+def test_help_imports_nothing_at_all(tmp_path: Path, words: list[str]) -> None:
+    stdout, _, modules, _ = fresh(*words, cwd=tmp_path)
+    assert "Usage:" in stdout
+    assert modules & (HEAVY | {"ctranslate2", "tokenizers", "numpy"}) == set()
+
+
+@pytest.mark.parametrize(
+    ("options", "engine"),
+    [
+        ([], "CTranslate2 float32 on cpu"),
+        (["--compute-type", "int8"], "CTranslate2 int8 on cpu"),
+        (["--engine", "torch"], "torch float32 on cpu"),
+    ],
+    ids=str,
+)
+def test_verbose_says_on_stderr_which_engine_runs(trained: Path, options: list[str], engine: str) -> None:
+    quiet = mt("translate", "a b", *options, cwd=trained)
+    for flag in ("-v", "--verbose"):
+        told = mt("translate", "a b", *options, flag, cwd=trained)
+        assert told.stdout == quiet.stdout
+        assert f"engine: {engine}" in told.stderr
+    assert len(quiet.stdout.splitlines()) == 1
+    assert quiet.stderr == ""
