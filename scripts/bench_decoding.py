@@ -242,8 +242,7 @@ def _table(task: Task, contestants: list[Contestant], request: dict[str, int]) -
     a, search = task.arguments, "greedy" if request["beam"] == 1 else f"beam {request['beam']}"
     print(f"\n{search}, batch {request['batch']}: {request['sentences']:,} sentences, {a.rounds} rounds,", end=" ")
     print(f"{a.threads} threads, {a.device}\n")
-    print("| | sentences/s | from - to | output tokens/s | peak memory | BLEU | same |")
-    print("|---|---|---|---|---|---|---|")
+    print("| | sentences/s | from - to | output tokens/s | peak memory | BLEU | same |\n|---|---|---|---|---|---|---|")
     for c in contestants:
         rates, same = c.rates(), zip(c.translations, contestants[0].translations, strict=True)
         print(

@@ -106,9 +106,6 @@ def test_no_translation_is_shorter_than_asked(tmp_path: Path, beam_size: int, mi
         assert len(best.ids) == min_length
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the library forbids EOS before the softmax, so probabilities below it are others"
-)
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_a_minimum_length_changes_no_score(tmp_path: Path, beam_size: int) -> None:
     eager = pushed(tmp_path, dict.fromkeys((PAD_ID, UNK_ID, SOS_ID), -20.0) | {EOS_ID: 2.0})
@@ -165,7 +162,6 @@ def test_nothing_to_translate(lively: Twins) -> None:
     assert lively.fast().translate([], OPTIONS) == []
 
 
-@pytest.mark.xfail(strict=True, raises=IndexError, reason="the library answers an empty source with no token, no EOS")
 def test_a_sentence_without_tokens(lively: Twins) -> None:
     options = SearchOptions(1, max_length=12)
     engine = lively.fast()
@@ -200,16 +196,6 @@ def test_runaways_end_with_learned_positions_too(tmp_path: Path, alpha: float, b
     options = SearchOptions(beam_size, length_penalty=alpha, max_length=256, max_length_ratio=9)
     for [best] in both_find(both, sentences([3, 10, 1], VOCAB), options):
         assert len(best.ids) == 11
-
-
-@pytest.mark.xfail(strict=True, raises=ValueError, reason="the library wants the minimum below the maximum")
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_learned_positions_end_below_the_minimum_length(tmp_path: Path, beam_size: int) -> None:
-    """A configuration may ask for this."""
-    changes = ["model.positions=learned", "data.max_length=12", "decoding.min_length=20"]
-    both = twins(tmp_path, *PUSHABLE, *changes, model=endless_model)
-    for [best] in both.fast().translate(IDS, SearchOptions(beam_size, min_length=20)):
-        assert len(best.ids) <= 11
 
 
 def test_some_run_away_and_some_do_not(tmp_path: Path) -> None:
@@ -259,7 +245,7 @@ def test_translations_that_just_fit_keep_their_own_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "max_length",
-    [pytest.param(1, marks=pytest.mark.xfail(strict=True, reason="the library fills such a beam with copies")), 2],
+    [1, 2],
 )
 def test_a_beam_wider_than_the_vocabulary(endless: Twins, max_length: int) -> None:
     vocab = tokenizers(True).target.vocab_size

@@ -184,10 +184,8 @@ def test_a_missing_file(folder: ModelDir, name: str) -> None:
     "name",
     [
         "float32/model.bin",
-        pytest.param("float32/config.json", marks=pytest.mark.xfail(strict=True, reason="only model.bin is required")),
-        pytest.param(
-            "float32/shared_vocabulary.json", marks=pytest.mark.xfail(strict=True, reason="only model.bin is required")
-        ),
+        "float32/config.json",
+        "float32/shared_vocabulary.json",
     ],
 )
 def test_what_the_manifest_does_not_list_is_not_used(folder: ModelDir, name: str) -> None:
@@ -198,7 +196,6 @@ def test_what_the_manifest_does_not_list_is_not_used(folder: ModelDir, name: str
     assert name in refusal(folder)
 
 
-@pytest.mark.xfail(strict=True, reason="a map that nobody lists is read")
 def test_a_shortlist_that_the_manifest_does_not_list_is_not_used(folder: ModelDir) -> None:
     (folder.converted("float32") / VOCABULARY_MAP).write_text("\ta\n")
     refusal(folder, shortlist=True)
@@ -259,12 +256,9 @@ def test_forged_settings_are_refused_or_harmless(folder: ModelDir, key: str, val
     kinds = {"target_lang": str, "compute_type": str, "shared_vocabulary": bool, "shortlist": bool}
     kind = kinds.get(name, float if name in ("length_penalty", "max_length_ratio") else int)
     assert type(value) is kind or (kind is float and type(value) is int), f"{key} took {value!r}"
-    assert found.engine
+    assert kind is not int or 0 <= value <= 10**9
 
 
-@pytest.mark.xfail(
-    strict=True, raises=(ValueError, OverflowError, RuntimeError), reason="let in, and met by a bug later"
-)
 @pytest.mark.parametrize(
     ("key", "value"),
     [

@@ -30,6 +30,18 @@ def same(actual: list[Hypothesis], expected: list[Hypothesis]) -> None:
     close(torch.tensor([h.score for h in actual]), torch.tensor([h.score for h in expected]))
 
 
+def likelihoods(model: Transformer, src_tokens: Tensor, space: list[list[int]], min_length: int) -> list[float]:
+    """Log-probabilities of translations where none may end before `min_length`."""
+    forced = forced_score(model, src_tokens.expand(len(space), -1), space)
+    if min_length:
+        for number, ids in enumerate(space):
+            with torch.no_grad():
+                logits = model(src_tokens[None], torch.tensor([[SOS_ID, *ids]]))[0, :min_length]
+            free = log_probs_of(logits.clone())[:, EOS_ID].exp()
+            forced[number] -= (1 - free).log().sum().item()
+    return forced
+
+
 def textbook_beam(model: Transformer, src_tokens: Tensor, options: SearchOptions, bound: int) -> list[Hypothesis]:
     """Beam search of one sentence without caches or batches, until as many hypotheses have ended as the beam holds."""
     live: list[tuple[float, list[int]]] = [(0.0, [])]
@@ -37,7 +49,10 @@ def textbook_beam(model: Transformer, src_tokens: Tensor, options: SearchOptions
     while live and len(finished) < options.beam_size:
         tgt_in = torch.tensor([[SOS_ID, *ids] for _, ids in live])
         with torch.no_grad():
-            log_probs = log_probs_of(model(src_tokens.expand(len(live), -1), tgt_in)[:, -1]).tolist()
+            logits = model(src_tokens.expand(len(live), -1), tgt_in)[:, -1]
+        if len(live[0][1]) < options.min_length:
+            logits[:, EOS_ID] = -math.inf
+        log_probs = log_probs_of(logits).tolist()
         candidates = []
         for (total, ids), row in zip(live, log_probs, strict=True):
             going_on = [] if len(ids) == bound else range(4, len(row))
@@ -105,7 +120,7 @@ def test_a_beam_as_wide_as_the_space_finds_the_best(vocab: int, max_length: int,
         )
         found = beam_search(model, src_tokens, options)
         for row in range(2):
-            log_probs = forced_score(model, src_tokens[row].expand(len(space), -1), space)
+            log_probs = likelihoods(model, src_tokens[row], space, min_length)
             scored = [
                 Hypothesis(ids, log_prob, penalised(log_prob, len(ids), alpha))
                 for ids, log_prob in zip(space, log_probs, strict=True)

@@ -158,7 +158,7 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
             "training_seconds": round(progress.seconds),
             "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
-        shortlist = _shortlist(config, run_dir)
+        shortlist = _shortlist(config, run_dir, tokenizers)
         with new_model(run_dir.model, config, tokenizers, weights, facts, shortlist) as folder:
             translator, formats = _try_out(config, run_dir, folder, tokenizers, trainer.model)
             results = _score(config, run_dir, translator)
@@ -173,12 +173,13 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
     return _summary(run_dir, progress, storage.read_manifest(run_dir.model.root))
 
 
-def _shortlist(config: Config, run_dir: RunDir) -> Shortlist | None:
+def _shortlist(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> Shortlist | None:
     size = config.decoding.shortlist
     if size == 0:
         return None
     log.info("aligning the training text for the shortlist")
-    return make_shortlist(EncodedCorpus(run_dir.encoded("train")), size, config.tokenizer.shared)
+    shared_vocab_size = tokenizers.source.vocab_size if tokenizers.shared else None
+    return make_shortlist(EncodedCorpus(run_dir.encoded("train")), size, shared_vocab_size)
 
 
 def _try_out(

@@ -122,7 +122,8 @@ def open_converted(
         compute_type = "float32"
     converted = folder.converted("int8" if compute_type.startswith("int8") else "float32")
     if folder.manifest.exists():  # it does not while the folder is being made
-        require(folder, verified(folder, converted), converted / "model.bin")
+        listed = verified(folder, converted)
+        require(folder, listed, converted / "model.bin", converted / "config.json", *sorted(converted.iterdir()))
         check_converted(converted / "model.bin")
     shortlist = settings.shortlist if choice.shortlist is None else choice.shortlist
     if shortlist and not (converted / VOCABULARY_MAP).is_file():
@@ -148,6 +149,8 @@ def _open_with_torch(folder: ModelDir, choice: EngineChoice) -> OpenedModel:
     from mt.decoding.torch_engine import TorchEngine, number_type
     from mt.devices import choose_device
 
+    if choice.shortlist:
+        log.warning("--shortlist: only the CTranslate2 engine has shortlists; translating without one")
     device = choose_device(choice.device, "--device")
     loaded = load_model(folder, device)
     settings = TranslationSettings.of(loaded.config)

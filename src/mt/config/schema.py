@@ -200,6 +200,12 @@ class Config(Section):
                 f"a batch of {self.training.max_tokens} tokens cannot hold a sentence of data.max_length "
                 f"({self.data.max_length}) tokens",
             ),
+            Rule(
+                self.model.positions == "learned" and self.decoding.min_length >= self.data.max_length,
+                ("decoding.min_length", "data.max_length"),
+                f"a translation of at least {self.decoding.min_length} tokens and its end need more learned positions "
+                f"than the model has (data.max_length, {self.data.max_length})",
+            ),
             *self._matrices_too_large(),
         )
         return self

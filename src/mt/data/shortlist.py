@@ -32,14 +32,14 @@ class Shortlist:
     by_source: dict[int, list[int]]
 
 
-def make_shortlist(corpus: EncodedCorpus, size: int, shared_vocabulary: bool) -> Shortlist:
+def make_shortlist(corpus: EncodedCorpus, size: int, shared_vocab_size: int | None) -> Shortlist:
     """Aligns a corpus and lists each source piece's likeliest translations.
 
     Args:
         corpus: the training text; of a large one, sentences at even distances are looked at.
         size: the most target pieces a source piece lists.
-        shared_vocabulary: then each piece lists itself too, so that names can be copied. Bytes, which are the same in
-            all vocabularies, always do.
+        shared_vocab_size: pieces of the vocabulary that both sides share; None where each has its own. Of a shared one
+            each piece lists itself, so that names can be copied. Bytes, which are the same in all, always do.
     """
     sources, targets, positions = _token_pairs(corpus)
     vocab = int(targets.max(initial=0)) + 1
@@ -48,7 +48,7 @@ def make_shortlist(corpus: EncodedCorpus, size: int, shared_vocabulary: bool) ->
 
     order = np.lexsort((-probabilities, codes // vocab))
     order = order[probabilities[order] >= _UNLIKELY]
-    itself = range(len(SPECIALS), vocab if shared_vocabulary else len(SPECIALS) + len(BYTES))
+    itself = range(len(SPECIALS), shared_vocab_size or len(SPECIALS) + len(BYTES))
     by_source = {piece: [piece] for piece in itself}
     for source, target in zip((codes[order] // vocab).tolist(), (codes[order] % vocab).tolist(), strict=True):
         chosen = by_source.setdefault(source, [])
@@ -66,7 +66,7 @@ def _most_frequent(targets: Array, vocab: int) -> list[int]:
 def _token_pairs(corpus: EncodedCorpus) -> tuple[Array, Array, Array]:
     """Source ids, target ids, and which target token of the corpus it is, each (P,)."""
     pairs = np.cumsum((corpus.src_lengths - 2) * (corpus.tgt_lengths - 1))
-    step = -(-int(pairs[-1]) // _MOST_PAIRS)
+    step = max(1, -(-int(pairs[-1]) // _MOST_PAIRS))
     parts, tokens = [], 0
     for sentence in range(0, len(corpus), step):
         one = np.array([sentence])

@@ -11,7 +11,7 @@ from typing import Any
 import ctranslate2
 
 from mt.data.tokenizer import EOS, PAD, SOS, TokenizerPair
-from mt.decoding.engine import Hypothesis, SearchOptions, UnusableError, batches_of
+from mt.decoding.engine import NOTHING, Hypothesis, SearchOptions, UnusableError, batches_of
 
 # Sentences in a batch, by what was measured (docs/performance.md): larger ones leave the processor's caches.
 _BATCH = 32
@@ -87,32 +87,42 @@ class CTranslate2Engine:
 
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
         """Token ids without specials to the n best hypotheses of each, in the order given."""
-        results: list[list[Hypothesis]] = [[] for _ in sentences]
-        batches = batches_of(sentences, self._batch_tokens, _BATCH)
-        submitted = [(rows, self._submit([sentences[i] for i in rows], options)) for rows in batches]
+        results = [[NOTHING] for _ in sentences]
+        submitted = []
+        for rows in batches_of(sentences, self._batch_tokens, _BATCH):
+            bound = max(self._bound(sentences[row], options) for row in rows)
+            answers = self._submit([sentences[row] for row in rows], options, bound + 1, self._wanted(options))
+            submitted.append((rows, answers))
         for rows, pending in submitted:
             for row, answer in zip(rows, pending, strict=True):
                 results[row] = self._hypotheses(sentences[row], answer.result(), options)
         return results
 
+    def _bound(self, ids: Sequence[int], options: SearchOptions) -> int:
+        return options.longest(len(ids) + 2, self._max_positions)
+
+    @staticmethod
+    def _wanted(options: SearchOptions) -> int:
+        # Without a penalty the library stops once so many have ended and one of them was the best at its end.
+        return options.beam_size if options.length_penalty == 0 else options.n_best
+
     def _submit(
-        self, sentences: Sequence[Sequence[int]], options: SearchOptions, longest: int | None = None
+        self, sentences: Sequence[Sequence[int]], options: SearchOptions, steps: int, wanted: int, patience: int = 1
     ) -> list[Any]:
         """Hands a batch to the workers; the answers come later.
 
         Args:
             sentences: token ids.
             options: how to search.
-            longest: stop all hypotheses at so many tokens; None: let each end by itself within the largest bound.
+            steps: the most tokens of a hypothesis, EOS counted.
+            wanted: hypotheses to return.
+            patience: stop when so many times the beam size have ended.
         """
-        # EOS counts in the library's bound.
-        steps = longest or 1 + max(self._bound(ids, options) for ids in sentences)
-        # Without a penalty the library stops once so many have ended and one of them was the best at its end.
-        wanted = options.beam_size if longest or options.length_penalty == 0 else options.n_best
         answers: list[Any] = self._translator.translate_batch(
             [[self._source_pieces[i] for i in ids] for ids in sentences],
             asynchronous=True,
             beam_size=options.beam_size,
+            patience=patience,
             length_penalty=options.length_penalty,
             num_hypotheses=wanted,
             min_decoding_length=options.min_length,
@@ -126,28 +136,29 @@ class CTranslate2Engine:
         )
         return answers
 
-    def _bound(self, ids: Sequence[int], options: SearchOptions) -> int:
-        return options.longest(len(ids) + 2, self._max_positions)
-
     def _hypotheses(self, source: Sequence[int], answer: Any, options: SearchOptions) -> list[Hypothesis]:
         bound = self._bound(source, options)
-        if any(len(pieces) > bound + 1 or pieces[-1] != EOS for pieces in answer.hypotheses):
-            # It would go on for longer than it may, perhaps in the company of sentences that may: stop it there.
-            answer = self._submit([source], options, longest=bound)[0].result()
-        found = []
+        if any(len(pieces) > bound + 1 for pieces in answer.hypotheses):
+            # Its batch had room for longer ones; it must not matter in whose company a sentence is translated.
+            answer = self._submit([source], options, bound + 1, self._wanted(options))[0].result()
+        if any(pieces[-1] != EOS for pieces in answer.hypotheses):
+            # It reached its bound: stop it there, and see all that ended before beside all that are made to end.
+            more = 1 if options.beam_size == 1 else 2
+            answer = self._submit([source], options, bound, more * options.beam_size, more)[0].result()
+        found: dict[tuple[int, ...], Hypothesis] = {}
         for pieces, score in zip(answer.hypotheses, answer.scores, strict=True):
+            log_prob = score * len(pieces) ** options.length_penalty
             if pieces[-1] == EOS:
-                ids = [self._target_ids[piece] for piece in pieces[:-1]]
-                log_prob = score * len(pieces) ** options.length_penalty
-            else:  # it is made to end
-                ids = [self._target_ids[piece] for piece in pieces]
-                log_prob = self._forced(source, pieces)
-            found.append(Hypothesis.of(ids, log_prob, options.length_penalty))
-        return sorted(found, key=lambda h: -h.score)[: options.n_best]
+                pieces = pieces[:-1]
+            else:
+                log_prob += self._end(source, pieces)
+            ids = [self._target_ids[piece] for piece in pieces]
+            # A beam wider than what there is to find may find a thing twice.
+            found.setdefault(tuple(ids), Hypothesis.of(ids, log_prob, options.length_penalty))
+        return sorted(found.values(), key=lambda h: -h.score)[: options.n_best]
 
-    def _forced(self, source: Sequence[int], pieces: list[str]) -> float:
-        """The log-probability of a given translation, EOS included."""
-        [scored] = self._translator.score_batch(
-            [[self._source_pieces[i] for i in source]], [pieces], max_input_length=0
-        )
-        return float(sum(scored.log_probs))
+    def _end(self, source: Sequence[int], pieces: list[str]) -> float:
+        """The log-probability that a translation ends behind these pieces."""
+        sources = [[self._source_pieces[i] for i in source]]
+        [scored] = self._translator.score_batch(sources, [pieces], max_input_length=0)
+        return float(scored.log_probs[-1])

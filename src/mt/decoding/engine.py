@@ -44,7 +44,7 @@ class Hypothesis:
     Attributes:
         ids: its tokens, EOS not included.
         log_prob: the natural logarithm of its probability, EOS included, where padding, the unknown token and SOS
-            are never possible.
+            are never possible, nor EOS before the shortest length.
         score: log_prob over the length penalty; what hypotheses are ranked by.
     """
 
@@ -55,6 +55,9 @@ class Hypothesis:
     @classmethod
     def of(cls, ids: list[int], log_prob: float, length_penalty: float) -> "Hypothesis":
         return cls(ids, log_prob, normalized(log_prob, len(ids) + 1, length_penalty))
+
+
+NOTHING = Hypothesis([], 0.0, 0.0)
 
 
 def normalized(log_prob: float, length: int, length_penalty: float) -> float:
@@ -93,7 +96,7 @@ COMPUTE_TYPES = (*FLOAT_TYPES, "int8", "int8_float32", "int8_float16", "int8_bfl
 
 def batches_of(sentences: Sequence[Sequence[int]], max_tokens: int, max_sentences: int) -> Iterator[list[int]]:
     """Indices of sentences of similar length, longest first: then a batch too large for the memory fails at once and
-    not after an hour, and workers end together.
+    not after an hour, and workers end together. Sentences without tokens are in no batch.
 
     Args:
         sentences: token ids without specials.
@@ -101,7 +104,7 @@ def batches_of(sentences: Sequence[Sequence[int]], max_tokens: int, max_sentence
         max_sentences: in a batch.
     """
     batch: list[int] = []
-    for index in sorted(range(len(sentences)), key=lambda i: -len(sentences[i])):
+    for index in sorted((i for i, ids in enumerate(sentences) if ids), key=lambda i: -len(sentences[i])):
         longest = len(sentences[batch[0]]) + 2 if batch else 0
         if batch and (len(batch) == max_sentences or (len(batch) + 1) * longest > max_tokens):
             yield batch
@@ -112,6 +115,9 @@ def batches_of(sentences: Sequence[Sequence[int]], max_tokens: int, max_sentence
 
 
 class Engine(Protocol):
-    """Whatever turns token ids (without specials) into the n best hypotheses of each sentence, best first."""
+    """Whatever turns token ids (without specials) into the n best hypotheses of each sentence, best first.
+
+    A sentence without tokens has one translation, `NOTHING`.
+    """
 
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]: ...

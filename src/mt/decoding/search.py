@@ -59,9 +59,9 @@ def _next(logits: Tensor, options: SearchOptions, length: int, bounds: Tensor, f
         bounds: (B,), the most tokens of each sentence.
         first_bound: the smallest of them.
     """
-    log_probs = log_probs_of(logits).view(len(bounds), -1, logits.shape[-1])
     if length < options.min_length:
-        log_probs[:, :, EOS_ID] = -math.inf
+        logits[:, EOS_ID] = -math.inf
+    log_probs = log_probs_of(logits).view(len(bounds), -1, logits.shape[-1])
     if length >= first_bound:
         end = log_probs[:, :, EOS_ID].clone()
         log_probs.masked_fill_((bounds <= length)[:, None, None], -math.inf)

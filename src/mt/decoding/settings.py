@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mt.decoding.engine import SearchOptions
+from mt.decoding.engine import COMPUTE_TYPES, SearchOptions
 from mt.errors import InputError
 
 if TYPE_CHECKING:
@@ -72,12 +72,19 @@ class TranslationSettings:
         """
         try:
             content = json.loads(path.read_bytes())
-            search = SearchOptions(**_typed(SearchOptions, content.pop("search")))
-            return cls(search=search, **_typed(cls, content))
+            search = SearchOptions(**_checked(SearchOptions, content.pop("search")))
+            settings = cls(search=search, **_checked(cls, content))
         except OSError as error:
             raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise InputError(f"{path}: not a file of translation settings ({error})"[:300]) from None
+        if search.min_length > min(search.max_length, settings.max_positions - 1):
+            raise InputError(
+                f"{path}: its shortest translation, {search.min_length} tokens, is longer than its longest"
+            )
+        if settings.compute_type not in COMPUTE_TYPES:
+            raise InputError(f"{path}: {settings.compute_type!r:.50} is no number format")
+        return settings
 
 
 def _max_positions(config: "Config") -> int:
@@ -89,13 +96,28 @@ def _max_positions(config: "Config") -> int:
     return max(longest_source, longest_translation + 1, decoding.min_length + 1)
 
 
-def _typed(kind: type[Any], content: dict[str, Any]) -> dict[str, Any]:
-    """Checks that numbers are numbers and none is negative where it counts something."""
+# The configuration's own bounds, for a file that comes without its configuration.
+_BOUNDS = {
+    "beam_size": (1, 1000),
+    "n_best": (1, 1),
+    "length_penalty": (-10, 10),
+    "min_length": (0, 100_000),
+    "max_length": (1, 100_000),
+    "max_length_ratio": (0, 1000),
+    "max_source_tokens": (3, 100_000),
+    "max_positions": (3, 100_001),
+    "batch_tokens": (1, 10**8),
+}
+
+
+def _checked(kind: type[Any], content: dict[str, Any]) -> dict[str, Any]:
+    """Checks the types of values and the bounds of numbers."""
     types = {field.name: field.type for field in fields(kind)}
     for name, value in content.items():
         expected = types[name]
         if type(value) is not expected and not (expected is float and type(value) is int):
             raise TypeError(f"{name} is {value!r:.50}")
-        if expected is int and not 0 <= value <= 10**9:
+        low, high = _BOUNDS.get(name, (value, value))
+        if not low <= value <= high:  # NaN is not within bounds either
             raise ValueError(f"{name} is {value}")
     return content

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
-from mt.decoding.engine import Hypothesis, SearchOptions, batches_of
+from mt.decoding.engine import NOTHING, Hypothesis, SearchOptions, batches_of
 from mt.decoding.search import search
 from mt.model.transformer import Transformer
 
@@ -38,7 +38,7 @@ class TorchEngine:
 
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
         """Token ids without specials to the n best hypotheses of each, in the order given."""
-        results: list[list[Hypothesis]] = [[] for _ in sentences]
+        results = [[NOTHING] for _ in sentences]
         with _evaluating(self._model):
             for indices in batches_of(sentences, self._batch_tokens, self._batch_sentences):
                 batch = self._padded([sentences[i] for i in indices])

@@ -75,11 +75,11 @@ class DecoderState:
             cache.keep_sentences(rows, self.used)
 
     def _reclaim(self) -> None:
-        """Drops dead slots where that frees most of them; otherwise the caches grow."""
+        """Drops dead slots where that frees half of them; otherwise the caches grow."""
         assert self.sees is not None
         alive = self.sees.any(dim=1)  # (B, C)
         most = int(alive.sum(dim=1).max())
-        if 4 * most > self.used:
+        if 2 * most > self.used:
             return
         slots = alive.int().argsort(dim=1, descending=True, stable=True)[:, :most]
         for cache in self.caches:
