@@ -457,7 +457,7 @@ def test_a_configuration_of_another_model(folder: ModelDir, change: str) -> None
     "changes",
     [
         ["model.d_model=4096", "data.max_length=100000", "training.max_tokens=100000"],
-        ["model.d_model=65536", "model.d_ff=1000000"],
+        ["model.d_model=16384", "model.d_ff=65000", "model.encoder_layers=1000"],
         ["model.d_model=4096", "data.max_length=100000", "training.max_tokens=100000", "model.positions=learned"],
     ],
     ids=["positions", "matrices", "learned"],

@@ -209,7 +209,7 @@ decoding:
   min_length: 300
 """
     assert refusal(text).splitlines() == [
-        "10 problems in x.yaml:",
+        "11 problems in x.yaml:",
         "  x.yaml:1: nam: unknown key; did you mean name?",
         "  x.yaml:2: seed: must be a whole number, not true",
         "  x.yaml:7: data.train.0.targt: unknown key; did you mean target?",
@@ -220,6 +220,7 @@ decoding:
         "  x.yaml:15: model.dropout: must be a number, not 'big'",
         "  x.yaml:15: model.d_model: d_model 511 cannot be divided among 8 heads (n_heads)",
         "  x.yaml:15: model.d_model: sinusoidal positions need an even d_model (sine and cosine in pairs), not 511",
+        "  x.yaml:17: decoding.min_length: min_length 300 is larger than max_length 256",
     ]
 
 
@@ -289,7 +290,7 @@ def test_sections_can_be_made_in_python() -> None:
         (["model.d_model=32768"], "model.d_model: makes a matrix of 98,304 x 32,768 numbers, 12.0 GiB"),
         (["tokenizer.vocab_size=1000000", "model.d_model=2048"], "tokenizer.vocab_size: makes a matrix of 1,000,000"),
         (["model.d_ff=1048576", "model.d_model=1024"], "model.d_ff: makes a matrix of 1,048,576 x 1,024"),
-        (["decoding.max_length=100000", "model.d_model=16384"], "data.max_length: makes a matrix of 100,001 x 16,384"),
+        (["decoding.max_length=100000", "model.d_model=16384"], "makes a matrix of 100,001 x 16,384"),
     ],
 )
 def test_a_matrix_that_the_model_folder_cannot_hold(changes: list[str], key: str) -> None:

@@ -97,11 +97,11 @@ def test_right_after_every_reclaiming() -> None:
         if just_now:
             close(logits, follower.expected(), 1e-4)
             reclaimed = follower.reclaimed
-            kept = torch.arange(1, len(follower.sentences))
+            kept = torch.arange(1, len(follower.sentences)) if len(follower.sentences) > 2 else None
         batch = len(follower.sentences) if kept is None else len(kept)
         follower.go_on(follower.random_origins(batch, 16), kept)
     assert reclaimed >= 2
-    assert len(follower.sentences) == 5 - reclaimed
+    assert len(follower.sentences) == max(2, 5 - reclaimed)
 
 
 @torch.no_grad()

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mt.decoding.engine import UnusableError
-from mt.errors import InputError
 
 _VERSION = 6
 _ITEM_BYTES = (4, 1, 2, 4, 2, 2)  # float32, int8, int16, int32, float16, bfloat16
@@ -26,17 +25,16 @@ def check_converted(path: Path) -> None:
     """Walks through a model file.
 
     Raises:
-        InputError: a size in it cannot be.
-        UnusableError: its version is not one we know.
+        UnusableError: a size in it cannot be, or its version is not one we know.
     """
     try:
         with path.open("rb") as file:
             (version,) = _read(file, "I")
             if version != _VERSION:
-                raise UnusableError(f"{path}: its format has version {version}, this program knows {_VERSION}")
+                raise UnusableError(f"{path}: CTranslate2's format {version}; this program knows format {_VERSION}")
             _walk(file, path.stat().st_size)
     except (ValueError, struct.error) as error:
-        raise InputError(f"{path}: not a CTranslate2 model ({error})", "train or copy it again") from None
+        raise UnusableError(f"{path}: not a CTranslate2 model ({error})") from None
 
 
 def _walk(file: BinaryIO, size: int) -> None:
