@@ -123,12 +123,15 @@ def test_specials_are_in_no_translation_and_have_no_probability(tmp_path: Path, 
 # Order and batches --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("changes", [{}, {"one_by_one": True}], ids=str)
-def test_many_sentences_are_translated_as_each_alone_and_in_order(lively: Twins, changes: dict) -> None:
+@pytest.mark.parametrize("workers", ["1", "3"])
+def test_many_sentences_are_translated_as_each_alone_and_in_order(
+    lively: Twins, workers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """More than a batch holds, of all lengths, some of them twice."""
     many = sentences([1 + (7 * row) % 13 for row in range(75)], VOCAB, seed=4)
     many += many[:5]
-    engine, options = lively.fast(**changes), SearchOptions(3, 2, max_length=12)
+    monkeypatch.setenv("OMP_NUM_THREADS", workers)
+    engine, options = lively.fast(), SearchOptions(3, 2, max_length=12)
     together = engine.translate(many, options)
     same(together, [engine.translate([ids], options)[0] for ids in many], 1e-4)
     same(together[75:], together[:5], 1e-4)

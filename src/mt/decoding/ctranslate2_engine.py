@@ -13,8 +13,9 @@ import ctranslate2
 from mt.data.tokenizer import EOS, PAD, SOS, TokenizerPair
 from mt.decoding.engine import NOTHING, Hypothesis, SearchOptions, UnusableError, batches_of
 
-# Sentences in a batch, by what was measured (docs/performance.md): larger ones leave the processor's caches.
-_BATCH = 32
+# Sentences in a batch, as measured (docs/performance.md). Products of 32-bit numbers gain from many rows, 8-bit
+# ones hardly; and the fewer sentences share a shortlist, the shorter it is.
+_BATCH, _INT8_BATCH, _SHORTLIST_BATCH = 64, 16, 8
 
 
 def supported(compute_type: str, device: str) -> bool:
@@ -47,8 +48,6 @@ class CTranslate2Engine:
         device: cpu or cuda.
         compute_type: the format of its numbers, `supported` there.
         shortlist: whether to choose target tokens from the vocabulary map only.
-        one_by_one: all cores work on one sentence; otherwise each core takes a batch of its own, which translates many
-            sentences faster.
 
     Raises:
         UnusableError: CTranslate2 refuses the folder.
@@ -64,16 +63,13 @@ class CTranslate2Engine:
         device: str = "cpu",
         compute_type: str = "float32",
         shortlist: bool = False,
-        one_by_one: bool = False,
     ) -> None:
-        workers, threads = (1, cpu_cores()) if one_by_one else (cpu_cores(), 1)
+        # On a CPU each core translates batches of its own: the threads of one batch wait for one another at every step,
+        # and where other programs run that wait can be fifty times the work.
+        workers = cpu_cores() if device == "cpu" else 1
         try:
             self._translator = ctranslate2.Translator(
-                str(folder),
-                device=device,
-                compute_type=compute_type,
-                inter_threads=workers if device == "cpu" else 1,
-                intra_threads=threads,
+                str(folder), device=device, compute_type=compute_type, inter_threads=workers, intra_threads=1
             )
         except (RuntimeError, ValueError) as error:
             raise UnusableError(f"CTranslate2 {ctranslate2.__version__} cannot load {folder} ({error})") from None
@@ -84,12 +80,13 @@ class CTranslate2Engine:
         self._max_positions = max_positions
         self._batch_tokens = batch_tokens
         self._shortlist = shortlist
+        self._batch = _SHORTLIST_BATCH if shortlist else _INT8_BATCH if "int8" in compute_type else _BATCH
 
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
         """Token ids without specials to the n best hypotheses of each, in the order given."""
         results = [[NOTHING] for _ in sentences]
         submitted = []
-        for rows in batches_of(sentences, self._batch_tokens, _BATCH):
+        for rows in batches_of(sentences, self._batch_tokens, self._batch):
             bound = max(self._bound(sentences[row], options) for row in rows)
             answers = self._submit([sentences[row] for row in rows], options, bound + 1, self._wanted(options))
             submitted.append((rows, answers))

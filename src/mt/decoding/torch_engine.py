@@ -10,8 +10,8 @@ from mt.decoding.engine import NOTHING, Hypothesis, SearchOptions, batches_of
 from mt.decoding.search import search
 from mt.model.transformer import Transformer
 
-# Sentences in a batch on a CPU: with more, a step's logits leave the caches (docs/performance.md).
-_CPU_BATCH = 64
+# Hypotheses in a batch on a CPU: with more, a step's logits leave the caches (docs/performance.md).
+_CPU_ROWS = 480
 
 
 def number_type(wanted: str, device: torch.device) -> torch.dtype:
@@ -33,14 +33,14 @@ class TorchEngine:
     def __init__(self, model: Transformer, batch_tokens: int) -> None:
         self._model = model
         self._batch_tokens = batch_tokens
-        on_cpu = model.output.weight.device.type == "cpu"
-        self._batch_sentences = _CPU_BATCH if on_cpu else batch_tokens
+        self._most_rows = _CPU_ROWS if model.output.weight.device.type == "cpu" else None
 
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
         """Token ids without specials to the n best hypotheses of each, in the order given."""
         results = [[NOTHING] for _ in sentences]
         with _evaluating(self._model):
-            for indices in batches_of(sentences, self._batch_tokens, self._batch_sentences):
+            most = len(sentences) if self._most_rows is None else max(1, self._most_rows // options.beam_size)
+            for indices in batches_of(sentences, self._batch_tokens, most):
                 batch = self._padded([sentences[i] for i in indices])
                 for index, hypotheses in zip(indices, search(self._model, batch, options), strict=True):
                     results[index] = hypotheses
