@@ -179,7 +179,7 @@ def _commands(task: Task, batch: int) -> Iterator[tuple[str, str, list[str]]]:
         if name in OURS:
             device, which, engine, number_format, shortlist = OURS[name]
             choice = {"engine": engine, "device": device, "compute_type": number_format, "shortlist": shortlist}
-            where = {"spec": spec, "model": str(getattr(a, which))}
+            where = {"spec": spec, "model": str(getattr(a, which)), "one_by_one": batch == 1}
             yield name, "", [sys.executable, __file__, "--worker", json.dumps(where | choice)]
         elif name in PEERS:
             yield name, "", [a.peers, script, name, spec]

@@ -119,8 +119,9 @@ def translate(
         raise InputError("--input and text arguments contradict each other", "give one of them")
     from mt.decoding.engine import EngineChoice
 
+    one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
     changes = {"beam_size": 1 if greedy else beam, "length_penalty": length_penalty, "n_best": n_best}
-    translator, options = _open_translator(model, runs, EngineChoice(**engine), changes)
+    translator, options = _open_translator(model, runs, EngineChoice(**engine, one_by_one=one_by_one), changes)
     show = _as_json if format_ == "jsonl" else _as_text
     with _writer(output) as write:
         first_line = 1

@@ -138,6 +138,7 @@ def open_converted(
         device=device,
         compute_type=compute_type,
         shortlist=shortlist,
+        one_by_one=choice.one_by_one,
     )
     words = ["CTranslate2", compute_type, "with shortlist" if shortlist else "", f"on {device}"]
     return _opened(engine, settings, tokenizers, " ".join(word for word in words if word))

@@ -48,6 +48,8 @@ class CTranslate2Engine:
         device: cpu or cuda.
         compute_type: the format of its numbers, `supported` there.
         shortlist: whether to choose target tokens from the vocabulary map only.
+        one_by_one: sentences are to come one at a time, so that all cores work on each; otherwise each core translates
+            batches of its own, which takes less time for many. Threads of 8-bit products are slower together than one.
 
     Raises:
         UnusableError: CTranslate2 refuses the folder.
@@ -63,13 +65,19 @@ class CTranslate2Engine:
         device: str = "cpu",
         compute_type: str = "float32",
         shortlist: bool = False,
+        one_by_one: bool = False,
     ) -> None:
-        # On a CPU each core translates batches of its own: the threads of one batch wait for one another at every step,
-        # and where other programs run that wait can be fifty times the work.
-        workers = cpu_cores() if device == "cpu" else 1
+        in_int8 = "int8" in compute_type
+        self._workers, threads = (1, 1 if in_int8 else cpu_cores()) if one_by_one else (cpu_cores(), 1)
+        if device != "cpu":
+            self._workers = 1
         try:
             self._translator = ctranslate2.Translator(
-                str(folder), device=device, compute_type=compute_type, inter_threads=workers, intra_threads=1
+                str(folder),
+                device=device,
+                compute_type=compute_type,
+                inter_threads=self._workers,
+                intra_threads=threads,
             )
         except (RuntimeError, ValueError) as error:
             raise UnusableError(f"CTranslate2 {ctranslate2.__version__} cannot load {folder} ({error})") from None
@@ -80,13 +88,14 @@ class CTranslate2Engine:
         self._max_positions = max_positions
         self._batch_tokens = batch_tokens
         self._shortlist = shortlist
-        self._batch = _SHORTLIST_BATCH if shortlist else _INT8_BATCH if "int8" in compute_type else _BATCH
+        self._batch = _SHORTLIST_BATCH if shortlist else _INT8_BATCH if in_int8 else _BATCH
 
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
         """Token ids without specials to the n best hypotheses of each, in the order given."""
         results = [[NOTHING] for _ in sentences]
         submitted = []
-        for rows in batches_of(sentences, self._batch_tokens, self._batch):
+        most = min(self._batch, -(-len(sentences) // self._workers))  # all workers get something
+        for rows in batches_of(sentences, self._batch_tokens, most):
             bound = max(self._bound(sentences[row], options) for row in rows)
             answers = self._submit([sentences[row] for row in rows], options, bound + 1, self._wanted(options))
             submitted.append((rows, answers))

@@ -78,12 +78,14 @@ class EngineChoice:
         device: auto, cpu, cuda or mps.
         compute_type: auto, or one of COMPUTE_TYPES.
         shortlist: whether to choose target tokens from a shortlist; None: as the model's configuration says.
+        one_by_one: sentences are to come one at a time.
     """
 
     engine: str = "auto"
     device: str = "auto"
     compute_type: str = "auto"
     shortlist: bool | None = None
+    one_by_one: bool = False
 
 
 ENGINES = ("auto", "ctranslate2", "torch")
