@@ -89,7 +89,7 @@ class Ours:
         return found
 
     def translate(self, request: dict[str, int]) -> list[str]:
-        options = replace(self.options, beam_size=request["beam"])
+        options = replace(self.options, beam_size=request["beam"], scores=False)
         lines, self.tokens = self.lines[: request["sentences"]], 0
         calls = [[line] for line in lines] if request["batch"] == 1 else [lines]
         return [found[0].text for call in calls for found in self.translator.translate(call, options)]

@@ -1,6 +1,7 @@
 """The fast engine searches as torch does: the same translations, scores, bounds and order."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -278,3 +279,10 @@ def test_translations_do_not_depend_on_threads(lively: Twins, monkeypatch: pytes
     expected = lively.fast().translate(many, options)
     monkeypatch.delenv("OMP_NUM_THREADS")
     same(lively.fast().translate(many, options), expected)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_without_scores_the_translations_are_the_same(lively: Twins, beam_size: int) -> None:
+    options = SearchOptions(beam_size, max_length=12)
+    plain = lively.fast().translate(IDS, replace(options, scores=False))
+    assert [h.ids for [h] in plain] == [h.ids for [h] in lively.fast().translate(IDS, options)]

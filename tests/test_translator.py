@@ -355,3 +355,23 @@ def test_an_empty_sentence_between_others() -> None:
     results = TorchEngine(lively_model(), 100).translate(sentences, GREEDY)
     assert [len(hypotheses) for hypotheses in results] == [1, 1, 1]
     assert TorchEngine(lively_model(), 100).translate([], GREEDY) == []
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_threads_side_by_side_change_nothing_and_leave_torch_as_it_was(beam_size: int) -> None:
+    model = random_model()
+    generator = torch.Generator().manual_seed(3)
+    lengths = [1 + (5 * row) % 23 for row in range(70)]
+    many = [torch.randint(4, TOKENIZER.vocab_size, (n,), generator=generator).tolist() for n in lengths]
+    options, before = SearchOptions(beam_size, max_length=30), torch.get_num_threads()
+    engine = TorchEngine(model, 4096)
+    alone = [engine.translate([ids], options)[0] for ids in many]
+    try:
+        torch.set_num_threads(3)
+        together = engine.translate(many, options)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert [[h.ids for h in found] for found in together] == [[h.ids for h in found] for found in alone]
+    for found, expected in zip(together, alone, strict=True):
+        assert found[0].log_prob == pytest.approx(expected[0].log_prob, rel=1e-4)

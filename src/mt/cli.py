@@ -121,6 +121,7 @@ def translate(
 
     one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
     changes = {"beam_size": 1 if greedy else beam, "length_penalty": length_penalty, "n_best": n_best}
+    changes["scores"] = format_ == "jsonl" or n_best > 1
     translator, options = _open_translator(model, runs, EngineChoice(**engine, one_by_one=one_by_one), changes)
     show = _as_json if format_ == "jsonl" else _as_text
     with _writer(output) as write:

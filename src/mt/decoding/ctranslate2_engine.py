@@ -3,6 +3,7 @@
 It searches as `mt.decoding.search` does, by the same rules and to the same scores; see docs/design.md.
 """
 
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -136,7 +137,7 @@ class CTranslate2Engine:
             max_input_length=0,
             disable_unk=True,
             suppress_sequences=[[PAD], [SOS]],
-            return_scores=True,
+            return_scores=options.scores or options.beam_size > 1,  # beam search has them anyway
             return_end_token=True,
             use_vmap=self._shortlist,
         )
@@ -152,7 +153,8 @@ class CTranslate2Engine:
             more = 1 if options.beam_size == 1 else 2
             answer = self._submit([source], options, bound, more * options.beam_size, more)[0].result()
         found: dict[tuple[int, ...], Hypothesis] = {}
-        for pieces, score in zip(answer.hypotheses, answer.scores, strict=True):
+        scores = answer.scores or [math.nan] * len(answer.hypotheses)
+        for pieces, score in zip(answer.hypotheses, scores, strict=True):
             log_prob = score * len(pieces) ** options.length_penalty
             if pieces[-1] == EOS:
                 pieces = pieces[:-1]

@@ -17,6 +17,7 @@ class SearchOptions:
         length_penalty: the exponent of `normalized`; 0 compares plain log-probabilities.
         min_length, max_length: bounds on a translation's tokens, EOS not counted.
         max_length_ratio: a second upper bound: this times the source's tokens, plus ten.
+        scores: whether anyone looks at scores; without, greedy search may save the softmax and give NaN.
     """
 
     beam_size: int = 5
@@ -25,6 +26,7 @@ class SearchOptions:
     min_length: int = 0
     max_length: int = 256
     max_length_ratio: float = 3.0
+    scores: bool = True
 
     def longest(self, source_tokens: int, max_positions: int | None) -> int:
         """The most tokens a translation may have.

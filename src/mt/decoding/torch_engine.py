@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
@@ -33,17 +34,23 @@ class TorchEngine:
     def __init__(self, model: Transformer, batch_tokens: int) -> None:
         self._model = model
         self._batch_tokens = batch_tokens
-        self._most_rows = _CPU_ROWS if model.output.weight.device.type == "cpu" else None
+        self._on_cpu = model.output.weight.device.type == "cpu"
 
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
         """Token ids without specials to the n best hypotheses of each, in the order given."""
         results = [[NOTHING] for _ in sentences]
-        with _evaluating(self._model):
-            most = len(sentences) if self._most_rows is None else max(1, self._most_rows // options.beam_size)
-            for indices in batches_of(sentences, self._batch_tokens, most):
-                batch = self._padded([sentences[i] for i in indices])
-                for index, hypotheses in zip(indices, search(self._model, batch, options), strict=True):
-                    results[index] = hypotheses
+        workers = torch.get_num_threads() if self._on_cpu else 1
+        most = max(1, min(_CPU_ROWS // options.beam_size, -(-len(sentences) // workers)))
+        batches = list(batches_of(sentences, self._batch_tokens, most if self._on_cpu else len(sentences)))
+
+        def translated(rows: list[int]) -> list[list[Hypothesis]]:
+            return search(self._model, self._padded([sentences[row] for row in rows]), options)
+
+        with _evaluating(self._model), _workers(min(workers, len(batches))) as pool:
+            answers = pool.map(translated, batches) if pool else map(translated, batches)
+            for rows, found in zip(batches, answers, strict=True):
+                for row, hypotheses in zip(rows, found, strict=True):
+                    results[row] = hypotheses
         return results
 
     def _padded(self, sentences: Sequence[Sequence[int]]) -> torch.Tensor:
@@ -61,3 +68,20 @@ def _evaluating(model: Transformer) -> Iterator[None]:
         yield
     finally:
         model.train(was_training)
+
+
+@contextlib.contextmanager
+def _workers(count: int) -> Iterator[ThreadPoolExecutor | None]:
+    """Threads that translate a batch each, with one thread of torch's own; None where one batch is to have them all.
+
+    Batches side by side do not wait for one another at every product, as the threads of one batch do.
+    """
+    if count <= 1:
+        yield None
+        return
+    threads = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(threads)  # the matrix library's number is everyone's

@@ -1,7 +1,7 @@
 """Strings in, strings out: tokenizer, engine, and what lies between."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mt.console import log
 from mt.data.tokenizer import TokenizerPair, normalized
@@ -53,7 +53,7 @@ class Translator:
 
     def best(self, lines: Sequence[str], options: SearchOptions) -> list[str]:
         """The best translation of each line."""
-        return [candidates[0].text for candidates in self.translate(lines, options)]
+        return [candidates[0].text for candidates in self.translate(lines, replace(options, scores=False))]
 
     def _parts(self, line: str, number: int) -> list[str]:
         text = line.strip()

@@ -189,13 +189,14 @@ class SinusoidalPositions(nn.Module):
         return torch.stack([torch.sin(angles), torch.cos(angles)], dim=-1).flatten(1).float()
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
-        self._reach(length)
-        return F.embedding(positions, self.table)  # (N, D)
+        return F.embedding(positions, self._reaching(length))  # (N, D)
 
     def row(self, position: int) -> Tensor:
-        self._reach(position + 1)
-        return self.table[position]
+        return self._reaching(position + 1)[position]
 
-    def _reach(self, length: int) -> None:
-        if length > len(self.table):
-            self.table = self.sinusoids(2 * length).to(self.table)
+    def _reaching(self, length: int) -> Tensor:
+        """The table, made longer where it is too short; several threads may do so at once."""
+        table = self.table
+        if length > len(table):
+            table = self.table = self.sinusoids(2 * length).to(table)
+        return table
