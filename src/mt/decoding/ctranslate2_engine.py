@@ -14,9 +14,8 @@ import ctranslate2
 from mt.data.tokenizer import EOS, PAD, SOS, TokenizerPair
 from mt.decoding.engine import NOTHING, Hypothesis, SearchOptions, UnusableError, batches_of
 
-# Sentences in a batch, as measured (docs/performance.md). Products of 32-bit numbers gain from many rows, 8-bit
-# ones hardly; and the fewer sentences share a shortlist, the shorter it is.
-_BATCH, _INT8_BATCH, _SHORTLIST_BATCH = 64, 16, 8
+# Sentences in a batch, as measured (docs/performance.md): the fewer share a shortlist, the shorter it is.
+_BATCH, _SHORTLIST_BATCH = 64, 8
 
 
 def supported(compute_type: str, device: str) -> bool:
@@ -89,7 +88,7 @@ class CTranslate2Engine:
         self._max_positions = max_positions
         self._batch_tokens = batch_tokens
         self._shortlist = shortlist
-        self._batch = _SHORTLIST_BATCH if shortlist else _INT8_BATCH if in_int8 else _BATCH
+        self._batch = _SHORTLIST_BATCH if shortlist else _BATCH
 
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
         """Token ids without specials to the n best hypotheses of each, in the order given."""
@@ -145,16 +144,18 @@ class CTranslate2Engine:
 
     def _hypotheses(self, source: Sequence[int], answer: Any, options: SearchOptions) -> list[Hypothesis]:
         bound = self._bound(source, options)
-        if any(len(pieces) > bound + 1 for pieces in answer.hypotheses):
+        hypotheses = answer.hypotheses  # a copy each time it is asked for
+        if any(len(pieces) > bound + 1 for pieces in hypotheses):
             # Its batch had room for longer ones; it must not matter in whose company a sentence is translated.
             answer = self._submit([source], options, bound + 1, self._wanted(options))[0].result()
-        if any(pieces[-1] != EOS for pieces in answer.hypotheses):
+            hypotheses = answer.hypotheses
+        if any(pieces[-1] != EOS for pieces in hypotheses):
             # It reached its bound: stop it there, and see all that ended before beside all that are made to end.
             more = 1 if options.beam_size == 1 else 2
             answer = self._submit([source], options, bound, more * options.beam_size, more)[0].result()
+            hypotheses = answer.hypotheses
         found: dict[tuple[int, ...], Hypothesis] = {}
-        scores = answer.scores or [math.nan] * len(answer.hypotheses)
-        for pieces, score in zip(answer.hypotheses, scores, strict=True):
+        for pieces, score in zip(hypotheses, answer.scores or [math.nan] * len(hypotheses), strict=True):
             log_prob = score * len(pieces) ** options.length_penalty
             if pieces[-1] == EOS:
                 pieces = pieces[:-1]
