@@ -113,7 +113,7 @@ def test_every_piece_of_a_shared_vocabulary_lists_itself(aligned: tuple, tmp_pat
     """Also one that the target text never has: a name can be copied that was copied in no training sentence."""
     _, pair = aligned
     if not pair.shared:
-        pytest.xfail("separate vocabularies")
+        pytest.skip("separate vocabularies")
     last = pair.source.tokens([pair.source.vocab_size - 1])[0].replace("▁", "")
     corpus = corpus_of(tmp_path, ["ba be", last], ["AB", "EB"], pair)
     made = make_shortlist(corpus, 3, shared_size(pair))
