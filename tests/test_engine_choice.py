@@ -4,7 +4,7 @@ import json
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, rmtree
 
 import pytest
 
@@ -288,3 +288,11 @@ def test_settings_without_a_key_or_with_one_more(folder: ModelDir, key: str) -> 
         folder.settings.write_text(json.dumps(changed))
         reseal(folder)
         assert "settings.json" in refusal(folder)
+
+
+def test_a_folder_whose_fast_part_was_deleted_works_with_torch(folder: ModelDir, notices: list[str]) -> None:
+    """Somebody saved space."""
+    rmtree(folder.ctranslate2)
+    assert open_model(folder).engine.startswith("torch")
+    assert len([line for line in notices if "no CTranslate2 part" in line]) == 1
+    assert "no CTranslate2 part" in refusal(folder, engine="ctranslate2")

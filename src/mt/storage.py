@@ -159,12 +159,13 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return dict(manifest)
 
 
-def verify(folder: Path, *parts: Path) -> dict[str, Any]:
+def verify(folder: Path, *parts: Path, without: Path | None = None) -> dict[str, Any]:
     """Checks the files of a folder against its manifest and returns the manifest.
 
     Args:
         folder: what to check.
-        parts: files and folders in it; without any, everything is checked.
+        parts: files and folders in it; where none is given, everything is checked.
+        without: a folder in it that is not checked.
 
     Raises:
         DamagedError: a file is missing, has another size or other content.
@@ -173,6 +174,8 @@ def verify(folder: Path, *parts: Path) -> dict[str, Any]:
     for name, expected in manifest["files"].items():
         path = folder / name
         if parts and not any(path.is_relative_to(part) for part in parts):
+            continue
+        if without is not None and path.is_relative_to(without) and ".." not in path.parts:
             continue
         if not _is_file_inside(folder, path):
             raise DamagedError(f"{name!r:.100} is missing")

@@ -92,6 +92,8 @@ def _fast_device(choice: EngineChoice) -> str | None:
 
 
 def _open_converted(folder: ModelDir, choice: EngineChoice, device: str) -> OpenedModel:
+    if folder.manifest.is_file() and not folder.ctranslate2.is_dir():
+        raise UnusableError(f"{folder.root}: it has no CTranslate2 part")
     listed = verified(folder, folder.tokenizer, folder.settings)
     if folder.settings.relative_to(folder.root).as_posix() not in listed:
         raise UnusableError(f"{folder.root}: it has no CTranslate2 part")
