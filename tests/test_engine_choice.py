@@ -103,7 +103,7 @@ def test_a_number_format_that_this_processor_lacks(saved: ModelDir, notices: lis
     """No processor computes in float16."""
     assert opened(saved, compute_type="float16") == "CTranslate2 float32 on cpu"
     [notice] = notices
-    assert "--compute-type float16" in notice
+    assert "cannot compute in float16" in notice
     assert "using float32" in notice
 
 

@@ -120,7 +120,7 @@ def open_converted(
         raise UnusableError(f"CTranslate2 cannot be imported ({error})") from None
     compute_type = settings.compute_type if choice.compute_type == "auto" else choice.compute_type
     if not supported(compute_type, device):
-        log.warning("--compute-type %s: this machine's %s cannot compute in it; using float32", compute_type, device)
+        log.warning("this machine's %s cannot compute in %s; using float32", device, compute_type)
         compute_type = "float32"
     converted = folder.converted("int8" if compute_type.startswith("int8") else "float32")
     if folder.manifest.exists():  # it does not while the folder is being made

@@ -83,8 +83,7 @@ class CTranslate2Engine:
             raise UnusableError(f"CTranslate2 {ctranslate2.__version__} cannot load {folder} ({error})") from None
         source, target = tokenizers.source, tokenizers.target
         self._source_pieces = source.tokens(range(source.vocab_size))
-        self._target_pieces = target.tokens(range(target.vocab_size)) if target is not source else self._source_pieces
-        self._target_ids = {piece: i for i, piece in enumerate(self._target_pieces)}
+        self._target_ids = {piece: i for i, piece in enumerate(target.tokens(range(target.vocab_size)))}
         self._max_positions = max_positions
         self._batch_tokens = batch_tokens
         self._shortlist = shortlist
