@@ -41,7 +41,7 @@ def _measure(arguments: argparse.Namespace) -> None:
     tokenizers = TokenizerPair.train(*map(TextFile, text), arguments.vocab_size, shared=True)
     with tempfile.TemporaryDirectory() as folder:
         encode_corpus(text, tokenizers, Path(folder) / "encoded", "bench", arguments.max_length)
-        corpus = EncodedCorpus(Path(folder) / "encoded")
+        corpus = EncodedCorpus.open(Path(folder) / "encoded")
         print(f"{len(corpus):,} pairs, {int((corpus.src_lengths + corpus.tgt_lengths).sum()):,} tokens")
         best = max(_epoch(corpus, arguments.max_tokens, epoch) for epoch in range(arguments.epochs))
     print(f"best: {best / 1e6:.1f} million tokens a second (source + target, no padding)")

@@ -149,14 +149,14 @@ def _trainer(folder: Path) -> Trainer:
     torch.manual_seed(config.seed)
     tokenizers = TokenizerPair.load(folder / "tokenizer", shared=True)
     model = build_model(config, tokenizers).to(choose_device(config.training.device))
-    return Trainer(config, RunDir(folder / "run"), model, EncodedCorpus(folder / "encoded"), _no_validation)
+    return Trainer(config, RunDir(folder / "run"), model, EncodedCorpus.open(folder / "encoded"), _no_validation)
 
 
 def _serve(folder: Path) -> None:
     """mt's own worker, one line of stdin a round."""
     trainer = _trainer(folder)
     spec = json.loads((folder / "spec.json").read_text())
-    plan = _plan(EncodedCorpus(folder / "encoded"), trainer.config, spec["updates"])
+    plan = _plan(EncodedCorpus.open(folder / "encoded"), trainer.config, spec["updates"])
     print(json.dumps({"parameters": sum(p.numel() for p in trainer.model.parameters())}), flush=True)
     on_gpu = trainer.settings.device == "cuda"
     for line in sys.stdin:
@@ -238,7 +238,7 @@ def _prepare(shape: str, folder: Path, arguments: argparse.Namespace) -> tuple[C
     for name, content in tokenizers.files().items():
         (folder / "tokenizer" / name).write_text(content, encoding="utf-8")
     encode_corpus(files, tokenizers, folder / "encoded", "bench", config.data.max_length)
-    corpus = EncodedCorpus(folder / "encoded")
+    corpus = EncodedCorpus.open(folder / "encoded")
     vocab = tokenizers.target.vocab_size
     updates = arguments.warm_up + arguments.rounds * arguments.updates
     (folder / "spec.json").write_text(json.dumps(spec | {"vocab": vocab, "updates": updates}))

@@ -159,7 +159,7 @@ def corpus(
     folder = tmp_path_factory.mktemp("corpus")
     files = (write_lines(folder / "a.en", text[0]), write_lines(folder / "a.it", text[1]))
     encode_corpus(files, pair, folder / "encoded", "key", None)
-    return EncodedCorpus(folder / "encoded")
+    return EncodedCorpus.open(folder / "encoded")
 
 
 def padded(rows: list[list[int]]) -> list[list[int]]:

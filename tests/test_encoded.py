@@ -31,7 +31,7 @@ def encode(
 ) -> tuple[EncodedCorpus, dict[str, int]]:
     text = (write_lines(root / "a.en", source), write_lines(root / "a.it", target))
     counts = encode_corpus(text, pair, root / "encoded", "key", max_length)
-    return EncodedCorpus(root / "encoded"), counts
+    return EncodedCorpus.open(root / "encoded"), counts
 
 
 def ids_of(corpus: EncodedCorpus, side: str) -> list[list[int]]:
@@ -142,4 +142,4 @@ def test_a_corpus_can_be_read_by_many_and_written_by_none(tmp_path: Path) -> Non
     ids[:] = 0
     corpus.src_lengths[:] = 0
     assert storage.verify(tmp_path / "encoded") == before
-    assert ids_of(corpus, "source") == ids_of(EncodedCorpus(tmp_path / "encoded"), "source")
+    assert ids_of(corpus, "source") == ids_of(EncodedCorpus.open(tmp_path / "encoded"), "source")

@@ -163,7 +163,7 @@ class Parts:
         config: Config = parse_config((folder / "tiny.yaml").read_text(), "tiny.yaml", [*CHANGES, *changes])
         tokenizers = TokenizerPair.train(TextFile(text[0]), TextFile(text[1]), 320, shared=True)
         encode_corpus(text, tokenizers, folder / "encoded", "key", None)
-        corpus = EncodedCorpus(folder / "encoded")
+        corpus = EncodedCorpus.open(folder / "encoded")
         stream = BatchStream(corpus, config.training.max_tokens, SEED)
         self.batches = [stream.next() for _ in range(STEPS)]
         torch.manual_seed(1)

@@ -28,7 +28,7 @@ FIRST_PIECE = len(SPECIALS) + len(BYTES)
 def corpus_of(folder: Path, source: list[str], target: list[str], pair: TokenizerPair) -> EncodedCorpus:
     text = (write_lines(folder / "a.en", source), write_lines(folder / "a.xx", target))
     encode_corpus(text, pair, folder / "encoded", "key", None)
-    return EncodedCorpus(folder / "encoded")
+    return EncodedCorpus.open(folder / "encoded")
 
 
 def dictionary_text(size: int = 400) -> tuple[list[str], list[str]]:

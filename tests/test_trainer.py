@@ -172,7 +172,7 @@ def test_patience_ends_training_and_the_best_checkpoint_is_kept(tiny: Path) -> N
     progress = trainer.run()
     assert (progress.step, progress.best_step) == (16, 8)
     assert 8 in trainer.checkpoints.steps()
-    _, origin = trainer.final_weights()
+    _, origin = trainer.final_weights.final()
     assert "step 8" in origin
 
 
@@ -189,7 +189,7 @@ def test_averaged_weights_are_the_mean_of_the_last_scheduled_checkpoints(tiny: P
     parts = Parts(tiny, "training.final_weights=average", "training.average_checkpoints=3")
     trainer = parts.trainer()
     trainer.run()
-    weights, origin = trainer.final_weights()
+    weights, origin = trainer.final_weights.final()
     assert origin == "mean of steps 16, 20, 24"
     each = [trainer.checkpoints.weights([step]) for step in (16, 20, 24)]
     for name, mean in weights.items():
@@ -202,7 +202,7 @@ def test_a_damaged_best_checkpoint_is_not_shipped(tiny: Path) -> None:
     best = trainer.checkpoints._run.checkpoint(trainer.progress.best_step) / "model.safetensors"
     best.write_bytes(best.read_bytes()[:-1])
     with pytest.raises(MachineError, match="damaged"):
-        trainer.final_weights()
+        trainer.final_weights.final()
 
 
 @pytest.mark.parametrize("onednn", [False, True])

@@ -28,7 +28,7 @@ class Parts:
         self.config: Config = parse_config((folder / "tiny.yaml").read_text(), "tiny.yaml", changes)
         tokenizers = TokenizerPair.train(TextFile(text[0]), TextFile(text[1]), 320, shared=True)
         encode_corpus(text, tokenizers, folder / "encoded", "key", None)
-        self.corpus = EncodedCorpus(folder / "encoded")
+        self.corpus = EncodedCorpus.open(folder / "encoded")
         torch.manual_seed(1)
         self.model = build_model(self.config, tokenizers)
 

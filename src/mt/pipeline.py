@@ -19,6 +19,8 @@ from mt.bundle.model_dir import build_model, new_model
 from mt.bundle.open import open_converted
 from mt.config import Config, dump_config
 from mt.console import duration, log
+from mt.data.batching import TrainingCorpus
+from mt.data.bpe_dropout import VaryingCorpus
 from mt.data.cleaning import cleaning_table
 from mt.data.encoded import EncodedCorpus, encode_corpus
 from mt.data.lines import TextFile, read_lines
@@ -87,7 +89,7 @@ def prepare(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
 def train_tokenizer(config: Config, run_dir: RunDir, text_key: str) -> tuple[TokenizerPair, str]:
     """Trains the tokenizer on the cleaned training text, and on nothing else."""
     settings = config.tokenizer
-    key = _key("tokenizer", settings.model_dump(), text_key)
+    key = _key("tokenizer", settings.model_dump(exclude={"bpe_dropout"}), text_key)
     if not _is_done(run_dir.tokenizer, key):
         log.info("training the tokenizer")
         source, target = (TextFile(run_dir.text_file("train", side)) for side in ("source", "target"))
@@ -136,17 +138,25 @@ def make_trainer(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, dev
     log.info("model: %s parameters, on %s", f"{sum(p.numel() for p in model.parameters()):,}", device)
     validator = Validator(
         config,
-        EncodedCorpus(run_dir.encoded("valid")),
+        EncodedCorpus.open(run_dir.encoded("valid")),
         list(read_lines(run_dir.text_file("valid", "source"))),
         list(read_lines(run_dir.text_file("valid", "target"))),
         tokenizers,
     )
-    return Trainer(config, run_dir, model, EncodedCorpus(run_dir.encoded("train")), validator)
+    return Trainer(config, run_dir, model, _training_corpus(config, run_dir, tokenizers), validator)
+
+
+def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> TrainingCorpus:
+    folder, p = run_dir.encoded("train"), config.tokenizer.bpe_dropout
+    corpus = EncodedCorpus.open(folder)
+    if p == 0:
+        return corpus
+    return VaryingCorpus(corpus, tokenizers, p, config.seed, config.data.max_length, folder.parent)
 
 
 def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: Trainer, progress: Progress) -> str:
     """Chooses the final weights, makes the model folder, tries its engines and scores it, and says what it all cost."""
-    weights, origin = trainer.final_weights()
+    weights, origin = trainer.final_weights.final()
     key = _key("model", _MODEL_FORMAT, progress.step, origin, config.model_dump(include={"decoding", "evaluation"}))
     if not _is_done(run_dir.model.root, key):
         set_parameters(trainer.model, weights)
@@ -179,7 +189,7 @@ def _shortlist(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> Sh
         return None
     log.info("aligning the training text for the shortlist")
     shared_vocab_size = tokenizers.source.vocab_size if tokenizers.shared else None
-    return make_shortlist(EncodedCorpus(run_dir.encoded("train")), size, shared_vocab_size)
+    return make_shortlist(EncodedCorpus.open(run_dir.encoded("train")), size, shared_vocab_size)
 
 
 def _try_out(

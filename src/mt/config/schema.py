@@ -110,6 +110,14 @@ class TokenizerConfig(Section):
         ),
     ] = 10_000
     shared: Annotated[bool, Field(description="Whether both languages share one vocabulary.")] = True
+    bpe_dropout: Annotated[
+        float,
+        Field(
+            ge=0,
+            lt=1,
+            description="Share of merges left out in training, anew each epoch (Provilkov et al. 2020); 0.1 is usual.",
+        ),
+    ] = 0.0
 
 
 class ModelConfig(Section):
@@ -128,6 +136,17 @@ class ModelConfig(Section):
     ] = 0.1
     attention_dropout: Annotated[
         float, Field(ge=0, lt=1, description="Share of attention weights set to zero in training.")
+    ] = 0.0
+    activation_dropout: Annotated[
+        float, Field(ge=0, lt=1, description="Share of units inside the feed-forward blocks set to zero in training.")
+    ] = 0.0
+    embedding_dropout: Annotated[
+        float | None,
+        Field(ge=0, lt=1, description="Share of the embeddings' units set to zero in training; null: as dropout."),
+    ] = None
+    word_dropout: Annotated[
+        float,
+        Field(ge=0, lt=1, description="Share of the tokens on both sides that training sees without their embedding."),
     ] = 0.0
     activation: Annotated[
         Literal["relu", "gelu", "swiglu"], Field(description="Non-linearity of the feed-forward blocks.")

@@ -52,6 +52,24 @@ class TrainingConfig(Section):
     label_smoothing: Annotated[
         float, Field(ge=0, lt=1, description="Share of the target's probability spread over all tokens.")
     ] = 0.1
+    r_drop: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=1000,
+            description="Weight of the divergence between two passes that differ in their dropout, R-Drop's alpha "
+            "(Liang et al. 2021); each step costs twice the time. 0: one pass.",
+        ),
+    ] = 0.0
+    ema_decay: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            lt=1,
+            description="Decay of an exponential moving average of the weights, which is then what is validated and "
+            "what the finished model has; null: none.",
+        ),
+    ] = None
     precision: Annotated[
         Literal["auto", "fp32", "bf16"],
         Field(description="Number format of the computation; auto: bf16 on a GPU that has it, else fp32."),
@@ -77,11 +95,15 @@ class TrainingConfig(Section):
         Field(ge=1, le=10**6, description="Validations without improvement that end training; null: never."),
     ] = 10
     final_weights: Annotated[
-        Literal["best", "last", "average"], Field(description="Which weights the finished model has.")
+        Literal["best", "last", "average", "average_best"],
+        Field(
+            description="Which weights the finished model has; average: the mean of the newest checkpoints, "
+            "average_best: of the best on the validation text."
+        ),
     ] = "best"
     average_checkpoints: Annotated[
         int,
-        Field(ge=2, le=1000, description="Newest checkpoints to take the mean of when final_weights is average."),
+        Field(ge=2, le=1000, description="Checkpoints to take the mean of when final_weights is an average."),
     ] = 5
     sample_translations: Annotated[
         int, Field(ge=0, le=1000, description="Translated sentences shown at each validation.")

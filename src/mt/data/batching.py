@@ -7,6 +7,7 @@ The order is a pure function of (lengths, seed, epoch): nothing has to be saved 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,21 +116,28 @@ def padding_share(batches: list[Indices], src_lengths: Lengths, tgt_lengths: Len
     return 1 - real / padded
 
 
+class TrainingCorpus(Protocol):
+    """What a stream of batches is made from: sentences whose tokens may differ from epoch to epoch."""
+
+    def in_epoch(self, epoch: int) -> EncodedCorpus: ...
+
+
 @dataclass
 class BatchStream:
     """An endless stream of batches that can be put anywhere: epoch `epoch`, after `cursor` batches consumed."""
 
-    corpus: EncodedCorpus
+    corpus: TrainingCorpus
     max_tokens: int
     seed: int
     epoch: int = 0
     cursor: int = 0
 
     def __post_init__(self) -> None:
-        self._plan = self._plan_epoch()
+        self._begin_epoch()
 
-    def _plan_epoch(self) -> list[Indices]:
-        return plan_epoch(self.corpus.src_lengths, self.corpus.tgt_lengths, self.max_tokens, self.seed, self.epoch)
+    def _begin_epoch(self) -> None:
+        self._sentences = now = self.corpus.in_epoch(self.epoch)
+        self._plan = plan_epoch(now.src_lengths, now.tgt_lengths, self.max_tokens, self.seed, self.epoch)
 
     @property
     def batches_per_epoch(self) -> int:
@@ -140,7 +148,7 @@ class BatchStream:
         if self.cursor >= len(self._plan):
             self.epoch += 1
             self.cursor = 0
-            self._plan = self._plan_epoch()
-        batch = assemble(self.corpus, self._plan[self.cursor])
+            self._begin_epoch()
+        batch = assemble(self._sentences, self._plan[self.cursor])
         self.cursor += 1
         return batch

@@ -15,6 +15,8 @@ from mt.data.tokenizer import BpeTokenizer, TokenizerPair
 Ids = NDArray[Any]  # uint16 or uint32
 Lengths = NDArray[np.int64]
 
+SIDES = ("source", "target")
+
 _CHUNK = 10_000  # sentences encoded at a time
 
 
@@ -24,18 +26,35 @@ def sentence_tokens(n_source: Any, n_target: Any) -> tuple[Any, Any]:
 
 
 class EncodedCorpus:
-    """A memory-mapped parallel corpus: flat token ids and where each sentence starts.
+    """A parallel corpus as flat token ids and where each sentence starts.
+
+    Args:
+        tokens: of each side (source, target), all sentences' ids one after the other.
+        starts: of each side, where sentences start in them, and where the last one ends (N + 1,).
 
     Attributes:
         src_lengths, tgt_lengths: tokens of each sentence (N,), specials counted as the model sees them.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._tokens = {side: _map_tokens(folder, side) for side in ("source", "target")}
-        self._starts = {side: np.load(folder / f"{side}_starts.npy", mmap_mode="r") for side in ("source", "target")}
-        self.src_lengths, self.tgt_lengths = sentence_tokens(
-            np.diff(self._starts["source"]), np.diff(self._starts["target"])
+    def __init__(self, tokens: dict[str, Ids], starts: dict[str, Lengths]) -> None:
+        self._tokens, self._starts = tokens, starts
+        self.src_lengths, self.tgt_lengths = sentence_tokens(np.diff(starts["source"]), np.diff(starts["target"]))
+
+    @classmethod
+    def open(cls, folder: Path) -> "EncodedCorpus":
+        """Maps a folder that `encode_corpus` wrote."""
+        return cls(
+            {side: _map_tokens(folder, side) for side in SIDES},
+            {side: np.load(folder / f"{side}_starts.npy", mmap_mode="r") for side in SIDES},
         )
+
+    def in_epoch(self, epoch: int) -> "EncodedCorpus":
+        """What an epoch trains on: always the same."""
+        return self
+
+    def side(self, side: str) -> tuple[Ids, Lengths]:
+        """The flat ids of a side, and the sentences' starts in them (N + 1,)."""
+        return self._tokens[side], self._starts[side]
 
     def __len__(self) -> int:
         return len(self.src_lengths)

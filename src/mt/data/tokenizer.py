@@ -26,7 +26,9 @@ SPECIALS = (PAD, UNK, SOS, EOS)
 PAD_ID, UNK_ID, SOS_ID, EOS_ID = range(4)
 BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
 
-_SPACE = "▁"
+N_UNMERGED = len(SPECIALS) + len(BYTES)  # the ids below are never built by merges
+
+SPACE = "▁"
 # A private-use character escapes the space marker and itself: E000 -> E000 a, ▁ -> E000 b. Both ways are exact.
 _ESCAPE, _ESCAPED_ESCAPE, _ESCAPED_SPACE = "\ue000", "\ue000a", "\ue000b"
 
@@ -50,12 +52,12 @@ class BpeTokenizer:
             [
                 normalizers.NFC(),
                 normalizers.Replace(_ESCAPE, _ESCAPED_ESCAPE),
-                normalizers.Replace(_SPACE, _ESCAPED_SPACE),
+                normalizers.Replace(SPACE, _ESCAPED_SPACE),
             ]
         )
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
             [
-                pre_tokenizers.Metaspace(_SPACE, prepend_scheme="always"),
+                pre_tokenizers.Metaspace(SPACE, prepend_scheme="always"),
                 # Digits one by one: numbers are copied, not translated, and any number can be spelt.
                 pre_tokenizers.Split(Regex(r"\d"), "isolated"),
                 pre_tokenizers.Punctuation("contiguous"),
@@ -63,11 +65,11 @@ class BpeTokenizer:
         )
         tokenizer.decoder = decoders.Sequence(
             [
-                decoders.Replace(_SPACE, " "),
+                decoders.Replace(SPACE, " "),
                 decoders.ByteFallback(),
                 decoders.Fuse(),
                 decoders.Strip(" ", 1, 0),
-                decoders.Replace(_ESCAPED_SPACE, _SPACE),
+                decoders.Replace(_ESCAPED_SPACE, SPACE),
                 decoders.Replace(_ESCAPED_ESCAPE, _ESCAPE),
             ]
         )
@@ -127,6 +129,10 @@ class BpeTokenizer:
         visible = [[i for i in ids if i >= len(SPECIALS)] for ids in batch]
         return [str(text) for text in self._tokenizer.decode_batch(visible, skip_special_tokens=False)]
 
+    def merges(self) -> list[tuple[str, str]]:
+        """The pairs of pieces that become one, the first to be merged first."""
+        return [(left, right) for left, right in json.loads(self._tokenizer.to_str())["model"]["merges"]]
+
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The pieces themselves, for people to look at."""
         return [str(self._tokenizer.id_to_token(i)) for i in ids]
@@ -141,10 +147,10 @@ def _alphabet(lines: Iterable[str], size: int) -> list[str]:
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(normalized(line))
-    for never in (" ", _SPACE, _ESCAPE):
+    for never in (" ", SPACE, _ESCAPE):
         counts.pop(never, None)
     ranked = sorted(counts, key=lambda character: (-counts[character], character))
-    return [_SPACE, *ranked[: size - 1]]
+    return [SPACE, *ranked[: size - 1]]
 
 
 def _without_added_tokens(tokenizer: Tokenizer) -> Tokenizer:

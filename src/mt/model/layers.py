@@ -50,6 +50,7 @@ class FeedForward(nn.Module):
         inner = 2 * config.d_ff if self.activation == "swiglu" else config.d_ff
         self.up = Linear(config.d_model, inner, bias=config.bias)
         self.down = Linear(config.d_ff, config.d_model, bias=config.bias)
+        self.dropout = Dropout(config.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.up(x)
@@ -59,7 +60,7 @@ class FeedForward(nn.Module):
         else:
             # A linear layer's gradient does not need its output, so relu may overwrite it.
             active = hidden.relu_() if self.activation == "relu" else F.gelu(hidden)
-        y: Tensor = self.down(active)
+        y: Tensor = self.down(self.dropout(active))
         return y
 
 
@@ -133,19 +134,27 @@ class DecoderLayer(nn.Module):
 
 
 class Embedding(nn.Module):
-    """Token embeddings times sqrt(d_model), plus positions, plus dropout (section 3.4 and 3.5 of the paper)."""
+    """Token embeddings times sqrt(d_model), plus positions, plus dropout (section 3.4 and 3.5 of the paper).
+
+    In training `word_dropout` takes some tokens away and leaves their positions (Gal and Ghahramani 2016,
+    arXiv:1512.05287, without their scaling).
+    """
 
     def __init__(self, tokens: nn.Embedding, config: ModelConfig, max_length: int) -> None:
         super().__init__()
         self.tokens = tokens
         self.scale = math.sqrt(config.d_model)
-        self.dropout = Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
+        self.word_dropout = config.word_dropout
         kind = LearnedPositions if config.positions == "learned" else SinusoidalPositions
         self.positions = kind(config.d_model, max_length)
 
     def forward(self, tokens: Tensor, positions: Tensor, length: int) -> Tensor:
         """Args: tokens (N,) and their positions (N,) or (1,), all below `length`. Returns (N, D)."""
-        x: Tensor = self.tokens(tokens) * self.scale + self.positions(positions, length)
+        x: Tensor = self.tokens(tokens) * self.scale
+        if self.training and self.word_dropout > 0:
+            x = x * (torch.rand(len(x), 1, device=x.device) >= self.word_dropout)
+        x = x + self.positions(positions, length)
         x = self.dropout(x)
         return x
 

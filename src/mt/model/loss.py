@@ -1,6 +1,6 @@
 """Label-smoothed cross-entropy, fused with the output layer.
 
-    N target tokens   D d_model   V vocabulary
+    N target tokens   R rows of a block   D d_model   V vocabulary
 
 The logits of a batch (N, V) are its largest tensor by far. Here they exist a few hundred rows at a time: each block's
 loss and gradient are computed while it is in the processor's cache, and the smoothed targets are never built.
@@ -90,4 +90,76 @@ def fused_cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothin
     # Inside of the function gradients are off in any case; whether they are wanted is known only here.
     wants_gradient = torch.is_grad_enabled() and (states.requires_grad or weight.requires_grad)
     loss, nll = _FusedLoss.apply(states, weight, labels, smoothing, wants_gradient)  # type: ignore[no-untyped-call]
+    return loss, nll
+
+
+class _FusedConsistentLoss(torch.autograd.Function):
+    """R-Drop: the mean of two passes' cross-entropies plus a/4 times the sum of their two Kullback-Leibler divergences.
+
+    With p, q the passes' distributions and d = log p - log q, the divergences are KL(p, q) = sum(p d) and
+    KL(q, p) = -sum(q d). Their sum's gradient by the first pass's logits is p (d - KL(p, q)) + p - q, and the same with
+    p and q exchanged by the second's.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, strength: float
+    ) -> tuple[Tensor, Tensor]:
+        device = states.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+        passes = states.to(dtype).view(2, len(labels), -1)
+        matrix = weight.to(dtype)
+        loss, nll = states.new_zeros(2, dtype=torch.float32)
+        grad_states, grad_weight = torch.empty_like(passes), torch.zeros_like(weight)
+        n_rows = (_CPU_ROWS if device == "cpu" else _GPU_ROWS) // 2
+        for start in range(0, len(labels), n_rows):
+            block = passes[:, start : start + n_rows]  # (2, R, D)
+            label = labels[start : start + n_rows].expand(2, -1)[:, :, None]
+            logits = product(block.flatten(0, 1), matrix).float().view(2, -1, len(weight))
+            log_probs = logits.sub_(logits.logsumexp(dim=-1, keepdim=True))
+            label_nll = -log_probs.gather(-1, label).sum()
+            nll += label_nll / 2
+            smooth = -log_probs.sum() / len(weight)
+            probs = log_probs.exp()
+            log_ratio = log_probs[0] - log_probs[1]
+            signed = torch.stack([log_ratio, log_ratio.neg()])
+            divergence = (probs * signed).sum(dim=-1, keepdim=True)  # (2, R, 1)
+            loss += ((1 - smoothing) * label_nll + smoothing * smooth) / 2 + strength / 4 * divergence.sum()
+            # By the logits: half of each pass's cross-entropy, and the divergences.
+            gradient = signed.sub_(divergence).mul_(probs).add_(probs).sub_(probs.flip(0)).mul_(strength / 4)
+            gradient.add_(probs, alpha=0.5).sub_(smoothing / (2 * len(weight)))
+            gradient.scatter_add_(-1, label, gradient.new_full((), (smoothing - 1) / 2).expand(label.shape))
+            flat = gradient.flatten(0, 1).to(dtype)
+            grad_states[:, start : start + n_rows] = product(flat, matrix.t()).view_as(block)
+            grad_weight += (flat.t() @ block.flatten(0, 1)).to(weight.dtype)
+        ctx.gradients = grad_states.view_as(states), grad_weight
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        grad_states, grad_weight = ctx.gradients
+        del ctx.gradients
+        return grad_states.mul_(grads[0].to(grad_states.dtype)), grad_weight.mul_(grads[0]), None, None, None
+
+
+def fused_consistent_cross_entropy(
+    states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, strength: float
+) -> tuple[Tensor, Tensor]:
+    """The loss of R-Drop (Liang et al. 2021, arXiv:2106.14448, equation 4), halved to compare with the plain one.
+
+    Args:
+        states: (2 N, D), those of one batch in two passes that differ in their dropout, one pass after the other.
+        weight: the output layer's matrix (V, D).
+        labels: the right tokens (N,).
+        smoothing: as in `fused_cross_entropy`.
+        strength: the paper's alpha.
+
+    Returns:
+        the loss, and the plain negative log-likelihood (which carries no gradient), the mean of both passes; both
+        summed over tokens, in nats.
+    """
+    loss, nll = _FusedConsistentLoss.apply(  # type: ignore[no-untyped-call]
+        states, weight, labels, smoothing, strength
+    )
     return loss, nll

@@ -1,7 +1,9 @@
 """Checkpoints: whole or absent, verified before use, enough of them kept."""
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
@@ -12,6 +14,8 @@ from mt.console import log
 from mt.errors import MachineError
 from mt.model.transformer import set_parameters
 from mt.run_dir import RunDir
+
+_AVERAGE = "average.safetensors"
 
 
 @dataclass
@@ -25,7 +29,8 @@ class Progress:
         seconds: time spent in training, all sessions together.
         validated_step: the step last validated.
         best_score, best_step: the best validation so far (higher is better) and where it was.
-        bad_validations: validations since then.
+        best_validations: the best ones, (score, step) each, best first.
+        bad_validations: validations since the best.
         skipped_updates, skipped_in_a_row: updates left out because loss or gradient was not finite.
         out_of_memory: steps that had to be split.
     """
@@ -38,6 +43,7 @@ class Progress:
     validated_step: int = 0
     best_score: float | None = None
     best_step: int | None = None
+    best_validations: list[tuple[float, int]] = field(default_factory=list)
     bad_validations: int = 0
     skipped_updates: int = 0
     skipped_in_a_row: int = 0
@@ -54,8 +60,20 @@ class Checkpoints:
         """The steps there are checkpoints of, oldest first, not verified."""
         return sorted(int(p.name.removeprefix("step-")) for p in self._run.checkpoints.glob("step-*") if p.is_dir())
 
-    def save(self, progress: Progress, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Writes the checkpoint of the current step."""
+    def save(
+        self,
+        progress: Progress,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        average: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        """Writes the checkpoint of the current step.
+
+        Args:
+            progress: where training stands.
+            model, optimizer: their weights and moments.
+            average: the moving average of the weights, if there is one.
+        """
         parameters = dict(model.named_parameters())
         moments = {
             f"{name}.{key}": value
@@ -65,6 +83,8 @@ class Checkpoints:
         with storage.new_folder(self._run.checkpoint(progress.step), step=progress.step) as folder:
             storage.write_tensors(folder / "model.safetensors", {n: p.detach() for n, p in parameters.items()})
             storage.write_tensors(folder / "optimizer.safetensors", moments)
+            if average is not None:
+                storage.write_tensors(folder / _AVERAGE, dict(average))
             storage.write_json(folder / "state.json", asdict(progress))
 
     def newest(self) -> int | None:
@@ -101,8 +121,17 @@ class Checkpoints:
         folder.rename(aside)
         log.warning("%s: set aside as %s", folder, aside.name)
 
-    def load(self, step: int, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
-        """Puts a checkpoint into a model and its optimiser."""
+    def load(
+        self,
+        step: int,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        average: Mapping[str, Tensor] | None = None,
+    ) -> Progress:
+        """Puts a checkpoint into a model, its optimiser, and the average of its weights.
+
+        A checkpoint without an average is one of a training that had none yet: it then starts from the weights.
+        """
         folder = self._run.checkpoint(step)
         set_parameters(model, load_file(folder / "model.safetensors"))
         moments = load_file(folder / "optimizer.safetensors")
@@ -110,10 +139,20 @@ class Checkpoints:
             keys = [key for key in moments if key.rpartition(".")[0] == name]
             # Adam's step counter stays where the fused kernel wants it: with the parameter.
             optimizer.state[parameter] = {key.rpartition(".")[2]: moments[key].to(parameter.device) for key in keys}
-        return Progress(**json.loads((folder / "state.json").read_bytes()))
+        if average is not None:
+            stored = load_file(_averaged(folder))
+            for name, tensor in average.items():
+                tensor.copy_(stored[name])
+        progress = Progress(**json.loads((folder / "state.json").read_bytes()))
+        progress.best_validations = [(score, step) for score, step in progress.best_validations]  # JSON has lists only
+        return progress
 
-    def weights(self, steps: list[int]) -> dict[str, Tensor]:
+    def weights(self, steps: list[int], averaged: bool = False) -> dict[str, Tensor]:
         """The mean of the weights of some checkpoints (of one: its weights).
+
+        Args:
+            steps: which.
+            averaged: take the moving average that each has, not the weights themselves.
 
         Raises:
             MachineError: one of them is damaged.
@@ -128,7 +167,8 @@ class Checkpoints:
                     f"{folder}: its weights are wanted for the final model, but it is damaged: {error}",
                     "restore it from a copy, or set training.final_weights to last",
                 ) from None
-            for name, tensor in load_file(folder / "model.safetensors").items():
+            path = _averaged(folder) if averaged else folder / "model.safetensors"
+            for name, tensor in load_file(path).items():
                 total[name] = total[name] + tensor if name in total else tensor
         return {name: tensor / len(steps) for name, tensor in total.items()}
 
@@ -149,3 +189,8 @@ class Checkpoints:
             except (storage.DamagedError, OSError) as error:
                 log.warning("%s: damaged: %s", self._run.checkpoint(step), error)
                 self._set_aside(step)
+
+
+def _averaged(folder: Path) -> Path:
+    path = folder / _AVERAGE
+    return path if path.exists() else folder / "model.safetensors"

@@ -10,7 +10,7 @@ from mt.config import Config
 from mt.console import log
 from mt.data.batching import Batch
 from mt.errors import MachineError
-from mt.model.loss import fused_cross_entropy
+from mt.model.loss import fused_consistent_cross_entropy, fused_cross_entropy
 from mt.model.packing import Packing, send
 from mt.model.transformer import Transformer
 from mt.training.optimization import autocast, seed_dropout
@@ -90,16 +90,23 @@ class Gradients:
 
     def _backward(self, batch: Batch, n_target: int) -> Tensor:
         """One forward and backward pass; returns the sums of loss and likelihood (2,)."""
+        training = self._config.training
         src_tokens, tgt_in, tgt_out = map(torch.from_numpy, (batch.src_tokens, batch.tgt_in, batch.tgt_out))
         # Before they go to a GPU, where counting would wait for all work given to it so far.
         src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
-        labels = send(tgt.pack(tgt_out), self._device)
-        src_tokens, tgt_in = send(src_tokens, self._device), send(tgt_in, self._device)
+        labels = tgt.pack(tgt_out)
+        if training.r_drop > 0:  # two passes that differ in their dropout, as one batch
+            src_tokens, tgt_in = src_tokens.repeat(2, 1), tgt_in.repeat(2, 1)
+            src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
+        src_tokens, tgt_in, labels = (send(x, self._device) for x in (src_tokens, tgt_in, labels))
         src, tgt = src.to(self._device), tgt.to(self._device)
-        training = self._config.training
+        weight, smoothing = self._model.output.weight, training.label_smoothing
         with autocast(self._device, training.precision):
             states = self._states(src_tokens, tgt_in, src, tgt)
-            loss, nll = fused_cross_entropy(states, self._model.output.weight, labels, training.label_smoothing)
+            if training.r_drop > 0:
+                loss, nll = fused_consistent_cross_entropy(states, weight, labels, smoothing, training.r_drop)
+            else:
+                loss, nll = fused_cross_entropy(states, weight, labels, smoothing)
         torch.autograd.backward(loss / n_target)
         return torch.stack([loss.detach(), nll])
 

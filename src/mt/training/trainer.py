@@ -8,7 +8,7 @@ again ends in the same weights, bit for bit.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -17,11 +17,11 @@ from torch import Tensor
 
 from mt.config import Config
 from mt.console import duration, log, progress
-from mt.data.batching import BatchStream
-from mt.data.encoded import EncodedCorpus
+from mt.data.batching import BatchStream, TrainingCorpus
 from mt.errors import StoppedError
 from mt.model.transformer import Transformer
 from mt.run_dir import RunDir
+from mt.training.averaging import FinalWeights, MovingAverage, having, remember
 from mt.training.checkpoint import Checkpoints, Progress
 from mt.training.gradients import Gradients
 from mt.training.metrics import Metrics
@@ -47,15 +47,18 @@ class Trainer:
         config: Config,
         run: RunDir,
         model: Transformer,
-        corpus: EncodedCorpus,
+        corpus: TrainingCorpus,
         validate: Callable[[Transformer], Validation],
     ) -> None:
         self.config = config
         self.settings = config.training
         self.model = model
         self.optimizer = make_optimizer(model, self.settings)
+        decay = self.settings.ema_decay
+        self.average = None if decay is None else MovingAverage(model, decay)
         self.checkpoints = Checkpoints(run)
         self.progress = self._resume()
+        self.final_weights = FinalWeights(self.settings, self.save_every, self.checkpoints, self.progress)
         self.batches = BatchStream(
             corpus, self.settings.max_tokens, config.seed, self.progress.epoch, self.progress.cursor
         )
@@ -108,6 +111,8 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
 
         place.step += 1
+        if self.average is not None:
+            self.average.update(place.step)
         place.epoch, place.cursor = self.batches.epoch, self.batches.cursor
         place.tokens += result.n_tokens
         if result.pieces > 1:
@@ -128,10 +133,12 @@ class Trainer:
         """Scores the model, remembers the best, and shows a few translations."""
         self.outcomes.settle()
         place = self.progress
-        result = self._validate(self.model)
+        with having(self.model, self.final_weights.candidate(self._weights())):
+            result = self._validate(self.model)
         score = result.bleu if self.settings.best_metric == "bleu" else -result.loss
         place.validated_step = place.step
         place.bad_validations += 1
+        remember(place, score, self.settings.average_checkpoints)
         if place.best_score is None or score > place.best_score:
             place.best_score, place.best_step, place.bad_validations = score, place.step, 0
         log.info(
@@ -165,33 +172,22 @@ class Trainer:
     def save(self) -> None:
         """Writes a checkpoint and removes those no longer needed."""
         self.outcomes.settle()
-        self.checkpoints.save(self.progress, self.model, self.optimizer)
-        needed = set(self.steps_to_average()) if self.settings.final_weights == "average" else set()
-        if self.progress.best_step is not None:
-            needed.add(self.progress.best_step)
-        self.checkpoints.prune(self.settings.keep_checkpoints, needed)
+        average = None if self.average is None else self.average.weights
+        self.checkpoints.save(self.progress, self.model, self.optimizer, average)
+        self.checkpoints.prune(self.settings.keep_checkpoints, self.final_weights.needed())
 
-    def steps_to_average(self) -> list[int]:
-        """The newest checkpoints saved on schedule; one saved because of a signal is not among them, so that an
-        interrupted run averages the same weights as one that was not."""
-        on_schedule = [s for s in self.checkpoints.steps() if s % self.save_every == 0 or s == self.progress.step]
-        return on_schedule[-self.settings.average_checkpoints :]
-
-    def final_weights(self) -> tuple[dict[str, Tensor], str]:
-        """The weights that become the product, and which they are."""
-        place = self.progress
-        if self.settings.final_weights == "average":
-            steps = self.steps_to_average()
-            return self.checkpoints.weights(steps), f"mean of steps {', '.join(map(str, steps))}"
-        best = self.settings.final_weights == "best" and place.best_step is not None
-        step = place.best_step if best and place.best_step is not None else place.step
-        return self.checkpoints.weights([step]), f"step {step}" + (" (best on validation)" if best else " (last)")
+    def _weights(self) -> Mapping[str, Tensor]:
+        """The weights that count: their moving average, where there is one."""
+        if self.average is not None:
+            return self.average.weights
+        return {name: parameter.detach() for name, parameter in self.model.named_parameters()}
 
     def _resume(self) -> Progress:
         newest = self.checkpoints.newest()
         if newest is None:
             return Progress()
-        found = self.checkpoints.load(newest, self.model, self.optimizer)
+        average = None if self.average is None else self.average.weights
+        found = self.checkpoints.load(newest, self.model, self.optimizer, average)
         log.info("resuming after step %d (epoch %d)", found.step, found.epoch + 1)
         return found
 

@@ -1,0 +1,114 @@
+"""Trains a list of variations of a configuration one after another, and prints a table of what each reached.
+
+    python scripts/experiments.py FILE [--jobs 2] [--runs FOLDER] [--table FILE]
+
+FILE is YAML: a base configuration, settings for all experiments, and a list of experiments, each with a name and the
+settings that set it apart:
+
+    base: configs/multi30k_en_de.yaml
+    set: [training.max_steps=2000]
+    experiments:
+      - {name: baseline}
+      - {name: more-dropout, set: [model.dropout=0.3]}
+
+No experiment sees a test set: `data.test` is null in all of them. The table has BLEU on the validation set (greedy, the
+best of the training; beam search, of the finished model), the time in CPU minutes, which other work on the machine
+changes least, and the settings. Each experiment is an ordinary run; started again, the script skips finished ones and
+resumes the others. With `--jobs` above 1 each gets one thread.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One variation."""
+
+    name: str
+    base: str
+    settings: list[str]
+
+
+def read_experiments(path: Path) -> list[Experiment]:
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    shared = content.get("set", [])
+    return [
+        Experiment(entry["name"], entry.get("base", content["base"]), [*shared, *entry.get("set", [])])
+        for entry in content["experiments"]
+    ]
+
+
+def train(experiment: Experiment, runs: Path, one_thread: bool) -> None:
+    """Trains an experiment to its end; its CPU time is added up over interruptions in a file beside its run."""
+    changes = [*experiment.settings, "data.test=null", f"name={experiment.name}"]
+    command = [sys.executable, "-m", "mt", "train", "--config", experiment.base, "--runs", str(runs)]
+    environment = {**os.environ, **({"OMP_NUM_THREADS": "1"} if one_thread else {})}
+    runs.mkdir(parents=True, exist_ok=True)
+    with (runs / f"{experiment.name}.log").open("ab") as log:
+        arguments = [part for change in changes for part in ("--set", change)]
+        process = subprocess.Popen([*command, *arguments], stderr=log, stdout=log, env=environment)
+        _, status, usage = os.wait4(process.pid, 0)
+    minutes = runs / f"{experiment.name}.minutes"
+    spent = float(minutes.read_text()) if minutes.exists() else 0.0
+    minutes.write_text(str(spent + (usage.ru_utime + usage.ru_stime) / 60))
+    if status:
+        print(f"{experiment.name}: failed; see {runs / experiment.name}.log", file=sys.stderr)
+
+
+def result(experiment: Experiment, runs: Path) -> dict[str, Any] | None:
+    """What a finished experiment reached; None where it did not finish."""
+    manifest = runs / experiment.name / "model" / "MANIFEST.json"
+    if not manifest.exists():
+        return None
+    events = map(json.loads, (runs / experiment.name / "metrics.jsonl").read_text().splitlines())
+    facts = json.loads(manifest.read_text())
+    return {
+        "greedy": max(event["bleu"] for event in events if event["event"] == "validation"),
+        "beam": facts["formats"][0]["valid_bleu"],
+        "minutes": float((runs / f"{experiment.name}.minutes").read_text()),
+        "steps": facts["steps"],
+    }
+
+
+def table(experiments: list[Experiment], runs: Path) -> str:
+    lines = [
+        "| experiment | valid BLEU, greedy | beam | CPU minutes | steps | settings |",
+        "|---|---|---|---|---|---|",
+    ]
+    for experiment in experiments:
+        found = result(experiment, runs)
+        if found:
+            numbers = f"{found['greedy']:.2f} | {found['beam']:.2f} | {found['minutes']:.0f} | {found['steps']:,}"
+            lines.append(f"| {experiment.name} | {numbers} | {', '.join(experiment.settings)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path, help="the list of experiments")
+    parser.add_argument("--jobs", type=int, default=1, help="experiments at a time")
+    parser.add_argument("--runs", type=Path, default=Path("runs/experiments"), help="where their run folders go")
+    parser.add_argument("--table", type=Path, help="write the table to this file, too")
+    arguments = parser.parse_args()
+    experiments = read_experiments(arguments.file)
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        todo = [e for e in experiments if result(e, arguments.runs) is None]
+        list(pool.map(lambda e: train(e, arguments.runs, arguments.jobs > 1), todo))
+    text = table(experiments, arguments.runs)
+    print(text)
+    if arguments.table:
+        arguments.table.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
