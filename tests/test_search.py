@@ -12,7 +12,7 @@ from model_helpers import close, lively_model, push, reciting_model, small_model
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID
 from mt.decoding.beam import top
 from mt.decoding.engine import Hypothesis, SearchOptions
-from mt.decoding.search import beam_search, forced_score, greedy_search, log_probs_of, search
+from mt.decoding.search import beam_search, forced_score, log_probs_of, search
 from mt.model.transformer import Transformer
 
 SHAPES = [{}, {"norm": "pre", "positions": "learned"}, {"tie_embeddings": False, "activation": "swiglu"}]
@@ -86,18 +86,17 @@ def test_a_beam_of_one_is_greedy(seed: int, alpha: float) -> None:
     model = lively_model(seed)
     src_tokens = sources([7, 1, 4, 9, 3, 5], seed=seed)
     options = SearchOptions(beam_size=1, length_penalty=alpha, max_length=15)
-    greedy = greedy_search(model, src_tokens, options)
+    greedy = search(model, src_tokens, options)
     beam = beam_search(model, src_tokens, options)
     assert len({len(h.ids) for [h] in greedy}) > 1, "no variety of lengths"
     for ours, theirs in zip(greedy, beam, strict=True):
         same(ours, theirs)
-    assert search(model, src_tokens, options) == greedy
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_greedy_takes_the_likeliest_token(seed: int) -> None:
     model, src_tokens = lively_model(seed), sources([5], seed=seed)
-    [[found]] = greedy_search(model, src_tokens, SearchOptions(beam_size=1, max_length=10))
+    [[found]] = search(model, src_tokens, SearchOptions(beam_size=1, max_length=10))
     for length in range(min(len(found.ids) + 1, 10)):
         logits = model(src_tokens, torch.tensor([[SOS_ID, *found.ids[:length]]]))[0, -1]
         logits[[PAD_ID, UNK_ID, SOS_ID]] = -math.inf
@@ -147,7 +146,7 @@ def test_goes_on_while_a_longer_translation_can_win() -> None:
     model, src_tokens = reciting_model(ids, vocab=12), sources([3])
     with torch.no_grad():
         model.output.weight[EOS_ID, 0] = 10.4
-    [[short]] = greedy_search(model, src_tokens, SearchOptions(beam_size=1))
+    [[short]] = search(model, src_tokens, SearchOptions(beam_size=1))
     assert short.ids == []
     for alpha, expected in (0.0, []), (1.0, ids):
         [[best]] = beam_search(model, src_tokens, SearchOptions(beam_size=2, length_penalty=alpha))

@@ -10,9 +10,30 @@ from mt import storage
 from mt.config import Config
 from mt.console import log, table
 from mt.decoding.engine import SearchOptions
+from mt.decoding.mbr import by_utility
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.translator import Translator
 from mt.evaluation.scores import Scores, score
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to find translations.
+
+    Attributes:
+        name: what tables and files call it.
+        options: how to search or draw.
+        utility: chrf or bleu: of the n best choose by minimum Bayes risk; None: take the best.
+    """
+
+    name: str
+    options: SearchOptions
+    utility: str | None = None
+
+    def translate(self, translator: Translator, sources: Sequence[str]) -> list[str]:
+        if self.utility is None:
+            return translator.best(sources, self.options)
+        return [by_utility(found, self.utility)[0].text for found in translator.translate(sources, self.options)]
 
 
 @dataclass(frozen=True)
@@ -44,30 +65,37 @@ def search_options(config: Config, method: str = "beam", **changes: Any) -> Sear
     return replace(TranslationSettings.of(config).search, **changes)
 
 
+def configured_methods(config: Config, **changes: Any) -> list[Method]:
+    """The methods that a configuration names; changes (None: no change) are for those that search with a beam."""
+    return [
+        Method(name, search_options(config, name, **({} if name == "greedy" else changes)))
+        for name in config.evaluation.methods
+    ]
+
+
 def evaluate(
     translator: Translator,
     config: Config,
     sources: Sequence[str],
     references: Sequence[str],
-    **changes: Any,
+    methods: Sequence[Method] | None = None,
 ) -> list[MethodResult]:
-    """Translates a test set with each configured method and scores it.
+    """Translates a test set with each method and scores it.
 
     Args:
         translator: what to score.
-        config: names the methods, the metrics and the search settings.
+        config: names the metrics.
         sources, references: raw text, aligned.
-        changes: search options that replace the configured ones.
+        methods: those to score instead of the configured ones.
     """
     results = []
-    for method in config.evaluation.methods:
-        options = search_options(config, method, **({} if method == "greedy" else changes))
-        log.info("translating %d sentences, %s", len(sources), method)
+    for method in configured_methods(config) if methods is None else methods:
+        log.info("translating %d sentences, %s", len(sources), method.name)
         started = time.perf_counter()
-        hypotheses = translator.best(sources, options)
+        hypotheses = method.translate(translator, sources)
         seconds = time.perf_counter() - started
         scores = score(hypotheses, references, config.evaluation, config.data.target_lang)
-        results.append(MethodResult(method, scores, len(sources) / max(seconds, 1e-9), hypotheses))
+        results.append(MethodResult(method.name, scores, len(sources) / max(seconds, 1e-9), hypotheses))
     return results
 
 

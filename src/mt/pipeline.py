@@ -17,6 +17,7 @@ from mt import storage
 from mt.bundle.model_card import model_card
 from mt.bundle.model_dir import build_model, new_model
 from mt.bundle.open import open_converted
+from mt.bundle.warm_start import load_start, start_from
 from mt.config import Config, dump_config
 from mt.console import duration, log
 from mt.data.batching import TrainingCorpus
@@ -36,7 +37,7 @@ from mt.errors import InputError
 from mt.evaluate import MethodResult, evaluate, results_table, write_results
 from mt.model.transformer import Transformer, set_parameters
 from mt.resume import check_resumable
-from mt.run_dir import ModelDir, RunDir
+from mt.run_dir import ModelDir, RunDir, find_model
 from mt.training.checkpoint import Progress
 from mt.training.trainer import Trainer
 from mt.training.validation import Validator
@@ -61,17 +62,20 @@ def run(config: Config, runs: Path) -> str:
     run_dir = RunDir(runs / config.name)
     device = choose_device(config.training.device)
     with storage.exclusive(run_dir.lock):
+        start = None if config.training.init_from is None else find_model(Path(config.training.init_from), runs)
         digests = input_digests(config.data)
+        if start is not None:
+            digests["training.init_from"] = _identity(start)
         check_resumable(run_dir, config, digests)
         for folder in (run_dir.root, run_dir.text.parent, run_dir.encoded("train").parent, run_dir.checkpoints):
             storage.remove_partials(folder)
         storage.write_text(run_dir.config, dump_config(config))
 
         text_key = prepare(config, run_dir, digests)
-        tokenizers, tokenizer_key = train_tokenizer(config, run_dir, text_key)
+        tokenizers, tokenizer_key = train_tokenizer(config, run_dir, text_key, start)
         encode(config, run_dir, tokenizers, tokenizer_key)
         report_cleaning(config, run_dir)
-        trainer = make_trainer(config, run_dir, tokenizers, device)
+        trainer = make_trainer(config, run_dir, tokenizers, device, start)
         progress = trainer.run()
         return finish(config, run_dir, tokenizers, trainer, progress)
 
@@ -86,14 +90,26 @@ def prepare(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
     return key
 
 
-def train_tokenizer(config: Config, run_dir: RunDir, text_key: str) -> tuple[TokenizerPair, str]:
-    """Trains the tokenizer on the cleaned training text, and on nothing else."""
+def train_tokenizer(
+    config: Config, run_dir: RunDir, text_key: str, start: ModelDir | None = None
+) -> tuple[TokenizerPair, str]:
+    """Trains the tokenizer on the cleaned training text, and on nothing else; or takes that of the model to start from.
+
+    Returns:
+        the tokenizers and the stage's key.
+    """
     settings = config.tokenizer
     key = _key("tokenizer", settings.model_dump(exclude={"bpe_dropout"}), text_key)
+    kept = start if config.training.init_tokenizer else None
+    if kept is not None:
+        key = _key("tokenizer", _identity(kept))
     if not _is_done(run_dir.tokenizer, key):
-        log.info("training the tokenizer")
-        source, target = (TextFile(run_dir.text_file("train", side)) for side in ("source", "target"))
-        trained = TokenizerPair.train(source, target, settings.vocab_size, settings.shared)
+        if kept is not None:
+            trained = load_start(kept, config).tokenizers
+        else:
+            log.info("training the tokenizer")
+            source, target = (TextFile(run_dir.text_file("train", side)) for side in ("source", "target"))
+            trained = TokenizerPair.train(source, target, settings.vocab_size, settings.shared)
         with storage.new_folder(run_dir.tokenizer, key=key) as folder:
             for name, content in trained.files().items():
                 storage.write_text(folder / name, content)
@@ -131,10 +147,14 @@ def report_cleaning(config: Config, run_dir: RunDir) -> None:
         )
 
 
-def make_trainer(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, device: torch.device) -> Trainer:
-    """Puts the pieces of a training together; the weights start from the seed or from the newest checkpoint."""
+def make_trainer(
+    config: Config, run_dir: RunDir, tokenizers: TokenizerPair, device: torch.device, start: ModelDir | None = None
+) -> Trainer:
+    """Puts the pieces of a training together; the weights start from the seed, a model, or the newest checkpoint."""
     torch.manual_seed(config.seed)
     model = build_model(config, tokenizers).to(device)
+    if start is not None and not any(run_dir.checkpoints.glob("step-*")):
+        start_from(model, tokenizers, load_start(start, config))
     log.info("model: %s parameters, on %s", f"{sum(p.numel() for p in model.parameters()):,}", device)
     validator = Validator(
         config,
@@ -203,7 +223,7 @@ def _try_out(
         log.info("trying the model's number formats on the validation set")
         valid = [list(read_lines(run_dir.text_file("valid", side))) for side in ("source", "target")]
         formats = try_formats(folder, config, tokenizers, *valid)
-        if model.output.weight.device.type == "cpu":
+        if model.device.type == "cpu":
             translator = open_converted(folder, settings, tokenizers, EngineChoice()).translator
     except UnusableError as error:
         log.warning("%s; the folder works with torch", error)
@@ -241,6 +261,18 @@ def _summary(run_dir: RunDir, progress: Progress, product: dict[str, Any]) -> st
         lines += ["test set:", product["scores"]]
     lines += [f"model: {run_dir.model.root}", f'next: mt translate --model {run_dir.root} "..."']
     return "\n".join(lines)
+
+
+def _identity(folder: ModelDir) -> str:
+    """What identifies a model folder's content.
+
+    Raises:
+        InputError: it is not one.
+    """
+    try:
+        return _key(storage.read_manifest(folder.root)["files"])
+    except storage.DamagedError as error:
+        raise InputError(f"training.init_from: {folder.root} is not a whole model folder: {error}") from None
 
 
 def _key(*parts: Any) -> str:

@@ -11,7 +11,7 @@ from mt.errors import InputError
 from mt.run_dir import RunDir
 
 # A change of these would continue another model, on other data, or at another place in the batch order.
-FROZEN = ("seed", "data.", "tokenizer.", "model.", "training.max_tokens", "training.accumulate")
+FROZEN = ("seed", "data.", "tokenizer.", "model.", "training.max_tokens", "training.accumulate", "training.init_")
 # The files' content is compared instead of where they lie.
 FREE = ("data.root",)
 

@@ -51,6 +51,35 @@ class ModelDir:
 
 
 @dataclass(frozen=True)
+class CheckpointDir:
+    """All that a training needs to go on after a step."""
+
+    root: Path
+
+    @property
+    def weights(self) -> Path:
+        return self.root / "model.safetensors"
+
+    @property
+    def average(self) -> Path:
+        """The moving average of the weights, where training keeps one."""
+        return self.root / "average.safetensors"
+
+    @property
+    def best_weights(self) -> Path:
+        """The weights to translate with."""
+        return self.average if self.average.exists() else self.weights
+
+    @property
+    def optimizer(self) -> Path:
+        return self.root / "optimizer.safetensors"
+
+    @property
+    def state(self) -> Path:
+        return self.root / "state.json"
+
+
+@dataclass(frozen=True)
 class RunDir:
     """One training run: `runs/<name>/`."""
 
@@ -127,7 +156,7 @@ def find_model(given: Path | None, runs: Path) -> ModelDir:
     """The model folder a user means.
 
     Args:
-        given: a run folder or a model folder; None means the newest finished run under `runs`.
+        given: a run folder, a model folder or a checkpoint; None means the newest finished run under `runs`.
 
     Raises:
         InputError: there is no such folder, or no finished run.
@@ -158,3 +187,10 @@ def run_of(model: ModelDir) -> RunDir | None:
     """The run folder a model folder lies in, or None where it was moved out on its own."""
     parent = RunDir(model.root.resolve().parent)
     return parent if parent.model.root == model.root.resolve() and parent.config.is_file() else None
+
+
+def run_of_checkpoint(folder: ModelDir) -> RunDir | None:
+    """The run that a checkpoint belongs to; None where the folder is not a checkpoint."""
+    root = folder.root.resolve()
+    run = RunDir(root.parent.parent)
+    return run if root.parent == run.checkpoints and root.name.startswith("step-") and run.config.is_file() else None

@@ -7,6 +7,7 @@ against what the configuration calls for before memory is taken for them.
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from mt.data.shortlist import Shortlist
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.model.transformer import Transformer, set_parameters
-from mt.run_dir import ModelDir
+from mt.run_dir import CheckpointDir, ModelDir, RunDir, run_of_checkpoint
 
 
 @dataclass(frozen=True)
@@ -76,42 +77,56 @@ def new_model(
 
 
 def load_model(folder: ModelDir, device: torch.device) -> LoadedModel:
-    """Reads and checks a model folder.
+    """Reads and checks a model folder, or a checkpoint together with its run.
 
     Raises:
         InputError: a part is missing, altered, or does not fit the others.
     """
+    run = run_of_checkpoint(folder)
+    if run is not None:
+        return _load_checkpoint(folder, run, device)
     # A folder whose fast part was removed still works.
     listed = verified(folder, without=None if folder.ctranslate2.is_dir() else folder.ctranslate2)
     require(folder, listed, folder.config, folder.weights)
     config = parse_config(read_text(folder.config), str(folder.config))
     tokenizers = load_tokenizers(folder, listed, config.tokenizer.shared)
+    return LoadedModel(config, _model_with(folder.weights, config, tokenizers, device), tokenizers)
+
+
+def _load_checkpoint(folder: ModelDir, run: RunDir, device: torch.device) -> LoadedModel:
+    checkpoint = CheckpointDir(folder.root)
+    verified(folder)
+    config = parse_config(read_text(run.config), str(run.config))
+    tokenizers = TokenizerPair.load(run.tokenizer, config.tokenizer.shared)
+    return LoadedModel(config, _model_with(checkpoint.best_weights, config, tokenizers, device), tokenizers)
+
+
+def _model_with(weights: Path, config: Config, tokenizers: TokenizerPair, device: torch.device) -> Transformer:
+    """A model with the weights of a file, which may hold anything."""
     with torch.device("meta"):  # shapes without memory
-        _check_tensors(folder, build_model(config, tokenizers))
+        _check_tensors(weights, build_model(config, tokenizers))
     model = build_model(config, tokenizers).to(device).eval()
-    with safe_open(folder.weights, framework="pt") as file:
+    with safe_open(weights, framework="pt") as file:
         set_parameters(model, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
-    return LoadedModel(config, model, tokenizers)
+    return model
 
 
-def _check_tensors(folder: ModelDir, model: Transformer) -> None:
+def _check_tensors(path: Path, model: Transformer) -> None:
     """Compares the file's header with the parameters the configuration calls for."""
     expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     try:
-        with safe_open(folder.weights, framework="pt") as file:
+        with safe_open(path, framework="pt") as file:
             found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
             shapes = {name: tuple(part.get_shape()) for name, part in found.items()}
             dtypes = {name: part.get_dtype() for name, part in found.items()}
     except (SafetensorError, OSError) as error:
-        raise InputError(f"{folder.weights}: not a safetensors file: {error}") from None
+        raise InputError(f"{path}: not a safetensors file: {error}") from None
     for name in sorted(expected.keys() | shapes.keys()):
         if name not in shapes:
-            raise InputError(f"{folder.weights}: the tensor '{name}' that the configuration calls for is missing")
+            raise InputError(f"{path}: the tensor '{name}' that the configuration calls for is missing")
         if name not in expected:
-            raise InputError(f"{folder.weights}: the tensor {name!r:.100} has no place in this configuration's model")
+            raise InputError(f"{path}: the tensor {name!r:.100} has no place in this configuration's model")
         if shapes[name] != expected[name]:
-            raise InputError(
-                f"{folder.weights}: '{name}' has shape {list(shapes[name])}, but {list(expected[name])} is expected"
-            )
+            raise InputError(f"{path}: '{name}' has shape {list(shapes[name])}, but {list(expected[name])} is expected")
         if dtypes[name] != "F32":
-            raise InputError(f"{folder.weights}: '{name}' has type {dtypes[name]}, but F32 is expected")
+            raise InputError(f"{path}: '{name}' has type {dtypes[name]}, but F32 is expected")

@@ -3,6 +3,7 @@
 The fast engine's path through here imports no torch and no pydantic: a sentence at the prompt must not wait for them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from mt.decoding.engine import COMPUTE_TYPES, DEVICES, ENGINES, FLOAT_TYPES, Eng
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.translator import Translator
 from mt.errors import InputError
-from mt.run_dir import VOCABULARY_MAP, ModelDir
+from mt.run_dir import VOCABULARY_MAP, ModelDir, run_of_checkpoint
 
 if TYPE_CHECKING:
     from mt.config import Config
@@ -29,15 +30,19 @@ class OpenedModel:
     engine: str
 
 
-def open_model(folder: ModelDir, choice: EngineChoice | None = None) -> OpenedModel:
-    """Reads a model folder.
+def open_model(folder: ModelDir, choice: EngineChoice | None = None, others: Sequence[ModelDir] = ()) -> OpenedModel:
+    """Reads a model folder, or several that translate as one: the mean of their distributions decides.
 
     Raises:
-        InputError: it is not whole, this machine lacks the device, or an engine that was asked for cannot run it.
+        InputError: one is not whole, they do not fit together, this machine lacks the device, or an engine that was
+            asked for cannot run it.
     """
     choice = choice or EngineChoice()
     _check(choice)
-    if choice.engine != "torch":
+    only_torch = _only_torch(folder, others, choice)
+    if only_torch is not None and choice.engine == "ctranslate2":
+        raise InputError(f"--engine ctranslate2 {only_torch}", "leave it out")
+    if only_torch is None and choice.engine != "torch":
         try:
             device = _fast_device(choice)
             if device is not None:
@@ -46,13 +51,25 @@ def open_model(folder: ModelDir, choice: EngineChoice | None = None) -> OpenedMo
             if choice.engine == "ctranslate2" or choice.compute_type not in ("auto", *FLOAT_TYPES):
                 raise InputError(str(error), "use --engine torch") from None
             log.warning("%s; translating with torch, which starts and works more slowly", error)
-    return _open_with_torch(folder, choice)
+    return _open_with_torch([folder, *others], choice)
+
+
+def _only_torch(folder: ModelDir, others: Sequence[ModelDir], choice: EngineChoice) -> str | None:
+    """What the fast engine cannot do of what is asked; None where it can do all of it."""
+    if others:
+        return "runs one model only"
+    if choice.sampling:
+        return "does not draw samples that can be drawn again"
+    return "does not run checkpoints" if run_of_checkpoint(folder) is not None else None
 
 
 def read_config(folder: ModelDir) -> "Config":
     """The whole configuration of a folder."""
     from mt.config import parse_config
 
+    run = run_of_checkpoint(folder)
+    if run is not None:
+        return parse_config(read_text(run.config), str(run.config))
     require(folder, verified(folder, folder.config), folder.config)
     return parse_config(read_text(folder.config), str(folder.config))
 
@@ -146,19 +163,36 @@ def open_converted(
     return _opened(engine, settings, tokenizers, " ".join(word for word in words if word))
 
 
-def _open_with_torch(folder: ModelDir, choice: EngineChoice) -> OpenedModel:
+def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> OpenedModel:
     from mt.bundle.model_dir import load_model
+    from mt.decoding.ensemble import Ensemble
     from mt.decoding.torch_engine import TorchEngine, number_type
     from mt.devices import choose_device
 
+    if choice.compute_type not in ("auto", *FLOAT_TYPES):
+        raise InputError(
+            f"--compute-type {choice.compute_type} needs the CTranslate2 engine, which cannot do what is asked",
+            f"take one of {', '.join(FLOAT_TYPES)}",
+        )
     if choice.shortlist:
         log.warning("--shortlist: only the CTranslate2 engine has shortlists; translating without one")
     device = choose_device(choice.device, "--device")
-    loaded = load_model(folder, device)
-    settings = TranslationSettings.of(loaded.config)
+    loaded = [load_model(folder, device) for folder in folders]
+    first = loaded[0]
+    for folder, other in zip(folders, loaded, strict=True):
+        if other.tokenizers.files() != first.tokenizers.files():
+            raise InputError(
+                f"{folder.root}: its vocabulary is not that of {folders[0].root}",
+                "models can only translate together when they were trained with the same tokenizer",
+            )
+    settings = TranslationSettings.of(first.config)
     dtype = number_type(choice.compute_type, device)
-    engine = TorchEngine(loaded.model.to(dtype), settings.batch_tokens)
-    return _opened(engine, settings, loaded.tokenizers, f"torch {str(dtype).removeprefix('torch.')} on {device}")
+    models = [each.model.to(dtype) for each in loaded]
+    engine = TorchEngine(Ensemble(models) if len(models) > 1 else models[0], settings.batch_tokens)
+    together = f"{len(models)} models together, " if len(models) > 1 else ""
+    return _opened(
+        engine, settings, first.tokenizers, f"{together}torch {str(dtype).removeprefix('torch.')} on {device}"
+    )
 
 
 def _opened(engine: Engine, settings: TranslationSettings, tokenizers: TokenizerPair, name: str) -> OpenedModel:

@@ -4,11 +4,23 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from mt.config.section import Rule, Section, enforce
+from mt.config.section import Line, Rule, Section, enforce
 
 
 class TrainingConfig(Section):
     """How the weights are learned."""
+
+    init_from: Annotated[
+        Line | None,
+        Field(description="Run or model folder whose weights training starts from; null: from random weights."),
+    ] = None
+    init_tokenizer: Annotated[
+        bool,
+        Field(
+            description="Whether a training with init_from keeps that model's tokenizer; otherwise it trains its own, "
+            "and pieces that both have start with the embeddings they had."
+        ),
+    ] = True
 
     max_tokens: Annotated[
         int,

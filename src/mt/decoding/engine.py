@@ -8,16 +8,34 @@ from typing import Protocol
 
 
 @dataclass(frozen=True)
+class Sampling:
+    """How to draw translations by chance.
+
+    Attributes:
+        temperature: divides the log-probabilities: below 1 likely tokens come more often, above 1 less often.
+        top_k: only so many likeliest tokens may come; 0: all.
+        top_p: only the likeliest tokens that have this probability together may come; 1: all.
+        seed: start of the random numbers.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 1
+
+
+@dataclass(frozen=True)
 class SearchOptions:
     """How to search.
 
     Attributes:
         beam_size: hypotheses kept a sentence; 1 is greedy search.
-        n_best: how many of them to return, at most beam_size.
+        n_best: how many of them to return, at most beam_size; with `sampling` how many to draw.
         length_penalty: the exponent of `normalized`; 0 compares plain log-probabilities.
         min_length, max_length: bounds on a translation's tokens, EOS not counted.
         max_length_ratio: a second upper bound: this times the source's tokens, plus ten.
         scores: whether anyone looks at scores; without, greedy search may save the softmax and give NaN.
+        sampling: how to draw translations instead of searching the likeliest; None searches.
     """
 
     beam_size: int = 5
@@ -27,6 +45,7 @@ class SearchOptions:
     max_length: int = 256
     max_length_ratio: float = 3.0
     scores: bool = True
+    sampling: Sampling | None = None
 
     def longest(self, source_tokens: int, max_positions: int | None) -> int:
         """The most tokens a translation may have.
@@ -81,6 +100,7 @@ class EngineChoice:
         compute_type: auto, or one of COMPUTE_TYPES.
         shortlist: whether to choose target tokens from a shortlist; None: as the model's configuration says.
         one_by_one: sentences are to come one at a time.
+        sampling: translations are to be drawn by chance.
     """
 
     engine: str = "auto"
@@ -88,6 +108,7 @@ class EngineChoice:
     compute_type: str = "auto"
     shortlist: bool | None = None
     one_by_one: bool = False
+    sampling: bool = False
 
 
 ENGINES = ("auto", "ctranslate2", "torch")

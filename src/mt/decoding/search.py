@@ -1,4 +1,4 @@
-"""Greedy and beam search over a step-by-step decoder.
+"""Greedy and beam search over a step-by-step decoder, and drawing by chance.
 
     B sentences still searched   W hypotheses kept a sentence   V target vocabulary   T target tokens so far
 
@@ -11,6 +11,7 @@ of the batch: leaving at once would copy the caches of all others again and agai
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,20 +19,42 @@ from torch import Tensor
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.decoding.beam import Beam, Finished, top
 from mt.decoding.engine import Hypothesis, SearchOptions
+from mt.decoding.ensemble import Ensemble
+from mt.decoding.sampling import Draws
 from mt.model.transformer import Transformer
+
+Model = Transformer | Ensemble
 
 _NEVER = slice(0, EOS_ID)  # padding, unknown and SOS are in no translation
 
 
-def search(model: Transformer, src_tokens: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
+def search(model: Model, src_tokens: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
     """Translates a padded batch `<s> tokens </s>` (B, S).
 
     Returns:
         for each sentence its n_best hypotheses, best first (fewer where fewer exist).
     """
     if options.beam_size == 1:
-        return greedy_search(model, src_tokens, options)
+        return [[hypothesis] for hypothesis in greedy_search(model, src_tokens, options)]
     return beam_search(model, src_tokens, options)
+
+
+def sample(
+    model: Model, src_tokens: Tensor, options: SearchOptions, sentences: Sequence[Sequence[int]], numbers: Sequence[int]
+) -> list[Hypothesis]:
+    """Draws one translation of each sentence of a padded batch (B, S) as `options.sampling` says.
+
+    Args:
+        model: gives the distributions.
+        src_tokens: the batch.
+        options: how to draw, and the bounds on the length.
+        sentences: the same without specials and padding.
+        numbers: which draw of its sentence each is; two with the same number are the same.
+    """
+    assert options.sampling is not None
+    longest = max(_bounds(model, src_tokens, options)) + 1
+    draws = Draws(options.sampling, sentences, numbers, longest, src_tokens.device)
+    return greedy_search(model, src_tokens, options, draws)
 
 
 def log_probs_of(logits: Tensor) -> Tensor:
@@ -44,7 +67,7 @@ def log_probs_of(logits: Tensor) -> Tensor:
     return logits.log_softmax(dim=-1)
 
 
-def _bounds(model: Transformer, src_tokens: Tensor, options: SearchOptions) -> list[int]:
+def _bounds(model: Model, src_tokens: Tensor, options: SearchOptions) -> list[int]:
     """The most tokens each translation may have."""
     return [options.longest(n, model.max_positions) for n in (src_tokens != PAD_ID).sum(dim=1).tolist()]
 
@@ -92,20 +115,26 @@ class _Leaving:
 
 
 @torch.inference_mode()
-def greedy_search(model: Transformer, src_tokens: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
-    """Takes the likeliest token at every step."""
+def greedy_search(
+    model: Model, src_tokens: Tensor, options: SearchOptions, draws: Draws | None = None
+) -> list[Hypothesis]:
+    """Takes the likeliest token at every step, or the one drawn."""
     limits = _bounds(model, src_tokens, options)
     bounds = torch.tensor(limits, device=src_tokens.device)
     ids = torch.full((len(limits), max(limits) + 1), EOS_ID, device=src_tokens.device)
     totals = torch.zeros(len(limits), device=src_tokens.device)
-    state = model.start(src_tokens)
+    state: Any = model.start(src_tokens)
     leaving = _Leaving(len(limits), src_tokens.device)
     tokens = torch.full_like(leaving.sentences, SOS_ID)
     going_on = len(limits)
     while going_on:
         length = state.position
-        log_probs = _next(model.step(tokens[:, None], state), options, length, bounds, min(limits))
-        best, tokens = (part[:, 0] for part in top(log_probs[:, 0], 1))
+        log_probs = _next(model.step(tokens[:, None], state), options, length, bounds, min(limits))[:, 0]
+        if draws is None:
+            best, tokens = (part[:, 0] for part in top(log_probs, 1))
+        else:
+            tokens = draws.choose(log_probs, leaving.sentences, length)
+            best = log_probs.gather(1, tokens[:, None])[:, 0]
         # Where the numbers fail (NaN), EOS may never come, not even at the bound.
         leaving_now = (tokens == EOS_ID) | (bounds <= length) | ~best.isfinite()
         tokens = tokens.masked_fill(leaving.done | leaving_now, EOS_ID)
@@ -117,13 +146,13 @@ def greedy_search(model: Transformer, src_tokens: Tensor, options: SearchOptions
             tokens, bounds = tokens[rows], bounds[rows]
             state.select(rows, torch.zeros_like(tokens)[:, None])
     return [
-        [Hypothesis.of(row[: row.index(EOS_ID)], total, options.length_penalty)]
+        Hypothesis.of(row[: row.index(EOS_ID)], total, options.length_penalty)
         for row, total in zip(ids.tolist(), totals.tolist(), strict=True)
     ]
 
 
 @torch.inference_mode()
-def beam_search(model: Transformer, src_tokens: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
+def beam_search(model: Model, src_tokens: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
     """Keeps the beam_size likeliest beginnings of every sentence until as many have ended, as fairseq and CTranslate2
     do, or until none that is alive can change the n best."""
     limits = _bounds(model, src_tokens, options)
@@ -132,7 +161,7 @@ def beam_search(model: Transformer, src_tokens: Tensor, options: SearchOptions) 
     leaving = _Leaving(len(limits), src_tokens.device)
     beam = Beam(len(limits), src_tokens.device)
     results: list[list[Hypothesis]] = [[] for _ in limits]
-    state = model.start(src_tokens)
+    state: Any = model.start(src_tokens)
     going_on = len(limits)
     while going_on:
         logits = model.step(beam.tokens[:, :, -1], state)

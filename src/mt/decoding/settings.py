@@ -61,7 +61,9 @@ class TranslationSettings:
 
     def as_dict(self) -> dict[str, Any]:
         """The content of the file."""
-        return asdict(self)
+        content = asdict(self)
+        del content["search"]["sampling"]  # nothing that a model has of its own
+        return content
 
     @classmethod
     def read(cls, path: Path) -> "TranslationSettings":

@@ -1,15 +1,14 @@
 """The torch engine: batches of token ids in, hypotheses out."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.decoding.engine import NOTHING, Hypothesis, SearchOptions, batches_of
-from mt.decoding.search import search
-from mt.model.transformer import Transformer
+from mt.decoding.search import Model, sample, search
 
 # Hypotheses in a batch on a CPU: with more, a step's logits leave the caches (docs/performance.md).
 _CPU_ROWS = 480
@@ -27,25 +26,45 @@ class TorchEngine:
     """Translates any number of sentences with a model, in batches of similar lengths.
 
     Args:
-        model: its device is where the work is done.
+        model: one, or several as one; its device is where the work is done.
         batch_tokens: source tokens of a batch, padding counted; the beam multiplies them.
     """
 
-    def __init__(self, model: Transformer, batch_tokens: int) -> None:
+    def __init__(self, model: Model, batch_tokens: int) -> None:
         self._model = model
         self._batch_tokens = batch_tokens
-        self._on_cpu = model.output.weight.device.type == "cpu"
+        self._on_cpu = model.device.type == "cpu"
 
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
-        """Token ids without specials to the n best hypotheses of each, in the order given."""
+        """Token ids without specials to the n best hypotheses of each, in the order given; or to n samples."""
+        copies = 1 if options.sampling is None else options.n_best
+        rows = [ids for ids in sentences for _ in range(copies)]
+
+        def translated(batch: list[int]) -> list[list[Hypothesis]]:
+            chosen = [rows[row] for row in batch]
+            if options.sampling is None:
+                return search(self._model, self._padded(chosen), options)
+            numbers = [row % copies for row in batch]
+            return [[drawn] for drawn in sample(self._model, self._padded(chosen), options, chosen, numbers)]
+
+        width = 1 if options.sampling is not None else options.beam_size
+        found = self._in_batches(rows, width, translated)
+        return [[h for each in found[i : i + copies] for h in each] for i in range(0, len(found), copies)]
+
+    def _in_batches(
+        self, sentences: Sequence[Sequence[int]], width: int, translated: Callable[[list[int]], list[list[Hypothesis]]]
+    ) -> list[list[Hypothesis]]:
+        """Calls a function for batches of sentences, given by their places, several at once on a CPU.
+
+        Args:
+            sentences: token ids.
+            width: hypotheses that the work on a sentence holds.
+            translated: a batch to what is found.
+        """
         results = [[NOTHING] for _ in sentences]
         workers = torch.get_num_threads() if self._on_cpu else 1
-        most = max(1, min(_CPU_ROWS // options.beam_size, -(-len(sentences) // workers)))
+        most = max(1, min(_CPU_ROWS // width, -(-len(sentences) // workers)))
         batches = list(batches_of(sentences, self._batch_tokens, most if self._on_cpu else len(sentences)))
-
-        def translated(rows: list[int]) -> list[list[Hypothesis]]:
-            return search(self._model, self._padded([sentences[row] for row in rows]), options)
-
         with _evaluating(self._model), _workers(min(workers, len(batches))) as pool:
             answers = pool.map(translated, batches) if pool else map(translated, batches)
             for rows, found in zip(batches, answers, strict=True):
@@ -56,11 +75,11 @@ class TorchEngine:
     def _padded(self, sentences: Sequence[Sequence[int]]) -> torch.Tensor:
         longest = max(map(len, sentences)) + 2
         rows = [[SOS_ID, *ids, EOS_ID] + [PAD_ID] * (longest - len(ids) - 2) for ids in sentences]
-        return torch.tensor(rows, device=self._model.output.weight.device)
+        return torch.tensor(rows, device=self._model.device)
 
 
 @contextlib.contextmanager
-def _evaluating(model: Transformer) -> Iterator[None]:
+def _evaluating(model: Model) -> Iterator[None]:
     """Dropout off for a while; training goes on afterwards as before."""
     was_training = model.training
     model.eval()

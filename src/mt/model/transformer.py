@@ -48,6 +48,10 @@ class Transformer(nn.Module):
             self.output.weight = target_tokens.weight
         self._initialize(config)
 
+    @property
+    def device(self) -> torch.device:
+        return self.output.weight.device
+
     def encode(self, src_tokens: Tensor, src: Packing) -> Tensor:
         """Source tokens (B, S) to memory (M, D), packed."""
         x: Tensor = self.source_embedding(src.pack(src_tokens), src.positions, src.shape[1])

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
@@ -13,9 +12,7 @@ from mt import storage
 from mt.console import log
 from mt.errors import MachineError
 from mt.model.transformer import set_parameters
-from mt.run_dir import RunDir
-
-_AVERAGE = "average.safetensors"
+from mt.run_dir import CheckpointDir, RunDir
 
 
 @dataclass
@@ -81,11 +78,12 @@ class Checkpoints:
             for key, value in optimizer.state[parameter].items()
         }
         with storage.new_folder(self._run.checkpoint(progress.step), step=progress.step) as folder:
-            storage.write_tensors(folder / "model.safetensors", {n: p.detach() for n, p in parameters.items()})
-            storage.write_tensors(folder / "optimizer.safetensors", moments)
+            checkpoint = CheckpointDir(folder)
+            storage.write_tensors(checkpoint.weights, {n: p.detach() for n, p in parameters.items()})
+            storage.write_tensors(checkpoint.optimizer, moments)
             if average is not None:
-                storage.write_tensors(folder / _AVERAGE, dict(average))
-            storage.write_json(folder / "state.json", asdict(progress))
+                storage.write_tensors(checkpoint.average, dict(average))
+            storage.write_json(checkpoint.state, asdict(progress))
 
     def newest(self) -> int | None:
         """The newest checkpoint that is whole; damaged newer ones are set aside.
@@ -132,18 +130,18 @@ class Checkpoints:
 
         A checkpoint without an average is one of a training that had none yet: it then starts from the weights.
         """
-        folder = self._run.checkpoint(step)
-        set_parameters(model, load_file(folder / "model.safetensors"))
-        moments = load_file(folder / "optimizer.safetensors")
+        checkpoint = CheckpointDir(self._run.checkpoint(step))
+        set_parameters(model, load_file(checkpoint.weights))
+        moments = load_file(checkpoint.optimizer)
         for name, parameter in model.named_parameters():
             keys = [key for key in moments if key.rpartition(".")[0] == name]
             # Adam's step counter stays where the fused kernel wants it: with the parameter.
             optimizer.state[parameter] = {key.rpartition(".")[2]: moments[key].to(parameter.device) for key in keys}
         if average is not None:
-            stored = load_file(_averaged(folder))
+            stored = load_file(checkpoint.best_weights)
             for name, tensor in average.items():
                 tensor.copy_(stored[name])
-        progress = Progress(**json.loads((folder / "state.json").read_bytes()))
+        progress = Progress(**json.loads(checkpoint.state.read_bytes()))
         progress.best_validations = [(score, step) for score, step in progress.best_validations]  # JSON has lists only
         return progress
 
@@ -167,8 +165,8 @@ class Checkpoints:
                     f"{folder}: its weights are wanted for the final model, but it is damaged: {error}",
                     "restore it from a copy, or set training.final_weights to last",
                 ) from None
-            path = _averaged(folder) if averaged else folder / "model.safetensors"
-            for name, tensor in load_file(path).items():
+            checkpoint = CheckpointDir(folder)
+            for name, tensor in load_file(checkpoint.best_weights if averaged else checkpoint.weights).items():
                 total[name] = total[name] + tensor if name in total else tensor
         return {name: tensor / len(steps) for name, tensor in total.items()}
 
@@ -189,8 +187,3 @@ class Checkpoints:
             except (storage.DamagedError, OSError) as error:
                 log.warning("%s: damaged: %s", self._run.checkpoint(step), error)
                 self._set_aside(step)
-
-
-def _averaged(folder: Path) -> Path:
-    path = folder / _AVERAGE
-    return path if path.exists() else folder / "model.safetensors"

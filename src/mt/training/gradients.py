@@ -41,7 +41,7 @@ class Gradients:
     def __init__(self, config: Config, model: Transformer) -> None:
         self._config = config
         self._model = model
-        self._device = model.output.weight.device
+        self._device = model.device
         compiled = torch.compile(model.states, dynamic=True) if config.training.compile else model.states
         self._states: Callable[[Tensor, Tensor, Packing, Packing], Tensor] = compiled
 

@@ -66,7 +66,7 @@ class Trainer:
         self._validate = validate
         self.gradients = Gradients(config, model)
         # A CPU's work is done when a call returns. A GPU's is not, so nothing should ask for its results at once.
-        self._reads_late = model.output.weight.device.type == "cuda"
+        self._reads_late = model.device.type == "cuda"
         self.outcomes = Outcomes(self.progress, self.metrics, self._reads_late)
         self._logged_seconds = self.progress.seconds
 

@@ -75,7 +75,7 @@ class Validator:
     def _loss(self, model: Transformer) -> float:
         """Mean negative log-likelihood of a target token; a sentence too long for the model is cut here only."""
         config, corpus = self._config, self._encoded
-        device = model.output.weight.device
+        device = model.device
         was_training = model.training
         model.eval()
         total, tokens = 0.0, 0

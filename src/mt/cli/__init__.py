@@ -1,0 +1,57 @@
+"""The command line: parse, call, print. The only place that prints results, reads the environment, and exits.
+
+A command's module imports nothing heavy; what it needs it imports when it runs.
+"""
+
+import sys
+
+import click
+
+from mt.cli.evaluate import evaluate_command
+from mt.cli.synthesis import backtranslate, distill
+from mt.cli.train import train
+from mt.cli.translate import translate
+from mt.console import set_up_logging
+from mt.errors import MachineError, MtError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def app() -> None:
+    """Train a machine-translation Transformer from raw parallel text, and use it.
+
+    Try: mt train --config configs/demo.yaml && mt translate "I love you very much"
+    """
+
+
+for _command in (train, translate, evaluate_command, distill, backtranslate):
+    app.add_command(_command)
+
+
+def main() -> None:
+    """Runs the command line; every failure becomes one sentence and an exit code."""
+    set_up_logging()
+    # Text is UTF-8 whatever the locale, as everywhere else in this project.
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    try:
+        sys.exit(app.main(standalone_mode=False) or 0)
+    except click.Abort:  # Ctrl-C
+        sys.exit(130)
+    except click.ClickException as error:  # wrong usage
+        error.show()
+        sys.exit(error.exit_code)
+    except Exception as error:
+        if "--debug" in sys.argv:
+            raise
+        known = error if isinstance(error, MtError) else _as_known(error)
+        print(f"mt: {known}", file=sys.stderr)
+        sys.exit(known.exit_code)
+
+
+def _as_known(error: Exception) -> MtError:
+    if isinstance(error, MemoryError):
+        return MachineError("out of memory", "lower training.max_tokens, or close other programs")
+    if isinstance(error, OSError):
+        name = f"{error.filename}: " if error.filename else ""
+        return MachineError(f"{name}{error.strerror or error}")
+    return MtError(f"this is a bug: {type(error).__name__}: {error}", "please report it; --debug shows where")

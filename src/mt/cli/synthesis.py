@@ -1,0 +1,88 @@
+"""`mt distill` and `mt backtranslate`: training text that a model makes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from mt.cli.options import (
+    Command,
+    Decoding,
+    debug_option,
+    engine_choice,
+    engine_options,
+    find_models,
+    models_option,
+    path_type,
+    runs_option,
+    search_options,
+)
+from mt.cli.text import print_result
+from mt.console import set_up_logging
+from mt.errors import InputError
+
+
+def _command(name: str, *more: Any) -> Callable[[Command], click.Command]:
+    """The options that both commands have."""
+
+    def decorate(command: Command) -> click.Command:
+        for option in (
+            debug_option,
+            runs_option,
+            engine_options,
+            search_options,
+            models_option,
+            *more,
+            click.option("--greedy", is_flag=True, help="Greedy search: a beam of one, and much faster."),
+            click.option("--output", type=path_type, required=True, help="Where the translations go, aligned by line."),
+            click.option("--input", "input_", type=path_type, required=True, help="The text to translate."),
+        ):
+            command = option(command)
+        return click.command(name=name)(command)
+
+    return decorate
+
+
+@_command("distill")
+def distill(**given: Any) -> None:
+    """Translate training text with a teacher, for a student (Kim and Rush 2016); the same command resumes.
+
+    The translations are often easier to learn than the references. List both as sources of a configuration:
+    train: [{source: train.en, target: train.de}, {source: train.en, target: train.distilled.de}]
+
+    Example: mt distill --model runs/teacher --input train.en --output train.distilled.de
+    """
+    _synthesize(given, tag="")
+
+
+_tag = click.option("--tag", default="<BT>", show_default=True, help="Word before every translation; '' for none.")
+
+
+@_command("backtranslate", _tag)
+def backtranslate(tag: str, **given: Any) -> None:
+    """Translate monolingual target text back with a model of the opposite direction; the same command resumes.
+
+    The result is the source side of synthetic pairs: train: [..., {source: mono.bt.en, target: mono.de}]. A tag marks
+    it, so that a model can tell it from what people wrote (Caswell et al. 2019). --sample makes more varied sources
+    than search does (Edunov et al. 2018).
+
+    Example: mt backtranslate --model runs/de-en --input mono.de --output mono.bt.en --sample
+    """
+    if tag != tag.strip() or len(tag.split()) > 1:
+        raise InputError(f"--tag: '{tag}' is not one word")
+    _synthesize(given, tag)
+
+
+def _synthesize(given: dict[str, Any], tag: str) -> None:
+    set_up_logging(given["verbose"])
+    decoding = Decoding.of(given, given["greedy"])
+    from mt import storage
+    from mt.bundle.open import open_model
+    from mt.synthesis import synthesize
+
+    folders = find_models(given["models"], given["runs"])
+    opened = open_model(folders[0], engine_choice(given), folders[1:])
+    options = decoding.search(opened.settings.search, scores=False)
+    made_with = [opened.engine, *(storage.read_manifest(folder.root)["files"] for folder in folders)]
+    lines = synthesize(opened.translator, options, given["input_"], given["output"], made_with, tag)
+    print_result(f"{given['output']}: {lines:,} lines")

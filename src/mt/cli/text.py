@@ -1,0 +1,62 @@
+"""Lines in and lines out."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from io import BufferedReader, FileIO
+from itertools import islice
+from pathlib import Path
+
+LINES_AT_ONCE = 4000  # of a file: sorted by length they make good batches, and output still flows
+
+
+def input_lines(text: Sequence[str], path: Path | None) -> Iterator[list[str]]:
+    """Batches of lines, as large as is at hand."""
+    from mt.data.lines import read_available, read_lines
+
+    if text:
+        yield [line.replace("\n", " ") for line in text]
+    elif path is not None and str(path) != "-":
+        lines = read_lines(path)
+        yield from iter(lambda: list(islice(lines, LINES_AT_ONCE)), [])
+    elif sys.stdin.isatty():
+        yield from _prompt()
+    else:
+        yield from read_available(BufferedReader(FileIO(sys.stdin.fileno(), closefd=False)), "stdin")
+
+
+def _prompt() -> Iterator[list[str]]:
+    while True:
+        try:
+            print("> ", end="", file=sys.stderr, flush=True)
+            yield [input()]
+        except EOFError:
+            print(file=sys.stderr)
+            return
+
+
+class writer:  # noqa: N801 (reads as the context manager it is)
+    """Writes lines to a file that appears when whole, or to stdout at once."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = None if path is None or str(path) == "-" else path
+        self._lines: list[str] = []
+
+    def __enter__(self) -> Callable[[str], None]:
+        return self._lines.append if self._path else print_result
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._path and kind is None:
+            from mt import storage
+
+            storage.write_text(self._path, "".join(line + "\n" for line in self._lines))
+
+
+def print_result(text: str) -> None:
+    """Prints to stdout at once; ends quietly where the reader (`| head`) has seen enough."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Python flushes stdout again at exit; there it must find somewhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,98 @@
+"""`mt translate`."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mt.cli.options import (
+    Decoding,
+    debug_option,
+    engine_choice,
+    engine_options,
+    find_models,
+    mbr_options,
+    models_option,
+    path_type,
+    runs_option,
+    search_options,
+)
+from mt.cli.text import input_lines, writer
+from mt.console import set_up_logging
+from mt.errors import InputError
+
+if TYPE_CHECKING:
+    from mt.decoding.translator import Candidate
+
+
+@click.command()
+@click.argument("text", nargs=-1)
+@click.option("--input", "input_", type=path_type, help="Read lines from this file; - is stdin.")
+@click.option("--output", type=path_type, help="Write to this file; - is stdout.")
+@click.option("--greedy", is_flag=True, help="Greedy search: a beam of one.")
+@click.option("--n-best", type=click.IntRange(min=1), default=1, help="Translations a line, best first.")
+@click.option("--format", "format_", default="text", help="text, or jsonl with scores.")
+@models_option
+@search_options
+@mbr_options
+@engine_options
+@runs_option
+@debug_option
+def translate(
+    text: tuple[str, ...],
+    input_: Path | None,
+    output: Path | None,
+    greedy: bool,
+    n_best: int,
+    format_: str,
+    models: tuple[Path, ...],
+    runs: Path,
+    verbose: bool,
+    **given: Any,
+) -> None:
+    """Translate arguments, a file, or standard input line by line: N lines in, N lines out, in order.
+
+    Example: mt translate "I love you very much"
+    """
+    set_up_logging(verbose)
+    if format_ not in ("text", "jsonl"):
+        raise InputError(f"--format: '{format_}' is neither text nor jsonl")
+    if text and input_:
+        raise InputError("--input and text arguments contradict each other", "give one of them")
+    decoding = Decoding.of(given, greedy, n_best)
+    one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
+    from mt.bundle.open import open_model
+
+    first, *others = find_models(models, runs)
+    opened = open_model(first, engine_choice(given, one_by_one), others)
+    options = decoding.search(opened.settings.search, scores=format_ == "jsonl" or n_best > 1)
+    show = _as_json if format_ == "jsonl" else _as_text
+    with writer(output) as write:
+        first_line = 1
+        for lines in input_lines(text, input_):
+            for line, candidates in zip(lines, opened.translator.translate(lines, options, first_line), strict=True):
+                write(show(line, _chosen(candidates, decoding.utility, n_best), n_best))
+            first_line += len(lines)
+
+
+def _chosen(candidates: "list[Candidate]", utility: str | None, n_best: int) -> "list[Candidate]":
+    if utility is not None:
+        from mt.decoding.mbr import by_utility
+
+        candidates = by_utility(candidates, utility)
+    # Samples come as they were drawn; everything else is in this order already.
+    return sorted(candidates, key=lambda candidate: -candidate.score)[:n_best]
+
+
+def _as_text(line: str, candidates: "list[Candidate]", n_best: int) -> str:
+    if n_best == 1:
+        return candidates[0].text
+    return "\n".join(f"{rank}\t{c.score:.4f}\t{c.text}" for rank, c in enumerate(candidates, 1))
+
+
+def _as_json(line: str, candidates: "list[Candidate]", n_best: int) -> str:
+    alternatives = [{"text": c.text, "score": c.score, "log_prob": c.log_prob} for c in candidates]
+    record = {"source": line, "translation": candidates[0].text, "score": candidates[0].score, "n_best": alternatives}
+    return json.dumps(record, ensure_ascii=False)

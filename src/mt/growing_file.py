@@ -1,0 +1,77 @@
+"""A text file that is written over as many sessions as it takes, and appears under its name when it is whole.
+
+Beside it lie its lines so far and a note of how many are safe; whoever starts again with the same key goes on there.
+"""
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from mt import storage
+from mt.errors import InputError
+
+
+class GrowingFile:
+    """Takes blocks of lines; each is on the disk before the next is asked for.
+
+    Args:
+        path: where the whole file shall be.
+        key: identifies everything that its content depends on. What another key left behind is not continued.
+
+    Attributes:
+        lines: how many are safe.
+    """
+
+    def __init__(self, path: Path, key: str) -> None:
+        self._path, self._key = path, key
+        self._unfinished = path.with_name(f".{path.name}.unfinished")
+        self._note = path.with_name(f".{path.name}.unfinished.json")
+        self.lines = 0
+
+    def __enter__(self) -> Self:
+        with storage.explained(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._unfinished.open("ab")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise InputError(
+                f"{self._path}: another process is writing it", "wait for it, stop it, or name another output"
+            ) from None
+        self.lines, size = self._safe()
+        self._file.truncate(size)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._file.close()
+
+    def append(self, lines: list[str]) -> None:
+        """Adds a block."""
+        with storage.explained(self._path):
+            self._file.write("".join(line + "\n" for line in lines).encode())
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self.lines += len(lines)
+            note = {"key": self._key, "lines": self.lines, "bytes": self._file.tell()}
+            storage.write_json(self._note, note)
+
+    def finish(self) -> None:
+        """Gives the file its name."""
+        with storage.explained(self._path):
+            self._unfinished.replace(self._path)
+            self._note.unlink(missing_ok=True)
+            storage.sync_dir(self._path.parent)
+
+    def _safe(self) -> tuple[int, int]:
+        """Lines and bytes that an earlier session with the same key left."""
+        try:
+            note = json.loads(self._note.read_bytes())
+            if note["key"] == self._key and 0 <= int(note["bytes"]) <= self._unfinished.stat().st_size:
+                return int(note["lines"]), int(note["bytes"])
+        except (OSError, ValueError, TypeError, KeyError):
+            pass
+        return 0, 0

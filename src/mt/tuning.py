@@ -1,0 +1,73 @@
+"""Which length penalty suits a model: beam search on the validation set with one after another."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mt.config import Config
+from mt.console import progress, table
+from mt.decoding.translator import Translator
+from mt.evaluate import search_options
+from mt.evaluation.scores import bleu_tokenizer, corpus_bleu
+
+PENALTIES = tuple(tenths / 10 for tenths in range(0, 21, 2))
+
+
+@dataclass(frozen=True)
+class PenaltyResult:
+    """BLEU with a length penalty, and the characters of the translations as a share of the references'."""
+
+    length_penalty: float
+    bleu: float
+    length_ratio: float
+
+
+def try_length_penalties(
+    translator: Translator,
+    config: Config,
+    sources: Sequence[str],
+    references: Sequence[str],
+    beam_size: int | None = None,
+    penalties: Sequence[float] = PENALTIES,
+) -> list[PenaltyResult]:
+    """Translates a validation set with each length penalty.
+
+    Args:
+        translator: what is tuned.
+        config: names the search settings and how to score.
+        sources, references: raw text, aligned; never a test set.
+        beam_size: instead of the configured one.
+        penalties: what to try.
+    """
+    tokenize = bleu_tokenizer(config.evaluation.bleu_tokenize, config.data.target_lang)
+    results = []
+    with progress(total=len(penalties), unit="penalty", desc="trying length penalties") as bar:
+        for penalty in penalties:
+            options = search_options(config, length_penalty=penalty, beam_size=beam_size)
+            hypotheses = translator.best(sources, options)
+            ratio = sum(map(len, hypotheses)) / max(sum(map(len, references)), 1)
+            results.append(PenaltyResult(penalty, corpus_bleu(hypotheses, references, tokenize), ratio))
+            bar.update()
+    return results
+
+
+def best_penalty(results: Sequence[PenaltyResult]) -> PenaltyResult:
+    """The one with the highest BLEU; among equals the one nearest to 1."""
+    return max(results, key=lambda result: (result.bleu, -abs(result.length_penalty - 1)))
+
+
+def penalties_table(results: Sequence[PenaltyResult]) -> str:
+    """One row a penalty, and what to write into a configuration."""
+    best = best_penalty(results)
+    rows = [
+        [f"{r.length_penalty:g}", f"{r.bleu:.2f}", f"{r.length_ratio:.3f}", "best" if r is best else ""]
+        for r in results
+    ]
+    header = ["length penalty", "valid BLEU", "length ratio", ""]
+    advice = f"best: --length-penalty {best.length_penalty:g}, or decoding.length_penalty in the configuration"
+    return f"{table(header, rows)}\n{advice}"
+
+
+def penalties_json(results: Sequence[PenaltyResult]) -> dict[str, Any]:
+    """The same for programs."""
+    return {"tried": [asdict(result) for result in results], "best": best_penalty(results).length_penalty}
