@@ -10,8 +10,17 @@ from mt.console import log
 from mt.errors import InputError
 from mt.run_dir import RunDir
 
-# A change of these would continue another model, on other data, or at another place in the batch order.
-FROZEN = ("seed", "data.", "tokenizer.", "model.", "training.max_tokens", "training.accumulate", "training.init_")
+# A change of these would continue another model or optimiser, on other data, or at another place in the batch order.
+FROZEN = (
+    "seed",
+    "data.",
+    "tokenizer.",
+    "model.",
+    "training.max_tokens",
+    "training.accumulate",
+    "training.optimizer",
+    "training.init_",
+)
 # The files' content is compared instead of where they lie.
 FREE = ("data.root",)
 

@@ -34,7 +34,11 @@ class TrainingConfig(Section):
         int | None, Field(ge=1, le=10**6, description="Passes over the data after which training ends; null: no limit.")
     ] = None
     optimizer: Annotated[
-        Literal["adam", "adamw"], Field(description="Rule that updates the weights; adamw can decay them.")
+        Literal["adam", "adamw", "muon"],
+        Field(
+            description="Rule that updates the weights; adamw can decay them; muon makes the updates of the layers' "
+            "matrices orthogonal and leaves the rest to adamw."
+        ),
     ] = "adam"
     learning_rate: Annotated[
         float,

@@ -13,6 +13,7 @@ from mt.console import log
 from mt.errors import MachineError
 from mt.model.transformer import set_parameters
 from mt.run_dir import CheckpointDir, RunDir
+from mt.training.muon import Together
 
 
 @dataclass
@@ -61,7 +62,7 @@ class Checkpoints:
         self,
         progress: Progress,
         model: nn.Module,
-        optimizer: torch.optim.Optimizer,
+        optimizer: torch.optim.Optimizer | Together,
         average: Mapping[str, Tensor] | None = None,
     ) -> None:
         """Writes the checkpoint of the current step.
@@ -123,7 +124,7 @@ class Checkpoints:
         self,
         step: int,
         model: nn.Module,
-        optimizer: torch.optim.Optimizer,
+        optimizer: torch.optim.Optimizer | Together,
         average: Mapping[str, Tensor] | None = None,
     ) -> Progress:
         """Puts a checkpoint into a model, its optimiser, and the average of its weights.

@@ -8,19 +8,27 @@ import torch
 from torch import nn
 
 from mt.config import TrainingConfig
+from mt.training.muon import Muon, Together, matrices
+
+MUON_MOMENTUM = 0.95
 
 
-def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """Adam or AdamW in torch's fused form: all parameters in one kernel."""
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(
-        model.parameters(),
+def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer | Together:
+    """Adam or AdamW in torch's fused form: all parameters in one kernel; or Muon, with AdamW for what it leaves."""
+    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+    weights = list(matrices(model)) if config.optimizer == "muon" else []
+    taken = {id(weight) for weight, _ in weights}
+    adam = kind(
+        [parameter for parameter in model.parameters() if id(parameter) not in taken],
         lr=config.learning_rate,
         betas=config.betas,
         eps=config.eps,
         weight_decay=config.weight_decay,
         fused=True,
     )
+    if not weights:
+        return adam
+    return Together(Muon(iter(weights), config.learning_rate, MUON_MOMENTUM, config.weight_decay), adam)
 
 
 def learning_rate(step: int, config: TrainingConfig, d_model: int) -> float:

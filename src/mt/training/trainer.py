@@ -66,7 +66,7 @@ class Trainer:
         self._validate = validate
         self.gradients = Gradients(config, model)
         # A CPU's work is done when a call returns. A GPU's is not, so nothing should ask for its results at once.
-        self._reads_late = model.device.type == "cuda"
+        self._reads_late = model.device.type == "cuda" and isinstance(self.optimizer, torch.optim.Optimizer)
         self.outcomes = Outcomes(self.progress, self.metrics, self._reads_late)
         self._logged_seconds = self.progress.seconds
 
@@ -124,7 +124,7 @@ class Trainer:
         """Applies the gradients, unless a number that everything adds up to is not finite."""
         if self._reads_late:
             # The fused kernel looks at this flag itself.
-            self.optimizer.found_inf = 1.0 - judge.isfinite().float()  # type: ignore[attr-defined]
+            self.optimizer.found_inf = 1.0 - judge.isfinite().float()  # type: ignore[union-attr]
             self.optimizer.step()
         elif math.isfinite(judge.item()):
             self.optimizer.step()

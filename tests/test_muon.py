@@ -1,0 +1,135 @@
+"""Muon: what it makes of gradients, which weights it has, and that a resume with it is exact."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from model_helpers import small_model
+from mt.config import TrainingConfig
+from mt.training.muon import Muon, Together, matrices, orthogonal
+from mt.training.optimization import make_optimizer
+from training_helpers import Parts
+
+SHAPES = [(1, 16, 16), (1, 64, 16), (1, 16, 64), (3, 16, 16), (2, 8, 40)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_orthogonal_matrices_have_singular_values_near_one_and_the_old_directions(shape: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(shape, generator=generator, dtype=torch.float64)
+    found = orthogonal(x)
+    values = torch.linalg.svdvals(found)
+    assert values.min() > 0.4
+    assert values.max() < 1.25
+    left, _, right = torch.linalg.svd(x, full_matrices=False)
+    exact = left @ right
+    cosine = (found * exact).sum(dim=(1, 2)) / (found.norm(dim=(1, 2)) * exact.norm(dim=(1, 2)))
+    assert cosine.min() > 0.95
+
+
+def test_the_size_of_a_gradient_does_not_matter() -> None:
+    x = torch.randn(2, 8, 8, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(orthogonal(1000 * x), orthogonal(x), rtol=1e-3, atol=1e-3)
+    assert orthogonal(torch.zeros(1, 4, 4)).isfinite().all()
+
+
+@pytest.mark.parametrize("activation", ["relu", "swiglu"])
+def test_muon_has_every_matrix_of_the_blocks_and_nothing_else(activation: str) -> None:
+    model = small_model(activation=activation)
+    taken = [id(weight) for weight, _ in matrices(model)]
+    blocks = [*model.encoder.modules(), *model.decoder.modules()]
+    assert sorted(taken) == sorted(id(module.weight) for module in blocks if isinstance(module, nn.Linear))
+    # Each of the joined matrices has as many rows as one that stands alone would have.
+    for weight, parts in matrices(model):
+        assert weight.shape[0] // parts in (16, 32)
+    assert sum(parts for _, parts in matrices(model)) == 2 * (4 + 2) + 2 * (8 + 2) + 4 * (activation == "swiglu")
+
+
+def test_joined_matrices_are_updated_as_if_they_stood_alone() -> None:
+    generator = torch.Generator().manual_seed(2)
+    thirds = [torch.randn(8, 8, generator=generator) for _ in range(3)]
+    gradients = [10.0**i * torch.randn(8, 8, generator=generator) for i in range(3)]
+    joined = nn.Parameter(torch.cat(thirds))
+    joined.grad = torch.cat(gradients)
+    alone = [nn.Parameter(third.clone()) for third in thirds]
+    for parameter, gradient in zip(alone, gradients, strict=True):
+        parameter.grad = gradient
+    Muon(iter([(joined, 3)]), 0.1, 0.95, 0.0).step()
+    Muon(iter([(parameter, 1) for parameter in alone]), 0.1, 0.95, 0.0).step()
+    torch.testing.assert_close(joined.detach(), torch.cat([p.detach() for p in alone]))
+
+
+def test_updates_follow_the_momentum_with_nesterovs_look_ahead_and_decay() -> None:
+    generator = torch.Generator().manual_seed(3)
+    weight = nn.Parameter(torch.randn(6, 10, generator=generator))
+    expected, average = weight.detach().clone(), torch.zeros(6, 10)
+    optimizer = Muon(iter([(weight, 1)]), 0.1, 0.9, 0.5)
+    for _ in range(4):
+        weight.grad = torch.randn(6, 10, generator=generator)
+        average = 0.9 * average + 0.1 * weight.grad
+        update = orthogonal((0.9 * average + 0.1 * weight.grad)[None])[0]
+        expected = expected * (1 - 0.1 * 0.5) - 0.1 * 0.2 * 10**0.5 * update
+        optimizer.step()
+    torch.testing.assert_close(weight.detach(), expected)
+
+
+def test_an_update_has_the_size_that_adams_usually_have() -> None:
+    weight = nn.Parameter(torch.zeros(64, 64))
+    weight.grad = torch.randn(64, 64, generator=torch.Generator().manual_seed(4))
+    Muon(iter([(weight, 1)]), 1.0, 0.95, 0.0).step()
+    assert 0.15 < weight.detach().square().mean().sqrt() < 0.25
+
+
+def test_every_parameter_learns_once_with_the_same_rate() -> None:
+    model = small_model()
+    optimizer = make_optimizer(model, TrainingConfig(optimizer="muon", learning_rate=0.25))
+    assert isinstance(optimizer, Together)
+    owned = [id(parameter) for group in optimizer.param_groups for parameter in group["params"]]
+    assert sorted(owned) == sorted(id(parameter) for parameter in model.parameters())
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+    optimizer.step()
+    assert all(torch.equal(before[name], parameter) for name, parameter in model.named_parameters())
+    for group in optimizer.param_groups:
+        group["lr"] = 0.1
+    optimizer.step()
+    assert not any(torch.equal(before[name], parameter) for name, parameter in model.named_parameters())
+    optimizer.zero_grad()
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_a_resume_with_muon_is_exact(tiny: Path) -> None:
+    parts = Parts(tiny, "training.optimizer=muon", "model.dropout=0.2")
+    trainer = parts.trainer()
+    for _ in range(3):
+        trainer.step()
+    trainer.save()
+    for _ in range(3):
+        trainer.step()
+    uninterrupted = [p.detach().clone() for p in parts.model.parameters()]
+    with torch.no_grad():
+        for parameter in parts.model.parameters():
+            parameter.normal_()
+    resumed = parts.trainer()
+    assert resumed.progress.step == 3
+    for _ in range(3):
+        resumed.step()
+    assert all(torch.equal(a, b) for a, b in zip(uninterrupted, parts.model.parameters(), strict=True))
+
+
+def test_a_loss_that_is_not_finite_leaves_the_weights_alone_with_muon_too(tiny: Path) -> None:
+    parts = Parts(tiny, "training.optimizer=muon")
+    trainer = parts.trainer()
+    trainer.step()
+    with torch.no_grad():
+        parts.model.output.weight[5, 0] = float("nan")
+    before = [p.detach().clone() for p in parts.model.parameters()]
+    trainer.step()
+    assert trainer.progress.skipped_updates == 1
+    for a, b in zip(before, parts.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b.detach(), rtol=0, atol=0, equal_nan=True)

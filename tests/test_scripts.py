@@ -1,0 +1,61 @@
+"""The scripts that the quality tables come from."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+
+
+def script(name: str, *arguments: object, cwd: Path) -> str:
+    command = [sys.executable, str(SCRIPTS / name), *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, check=True, capture_output=True, text=True).stdout
+
+
+def test_experiments_are_trained_without_a_test_set_and_laid_out_in_a_table(tiny: Path) -> None:
+    experiments = {
+        "base": "tiny.yaml",
+        "set": ["training.max_steps=8"],
+        "experiments": [{"name": "plain"}, {"name": "wider", "set": ["model.d_ff=64"]}],
+    }
+    (tiny / "list.yaml").write_text(yaml.safe_dump(experiments))
+    found = script("experiments.py", "list.yaml", "--table", "table.md", cwd=tiny)
+    assert found == (tiny / "table.md").read_text()
+    rows = [line.split(" | ") for line in found.splitlines()[2:]]
+    assert [row[0] for row in rows] == ["| plain", "| wider"]
+    assert "model.d_ff=64" in rows[1][-1]
+    assert "model.d_ff=64" not in rows[0][-1]
+    for name in ("plain", "wider"):
+        run = tiny / "runs" / "experiments" / name
+        assert json.loads((run / "model" / "MANIFEST.json").read_text())["test"] == []
+        assert float((run.parent / f"{name}.minutes").read_text()) > 0
+    times = {path: path.stat().st_mtime_ns for path in tiny.rglob("metrics.jsonl")}
+    assert script("experiments.py", "list.yaml", cwd=tiny) == found, "finished experiments are not trained again"
+    assert times == {path: path.stat().st_mtime_ns for path in tiny.rglob("metrics.jsonl")}
+
+
+def test_the_papers_flavour_is_that_of_moses(tmp_path: Path) -> None:
+    pytest.importorskip("sacremoses")
+    sys.path.insert(0, str(SCRIPTS))
+    from score_multi30k import moses_tokens, paper_bleu
+
+    german = "Ein Mann, der „Hallo“ sagt, trägt ein T-Shirt."
+    assert moses_tokens([german], "de") == ["ein mann , der &quot; hallo &quot; sagt , trägt ein t-shirt ."]
+    french = "Un homme d'affaires s'assoit à l'ombre."
+    assert moses_tokens([french], "fr") == ["un homme d&apos; affaires s&apos; assoit à l&apos; ombre ."]
+    assert paper_bleu([french.upper()], [french], "fr") == pytest.approx(100)
+
+
+def test_a_curve_leaves_out_the_pause_between_two_sessions(tmp_path: Path) -> None:
+    sys.path.insert(0, str(SCRIPTS))
+    from time_to_quality import curve, read_points
+
+    events = [("start", 0, 0), ("validation", 60, 1), ("train", 90, 0), ("resume", 1000, 0), ("validation", 1030, 2)]
+    lines = [json.dumps({"event": event, "time": time, "bleu": bleu}) for event, time, bleu in events]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    assert curve(tmp_path) == [(1.0, 1), (2.0, 2)]
+    assert read_points("a=5:5.8,10:8.1") == ("a", [(5.0, 5.8), (10.0, 8.1)])
