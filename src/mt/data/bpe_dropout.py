@@ -156,7 +156,7 @@ class VaryingCorpus:
         with tempfile.TemporaryFile(dir=self._folder) as file:
             for first in range(0, len(starts) - 1, _SENTENCES_AT_ONCE):
                 bounds = words.starts[first : first + _SENTENCES_AT_ONCE + 1]
-                tokens, lengths = self._chosen(words, variants, bounds, chance)
+                tokens, lengths = self._chosen(side, variants, bounds, chance)
                 starts[first + 1 : first + len(bounds)] = lengths
                 file.write(tokens.astype(dtype).tobytes())
             file.flush()
@@ -165,15 +165,16 @@ class VaryingCorpus:
             return (np.memmap(file, dtype=dtype, mode="r") if starts[-1] else np.zeros(1, dtype)), starts
 
     def _chosen(
-        self, words: _Words, variants: _Variants, bounds: Lengths, chance: np.random.Generator
+        self, side: str, variants: _Variants, bounds: Lengths, chance: np.random.Generator
     ) -> tuple[NDArray[np.int64], Lengths]:
         """The tokens of the sentences between some bounds in `words`, and how many each has."""
-        kinds = words.words[bounds[0] : bounds[-1]]
+        kinds = self._words[side].words[bounds[0] : bounds[-1]]
         usual = variants.first[kinds]
         chosen = usual + chance.integers(1, variants.draws[kinds], endpoint=True)
         sizes = np.diff(variants.starts)
         bounds = bounds - bounds[0]
-        too_long = np.maximum(*sentence_tokens(*2 * [_sums(sizes[chosen], bounds)])) > self._max_length
+        tokens = _sums(sizes[chosen], bounds)
+        too_long = sentence_tokens(tokens, tokens)[SIDES.index(side)] > self._max_length
         chosen = np.where(np.repeat(too_long, np.diff(bounds)), usual, chosen)
         # Token i lies in the variant chosen for its word, as far in as the word's tokens have come.
         sizes = sizes[chosen]

@@ -107,7 +107,7 @@ class _FusedConsistentLoss(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         device = states.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
-        passes = states.to(dtype).view(2, len(labels), -1)
+        passes = states.to(dtype).view(2, len(labels), states.shape[1])
         matrix = weight.to(dtype)
         loss, nll = states.new_zeros(2, dtype=torch.float32)
         grad_states, grad_weight = torch.empty_like(passes), torch.zeros_like(weight)
@@ -115,7 +115,7 @@ class _FusedConsistentLoss(torch.autograd.Function):
         for start in range(0, len(labels), n_rows):
             block = passes[:, start : start + n_rows]  # (2, R, D)
             label = labels[start : start + n_rows].expand(2, -1)[:, :, None]
-            logits = product(block.flatten(0, 1), matrix).float().view(2, -1, len(weight))
+            logits = product(block.flatten(0, 1), matrix).float().view(2, block.shape[1], len(weight))
             log_probs = logits.sub_(logits.logsumexp(dim=-1, keepdim=True))
             label_nll = -log_probs.gather(-1, label).sum()
             nll += label_nll / 2

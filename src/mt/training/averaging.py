@@ -92,8 +92,13 @@ class FinalWeights:
         return [s for s in steps if s % self._save_every == 0 or s == self._progress.step][-self._count :]
 
     def _best(self) -> list[int]:
-        """The steps with the best validations, in their order."""
-        return sorted(step for _, step in self._progress.best_validations[: self._count]) or [self._progress.step]
+        """The steps with the best validations, in their order.
+
+        Where `average_best` was switched on in the middle of a run, earlier ones may be gone.
+        """
+        there = set(self._checkpoints.steps())
+        best = [step for _, step in self._progress.best_validations if step in there]
+        return sorted(best[: self._count]) or [self._progress.step]
 
     def _weights(self, steps: list[int]) -> dict[str, Tensor]:
         return self._checkpoints.weights(steps, self._averaged)

@@ -1,0 +1,187 @@
+"""The kinds of dropout: each in its place and share, in training only, and off unless asked for."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from model_helpers import model_config, scramble, small_model, sources, targets
+from mt.model.layers import Dropout, Embedding, FeedForward
+from mt.model.packing import Packing
+from mt.model.transformer import Transformer
+
+ALL = {"activation_dropout": 0.5, "embedding_dropout": 0.5, "word_dropout": 0.5, "dropout": 0.5}
+
+
+def feed_forward(**changes: object) -> FeedForward:
+    """A block whose second layer hands its input on, plus one; so what lies between the layers can be read."""
+    block = FeedForward(model_config(d_model=32, d_ff=32, **changes))
+    scramble(block)
+    with torch.no_grad():
+        block.down.weight.copy_(torch.eye(32))
+        block.down.bias.fill_(1.0)
+    return block
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+def test_activation_dropout_lies_between_activation_and_second_layer(activation: str) -> None:
+    torch.manual_seed(0)
+    block, x = feed_forward(activation=activation, activation_dropout=0.25), torch.randn(400, 32)
+    between = block.eval()(x) - 1
+    dropped = block.train()(x) - 1
+    alive = between.abs() > 1e-3
+    zero = dropped.abs() < 1e-6
+    share = (zero & alive).sum() / alive.sum()
+    assert 0.23 < share < 0.27
+    torch.testing.assert_close(dropped[~zero], between[~zero] / 0.75, rtol=1e-4, atol=1e-5)
+    assert not zero.all(0).any(), "units are gone everywhere"
+    assert not zero.all(1).any(), "tokens are gone wholly"
+
+
+def test_activation_dropout_is_not_dropout() -> None:
+    torch.manual_seed(0)
+    block, x = feed_forward(dropout=0.5), torch.randn(20, 32)
+    assert torch.equal(block.train()(x), block.eval()(x))
+
+
+def embedding(seed: int = 0, **changes: object) -> Embedding:
+    made = Embedding(nn.Embedding(50, 16), model_config(**changes), 20)
+    scramble(made, seed)
+    return made
+
+
+def forward(made: Embedding, n: int = 4000) -> Tensor:
+    torch.manual_seed(1)
+    return made(torch.arange(n) % 50, torch.arange(n) % 20, 20).detach()
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_word_dropout_takes_the_token_and_leaves_the_position(positions: str) -> None:
+    made = embedding(positions=positions, word_dropout=0.3)
+    whole = forward(made.eval())
+    dropped = forward(made.train())
+    places = made.positions(torch.arange(4000) % 20, 20).detach()
+    gone = (dropped != whole).any(1)
+    assert torch.equal(dropped[gone], places[gone])
+    assert torch.equal(dropped[~gone], whole[~gone])  # and not scaled
+    assert 0.27 < gone.float().mean() < 0.33
+    # By occurrences: a token is there in one place and gone in another.
+    assert all(0 < gone[torch.arange(4000) % 50 == token].sum() < 80 for token in range(50))
+
+
+def test_a_dropped_words_embedding_gets_no_gradient() -> None:
+    made = embedding(word_dropout=0.5).train()
+    torch.manual_seed(0)
+    out = made(torch.arange(50), torch.zeros(50, dtype=torch.int64), 1)
+    out.sum().backward()
+    gone = (out.detach() == made.positions(torch.zeros(1, dtype=torch.int64), 1)).all(1)
+    assert 10 < gone.sum() < 40
+    assert (made.tokens.weight.grad[gone] == 0).all()
+    torch.testing.assert_close(made.tokens.weight.grad[~gone], torch.full((int((~gone).sum()), 16), math.sqrt(16)))
+
+
+@pytest.mark.parametrize(("changes", "share"), [({}, 0.5), ({"embedding_dropout": 0.125}, 0.125)], ids=["null", "own"])
+def test_embedding_dropout_has_its_own_share_or_that_of_dropout(changes: dict[str, float], share: float) -> None:
+    made = embedding(dropout=0.5, **changes)
+    whole, dropped = forward(made.eval()), forward(made.train())
+    zero = dropped == 0
+    assert abs(zero.float().mean() - share) < 0.01
+    torch.testing.assert_close(dropped[~zero], whole[~zero] / (1 - share))
+    assert not zero.all(1).any()
+
+
+def test_embedding_dropout_of_zero_is_none_whatever_dropout_is() -> None:
+    made = embedding(dropout=0.5, embedding_dropout=0.0)
+    assert torch.equal(forward(made.train()), forward(made.eval()))
+
+
+def test_embedding_dropout_changes_no_other_place() -> None:
+    model = small_model(dropout=0.25, embedding_dropout=0.5)
+    shares = {name: module.p for name, module in model.named_modules() if isinstance(module, Dropout)}
+    for name, share in shares.items():
+        if "residuals" in name:
+            assert share == 0.25, name
+        else:
+            assert share == (0.5 if "embedding" in name else 0.0), name
+    assert sum("residuals" in name for name in shares) == 2 * 2 + 2 * 3
+
+
+CHANGES = [{"activation_dropout": 0.4}, {"embedding_dropout": 0.4}, {"word_dropout": 0.4}]
+
+
+def states(model: Transformer, seed: int = 0) -> Tensor:
+    torch.manual_seed(seed)
+    return model(sources([5, 3, 7]), targets([4, 6, 2])).detach()
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))
+def test_a_model_drops_in_training_only_and_on_both_sides(change: dict[str, float]) -> None:
+    plain, model = small_model(), small_model(**change)
+    assert torch.equal(states(model), states(plain))
+    assert torch.equal(states(plain.train()), states(plain.eval()))
+    model.train()
+    assert not torch.allclose(states(model, 1), states(model, 2))
+    assert torch.equal(states(model, 1), states(model, 1))
+    for side in ("encoder", "decoder"):  # the other one alone in training
+        half = small_model(**change)
+        getattr(half, side).train()
+        getattr(half, "source_embedding" if side == "encoder" else "target_embedding").train()
+        assert not torch.allclose(states(half, 1), states(half, 2)), side
+
+
+@pytest.mark.parametrize("change", [*CHANGES, ALL], ids=lambda change: "-".join(change))
+def test_translating_step_by_step_drops_nothing(change: dict[str, float]) -> None:
+    src_tokens, outputs = sources([5, 3]), []
+    for model in (small_model(), small_model(**change)):
+        state = model.start(src_tokens)
+        outputs.append(torch.stack([model.step(torch.full((2, 1), token), state).detach() for token in (2, 5, 7)]))
+    assert torch.equal(*outputs)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_model_without_them_draws_what_it_drew_before_they_were_there(norm: str) -> None:
+    """Random numbers for the embeddings and the sublayers, in their order, and for nothing else."""
+    model = small_model(dropout=0.25, norm=norm).train()
+    states(model)
+    after = torch.get_rng_state()
+    n_src, n_tgt = 5 + 3 + 7 + 2 * 3, 4 + 6 + 2 + 3
+    torch.manual_seed(0)
+    for n, layers, sublayers in ((n_src, 2, 2), (n_tgt, 2, 3)):
+        for _ in range(1 + layers * sublayers):
+            Dropout(0.25)(torch.zeros(n, 16))
+    assert torch.equal(torch.get_rng_state(), after)
+
+
+def test_a_model_without_them_computes_what_it_did_before_they_were_there() -> None:
+    """One layer of each, written out: only the dropout of the paper, and scaled embeddings."""
+    model = small_model(dropout=0.25, encoder_layers=1, decoder_layers=1).train()
+    src_tokens, tgt_in = sources([4, 4]), targets([3, 3])
+    torch.manual_seed(0)
+    found = model(src_tokens, tgt_in)
+    drop = Dropout(0.25)
+
+    def embed(made: Embedding, tokens: Tensor) -> Tensor:
+        x = F.embedding(tokens.flatten(), made.tokens.weight) * 4.0
+        return drop(x + made.positions.sinusoids(tokens.shape[1]).repeat(len(tokens), 1))
+
+    def block(layer: nn.Module, x: Tensor) -> Tensor:
+        inner = layer.feed_forward
+        return F.linear(F.linear(x, inner.up.weight, inner.up.bias).relu(), inner.down.weight, inner.down.bias)
+
+    def normed(layer: nn.Module, number: int, x: Tensor, y: Tensor) -> Tensor:
+        return layer.residuals[number].norm(x + drop(y))
+
+    src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
+    encoder, decoder = model.encoder[0], model.decoder[0]
+    torch.manual_seed(0)
+    x = embed(model.source_embedding, src_tokens)
+    x = normed(encoder, 0, x, encoder.self_attention(x, src, causal=False))
+    memory = normed(encoder, 1, x, block(encoder, x))
+    y = embed(model.target_embedding, tgt_in)
+    projected = decoder.cross_attention.project(memory, src)
+    y = normed(decoder, 0, y, decoder.self_attention(y, tgt, causal=True))
+    y = normed(decoder, 1, y, decoder.cross_attention(y, tgt, projected, src.pad))
+    y = normed(decoder, 2, y, block(decoder, y))
+    torch.testing.assert_close(found.flatten(0, 1), y @ model.output.weight.T)
