@@ -152,7 +152,6 @@ def test_the_shortest_positions_bound_all() -> None:
     assert Ensemble([small_model(), small_model()]).max_positions is None
 
 
-@pytest.mark.xfail(strict=True, reason="the first model alone says how long a source may be", raises=IndexError)
 def test_a_line_too_long_for_one_of_them_is_translated_in_parts(tmp_path: Path) -> None:
     longer, shorter = (
         whole_folder(tmp_path / str(length), *LIVELY, f"data.max_length={length}") for length in (40, 20)
@@ -316,7 +315,6 @@ def test_a_damaged_checkpoint_is_refused(averaged: RunDir, tmp_path: Path, name:
     assert name in refusal([ModelDir(checkpoint)])
 
 
-@pytest.mark.xfail(strict=True, reason="any average.safetensors is used, whether or not it was checked")
 def test_what_a_checkpoints_manifest_does_not_list_is_not_used(trained: Path, averaged: RunDir, tmp_path: Path) -> None:
     run = RunDir(Path(copytree(trained / "runs" / "tiny", tmp_path / "run")))
     copyfile(averaged.checkpoint(24) / "average.safetensors", run.checkpoint(24) / "average.safetensors")

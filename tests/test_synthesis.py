@@ -364,7 +364,6 @@ def test_an_output_that_cannot_be_written(teacher: ModelDir, tmp_path: Path) -> 
         synthesize(Watched(teacher, 0), OPTIONS, source, tmp_path / "file" / "out", "x")
 
 
-@pytest.mark.xfail(strict=True, reason="exit 4, the machine's fault, and not 2 as in mt translate")
 @pytest.mark.parametrize("name", ["missing", "folder"])
 def test_a_missing_input_is_the_users_fault(teacher: ModelDir, tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
@@ -373,7 +372,6 @@ def test_a_missing_input_is_the_users_fault(teacher: ModelDir, tmp_path: Path, n
     assert (done.code, done.stderr) == (2, expected)
 
 
-@pytest.mark.xfail(strict=True, reason="it fails when all is translated", raises=HaltError)
 def test_a_folder_as_output_is_refused_before_the_work(teacher: ModelDir, tmp_path: Path) -> None:
     source = write(tmp_path / "in", LINES)
     (tmp_path / "out").mkdir()
@@ -381,7 +379,6 @@ def test_a_folder_as_output_is_refused_before_the_work(teacher: ModelDir, tmp_pa
         synthesize(Watched(teacher, 0), OPTIONS, source, tmp_path / "out", "x")
 
 
-@pytest.mark.xfail(strict=True, reason="plain text under a name that is read as compressed", raises=InputError)
 def test_an_output_can_be_read_by_its_name(teacher: ModelDir, tmp_path: Path) -> None:
     source, output = write(tmp_path / "in", LINES), tmp_path / "out.gz"
     try:

@@ -160,7 +160,6 @@ def test_it_is_refused_before_anything_is_translated(run: RunDir) -> None:
     assert "test set" in refused(run, *given, "--engine", "onnx")
 
 
-@pytest.mark.xfail(strict=True, reason="a checkpoint's run is not looked for")
 def test_with_a_checkpoint_too(trained: Path) -> None:
     name = trained / "runs" / "tiny" / "checkpoints" / "step-00000024"
     files = ["--source", trained / "test.en", "--reference", trained / "test.xx"]
@@ -168,7 +167,6 @@ def test_with_a_checkpoint_too(trained: Path) -> None:
         said("eval", "--model", name, "--tune-length-penalty", *files)
 
 
-@pytest.mark.xfail(strict=True, reason="a checkpoint's run is not looked for", raises=InputError)
 def test_a_checkpoint_has_its_runs_validation_set(trained: Path) -> None:
     run = RunDir(trained / "runs" / "tiny")
     files = ["--source", run.text_file("valid", "source"), "--reference", run.text_file("valid", "target")]

@@ -32,16 +32,16 @@ class GrowingFile:
         self.lines = 0
 
     def __enter__(self) -> Self:
+        if self._path.is_dir():
+            raise InputError(f"{self._path}: this is a folder, not a file")
         with storage.explained(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._unfinished.open("ab")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not self._locked():
             self._file.close()
             raise InputError(
                 f"{self._path}: another process is writing it", "wait for it, stop it, or name another output"
-            ) from None
+            )
         self.lines, size = self._safe()
         self._file.truncate(size)
         return self
@@ -65,6 +65,14 @@ class GrowingFile:
             self._unfinished.replace(self._path)
             self._note.unlink(missing_ok=True)
             storage.sync_dir(self._path.parent)
+
+    def _locked(self) -> bool:
+        """Takes the lock; False where another process has it, or has just given the file its name."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return os.path.samestat(self._unfinished.stat(), os.fstat(self._file.fileno()))
+        except (BlockingIOError, FileNotFoundError):
+            return False
 
     def _safe(self) -> tuple[int, int]:
         """Lines and bytes that an earlier session with the same key left."""

@@ -48,13 +48,15 @@ def synthesize(
     Raises:
         InputError: the input is the output, is empty or no UTF-8 text, or another process writes the output.
     """
-    if output.exists() and source.samefile(output):
-        raise InputError(f"{output}: this is the input", "name another output")
-    content = [made_with, asdict(options), tag, storage.sha256(source)]
-    key = hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
     total = sum(1 for _ in read_lines(source))
     if total == 0:
         raise InputError(f"{source}: no line in it")
+    if output.exists() and source.samefile(output):
+        raise InputError(f"{output}: this is the input", "name another output")
+    if output.suffix == ".gz":
+        raise InputError(f"{output}: cannot be written compressed", "leave out .gz, and compress it afterwards")
+    content = [made_with, asdict(options), tag, storage.sha256(source)]
+    key = hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
     with GrowingFile(output, key) as file, progress(total=total, unit="line", desc="translating") as bar:
         if file.lines:
             log.info("%s: going on after line %d of %d", output, file.lines, total)

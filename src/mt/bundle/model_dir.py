@@ -95,7 +95,7 @@ def load_model(folder: ModelDir, device: torch.device) -> LoadedModel:
 
 def _load_checkpoint(folder: ModelDir, run: RunDir, device: torch.device) -> LoadedModel:
     checkpoint = CheckpointDir(folder.root)
-    verified(folder)
+    require(folder, verified(folder), checkpoint.best_weights)
     config = parse_config(read_text(run.config), str(run.config))
     tokenizers = TokenizerPair.load(run.tokenizer, config.tokenizer.shared)
     return LoadedModel(config, _model_with(checkpoint.best_weights, config, tokenizers, device), tokenizers)

@@ -4,7 +4,7 @@ The fast engine's path through here imports no torch and no pydantic: a sentence
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mt.bundle.checks import load_tokenizers, read_text, require, verified
@@ -185,9 +185,10 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
                 f"{folder.root}: its vocabulary is not that of {folders[0].root}",
                 "models can only translate together when they were trained with the same tokenizer",
             )
-    settings = TranslationSettings.of(first.config)
+    each = [TranslationSettings.of(model.config) for model in loaded]
+    settings = replace(each[0], max_source_tokens=min(own.max_source_tokens for own in each))
     dtype = number_type(choice.compute_type, device)
-    models = [each.model.to(dtype) for each in loaded]
+    models = [one.model.to(dtype) for one in loaded]
     engine = TorchEngine(Ensemble(models) if len(models) > 1 else models[0], settings.batch_tokens)
     together = f"{len(models)} models together, " if len(models) > 1 else ""
     return _opened(

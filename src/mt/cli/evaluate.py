@@ -1,7 +1,6 @@
 """`mt eval`."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +8,7 @@ import click
 
 from mt.cli.options import (
     Decoding,
+    contradict,
     debug_option,
     engine_choice,
     engine_options,
@@ -60,15 +60,20 @@ def evaluate_command(
     if (source is None) != (reference is None):
         raise InputError("--source and --reference go together", "give both, or neither for the run's own text")
     decoding = Decoding.of(given)
+    if tune_length_penalty:
+        for option in ("sample", "mbr", "length_penalty"):
+            contradict(bool(given[option]), "--tune-length-penalty", f"--{option.replace('_', '-')}")
+        contradict(output is not None, "--tune-length-penalty", "--output")
     from mt.bundle.open import open_model, read_config
     from mt.data.lines import read_parallel
     from mt.evaluate import Method, configured_methods, evaluate, results_json, results_table, write_results
-    from mt.run_dir import run_of
+    from mt.run_dir import run_of, run_of_checkpoint
 
     first, *others = find_models(models, runs)
     run = run_of(first)
+    owner = run or run_of_checkpoint(first)
     given_files = None if source is None or reference is None else (source, reference)
-    files = given_files or _own_text(first, run, "valid" if tune_length_penalty else "test")
+    files = given_files or _own_text(first, owner, "valid" if tune_length_penalty else "test")
     pairs = list(read_parallel(*files))
     if not pairs:
         raise InputError(f"{files[0]}: no line in it", "a set to score on needs at least one sentence")
@@ -76,10 +81,10 @@ def evaluate_command(
     config = read_config(first)
     choice = engine_choice(given)
     if tune_length_penalty:
-        _refuse_test_text(run, sources, references)
+        _refuse_test_text(owner, sources, references)
         from mt.tuning import penalties_json, penalties_table, try_length_penalties
 
-        opened = open_model(first, replace(choice, sampling=False), others)
+        opened = open_model(first, choice, others)
         tried = try_length_penalties(opened.translator, config, sources, references, decoding.beam)
         print_result(json.dumps(penalties_json(tried)) if as_json else penalties_table(tried))
         return
@@ -88,7 +93,9 @@ def evaluate_command(
     methods = configured_methods(config, **changes)
     if decoding.sampling is not None or decoding.utility is not None:
         name = "sample" if decoding.utility is None else "mbr"
-        methods.append(Method(name, decoding.search(opened.settings.search), decoding.utility))
+        methods.append(
+            Method(name, decoding.search(opened.settings.search), decoding.utility_for(config.data.target_lang))
+        )
     results = evaluate(opened.translator, config, sources, references, methods)
     where = output or (run.scores if run and not others else None)
     if where is not None:

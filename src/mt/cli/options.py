@@ -100,18 +100,22 @@ class Decoding:
             InputError: they contradict each other.
         """
         sampling = _sampling(given)
-        _refuse(greedy and given["beam"] not in (None, 1), "--greedy", "--beam")
-        _refuse(greedy and sampling is not None, "--greedy", "--sample")
-        _refuse(given["beam"] is not None and sampling is not None, "--beam", "--sample")
+        contradict(greedy and given["beam"] not in (None, 1), "--greedy", "--beam")
+        contradict(greedy and sampling is not None, "--greedy", "--sample")
+        contradict(given["beam"] is not None and sampling is not None, "--beam", "--sample")
+        contradict(greedy and n_best > 1, "--greedy", "--n-best")
+        penalty = given["length_penalty"]
+        if penalty is not None and not -10 <= penalty <= 10:  # NaN is not within bounds either
+            raise InputError(f"--length-penalty {penalty} is not between -10 and 10")
         mbr = given.get("mbr")
-        _refuse(greedy and mbr is not None, "--greedy", "--mbr")
+        contradict(greedy and mbr is not None, "--greedy", "--mbr")
         if given.get("utility") and mbr is None:
             raise InputError("--utility belongs to --mbr", "add --mbr N, or leave it out")
         if mbr is not None and n_best > mbr:
             raise InputError(f"--n-best {n_best} is more than the {mbr} candidates of --mbr", "raise --mbr")
         beam = 1 if greedy else given["beam"]
         utility = None if mbr is None else given["utility"] or "chrf"
-        return cls(beam, given["length_penalty"], mbr or n_best, sampling, utility)
+        return cls(beam, penalty, mbr or n_best, sampling, utility)
 
     def search(self, usual: "SearchOptions", scores: bool = True) -> "SearchOptions":
         """A model's search options with what is asked for instead.
@@ -137,6 +141,14 @@ class Decoding:
             usual, beam_size=beam, n_best=self.n_best, length_penalty=penalty, sampling=sampling, scores=scores
         )
 
+    def utility_for(self, target_lang: str) -> str | None:
+        """The utility to choose with in a language."""
+        if self.utility is None:
+            return None
+        from mt.evaluation.utility import utility_for
+
+        return utility_for(self.utility, target_lang)
+
 
 def _sampling(given: dict[str, Any]) -> dict[str, Any] | None:
     names = ("temperature", "top_k", "top_p", "seed")
@@ -152,6 +164,7 @@ def _sampling(given: dict[str, Any]) -> dict[str, Any] | None:
     return chosen
 
 
-def _refuse(both: bool, one: str, other: str) -> None:
+def contradict(both: bool, one: str, other: str) -> None:
+    """Refuses two options that were both given."""
     if both:
         raise InputError(f"{one} and {other} contradict each other", "give one of them")

@@ -68,12 +68,13 @@ def translate(
     first, *others = find_models(models, runs)
     opened = open_model(first, engine_choice(given, one_by_one), others)
     options = decoding.search(opened.settings.search, scores=format_ == "jsonl" or n_best > 1)
+    utility = decoding.utility_for(opened.settings.target_lang)
     show = _as_json if format_ == "jsonl" else _as_text
     with writer(output) as write:
         first_line = 1
         for lines in input_lines(text, input_):
             for line, candidates in zip(lines, opened.translator.translate(lines, options, first_line), strict=True):
-                write(show(line, _chosen(candidates, decoding.utility, n_best), n_best))
+                write(show(line, _chosen(candidates, utility, n_best), n_best))
             first_line += len(lines)
 
 

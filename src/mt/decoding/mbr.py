@@ -20,6 +20,7 @@ def by_utility(candidates: Sequence[Candidate], utility: str) -> list[Candidate]
     means = expected([candidate.text for candidate in candidates], utility)
     scored = [replace(candidate, score=mean) for candidate, mean in zip(candidates, means, strict=True)]
     distinct: dict[str, Candidate] = {}
-    for candidate in sorted(scored, key=lambda candidate: (-candidate.score, -candidate.log_prob)):
+    # Rounded, since equal utilities may be added up in different orders.
+    for candidate in sorted(scored, key=lambda candidate: (-round(candidate.score, 9), -candidate.log_prob)):
         distinct.setdefault(candidate.text, candidate)
     return list(distinct.values())

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from sacrebleu.tokenizers.tokenizer_char import TokenizerChar
 
+from mt.evaluation.scores import bleu_tokenizer
+
 Matrix = NDArray[np.float64]
 
 _CHRF_ORDER, _BETA = 6, 2
@@ -76,7 +78,21 @@ def _shared(sentences: Sequence[Sequence[Hashable]], order: int) -> tuple[Matrix
     return shared, counts.sum(axis=1)
 
 
-UTILITIES: dict[str, Callable[[Sequence[str]], Matrix]] = {"chrf": chrf, "bleu": bleu}
+def character_bleu(sentences: Sequence[str]) -> Matrix:
+    """`bleu` of characters."""
+    return bleu(sentences, characters=True)
+
+
+UTILITIES: dict[str, Callable[[Sequence[str]], Matrix]] = {
+    "chrf": chrf,
+    "bleu": bleu,
+    "character_bleu": character_bleu,
+}
+
+
+def utility_for(name: str, target_lang: str) -> str:
+    """The utility that a name means for a language: BLEU compares characters where words are not parted."""
+    return "character_bleu" if name == "bleu" and bleu_tokenizer("auto", target_lang) in ("zh", "char") else name
 
 
 def expected(sentences: Sequence[str], utility: str) -> list[float]:
