@@ -17,7 +17,7 @@ from mt import storage
 from mt.bundle.model_card import model_card
 from mt.bundle.model_dir import build_model, new_model
 from mt.bundle.open import open_converted
-from mt.bundle.warm_start import load_start, start_from
+from mt.bundle.warm_start import Start, find_start, load_start, start_from
 from mt.config import Config, dump_config
 from mt.console import duration, log
 from mt.data.batching import TrainingCorpus
@@ -36,8 +36,8 @@ from mt.devices import choose_device
 from mt.errors import InputError
 from mt.evaluate import MethodResult, evaluate, results_table, write_results
 from mt.model.transformer import Transformer, set_parameters
-from mt.resume import check_resumable
-from mt.run_dir import ModelDir, RunDir, find_model
+from mt.resume import INIT_FROM, check_resumable, recorded_inputs
+from mt.run_dir import ModelDir, RunDir
 from mt.training.checkpoint import Progress
 from mt.training.trainer import Trainer
 from mt.training.validation import Validator
@@ -62,10 +62,11 @@ def run(config: Config, runs: Path) -> str:
     run_dir = RunDir(runs / config.name)
     device = choose_device(config.training.device)
     with storage.exclusive(run_dir.lock):
-        start = None if config.training.init_from is None else find_model(Path(config.training.init_from), runs)
         digests = input_digests(config.data)
-        if start is not None:
-            digests["training.init_from"] = _identity(start)
+        start = None
+        if config.training.init_from is not None:
+            start = find_start(config.training.init_from, runs, recorded_inputs(run_dir).get(INIT_FROM))
+            digests[INIT_FROM] = start.identity
         check_resumable(run_dir, config, digests)
         for folder in (run_dir.root, run_dir.text.parent, run_dir.encoded("train").parent, run_dir.checkpoints):
             storage.remove_partials(folder)
@@ -91,7 +92,7 @@ def prepare(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
 
 
 def train_tokenizer(
-    config: Config, run_dir: RunDir, text_key: str, start: ModelDir | None = None
+    config: Config, run_dir: RunDir, text_key: str, start: Start | None = None
 ) -> tuple[TokenizerPair, str]:
     """Trains the tokenizer on the cleaned training text, and on nothing else; or takes that of the model to start from.
 
@@ -102,7 +103,7 @@ def train_tokenizer(
     key = _key("tokenizer", settings.model_dump(exclude={"bpe_dropout"}), text_key)
     kept = start if config.training.init_tokenizer else None
     if kept is not None:
-        key = _key("tokenizer", _identity(kept))
+        key = _key("tokenizer", kept.identity)
     if not _is_done(run_dir.tokenizer, key):
         if kept is not None:
             trained = load_start(kept, config).tokenizers
@@ -148,7 +149,7 @@ def report_cleaning(config: Config, run_dir: RunDir) -> None:
 
 
 def make_trainer(
-    config: Config, run_dir: RunDir, tokenizers: TokenizerPair, device: torch.device, start: ModelDir | None = None
+    config: Config, run_dir: RunDir, tokenizers: TokenizerPair, device: torch.device, start: Start | None = None
 ) -> Trainer:
     """Puts the pieces of a training together; the weights start from the seed, a model, or the newest checkpoint."""
     torch.manual_seed(config.seed)
@@ -261,18 +262,6 @@ def _summary(run_dir: RunDir, progress: Progress, product: dict[str, Any]) -> st
         lines += ["test set:", product["scores"]]
     lines += [f"model: {run_dir.model.root}", f'next: mt translate --model {run_dir.root} "..."']
     return "\n".join(lines)
-
-
-def _identity(folder: ModelDir) -> str:
-    """What identifies a model folder's content.
-
-    Raises:
-        InputError: it is not one.
-    """
-    try:
-        return _key(storage.read_manifest(folder.root)["files"])
-    except storage.DamagedError as error:
-        raise InputError(f"training.init_from: {folder.root} is not a whole model folder: {error}") from None
 
 
 def _key(*parts: Any) -> str:

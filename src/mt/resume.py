@@ -21,6 +21,7 @@ FROZEN = (
     "training.optimizer",
     "training.init_",
 )
+INIT_FROM = "training.init_from"  # among the inputs: the identity of the model that training started from
 # The files' content is compared instead of where they lie.
 FREE = ("data.root",)
 
@@ -58,6 +59,12 @@ def check_resumable(run_dir: RunDir, config: Config, digests: dict[str, Any]) ->
         for key in changed:
             log.info("%s is now %r, it was %r", key, now.get(key), earlier.get(key))
     storage.write_json(inputs, digests)
+
+
+def recorded_inputs(run_dir: RunDir) -> dict[str, Any]:
+    """What identified the inputs when the run's checkpoints were made; nothing where there are none."""
+    there = any(run_dir.checkpoints.glob("*step-*")) and run_dir.inputs.is_file()
+    return _read_inputs(run_dir.inputs) if there else {}
 
 
 def _read_inputs(path: Path) -> dict[str, Any]:

@@ -1,39 +1,86 @@
 """Weights to start from: those of a model that was trained before."""
 
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
 import torch
 from torch import Tensor
 
+from mt import storage
 from mt.bundle.model_dir import LoadedModel, load_model
 from mt.config import Config
 from mt.console import log
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
 from mt.errors import InputError
 from mt.model.transformer import Transformer
-from mt.run_dir import ModelDir
+from mt.run_dir import ModelDir, find_model
 
 # What may differ between the two models: it has no weights of its own.
 _FREE = {"dropout", "attention_dropout", "activation_dropout", "embedding_dropout", "word_dropout", "init"}
 
 
-def load_start(folder: ModelDir, config: Config) -> LoadedModel:
+@dataclass(frozen=True)
+class Start:
+    """The model that `training.init_from` names.
+
+    Attributes:
+        folder: where it is; None where it is gone, which a training that has begun survives.
+        identity: tells its content from any other.
+    """
+
+    folder: ModelDir | None
+    identity: str
+
+
+def find_start(init_from: str, runs: Path, recorded: str | None) -> Start:
+    """Looks for the model to start from.
+
+    Args:
+        init_from: its path.
+        runs: the folder that holds the run folders.
+        recorded: the identity it had when this training began; None before.
+
+    Raises:
+        InputError: there is none, and training has not begun.
+    """
+    try:
+        folder = find_model(Path(init_from), runs)
+        files = storage.read_manifest(folder.root)["files"]
+        return Start(folder, hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest())
+    except InputError as error:
+        if recorded is None:
+            raise InputError(f"training.init_from: {error.message}", error.hint) from None
+    except storage.DamagedError as error:
+        if recorded is None:
+            raise InputError(f"training.init_from: {init_from} is not a whole model folder: {error}") from None
+    log.warning("training.init_from: %s is gone; it was needed at the beginning only", init_from)
+    return Start(None, recorded)
+
+
+def load_start(start: Start, config: Config) -> LoadedModel:
     """Reads the model to start from.
 
     Raises:
         InputError: it is not whole, or its weights do not fit the configuration.
     """
-    start = load_model(folder, torch.device("cpu"))
-    theirs, ours = start.config.model.model_dump(), config.model.model_dump()
+    if start.folder is None:
+        raise InputError(f"training.init_from: there is no model at {config.training.init_from}")
+    folder = start.folder
+    loaded = load_model(folder, torch.device("cpu"))
+    theirs, ours = loaded.config.model.model_dump(), config.model.model_dump()
     different = [f"model.{key}" for key in ours if key not in _FREE and theirs[key] != ours[key]]
-    if theirs["positions"] == "learned" and start.config.data.max_length != config.data.max_length:
+    if theirs["positions"] == "learned" and loaded.config.data.max_length != config.data.max_length:
         different.append("data.max_length")
-    if start.config.tokenizer.shared != config.tokenizer.shared:
+    if loaded.config.tokenizer.shared != config.tokenizer.shared:
         different.append("tokenizer.shared")
     if different:
         raise InputError(
             f"training.init_from: {folder.root} differs from this configuration in {', '.join(different)}",
             "set what it has (see its config.yaml), or start from another model",
         )
-    return start
+    return loaded
 
 
 def start_from(model: Transformer, tokenizers: TokenizerPair, start: LoadedModel) -> None:
