@@ -10,7 +10,7 @@ from model_helpers import small_model
 from mt.config import TrainingConfig
 from mt.training.muon import Muon, Together, matrices, orthogonal
 from mt.training.optimization import make_optimizer
-from training_helpers import Parts
+from training_helpers import Parts, resume_is_exact
 
 SHAPES = [(1, 16, 16), (1, 64, 16), (1, 16, 64), (3, 16, 16), (2, 8, 40)]
 
@@ -105,21 +105,7 @@ def test_every_parameter_learns_once_with_the_same_rate() -> None:
 
 def test_a_resume_with_muon_is_exact(tiny: Path) -> None:
     parts = Parts(tiny, "training.optimizer=muon", "model.dropout=0.2")
-    trainer = parts.trainer()
-    for _ in range(3):
-        trainer.step()
-    trainer.save()
-    for _ in range(3):
-        trainer.step()
-    uninterrupted = [p.detach().clone() for p in parts.model.parameters()]
-    with torch.no_grad():
-        for parameter in parts.model.parameters():
-            parameter.normal_()
-    resumed = parts.trainer()
-    assert resumed.progress.step == 3
-    for _ in range(3):
-        resumed.step()
-    assert all(torch.equal(a, b) for a, b in zip(uninterrupted, parts.model.parameters(), strict=True))
+    assert resume_is_exact(parts)
 
 
 def test_a_loss_that_is_not_finite_leaves_the_weights_alone_with_muon_too(tiny: Path) -> None:

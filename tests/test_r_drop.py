@@ -14,7 +14,7 @@ from mt.training.gradients import Gradients, StepLoss
 from mt.training.optimization import seed_dropout
 from test_loss import Watch, near
 from test_trainer import NoMemory, assert_equal
-from training_helpers import Parts
+from training_helpers import Parts, resume_is_exact
 
 D_MODEL, VOCAB = 16, 40
 
@@ -195,18 +195,4 @@ def test_out_of_memory_splits_the_batch_and_changes_nothing(tiny: Path) -> None:
 
 def test_a_resume_is_exact(tiny: Path) -> None:
     parts = Parts(tiny, "training.r_drop=3.0", "training.accumulate=2", "model.dropout=0.2")
-    trainer = parts.trainer()
-    for _ in range(3):
-        trainer.step()
-    trainer.save()
-    for _ in range(3):
-        trainer.step()
-    uninterrupted = [p.detach().clone() for p in parts.model.parameters()]
-    with torch.no_grad():
-        for parameter in parts.model.parameters():
-            parameter.normal_()
-    resumed = parts.trainer()
-    assert resumed.progress.step == 3
-    for _ in range(3):
-        resumed.step()
-    assert all(torch.equal(a, b) for a, b in zip(uninterrupted, parts.model.parameters(), strict=True))
+    assert resume_is_exact(parts)

@@ -13,7 +13,7 @@ from mt.model import linear
 from mt.training.gradients import Gradients
 from mt.training.trainer import Trainer
 from mt.training.validation import Validation
-from training_helpers import Parts
+from training_helpers import Parts, resume_is_exact
 
 
 def assert_equal(first, second) -> None:
@@ -212,18 +212,4 @@ def test_a_resume_is_exact_on_every_path_of_the_linear_layers(tiny: Path, monkey
     monkeypatch.setattr(linear, "_LARGE", 0)
     monkeypatch.setattr(linear, "_prefers_onednn", lambda: onednn)
     parts = Parts(tiny, "training.accumulate=2")
-    trainer = parts.trainer()
-    for _ in range(3):
-        trainer.step()
-    trainer.save()
-    for _ in range(3):
-        trainer.step()
-    uninterrupted = [p.detach().clone() for p in parts.model.parameters()]
-    with torch.no_grad():
-        for parameter in parts.model.parameters():
-            parameter.normal_()
-    resumed = parts.trainer()
-    assert resumed.progress.step == 3
-    for _ in range(3):
-        resumed.step()
-    assert all(torch.equal(a, b) for a, b in zip(uninterrupted, parts.model.parameters(), strict=True))
+    assert resume_is_exact(parts)

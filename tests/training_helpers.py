@@ -51,3 +51,22 @@ class Parts:
     def batches(self, number: int):
         stream = BatchStream(self.corpus, 200, seed=1)
         return [stream.next() for _ in range(number)]
+
+
+def resume_is_exact(parts: Parts, steps: int = 3) -> bool:
+    """Whether a training that is saved, goes on, is lost and resumed ends in the same weights again."""
+    trainer = parts.trainer()
+    for _ in range(steps):
+        trainer.step()
+    trainer.save()
+    for _ in range(steps):
+        trainer.step()
+    uninterrupted = [p.detach().clone() for p in parts.model.parameters()]
+    with torch.no_grad():
+        for parameter in parts.model.parameters():
+            parameter.normal_()
+    resumed = parts.trainer()
+    assert resumed.progress.step == steps
+    for _ in range(steps):
+        resumed.step()
+    return all(torch.equal(a, b) for a, b in zip(uninterrupted, parts.model.parameters(), strict=True))
