@@ -24,6 +24,8 @@ from mt.console import set_up_logging
 from mt.errors import InputError
 
 if TYPE_CHECKING:
+    from mt.config import Config
+    from mt.decoding.translator import Translator
     from mt.run_dir import ModelDir, RunDir
 
 
@@ -65,7 +67,6 @@ def evaluate_command(
             contradict(bool(given[option]), "--tune-length-penalty", f"--{option.replace('_', '-')}")
         contradict(output is not None, "--tune-length-penalty", "--output")
     from mt.bundle.open import open_model, read_config
-    from mt.data.lines import read_parallel
     from mt.evaluate import Method, configured_methods, evaluate, results_json, results_table, write_results
     from mt.run_dir import run_of, run_of_checkpoint
 
@@ -73,35 +74,49 @@ def evaluate_command(
     run = run_of(first)
     owner = run or run_of_checkpoint(first)
     given_files = None if source is None or reference is None else (source, reference)
-    files = given_files or _own_text(first, owner, "valid" if tune_length_penalty else "test")
-    pairs = list(read_parallel(*files))
-    if not pairs:
-        raise InputError(f"{files[0]}: no line in it", "a set to score on needs at least one sentence")
-    sources, references = [src for src, _ in pairs], [ref for _, ref in pairs]
+    sources, references = _read(given_files or _own_text(first, owner, "valid" if tune_length_penalty else "test"))
     config = read_config(first)
-    choice = engine_choice(given)
     if tune_length_penalty:
         _refuse_test_text(owner, sources, references)
-        from mt.tuning import penalties_json, penalties_table, try_length_penalties
-
-        opened = open_model(first, choice, others)
-        tried = try_length_penalties(opened.translator, config, sources, references, decoding.beam)
-        print_result(json.dumps(penalties_json(tried)) if as_json else penalties_table(tried))
+    opened = open_model(first, engine_choice(given), others)
+    if tune_length_penalty:
+        _tune(opened.translator, config, sources, references, decoding.beam, as_json)
         return
-    opened = open_model(first, choice, others)
-    changes = {"beam_size": decoding.beam, "length_penalty": decoding.length_penalty}
-    methods = configured_methods(config, **changes)
+    methods = configured_methods(config, beam_size=decoding.beam, length_penalty=decoding.length_penalty)
     if decoding.sampling is not None or decoding.utility is not None:
         name = "sample" if decoding.utility is None else "mbr"
-        methods.append(
-            Method(name, decoding.search(opened.settings.search), decoding.utility_for(config.data.target_lang))
-        )
+        utility = decoding.utility_for(config.data.target_lang)
+        methods.append(Method(name, decoding.search(opened.settings.search), utility))
     results = evaluate(opened.translator, config, sources, references, methods)
     where = output or (run.scores if run and not others else None)
     if where is not None:
         write_results(where, "test" if source is None else source.stem, results, sources, references)
     as_object = json.dumps(results_json(results, len(sources)), ensure_ascii=False)
     print_result(as_object if as_json else results_table(results))
+
+
+def _tune(
+    translator: "Translator",
+    config: "Config",
+    sources: list[str],
+    references: list[str],
+    beam: int | None,
+    as_json: bool,
+) -> None:
+    from mt.tuning import penalties_json, penalties_table, try_length_penalties
+
+    tried = try_length_penalties(translator, config, sources, references, beam)
+    print_result(json.dumps(penalties_json(tried)) if as_json else penalties_table(tried))
+
+
+def _read(files: tuple[Path, Path]) -> tuple[list[str], list[str]]:
+    """Sources and references."""
+    from mt.data.lines import read_parallel
+
+    pairs = list(read_parallel(*files))
+    if not pairs:
+        raise InputError(f"{files[0]}: no line in it", "a set to score on needs at least one sentence")
+    return [source for source, _ in pairs], [reference for _, reference in pairs]
 
 
 def _own_text(folder: "ModelDir", run: "RunDir | None", split: str) -> tuple[Path, Path]:
