@@ -5,8 +5,7 @@
 The papers' flavour (Wu et al., ACL 2021, and those they compare with) is BLEU on tokens of lower-cased text. The data
 set's own script makes them with Moses: lowercase.perl, normalize-punctuation.perl -l LANG, tokenizer.perl -l LANG. Here
 sacremoses, a port of these, does the same to both the raw translations and the raw references, and sacreBLEU compares
-the tokens as they are (tokenize none). Such a score is comparable with theirs and with nothing else; it is about 0.4
-higher than the default one for German, and more for French, whose apostrophes become tokens.
+the tokens as they are (tokenize none). Such a score is comparable with theirs and with nothing else.
 """
 
 import argparse

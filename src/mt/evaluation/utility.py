@@ -2,7 +2,7 @@
 
     N sentences   G distinct n-grams of one order
 
-sacreBLEU takes milliseconds for a pair; minimum Bayes risk decoding needs N times N of them for every line. Both scores
+Minimum Bayes risk decoding needs N times N scores for every line, and sacreBLEU takes one pair at a time. Both scores
 only need the n-grams that two sentences share, so all pairs of a list are counted at once.
 """
 
