@@ -10,7 +10,7 @@ from mt.decoding.translator import Translator
 from mt.evaluate import search_options
 from mt.evaluation.scores import bleu_tokenizer, corpus_bleu
 
-PENALTIES = tuple(tenths / 10 for tenths in range(0, 21, 2))
+PENALTIES = tuple(tenths / 10 for tenths in range(0, 31, 2))
 
 
 @dataclass(frozen=True)
