@@ -19,7 +19,8 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 from mt.data.batching import assemble, padding_share, plan_epoch
-from mt.data.encoded import EncodedCorpus, encode_corpus
+from mt.data.encoded import EncodedCorpus
+from mt.data.encoding import encode_corpus
 from mt.data.lines import TextFile
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import MtError
@@ -42,7 +43,7 @@ def _measure(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         encode_corpus(text, tokenizers, Path(folder) / "encoded", "bench", arguments.max_length)
         corpus = EncodedCorpus.open(Path(folder) / "encoded")
-        print(f"{len(corpus):,} pairs, {int((corpus.src_lengths + corpus.tgt_lengths).sum()):,} tokens")
+        print(f"{len(corpus):,} pairs, {int(sum(n.sum() for n in corpus.lengths())):,} tokens")
         best = max(_epoch(corpus, arguments.max_tokens, epoch) for epoch in range(arguments.epochs))
     print(f"best: {best / 1e6:.1f} million tokens a second (source + target, no padding)")
 
@@ -50,11 +51,11 @@ def _measure(arguments: argparse.Namespace) -> None:
 def _epoch(corpus: EncodedCorpus, max_tokens: int, epoch: int) -> float:
     """Goes through one epoch and returns its tokens a second."""
     start = time.perf_counter()
-    plan = plan_epoch(corpus.src_lengths, corpus.tgt_lengths, max_tokens, seed=1, epoch=epoch)
+    plan = plan_epoch(*corpus.lengths(), max_tokens, seed=1, epoch=epoch)
     planned = time.perf_counter() - start
     tokens = sum(batch.n_src + batch.n_tgt for batch in (assemble(corpus, indices) for indices in plan))
     seconds = time.perf_counter() - start
-    padding = padding_share(plan, corpus.src_lengths, corpus.tgt_lengths)
+    padding = padding_share(plan, *corpus.lengths())
     print(
         f"epoch {epoch}: {len(plan):,} batches of at most {max_tokens:,} tokens a side, padding {padding:.2%}, "
         f"plan {planned:.3f} s, all {seconds:.3f} s, {tokens / seconds / 1e6:.1f} million tokens a second"

@@ -33,7 +33,8 @@ import torch
 from mt.bundle.model_dir import build_model
 from mt.config import Config, parse_config
 from mt.data.batching import plan_epoch
-from mt.data.encoded import EncodedCorpus, encode_corpus
+from mt.data.encoded import EncodedCorpus
+from mt.data.encoding import encode_corpus
 from mt.data.lines import TextFile
 from mt.data.tokenizer import TokenizerPair
 from mt.devices import choose_device
@@ -124,7 +125,7 @@ class Contestant:
         self.peak, self.updates = answer["peak"], updates
         tokens, padded, flops = 0, 0, 0.0
         for rows in answer["batches"]:
-            src, tgt = corpus.src_lengths[rows], corpus.tgt_lengths[rows]
+            src, tgt = corpus.lengths(rows)
             tokens += int(src.sum() + tgt.sum())
             padded += len(rows) * int(src.max() + tgt.max())
             flops += training_flops(config.model, vocab, src, tgt)
@@ -258,7 +259,7 @@ def _plan(corpus: EncodedCorpus, config: Config, updates: int) -> list[Any]:
     for epoch in count():
         if len(plan) >= updates:
             break
-        plan += plan_epoch(corpus.src_lengths, corpus.tgt_lengths, config.training.max_tokens, config.seed, epoch)
+        plan += plan_epoch(*corpus.lengths(), config.training.max_tokens, config.seed, epoch)
     return plan
 
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from data_helpers import write_lines
 from mt.data.batching import Batch, BatchStream, assemble, padding_share, plan_epoch
-from mt.data.encoded import EncodedCorpus, Lengths, encode_corpus, sentence_tokens
+from mt.data.encoded import EncodedCorpus, Lengths, sentence_tokens
+from mt.data.encoding import encode_corpus
 from mt.data.lines import read_lines
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, TokenizerPair
 
@@ -171,7 +172,7 @@ def test_batches_are_the_sentences_with_their_specials_and_padding(
     corpus: EncodedCorpus, pair: TokenizerPair, text: tuple[list[str], list[str]]
 ) -> None:
     source, target = pair.source.encode_batch(text[0]), pair.target.encode_batch(text[1])
-    plan = plan_epoch(corpus.src_lengths, corpus.tgt_lengths, 200, 1, 0)
+    plan = plan_epoch(*corpus.lengths(), 200, 1, 0)
     for indices in plan:
         batch = assemble(corpus, indices)
         assert batch.src_tokens.tolist() == padded([[SOS_ID, *source[i], EOS_ID] for i in indices])
@@ -193,7 +194,7 @@ def test_a_batch_of_empty_sentences(corpus: EncodedCorpus, text: tuple[list[str]
 
 
 def test_sides_are_cut_to_what_a_model_can_take(corpus: EncodedCorpus, pair: TokenizerPair) -> None:
-    longest = np.argsort(corpus.tgt_lengths)[-3:]
+    longest = np.argsort(corpus.lengths()[1])[-3:]
     whole, cut = assemble(corpus, longest), assemble(corpus, longest, max_length=8)
     assert cut.src_tokens.shape == cut.tgt_in.shape == cut.tgt_out.shape == (3, 8)
     assert cut.src_tokens[:, :7].tolist() == whole.src_tokens[:, :7].tolist()
@@ -211,8 +212,8 @@ def same(one: Batch, other: Batch) -> bool:
 def test_a_stream_goes_through_epochs_as_planned(corpus: EncodedCorpus) -> None:
     stream = BatchStream(corpus, max_tokens=300, seed=3)
     for epoch in range(3):
-        plan = plan_epoch(corpus.src_lengths, corpus.tgt_lengths, 300, 3, epoch)
-        assert stream.batches_per_epoch == len(plan)
+        plan = plan_epoch(*corpus.lengths(), 300, 3, epoch)
+        assert stream.batches_in_window == len(plan)
         for cursor, indices in enumerate(plan, 1):
             assert same(stream.next(), assemble(corpus, indices))
             assert (stream.epoch, stream.cursor) == (epoch, cursor)
@@ -220,7 +221,7 @@ def test_a_stream_goes_through_epochs_as_planned(corpus: EncodedCorpus) -> None:
 
 def test_a_stream_continued_anywhere_gives_the_same_batches(corpus: EncodedCorpus) -> None:
     whole = BatchStream(corpus, max_tokens=300, seed=3)
-    total = 2 * whole.batches_per_epoch + 3
+    total = 2 * whole.batches_in_window + 3
     places, batches = [(whole.epoch, whole.cursor)], []
     for _ in range(total):
         batches.append(whole.next())
@@ -232,7 +233,7 @@ def test_a_stream_continued_anywhere_gives_the_same_batches(corpus: EncodedCorpu
 
 
 def test_a_stream_continued_at_the_end_of_an_epoch_starts_the_next(corpus: EncodedCorpus) -> None:
-    per_epoch = BatchStream(corpus, max_tokens=300, seed=3).batches_per_epoch
+    per_epoch = BatchStream(corpus, max_tokens=300, seed=3).batches_in_window
     continued = BatchStream(corpus, max_tokens=300, seed=3, epoch=0, cursor=per_epoch)
     assert same(continued.next(), BatchStream(corpus, max_tokens=300, seed=3, epoch=1).next())
     assert (continued.epoch, continued.cursor) == (1, 1)

@@ -23,7 +23,8 @@ from mt import pipeline
 from mt.config import parse_config
 from mt.data import bpe_dropout
 from mt.data.bpe_dropout import MAX_DRAWS, Merges, VaryingCorpus
-from mt.data.encoded import EncodedCorpus, encode_corpus
+from mt.data.encoded import EncodedCorpus
+from mt.data.encoding import encode_corpus
 from mt.data.prepare import input_digests
 from mt.data.tokenizer import BYTES, SPACE, SPECIALS, BpeTokenizer, TokenizerPair, normalized
 from mt.run_dir import RunDir
@@ -176,8 +177,8 @@ def test_an_epoch_has_the_same_sentences_in_other_pieces(
         assert usual().decode_batch(found) == [normalized(line) for line in text]
         assert sum(map(len, found)) > 1.02 * sum(map(len, before))
         assert epoch.side(side)[0].dtype == np.uint16
-    assert epoch.src_lengths.tolist() == [len(ids) + 2 for ids in sentences(epoch, "source")]
-    assert epoch.tgt_lengths.tolist() == [len(ids) + 1 for ids in sentences(epoch, "target")]
+    assert epoch.lengths()[0].tolist() == [len(ids) + 2 for ids in sentences(epoch, "source")]
+    assert epoch.lengths()[1].tolist() == [len(ids) + 1 for ids in sentences(epoch, "target")]
 
 
 def test_an_epoch_depends_on_its_number_and_the_seed_only(making: Making) -> None:

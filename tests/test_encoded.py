@@ -10,7 +10,8 @@ import pytest
 
 from data_helpers import write_lines
 from mt import storage
-from mt.data.encoded import EncodedCorpus, encode_corpus
+from mt.data.encoded import EncodedCorpus
+from mt.data.encoding import encode_corpus
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
 from mt.errors import InputError
 
@@ -50,8 +51,8 @@ def test_a_corpus_is_what_the_tokenizers_give(tmp_path: Path) -> None:
     assert len(corpus) == 300
     assert ids_of(corpus, "source") == pair.source.encode_batch(source)
     assert ids_of(corpus, "target") == pair.target.encode_batch(target)
-    assert corpus.src_lengths.tolist() == [len(ids) + 2 for ids in pair.source.encode_batch(source)]
-    assert corpus.tgt_lengths.tolist() == [len(ids) + 1 for ids in pair.target.encode_batch(target)]
+    assert corpus.lengths()[0].tolist() == [len(ids) + 2 for ids in pair.source.encode_batch(source)]
+    assert corpus.lengths()[1].tolist() == [len(ids) + 1 for ids in pair.target.encode_batch(target)]
 
 
 def test_more_sentences_than_are_encoded_at_a_time(tmp_path: Path) -> None:
@@ -71,8 +72,8 @@ def test_empty_sentences_stay_in_their_place(tmp_path: Path) -> None:
     corpus, _ = encode(tmp_path, source, target, pair)
     assert ids_of(corpus, "source") == [[], pair.source.encode("uno"), [], []]
     assert ids_of(corpus, "target") == [pair.target.encode("due"), [], [], pair.target.encode("tre")]
-    assert corpus.src_lengths.min() == 2
-    assert corpus.tgt_lengths.min() == 1
+    assert corpus.lengths()[0].min() == 2
+    assert corpus.lengths()[1].min() == 1
 
 
 def test_a_corpus_of_empty_sentences(tmp_path: Path) -> None:
@@ -86,8 +87,8 @@ def test_pairs_with_a_side_that_is_too_long_are_left_out_and_counted(tmp_path: P
     source, target = ["abcdefg", "abcdefgh", "a", "a"], ["a", "a", "abcdefgh", "abcdefgha"]
     corpus, counts = encode(tmp_path, source, target, pair, max_length=9)
     assert counts == {"kept": 2, "longer than max_length": 2}
-    assert corpus.src_lengths.tolist() == [9, 3]
-    assert corpus.tgt_lengths.tolist() == [2, 9]
+    assert corpus.lengths()[0].tolist() == [9, 3]
+    assert corpus.lengths()[1].tolist() == [2, 9]
     assert ids_of(corpus, "target") == pair.target.encode_batch(["a", "abcdefgh"])
     assert json.loads((tmp_path / "encoded" / "counts.json").read_bytes()) == counts
 
@@ -140,6 +141,7 @@ def test_a_corpus_can_be_read_by_many_and_written_by_none(tmp_path: Path) -> Non
     before = storage.verify(tmp_path / "encoded")
     ids, _ = corpus.gather("source", np.arange(20))
     ids[:] = 0
-    corpus.src_lengths[:] = 0
+    for lengths in corpus.lengths():
+        lengths[:] = 0
     assert storage.verify(tmp_path / "encoded") == before
     assert ids_of(corpus, "source") == ids_of(EncodedCorpus.open(tmp_path / "encoded"), "source")

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from mt.config import Config, parse_config
 from mt.data.batching import Batch, BatchStream
-from mt.data.encoded import EncodedCorpus, encode_corpus
+from mt.data.encoded import EncodedCorpus
+from mt.data.encoding import encode_corpus
 from mt.data.lines import TextFile
 from mt.data.tokenizer import TokenizerPair
 from mt.model import linear

@@ -13,7 +13,8 @@ from model_helpers import scramble
 from mt.bundle.conversion import convert
 from mt.bundle.model_dir import build_model, new_model
 from mt.bundle.open import open_model
-from mt.data.encoded import EncodedCorpus, encode_corpus
+from mt.data.encoded import EncodedCorpus
+from mt.data.encoding import encode_corpus
 from mt.data.shortlist import Shortlist, make_shortlist
 from mt.data.tokenizer import BYTES, SPECIALS, BpeTokenizer, TokenizerPair
 from mt.decoding.engine import EngineChoice, SearchOptions
@@ -128,7 +129,8 @@ def test_it_is_the_same_every_time(aligned: tuple) -> None:
 def test_a_large_corpus_is_looked_at_evenly(aligned: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one sentence in three the dictionary is still found."""
     corpus, pair = aligned
-    pairs = int(np.sum((corpus.src_lengths - 2) * (corpus.tgt_lengths - 1)))
+    n_src, n_tgt = corpus.lengths()
+    pairs = int(np.sum((n_src - 2) * (n_tgt - 1)))
     size = 3 if pair.shared else 2
     whole = make_shortlist(corpus, size, shared_size(pair)).by_source
     monkeypatch.setattr("mt.data.shortlist._MOST_PAIRS", pairs // 2 - 1)

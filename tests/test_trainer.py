@@ -48,7 +48,7 @@ class NoMemory:
         self.sentences, self.error = sentences, error
 
     def __call__(self, gradients: Gradients) -> None:
-        states = gradients._states
+        states = gradients._objective._states
 
         def limited(src_tokens, *others):
             result = states(src_tokens, *others)
@@ -56,7 +56,7 @@ class NoMemory:
                 raise self.error
             return result
 
-        gradients._states = limited
+        gradients._objective._states = limited
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def refused(run: RunDir, *options: str | Path) -> str:
 
 def test_it_is_the_validation_set_that_is_translated(run: RunDir, tmp_path: Path) -> None:
     """Each penalty's BLEU is sacreBLEU's of what beam search with it says, and the best is the references' own."""
-    assert PENALTIES == tuple(tenths / 10 for tenths in range(0, 31, 2))
+    assert tuple(tenths / 10 for tenths in range(0, 31, 2)) == PENALTIES
     result = tuned(run)
     references = read(run.text_file("valid", "target"))
     assert [row["length_penalty"] for row in result["tried"]] == list(PENALTIES)

@@ -8,7 +8,8 @@ import torch
 from mt.bundle.model_dir import build_model
 from mt.config import Config, parse_config
 from mt.data.batching import BatchStream
-from mt.data.encoded import EncodedCorpus, encode_corpus
+from mt.data.encoded import EncodedCorpus
+from mt.data.encoding import encode_corpus
 from mt.data.lines import TextFile
 from mt.data.tokenizer import TokenizerPair
 from mt.run_dir import RunDir

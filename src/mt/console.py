@@ -36,7 +36,8 @@ def progress(**options: Any) -> "tqdm[Any]":
     """A tqdm bar on stderr that shows itself on a terminal only."""
     from tqdm import tqdm
 
-    return tqdm(file=sys.stderr, disable=not sys.stderr.isatty(), dynamic_ncols=True, leave=False, **options)
+    shown = sys.stderr.isatty() and log.isEnabledFor(logging.INFO)
+    return tqdm(file=sys.stderr, disable=not shown, dynamic_ncols=True, leave=False, **options)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -8,12 +8,13 @@ import torch
 from mt.errors import InputError
 
 
-def choose_device(wanted: str, key: str = "training.device") -> torch.device:
+def choose_device(wanted: str, key: str = "training.device", local_rank: int = 0) -> torch.device:
     """The device asked for, or the best there is for `auto`.
 
     Args:
         wanted: auto, cpu, cuda or mps.
         key: the setting or option it comes from, for messages.
+        local_rank: the number of this process on its machine; it takes the GPU of that number.
 
     Raises:
         InputError: this machine has no such device.
@@ -25,6 +26,10 @@ def choose_device(wanted: str, key: str = "training.device") -> torch.device:
         raise InputError(f"{key}: '{wanted}' is none of auto, {', '.join(usable)}")
     if not usable[wanted]:
         raise InputError(f"{key}: this machine has no usable {wanted} device", "set it to auto or cpu")
+    if wanted == "cuda":
+        gpu = torch.device("cuda", local_rank % torch.cuda.device_count())
+        torch.cuda.set_device(gpu)
+        return gpu
     if wanted == "cpu":
         _keep_freed_memory()
         _bound_onednn_caches()

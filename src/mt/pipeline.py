@@ -3,55 +3,46 @@
 Each stage records a key made of what it depends on, and is skipped while its output carries that key.
 """
 
-import hashlib
 import json
-import resource
-import sys
-import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from mt import storage
-from mt.bundle.model_card import model_card
-from mt.bundle.model_dir import build_model, new_model
-from mt.bundle.open import open_converted
+from mt.bundle.model_dir import build_model
 from mt.bundle.warm_start import Start, find_start, load_start, start_from
 from mt.config import Config, dump_config
-from mt.console import duration, log
+from mt.console import log
 from mt.data.batching import TrainingCorpus
 from mt.data.bpe_dropout import VaryingCorpus
 from mt.data.cleaning import cleaning_table
-from mt.data.encoded import EncodedCorpus, encode_corpus
+from mt.data.encoded import EncodedCorpus
+from mt.data.encoding import encode_corpus
 from mt.data.lines import TextFile, read_lines
 from mt.data.prepare import input_digests, prepare_text
-from mt.data.shortlist import Shortlist, make_shortlist
 from mt.data.tokenizer import TokenizerPair
-from mt.decoding.engine import EngineChoice, UnusableError
-from mt.decoding.settings import TranslationSettings
-from mt.decoding.torch_engine import TorchEngine
-from mt.decoding.translator import Translator
 from mt.devices import choose_device
 from mt.errors import InputError
-from mt.evaluate import MethodResult, evaluate, results_table, write_results
-from mt.model.transformer import Transformer, set_parameters
+from mt.product import finish
 from mt.resume import INIT_FROM, check_resumable, recorded_inputs
-from mt.run_dir import ModelDir, RunDir
-from mt.training.checkpoint import Progress
+from mt.run_dir import RunDir
+from mt.stage import is_done, stage_key
 from mt.training.trainer import Trainer
 from mt.training.validation import Validator
-from mt.trial import FormatResult, formats_table, try_formats
-
-_MODEL_FORMAT = 2  # of model folders; a finished run of an older one makes its folder anew
+from mt.world import ALONE, World, lost_explained
 
 
-def run(config: Config, runs: Path) -> str:
+def run(config: Config, runs: Path, world: World = ALONE) -> str:
     """Runs every stage that has not been done yet.
+
+    Of several processes the main one prepares the data while the others wait; they train and translate together.
 
     Args:
         config: the whole configuration.
-        runs: the folder that holds the run folders.
+        runs: the folder that holds the run folders; on several machines they all see it.
+        world: the processes that train together.
 
     Returns:
         the summary to print.
@@ -60,32 +51,43 @@ def run(config: Config, runs: Path) -> str:
         MtError: with the exit code that fits.
     """
     run_dir = RunDir(runs / config.name)
-    device = choose_device(config.training.device)
-    with storage.exclusive(run_dir.lock):
-        digests = input_digests(config.data)
-        start = None
-        if config.training.init_from is not None:
-            start = find_start(config.training.init_from, runs, recorded_inputs(run_dir).get(INIT_FROM))
-            digests[INIT_FROM] = start.identity
-        check_resumable(run_dir, config, digests)
-        for folder in (run_dir.root, run_dir.text.parent, run_dir.encoded("train").parent, run_dir.checkpoints):
-            storage.remove_partials(folder)
-        storage.write_text(run_dir.config, dump_config(config))
-
-        text_key = prepare(config, run_dir, digests)
-        tokenizers, tokenizer_key = train_tokenizer(config, run_dir, text_key, start)
-        encode(config, run_dir, tokenizers, tokenizer_key)
-        report_cleaning(config, run_dir)
-        trainer = make_trainer(config, run_dir, tokenizers, device, start)
+    device = choose_device(config.training.device, local_rank=world.local_rank)
+    with storage.exclusive(run_dir.lock) if world.is_main else nullcontext(), lost_explained():
+        start = world.from_main(make_data(config, run_dir, runs) if world.is_main else None)
+        tokenizers = TokenizerPair.load(run_dir.tokenizer, config.tokenizer.shared)
+        trainer = make_trainer(config, run_dir, tokenizers, device, start, world)
         progress = trainer.run()
         return finish(config, run_dir, tokenizers, trainer, progress)
+
+
+def make_data(config: Config, run_dir: RunDir, runs: Path) -> Start | None:
+    """All that comes before training: checked inputs, clean text, the tokenizer, token ids.
+
+    Returns:
+        the model that training starts from, if there is one.
+    """
+    digests = input_digests(config.data)
+    start = None
+    if config.training.init_from is not None:
+        start = find_start(config.training.init_from, runs, recorded_inputs(run_dir).get(INIT_FROM))
+        digests[INIT_FROM] = start.identity
+    check_resumable(run_dir, config, digests)
+    for folder in (run_dir.root, run_dir.text.parent, run_dir.encoded("train").parent, run_dir.checkpoints):
+        storage.remove_partials(folder)
+    storage.write_text(run_dir.config, dump_config(config))
+
+    text_key = prepare(config, run_dir, digests)
+    tokenizers, tokenizer_key = train_tokenizer(config, run_dir, text_key, start)
+    encode(config, run_dir, tokenizers, tokenizer_key)
+    report_cleaning(config, run_dir)
+    return start
 
 
 def prepare(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
     """Reads the sources and cleans the training text. Returns the stage's key."""
     data = config.data.model_dump(exclude={"root", "max_length"})
-    key = _key("text", data, config.seed, digests)
-    if not _is_done(run_dir.text, key):
+    key = stage_key("text", data, config.seed, digests)
+    if not is_done(run_dir.text, key):
         log.info("reading the corpus")
         prepare_text(config, run_dir.text, key)
     return key
@@ -100,11 +102,11 @@ def train_tokenizer(
         the tokenizers and the stage's key.
     """
     settings = config.tokenizer
-    key = _key("tokenizer", settings.model_dump(exclude={"bpe_dropout"}), text_key)
+    key = stage_key("tokenizer", settings.model_dump(exclude={"bpe_dropout"}), text_key)
     kept = start if config.training.init_tokenizer else None
     if kept is not None:
-        key = _key("tokenizer", kept.identity)
-    if not _is_done(run_dir.tokenizer, key):
+        key = stage_key("tokenizer", kept.identity)
+    if not is_done(run_dir.tokenizer, key):
         if kept is not None:
             trained = load_start(kept, config).tokenizers
         else:
@@ -122,8 +124,8 @@ def train_tokenizer(
 def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, tokenizer_key: str) -> None:
     """Writes the training and validation text as token ids; over-long training pairs are dropped."""
     for split, limit in (("train", config.data.max_length), ("valid", None)):
-        key = _key("encoded", tokenizer_key, split, limit)
-        if not _is_done(run_dir.encoded(split), key):
+        key = stage_key("encoded", tokenizer_key, split, limit)
+        if not is_done(run_dir.encoded(split), key):
             log.info("encoding %s", split)
             text = (run_dir.text_file(split, "source"), run_dir.text_file(split, "target"))
             encode_corpus(text, tokenizers, run_dir.encoded(split), key, limit)
@@ -149,7 +151,12 @@ def report_cleaning(config: Config, run_dir: RunDir) -> None:
 
 
 def make_trainer(
-    config: Config, run_dir: RunDir, tokenizers: TokenizerPair, device: torch.device, start: Start | None = None
+    config: Config,
+    run_dir: RunDir,
+    tokenizers: TokenizerPair,
+    device: torch.device,
+    start: Start | None = None,
+    world: World = ALONE,
 ) -> Trainer:
     """Puts the pieces of a training together; the weights start from the seed, a model, or the newest checkpoint."""
     torch.manual_seed(config.seed)
@@ -163,8 +170,9 @@ def make_trainer(
         list(read_lines(run_dir.text_file("valid", "source"))),
         list(read_lines(run_dir.text_file("valid", "target"))),
         tokenizers,
+        world,
     )
-    return Trainer(config, run_dir, model, _training_corpus(config, run_dir, tokenizers), validator)
+    return Trainer(config, run_dir, model, _training_corpus(config, run_dir, tokenizers), validator, world)
 
 
 def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> TrainingCorpus:
@@ -173,104 +181,3 @@ def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair)
     if p == 0:
         return corpus
     return VaryingCorpus(corpus, tokenizers, p, config.seed, config.data.max_length, folder.parent)
-
-
-def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: Trainer, progress: Progress) -> str:
-    """Chooses the final weights, makes the model folder, tries its engines and scores it, and says what it all cost."""
-    weights, origin = trainer.final_weights.final()
-    key = _key("model", _MODEL_FORMAT, progress.step, origin, config.model_dump(include={"decoding", "evaluation"}))
-    if not _is_done(run_dir.model.root, key):
-        set_parameters(trainer.model, weights)
-        facts: dict[str, Any] = {
-            "key": key,
-            "format": _MODEL_FORMAT,
-            "weights": origin,
-            "steps": progress.step,
-            "training_seconds": round(progress.seconds),
-            "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        }
-        shortlist = _shortlist(config, run_dir, tokenizers)
-        with new_model(run_dir.model, config, tokenizers, weights, facts, shortlist) as folder:
-            translator, formats = _try_out(config, run_dir, folder, tokenizers, trainer.model)
-            results = _score(config, run_dir, translator)
-            facts["formats"] = [result.as_dict() for result in formats]
-            facts["formats_table"] = formats_table(formats) if formats else ""
-            facts["test"] = [result.as_dict() for result in results]
-            facts["scores"] = results_table(results) if results else ""
-            card = model_card(config, origin, progress.step, facts["scores"], facts["formats_table"])
-            storage.write_text(folder.readme, card)
-        trainer.metrics.write("done", progress.step, weights=origin, test=facts["test"], formats=facts["formats"])
-    trainer.metrics.close()
-    return _summary(run_dir, progress, storage.read_manifest(run_dir.model.root))
-
-
-def _shortlist(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> Shortlist | None:
-    size = config.decoding.shortlist
-    if size == 0:
-        return None
-    log.info("aligning the training text for the shortlist")
-    shared_vocab_size = tokenizers.source.vocab_size if tokenizers.shared else None
-    return make_shortlist(EncodedCorpus.open(run_dir.encoded("train")), size, shared_vocab_size)
-
-
-def _try_out(
-    config: Config, run_dir: RunDir, folder: ModelDir, tokenizers: TokenizerPair, model: Transformer
-) -> tuple[Translator, list[FormatResult]]:
-    """Measures the fast engine on the validation set, and returns the translator that `mt eval` would use here."""
-    settings = TranslationSettings.of(config)
-    engine = TorchEngine(model, settings.batch_tokens)
-    translator = Translator(engine, tokenizers, settings.max_source_tokens, settings.target_lang)
-    try:
-        log.info("trying the model's number formats on the validation set")
-        valid = [list(read_lines(run_dir.text_file("valid", side))) for side in ("source", "target")]
-        formats = try_formats(folder, config, tokenizers, *valid)
-        if model.device.type == "cpu":
-            translator = open_converted(folder, settings, tokenizers, EngineChoice()).translator
-    except UnusableError as error:
-        log.warning("%s; the folder works with torch", error)
-        return translator, []
-    return translator, formats
-
-
-def _score(config: Config, run_dir: RunDir, translator: Translator) -> list[MethodResult]:
-    """Translates and scores the test set, if there is one; hypotheses and scores go to the run's eval/."""
-    if config.data.test is None:
-        return []
-    sources = list(read_lines(run_dir.text_file("test", "source")))
-    references = list(read_lines(run_dir.text_file("test", "target")))
-    results = evaluate(translator, config, sources, references)
-    write_results(run_dir.scores, "test", results, sources, references)
-    return results
-
-
-def _summary(run_dir: RunDir, progress: Progress, product: dict[str, Any]) -> str:
-    """What was trained, what it cost, and what to type next."""
-    # Linux counts in KiB, macOS in bytes.
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1) / 1e9
-    lines = [
-        f"trained {progress.step:,} steps ({progress.tokens:,} tokens) in {duration(progress.seconds)}, "
-        f"{progress.tokens / max(progress.seconds, 1e-9):,.0f} tokens/s, at most {peak:.1f} GB of memory",
-        f"weights: {product['weights']}",
-    ]
-    if progress.skipped_updates or progress.out_of_memory:
-        lines.append(
-            f"updates skipped (not finite): {progress.skipped_updates}; out of memory: {progress.out_of_memory}"
-        )
-    if product["formats_table"]:
-        lines += ["validation set, beam search:", product["formats_table"]]
-    if product["scores"]:
-        lines += ["test set:", product["scores"]]
-    lines += [f"model: {run_dir.model.root}", f'next: mt translate --model {run_dir.root} "..."']
-    return "\n".join(lines)
-
-
-def _key(*parts: Any) -> str:
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _is_done(folder: Path, key: str) -> bool:
-    """True if a stage's output is there, made from the same inputs, and whole."""
-    try:
-        return bool(storage.verify(folder).get("key") == key)
-    except storage.DamagedError:
-        return False

@@ -86,6 +86,13 @@ class TrainingConfig(Section):
             "what the finished model has; null: none.",
         ),
     ] = None
+    sharding: Annotated[
+        Literal["none", "ddp", "fsdp"],
+        Field(
+            description="How several processes (torchrun) train together: ddp: each has the whole model; fsdp: "
+            "each has a part of it, for models too large for one GPU; none: they do not."
+        ),
+    ] = "ddp"
     precision: Annotated[
         Literal["auto", "fp32", "bf16"],
         Field(description="Number format of the computation; auto: bf16 on a GPU that has it, else fp32."),
@@ -137,6 +144,11 @@ class TrainingConfig(Section):
                 self.optimizer == "adam" and self.weight_decay > 0,
                 ("weight_decay", "optimizer"),
                 "adam has no weight decay here; set optimizer: adamw, or weight_decay: 0.0",
+            ),
+            Rule(
+                self.sharding == "fsdp" and self.optimizer == "muon",
+                ("sharding", "optimizer"),
+                "muon needs whole matrices, which fsdp cuts up; set sharding: ddp, or optimizer: adamw",
             ),
             Rule(
                 ends_at_max_steps and self.warmup_steps >= self.max_steps,

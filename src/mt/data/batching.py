@@ -2,11 +2,11 @@
 
     B sentences, S source tokens, T target tokens, N sentences of the corpus
 
-The order is a pure function of (lengths, seed, epoch): nothing has to be saved to continue it exactly.
+The order is a pure function of (lengths, seed, epoch, window): nothing has to be saved to continue it exactly.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from mt.data.encoded import EncodedCorpus, Lengths
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
-
-Indices = NDArray[np.int64]
+from mt.data.windows import Indices, Windows
+from mt.world import ALONE, World
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Batch:
         src_tokens: `<s> tokens </s>` (B, S).
         tgt_in: `<s> tokens`, the decoder's input (B, T).
         tgt_out: `tokens </s>`, the labels (B, T).
-        n_src, n_tgt: tokens without padding.
+        n_src, n_tgt: tokens without padding; of the whole batch also where this is one process's share of it.
+        weight: 1; or 0 for a sentence that is there only because no share may be empty.
     """
 
     src_tokens: NDArray[np.int64]
@@ -34,20 +35,23 @@ class Batch:
     tgt_out: NDArray[np.int64]
     n_src: int
     n_tgt: int
+    weight: float = 1.0
 
 
-def plan_epoch(src_lengths: Lengths, tgt_lengths: Lengths, max_tokens: int, seed: int, epoch: int) -> list[Indices]:
+def plan_epoch(
+    src_lengths: Lengths, tgt_lengths: Lengths, max_tokens: int, seed: int, epoch: int, window: int = 0
+) -> list[Indices]:
     """Groups all sentences into batches of similar lengths and shuffles the batches.
 
     Args:
         src_lengths, tgt_lengths: tokens of each sentence (N,).
         max_tokens: a batch's sentences times its longest side is at most this; a single longer sentence is a batch.
-        seed, epoch: with the lengths, all that the plan depends on.
+        seed, epoch, window: with the lengths, all that the plan depends on.
 
     Returns:
         the indices of each batch's sentences; every sentence is in exactly one batch.
     """
-    random = np.random.Generator(np.random.PCG64([seed, epoch]))
+    random = np.random.Generator(np.random.PCG64([seed, epoch, window] if window else [seed, epoch]))
     order = _sorted_by_length(src_lengths, tgt_lengths, random)
     longest = np.maximum(src_lengths, tgt_lengths)[order]
     batches = [order[start:end] for start, end in _cut(longest, max_tokens)]
@@ -124,31 +128,58 @@ class TrainingCorpus(Protocol):
 
 @dataclass
 class BatchStream:
-    """An endless stream of batches that can be put anywhere: epoch `epoch`, after `cursor` batches consumed."""
+    """An endless stream of batches that can be put anywhere: epoch `epoch`, after `cursor` batches of window `window`.
+
+    Of several processes, each gets its share of every batch: all train on the batches that one alone would.
+    """
 
     corpus: TrainingCorpus
     max_tokens: int
     seed: int
     epoch: int = 0
+    window: int = 0
     cursor: int = 0
+    world: World = ALONE
 
     def __post_init__(self) -> None:
         self._begin_epoch()
 
     def _begin_epoch(self) -> None:
-        self._sentences = now = self.corpus.in_epoch(self.epoch)
-        self._plan = plan_epoch(now.src_lengths, now.tgt_lengths, self.max_tokens, self.seed, self.epoch)
+        self._sentences = self.corpus.in_epoch(self.epoch)
+        self._windows = Windows(len(self._sentences), self.seed, self.epoch)
+        self._begin_window()
+
+    def _begin_window(self) -> None:
+        if len(self._windows) > 1:
+            self._sentences.release()
+        self._indices = self._windows.indices(self.window)
+        lengths = self._sentences.lengths(self._indices)
+        self._plan = plan_epoch(*lengths, self.max_tokens, self.seed, self.epoch, self.window)
 
     @property
-    def batches_per_epoch(self) -> int:
+    def batches_in_window(self) -> int:
         return len(self._plan)
+
+    @property
+    def epochs_done(self) -> int:
+        """How many epochs are consumed to the last batch."""
+        return self.epoch + (self.window + 1 == len(self._windows) and self.cursor >= len(self._plan))
 
     def next(self) -> Batch:
         """The next batch; the cursor counts it as consumed."""
         if self.cursor >= len(self._plan):
-            self.epoch += 1
             self.cursor = 0
-            self._begin_epoch()
-        batch = assemble(self._sentences, self._plan[self.cursor])
+            self.window += 1
+            if self.window < len(self._windows):
+                self._begin_window()
+            else:
+                self.epoch, self.window = self.epoch + 1, 0
+                self._begin_epoch()
+        indices = self._indices[self._plan[self.cursor]]
         self.cursor += 1
-        return batch
+        if self.world.size == 1:
+            return assemble(self._sentences, indices)
+        own = indices[self.world.rank :: self.world.size]
+        batch = assemble(self._sentences, own if len(own) else indices[:1])
+        n_src, n_tgt = (int(lengths.sum()) for lengths in self._sentences.lengths(indices))
+        return replace(batch, n_src=n_src, n_tgt=n_tgt, weight=float(len(own) > 0))

@@ -4,23 +4,29 @@ They lie in the run folder as text, so that later stages read them any number of
 validation scores are computed on raw text.
 """
 
+from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mt import storage
 from mt.config import Config, DataConfig, FromTrain, PairFiles, TableFile
 from mt.console import log
-from mt.data.cleaning import Cleaner
+from mt.data.cleaning import Cleaner, drop_duplicates
 from mt.data.corpus import read_pairs
+from mt.data.duplicates import Duplicates
 from mt.errors import InputError
 
 # A held-out set never takes more than this part of the training text.
 MAX_HELD_OUT = 0.1
+
+_HASHES_AT_ONCE = 2**20
 
 HELD_OUT = "held out for validation or test"
 
@@ -37,9 +43,9 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
         InputError: a source cannot be read, or nothing is left to train on.
     """
     data = config.data
-    held_out = _HeldOut(data, config.seed)
     cleaner = Cleaner(data)
     with storage.new_folder(folder, key=key) as partial:
+        held_out = _HeldOut(data, config.seed, partial)
         with ExitStack() as stack:
             writers = {split: stack.enter_context(_PairWriter(partial, split)) for split in ("train", "valid", "test")}
             for src, tgt in read_pairs(data.train, data):
@@ -53,6 +59,11 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
                 if source is not None and not isinstance(source, FromTrain):
                     for src, tgt in read_pairs(source, data):
                         writers[split].write(src, tgt)
+        if data.drop_duplicates:
+            train = (partial / "train.source", partial / "train.target")
+            dropped = drop_duplicates(train, partial)
+            writers["train"].pairs -= dropped
+            cleaner.counts.update({"kept": -dropped, "duplicate": dropped} if dropped else {})
         for split in ("train", "valid") + (("test",) if data.test is not None else ()):
             if writers[split].pairs == 0:
                 raise InputError(f"data.{split}: no sentence pair in it", "check the files, and what cleaning dropped")
@@ -89,16 +100,15 @@ class _HeldOut:
     share a source sentence leave the training text with it, and the first of them is held out.
     """
 
-    def __init__(self, data: DataConfig, seed: int) -> None:
+    def __init__(self, data: DataConfig, seed: int, folder: Path) -> None:
         self._seed = seed
         self._split_of_hash: dict[int, str] = {}
         self._taken: set[int] = set()
         wanted = {s: v.from_train for s, v in (("test", data.test), ("valid", data.valid)) if isinstance(v, FromTrain)}
         if not wanted:
             return
-        hashes = np.fromiter(self._hashes(data), dtype=np.uint64)
-        values = np.unique(hashes)
-        limit = max(1, int(len(values) * MAX_HELD_OUT))
+        values, distinct = _smallest(self._hashes(data), sum(wanted.values()), folder)
+        limit = max(1, int(distinct * MAX_HELD_OUT))
         start = 0
         for split, number in wanted.items():
             if number > limit:
@@ -126,6 +136,19 @@ class _HeldOut:
             return None
         self._taken.add(key)
         return self._split_of_hash[key]
+
+
+def _smallest(hashes: Iterator[int], number: int, folder: Path) -> tuple[NDArray[np.uint64], int]:
+    """The smallest of distinct hashes, in ascending order, and how many distinct ones there are."""
+    smallest = np.empty(0, dtype=np.uint64)
+    total = 0
+    with Duplicates(folder) as duplicates:
+        while chunk := array("Q", islice(hashes, _HASHES_AT_ONCE)):
+            for value in chunk:
+                duplicates.add(value)
+            total += len(chunk)
+            smallest = np.unique(np.concatenate([smallest, np.frombuffer(chunk, np.uint64)]))[:number]
+        return smallest, total - duplicates.later().count
 
 
 def input_digests(data: DataConfig) -> dict[str, Any]:

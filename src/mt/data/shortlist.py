@@ -65,7 +65,8 @@ def _most_frequent(targets: Array, vocab: int) -> list[int]:
 
 def _token_pairs(corpus: EncodedCorpus) -> tuple[Array, Array, Array]:
     """Source ids, target ids, and which target token of the corpus it is, each (P,)."""
-    pairs = np.cumsum((corpus.src_lengths - 2) * (corpus.tgt_lengths - 1))
+    n_src, n_tgt = corpus.lengths()
+    pairs = np.cumsum((n_src - 2) * (n_tgt - 1))
     step = max(1, -(-int(pairs[-1]) // _MOST_PAIRS))
     parts, tokens = [], 0
     for sentence in range(0, len(corpus), step):

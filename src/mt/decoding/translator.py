@@ -7,7 +7,9 @@ from mt.console import log
 from mt.data.tokenizer import TokenizerPair, normalized
 from mt.decoding.engine import Engine, Hypothesis, SearchOptions
 from mt.decoding.long_input import split_long
+from mt.decoding.shared_engine import SharedEngine
 from mt.languages import base_language
+from mt.world import World
 
 # Languages written without spaces: the parts of a long text are joined without one.
 _UNSPACED = {"zh", "ja", "th", "lo", "km", "my"}
@@ -36,7 +38,13 @@ class Translator:
         self._engine = engine
         self._tokenizers = tokenizers
         self._limit = max_source_tokens - 2
+        self._target_lang = target_lang
         self._joint = "" if base_language(target_lang) in _UNSPACED else " "
+
+    def shared(self, world: World) -> "Translator":
+        """The same translator, whose work the processes share."""
+        engine = SharedEngine(self._engine, world)
+        return Translator(engine, self._tokenizers, self._limit + 2, self._target_lang)
 
     def translate(self, lines: Sequence[str], options: SearchOptions, first_line: int = 1) -> list[list[Candidate]]:
         """The n best translations of each line, best first; an empty line gives one empty translation.

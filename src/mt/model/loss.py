@@ -35,7 +35,7 @@ class _FusedLoss(torch.autograd.Function):
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
         inputs, matrix = states.to(dtype), weight.to(dtype)
         mean_row = weight.mean(dim=0)
-        loss, nll = states.new_zeros(2, dtype=torch.float32)
+        loss, nll = (states.new_zeros((), dtype=torch.float32) for _ in range(2))
         grad_states = torch.empty_like(inputs) if wants_gradient else None
         grad_weight = torch.zeros_like(weight) if wants_gradient else None
         n_rows = _CPU_ROWS if device == "cpu" else _GPU_ROWS
@@ -109,7 +109,7 @@ class _FusedConsistentLoss(torch.autograd.Function):
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
         passes = states.to(dtype).view(2, len(labels), states.shape[1])
         matrix = weight.to(dtype)
-        loss, nll = states.new_zeros(2, dtype=torch.float32)
+        loss, nll = (states.new_zeros((), dtype=torch.float32) for _ in range(2))
         grad_states, grad_weight = torch.empty_like(passes), torch.zeros_like(weight)
         n_rows = (_CPU_ROWS if device == "cpu" else _GPU_ROWS) // 2
         for start in range(0, len(labels), n_rows):

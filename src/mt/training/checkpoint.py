@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from mt import storage
 from mt.console import log
 from mt.errors import MachineError
-from mt.model.transformer import set_parameters
 from mt.run_dir import CheckpointDir, RunDir
 from mt.training.muon import Together
+from mt.training.parallel import is_shard, placed_like, whole
+from mt.world import ALONE, World
 
 
 @dataclass
@@ -22,7 +23,8 @@ class Progress:
 
     Attributes:
         step: updates done.
-        epoch, cursor: the batch order's epoch, and how many of its batches are consumed.
+        epoch, window, cursor: the batch order's epoch, its window of the corpus, and how many of the window's batches
+            are consumed.
         tokens: source and target tokens trained on, padding not counted.
         seconds: time spent in training, all sessions together.
         validated_step: the step last validated.
@@ -35,6 +37,7 @@ class Progress:
 
     step: int = 0
     epoch: int = 0
+    window: int = 0
     cursor: int = 0
     tokens: int = 0
     seconds: float = 0.0
@@ -49,10 +52,16 @@ class Progress:
 
 
 class Checkpoints:
-    """The checkpoints of one run."""
+    """The checkpoints of one run.
 
-    def __init__(self, run: RunDir) -> None:
+    Args:
+        run: where they are.
+        world: the processes that train together; one of them writes, for any number of them to go on with.
+    """
+
+    def __init__(self, run: RunDir, world: World = ALONE) -> None:
         self._run = run
+        self._world = world
 
     def steps(self) -> list[int]:
         """The steps there are checkpoints of, oldest first, not verified."""
@@ -73,28 +82,57 @@ class Checkpoints:
             average: the moving average of the weights, if there is one.
         """
         parameters = dict(model.named_parameters())
-        moments = {
-            f"{name}.{key}": value
-            for name, parameter in parameters.items()
-            for key, value in optimizer.state[parameter].items()
-        }
+        weights = self._collected({name: parameter.detach() for name, parameter in parameters.items()})
+        moments = self._collected(
+            {
+                f"{name}.{key}": value
+                for name, parameter in parameters.items()
+                for key, value in optimizer.state[parameter].items()
+            }
+        )
+        average = None if average is None else self._collected(average)
+        if self._world.is_main:
+            self._write(progress, weights, moments, average)
+        self._world.wait()
+
+    def _collected(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Tensors made whole, where they are shards, in the memory of the process that writes them."""
+        if not any(map(is_shard, tensors.values())):
+            return dict(tensors)
+        collected = {}
+        for name, tensor in tensors.items():
+            one = whole(tensor)
+            if self._world.is_main:
+                collected[name] = one.cpu()
+        return collected
+
+    def _write(
+        self,
+        progress: Progress,
+        weights: dict[str, Tensor],
+        moments: dict[str, Tensor],
+        average: dict[str, Tensor] | None,
+    ) -> None:
         with storage.new_folder(self._run.checkpoint(progress.step), step=progress.step) as folder:
             checkpoint = CheckpointDir(folder)
-            storage.write_tensors(checkpoint.weights, {n: p.detach() for n, p in parameters.items()})
+            storage.write_tensors(checkpoint.weights, weights)
             storage.write_tensors(checkpoint.optimizer, moments)
             if average is not None:
-                storage.write_tensors(checkpoint.average, dict(average))
+                storage.write_tensors(checkpoint.average, average)
             storage.write_json(checkpoint.state, asdict(progress))
 
     def newest(self) -> int | None:
         """The newest checkpoint that is whole; damaged newer ones are set aside.
 
         Returns:
-            its step, or None where there never was a checkpoint.
+            its step, or None where there never was a checkpoint; the same in all processes.
 
         Raises:
             MachineError: there are checkpoints, but none is usable.
         """
+        return self._world.from_main(self._newest() if self._world.is_main else None)
+
+    def _newest(self) -> int | None:
         damaged = []
         for step in reversed(self.steps()):
             try:
@@ -132,16 +170,16 @@ class Checkpoints:
         A checkpoint without an average is one of a training that had none yet: it then starts from the weights.
         """
         checkpoint = CheckpointDir(self._run.checkpoint(step))
-        set_parameters(model, load_file(checkpoint.weights))
-        moments = load_file(checkpoint.optimizer)
+        weights, moments = load_file(checkpoint.weights), load_file(checkpoint.optimizer)
         for name, parameter in model.named_parameters():
+            parameter.detach().copy_(placed_like(weights[name], parameter))
             keys = [key for key in moments if key.rpartition(".")[0] == name]
             # Adam's step counter stays where the fused kernel wants it: with the parameter.
-            optimizer.state[parameter] = {key.rpartition(".")[2]: moments[key].to(parameter.device) for key in keys}
+            optimizer.state[parameter] = {key.rpartition(".")[2]: placed_like(moments[key], parameter) for key in keys}
         if average is not None:
             stored = load_file(checkpoint.best_weights)
             for name, tensor in average.items():
-                tensor.copy_(stored[name])
+                tensor.copy_(placed_like(stored[name], tensor))
         progress = Progress(**json.loads(checkpoint.state.read_bytes()))
         progress.best_validations = [(score, step) for score, step in progress.best_validations]  # JSON has lists only
         return progress
@@ -176,15 +214,20 @@ class Checkpoints:
 
         The whole ones are counted after verifying them: a damaged one protects nobody.
         """
-        whole = 0
+        if self._world.is_main:
+            self._prune(keep, also)
+        self._world.wait()
+
+    def _prune(self, keep: int, also: set[int]) -> None:
+        n_whole = 0
         for step in reversed(self.steps()):
-            if whole >= keep:
+            if n_whole >= keep:
                 if step not in also:
                     storage.remove(self._run.checkpoint(step))
                 continue
             try:
                 storage.verify(self._run.checkpoint(step))
-                whole += 1
+                n_whole += 1
             except (storage.DamagedError, OSError) as error:
                 log.warning("%s: damaged: %s", self._run.checkpoint(step), error)
                 self._set_aside(step)

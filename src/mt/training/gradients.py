@@ -1,6 +1,6 @@
 """The gradients of one step: of the mean loss over all its target tokens, however the work is split."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,10 +10,11 @@ from mt.config import Config
 from mt.console import log
 from mt.data.batching import Batch
 from mt.errors import MachineError
-from mt.model.loss import fused_consistent_cross_entropy, fused_cross_entropy
 from mt.model.packing import Packing, send
 from mt.model.transformer import Transformer
 from mt.training.optimization import autocast, seed_dropout
+from mt.training.parallel import Objective, distributed, exchanging
+from mt.world import ALONE, World, lost_explained
 
 MAX_PIECES = 64  # a batch that does not fit in so many pieces never will
 
@@ -24,7 +25,7 @@ class StepLoss:
 
     Attributes:
         sums: (2,), on the device: the smoothed loss and the plain negative log-likelihood of all target tokens, in
-            nats.
+            nats, of all processes.
         n_target, n_tokens: target tokens, and source and target tokens, padding not counted.
         pieces: into how many each micro-batch had to be split for lack of memory; usually 1.
     """
@@ -36,14 +37,20 @@ class StepLoss:
 
 
 class Gradients:
-    """Adds a step's gradients up in the model's parameters."""
+    """Adds a step's gradients up in the model's parameters.
 
-    def __init__(self, config: Config, model: Transformer) -> None:
+    Args:
+        config: the run's configuration.
+        model: what learns; with `training.sharding: fsdp` its parameters become shards.
+        world: the processes that work on each step together.
+    """
+
+    def __init__(self, config: Config, model: Transformer, world: World = ALONE) -> None:
         self._config = config
         self._model = model
+        self._world = world
         self._device = model.device
-        compiled = torch.compile(model.states, dynamic=True) if config.training.compile else model.states
-        self._states: Callable[[Tensor, Tensor, Packing, Packing], Tensor] = compiled
+        self._objective = distributed(Objective(model, config.training), config.training, world)
 
     def add(self, micro_batches: Sequence[Batch], step: int) -> StepLoss:
         """Computes the gradients of some micro-batches; they must be zero before.
@@ -52,7 +59,7 @@ class Gradients:
         backward pass may have left half a gradient behind.
 
         Args:
-            micro_batches: what the step learns from.
+            micro_batches: what the step learns from, or this process's share of it.
             step: updates done so far; with the seed it decides the dropout.
 
         Raises:
@@ -64,7 +71,7 @@ class Gradients:
         while True:
             try:
                 sums = self._sums(micro_batches, step, n_target, pieces)
-                return StepLoss(sums, n_target, n_tokens, pieces)
+                return StepLoss(self._world.sum(sums), n_target, n_tokens, pieces)
             except (RuntimeError, MemoryError) as error:
                 if not _is_out_of_memory(error):
                     raise
@@ -82,10 +89,11 @@ class Gradients:
 
     def _sums(self, micro_batches: Sequence[Batch], step: int, n_target: int, pieces: int) -> Tensor:
         sums = torch.zeros(2, device=self._device)
-        for index, batch in enumerate(micro_batches):
-            for piece in range(min(pieces, len(batch.src_tokens))):
-                seed_dropout(self._config.seed, step, index, piece)
-                sums += self._backward(_every(batch, piece, pieces), n_target)
+        work = [(i, j) for i, batch in enumerate(micro_batches) for j in range(min(pieces, len(batch.src_tokens)))]
+        for index, piece in work:
+            seed_dropout(self._config.seed, step, index, self._world.rank + self._world.size * piece)
+            with exchanging(self._objective, wanted=(index, piece) == work[-1]):
+                sums += self._backward(_every(micro_batches[index], piece, pieces), n_target)
         return sums
 
     def _backward(self, batch: Batch, n_target: int) -> Tensor:
@@ -100,15 +108,11 @@ class Gradients:
             src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
         src_tokens, tgt_in, labels = (send(x, self._device) for x in (src_tokens, tgt_in, labels))
         src, tgt = src.to(self._device), tgt.to(self._device)
-        weight, smoothing = self._model.output.weight, training.label_smoothing
-        with autocast(self._device, training.precision):
-            states = self._states(src_tokens, tgt_in, src, tgt)
-            if training.r_drop > 0:
-                loss, nll = fused_consistent_cross_entropy(states, weight, labels, smoothing, training.r_drop)
-            else:
-                loss, nll = fused_cross_entropy(states, weight, labels, smoothing)
-        torch.autograd.backward(loss / n_target)
-        return torch.stack([loss.detach(), nll])
+        with autocast(self._device, training.precision), lost_explained():
+            loss, nll = self._objective(src_tokens, tgt_in, labels, src, tgt)
+            # Torch takes the mean of the processes' gradients, where their sum is wanted.
+            torch.autograd.backward(loss * batch.weight * self._world.size / n_target)
+        return torch.stack([loss.detach(), nll]) * batch.weight
 
 
 def _every(batch: Batch, start: int, stride: int) -> Batch:

@@ -12,12 +12,16 @@ class StopRequest:
     The second signal finds the default handlers in place again and ends the process at once. That loses nothing but the
     steps since the last checkpoint, since every file is written aside and renamed.
 
+    Args:
+        silent: say nothing, as the processes beside the main one.
+
     Attributes:
         signal: the number of the signal received, or None.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, silent: bool = False) -> None:
         self.signal: int | None = None
+        self._silent = silent
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -35,6 +39,8 @@ class StopRequest:
         self.signal = number
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, signal.SIG_DFL)
+        if self._silent:
+            return
         # Not through the log: the signal may have come in the middle of a write to the same buffered stream.
         name = signal.Signals(number).name
         os.write(2, f"{name}: saving a checkpoint and stopping (once more to stop at once)\n".encode())

@@ -6,9 +6,12 @@ Everything random is a pure function of the seed and the place in training, so t
 again ends in the same weights, bit for bit.
 """
 
+import contextlib
+import copy
 import math
+import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -19,7 +22,7 @@ from mt.config import Config
 from mt.console import duration, log, progress
 from mt.data.batching import BatchStream, TrainingCorpus
 from mt.errors import StoppedError
-from mt.model.transformer import Transformer
+from mt.model.transformer import Transformer, set_parameters
 from mt.run_dir import RunDir
 from mt.training.averaging import FinalWeights, MovingAverage, having, remember
 from mt.training.checkpoint import Checkpoints, Progress
@@ -27,8 +30,10 @@ from mt.training.gradients import Gradients
 from mt.training.metrics import Metrics
 from mt.training.optimization import learning_rate, make_optimizer
 from mt.training.outcomes import Outcomes
+from mt.training.parallel import whole
 from mt.training.signals import StopRequest
 from mt.training.validation import Validation
+from mt.world import ALONE, World
 
 
 class Trainer:
@@ -39,7 +44,8 @@ class Trainer:
         run: where checkpoints and metrics go.
         model: on its device, initialised; a checkpoint in the run replaces its weights.
         corpus: the encoded training text.
-        validate: scores the model.
+        validate: scores the model; of several processes, all call it.
+        world: the processes that train together.
     """
 
     def __init__(
@@ -49,22 +55,27 @@ class Trainer:
         model: Transformer,
         corpus: TrainingCorpus,
         validate: Callable[[Transformer], Validation],
+        world: World = ALONE,
     ) -> None:
         self.config = config
         self.settings = config.training
+        self.world = world
         self.model = model
+        # A model in shards cannot search for translations, since processes would need them at different times.
+        self.whole_model = copy.deepcopy(model).cpu() if self._in_shards else model
+        self.gradients = Gradients(config, model, world)  # before anything that keeps the model's parameters
         self.optimizer = make_optimizer(model, self.settings)
         decay = self.settings.ema_decay
         self.average = None if decay is None else MovingAverage(model, decay)
-        self.checkpoints = Checkpoints(run)
+        self.checkpoints = Checkpoints(run, world)
         self.progress = self._resume()
         self.final_weights = FinalWeights(self.settings, self.save_every, self.checkpoints, self.progress)
+        place = self.progress
         self.batches = BatchStream(
-            corpus, self.settings.max_tokens, config.seed, self.progress.epoch, self.progress.cursor
+            corpus, self.settings.max_tokens, config.seed, place.epoch, place.window, place.cursor, world
         )
-        self.metrics = Metrics(run, self.settings.tensorboard)
+        self.metrics = Metrics(run, self.settings.tensorboard, silent=not world.is_main)
         self._validate = validate
-        self.gradients = Gradients(config, model)
         # A CPU's work is done when a call returns. A GPU's is not, so nothing should ask for its results at once.
         self._reads_late = model.device.type == "cuda" and isinstance(self.optimizer, torch.optim.Optimizer)
         self.outcomes = Outcomes(self.progress, self.metrics, self._reads_late)
@@ -78,7 +89,7 @@ class Trainer:
             DivergedError: five updates in a row were not finite.
         """
         self.metrics.write("resume" if self.progress.step else "start", self.progress.step)
-        with StopRequest() as stop, self._bar() as bar:
+        with StopRequest(silent=not self.world.is_main) as stop, self._bar() as bar:
             while not self.is_over():
                 started = time.perf_counter()
                 self.step()
@@ -90,8 +101,9 @@ class Trainer:
                     self.validate()
                 if self._is_due(self.save_every) or self._is_due(self.settings.validate_every):
                     self.save()
-                if stop.signal is not None:
-                    self._stop(stop.signal)
+                # A signal may reach the processes between different steps; all must stop after the same.
+                if self.world.any(stop.signal is not None):
+                    self._stop(stop.signal or signal.SIGTERM)
         if self.progress.validated_step != self.progress.step:
             self.validate()
             self.save()
@@ -106,14 +118,14 @@ class Trainer:
         micro_batches = [self.batches.next() for _ in range(self.settings.accumulate)]
         result = self.gradients.add(micro_batches, place.step)
         limit = self.settings.clip_norm or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        norm = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
         self._update(result.sums[0] + norm)
         self.optimizer.zero_grad(set_to_none=True)
 
         place.step += 1
         if self.average is not None:
             self.average.update(place.step)
-        place.epoch, place.cursor = self.batches.epoch, self.batches.cursor
+        place.epoch, place.window, place.cursor = self.batches.epoch, self.batches.window, self.batches.cursor
         place.tokens += result.n_tokens
         if result.pieces > 1:
             place.out_of_memory += 1
@@ -133,8 +145,8 @@ class Trainer:
         """Scores the model, remembers the best, and shows a few translations."""
         self.outcomes.settle()
         place = self.progress
-        with having(self.model, self.final_weights.candidate(self._weights())):
-            result = self._validate(self.model)
+        with self._having(self.final_weights.candidate(self._weights())) as model:
+            result = self._validate(model)
         score = result.bleu if self.settings.best_metric == "bleu" else -result.loss
         place.validated_step = place.step
         place.bad_validations += 1
@@ -162,10 +174,9 @@ class Trainer:
     def is_over(self) -> bool:
         """True when the steps, the epochs or the patience are spent."""
         place, settings = self.progress, self.settings
-        epochs_done = place.epoch + (place.cursor >= self.batches.batches_per_epoch)
         return (
             place.step >= settings.max_steps
-            or (settings.max_epochs is not None and epochs_done >= settings.max_epochs)
+            or (settings.max_epochs is not None and self.batches.epochs_done >= settings.max_epochs)
             or (settings.patience is not None and place.bad_validations >= settings.patience)
         )
 
@@ -176,11 +187,25 @@ class Trainer:
         self.checkpoints.save(self.progress, self.model, self.optimizer, average)
         self.checkpoints.prune(self.settings.keep_checkpoints, self.final_weights.needed())
 
+    @property
+    def _in_shards(self) -> bool:
+        return self.world.size > 1 and self.settings.sharding == "fsdp"
+
     def _weights(self) -> Mapping[str, Tensor]:
         """The weights that count: their moving average, where there is one."""
-        if self.average is not None:
-            return self.average.weights
-        return {name: parameter.detach() for name, parameter in self.model.named_parameters()}
+        now = dict(self.model.named_parameters()) if self.average is None else self.average.weights
+        return {name: whole(tensor.detach()) for name, tensor in now.items()}
+
+    @contextlib.contextmanager
+    def _having(self, weights: Mapping[str, Tensor]) -> Iterator[Transformer]:
+        """The model with these weights, for a while."""
+        if not self._in_shards:
+            with having(self.model, weights):
+                yield self.model
+            return
+        set_parameters(self.whole_model.to(self.model.device), weights)
+        yield self.whole_model
+        self.whole_model.cpu()
 
     def _resume(self) -> Progress:
         newest = self.checkpoints.newest()

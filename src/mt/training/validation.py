@@ -10,12 +10,14 @@ from mt.data.batching import assemble, plan_epoch
 from mt.data.encoded import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import SearchOptions
+from mt.decoding.shared_engine import SharedEngine
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator
 from mt.evaluation.scores import bleu_tokenizer, corpus_bleu
 from mt.model.loss import fused_cross_entropy
 from mt.model.packing import Packing
 from mt.model.transformer import Transformer
+from mt.world import ALONE, World
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Validator:
         encoded: the set as token ids, for the loss.
         sources, references: the same as raw text, for BLEU.
         tokenizers: of both languages.
+        world: the processes that share the work; each returns the same.
     """
 
     def __init__(
@@ -49,7 +52,9 @@ class Validator:
         sources: list[str],
         references: list[str],
         tokenizers: TokenizerPair,
+        world: World = ALONE,
     ) -> None:
+        self._world = world
         self._config = config
         self._encoded = encoded
         self._sources = sources
@@ -59,7 +64,7 @@ class Validator:
     def __call__(self, model: Transformer) -> Validation:
         config = self._config
         loss = self._loss(model)
-        engine = TorchEngine(model, config.decoding.batch_tokens)
+        engine = SharedEngine(TorchEngine(model, config.decoding.batch_tokens), self._world)
         translator = Translator(engine, self._tokenizers, config.data.max_length, config.data.target_lang)
         options = SearchOptions(
             beam_size=1, max_length=config.decoding.max_length, max_length_ratio=config.decoding.max_length_ratio
@@ -79,7 +84,8 @@ class Validator:
         was_training = model.training
         model.eval()
         total, tokens = 0.0, 0
-        for indices in plan_epoch(corpus.src_lengths, corpus.tgt_lengths, config.training.max_tokens, 0, 0):
+        plan = plan_epoch(*corpus.lengths(), config.training.max_tokens, 0, 0)
+        for indices in self._world.share(plan):
             batch = assemble(corpus, indices, config.data.max_length)
             src_tokens, tgt_in, tgt_out = (
                 torch.from_numpy(array).to(device) for array in (batch.src_tokens, batch.tgt_in, batch.tgt_out)
@@ -90,4 +96,4 @@ class Validator:
             total += nll.item()
             tokens += batch.n_tgt
         model.train(was_training)
-        return total / tokens
+        return sum(self._world.gather([total])) / sum(self._world.gather([tokens]))

@@ -1,0 +1,236 @@
+"""From text to token ids on disk, in parallel: a large corpus is cut into shards, each written whole by one process.
+
+A shard that is there is not encoded again, so a killed encoding goes on where it was. At the end the shards are joined
+into one folder, the form that training maps. Memory is that of a few thousand sentences a process.
+"""
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from mt import storage
+from mt.console import progress
+from mt.data.encoded import SIDES, sentence_tokens
+from mt.data.lines import decode_lines
+from mt.data.tokenizer import BpeTokenizer, TokenizerPair
+from mt.errors import MachineError
+from mt.stage import is_done
+
+SHARD = 2**18  # pairs
+
+_CHUNK = 4_000  # sentences encoded at a time
+_BLOCK = 2**24  # bytes read at a time where lines are only counted
+
+Counts = dict[str, int]
+
+
+def encode_corpus(
+    text: tuple[Path, Path],
+    tokenizers: TokenizerPair,
+    folder: Path,
+    key: str,
+    max_length: int | None,
+    shard: int = SHARD,
+) -> Counts:
+    """Encodes two aligned text files into `folder`.
+
+    Args:
+        text: the source and the target file.
+        tokenizers: what to encode them with.
+        folder: comes into being whole or not at all; shards lie beside it until then.
+        key: identifies the inputs, recorded in the folder's manifest.
+        max_length: pairs with a side longer than this many tokens, specials counted, are left out; None keeps all.
+        shard: pairs that are written at a time.
+
+    Returns:
+        the numbers of pairs kept and left out.
+
+    Raises:
+        InputError: a line is not UTF-8.
+        MachineError: a process that encoded was killed.
+    """
+    ranges = _cut(text, shard)
+    if len(ranges) == 1:
+        job = _Job(text, tokenizers, max_length, ranges[0], folder, key)
+        return job.run()
+    shards = folder.with_name(f"{folder.name}.shards")
+    jobs = [_Job(text, tokenizers, max_length, lines, shards / f"{lines.first:012d}", key) for lines in ranges]
+    _run_all([job for job in jobs if not is_done(job.folder, key)])
+    counts = _join([job.folder for job in jobs], folder, key)
+    storage.remove(shards)
+    return counts
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """A range of lines: the first, counted from 0, how many, and where they begin in the source and the target file."""
+
+    first: int
+    number: int
+    offsets: tuple[int, ...]
+
+
+def _cut(text: tuple[Path, Path], shard: int) -> list[_Lines]:
+    offsets, numbers = zip(*(_offsets(path, shard) for path in text), strict=True)
+    starts = list(zip(*offsets, strict=True))
+    return [_Lines(n * shard, min(shard, numbers[0] - n * shard), both) for n, both in enumerate(starts)]
+
+
+def _offsets(path: Path, every: int) -> tuple[list[int], int]:
+    """Where every n-th line of a file begins, and how many lines it has."""
+    offsets, lines, place = [0], 0, 0
+    with path.open("rb") as file:
+        last = b"\n"
+        while block := file.read(_BLOCK):
+            ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+            wanted = np.arange(len(offsets) * every, lines + len(ends) + 1, every) - lines - 1
+            offsets += (place + 1 + ends[wanted]).tolist()
+            lines, place, last = lines + len(ends), place + len(block), block[-1:]
+    lines += last != b"\n"
+    if len(offsets) > 1 and offsets[-1] == place:
+        offsets.pop()  # nothing comes after it
+    return offsets, lines
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Some lines that one process encodes into a folder of their own."""
+
+    text: tuple[Path, Path]
+    tokenizers: TokenizerPair
+    max_length: int | None
+    lines: _Lines
+    folder: Path
+    key: str
+
+    def run(self) -> Counts:
+        counts = {"kept": 0, "longer than max_length": 0}
+        tokenizers = (self.tokenizers.source, self.tokenizers.target)
+        with storage.new_folder(self.folder, key=self.key) as partial:
+            writers = [_SideWriter(partial, side, t) for side, t in zip(SIDES, tokenizers, strict=True)]
+            for chunk in self._chunks():
+                sides = [t.encode_batch(lines) for t, lines in zip(tokenizers, chunk, strict=True)]
+                kept = [pair for pair in zip(*sides, strict=True) if self._fits(*pair)]
+                counts["kept"] += len(kept)
+                counts["longer than max_length"] += len(chunk[0]) - len(kept)
+                for writer, sentences in zip(writers, zip(*kept, strict=True), strict=False):
+                    writer.write(sentences)
+            for writer in writers:
+                writer.close()
+            storage.write_json(partial / "counts.json", counts)
+        return counts
+
+    def _fits(self, source: list[int], target: list[int]) -> bool:
+        return self.max_length is None or max(sentence_tokens(len(source), len(target))) <= self.max_length
+
+    def _chunks(self) -> Iterator[list[list[str]]]:
+        with self.text[0].open("rb") as source, self.text[1].open("rb") as target:
+            texts = []
+            for file, path, offset in zip((source, target), self.text, self.lines.offsets, strict=True):
+                file.seek(offset)
+                texts.append(decode_lines(islice(file, self.lines.number), str(path), self.lines.first))
+            while chunk := list(islice(texts[0], _CHUNK)):
+                yield [chunk, list(islice(texts[1], _CHUNK))]
+
+
+class _SideWriter:
+    """Writes one side: token ids in the smallest type that holds the vocabulary, and the sentences' starts."""
+
+    def __init__(self, folder: Path, side: str, tokenizer: BpeTokenizer) -> None:
+        self._dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32)
+        self._file: BinaryIO = (folder / f"{side}_tokens.{self._dtype.name}").open("wb")
+        self._starts = folder / f"{side}_starts.npy"
+        self._lengths: list[int] = []
+
+    def write(self, sentences: Sequence[list[int]]) -> None:
+        self._file.write(np.fromiter(chain.from_iterable(sentences), self._dtype).tobytes())
+        self._lengths += map(len, sentences)
+
+    def close(self) -> None:
+        self._file.close()
+        starts = np.zeros(len(self._lengths) + 1, dtype=np.int64)
+        np.cumsum(self._lengths, out=starts[1:])
+        np.save(self._starts, starts)
+
+
+def _run_all(jobs: list[_Job]) -> None:
+    """Runs jobs in as many processes as there are cores; the progress is counted in pairs."""
+    workers = min(len(os.sched_getaffinity(0)), len(jobs))
+    if workers == 0:
+        return
+    # Not forked: the tokenizers library has threads, which do not survive that.
+    context = multiprocessing.get_context("spawn")
+    with (
+        ProcessPoolExecutor(workers, context, initializer=_start_worker) as pool,
+        progress(total=sum(job.lines.number for job in jobs), unit="pair", desc="encoding", unit_scale=True) as bar,
+    ):
+        futures = {pool.submit(job.run): job for job in jobs}
+        try:
+            for done in as_completed(futures):
+                done.result()
+                bar.update(futures[done].lines.number)
+        except BrokenProcessPool:
+            raise MachineError(
+                "a process that encoded text was killed, perhaps for lack of memory",
+                "the same command goes on with what is left to encode",
+            ) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _start_worker() -> None:
+    """Ctrl-C is the main process's affair; and when that is killed, nobody else would end its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _join(shards: Sequence[Path], folder: Path, key: str) -> Counts:
+    """One folder from the shards', in their order."""
+    counts: Counter[str] = Counter()
+    for shard in shards:
+        counts.update(json.loads((shard / "counts.json").read_bytes()))
+    with storage.new_folder(folder, key=key) as partial:
+        for side in SIDES:
+            tokens = [next(shard.glob(f"{side}_tokens.uint*")) for shard in shards]
+            with (partial / tokens[0].name).open("wb") as file:
+                for path in tokens:
+                    with path.open("rb") as part:
+                        shutil.copyfileobj(part, file, _BLOCK)
+            _join_starts([shard / f"{side}_starts.npy" for shard in shards], partial / f"{side}_starts.npy")
+        storage.write_json(partial / "counts.json", dict(counts))
+    return dict(counts)
+
+
+def _join_starts(parts: Sequence[Path], path: Path) -> None:
+    """Starts within shards to starts in the whole."""
+    total = sum(len(np.load(part, mmap_mode="r")) - 1 for part in parts) + 1
+    with path.open("wb") as file:
+        header: dict[str, Any] = {"descr": np.dtype(np.int64).str, "fortran_order": False, "shape": (total,)}
+        np.lib.format.write_array_header_1_0(file, header)
+        before = np.zeros(1, dtype=np.int64)
+        file.write(before.tobytes())
+        for part in parts:
+            starts = np.load(part)[1:] + before
+            file.write(starts.tobytes())
+            before = starts[-1:] if len(starts) else before

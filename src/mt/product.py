@@ -1,0 +1,133 @@
+"""The product of a training: the model folder, its engines tried, the test set scored."""
+
+import resource
+import sys
+import time
+from typing import Any
+
+from mt import storage
+from mt.bundle.model_card import model_card
+from mt.bundle.model_dir import new_model
+from mt.bundle.open import open_converted
+from mt.config import Config
+from mt.console import duration, log
+from mt.data.encoded import EncodedCorpus
+from mt.data.lines import read_lines
+from mt.data.shortlist import Shortlist, make_shortlist
+from mt.data.tokenizer import TokenizerPair
+from mt.decoding.engine import EngineChoice, UnusableError
+from mt.decoding.settings import TranslationSettings
+from mt.decoding.torch_engine import TorchEngine
+from mt.decoding.translator import Translator
+from mt.evaluate import MethodResult, evaluate, results_table, write_results
+from mt.model.transformer import Transformer, set_parameters
+from mt.run_dir import ModelDir, RunDir
+from mt.stage import is_done, stage_key
+from mt.training.checkpoint import Progress
+from mt.training.trainer import Trainer
+from mt.trial import FormatResult, formats_table, try_formats
+from mt.world import World
+
+_MODEL_FORMAT = 2  # of model folders; a finished run of an older one makes its folder anew
+
+
+def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: Trainer, progress: Progress) -> str:
+    """Chooses the final weights, makes the model folder, tries its engines and scores it, and says what it all cost."""
+    world = trainer.world
+    weights, origin = trainer.final_weights.final()
+    key = stage_key(
+        "model", _MODEL_FORMAT, progress.step, origin, config.model_dump(include={"decoding", "evaluation"})
+    )
+    if not world.from_main(world.is_main and is_done(run_dir.model.root, key)):
+        model = trainer.whole_model.to(trainer.model.device)
+        set_parameters(model, weights)
+        if not world.is_main:
+            _score(config, run_dir, _translator(config, tokenizers, model, world.from_main(None)), world)
+        else:
+            facts: dict[str, Any] = {
+                "key": key,
+                "format": _MODEL_FORMAT,
+                "weights": origin,
+                "steps": progress.step,
+                "training_seconds": round(progress.seconds),
+                "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            }
+            shortlist = _shortlist(config, run_dir, tokenizers)
+            with new_model(run_dir.model, config, tokenizers, weights, facts, shortlist) as folder:
+                formats = _try_out(config, run_dir, folder, tokenizers)
+                converted = folder if formats and model.device.type == "cpu" else None
+                translator = _translator(config, tokenizers, model, world.from_main(converted))
+                results = _score(config, run_dir, translator, world)
+                facts["formats"] = [result.as_dict() for result in formats]
+                facts["formats_table"] = formats_table(formats) if formats else ""
+                facts["test"] = [result.as_dict() for result in results]
+                facts["scores"] = results_table(results) if results else ""
+                card = model_card(config, origin, progress.step, facts["scores"], facts["formats_table"])
+                storage.write_text(folder.readme, card)
+            trainer.metrics.write("done", progress.step, weights=origin, test=facts["test"], formats=facts["formats"])
+    trainer.metrics.close()
+    return _summary(run_dir, progress, storage.read_manifest(run_dir.model.root)) if world.is_main else ""
+
+
+def _shortlist(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> Shortlist | None:
+    size = config.decoding.shortlist
+    if size == 0:
+        return None
+    log.info("aligning the training text for the shortlist")
+    shared_vocab_size = tokenizers.source.vocab_size if tokenizers.shared else None
+    return make_shortlist(EncodedCorpus.open(run_dir.encoded("train")), size, shared_vocab_size)
+
+
+def _try_out(config: Config, run_dir: RunDir, folder: ModelDir, tokenizers: TokenizerPair) -> list[FormatResult]:
+    """Measures the fast engine's number formats on the validation set; none where it cannot run the model."""
+    try:
+        log.info("trying the model's number formats on the validation set")
+        valid = [list(read_lines(run_dir.text_file("valid", side))) for side in ("source", "target")]
+        return try_formats(folder, config, tokenizers, *valid)
+    except UnusableError as error:
+        log.warning("%s; the folder works with torch", error)
+        return []
+
+
+def _translator(
+    config: Config, tokenizers: TokenizerPair, model: Transformer, converted: ModelDir | None
+) -> Translator:
+    """What `mt eval` would use here: the fast engine with a model folder, or torch with the model."""
+    settings = TranslationSettings.of(config)
+    if converted is not None:
+        return open_converted(converted, settings, tokenizers, EngineChoice()).translator
+    engine = TorchEngine(model, settings.batch_tokens)
+    return Translator(engine, tokenizers, settings.max_source_tokens, settings.target_lang)
+
+
+def _score(config: Config, run_dir: RunDir, translator: Translator, world: World) -> list[MethodResult]:
+    """Translates and scores the test set, if there is one; hypotheses and scores go to the run's eval/."""
+    if config.data.test is None:
+        return []
+    sources = list(read_lines(run_dir.text_file("test", "source")))
+    references = list(read_lines(run_dir.text_file("test", "target")))
+    results = evaluate(translator.shared(world), config, sources, references)
+    if world.is_main:
+        write_results(run_dir.scores, "test", results, sources, references)
+    return results
+
+
+def _summary(run_dir: RunDir, progress: Progress, product: dict[str, Any]) -> str:
+    """What was trained, what it cost, and what to type next."""
+    # Linux counts in KiB, macOS in bytes.
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1) / 1e9
+    lines = [
+        f"trained {progress.step:,} steps ({progress.tokens:,} tokens) in {duration(progress.seconds)}, "
+        f"{progress.tokens / max(progress.seconds, 1e-9):,.0f} tokens/s, at most {peak:.1f} GB of memory",
+        f"weights: {product['weights']}",
+    ]
+    if progress.skipped_updates or progress.out_of_memory:
+        lines.append(
+            f"updates skipped (not finite): {progress.skipped_updates}; out of memory: {progress.out_of_memory}"
+        )
+    if product["formats_table"]:
+        lines += ["validation set, beam search:", product["formats_table"]]
+    if product["scores"]:
+        lines += ["test set:", product["scores"]]
+    lines += [f"model: {run_dir.model.root}", f'next: mt translate --model {run_dir.root} "..."']
+    return "\n".join(lines)
