@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import lzma
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
+from backports import zstd
 
 from data_helpers import make_data_config, pairs_of, write_lines, write_pairs
 from mt.data import phrasebook
@@ -34,9 +36,12 @@ AWKWARD = [
 ]
 
 
+COMPRESS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd.compress}
+
+
 def write_table(path: Path, pairs: list[Pair], names: tuple[str, str] = ("en", "it"), shape: str = "") -> None:
     """Writes a table by hand, so that no reader's own writer hides its quirks."""
-    kind = next(s for s in reversed(path.suffixes) if s.lower() != ".gz").lower()
+    kind = next(s for s in reversed(path.suffixes) if s.lower() not in COMPRESS).lower()
     if kind == ".parquet":
         columns: dict[str, Any] = {name: [pair[side] for pair in pairs] for side, name in enumerate(names)}
         if shape == "translation":
@@ -51,7 +56,7 @@ def write_table(path: Path, pairs: list[Pair], names: tuple[str, str] = ("en", "
     else:
         lines = [",".join('"' + cell.replace('"', '""') + '"' for cell in cells) for cells in [names, *pairs]]
     content = "".join(line + "\n" for line in lines).encode()
-    path.write_bytes(gzip.compress(content) if path.suffix.lower() == ".gz" else content)
+    path.write_bytes(COMPRESS.get(path.suffix.lower(), bytes)(content))
 
 
 def refusal(root: Path, train: Any, **data: Any) -> str:
@@ -82,7 +87,20 @@ def test_plain_files_may_be_gzipped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["t.tsv", "t.csv", "t.jsonl", "t.parquet", "t.tsv.gz", "t.csv.gz", "t.jsonl.gz", "my.1.tsv", "T.TSV", "T.JSONL.GZ"],
+    [
+        "t.tsv",
+        "t.csv",
+        "t.jsonl",
+        "t.parquet",
+        "t.tsv.gz",
+        "t.csv.gz",
+        "t.jsonl.gz",
+        "t.tsv.xz",
+        "t.jsonl.zst",
+        "my.1.tsv",
+        "T.TSV",
+        "T.JSONL.GZ",
+    ],
 )
 def test_a_table_gives_every_cell_as_it_was_written(tmp_path: Path, name: str) -> None:
     write_table(tmp_path / name, AWKWARD)

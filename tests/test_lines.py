@@ -3,12 +3,14 @@
 import gzip
 import io
 import itertools
+import lzma
 import os
 import queue
 import threading
 from pathlib import Path
 
 import pytest
+from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,23 +68,38 @@ def test_a_byte_order_mark_goes_at_the_start_of_the_file_only(tmp_path: Path) ->
     assert lines_of(tmp_path, BOM) == [""]
 
 
-def test_gz_is_read_like_the_plain_file(tmp_path: Path) -> None:
+KINDS = {".gz": (gzip, "gzip"), ".xz": (lzma, "xz"), ".zst": (zstd, "Zstandard")}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, ".ZST"])
+def test_compressed_files_are_read_like_the_plain_one(tmp_path: Path, kind: str) -> None:
+    compress = KINDS[kind.lower()][0].compress
     content = BOM + "è\u2028x\r\n\ny".encode()
-    assert lines_of(tmp_path, gzip.compress(content), "text.en.gz") == ["è\u2028x", "", "y"]
+    assert lines_of(tmp_path, compress(content), "text.en" + kind) == ["è\u2028x", "", "y"]
+    assert lines_of(tmp_path, compress(b"a\nb") + compress(b"c\nd"), "two.en" + kind) == ["a", "bc", "d"]
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "impossible block", "plain"])
-def test_a_damaged_gz_is_refused(tmp_path: Path, damage: str) -> None:
-    whole = gzip.compress(os.urandom(3000).hex().encode() + b"\n")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("damage", ["cut", "flipped", "impossible block", "plain", "empty"])
+def test_damaged_compressed_files_are_refused(tmp_path: Path, damage: str, kind: str) -> None:
+    library, name = KINDS[kind]
+    text = os.urandom(3000).hex().encode() + b"\n"
+    options = {"options": {zstd.CompressionParameter.checksum_flag: 1}} if library is zstd else {}
+    whole = library.compress(text, **options)
+    at = {".gz": len(whole) - 8, ".xz": len(whole) // 2, ".zst": len(whole) - 1}[kind]  # checksums; all of xz has one
     content = {
         "cut": whole[:-20],
-        "flipped": whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:],  # in the checksum
+        "flipped": whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :],
         "impossible block": whole[:10] + b"\x07" + whole[11:],
-        "plain": b"no gzip at all\n",
+        "plain": b"not compressed at all\n",
+        "empty": b"",
     }[damage]
-    path = tmp_path / "text.gz"
+    path = tmp_path / f"text{kind}"
     path.write_bytes(content)
-    assert refusal(path).startswith(f"{path}: not a whole gzip file")
+    if damage == "empty" and kind == ".gz":
+        assert list(TextFile(path)) == []  # Python's library and the gzip program agree on this
+    else:
+        assert refusal(path).startswith(f"{path}: not a whole {name} file")
 
 
 @pytest.mark.parametrize("name", ["text.en", "text.en.gz"])

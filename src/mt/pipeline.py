@@ -111,7 +111,9 @@ def train_tokenizer(
             trained = load_start(kept, config).tokenizers
         else:
             log.info("training the tokenizer")
-            source, target = (TextFile(run_dir.text_file("train", side)) for side in ("source", "target"))
+            pairs = json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"]
+            every = -(-pairs // settings.train_pairs)
+            source, target = (TextFile(run_dir.text_file("train", side), every) for side in ("source", "target"))
             trained = TokenizerPair.train(source, target, settings.vocab_size, settings.shared)
         with storage.new_folder(run_dir.tokenizer, key=key) as folder:
             for name, content in trained.files().items():

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mt import storage
+from mt.compressed import COMPRESSED
 from mt.console import log, progress
 from mt.data.lines import read_lines
 from mt.decoding.engine import SearchOptions
@@ -53,8 +54,10 @@ def synthesize(
         raise InputError(f"{source}: no line in it")
     if output.exists() and source.samefile(output):
         raise InputError(f"{output}: this is the input", "name another output")
-    if output.suffix == ".gz":
-        raise InputError(f"{output}: cannot be written compressed", "leave out .gz, and compress it afterwards")
+    if output.suffix.lower() in COMPRESSED:
+        raise InputError(
+            f"{output}: cannot be written compressed", f"leave out {output.suffix}, and compress it afterwards"
+        )
     content = [made_with, asdict(options), tag, storage.sha256(source)]
     key = hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
     with GrowingFile(output, key) as file, progress(total=total, unit="line", desc="translating") as bar:

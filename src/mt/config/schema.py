@@ -110,6 +110,14 @@ class TokenizerConfig(Section):
         ),
     ] = 10_000
     shared: Annotated[bool, Field(description="Whether both languages share one vocabulary.")] = True
+    train_pairs: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=10**9,
+            description="The most sentence pairs the tokenizer learns from; of more, some at even distances are taken.",
+        ),
+    ] = 1_000_000
     bpe_dropout: Annotated[
         float,
         Field(

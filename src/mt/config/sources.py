@@ -6,15 +6,17 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from mt.compressed import COMPRESSED
 from mt.config.section import Line, Rule, Section, enforce, refuse
 from mt.config.suggestions import is_near
 
-TABLE_SUFFIXES = (".tsv", ".csv", ".jsonl", ".parquet", ".tsv.gz", ".csv.gz", ".jsonl.gz")
+_TEXT_TABLES = (".tsv", ".csv", ".jsonl")
+TABLE_SUFFIXES = (*_TEXT_TABLES, ".parquet", *(kind + suffix for kind in _TEXT_TABLES for suffix in COMPRESSED))
 
 
 def _table_name(text: str) -> str:
     if not text.lower().endswith(TABLE_SUFFIXES):
-        raise refuse("must end in .tsv, .csv, .jsonl (each also with .gz) or .parquet")
+        raise refuse("must end in .tsv, .csv, .jsonl (each also with .gz, .xz or .zst) or .parquet")
     return text
 
 
@@ -37,7 +39,9 @@ class TableFile(Section):
     file: Annotated[
         Line,
         AfterValidator(_table_name),
-        Field(description="A .tsv, .csv, .jsonl or .parquet file; all but the last may be gzipped (.gz)."),
+        Field(
+            description="A .tsv, .csv, .jsonl or .parquet file; all but the last may be compressed (.gz, .xz, .zst)."
+        ),
     ]
     source_column: Annotated[
         Line | None, Field(description="Column of the source text; null takes the source language's code.")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from mt.compressed import COMPRESSED
 from mt.config import Builtin, DataConfig, HubDataset, PairFiles, Source, TableFile
 from mt.console import log
 from mt.data.lines import read_lines, read_parallel
@@ -62,7 +63,7 @@ def _table_rows(path: Path) -> Iterator[dict[str, Any]]:
     """
     if not path.is_file():
         raise InputError(f"{path}: no such file")
-    kind = next((suffix.lower() for suffix in reversed(path.suffixes) if suffix.lower() != ".gz"), "")
+    kind = next((suffix.lower() for suffix in reversed(path.suffixes) if suffix.lower() not in COMPRESSED), "")
     readers = {".tsv": _tsv_rows, ".csv": _csv_rows, ".jsonl": _jsonl_rows, ".parquet": _parquet_rows}
     if kind not in readers:
         raise InputError(f"{path}: unknown kind of table '{kind}'", f"known are {', '.join(readers)}")

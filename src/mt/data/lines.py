@@ -4,14 +4,13 @@
 shifts every pair after it.
 """
 
-import gzip
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import BufferedReader
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 
+from mt.compressed import open_bytes
 from mt.errors import InputError
 
 _BOM = b"\xef\xbb\xbf"
@@ -42,32 +41,31 @@ def decode_lines(stream: Iterable[bytes], name: str, before: int = 0) -> Iterato
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yields the lines of a text file, `.gz` read as it is.
+    """Yields the lines of a text file; `.gz`, `.xz` and `.zst` are read as they are.
 
     Raises:
         InputError: the file is missing, unreadable, damaged, or not UTF-8.
     """
     try:
-        with gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb") as stream:
+        with open_bytes(path) as stream:
             yield from decode_lines(stream, str(path))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise InputError(f"{path}: this is a folder, not a text file") from None
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise InputError(f"{path}: not a whole gzip file ({error})") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """The lines of a file, readable any number of times."""
+    """The lines of a file, or every so-manieth of them, readable any number of times."""
 
     path: Path
+    every: int = 1
 
     def __iter__(self) -> Iterator[str]:
-        return read_lines(self.path)
+        return islice(read_lines(self.path), 0, None, self.every)
 
 
 def read_parallel(source: Path, target: Path) -> Iterator[tuple[str, str]]:
