@@ -29,13 +29,14 @@ data:
   train: {builtin: phrasebook, split: train}
   valid: {builtin: phrasebook, split: valid}
 tokenizer: {vocab_size: 4000}
-model: {d_model: 256, n_heads: 4, d_ff: 1024, encoder_layers: 4, decoder_layers: 4, norm: pre}
+model: {d_model: 128, n_heads: 4, d_ff: 512, encoder_layers: 3, decoder_layers: 3, norm: pre}
 training:
   max_tokens: 4096
   max_steps: 1000000
   log_every: 1
   validate_every: 1000000
   tensorboard: false
+decoding: {beam_size: 1, max_length: 2}
 """
 WARM_UP = 5
 
@@ -112,8 +113,8 @@ def _all_reduce(size: int) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--steps", type=int, default=40, help="steps measured, after five to warm up")
-    parser.add_argument("--max-tokens", type=int, default=4096, help="of a step, all processes together")
+    parser.add_argument("--steps", type=int, default=30, help="steps measured, after five to warm up")
+    parser.add_argument("--max-tokens", type=int, default=2048, help="of a step, all processes together")
     parser.add_argument("--threads", type=int, default=1, help="of each process, on a CPU")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for mt train")
     parser.add_argument("--all-reduce", type=int, help=argparse.SUPPRESS)

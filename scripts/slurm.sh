@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Trains on several machines of a Slurm cluster, one process a GPU:
+#     sbatch --nodes 2 scripts/slurm.sh configs/wmt14_en_de_big.yaml
+# Ended by the time limit, it is sent SIGTERM two minutes earlier and saves; submitted again, it goes on.
+#SBATCH --job-name=mt
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=8
+#SBATCH --cpus-per-task=32
+#SBATCH --time=24:00:00
+#SBATCH --signal=TERM@120
+#SBATCH --output=%x-%j.log
+set -euo pipefail
+config=${1:?which configuration}
+shift
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+export OMP_NUM_THREADS=4
+export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 # restarts must not meet the addresses of those that died
+exec srun torchrun \
+    --nnodes "$SLURM_NNODES" --nproc-per-node "${SLURM_GPUS_PER_NODE:-8}" --max-restarts 3 \
+    --rdzv-backend c10d --rdzv-id "$SLURM_JOB_ID" --rdzv-endpoint "$first:29500" \
+    -m mt train --config "$config" "$@"
