@@ -89,7 +89,7 @@ def test_a_key_at_the_top_level_is_sent_to_its_section() -> None:
 
 def test_a_key_like_no_other_lists_what_is_known() -> None:
     assert messages(configured("tokenizer", zzz=1)) == [
-        "tokenizer.zzz: unknown key; known here: type, vocab_size, shared, bpe_dropout"
+        "tokenizer.zzz: unknown key; known here: type, vocab_size, shared, train_pairs, bpe_dropout"
     ]
 
 
