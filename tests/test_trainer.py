@@ -13,6 +13,7 @@ from mt.model import linear
 from mt.training.gradients import Gradients
 from mt.training.trainer import Trainer
 from mt.training.validation import Validation
+from mt.world import World
 from training_helpers import Parts, resume_is_exact
 
 
@@ -77,6 +78,15 @@ def test_out_of_memory_in_the_smallest_pieces_is_one_sentence(tiny: Path) -> Non
     with pytest.raises(MachineError, match="out of memory at step 1") as caught:
         parts.gradients(parts.batches(1), NoMemory(0, torch.OutOfMemoryError("CUDA out of memory")))
     assert caught.value.exit_code == 4
+
+
+def test_out_of_memory_in_one_of_several_processes_ends_the_job(tiny: Path) -> None:
+    parts = Parts(tiny)
+    gradients = Gradients(parts.config, parts.model)
+    NoMemory(1, torch.OutOfMemoryError("CUDA out of memory"))(gradients)
+    gradients._world = World(1, 4)
+    with pytest.raises(MachineError, match="out of memory at step 8 in process 1 of 4"):
+        gradients.add(parts.batches(1), 7)
 
 
 def test_other_errors_are_not_taken_for_lack_of_memory(tiny: Path) -> None:

@@ -75,6 +75,11 @@ class Gradients:
             except (RuntimeError, MemoryError) as error:
                 if not _is_out_of_memory(error):
                     raise
+                if self._world.size > 1:  # the others wait for gradients that it was about to send
+                    raise MachineError(
+                        f"out of memory at step {step + 1} in process {self._world.rank} of {self._world.size}",
+                        "start more processes to go on; or lower training.max_tokens, under another name",
+                    ) from None
             # Outside of the `except`: the exception's traceback would keep the tensors alive.
             self._model.zero_grad(set_to_none=True)
             if self._device.type == "cuda":
