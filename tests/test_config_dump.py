@@ -99,10 +99,11 @@ def trees() -> st.SearchStrategy[dict[str, Any]]:
 @settings(max_examples=200)
 @given(trees())
 def test_what_is_dumped_parses_back_to_the_same(tree: dict[str, Any]) -> None:
-    _, problems = validate(tree)
-    for section, *key in {path for problem in problems for path in problem.involved}:
-        # Values that contradict one another give way to the defaults.
-        tree.get(str(section), {}).pop(key[0], None)
+    for _ in range(2):  # a default may contradict a third value
+        _, problems = validate(tree)
+        for section, *key in {path for problem in problems for path in problem.involved}:
+            # Values that contradict one another give way to the defaults.
+            tree.get(str(section), {}).pop(key[0], None)
     tree["data"] = {**smallest()["data"], **tree["data"]}
     config, problems = validate(tree)
     assert config is not None, problems
