@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 
 from mt.config import Builtin, Config, FromTrain, HubDataset, PairFiles, TableFile
 from mt.config.problems import section_class
-from mt.config.section import Section
+from mt.config.section import Section, as_tuple
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 BEGIN = "<!-- configuration reference: begin -->"
@@ -53,14 +53,21 @@ def _table(section: type[Section]) -> str:
     rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
     rows += [
         f"| `{key}` | {_kind(field)} | {_default(field)} | {_cell(field.description or '')} |"
-        for key, field in section.model_fields.items()
+        for key, field in _own_first(section)
         if section is not Config or section_class(key) is None
     ]
     return "\n".join(rows)
 
 
+def _own_first(section: type[Section]) -> list[tuple[str, FieldInfo]]:
+    """A section's keys; those that it shares with others come last."""
+    return sorted(section.model_fields.items(), key=lambda item: item[0] not in section.__annotations__)
+
+
 def _kind(field: FieldInfo) -> str:
     kind = _type_name(field.annotation)
+    if kind.startswith("list of ") and any(getattr(rule, "func", None) is as_tuple for rule in field.metadata):
+        kind = f"{kind.removeprefix('list of ')}, {kind}"
     bounds = ", ".join(_bounds(field))
     return f"{kind}, {bounds}" if bounds else kind
 

@@ -25,7 +25,7 @@ def make_data_config(root: Path, train: Any, **data: Any) -> DataConfig:
 def pairs_of(root: Path, train: Any, **data: Any) -> list[Pair]:
     """Reads `data.train` the way the first stage does."""
     section = make_data_config(root, train, **data)
-    return list(read_pairs(section.train, section))
+    return [pair for source in section.train for pair in read_pairs(source, section)]
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> Path:

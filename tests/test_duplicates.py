@@ -9,6 +9,7 @@ from data_helpers import write_lines
 from mt.data import cleaning
 from mt.data.cleaning import drop_duplicates
 from mt.data.duplicates import Duplicates
+from mt.data.parts import Part
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 100, 5000])
@@ -37,7 +38,15 @@ def test_equal_pairs_leave_the_text_and_equal_sides_do_not(
     monkeypatch.setattr(cleaning, "Duplicates", lambda folder: Duplicates(folder, at_once))
     pairs = [("a", "b"), ("a", "c"), ("ab", ""), ("a", "b"), ("", "ab"), ("d", "b"), ("a", "c"), ("a", "b"), ("b", "a")]
     text = tuple(write_lines(tmp_path / name, side) for name, side in zip("xy", zip(*pairs, strict=True), strict=True))
-    assert drop_duplicates(text, tmp_path) == 3
+    parts = [Part(4, "de"), Part(0, "de"), Part(5, "de")]
+    assert drop_duplicates(text, parts, tmp_path) == [Part(3, "de"), Part(0, "de"), Part(3, "de")]
     left = list(zip(*(path.read_text().split("\n")[:-1] for path in text), strict=True))
     assert left == [("a", "b"), ("a", "c"), ("ab", ""), ("", "ab"), ("d", "b"), ("b", "a")]
     assert {path.name for path in tmp_path.iterdir()} == {"x", "y"}
+
+
+def test_equal_pairs_in_two_languages_both_stay(tmp_path: Path) -> None:
+    text = (write_lines(tmp_path / "x", ["a"] * 4), write_lines(tmp_path / "y", ["b"] * 4))
+    parts = [Part(1, "de"), Part(1, "nl"), Part(2, "de")]
+    assert drop_duplicates(text, parts, tmp_path) == [Part(1, "de"), Part(1, "nl"), Part(0, "de")]
+    assert text[0].read_text() == "a\na\n"

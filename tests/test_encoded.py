@@ -11,7 +11,7 @@ import pytest
 from data_helpers import write_lines
 from mt import storage
 from mt.data.encoded import EncodedCorpus
-from mt.data.encoding import encode_corpus
+from mt.data.encoding import Counts, encode_corpus, read_counts
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
 from mt.errors import InputError
 
@@ -29,7 +29,7 @@ def pair_of(source: list[str], target: list[str]) -> TokenizerPair:
 
 def encode(
     root: Path, source: list[str], target: list[str], pair: TokenizerPair, max_length: int | None = None
-) -> tuple[EncodedCorpus, dict[str, int]]:
+) -> tuple[EncodedCorpus, Counts]:
     text = (write_lines(root / "a.en", source), write_lines(root / "a.it", target))
     counts = encode_corpus(text, pair, root / "encoded", "key", max_length)
     return EncodedCorpus.open(root / "encoded"), counts
@@ -47,7 +47,7 @@ def test_a_corpus_is_what_the_tokenizers_give(tmp_path: Path) -> None:
     source, target = sentences(300), sentences(301)[:300]
     pair = pair_of(source, target)
     corpus, counts = encode(tmp_path, source, target, pair)
-    assert counts == {"kept": 300, "longer than max_length": 0}
+    assert counts == Counts([300], 0)
     assert len(corpus) == 300
     assert ids_of(corpus, "source") == pair.source.encode_batch(source)
     assert ids_of(corpus, "target") == pair.target.encode_batch(target)
@@ -86,11 +86,11 @@ def test_pairs_with_a_side_that_is_too_long_are_left_out_and_counted(tmp_path: P
     pair = pair_of(list("abcdefgh"), list("abcdefgh"))
     source, target = ["abcdefg", "abcdefgh", "a", "a"], ["a", "a", "abcdefgh", "abcdefgha"]
     corpus, counts = encode(tmp_path, source, target, pair, max_length=9)
-    assert counts == {"kept": 2, "longer than max_length": 2}
+    assert counts == Counts([2], 2)
     assert corpus.lengths()[0].tolist() == [9, 3]
     assert corpus.lengths()[1].tolist() == [2, 9]
     assert ids_of(corpus, "target") == pair.target.encode_batch(["a", "abcdefgh"])
-    assert json.loads((tmp_path / "encoded" / "counts.json").read_bytes()) == counts
+    assert read_counts(tmp_path / "encoded" / "counts.json") == counts
 
 
 def tokenizer_state(pieces: int, character: str) -> dict[str, Any]:

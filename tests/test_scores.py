@@ -12,8 +12,10 @@ import pytest
 from config_helpers import SMALLEST
 from model_helpers import lively_model
 from mt.config import EvaluationConfig, parse_config
+from mt.data.texts import Text
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
 from mt.decoding.torch_engine import TorchEngine
+from mt.decoding.translated import Translated
 from mt.decoding.translator import Translator
 from mt.evaluate import MethodResult, evaluate, results_json, results_table, search_options, write_results
 from mt.evaluation.scores import Scores, bleu_tokenizer, corpus_bleu, score
@@ -203,14 +205,14 @@ SETTINGS = ["evaluation.bootstrap_samples=10", "decoding.max_length=8", "decodin
 def translator(lines: list[str]) -> Translator:
     tokenizer = BpeTokenizer.train(lines, 320)
     engine = TorchEngine(lively_model(vocab=tokenizer.vocab_size, max_length=100), 400)
-    return Translator(engine, TokenizerPair(tokenizer, tokenizer), 100, "de")
+    return Translator(engine, TokenizerPair(tokenizer, tokenizer), 100, ["de"])
 
 
 def test_an_evaluation_has_everything_promised(tmp_path: Path) -> None:
     config = parse_config(SMALLEST, "x.yaml", SETTINGS)
     model = translator(GERMAN)
-    results = evaluate(model, config, GERMAN, GERMAN)
-    public = json.loads(json.dumps(results_json(results, len(GERMAN)), allow_nan=False))
+    results = evaluate(model, config, [Text("de", GERMAN, GERMAN)])
+    public = json.loads(json.dumps(results_json(results), allow_nan=False))
     assert public["sentences"] == len(GERMAN)
     assert [result["method"] for result in public["results"]] == ["greedy", "beam"]
     for result, private in zip(public["results"], results, strict=True):
@@ -218,12 +220,12 @@ def test_an_evaluation_has_everything_promised(tmp_path: Path) -> None:
         assert result["signature"].startswith("nrefs:1|bs:10|seed:")
         assert result["sentences_per_second"] > 0
         assert result["bleu"] == pytest.approx(private.scores.bleu, abs=1e-3)
-        assert private.hypotheses == model.best(GERMAN, search_options(config, private.method))
-        assert private.scores == score(private.hypotheses, GERMAN, config.evaluation, "de")
-    assert results[0].hypotheses != results[1].hypotheses
+        assert private.translated.hypotheses == model.best(GERMAN, search_options(config, private.method))
+        assert private.scores == score(private.translated.hypotheses, GERMAN, config.evaluation, "de")
+    assert results[0].translated.hypotheses != results[1].translated.hypotheses
 
-    write_results(tmp_path, "test", results, GERMAN, GERMAN)
-    assert (tmp_path / "test.beam").read_text() == "".join(f"{line}\n" for line in results[1].hypotheses)
+    write_results(tmp_path, "test", results)
+    assert (tmp_path / "test.beam").read_text() == "".join(f"{line}\n" for line in results[1].translated.hypotheses)
     assert json.loads((tmp_path / "test.json").read_text()) == public
     printed = results_table(results)
     assert results[0].scores.signatures["bleu"] in printed
@@ -231,8 +233,10 @@ def test_an_evaluation_has_everything_promised(tmp_path: Path) -> None:
 
 
 def test_metrics_left_out_are_null_in_the_object() -> None:
-    result = MethodResult("greedy", scored(distorted(GERMAN), metrics=["chrf"]), 12.3456, [])
-    [public] = results_json([result], 24)["results"]
+    result = MethodResult(
+        "greedy", scored(distorted(GERMAN), metrics=["chrf"]), 12.3456, Translated(Text("de", [], []), [])
+    )
+    [public] = results_json([result])["results"]
     assert public.keys() >= PROMISED
     assert public["bleu"] is public["bleu_low"] is public["bleu_high"] is public["ter"] is public["signature"] is None
     assert public["chrf"] > 0

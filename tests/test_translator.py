@@ -41,7 +41,7 @@ def words(text: str) -> int:
 def make(
     model: Transformer, max_source_tokens: int = 64, target_lang: str = "de", batch_tokens: int = 500
 ) -> Translator:
-    return Translator(TorchEngine(model, batch_tokens), PAIR, max_source_tokens, target_lang)
+    return Translator(TorchEngine(model, batch_tokens), PAIR, max_source_tokens, [target_lang])
 
 
 def random_model(**changes: object) -> Transformer:

@@ -14,6 +14,7 @@ from command import mt
 from engine_helpers import ENGLISH, GERMAN, configured, whole_folder
 from mt.bundle.open import OpenedModel, open_model, read_config
 from mt.cli import app
+from mt.data.texts import Text
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
 from mt.run_dir import RunDir
@@ -211,7 +212,7 @@ def test_the_best_and_among_equals_the_one_nearest_to_1(scores: dict[float, floa
 def test_other_penalties_can_be_tried(run: RunDir) -> None:
     model, config = open_model(run.model, EngineChoice("torch")), read_config(run.model)
     references = read(run.text_file("valid", "target"))
-    results = try_length_penalties(model.translator, config, VALID, references, 2, [-1.0, 3.0])
+    results = try_length_penalties(model.translator, config, [Text("de", VALID, references)], 2, [-1.0, 3.0])
     assert [result.length_penalty for result in results] == [-1.0, 3.0]
     for result in results:
         hypotheses = translated(model, VALID, result.length_penalty, beam=2)
@@ -222,5 +223,5 @@ def test_the_tokenizer_of_bleu_is_the_configured_one(run: RunDir) -> None:
     """Words of no more than one each: by words nothing is scored."""
     words = configured(*CHANGES, "evaluation.bleu_tokenize=13a")
     references = read(run.text_file("valid", "target"))
-    [result] = try_length_penalties(opened(run).translator, words, VALID, references, None, [0.4])
+    [result] = try_length_penalties(opened(run).translator, words, [Text("de", VALID, references)], None, [0.4])
     assert result.bleu < 50

@@ -9,11 +9,14 @@ from typing import Any
 from mt import storage
 from mt.config import Config
 from mt.console import log, table
+from mt.data.texts import Text
 from mt.decoding.engine import SearchOptions
 from mt.decoding.mbr import by_utility
 from mt.decoding.settings import TranslationSettings
+from mt.decoding.translated import Translated
 from mt.decoding.translator import Translator
 from mt.evaluation.scores import Scores, score
+from mt.evaluation.utility import utility_for
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,8 @@ class Method:
         name: what tables and files call it.
         options: how to search or draw.
         utility: chrf or bleu: of the n best choose by minimum Bayes risk; None: take the best.
+
+    Its translations are into the translator's language.
     """
 
     name: str
@@ -33,23 +38,29 @@ class Method:
     def translate(self, translator: Translator, sources: Sequence[str]) -> list[str]:
         if self.utility is None:
             return translator.best(sources, self.options)
-        return [by_utility(found, self.utility)[0].text for found in translator.translate(sources, self.options)]
+        utility = utility_for(self.utility, translator.target_lang)
+        return [by_utility(found, utility)[0].text for found in translator.translate(sources, self.options)]
 
 
 @dataclass(frozen=True)
 class MethodResult:
-    """What one search method reached on a test set."""
+    """What one search method reached on a test set in one language."""
 
     method: str
     scores: Scores
     sentences_per_second: float
-    hypotheses: list[str]
+    translated: Translated
+
+    @property
+    def target_lang(self) -> str:
+        return self.translated.text.target_lang
 
     def as_dict(self) -> dict[str, Any]:
         """The fields of the public JSON object."""
         numbers = {key: value for key, value in asdict(self.scores).items() if key != "signatures"}
         return {
             "method": self.method,
+            "target_lang": self.target_lang,
             **{key: value if value is None else round(value, 4) for key, value in numbers.items()},
             "sentences_per_second": round(self.sentences_per_second, 2),
             "signature": self.scores.signatures.get("bleu"),
@@ -76,43 +87,57 @@ def configured_methods(config: Config, **changes: Any) -> list[Method]:
 def evaluate(
     translator: Translator,
     config: Config,
-    sources: Sequence[str],
-    references: Sequence[str],
+    texts: Sequence[Text],
     methods: Sequence[Method] | None = None,
 ) -> list[MethodResult]:
-    """Translates a test set with each method and scores it.
+    """Translates a test set with each method and scores it, language by language.
 
     Args:
         translator: what to score.
         config: names the metrics.
-        sources, references: raw text, aligned.
+        texts: the test set.
         methods: those to score instead of the configured ones.
     """
     results = []
-    for method in configured_methods(config) if methods is None else methods:
-        log.info("translating %d sentences, %s", len(sources), method.name)
-        started = time.perf_counter()
-        hypotheses = method.translate(translator, sources)
-        seconds = time.perf_counter() - started
-        scores = score(hypotheses, references, config.evaluation, config.data.target_lang)
-        results.append(MethodResult(method.name, scores, len(sources) / max(seconds, 1e-9), hypotheses))
+    for text in texts:
+        for method in configured_methods(config) if methods is None else methods:
+            log.info("translating %d sentences into %s, %s", len(text.sources), text.target_lang, method.name)
+            started = time.perf_counter()
+            hypotheses = method.translate(translator.to(text.target_lang), text.sources)
+            seconds = time.perf_counter() - started
+            scores = score(hypotheses, text.references, config.evaluation, text.target_lang)
+            rate = len(text.sources) / max(seconds, 1e-9)
+            results.append(MethodResult(method.name, scores, rate, Translated(text, hypotheses)))
     return results
 
 
-def results_json(results: Sequence[MethodResult], sentences: int) -> dict[str, Any]:
+def results_json(results: Sequence[MethodResult]) -> dict[str, Any]:
     """The public JSON object of an evaluation."""
-    return {"sentences": sentences, "results": [result.as_dict() for result in results]}
+    sentences = {result.target_lang: len(result.translated.hypotheses) for result in results}
+    return {"sentences": sum(sentences.values()), "results": [result.as_dict() for result in results]}
 
 
 def results_table(results: Sequence[MethodResult]) -> str:
     """One table of all methods, then the signatures."""
-    header = ["method", "BLEU", "95 % interval", "chrF", "TER", "exact %", "length ratio", "sentences/s"]
+    several = len({result.target_lang for result in results}) > 1
+    header = [
+        *(["language"] if several else []),
+        "method",
+        "BLEU",
+        "95 % interval",
+        "chrF",
+        "TER",
+        "exact %",
+        "length ratio",
+        "sentences/s",
+    ]
     rows = []
     for result in results:
         s = result.scores
         interval = "-" if s.bleu_low is None else f"{s.bleu_low:.1f} to {s.bleu_high:.1f}"
         rows.append(
             [
+                *([result.target_lang] if several else []),
                 result.method,
                 _number(s.bleu),
                 interval,
@@ -124,23 +149,26 @@ def results_table(results: Sequence[MethodResult]) -> str:
             ]
         )
     names = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}
-    signatures = [f"{names[metric]}: {signature}" for metric, signature in results[0].scores.signatures.items()]
-    return "\n".join([table(header, rows), *signatures])
+    signatures = [f"{names[metric]}: {signature}" for r in results for metric, signature in r.scores.signatures.items()]
+    return "\n".join([table(header, rows), *dict.fromkeys(signatures)])
 
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-def write_results(
-    folder: Path, name: str, results: Sequence[MethodResult], sources: Sequence[str], references: Sequence[str]
-) -> None:
-    """Writes sources, references, one hypothesis file a method, and the scores, all named after the test set."""
-    storage.write_text(folder / f"{name}.source", _lines(sources))
-    storage.write_text(folder / f"{name}.reference", _lines(references))
+def write_results(folder: Path, name: str, results: Sequence[MethodResult]) -> None:
+    """Writes sources, references, one hypothesis file a method, and the scores, all named after the test set.
+
+    Of several languages, the texts have the language in their names, too.
+    """
+    several = len({result.target_lang for result in results}) > 1
     for result in results:
-        storage.write_text(folder / f"{name}.{result.method}", _lines(result.hypotheses))
-    storage.write_json(folder / f"{name}.json", results_json(results, len(sources)))
+        own = f"{name}.{result.target_lang}" if several else name
+        storage.write_text(folder / f"{own}.source", _lines(result.translated.text.sources))
+        storage.write_text(folder / f"{own}.reference", _lines(result.translated.text.references))
+        storage.write_text(folder / f"{own}.{result.method}", _lines(result.translated.hypotheses))
+    storage.write_json(folder / f"{name}.json", results_json(results))
 
 
 def _lines(texts: Sequence[str]) -> str:

@@ -19,9 +19,11 @@ from mt.data.batching import TrainingCorpus
 from mt.data.bpe_dropout import VaryingCorpus
 from mt.data.cleaning import cleaning_table
 from mt.data.encoded import EncodedCorpus
-from mt.data.encoding import encode_corpus
-from mt.data.lines import TextFile, read_lines
+from mt.data.encoding import Tagged, encode_corpus, read_counts
+from mt.data.lines import TextFile
+from mt.data.parts import read_parts, training_shares
 from mt.data.prepare import input_digests, prepare_text
+from mt.data.texts import read_texts
 from mt.data.tokenizer import TokenizerPair
 from mt.devices import choose_device
 from mt.errors import InputError
@@ -85,7 +87,9 @@ def make_data(config: Config, run_dir: RunDir, runs: Path) -> Start | None:
 
 def prepare(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
     """Reads the sources and cleans the training text. Returns the stage's key."""
-    data = config.data.model_dump(exclude={"root", "max_length"})
+    no_weight = {"__all__": {"weight": True}}
+    not_in_text: dict[str, Any] = {"root": True, "max_length": True, "temperature": True, "train": no_weight}
+    data = config.data.model_dump(exclude=not_in_text)
     key = stage_key("text", data, config.seed, digests)
     if not is_done(run_dir.text, key):
         log.info("reading the corpus")
@@ -114,13 +118,24 @@ def train_tokenizer(
             pairs = json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"]
             every = -(-pairs // settings.train_pairs)
             source, target = (TextFile(run_dir.text_file("train", side), every) for side in ("source", "target"))
-            trained = TokenizerPair.train(source, target, settings.vocab_size, settings.shared)
+            trained = TokenizerPair.train(source, target, settings.vocab_size, settings.shared, _tagged(config))
         with storage.new_folder(run_dir.tokenizer, key=key) as folder:
             for name, content in trained.files().items():
                 storage.write_text(folder / name, content)
     tokenizers = TokenizerPair.load(run_dir.tokenizer, settings.shared)
+    for language in _tagged(config):
+        if language not in tokenizers.source.tags:
+            raise InputError(
+                f"training.init_tokenizer: the tokenizer of {config.training.init_from} has no tag for {language}",
+                "set it to false, or leave that language out of data.target_lang",
+            )
     log.info("vocabulary: %d source and %d target pieces", tokenizers.source.vocab_size, tokenizers.target.vocab_size)
     return tokenizers, key
+
+
+def _tagged(config: Config) -> tuple[str, ...]:
+    """The target languages that need a tag: where there is a choice."""
+    return config.data.target_lang if len(config.data.target_lang) > 1 else ()
 
 
 def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, tokenizer_key: str) -> None:
@@ -130,7 +145,9 @@ def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, tokenizer
         if not is_done(run_dir.encoded(split), key):
             log.info("encoding %s", split)
             text = (run_dir.text_file(split, "source"), run_dir.text_file(split, "target"))
-            encode_corpus(text, tokenizers, run_dir.encoded(split), key, limit)
+            tags = tokenizers.source.tags
+            parts = [Tagged(p.pairs, tags.get(p.target_lang)) for p in read_parts(run_dir.prepared_counts, split)]
+            encode_corpus(text, tokenizers, run_dir.encoded(split), key, limit, parts)
 
 
 def report_cleaning(config: Config, run_dir: RunDir) -> None:
@@ -140,8 +157,12 @@ def report_cleaning(config: Config, run_dir: RunDir) -> None:
         InputError: none is left.
     """
     prepared = json.loads(run_dir.prepared_counts.read_bytes())
-    encoded = json.loads(run_dir.encoded_counts("train").read_bytes())
-    counts = {"kept": encoded.pop("kept"), **{k: v for k, v in prepared["train"].items() if k != "kept"}, **encoded}
+    encoded = read_counts(run_dir.encoded_counts("train"))
+    counts = {
+        "kept": sum(encoded.kept),
+        **{reason: count for reason, count in prepared["train"].items() if reason != "kept"},
+        "longer than max_length": encoded.too_long,
+    }
     storage.write_json(run_dir.cleaning, counts)
     log.info("%s", cleaning_table(counts))
     log.info("validation pairs: %d, test pairs: %d", prepared["pairs"]["valid"], prepared["pairs"]["test"])
@@ -169,12 +190,15 @@ def make_trainer(
     validator = Validator(
         config,
         EncodedCorpus.open(run_dir.encoded("valid")),
-        list(read_lines(run_dir.text_file("valid", "source"))),
-        list(read_lines(run_dir.text_file("valid", "target"))),
+        read_texts(run_dir, "valid", config.data.target_lang),
         tokenizers,
         world,
     )
-    return Trainer(config, run_dir, model, _training_corpus(config, run_dir, tokenizers), validator, world)
+    corpus = _training_corpus(config, run_dir, tokenizers)
+    weights = [source.weight for source in config.data.train]
+    kept = read_counts(run_dir.encoded_counts("train")).kept
+    shares = training_shares(kept, weights, config.data.temperature)
+    return Trainer(config, run_dir, model, corpus, validator, world, shares)
 
 
 def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> TrainingCorpus:

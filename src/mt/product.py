@@ -12,8 +12,8 @@ from mt.bundle.open import open_converted
 from mt.config import Config
 from mt.console import duration, log
 from mt.data.encoded import EncodedCorpus
-from mt.data.lines import read_lines
 from mt.data.shortlist import Shortlist, make_shortlist
+from mt.data.texts import read_texts
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import EngineChoice, UnusableError
 from mt.decoding.settings import TranslationSettings
@@ -82,8 +82,7 @@ def _try_out(config: Config, run_dir: RunDir, folder: ModelDir, tokenizers: Toke
     """Measures the fast engine's number formats on the validation set; none where it cannot run the model."""
     try:
         log.info("trying the model's number formats on the validation set")
-        valid = [list(read_lines(run_dir.text_file("valid", side))) for side in ("source", "target")]
-        return try_formats(folder, config, tokenizers, *valid)
+        return try_formats(folder, config, tokenizers, read_texts(run_dir, "valid", config.data.target_lang))
     except UnusableError as error:
         log.warning("%s; the folder works with torch", error)
         return []
@@ -97,18 +96,17 @@ def _translator(
     if converted is not None:
         return open_converted(converted, settings, tokenizers, EngineChoice()).translator
     engine = TorchEngine(model, settings.batch_tokens)
-    return Translator(engine, tokenizers, settings.max_source_tokens, settings.target_lang)
+    return Translator(engine, tokenizers, settings.max_source_tokens, settings.target_langs)
 
 
 def _score(config: Config, run_dir: RunDir, translator: Translator, world: World) -> list[MethodResult]:
     """Translates and scores the test set, if there is one; hypotheses and scores go to the run's eval/."""
     if config.data.test is None:
         return []
-    sources = list(read_lines(run_dir.text_file("test", "source")))
-    references = list(read_lines(run_dir.text_file("test", "target")))
-    results = evaluate(translator.shared(world), config, sources, references)
+    texts = read_texts(run_dir, "test", config.data.target_lang)
+    results = evaluate(translator.shared(world), config, texts)
     if world.is_main:
-        write_results(run_dir.scores, "test", results, sources, references)
+        write_results(run_dir.scores, "test", results)
     return results
 
 

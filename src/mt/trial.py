@@ -8,10 +8,11 @@ from typing import Any
 from mt.bundle.open import open_converted
 from mt.config import Config
 from mt.console import table
+from mt.data.texts import Text
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import EngineChoice
 from mt.decoding.settings import TranslationSettings
-from mt.evaluation.scores import bleu_tokenizer, corpus_bleu
+from mt.decoding.translated import mean_bleu, translate_texts
 from mt.run_dir import ModelDir
 
 
@@ -29,7 +30,7 @@ class FormatResult:
 
 
 def try_formats(
-    folder: ModelDir, config: Config, tokenizers: TokenizerPair, sources: Sequence[str], references: Sequence[str]
+    folder: ModelDir, config: Config, tokenizers: TokenizerPair, texts: Sequence[Text]
 ) -> list[FormatResult]:
     """Translates the validation set in each format that the folder holds.
 
@@ -37,17 +38,17 @@ def try_formats(
         UnusableError: CTranslate2 cannot run it here.
     """
     settings = TranslationSettings.of(config)
-    tokenize = bleu_tokenizer(config.evaluation.bleu_tokenize, config.data.target_lang)
+    sentences = sum(len(text.sources) for text in texts)
     results = []
     for compute_type in ("float32", "int8"):
         for shortlist in (False, True) if settings.shortlist else (False,):
             choice = EngineChoice(compute_type=compute_type, shortlist=shortlist)
             opened = open_converted(folder, settings, tokenizers, choice)
             started = time.perf_counter()
-            hypotheses = opened.translator.best(sources, settings.search)
+            translated = translate_texts(opened.translator, texts, settings.search)
             seconds = time.perf_counter() - started
-            bleu = corpus_bleu(hypotheses, references, tokenize)
-            results.append(FormatResult(compute_type, shortlist, round(bleu, 2), round(len(sources) / seconds, 1)))
+            bleu = mean_bleu(translated, config.evaluation.bleu_tokenize)
+            results.append(FormatResult(compute_type, shortlist, round(bleu, 2), round(sentences / seconds, 1)))
     return results
 
 

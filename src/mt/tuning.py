@@ -6,9 +6,10 @@ from typing import Any
 
 from mt.config import Config
 from mt.console import progress, table
+from mt.data.texts import Text
+from mt.decoding.translated import mean_bleu, translate_texts
 from mt.decoding.translator import Translator
 from mt.evaluate import search_options
-from mt.evaluation.scores import bleu_tokenizer, corpus_bleu
 
 PENALTIES = tuple(tenths / 10 for tenths in range(0, 31, 2))
 
@@ -25,8 +26,7 @@ class PenaltyResult:
 def try_length_penalties(
     translator: Translator,
     config: Config,
-    sources: Sequence[str],
-    references: Sequence[str],
+    texts: Sequence[Text],
     beam_size: int | None = None,
     penalties: Sequence[float] = PENALTIES,
 ) -> list[PenaltyResult]:
@@ -35,18 +35,19 @@ def try_length_penalties(
     Args:
         translator: what is tuned.
         config: names the search settings and how to score.
-        sources, references: raw text, aligned; never a test set.
+        texts: what to translate; never a test set.
         beam_size: instead of the configured one.
         penalties: what to try.
     """
-    tokenize = bleu_tokenizer(config.evaluation.bleu_tokenize, config.data.target_lang)
     results = []
+    expected = sum(len(reference) for text in texts for reference in text.references)
     with progress(total=len(penalties), unit="penalty", desc="trying length penalties") as bar:
         for penalty in penalties:
             options = search_options(config, length_penalty=penalty, beam_size=beam_size)
-            hypotheses = translator.best(sources, options)
-            ratio = sum(map(len, hypotheses)) / max(sum(map(len, references)), 1)
-            results.append(PenaltyResult(penalty, corpus_bleu(hypotheses, references, tokenize), ratio))
+            translated = translate_texts(translator, texts, options)
+            found = sum(len(hypothesis) for one in translated for hypothesis in one.hypotheses)
+            bleu = mean_bleu(translated, config.evaluation.bleu_tokenize)
+            results.append(PenaltyResult(penalty, bleu, found / max(expected, 1)))
             bar.update()
     return results
 

@@ -17,13 +17,14 @@ def model_card(config: Config, weights: str, steps: int, scores: str, formats: s
     result = f"Scores on the test set, by sacreBLEU:\n\n```\n{scores}\n```" if scores else "No test set was scored."
     if formats:
         result += f"\n\nNumber formats of the CTranslate2 engine, on the validation set:\n\n```\n{formats}\n```"
-    return f"""# {config.name}: {config.data.source_lang} to {config.data.target_lang}
+    to = f"--to {config.data.target_lang[0]} " if len(config.data.target_lang) > 1 else ""
+    return f"""# {config.name}: {config.data.source_lang} to {", ".join(config.data.target_lang)}
 
 A machine-translation Transformer trained with `mt`, {steps:,} steps; weights: {weights}.
 {shape.encoder_layers} encoder and {shape.decoder_layers} decoder layers, d_model {shape.d_model}, d_ff {shape.d_ff},
 {shape.n_heads} heads.
 
-    mt translate --model THIS_FOLDER "some text"
+    mt translate --model THIS_FOLDER {to}"some text"
 
 {result}
 

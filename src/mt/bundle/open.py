@@ -198,5 +198,5 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
 
 def _opened(engine: Engine, settings: TranslationSettings, tokenizers: TokenizerPair, name: str) -> OpenedModel:
     log.debug("engine: %s", name)
-    translator = Translator(engine, tokenizers, settings.max_source_tokens, settings.target_lang)
+    translator = Translator(engine, tokenizers, settings.max_source_tokens, settings.target_langs)
     return OpenedModel(translator, settings, name)

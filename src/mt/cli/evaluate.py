@@ -18,6 +18,7 @@ from mt.cli.options import (
     path_type,
     runs_option,
     search_options,
+    to_option,
 )
 from mt.cli.text import print_result
 from mt.console import set_up_logging
@@ -25,6 +26,7 @@ from mt.errors import InputError
 
 if TYPE_CHECKING:
     from mt.config import Config
+    from mt.data.texts import Text
     from mt.decoding.translator import Translator
     from mt.run_dir import ModelDir, RunDir
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @click.option("--output", type=path_type, help="Folder for hypotheses and scores.")
 @click.option("--tune-length-penalty", is_flag=True, help="Try length penalties on the validation set; no test set.")
+@to_option
 @models_option
 @search_options
 @mbr_options
@@ -47,6 +50,7 @@ def evaluate_command(
     as_json: bool,
     output: Path | None,
     tune_length_penalty: bool,
+    to: str | None,
     models: tuple[Path, ...],
     runs: Path,
     verbose: bool,
@@ -73,67 +77,76 @@ def evaluate_command(
     first, *others = find_models(models, runs)
     run = run_of(first)
     owner = run or run_of_checkpoint(first)
-    given_files = None if source is None or reference is None else (source, reference)
-    sources, references = _read(given_files or _own_text(first, owner, "valid" if tune_length_penalty else "test"))
     config = read_config(first)
-    if tune_length_penalty:
-        _refuse_test_text(owner, sources, references)
     opened = open_model(first, engine_choice(given), others)
+    if source is not None and reference is not None:
+        texts = [_read(source, reference, opened.translator.to(to).target_lang)]
+    else:
+        texts = _own_texts(first, owner, "valid" if tune_length_penalty else "test", config, to)
     if tune_length_penalty:
-        _tune(opened.translator, config, sources, references, decoding.beam, as_json)
+        _refuse_test_text(owner, texts, config)
+        _tune(opened.translator, config, texts, decoding.beam, as_json)
         return
     methods = configured_methods(config, beam_size=decoding.beam, length_penalty=decoding.length_penalty)
     if decoding.sampling is not None or decoding.utility is not None:
         name = "sample" if decoding.utility is None else "mbr"
-        utility = decoding.utility_for(config.data.target_lang)
-        methods.append(Method(name, decoding.search(opened.settings.search), utility))
-    results = evaluate(opened.translator, config, sources, references, methods)
+        methods.append(Method(name, decoding.search(opened.settings.search), decoding.utility))
+    results = evaluate(opened.translator, config, texts, methods)
     where = output or (run.scores if run and not others else None)
     if where is not None:
-        write_results(where, "test" if source is None else source.stem, results, sources, references)
-    as_object = json.dumps(results_json(results, len(sources)), ensure_ascii=False)
+        write_results(where, "test" if source is None else source.stem, results)
+    as_object = json.dumps(results_json(results), ensure_ascii=False)
     print_result(as_object if as_json else results_table(results))
 
 
 def _tune(
     translator: "Translator",
     config: "Config",
-    sources: list[str],
-    references: list[str],
+    texts: "list[Text]",
     beam: int | None,
     as_json: bool,
 ) -> None:
     from mt.tuning import penalties_json, penalties_table, try_length_penalties
 
-    tried = try_length_penalties(translator, config, sources, references, beam)
+    tried = try_length_penalties(translator, config, texts, beam)
     print_result(json.dumps(penalties_json(tried)) if as_json else penalties_table(tried))
 
 
-def _read(files: tuple[Path, Path]) -> tuple[list[str], list[str]]:
-    """Sources and references."""
+def _read(source: Path, reference: Path, target_lang: str) -> "Text":
     from mt.data.lines import read_parallel
+    from mt.data.texts import Text
 
-    pairs = list(read_parallel(*files))
+    pairs = list(read_parallel(source, reference))
     if not pairs:
-        raise InputError(f"{files[0]}: no line in it", "a set to score on needs at least one sentence")
-    return [source for source, _ in pairs], [reference for _, reference in pairs]
+        raise InputError(f"{source}: no line in it", "a set to score on needs at least one sentence")
+    return Text(target_lang, [source for source, _ in pairs], [reference for _, reference in pairs])
 
 
-def _own_text(folder: "ModelDir", run: "RunDir | None", split: str) -> tuple[Path, Path]:
-    """The test or validation text of the run that a model belongs to."""
-    if run is not None and run.text_file(split, "source").is_file():
-        return run.text_file(split, "source"), run.text_file(split, "target")
+def _own_texts(folder: "ModelDir", run: "RunDir | None", split: str, config: "Config", to: str | None) -> "list[Text]":
+    """The test or validation text of the run that a model belongs to, in one language or all."""
+    from mt.data.texts import read_texts
+
+    languages = config.data.target_lang
+    if to is not None and to not in languages:
+        raise InputError(f"--to {to}: {folder.root} translates into {', '.join(languages)}")
     kind = "validation" if split == "valid" else "test"
-    raise InputError(f"{folder.root}: no {kind} set beside this model", "give --source FILE --reference FILE")
+    if run is None or not run.text_file(split, "source").is_file():
+        raise InputError(f"{folder.root}: no {kind} set beside this model", "give --source FILE --reference FILE")
+    texts = [text for text in read_texts(run, split, languages) if to in (None, text.target_lang)]
+    if not any(text.sources for text in texts):
+        raise InputError(f"{folder.root}: its {kind} set has no sentence{f' in {to}' if to else ''}")
+    return texts
 
 
-def _refuse_test_text(run: "RunDir | None", sources: list[str], references: list[str]) -> None:
+def _refuse_test_text(run: "RunDir | None", texts: "list[Text]", config: "Config") -> None:
     """A setting chosen on the test set would make its score worthless."""
-    from mt.data.lines import read_lines
+    from mt.data.texts import read_texts
 
-    for side, texts in ("source", sources), ("target", references):
-        own = None if run is None else run.text_file("test", side)
-        if own is not None and own.is_file() and list(read_lines(own)) == texts:
+    if run is None or not run.text_file("test", "source").is_file():
+        return
+    own = read_texts(run, "test", config.data.target_lang)
+    for text in texts:
+        if any(text.sources == test.sources or text.references == test.references for test in own):
             raise InputError(
                 "--tune-length-penalty: this is the run's test set, and what is chosen on it cannot be scored on it",
                 "leave out --source and --reference to tune on the validation set",

@@ -29,6 +29,7 @@ def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 
 path_type = click.Path(path_type=Path)
 debug_option = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+to_option = click.option("--to", metavar="LANG", help="The language to translate into, where the model has several.")
 runs_option = click.option(
     "--runs", type=path_type, default="runs", envvar="MT_RUNS", show_default=True, help="Folder that holds the runs."
 )

@@ -16,6 +16,7 @@ from mt.cli.options import (
     path_type,
     runs_option,
     search_options,
+    to_option,
 )
 from mt.cli.text import print_result
 from mt.console import set_up_logging
@@ -32,6 +33,7 @@ def _command(name: str, *more: Any) -> Callable[[Command], click.Command]:
             engine_options,
             search_options,
             models_option,
+            to_option,
             *more,
             click.option("--greedy", is_flag=True, help="Greedy search: a beam of one, and much faster."),
             click.option("--output", type=path_type, required=True, help="Where the translations go, aligned by line."),
@@ -83,6 +85,11 @@ def _synthesize(given: dict[str, Any], tag: str) -> None:
     folders = find_models(given["models"], given["runs"])
     opened = open_model(folders[0], engine_choice(given), folders[1:])
     options = decoding.search(opened.settings.search, scores=False)
-    made_with = [opened.engine, *(storage.read_manifest(folder.root)["files"] for folder in folders)]
-    lines = synthesize(opened.translator, options, given["input_"], given["output"], made_with, tag)
+    translator = opened.translator.to(given["to"])
+    made_with = [
+        opened.engine,
+        translator.target_lang,
+        *(storage.read_manifest(folder.root)["files"] for folder in folders),
+    ]
+    lines = synthesize(translator, options, given["input_"], given["output"], made_with, tag)
     print_result(f"{given['output']}: {lines:,} lines")

@@ -18,6 +18,7 @@ from mt.cli.options import (
     path_type,
     runs_option,
     search_options,
+    to_option,
 )
 from mt.cli.text import input_lines, writer
 from mt.console import set_up_logging
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 @click.option("--greedy", is_flag=True, help="Greedy search: a beam of one.")
 @click.option("--n-best", type=click.IntRange(min=1), default=1, help="Translations a line, best first.")
 @click.option("--format", "format_", default="text", help="text, or jsonl with scores.")
+@to_option
 @models_option
 @search_options
 @mbr_options
@@ -47,6 +49,7 @@ def translate(
     greedy: bool,
     n_best: int,
     format_: str,
+    to: str | None,
     models: tuple[Path, ...],
     runs: Path,
     verbose: bool,
@@ -68,12 +71,13 @@ def translate(
     first, *others = find_models(models, runs)
     opened = open_model(first, engine_choice(given, one_by_one), others)
     options = decoding.search(opened.settings.search, scores=format_ == "jsonl" or n_best > 1)
-    utility = decoding.utility_for(opened.settings.target_lang)
+    translator = opened.translator.to(to)
+    utility = decoding.utility_for(translator.target_lang)
     show = _as_json if format_ == "jsonl" else _as_text
     with writer(output) as write:
         first_line = 1
         for lines in input_lines(text, input_):
-            for line, candidates in zip(lines, opened.translator.translate(lines, options, first_line), strict=True):
+            for line, candidates in zip(lines, translator.translate(lines, options, first_line), strict=True):
                 write(show(line, _chosen(candidates, utility, n_best), n_best))
             first_line += len(lines)
 

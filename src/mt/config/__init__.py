@@ -1,12 +1,13 @@
 """The configuration of a run: one YAML file, one class per section, every problem reported at once.
 
 `load_config` is where to start reading: `yaml_source` makes a plain tree of the file, `problems.validate` a `Config`
-of the tree, with the classes in `schema`, `training`, `decoding` and `sources`.
+of the tree, with the classes in `schema`, `data`, `sources`, `training` and `decoding`.
 """
 
+from mt.config.data import DataConfig
 from mt.config.decoding import DecodingConfig, EvaluationConfig
 from mt.config.loading import dump_config, load_config, parse_config
-from mt.config.schema import Config, DataConfig, ModelConfig, TokenizerConfig
+from mt.config.schema import Config, ModelConfig, TokenizerConfig
 from mt.config.sources import Builtin, FromTrain, HubDataset, PairFiles, Source, TableFile
 from mt.config.training import TrainingConfig
 

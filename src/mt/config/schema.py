@@ -10,9 +10,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from mt.config.data import DataConfig
 from mt.config.decoding import DecodingConfig, EvaluationConfig
-from mt.config.section import Line, Rule, Section, enforce, refuse
-from mt.config.sources import FromTrain, HubDataset, Source, Sources, TableFile, TestSources, ValidSources
+from mt.config.section import Rule, Section, enforce, refuse
 from mt.config.training import TrainingConfig
 
 
@@ -20,78 +20,6 @@ def _run_name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", text):
         raise refuse("must be letters, digits, dots, - and _ only (at most 100), starting with a letter or digit")
     return text
-
-
-def _language(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", text):
-        raise refuse("must be a short code such as en or pt-BR: letters, digits, - and _ only")
-    return text
-
-
-def _column_rule(source: Source, source_lang: str, target_lang: str, key: str) -> Rule:
-    columns = ("", " ")
-    if isinstance(source, TableFile | HubDataset):
-        columns = (source.source_column or source_lang, source.target_column or target_lang)
-    reason = f"reads source and target from the same column, {columns[0]}; set source_column and target_column"
-    return Rule(columns[0] == columns[1], (key, "source_lang", "target_lang"), reason)
-
-
-LanguageCode = Annotated[str, AfterValidator(_language)]
-
-
-class DataConfig(Section):
-    """The corpora, and what is dropped from the training text."""
-
-    source_lang: Annotated[LanguageCode, Field(description="Code of the language to translate from.", examples=["en"])]
-    target_lang: Annotated[LanguageCode, Field(description="Code of the language to translate to.", examples=["de"])]
-    root: Annotated[
-        Line, Field(description="Folder that the paths of sources start from, itself seen from where mt runs.")
-    ] = "."
-    train: Annotated[
-        Sources,
-        Field(description="Training text: a source or a list of them.", examples=[{"source": "a", "target": "b"}]),
-    ]
-    valid: Annotated[
-        ValidSources,
-        Field(description="Text that chooses the best checkpoint: a source, a list of them, or {from_train: PAIRS}."),
-    ] = FromTrain(from_train=1000)
-    test: Annotated[
-        TestSources,
-        Field(description="Text for the final scores: as for valid; null trains without a test set."),
-    ] = FromTrain(from_train=1000)
-    max_length: Annotated[
-        int,
-        Field(
-            ge=3,
-            le=100_000,
-            description="Longest sentence to train on, in tokens with start and end counted; longer pairs are dropped.",
-        ),
-    ] = 256
-    max_ratio: Annotated[
-        float | None,
-        Field(
-            ge=1,
-            le=1e6,
-            description="Largest length ratio of a training pair, in characters with 10 of grace on both sides; "
-            "null keeps all.",
-        ),
-    ] = 9.0
-    drop_duplicates: Annotated[
-        bool, Field(description="Whether a pair that occurs again in the training text is dropped.")
-    ] = True
-
-    @model_validator(mode="after")
-    def _rules(self) -> Self:
-        parts = {"train": self.train, "valid": self.valid, "test": self.test}
-        enforce(
-            *(
-                _column_rule(source, self.source_lang, self.target_lang, key)
-                for key, sources in parts.items()
-                if isinstance(sources, tuple)
-                for source in sources
-            )
-        )
-        return self
 
 
 class TokenizerConfig(Section):

@@ -1,5 +1,6 @@
 """What every section of a configuration shares: strictness, and rules that span several values."""
 
+import re
 from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -50,4 +51,16 @@ def _one_line(text: str) -> str:
     return text
 
 
+def _language(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", text):
+        raise refuse("must be a short code such as en or pt-BR: letters, digits, - and _ only")
+    return text
+
+
+def as_tuple(value: object) -> object:
+    """A list's items, or the one thing that stands without a list around it."""
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
 Line = Annotated[str, Field(max_length=4096), AfterValidator(_one_line)]
+LanguageCode = Annotated[str, AfterValidator(_language)]

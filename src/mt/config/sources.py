@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from mt.compressed import COMPRESSED
-from mt.config.section import Line, Rule, Section, enforce, refuse
+from mt.config.section import LanguageCode, Line, Rule, Section, as_tuple, enforce, refuse
 from mt.config.suggestions import is_near
 
 _TEXT_TABLES = (".tsv", ".csv", ".jsonl")
@@ -20,7 +20,19 @@ def _table_name(text: str) -> str:
     return text
 
 
-class PairFiles(Section):
+class _Corpus(Section):
+    """What all sources of text have."""
+
+    target_lang: Annotated[
+        LanguageCode | None, Field(description="Its target language, where the configuration lists several.")
+    ] = None
+    weight: Annotated[
+        float,
+        Field(gt=0, le=1000, description="How often an epoch of training has it; 0.5: another half each time."),
+    ] = 1.0
+
+
+class PairFiles(_Corpus):
     """Two text files, line by line translations of each other."""
 
     source: Annotated[Line, Field(description="Text file in the source language, one sentence a line.")]
@@ -33,7 +45,7 @@ class PairFiles(Section):
         return self
 
 
-class TableFile(Section):
+class TableFile(_Corpus):
     """One file with both languages in columns."""
 
     file: Annotated[
@@ -51,7 +63,7 @@ class TableFile(Section):
     ] = None
 
 
-class HubDataset(Section):
+class HubDataset(_Corpus):
     """A data set on the Hugging Face hub."""
 
     hub: Annotated[Line, Field(description="Name of the data set on the Hugging Face hub, as in owner/name.")]
@@ -60,6 +72,9 @@ class HubDataset(Section):
     revision: Annotated[
         Line | None, Field(description="Branch, tag or commit of the data set; null takes its newest.")
     ] = None
+    streaming: Annotated[
+        bool, Field(description="Whether rows are read as they come instead of first storing the whole data set.")
+    ] = False
     source_column: Annotated[
         Line | None,
         Field(description="Column of the source text; null takes the language's code, alone or in `translation`."),
@@ -70,7 +85,7 @@ class HubDataset(Section):
     ] = None
 
 
-class Builtin(Section):
+class Builtin(_Corpus):
     """A small corpus that comes with this package."""
 
     builtin: Annotated[Literal["phrasebook"], Field(description="Name of a corpus that comes with this package.")]
@@ -120,10 +135,6 @@ def _split_kind(value: object) -> str:
     return "<from_train>" if source_kind(value) == "<from_train>" else "<list>"
 
 
-def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list | tuple) else (value,)
-
-
 Source = Annotated[
     Annotated[PairFiles, Tag("<source>")]
     | Annotated[TableFile, Tag("<file>")]
@@ -133,7 +144,7 @@ Source = Annotated[
     Discriminator(source_kind),
 ]
 # One source may be written without the list around it; in Python it is always a tuple.
-Sources = Annotated[tuple[Source, ...], Field(min_length=1, max_length=1000), BeforeValidator(_as_tuple)]
+Sources = Annotated[tuple[Source, ...], Field(min_length=1, max_length=1000), BeforeValidator(as_tuple)]
 ValidSources = Annotated[
     Annotated[Sources, Tag("<list>")] | Annotated[FromTrain, Tag("<from_train>")], Discriminator(_split_kind)
 ]

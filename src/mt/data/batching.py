@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.encoded import EncodedCorpus, Lengths
+from mt.data.parts import Share
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.data.windows import Indices, Windows
 from mt.world import ALONE, World
@@ -130,7 +131,8 @@ class TrainingCorpus(Protocol):
 class BatchStream:
     """An endless stream of batches that can be put anywhere: epoch `epoch`, after `cursor` batches of window `window`.
 
-    Of several processes, each gets its share of every batch: all train on the batches that one alone would.
+    An epoch has every sentence once, or as often as its share of the corpus says. Of several processes, each gets its
+    share of every batch: all train on the batches that one alone would.
     """
 
     corpus: TrainingCorpus
@@ -140,13 +142,14 @@ class BatchStream:
     window: int = 0
     cursor: int = 0
     world: World = ALONE
+    shares: tuple[Share, ...] | None = None
 
     def __post_init__(self) -> None:
         self._begin_epoch()
 
     def _begin_epoch(self) -> None:
         self._sentences = self.corpus.in_epoch(self.epoch)
-        self._windows = Windows(len(self._sentences), self.seed, self.epoch)
+        self._windows = Windows(self.shares or (Share(len(self._sentences)),), self.seed, self.epoch)
         self._begin_window()
 
     def _begin_window(self) -> None:

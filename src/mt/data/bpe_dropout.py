@@ -32,8 +32,9 @@ class Merges:
     def __init__(self, tokenizer: BpeTokenizer) -> None:
         pieces = tokenizer.tokens(range(tokenizer.vocab_size))
         ids = {piece: i for i, piece in enumerate(pieces)}
+        tags = set(tokenizer.tags.values())
         self._characters = [
-            [ids[c] for c in piece] if all(c in ids for c in piece) and i >= N_UNMERGED else [i]
+            [ids[c] for c in piece] if all(c in ids for c in piece) and i >= N_UNMERGED and i not in tags else [i]
             for i, piece in enumerate(pieces)
         ]
         # The rank of a merge is its place in the list; ids would do, but for merges that make a piece again.

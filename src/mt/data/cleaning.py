@@ -1,13 +1,16 @@
 """Which training pairs are dropped, and why. Validation and test sets never pass through here."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 
 from mt.config import DataConfig
 from mt.console import table
 from mt.data.duplicates import Duplicates
+from mt.data.parts import Part, languages
 
 # Short sentences differ in length for good reasons ("Yes." - "Ja, das stimmt."): characters that the ratio forgives.
 GRACE = 10
@@ -35,32 +38,42 @@ class Cleaner:
         return None
 
 
-def drop_duplicates(text: tuple[Path, Path], folder: Path) -> int:
+def drop_duplicates(text: tuple[Path, Path], parts: Sequence[Part], folder: Path) -> list[Part]:
     """Leaves the first of equal pairs in two aligned files and takes the others out.
 
-    Pairs are compared by a hash of 64 bits: of 400 million, two different ones agree with a chance of 0.4 %.
+    Pairs are equal in one target language only. They are compared by a hash of 64 bits: of 400 million, two different
+    ones agree with a chance of 0.4 %.
 
     Args:
         text: the source and the target file.
+        parts: what they are made of.
         folder: where temporary files may lie.
 
     Returns:
-        how many pairs were taken out.
+        what they are made of afterwards.
     """
     with Duplicates(folder) as duplicates:
-        for pair in _raw_pairs(text):
-            duplicates.add(int.from_bytes(blake2b(b"".join(pair), digest_size=8).digest(), "little"))
+        for pair, language in zip(_raw_pairs(text), languages(parts), strict=True):
+            hashed = blake2b(b"".join(pair), digest_size=8, key=language.encode())
+            duplicates.add(int.from_bytes(hashed.digest(), "little"))
         later = duplicates.later()
-    if later.count:
-        partials = [path.with_name(f"{path.name}.partial") for path in text]
-        with partials[0].open("wb") as source, partials[1].open("wb") as target:
-            for number, (src, tgt) in enumerate(_raw_pairs(text)):
+    if not later.count:
+        return list(parts)
+    partials = [path.with_name(f"{path.name}.partial") for path in text]
+    left = []
+    with partials[0].open("wb") as source, partials[1].open("wb") as target:
+        pairs = enumerate(_raw_pairs(text))
+        for part in parts:
+            kept = 0
+            for number, (src, tgt) in islice(pairs, part.pairs):
                 if number not in later:
                     source.write(src)
                     target.write(tgt)
-        for partial, path in zip(partials, text, strict=True):
-            partial.replace(path)
-    return later.count
+                    kept += 1
+            left.append(replace(part, pairs=kept))
+    for partial, path in zip(partials, text, strict=True):
+        partial.replace(path)
+    return left
 
 
 def _raw_pairs(text: tuple[Path, Path]) -> Iterator[tuple[bytes, bytes]]:

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,16 @@ from mt.errors import InputError
 Pair = tuple[str, str]
 
 
-def read_pairs(sources: Sequence[Source], data: DataConfig) -> Iterator[Pair]:
-    """Yields the (source, target) sentences of several sources, one after the other.
+def read_pairs(source: Source, data: DataConfig) -> Iterator[Pair]:
+    """Yields the (source, target) sentences of a source.
 
     Outer white space is removed and a line break inside a sentence becomes a space, so that every sentence is one line.
 
     Raises:
         InputError: a file is missing, damaged or ill-shaped; the message names it.
     """
-    for source in sources:
-        for src, tgt in _read_one(source, data):
-            yield _one_line(src), _one_line(tgt)
+    for src, tgt in _read_one(source, data):
+        yield _one_line(src), _one_line(tgt)
 
 
 def _one_line(text: str) -> str:
@@ -46,9 +45,10 @@ def _read_one(source: Source, data: DataConfig) -> Iterator[Pair]:
 def _read_builtin(source: Builtin, data: DataConfig) -> Iterator[Pair]:
     from mt.data import phrasebook
 
-    if (data.source_lang, data.target_lang) not in {("en", "it"), ("it", "en")}:
+    target_lang = data.language_of(source)
+    if (data.source_lang, target_lang) not in {("en", "it"), ("it", "en")}:
         raise InputError(
-            f"data: the built-in phrasebook is English-Italian, not {data.source_lang}-{data.target_lang}",
+            f"data: the built-in phrasebook is English-Italian, not {data.source_lang}-{target_lang}",
             "set data.source_lang and data.target_lang to en and it",
         )
     pairs = phrasebook.sentence_pairs(source.split)
@@ -134,7 +134,9 @@ def _hub_rows(source: HubDataset) -> Iterator[dict[str, Any]]:
     disable_progress_bars()
     log.info("loading %s (%s) from the Hugging Face hub or its cache", source.hub, source.split)
     try:
-        yield from load_dataset(source.hub, source.config, split=source.split, revision=source.revision)
+        yield from load_dataset(
+            source.hub, source.config, split=source.split, revision=source.revision, streaming=source.streaming
+        )
     except Exception as error:
         raise InputError(
             f"{source.hub} (config {source.config}, split {source.split}): cannot be loaded: {_first_line(error)}",
@@ -151,7 +153,7 @@ def _read_rows(
     rows: Iterator[dict[str, Any]], columns: TableFile | HubDataset, data: DataConfig, name: str
 ) -> Iterator[Pair]:
     """Takes the two sentences out of each row: named columns, or the hub's `translation` dictionary."""
-    names = (columns.source_column or data.source_lang, columns.target_column or data.target_lang)
+    names = (columns.source_column or data.source_lang, columns.target_column or data.language_of(columns))
     for number, row in enumerate(rows, 1):
         nested = row.get("translation")
         cells = nested if isinstance(nested, dict) and not columns.source_column else row

@@ -10,11 +10,10 @@ import os
 import shutil
 import signal
 import threading
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -34,7 +33,26 @@ SHARD = 2**18  # pairs
 _CHUNK = 4_000  # sentences encoded at a time
 _BLOCK = 2**24  # bytes read at a time where lines are only counted
 
-Counts = dict[str, int]
+
+@dataclass(frozen=True)
+class Counts:
+    """What became of the pairs.
+
+    Attributes:
+        kept: pairs of each part that were encoded.
+        too_long: pairs left out.
+    """
+
+    kept: list[int]
+    too_long: int
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """Neighbouring pairs whose source sentences all begin with one token, or with none of the kind."""
+
+    pairs: int
+    tag: int | None = None
 
 
 def encode_corpus(
@@ -43,6 +61,7 @@ def encode_corpus(
     folder: Path,
     key: str,
     max_length: int | None,
+    parts: Sequence[Tagged] | None = None,
     shard: int = SHARD,
 ) -> Counts:
     """Encodes two aligned text files into `folder`.
@@ -53,21 +72,19 @@ def encode_corpus(
         folder: comes into being whole or not at all; shards lie beside it until then.
         key: identifies the inputs, recorded in the folder's manifest.
         max_length: pairs with a side longer than this many tokens, specials counted, are left out; None keeps all.
+        parts: what the text is made of; None is one part without a tag.
         shard: pairs that are written at a time.
-
-    Returns:
-        the numbers of pairs kept and left out.
 
     Raises:
         InputError: a line is not UTF-8.
         MachineError: a process that encoded was killed.
     """
     ranges = _cut(text, shard)
+    made_of = tuple(parts or [Tagged(sum(lines.number for lines in ranges))])
     if len(ranges) == 1:
-        job = _Job(text, tokenizers, max_length, ranges[0], folder, key)
-        return job.run()
+        return _Job(text, tokenizers, max_length, made_of, ranges[0], folder, key).run()
     shards = folder.with_name(f"{folder.name}.shards")
-    jobs = [_Job(text, tokenizers, max_length, lines, shards / f"{lines.first:012d}", key) for lines in ranges]
+    jobs = [_Job(text, tokenizers, max_length, made_of, lines, shards / f"{lines.first:012d}", key) for lines in ranges]
     _run_all([job for job in jobs if not is_done(job.folder, key)])
     counts = _join([job.folder for job in jobs], folder, key)
     storage.remove(shards)
@@ -112,38 +129,53 @@ class _Job:
     text: tuple[Path, Path]
     tokenizers: TokenizerPair
     max_length: int | None
+    parts: tuple[Tagged, ...]
     lines: _Lines
     folder: Path
     key: str
 
     def run(self) -> Counts:
-        counts = {"kept": 0, "longer than max_length": 0}
+        counts = Counts([0] * len(self.parts), 0)
         tokenizers = (self.tokenizers.source, self.tokenizers.target)
         with storage.new_folder(self.folder, key=self.key) as partial:
             writers = [_SideWriter(partial, side, t) for side, t in zip(SIDES, tokenizers, strict=True)]
-            for chunk in self._chunks():
-                sides = [t.encode_batch(lines) for t, lines in zip(tokenizers, chunk, strict=True)]
-                kept = [pair for pair in zip(*sides, strict=True) if self._fits(*pair)]
-                counts["kept"] += len(kept)
-                counts["longer than max_length"] += len(chunk[0]) - len(kept)
+            for part, *chunk in self._chunks():
+                source, target = (t.encode_batch(lines) for t, lines in zip(tokenizers, chunk, strict=True))
+                tag = self.parts[part].tag
+                if tag is not None:
+                    source = [[tag, *ids] for ids in source]
+                kept = [pair for pair in zip(source, target, strict=True) if self._fits(*pair)]
+                counts.kept[part] += len(kept)
+                counts = replace(counts, too_long=counts.too_long + len(source) - len(kept))
                 for writer, sentences in zip(writers, zip(*kept, strict=True), strict=False):
                     writer.write(sentences)
             for writer in writers:
                 writer.close()
-            storage.write_json(partial / "counts.json", counts)
+            storage.write_json(partial / "counts.json", asdict(counts))
         return counts
 
     def _fits(self, source: list[int], target: list[int]) -> bool:
         return self.max_length is None or max(sentence_tokens(len(source), len(target))) <= self.max_length
 
-    def _chunks(self) -> Iterator[list[list[str]]]:
+    def _chunks(self) -> Iterator[tuple[int, list[str], list[str]]]:
+        """A few sentences of one part at a time: which part, the sources, the targets."""
         with self.text[0].open("rb") as source, self.text[1].open("rb") as target:
             texts = []
             for file, path, offset in zip((source, target), self.text, self.lines.offsets, strict=True):
                 file.seek(offset)
                 texts.append(decode_lines(islice(file, self.lines.number), str(path), self.lines.first))
-            while chunk := list(islice(texts[0], _CHUNK)):
-                yield [chunk, list(islice(texts[1], _CHUNK))]
+            for part, number in self._pieces():
+                yield part, list(islice(texts[0], number)), list(islice(texts[1], number))
+
+    def _pieces(self) -> Iterator[tuple[int, int]]:
+        """The lines, cut where a part ends: which part, and how many lines."""
+        place, last, end = self.lines.first, self.lines.first + self.lines.number, 0
+        for number, part in enumerate(self.parts):
+            end += part.pairs
+            while place < min(end, last):
+                size = min(_CHUNK, end - place, last - place)
+                yield number, size
+                place += size
 
 
 class _SideWriter:
@@ -207,9 +239,9 @@ def _start_worker() -> None:
 
 def _join(shards: Sequence[Path], folder: Path, key: str) -> Counts:
     """One folder from the shards', in their order."""
-    counts: Counter[str] = Counter()
-    for shard in shards:
-        counts.update(json.loads((shard / "counts.json").read_bytes()))
+    each = [read_counts(shard / "counts.json") for shard in shards]
+    kept = [sum(of_part) for of_part in zip(*(one.kept for one in each), strict=True)]
+    counts = Counts(kept, sum(one.too_long for one in each))
     with storage.new_folder(folder, key=key) as partial:
         for side in SIDES:
             tokens = [next(shard.glob(f"{side}_tokens.uint*")) for shard in shards]
@@ -218,8 +250,13 @@ def _join(shards: Sequence[Path], folder: Path, key: str) -> Counts:
                     with path.open("rb") as part:
                         shutil.copyfileobj(part, file, _BLOCK)
             _join_starts([shard / f"{side}_starts.npy" for shard in shards], partial / f"{side}_starts.npy")
-        storage.write_json(partial / "counts.json", dict(counts))
-    return dict(counts)
+        storage.write_json(partial / "counts.json", asdict(counts))
+    return counts
+
+
+def read_counts(path: Path) -> Counts:
+    """What `encode_corpus` wrote beside the tokens."""
+    return Counts(**json.loads(path.read_bytes()))
 
 
 def _join_starts(parts: Sequence[Path], path: Path) -> None:

@@ -5,7 +5,7 @@ validation scores are computed on raw text.
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from hashlib import blake2b
 from itertools import islice
@@ -21,12 +21,14 @@ from mt.console import log
 from mt.data.cleaning import Cleaner, drop_duplicates
 from mt.data.corpus import read_pairs
 from mt.data.duplicates import Duplicates
+from mt.data.parts import Part, as_json
 from mt.errors import InputError
 
 # A held-out set never takes more than this part of the training text.
 MAX_HELD_OUT = 0.1
 
 _HASHES_AT_ONCE = 2**20
+_NOT_CONTENT = {"target_lang", "weight", "streaming"}  # of a source: how it is read, not what
 
 HELD_OUT = "held out for validation or test"
 
@@ -48,37 +50,57 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
         held_out = _HeldOut(data, config.seed, partial)
         with ExitStack() as stack:
             writers = {split: stack.enter_context(_PairWriter(partial, split)) for split in ("train", "valid", "test")}
-            for src, tgt in read_pairs(data.train, data):
-                if held_out.has(src, tgt):
-                    cleaner.counts[HELD_OUT] += 1
-                    if split := held_out.take(src):
-                        writers[split].write(src, tgt)
-                elif cleaner.keeps(src, tgt):
-                    writers["train"].write(src, tgt)
-            for split, source in (("valid", data.valid), ("test", data.test)):
-                if source is not None and not isinstance(source, FromTrain):
+            _sort_training_text(data, held_out, cleaner, writers)
+            for split, sources in (("valid", data.valid), ("test", data.test)):
+                for source in sources if isinstance(sources, tuple) else ():
+                    writers[split].begin_part(data.language_of(source))
                     for src, tgt in read_pairs(source, data):
                         writers[split].write(src, tgt)
+        parts = {split: writer.parts() for split, writer in writers.items()}
         if data.drop_duplicates:
             train = (partial / "train.source", partial / "train.target")
-            dropped = drop_duplicates(train, partial)
-            writers["train"].pairs -= dropped
+            before = _pairs(parts["train"])
+            parts["train"] = drop_duplicates(train, parts["train"], partial)
+            dropped = before - _pairs(parts["train"])
             cleaner.counts.update({"kept": -dropped, "duplicate": dropped} if dropped else {})
         for split in ("train", "valid") + (("test",) if data.test is not None else ()):
-            if writers[split].pairs == 0:
+            if _pairs(parts[split]) == 0:
                 raise InputError(f"data.{split}: no sentence pair in it", "check the files, and what cleaning dropped")
         counts = dict(cleaner.counts)
-        sizes = {split: writer.pairs for split, writer in writers.items()}
-        storage.write_json(partial / "counts.json", {"pairs": sizes, "train": counts})
+        sizes = {split: _pairs(each) for split, each in parts.items()}
+        made_of = {split: as_json(each) for split, each in parts.items()}
+        storage.write_json(partial / "counts.json", {"pairs": sizes, "train": counts, "parts": made_of})
     return counts
 
 
+def _sort_training_text(
+    data: DataConfig, held_out: "_HeldOut", cleaner: Cleaner, writers: dict[str, "_PairWriter"]
+) -> None:
+    """Reads the training text: what is clean stays, and what is held out goes where it belongs."""
+    for source in data.train:
+        language = data.language_of(source)
+        for writer in writers.values():
+            writer.begin_part(language)
+        for src, tgt in read_pairs(source, data):
+            if held_out.has(src, tgt):
+                cleaner.counts[HELD_OUT] += 1
+                if split := held_out.take(src, language):
+                    writers[split].write(src, tgt)
+            elif cleaner.keeps(src, tgt):
+                writers["train"].write(src, tgt)
+
+
+def _pairs(parts: Sequence[Part]) -> int:
+    return sum(part.pairs for part in parts)
+
+
 class _PairWriter:
-    """Writes one split as two aligned text files."""
+    """Writes one split as two aligned text files, part by part."""
 
     def __init__(self, folder: Path, split: str) -> None:
         self._files = [(folder / f"{split}.{side}").open("wb") for side in ("source", "target")]
-        self.pairs = 0
+        self._parts: list[tuple[str, int]] = []
+        self._pairs = 0
 
     def __enter__(self) -> "_PairWriter":
         return self
@@ -90,20 +112,29 @@ class _PairWriter:
     def write(self, src: str, tgt: str) -> None:
         for file, text in zip(self._files, (src, tgt), strict=True):
             file.write(text.encode() + b"\n")
-        self.pairs += 1
+        self._pairs += 1
+
+    def begin_part(self, target_lang: str) -> None:
+        """What is written from here on comes from another source."""
+        self._parts.append((target_lang, self._pairs))
+
+    def parts(self) -> list[Part]:
+        """What was written."""
+        ends = [*(start for _, start in self._parts[1:]), self._pairs]
+        return [Part(end - start, language) for (language, start), end in zip(self._parts, ends, strict=True)]
 
 
 class _HeldOut:
     """Splits validation and test pairs off the training text, where the configuration asks for it.
 
     The choice is a pure function of the seed and the source sentences: those with the smallest hashes. All pairs that
-    share a source sentence leave the training text with it, and the first of them is held out.
+    share a source sentence leave the training text with it, and the first of them in each target language is held out.
     """
 
     def __init__(self, data: DataConfig, seed: int, folder: Path) -> None:
         self._seed = seed
         self._split_of_hash: dict[int, str] = {}
-        self._taken: set[int] = set()
+        self._taken: set[tuple[int, str]] = set()
         wanted = {s: v.from_train for s, v in (("test", data.test), ("valid", data.valid)) if isinstance(v, FromTrain)}
         if not wanted:
             return
@@ -118,9 +149,10 @@ class _HeldOut:
             start = end
 
     def _hashes(self, data: DataConfig) -> Iterator[int]:
-        for src, tgt in read_pairs(data.train, data):
-            if src and tgt:
-                yield self._hash(src)
+        for source in data.train:
+            for src, tgt in read_pairs(source, data):
+                if src and tgt:
+                    yield self._hash(src)
 
     def _hash(self, src: str) -> int:
         return int.from_bytes(blake2b(f"{self._seed}\n{src}".encode(), digest_size=8).digest(), "little")
@@ -129,12 +161,12 @@ class _HeldOut:
         """True if a training pair's source sentence is held out."""
         return bool(self._split_of_hash) and bool(src) and bool(tgt) and self._hash(src) in self._split_of_hash
 
-    def take(self, src: str) -> str | None:
-        """The split of a held-out sentence at its first call, None at later ones."""
+    def take(self, src: str, target_lang: str) -> str | None:
+        """The split of a held-out sentence at its first call with a language, None at later ones."""
         key = self._hash(src)
-        if key in self._taken:
+        if (key, target_lang) in self._taken:
             return None
-        self._taken.add(key)
+        self._taken.add((key, target_lang))
         return self._split_of_hash[key]
 
 
@@ -169,7 +201,7 @@ def input_digests(data: DataConfig) -> dict[str, Any]:
             elif isinstance(one, TableFile):
                 digests[f"{prefix}.file"] = _file_digest(data, one.file)
             elif one is not None:
-                digests[prefix] = one.model_dump()
+                digests[prefix] = one.model_dump(exclude=_NOT_CONTENT)
     return digests
 
 

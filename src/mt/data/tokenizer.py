@@ -4,14 +4,17 @@
 
 * a character that training never saw is spelt in its UTF-8 bytes (`<0xE2>` ...), so nothing is ever unknown;
 * punctuation is split off and merges never cross from it to letters, so no merge can build `</s>` or `<0x41>`: the
-  special tokens are out of reach of text, and such text stays text;
+  special tokens are out of reach of text, and such text stays text. So are the tags of a model of several languages
+  (`<2it>`), which begin the source sentences to be translated into that language;
 * the marker `▁` that stands for a space is escaped where it occurs in the text itself.
 """
 
 import json
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
@@ -26,11 +29,17 @@ SPECIALS = (PAD, UNK, SOS, EOS)
 PAD_ID, UNK_ID, SOS_ID, EOS_ID = range(4)
 BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
 
-N_UNMERGED = len(SPECIALS) + len(BYTES)  # the ids below are never built by merges
+N_UNMERGED = len(SPECIALS) + len(BYTES)  # the ids below are never built by merges; nor are tags
 
 SPACE = "▁"
 # A private-use character escapes the space marker and itself: E000 -> E000 a, ▁ -> E000 b. Both ways are exact.
 _ESCAPE, _ESCAPED_ESCAPE, _ESCAPED_SPACE = "\ue000", "\ue000a", "\ue000b"
+_TAG = re.compile("<2([A-Za-z0-9][A-Za-z0-9_-]*)>")
+
+
+def tag_of(target_lang: str) -> str:
+    """The piece that asks for a target language (Johnson et al. 2017, arXiv:1611.04558)."""
+    return f"<2{target_lang}>"
 
 
 class BpeTokenizer:
@@ -40,12 +49,13 @@ class BpeTokenizer:
         self._tokenizer = tokenizer
 
     @classmethod
-    def train(cls, lines: Iterable[str], vocab_size: int) -> "BpeTokenizer":
+    def train(cls, lines: Iterable[str], vocab_size: int, tags: Sequence[str] = ()) -> "BpeTokenizer":
         """Learns merges from text.
 
         Args:
             lines: the training text; for a shared vocabulary that of both languages. It is read twice.
-            vocab_size: pieces in all, the 4 specials and 256 bytes counted.
+            vocab_size: pieces in all, the 4 specials, 256 bytes and the tags counted.
+            tags: codes of target languages that are to have one.
         """
         tokenizer = Tokenizer(BPE(unk_token=UNK, byte_fallback=True))
         tokenizer.normalizer = normalizers.Sequence(
@@ -73,10 +83,11 @@ class BpeTokenizer:
                 decoders.Replace(_ESCAPED_ESCAPE, _ESCAPE),
             ]
         )
-        alphabet = _alphabet(lines, max(1, (vocab_size - len(SPECIALS) - len(BYTES)) // 2))
+        unmerged = [*SPECIALS, *BYTES, *map(tag_of, tags)]
+        alphabet = _alphabet(lines, max(1, (vocab_size - len(unmerged)) // 2))
         trainer = BpeTrainer(
             vocab_size=vocab_size,
-            special_tokens=[*SPECIALS, *BYTES],
+            special_tokens=unmerged,
             initial_alphabet=alphabet,
             limit_alphabet=len(alphabet),
             show_progress=False,
@@ -114,6 +125,15 @@ class BpeTokenizer:
     def vocab_size(self) -> int:
         return int(self._tokenizer.get_vocab_size())
 
+    @cached_property
+    def tags(self) -> dict[str, int]:
+        """The ids of the tags, by language.
+
+        No merge can have built them: none crosses from a bracket or a digit to letters.
+        """
+        vocab: dict[str, int] = self._tokenizer.get_vocab()
+        return {found[1]: i for piece, i in vocab.items() if (found := _TAG.fullmatch(piece))}
+
     def encode(self, text: str) -> list[int]:
         """Token ids of a sentence, without SOS and EOS."""
         return self.encode_batch([text])[0]
@@ -122,11 +142,12 @@ class BpeTokenizer:
         return [e.ids for e in self._tokenizer.encode_batch_fast([text.strip() for text in texts])]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of token ids; specials are left out."""
+        """Text of token ids; specials and tags are left out."""
         return self.decode_batch([ids])[0]
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        visible = [[i for i in ids if i >= len(SPECIALS)] for ids in batch]
+        hidden = {*range(len(SPECIALS)), *self.tags.values()}
+        visible = [[i for i in ids if i not in hidden] for ids in batch]
         return [str(text) for text in self._tokenizer.decode_batch(visible, skip_special_tokens=False)]
 
     def merges(self) -> list[tuple[str, str]]:
@@ -201,16 +222,18 @@ class TokenizerPair:
         return cls(BpeTokenizer.load(folder / "source.json"), BpeTokenizer.load(folder / "target.json"))
 
     @classmethod
-    def train(cls, source: Iterable[str], target: Iterable[str], vocab_size: int, shared: bool) -> "TokenizerPair":
+    def train(
+        cls, source: Iterable[str], target: Iterable[str], vocab_size: int, shared: bool, tags: Sequence[str] = ()
+    ) -> "TokenizerPair":
         """Learns one vocabulary from both texts, or one from each; each text is read twice.
 
-        A text too small for the size asked for gives a smaller vocabulary and a notice.
+        A text too small for the size asked for gives a smaller vocabulary and a notice. Tags are for source sentences.
         """
         if shared:
-            both = BpeTokenizer.train(_Both(source, target), vocab_size)
+            both = BpeTokenizer.train(_Both(source, target), vocab_size, tags)
             pair = cls(both, both)
         else:
-            pair = cls(BpeTokenizer.train(source, vocab_size), BpeTokenizer.train(target, vocab_size))
+            pair = cls(BpeTokenizer.train(source, vocab_size, tags), BpeTokenizer.train(target, vocab_size))
         for side, tokenizer in ("source", pair.source), ("target", pair.target):
             if tokenizer.vocab_size < vocab_size and not (pair.shared and side == "target"):
                 log.warning(

@@ -18,7 +18,7 @@ class TranslationSettings:
     """How text becomes tokens and tokens become text, and how to search.
 
     Attributes:
-        target_lang: the language of the output.
+        target_lang: the language of the output; of several the codes with commas between them.
         shared_vocabulary: both sides use one tokenizer.
         max_source_tokens: the longest source, specials counted; longer lines are translated in parts.
         max_positions: positions of a source or a translation, SOS counted; the converted model has no more.
@@ -37,6 +37,11 @@ class TranslationSettings:
     shortlist: bool
     search: SearchOptions
 
+    @property
+    def target_langs(self) -> tuple[str, ...]:
+        """The languages of the output."""
+        return tuple(self.target_lang.split(","))
+
     @classmethod
     def of(cls, config: "Config") -> "TranslationSettings":
         """Those of a configuration."""
@@ -49,7 +54,7 @@ class TranslationSettings:
             max_length_ratio=decoding.max_length_ratio,
         )
         return cls(
-            target_lang=config.data.target_lang,
+            target_lang=",".join(config.data.target_lang),
             shared_vocabulary=config.tokenizer.shared,
             max_source_tokens=config.data.max_length,
             max_positions=_max_positions(config),

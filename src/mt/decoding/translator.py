@@ -8,6 +8,7 @@ from mt.data.tokenizer import TokenizerPair, normalized
 from mt.decoding.engine import Engine, Hypothesis, SearchOptions
 from mt.decoding.long_input import split_long
 from mt.decoding.shared_engine import SharedEngine
+from mt.errors import InputError
 from mt.languages import base_language
 from mt.world import World
 
@@ -31,20 +32,65 @@ class Translator:
         engine: does the search.
         tokenizers: of both languages.
         max_source_tokens: what the model was trained to take, specials counted; longer lines are translated in parts.
-        target_lang: the language of the output.
+        target_langs: the languages that the model translates into.
+        chosen: the one of them to translate into; None where it is the only one, or is still to be chosen with `to`.
     """
 
-    def __init__(self, engine: Engine, tokenizers: TokenizerPair, max_source_tokens: int, target_lang: str) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizers: TokenizerPair,
+        max_source_tokens: int,
+        target_langs: Sequence[str],
+        chosen: str | None = None,
+    ) -> None:
         self._engine = engine
         self._tokenizers = tokenizers
-        self._limit = max_source_tokens - 2
-        self._target_lang = target_lang
-        self._joint = "" if base_language(target_lang) in _UNSPACED else " "
+        self._max_source_tokens = max_source_tokens
+        self._target_langs = tuple(target_langs)
+        self._chosen = chosen or (target_langs[0] if len(target_langs) == 1 else None)
+        self._tag = [] if self._chosen is None else self._tag_of(self._chosen)
+        self._limit = max_source_tokens - 2 - len(self._tag)
+        self._joint = "" if self._chosen and base_language(self._chosen) in _UNSPACED else " "
 
     def shared(self, world: World) -> "Translator":
         """The same translator, whose work the processes share."""
         engine = SharedEngine(self._engine, world)
-        return Translator(engine, self._tokenizers, self._limit + 2, self._target_lang)
+        return Translator(engine, self._tokenizers, self._max_source_tokens, self._target_langs, self._chosen)
+
+    def to(self, target_lang: str | None) -> "Translator":
+        """The same translator into one of its languages; None is the only one.
+
+        Raises:
+            InputError: the model does not translate into that language, or into several and none is named.
+        """
+        if target_lang == self._chosen and target_lang is not None:
+            return self
+        if target_lang is None and self._chosen is not None:
+            return self
+        if target_lang not in self._target_langs:
+            known = ", ".join(self._target_langs)
+            what = "which of them is not said" if target_lang is None else f"not into {target_lang}"
+            raise InputError(f"the model translates into {known}; {what}", f"choose with --to {self._target_langs[0]}")
+        return Translator(self._engine, self._tokenizers, self._max_source_tokens, self._target_langs, target_lang)
+
+    @property
+    def target_lang(self) -> str:
+        """The language of the output.
+
+        Raises:
+            InputError: it is still to be chosen.
+        """
+        chosen = self.to(None)._chosen
+        assert chosen is not None
+        return chosen
+
+    def _tag_of(self, target_lang: str) -> list[int]:
+        """The token that asks for a language; none where the model never had a choice."""
+        tag = self._tokenizers.source.tags.get(target_lang)
+        if tag is None and len(self._target_langs) > 1:
+            raise InputError(f"the model's tokenizer has no tag for {target_lang}, so it cannot be asked for it")
+        return [] if tag is None else [tag]
 
     def translate(self, lines: Sequence[str], options: SearchOptions, first_line: int = 1) -> list[list[Candidate]]:
         """The n best translations of each line, best first; an empty line gives one empty translation.
@@ -53,9 +99,14 @@ class Translator:
             lines: what to translate.
             options: how to search.
             first_line: the number of the first line, for warnings.
+
+        Raises:
+            InputError: the language is still to be chosen.
         """
+        self.to(None)  # refuses where a language is still to be chosen
         parts = [self._parts(line, number) for number, line in enumerate(lines, first_line)]
-        ids = self._tokenizers.source.encode_batch([part for line in parts for part in line])
+        encoded = self._tokenizers.source.encode_batch([part for line in parts for part in line])
+        ids = [self._tag + sentence for sentence in encoded] if self._tag else encoded
         hypotheses = iter(self._engine.translate(ids, options))
         return [self._joined([next(hypotheses) for _ in line]) for line in parts]
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from mt.config import Config
 from mt.console import duration, log, progress
 from mt.data.batching import BatchStream, TrainingCorpus
+from mt.data.parts import Share
 from mt.errors import StoppedError
 from mt.model.transformer import Transformer, set_parameters
 from mt.run_dir import RunDir
@@ -46,6 +47,7 @@ class Trainer:
         corpus: the encoded training text.
         validate: scores the model; of several processes, all call it.
         world: the processes that train together.
+        shares: how often an epoch has which sentences; None: all once.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Trainer:
         corpus: TrainingCorpus,
         validate: Callable[[Transformer], Validation],
         world: World = ALONE,
+        shares: tuple[Share, ...] | None = None,
     ) -> None:
         self.config = config
         self.settings = config.training
@@ -72,7 +75,7 @@ class Trainer:
         self.final_weights = FinalWeights(self.settings, self.save_every, self.checkpoints, self.progress)
         place = self.progress
         self.batches = BatchStream(
-            corpus, self.settings.max_tokens, config.seed, place.epoch, place.window, place.cursor, world
+            corpus, self.settings.max_tokens, config.seed, place.epoch, place.window, place.cursor, world, shares
         )
         self.metrics = Metrics(run, self.settings.tensorboard, silent=not world.is_main)
         self._validate = validate

@@ -2,18 +2,20 @@
 
 import math
 from dataclasses import dataclass
+from itertools import chain, islice, zip_longest
 
 import torch
 
 from mt.config import Config
 from mt.data.batching import assemble, plan_epoch
 from mt.data.encoded import EncodedCorpus
+from mt.data.texts import Text
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import SearchOptions
 from mt.decoding.shared_engine import SharedEngine
 from mt.decoding.torch_engine import TorchEngine
+from mt.decoding.translated import Translated, mean_bleu, translate_texts
 from mt.decoding.translator import Translator
-from mt.evaluation.scores import bleu_tokenizer, corpus_bleu
 from mt.model.loss import fused_cross_entropy
 from mt.model.packing import Packing
 from mt.model.transformer import Transformer
@@ -40,7 +42,7 @@ class Validator:
     Args:
         config: the run's configuration.
         encoded: the set as token ids, for the loss.
-        sources, references: the same as raw text, for BLEU.
+        texts: the same as raw text, for BLEU.
         tokenizers: of both languages.
         world: the processes that share the work; each returns the same.
     """
@@ -49,16 +51,14 @@ class Validator:
         self,
         config: Config,
         encoded: EncodedCorpus,
-        sources: list[str],
-        references: list[str],
+        texts: list[Text],
         tokenizers: TokenizerPair,
         world: World = ALONE,
     ) -> None:
         self._world = world
         self._config = config
         self._encoded = encoded
-        self._sources = sources
-        self._references = references
+        self._texts = texts
         self._tokenizers = tokenizers
 
     def __call__(self, model: Transformer) -> Validation:
@@ -69,11 +69,9 @@ class Validator:
         options = SearchOptions(
             beam_size=1, max_length=config.decoding.max_length, max_length_ratio=config.decoding.max_length_ratio
         )
-        hypotheses = translator.best(self._sources, options)
-        tokenize = bleu_tokenizer(config.evaluation.bleu_tokenize, config.data.target_lang)
-        bleu = corpus_bleu(hypotheses, self._references, tokenize)
-        shown = config.training.sample_translations
-        samples = list(zip(self._sources[:shown], hypotheses[:shown], self._references[:shown], strict=True))
+        translated = translate_texts(translator, self._texts, options)
+        bleu = mean_bleu(translated, config.evaluation.bleu_tokenize)
+        samples = _samples(translated, config.training.sample_translations)
         return Validation(loss, math.exp(min(loss, 700.0)), bleu, samples)
 
     @torch.no_grad()
@@ -97,3 +95,10 @@ class Validator:
             tokens += batch.n_tgt
         model.train(was_training)
         return sum(self._world.gather([total])) / sum(self._world.gather([tokens]))
+
+
+def _samples(translated: list[Translated], number: int) -> list[tuple[str, str, str]]:
+    """The first sentences of each language in turn."""
+    each = [zip(one.text.sources, one.hypotheses, one.text.references, strict=True) for one in translated]
+    in_turn = chain.from_iterable(zip_longest(*each))
+    return list(islice((sample for sample in in_turn if sample is not None), number))

@@ -1,0 +1,35 @@
+"""Validation and test text: raw sentences, with what they should become."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mt.data.lines import read_lines
+from mt.data.parts import languages, read_parts
+from mt.run_dir import RunDir
+
+
+@dataclass(frozen=True)
+class Text:
+    """Sentences and their translations into one language, aligned."""
+
+    target_lang: str
+    sources: list[str]
+    references: list[str]
+
+
+def read_texts(run: RunDir, split: str, target_langs: Sequence[str]) -> list[Text]:
+    """The validation or test text of a run: one for each of its languages that has any.
+
+    Args:
+        run: where it lies.
+        split: valid or test.
+        target_langs: the languages of the run.
+    """
+    sides = [list(read_lines(run.text_file(split, side))) for side in ("source", "target")]
+    if len(target_langs) == 1:
+        return [Text(target_langs[0], *sides)]
+    texts = {language: Text(language, [], []) for language in target_langs}
+    for language, source, reference in zip(languages(read_parts(run.prepared_counts, split)), *sides, strict=True):
+        texts[language].sources.append(source)
+        texts[language].references.append(reference)
+    return [text for text in texts.values() if text.sources]

@@ -1,0 +1,184 @@
+"""One model of several target languages: tags ask for them, and everything is sorted by language on the way."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from command import mt
+from data_helpers import write_lines
+from mt.config import parse_config
+from mt.data.encoded import EncodedCorpus
+from mt.data.parts import Part, read_parts
+from mt.data.texts import read_texts
+from mt.data.tokenizer import EOS_ID, BpeTokenizer, TokenizerPair
+from mt.errors import InputError
+from mt.run_dir import RunDir
+
+CONFIG = """\
+name: two
+data:
+  source_lang: en
+  target_lang: [xx, yy]
+  train:
+    - {source: train.en, target: train.xx, target_lang: xx}
+    - {source: train.en, target: train.yy, target_lang: yy, weight: 2}
+  valid:
+    - {source: valid.en, target: valid.xx, target_lang: xx}
+    - {source: valid.en, target: valid.yy, target_lang: yy}
+  test:
+    - {source: valid.en, target: valid.xx, target_lang: xx}
+    - {source: valid.en, target: valid.yy, target_lang: yy}
+  max_length: 40
+tokenizer: {vocab_size: 340}
+model: {d_model: 32, n_heads: 2, d_ff: 64, encoder_layers: 1, decoder_layers: 1, norm: pre, dropout: 0.0}
+training:
+  max_tokens: 800
+  max_steps: 300
+  learning_rate: 5.0e-3
+  warmup_steps: 30
+  validate_every: 100
+  tensorboard: false
+decoding: {beam_size: 2, max_length: 12}
+evaluation: {bootstrap_samples: 20}
+"""
+LETTERS = "abcdefghij"
+
+
+def into(language: str, sentence: str) -> str:
+    """Two languages: letters further on in the alphabet, by 10 or by 16."""
+    shift = {"xx": 10, "yy": 16}[language]
+    return " ".join(chr(ord(letter) + shift) for letter in sentence.split())
+
+
+def refused(*arguments: str, cwd: Path) -> str:
+    """What a command says that refuses its arguments."""
+    return mt(*arguments, cwd=cwd, code=2).stderr.strip()
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("languages")
+    rng = random.Random(1)
+    for split, size in {"train": 400, "valid": 20}.items():
+        sources = [" ".join(rng.choice(LETTERS) for _ in range(rng.randint(1, 6))) for _ in range(size)]
+        write_lines(folder / f"{split}.en", sources)
+        for language in ("xx", "yy"):
+            write_lines(folder / f"{split}.{language}", [into(language, s) for s in sources])
+    (folder / "two.yaml").write_text(CONFIG)
+    mt("train", "--config", "two.yaml", cwd=folder)
+    return folder
+
+
+def test_the_tag_decides_what_a_sentence_becomes(project: Path) -> None:
+    sentences = ["a b c d", "j i", "", "f"]
+    for language in ("xx", "yy"):
+        for engine in ("ctranslate2", "torch"):
+            found = mt("translate", "--to", language, "--engine", engine, "--", *sentences, cwd=project).stdout
+            assert found.split("\n")[:-1] == [into(language, sentence) for sentence in sentences]
+
+
+def test_a_language_must_be_chosen_and_be_there(project: Path) -> None:
+    message = refused("translate", "a b", cwd=project)
+    assert message == "mt: the model translates into xx, yy; which of them is not said\n  choose with --to xx"
+    assert "not into zz" in refused("translate", "--to", "zz", "a b", cwd=project)
+
+
+def test_scores_are_given_by_language(project: Path) -> None:
+    both = json.loads(mt("eval", "--json", cwd=project).stdout)
+    assert both["sentences"] == 40
+    assert [(r["target_lang"], r["method"]) for r in both["results"]] == [
+        *(("xx", method) for method in ("greedy", "beam")),
+        *(("yy", method) for method in ("greedy", "beam")),
+    ]
+    assert all(result["exact_match"] > 70 for result in both["results"])  # without tags at most half of them all
+    one = json.loads(mt("eval", "--json", "--to", "yy", cwd=project).stdout)
+    assert [r["bleu"] for r in one["results"]] == [r["bleu"] for r in both["results"][2:]]
+    mt("eval", cwd=project)
+    scores = project / "runs" / "two" / "eval"
+    assert (scores / "test.yy.reference").read_text() == (project / "valid.yy").read_text()
+    assert (scores / "test.xx.beam").read_text().count("\n") == 20
+    table = mt("eval", cwd=project).stdout
+    assert "language" in table
+    given = ("--source", "valid.en", "--reference", "valid.xx", "--output", "out")
+    assert "choose with --to" in refused("eval", *given, cwd=project)
+    alone = json.loads(mt("eval", "--json", "--to", "xx", *given, cwd=project).stdout)
+    assert alone["results"][0]["bleu"] == both["results"][0]["bleu"]
+
+
+def test_synthetic_text_is_made_in_one_language(project: Path) -> None:
+    options = ("distill", "--input", "valid.en", "--output", "made", "--greedy")
+    assert "choose with --to" in refused(*options, cwd=project)
+    mt(*options, "--to", "yy", cwd=project)
+    made, reference = ((project / name).read_text().split("\n") for name in ("made", "valid.yy"))
+    assert sum(m == r for m, r in zip(made, reference, strict=True)) > 14
+
+
+def test_a_sentence_begins_with_the_tag_of_its_language(project: Path) -> None:
+    run = RunDir(project / "runs" / "two")
+    tags = TokenizerPair.load(run.tokenizer, shared=True).source.tags
+    assert set(tags) == {"xx", "yy"}
+    parts = read_parts(run.prepared_counts, "train")
+    corpus = EncodedCorpus.open(run.encoded("train"))
+    assert len(corpus) == sum(part.pairs for part in parts)
+    tokens, starts = corpus.side("source")
+    firsts = tokens[starts[:-1]].tolist()
+    assert firsts == [tags["xx"]] * parts[0].pairs + [tags["yy"]] * parts[1].pairs
+    assert not set(tags.values()) & set(corpus.side("target")[0].tolist())
+
+
+def test_a_tag_cannot_be_written_by_hand_or_read_out() -> None:
+    tokenizer = BpeTokenizer.train(["translate <2it> this <2it>"] * 20, 330, ["it", "pt-BR"])
+    assert tokenizer.tags == {"it": 260, "pt-BR": 261}
+    ids = tokenizer.encode("<2it> this <2pt-BR>")
+    assert not set(ids) & {260, 261}
+    assert tokenizer.decode(ids) == "<2it> this <2pt-BR>"
+    assert tokenizer.decode([260, *ids, 261, EOS_ID]) == "<2it> this <2pt-BR>"
+    assert BpeTokenizer.train(["translate <2it> this"] * 20, 330).tags == {}
+
+
+def test_held_out_sentences_are_held_out_in_every_language(project: Path, tmp_path: Path) -> None:
+    for file in project.glob("train.*"):
+        (tmp_path / file.name).write_text(file.read_text())
+    (tmp_path / "two.yaml").write_text(CONFIG)
+    settings = ("--set", "data.valid={from_train: 30}", "--set", "data.test={from_train: 20}")
+    mt("train", "--config", "two.yaml", "--set", "training.max_steps=1", *settings, cwd=tmp_path)
+    run = RunDir(tmp_path / "runs" / "two")
+    kept = set(run.text_file("train", "source").read_text().split("\n")[:-1])
+    for split, number in (("valid", 30), ("test", 20)):
+        texts = read_texts(run, split, ["xx", "yy"])
+        assert [text.target_lang for text in texts] == ["xx", "yy"]
+        assert [len(text.sources) for text in texts] == [number, number]
+        assert sorted(texts[0].sources) == sorted(texts[1].sources)
+        for text in texts:
+            assert not kept & set(text.sources)
+            assert text.references == [into(text.target_lang, source) for source in text.sources]
+    train = read_parts(run.prepared_counts, "train")
+    assert [part.target_lang for part in train] == ["xx", "yy"]
+    assert train[0].pairs == train[1].pairs
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("data.target_lang=[xx, xx]", "data.target_lang: names a language twice"),
+        ("data.target_lang=[]", "data.target_lang: too short: 0 given, at least 1 needed"),
+        ("data.target_lang=[xx, yy, zz]", "data.target_lang: no source of data.train is in zz"),
+        ("data.target_lang=xx", "data.train: source 2: is in yy, which data.target_lang does not name"),
+        ("data.target_lang=[xx, 5]", "data.target_lang.1: must be text, not 5; put quotes around it"),
+        ("data.train.1.target_lang=null", "data.train: source 2: needs a target_lang of its own, one of xx, yy"),
+        ("data.valid.0.weight=2", "data.valid: source 1: has a weight, which is for training text only"),
+        ("data.train.0.weight=0", "data.train.0.weight: must be more than 0.0, not 0"),
+        ("data.temperature=0.5", "data.temperature: must be at least 1.0, not 0.5"),
+    ],
+)
+def test_languages_and_weights_that_cannot_be(change: str, sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_config(CONFIG, "x.yaml", [change])
+    assert sentence in str(caught.value)
+
+
+def test_parts_are_read_back(tmp_path: Path) -> None:
+    (tmp_path / "counts").write_text('{"parts": {"valid": [{"pairs": 3, "target_lang": "xx"}]}}')
+    assert read_parts(tmp_path / "counts", "valid") == [Part(3, "xx")]
