@@ -4,6 +4,7 @@ Starting Python and importing torch takes seconds. Here one server process has d
 that tests can afford many; what runs in the fork is `mt.cli.main` with its own arguments, folder and standard streams.
 """
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -12,6 +13,8 @@ import tempfile
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+
+FAILPOINT = "TEST_FAILPOINT"
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(["mt.cli", "mt.pipeline", "mt.bundle.open", "datasets"])
@@ -62,6 +65,34 @@ def mt(*arguments: str | Path, cwd: Path, stdin: bytes = b"", code: int | None =
     return done
 
 
+def _set_failpoint(point: str) -> None:
+    """Arms `storage.failpoint`.
+
+    Args:
+        point: `count:FILE` writes down each place that is passed; `NUMBER:KIND` lets the one of that number, from 0,
+            fail with an errno's name or, with SIGKILL, be the last thing the process does.
+    """
+    from mt import storage
+
+    first, _, second = point.partition(":")
+    passed = 0
+
+    def count(action: str, path: Path) -> None:
+        with Path(second).open("a") as file:
+            file.write(f"{action} {path}\n")
+
+    def fail(action: str, path: Path) -> None:
+        nonlocal passed
+        passed += 1
+        if passed == int(first) + 1:
+            if second == "SIGKILL":
+                os.kill(os.getpid(), signal.SIGKILL)
+            number = getattr(errno, second)
+            raise OSError(number, os.strerror(number), str(path))
+
+    storage.failpoint = count if first == "count" else fail
+
+
 def _main(words: list[str], cwd: str, streams: list[str], environment: dict[str, str]) -> None:
     os.chdir(cwd)
     os.environ.update(environment)
@@ -71,6 +102,9 @@ def _main(words: list[str], cwd: str, streams: list[str], environment: dict[str,
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = words
     from mt.cli import main
+
+    if point := os.environ.pop(FAILPOINT, ""):
+        _set_failpoint(point)
 
     try:
         main()

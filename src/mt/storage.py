@@ -47,8 +47,13 @@ def explained(path: Path) -> Iterator[None]:
         raise MachineError(f"{path}: cannot write here: {error.strerror or error}") from None
 
 
+def failpoint(action: str, path: Path) -> None:
+    """Comes before each write, sync and rename; tests put something here that fails or kills the process."""
+
+
 def sync_dir(path: Path) -> None:
     """Makes the names inside a folder durable; a rename is lost in a power cut without it."""
+    failpoint("sync", path)
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -57,6 +62,7 @@ def sync_dir(path: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
+    failpoint("sync", path)
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
@@ -66,10 +72,13 @@ def write_bytes(path: Path, content: bytes) -> None:
     partial = path.with_name(f".{path.name}{PARTIAL}")
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        failpoint("write", partial)
         with partial.open("wb") as file:
             file.write(content)
             file.flush()
+            failpoint("sync", partial)
             os.fsync(file.fileno())
+        failpoint("rename", path)
         partial.replace(path)
         sync_dir(path.parent)
 
@@ -87,6 +96,7 @@ def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]") -> None:
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
+    failpoint("write", path)
     try:
         save_file(tensors, path)
     except SafetensorError as error:  # the library reports a full disk as text; give it its number back
@@ -118,10 +128,13 @@ def new_folder(final: Path, facts: dict[str, Any] | None = None, **manifest: Any
                 # Two renames, since a full folder cannot be replaced in one; between them it is absent, never partial.
                 replaced = final.with_name(f".{final.name}.old{PARTIAL}")
                 shutil.rmtree(replaced, ignore_errors=True)
+                failpoint("rename", replaced)
                 final.rename(replaced)
+                failpoint("rename", final)
                 partial.rename(final)
                 shutil.rmtree(replaced, ignore_errors=True)
             else:
+                failpoint("rename", final)
                 partial.rename(final)
             sync_dir(final.parent)
         except BaseException:
@@ -203,6 +216,7 @@ def remove(folder: Path) -> None:
     """Removes a folder so that a crash half-way leaves nothing that looks whole."""
     doomed = folder.with_name(f".{folder.name}{PARTIAL}")
     shutil.rmtree(doomed, ignore_errors=True)
+    failpoint("rename", doomed)
     folder.rename(doomed)
     shutil.rmtree(doomed, ignore_errors=True)
 
@@ -228,6 +242,7 @@ def append_line(path: Path, line: str) -> None:
             file.seek(-1, os.SEEK_END)
             if file.read(1) != b"\n":
                 line = "\n" + line
+        failpoint("write", path)
         file.write((line + "\n").encode())
 
 
@@ -252,6 +267,7 @@ def exclusive(path: Path) -> Iterator[None]:
                 "wait for it, stop it, or choose another name in the configuration",
             ) from None
         with explained(path):
+            failpoint("write", path)
             file.truncate(0)
             file.write(str(os.getpid()).encode())
         yield
