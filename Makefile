@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow lint format clean
+.PHONY: demo test test-slow soak lint format clean
 
 # The stamp names what the installation depends on: it is redone when one of them changes.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -28,6 +28,9 @@ test: lint
 
 test-slow: $(VENV)/.installed
 	$(BIN)/pytest -m slow
+
+soak: $(VENV)/.installed
+	$(BIN)/python scripts/soak.py --minutes 60
 
 format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .

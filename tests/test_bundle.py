@@ -238,6 +238,19 @@ def test_no_valid_manifest(folder: ModelDir, content: bytes) -> None:
     assert "MANIFEST.json is not a manifest" in one_sentence(folder)
 
 
+def test_a_manifest_without_end(folder: ModelDir) -> None:
+    folder.manifest.unlink()
+    folder.manifest.symlink_to("/dev/zero")
+    assert "MANIFEST.json is not a manifest" in one_sentence(folder)
+    folder.manifest.unlink()
+    os.mkfifo(folder.manifest)
+    assert "MANIFEST.json is not a manifest" in one_sentence(folder)
+    folder.manifest.unlink()
+    with folder.manifest.open("wb") as file:
+        file.truncate(2**40)
+    assert "MANIFEST.json is not a manifest" in one_sentence(folder)
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_manifest_with_a_wrong_checksum(folder: ModelDir, name: str) -> None:
     manifest = json.loads(folder.manifest.read_text())

@@ -59,3 +59,18 @@ def test_a_curve_leaves_out_the_pause_between_two_sessions(tmp_path: Path) -> No
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     assert curve(tmp_path) == [(1.0, 1), (2.0, 2)]
     assert read_points("a=5:5.8,10:8.1") == ("a", [(5.0, 5.8), (10.0, 8.1)])
+
+
+def test_a_large_corpus_is_measured(tmp_path: Path) -> None:
+    found = script("bench_corpus.py", "--millions", 0.001, 0.002, "--folder", tmp_path, cwd=tmp_path).splitlines()
+    assert [row.split()[0] for row in found[:3]] == ["pairs", "1,000", "2,000"]
+    assert found[3].startswith("peak memory at 2,000 pairs: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_soaked_training_ends_in_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
+    found = script("soak.py", "--minutes", 2, "--every", 20, 40, "--runs", tmp_path / "soak", cwd=tmp_path)
+    assert found.splitlines()[-1].endswith("the same without a kill")
+    assert "elsewhere than at the newest checkpoint: 0" in found
+    assert "left at the end: 0" in found

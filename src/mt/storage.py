@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import torch
 
 MANIFEST = "MANIFEST.json"
+_LARGEST_MANIFEST = 2**24  # bytes; one of ours has a few thousand
 PARTIAL = ".partial"  # suffix of everything not yet whole; removed at the next start
 
 
@@ -161,6 +163,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     path = folder / MANIFEST
     try:
+        # A device or a pipe under this name would never end.
+        if not stat.S_ISREG((about := path.stat()).st_mode) or about.st_size > _LARGEST_MANIFEST:
+            raise TypeError
         manifest = json.loads(path.read_bytes())
         entries = manifest["files"].values()
         if not all(isinstance(e["bytes"], int) and isinstance(e["sha256"], str) for e in entries):
