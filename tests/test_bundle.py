@@ -201,6 +201,12 @@ def test_a_folder_where_a_file_should_be(folder: ModelDir, name: str) -> None:
     assert name in one_sentence(folder)
 
 
+def test_a_link_to_itself(folder: ModelDir) -> None:
+    folder.weights.unlink()
+    folder.weights.symlink_to(folder.weights.name)
+    assert "model.safetensors' is missing" in one_sentence(folder)
+
+
 def test_a_symlink_in_place_of_a_file(folder: ModelDir, tmp_path: Path) -> None:
     folder.weights.rename(tmp_path / "elsewhere")
     folder.weights.symlink_to(tmp_path / "elsewhere")

@@ -208,7 +208,7 @@ def _is_file_inside(folder: Path, path: Path) -> bool:
     """A manifest's names are data from outside: none may lead out of the folder, not even through a link."""
     try:
         return path.resolve() == folder.resolve() / path.relative_to(folder) and path.is_file()
-    except (OSError, ValueError):  # ValueError: an absolute name, or a NUL in it
+    except (OSError, ValueError, RuntimeError):  # ValueError: an absolute name, or a NUL in it; RuntimeError: a loop
         return False
 
 
