@@ -289,6 +289,26 @@ def test_a_hub_data_set_and_its_splits(hub: Callable[..., list[Pair]]) -> None:
     assert hub(split="validation") == [("good", "buono")]
 
 
+STREAMED = """
+import sys
+from pathlib import Path
+from data_helpers import pairs_of
+print(pairs_of(Path(), {"hub": sys.argv[1], "streaming": sys.argv[2] == "yes"}))
+"""
+
+
+def test_a_streamed_hub_data_set_is_the_same_and_is_not_stored(hub: Callable[..., list[Pair]], tmp_path: Path) -> None:
+    stored = {}
+    for streaming in ("no", "yes"):
+        home = tmp_path / streaming
+        done = run_python(STREAMED, str(tmp_path / "set"), streaming, HF_HOME=str(home))
+        assert done.stdout == "[('hello', 'ciao'), ('NA', 'null')]\n", done.stderr
+        stored[streaming] = len(list(home.rglob("*.arrow")))
+    assert stored["no"] > 0 == stored["yes"]
+    with pytest.raises(InputError, match=r"split dev.*cannot be loaded: "):
+        hub(split="dev", streaming=True)
+
+
 def test_a_hub_split_or_configuration_that_is_not_there(hub: Callable[..., list[Pair]]) -> None:
     with pytest.raises(InputError, match=r"split dev.*cannot be loaded: .*train.*validation"):
         hub(split="dev")
@@ -296,10 +316,10 @@ def test_a_hub_split_or_configuration_that_is_not_there(hub: Callable[..., list[
         hub(config="en-it")
 
 
-def run_python(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_python(program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a program in a fresh process: what a library reads from the environment it reads once."""
     return subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", program, *arguments],
         env={**os.environ, **environment},
         cwd=Path(__file__).parent,
         capture_output=True,
