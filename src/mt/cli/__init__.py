@@ -8,6 +8,7 @@ import sys
 import click
 
 from mt.cli.evaluate import evaluate_command
+from mt.cli.serve import serve
 from mt.cli.synthesis import backtranslate, distill
 from mt.cli.train import train
 from mt.cli.translate import translate
@@ -23,7 +24,7 @@ def app() -> None:
     """
 
 
-for _command in (train, translate, evaluate_command, distill, backtranslate):
+for _command in (train, translate, evaluate_command, distill, backtranslate, serve):
     app.add_command(_command)
 
 

@@ -79,7 +79,7 @@ class CTranslate2Engine:
                 inter_threads=self._workers,
                 intra_threads=threads,
             )
-        except (RuntimeError, ValueError) as error:
+        except Exception as error:  # whatever its C++ threw: RuntimeError, ValueError, IndexError, ...
             raise UnusableError(f"CTranslate2 {ctranslate2.__version__} cannot load {folder} ({error})") from None
         source, target = tokenizers.source, tokenizers.target
         self._source_pieces = source.tokens(range(source.vocab_size))

@@ -75,6 +75,11 @@ class Translator:
         return Translator(self._engine, self._tokenizers, self._max_source_tokens, self._target_langs, target_lang)
 
     @property
+    def joint(self) -> str:
+        """What stands between two sentences of the output."""
+        return self._joint
+
+    @property
     def target_lang(self) -> str:
         """The language of the output.
 

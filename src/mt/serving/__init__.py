@@ -1,0 +1,1 @@
+"""A translation server with LibreTranslate's interface, so that its clients work with our models."""

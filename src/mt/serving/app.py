@@ -1,0 +1,165 @@
+"""The server's interface: LibreTranslate's, a page for people, and metrics.
+
+https://docs.libretranslate.com describes the requests; an error is {"error": "one sentence"} with a status code.
+"""
+
+import asyncio
+import hmac
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.responses import HTMLResponse, JSONResponse
+from starlette.exceptions import HTTPException
+
+from mt.console import log
+from mt.serving import page
+from mt.serving.languages import language_name
+from mt.serving.limits import Limits, RateLimit
+from mt.serving.metrics import Metrics
+from mt.serving.problems import RequestError
+from mt.serving.requests import fields_of, text_of, translation_request
+from mt.serving.service import Direction, Service, Translation
+
+Next = Callable[[Request], Awaitable[Response]]
+
+
+def create_app(directions: list[Direction], limits: Limits, keys: Collection[str] = ()) -> FastAPI:
+    """The server as an ASGI application.
+
+    Args:
+        directions: what it can translate.
+        limits: what it allows.
+        keys: those that clients must name one of; none: anybody may ask.
+    """
+    metrics = Metrics()
+    service = Service(directions, limits, metrics)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.batcher.close()
+
+    app = FastAPI(title="mt", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    _handle_problems(app)
+    _count_requests(app, metrics)
+    app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"])
+    guard = _Guard(RateLimit(limits.requests_per_minute), keys)
+
+    @app.get("/")
+    async def show_page() -> HTMLResponse:
+        return HTMLResponse(page.HTML, headers=page.HEADERS)
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/metrics")
+    async def show_metrics() -> Response:
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/languages")
+    async def languages() -> list[dict[str, Any]]:
+        return service.languages()
+
+    @app.get("/frontend/settings")
+    async def settings() -> dict[str, Any]:
+        first = service.first()
+        return {
+            "apiKeys": bool(keys),
+            "keyRequired": bool(keys),
+            "charLimit": limits.characters,
+            "frontendTimeout": 500,
+            "language": {
+                "source": {"code": first.source, "name": language_name(first.source)},
+                "target": {"code": first.target, "name": language_name(first.target)},
+            },
+            "suggestions": False,
+            "filesTranslation": False,
+            "supportedFilesFormat": [],
+        }
+
+    @app.post("/translate")
+    async def translate(request: Request) -> Response:
+        fields = await fields_of(request, limits.body)
+        guard.check(request, fields)
+        wanted, is_list = translation_request(fields, limits)
+        found = await _unless_gone(request, service.translate(wanted))
+        return JSONResponse(_as_json(found, is_list, wanted.alternatives > 0))
+
+    @app.post("/detect")
+    async def detect(request: Request) -> Response:
+        fields = await fields_of(request, limits.body)
+        guard.check(request, fields)
+        return JSONResponse(service.detect(text_of(fields, limits)))
+
+    return app
+
+
+def _as_json(found: list[Translation], is_list: bool, with_alternatives: bool) -> dict[str, Any]:
+    """LibreTranslate's answer: each value is a list where the question was one."""
+    answer: dict[str, Any] = {"translatedText": [one.text for one in found]}
+    if with_alternatives:
+        answer["alternatives"] = [one.alternatives for one in found]
+    detected = [one.detected for one in found if one.detected is not None]
+    if detected:
+        answer["detectedLanguage"] = [{"confidence": share, "language": code} for code, share in detected]
+    return answer if is_list else {key: values[0] for key, values in answer.items()}
+
+
+class _Guard:
+    """Lets in who may ask, as often as they may."""
+
+    def __init__(self, rate: RateLimit, keys: Collection[str]) -> None:
+        self._rate = rate
+        self._keys = [key.encode() for key in keys]
+
+    def check(self, request: Request, fields: dict[str, Any]) -> None:
+        key = str(fields.get("api_key") or "")
+        if self._keys and not any(hmac.compare_digest(key.encode(), known) for known in self._keys):
+            raise RequestError(403, "an API key is needed" if not key else "this API key is not known here")
+        client = key if self._keys else request.client.host if request.client else ""
+        self._rate.take(client)
+
+
+async def _unless_gone(request: Request, work: Awaitable[list[Translation]]) -> list[Translation]:
+    """Does the work, but for a client that has hung up: nobody would read the answer."""
+    task = asyncio.ensure_future(work)
+    while not (await asyncio.wait([task], timeout=1.0))[0]:
+        if await request.is_disconnected():
+            task.cancel()
+            raise RequestError(503, "the client has gone")
+    return task.result()
+
+
+def _handle_problems(app: FastAPI) -> None:
+    """Every failure is {"error": "one sentence"}."""
+
+    @app.exception_handler(RequestError)
+    async def explained(_: Request, problem: RequestError) -> JSONResponse:
+        return JSONResponse({"error": problem.sentence}, problem.status, problem.headers)
+
+    @app.exception_handler(HTTPException)
+    async def not_there(request: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse({"error": f"{request.method} {request.url.path}: {error.detail}"}, error.status_code)
+
+
+def _count_requests(app: FastAPI, metrics: Metrics) -> None:
+    """Counts and times every request; a bug of ours is an answer, too, and a line in the log."""
+
+    @app.middleware("http")
+    async def count(request: Request, call_next: Next) -> Response:
+        started = time.perf_counter()
+        try:
+            response = await call_next(request)
+        except Exception as error:
+            log.error("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)
+            response = JSONResponse({"error": "this is a bug of the server"}, 500)
+        route = request.scope.get("route")
+        path = getattr(route, "path", "other")  # a path that is none of ours could be anything
+        metrics.requests.labels(path, response.status_code).inc()
+        metrics.seconds.labels(path).observe(time.perf_counter() - started)
+        return response

@@ -1,0 +1,125 @@
+"""What a client sends, as JSON or as a form, and what it means."""
+
+import json
+from typing import Any
+from urllib.parse import parse_qs
+
+from fastapi import Request as HttpRequest
+
+from mt.serving.limits import Limits
+from mt.serving.problems import RequestError
+from mt.serving.service import Request
+
+
+async def fields_of(request: HttpRequest, most_bytes: int) -> dict[str, Any]:
+    """The fields of a request's body.
+
+    Raises:
+        RequestError: 413, it is too large; 400, it is neither JSON nor a form.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        return await _multipart(request, most_bytes)
+    body = await _body(request, most_bytes)
+    if kind == "application/x-www-form-urlencoded":
+        try:
+            fields = parse_qs(body.decode(), keep_blank_values=True, strict_parsing=bool(body), max_num_fields=100)
+        except ValueError:
+            raise RequestError(400, "the body is not a form in UTF-8") from None
+        return {key: values[0] if len(values) == 1 else values for key, values in fields.items()}
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError):
+        raise RequestError(400, "the body is not JSON") from None
+    if not isinstance(content, dict):
+        raise RequestError(400, "the body is not a JSON object")
+    return content
+
+
+async def _body(request: HttpRequest, most: int) -> bytes:
+    """The body, read only as far as it may go."""
+    too_large = RequestError(413, f"the body is larger than {most:,} bytes")
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > most:
+        raise too_large
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise too_large
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def _multipart(request: HttpRequest, most: int) -> dict[str, Any]:
+    """A form as browsers send it; files are not for us."""
+    length = request.headers.get("content-length", "")
+    if not length.isdecimal() or int(length) > most:
+        raise RequestError(413, f"the body is larger than {most:,} bytes, or does not say how large it is")
+    try:
+        form = await request.form(max_files=0, max_fields=100, max_part_size=most)
+    except Exception as error:  # whatever the library finds wrong with it
+        raise RequestError(400, f"the body is not a form: {error}"[:200]) from None
+    return {key: value for key, value in form.items() if isinstance(value, str)}
+
+
+def translation_request(fields: dict[str, Any], limits: Limits) -> tuple[Request, bool]:
+    """What is to be translated, and whether it was a list.
+
+    Raises:
+        RequestError: 400, a field is missing, wrong or too large.
+    """
+    texts, is_list = _texts(fields, limits)
+    form = _choice(fields, "format", "text")
+    if form not in ("text", "html"):
+        raise RequestError(400, f"format is {form!r:.50}, neither text nor html")
+    request = Request(
+        texts, _choice(fields, "source", "auto"), _choice(fields, "target"), form == "html", _number(fields, limits)
+    )
+    return request, is_list
+
+
+def text_of(fields: dict[str, Any], limits: Limits) -> str:
+    """The text whose language is asked for.
+
+    Raises:
+        RequestError: 400, it is missing, no text or too long.
+    """
+    texts, _ = _texts(fields, limits)
+    return "\n".join(texts)
+
+
+def _texts(fields: dict[str, Any], limits: Limits) -> tuple[list[str], bool]:
+    given = fields.get("q")
+    if given is None:
+        raise RequestError(400, "q, the text, is missing")
+    texts = given if isinstance(given, list) else [given]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise RequestError(400, "q must be a text or a list of texts")
+    if len(texts) > limits.texts:
+        raise RequestError(400, f"q has {len(texts)} texts, more than the {limits.texts} allowed")
+    characters = sum(map(len, texts))
+    if characters > limits.characters:
+        raise RequestError(400, f"q has {characters:,} characters, more than the {limits.characters:,} allowed")
+    if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
+        raise RequestError(400, "q holds half of a surrogate pair")
+    return texts, isinstance(given, list)
+
+
+def _choice(fields: dict[str, Any], name: str, usual: str = "") -> str:
+    value = fields.get(name) or usual
+    if not value:
+        raise RequestError(400, f"{name} is missing")
+    if not isinstance(value, str):
+        raise RequestError(400, f"{name} must be a text")
+    if len(value) > 40 or not value.isprintable():
+        raise RequestError(400, f"{name} is no language or format")
+    return value
+
+
+def _number(fields: dict[str, Any], limits: Limits) -> int:
+    given = fields.get("alternatives") or 0
+    number = int(given) if isinstance(given, str) and given.isdecimal() and len(given) < 9 else given
+    if type(number) is not int or not 0 <= number <= limits.alternatives:
+        raise RequestError(400, f"alternatives must be a whole number from 0 to {limits.alternatives}")
+    return number

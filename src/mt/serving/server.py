@@ -1,0 +1,75 @@
+"""Runs the server until it is told to stop, and lets it finish what it has begun."""
+
+import errno
+import logging
+import socket
+
+import uvicorn
+from fastapi import FastAPI
+
+from mt.console import log
+from mt.errors import InputError, MachineError
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket at an address; port 0 takes a free one.
+
+    Raises:
+        InputError: the host cannot be one of this machine's.
+        MachineError: the port is in use or not allowed.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (socket.gaierror, UnicodeError) as error:
+        raise InputError(
+            f"--host {host}: {error}", "127.0.0.1 is this machine only, 0.0.0.0 all its networks"
+        ) from None
+    bound = socket.socket(family, kind, protocol)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        if error.errno == errno.EADDRINUSE:
+            raise MachineError(
+                f"port {port} of {host} is in use", "stop what uses it, or choose another --port"
+            ) from None
+        raise MachineError(
+            f"cannot listen at {host}:{port}: {error.strerror or error}", "choose another --port"
+        ) from None
+    return bound
+
+
+def serve(app: FastAPI, bound: socket.socket, drain_seconds: int) -> None:
+    """Answers requests until SIGTERM or SIGINT; those that were begun are answered first.
+
+    Args:
+        app: what answers.
+        bound: where.
+        drain_seconds: how long it may take to answer the last ones.
+    """
+    host, port = bound.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    log.info("serving at http://%s:%d/ (Ctrl-C stops)", shown, port)
+    logging.getLogger("uvicorn.error").addHandler(_OnlyFaults())
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=drain_seconds,
+        timeout_keep_alive=30,
+        server_header=False,
+        limit_concurrency=None,
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+    uvicorn.Server(config).run(sockets=[bound])
+
+
+class _OnlyFaults(logging.Handler):
+    """What goes wrong inside of the web server, as our own log."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log.warning("%s", record.getMessage())

@@ -1,0 +1,177 @@
+"""The models of a server, and what it does with a request once that is understood."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mt.bundle.open import open_model, read_config
+from mt.decoding.engine import EngineChoice, SearchOptions
+from mt.decoding.translator import Translator
+from mt.errors import InputError
+from mt.run_dir import ModelDir
+from mt.serving.batching import Batcher
+from mt.serving.languages import Detector, language_name
+from mt.serving.limits import Limits
+from mt.serving.metrics import Metrics
+from mt.serving.problems import RequestError
+from mt.serving.texts import Pieces, html_pieces, plain_pieces
+
+
+@dataclass(frozen=True)
+class Direction:
+    """From one language into another, and what translates so."""
+
+    source: str
+    target: str
+    translator: Translator
+    search: SearchOptions
+
+
+def open_directions(folders: Sequence[ModelDir], choice: EngineChoice) -> list[Direction]:
+    """Opens models.
+
+    Raises:
+        InputError: one is not whole, or two translate in the same direction.
+    """
+    found: dict[tuple[str, str], Direction] = {}
+    owners: dict[tuple[str, str], ModelDir] = {}
+    for folder in folders:
+        config, opened = read_config(folder), open_model(folder, choice)
+        for target in config.data.target_lang:
+            pair = (config.data.source_lang, target)
+            if pair in owners:
+                raise InputError(
+                    f"{folder.root}: it translates from {pair[0]} to {pair[1]}, and so does {owners[pair].root}",
+                    "serve one of them",
+                )
+            owners[pair] = folder
+            found[pair] = Direction(*pair, opened.translator.to(target), opened.settings.search)
+    return list(found.values())
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request to translate, as its client meant it.
+
+    Attributes:
+        texts: what to translate.
+        source: a language's code, or `auto`.
+        target: a language's code.
+        is_html: whether the texts are HTML.
+        alternatives: further translations of each text.
+    """
+
+    texts: list[str]
+    source: str
+    target: str
+    is_html: bool = False
+    alternatives: int = 0
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What became of a text.
+
+    Attributes:
+        alternatives: further translations, the better first; those that differ only.
+        detected: the language that `auto` took it for, and the confidence in percent.
+    """
+
+    text: str
+    alternatives: list[str]
+    detected: tuple[str, float] | None
+
+
+class Service:
+    """Translates requests with whichever model fits.
+
+    Args:
+        directions: what it can do.
+        limits: what it allows.
+        metrics: what is counted.
+    """
+
+    def __init__(self, directions: Sequence[Direction], limits: Limits, metrics: Metrics) -> None:
+        self._directions = {(direction.source, direction.target): direction for direction in directions}
+        self._metrics = metrics
+        self._detector = Detector([code for pair in self._directions for code in pair])
+        self.batcher = Batcher(limits.waiting, limits.seconds, metrics)
+
+    def languages(self) -> list[dict[str, Any]]:
+        """LibreTranslate's list: each language, and what it can be translated into."""
+        codes = dict.fromkeys(code for pair in self._directions for code in pair)
+        return [
+            {"code": code, "name": language_name(code), "targets": [t for s, t in self._directions if s == code]}
+            for code in codes
+        ]
+
+    def first(self) -> Direction:
+        """What a page offers before anything is chosen."""
+        return next(iter(self._directions.values()))
+
+    def detect(self, text: str) -> list[dict[str, Any]]:
+        """LibreTranslate's list of the languages that a text may be in."""
+        ranked = self._detector.rank(text)
+        likely = [one for one in ranked if one[1] >= 1] or ranked[:1]
+        return [{"confidence": confidence, "language": code} for code, confidence in likely]
+
+    async def translate(self, request: Request) -> list[Translation]:
+        """Translates the texts of a request; each may be in a language of its own.
+
+        Raises:
+            RequestError: no model fits, or the server is too busy.
+        """
+        chosen = [self._direction(text, request) for text in request.texts]
+        found: dict[int, Translation] = {}
+        for direction in dict.fromkeys(direction for direction, _ in chosen):
+            own = [i for i, (each, _) in enumerate(chosen) if each is direction]
+            translated = await self._translate([request.texts[i] for i in own], direction, request)
+            for i, (text, alternatives) in zip(own, translated, strict=True):
+                found[i] = Translation(text, alternatives, chosen[i][1])
+        return [found[i] for i in range(len(request.texts))]
+
+    def _direction(self, text: str, request: Request) -> tuple[Direction, tuple[str, float] | None]:
+        """What translates a text, and for `auto` which language that takes it for."""
+        detected = None
+        source = request.source
+        if source == "auto":
+            codes = [source for source, target in self._directions if target == request.target]
+            if not codes:
+                raise RequestError(400, f"{request.target} is not supported")
+            detected = self._detector.among(text, codes)
+            source = detected[0]
+        direction = self._directions.get((source, request.target))
+        if direction is None:
+            known = {code for pair in self._directions for code in pair}
+            for code in (source, request.target):
+                if code not in known:
+                    raise RequestError(400, f"{code} is not supported")
+            raise RequestError(400, f"no model here translates from {source} to {request.target}")
+        return direction, detected
+
+    async def _translate(
+        self, texts: Sequence[str], direction: Direction, request: Request
+    ) -> list[tuple[str, list[str]]]:
+        """Each text's translation and its alternatives."""
+        translator = direction.translator
+        cut = html_pieces if request.is_html else plain_pieces
+        pieces = [cut(text, translator.joint) for text in texts]
+        n_best = 1 + request.alternatives
+        # Greedy search has no second best; a beam must hold what is asked for.
+        beam = direction.search.beam_size if n_best == 1 else max(direction.search.beam_size, n_best)
+        options = replace(direction.search, beam_size=beam, n_best=n_best, scores=n_best > 1)
+        sentences = [sentence for one in pieces for sentence in one.sentences]
+        if not sentences:
+            return [(one.together([]), []) for one in pieces]
+        self._metrics.characters.labels(direction.source, direction.target).inc(sum(map(len, sentences)))
+        following = iter(await self.batcher.translate(translator, sentences, options))
+        return [_joined(one, [next(following) for _ in one.sentences], n_best) for one in pieces]
+
+
+def _joined(pieces: Pieces, candidates: Sequence[Sequence[Any]], n_best: int) -> tuple[str, list[str]]:
+    """The best sentences together, the second-best together, and so on."""
+    ranked = [
+        pieces.together([found[min(rank, len(found) - 1)].text for found in candidates]) for rank in range(n_best)
+    ]
+    different = dict.fromkeys(ranked)
+    return ranked[0], list(different)[1:]
