@@ -76,6 +76,57 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+TWO_LANGUAGES = """\
+name: two
+data:
+  source_lang: en
+  target_lang: [xx, yy]
+  train:
+    - {source: train.en, target: train.xx, target_lang: xx}
+    - {source: train.en, target: train.yy, target_lang: yy, weight: 2}
+  valid:
+    - {source: valid.en, target: valid.xx, target_lang: xx}
+    - {source: valid.en, target: valid.yy, target_lang: yy}
+  test:
+    - {source: valid.en, target: valid.xx, target_lang: xx}
+    - {source: valid.en, target: valid.yy, target_lang: yy}
+  max_length: 40
+tokenizer: {vocab_size: 340}
+model: {d_model: 32, n_heads: 2, d_ff: 64, encoder_layers: 1, decoder_layers: 1, norm: pre, dropout: 0.0}
+training:
+  max_tokens: 800
+  max_steps: 300
+  learning_rate: 5.0e-3
+  warmup_steps: 30
+  validate_every: 100
+  tensorboard: false
+decoding: {beam_size: 2, max_length: 12}
+evaluation: {bootstrap_samples: 20}
+"""
+LETTERS = "abcdefghij"
+
+
+def into(language: str, sentence: str) -> str:
+    """Two languages: letters further on in the alphabet, by 10 or by 16."""
+    shift = {"xx": 10, "yy": 16}[language]
+    return " ".join(chr(ord(letter) + shift) for letter in sentence.split())
+
+
+@pytest.fixture(scope="session")
+def two_languages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose model knows two languages, well enough to tell them apart; no test may write into it."""
+    folder = tmp_path_factory.mktemp("languages")
+    rng = random.Random(1)
+    for split, size in {"train": 400, "valid": 20}.items():
+        sources = [" ".join(rng.choice(LETTERS) for _ in range(rng.randint(1, 6))) for _ in range(size)]
+        (folder / f"{split}.en").write_text("".join(f"{s}\n" for s in sources))
+        for language in ("xx", "yy"):
+            (folder / f"{split}.{language}").write_text("".join(f"{into(language, s)}\n" for s in sources))
+    (folder / "two.yaml").write_text(TWO_LANGUAGES)
+    mt("train", "--config", "two.yaml", cwd=folder)
+    return folder
+
+
 class _Collector(logging.Handler):
     def __init__(self) -> None:
         super().__init__()

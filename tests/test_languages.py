@@ -1,13 +1,13 @@
 """One model of several target languages: tags ask for them, and everything is sorted by language on the way."""
 
 import json
-import random
 from pathlib import Path
 
 import pytest
 
 from command import mt
-from data_helpers import write_lines
+from conftest import TWO_LANGUAGES as CONFIG
+from conftest import into
 from mt.config import parse_config
 from mt.data.encoded import EncodedCorpus
 from mt.data.parts import Part, read_parts
@@ -16,107 +16,58 @@ from mt.data.tokenizer import EOS_ID, BpeTokenizer, TokenizerPair
 from mt.errors import InputError
 from mt.run_dir import RunDir
 
-CONFIG = """\
-name: two
-data:
-  source_lang: en
-  target_lang: [xx, yy]
-  train:
-    - {source: train.en, target: train.xx, target_lang: xx}
-    - {source: train.en, target: train.yy, target_lang: yy, weight: 2}
-  valid:
-    - {source: valid.en, target: valid.xx, target_lang: xx}
-    - {source: valid.en, target: valid.yy, target_lang: yy}
-  test:
-    - {source: valid.en, target: valid.xx, target_lang: xx}
-    - {source: valid.en, target: valid.yy, target_lang: yy}
-  max_length: 40
-tokenizer: {vocab_size: 340}
-model: {d_model: 32, n_heads: 2, d_ff: 64, encoder_layers: 1, decoder_layers: 1, norm: pre, dropout: 0.0}
-training:
-  max_tokens: 800
-  max_steps: 300
-  learning_rate: 5.0e-3
-  warmup_steps: 30
-  validate_every: 100
-  tensorboard: false
-decoding: {beam_size: 2, max_length: 12}
-evaluation: {bootstrap_samples: 20}
-"""
-LETTERS = "abcdefghij"
-
-
-def into(language: str, sentence: str) -> str:
-    """Two languages: letters further on in the alphabet, by 10 or by 16."""
-    shift = {"xx": 10, "yy": 16}[language]
-    return " ".join(chr(ord(letter) + shift) for letter in sentence.split())
-
 
 def refused(*arguments: str, cwd: Path) -> str:
     """What a command says that refuses its arguments."""
     return mt(*arguments, cwd=cwd, code=2).stderr.strip()
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("languages")
-    rng = random.Random(1)
-    for split, size in {"train": 400, "valid": 20}.items():
-        sources = [" ".join(rng.choice(LETTERS) for _ in range(rng.randint(1, 6))) for _ in range(size)]
-        write_lines(folder / f"{split}.en", sources)
-        for language in ("xx", "yy"):
-            write_lines(folder / f"{split}.{language}", [into(language, s) for s in sources])
-    (folder / "two.yaml").write_text(CONFIG)
-    mt("train", "--config", "two.yaml", cwd=folder)
-    return folder
-
-
-def test_the_tag_decides_what_a_sentence_becomes(project: Path) -> None:
+def test_the_tag_decides_what_a_sentence_becomes(two_languages: Path) -> None:
     sentences = ["a b c d", "j i", "", "f"]
     for language in ("xx", "yy"):
         for engine in ("ctranslate2", "torch"):
-            found = mt("translate", "--to", language, "--engine", engine, "--", *sentences, cwd=project).stdout
+            found = mt("translate", "--to", language, "--engine", engine, "--", *sentences, cwd=two_languages).stdout
             assert found.split("\n")[:-1] == [into(language, sentence) for sentence in sentences]
 
 
-def test_a_language_must_be_chosen_and_be_there(project: Path) -> None:
-    message = refused("translate", "a b", cwd=project)
+def test_a_language_must_be_chosen_and_be_there(two_languages: Path) -> None:
+    message = refused("translate", "a b", cwd=two_languages)
     assert message == "mt: the model translates into xx, yy; which of them is not said\n  choose with --to xx"
-    assert "not into zz" in refused("translate", "--to", "zz", "a b", cwd=project)
+    assert "not into zz" in refused("translate", "--to", "zz", "a b", cwd=two_languages)
 
 
-def test_scores_are_given_by_language(project: Path) -> None:
-    both = json.loads(mt("eval", "--json", cwd=project).stdout)
+def test_scores_are_given_by_language(two_languages: Path) -> None:
+    both = json.loads(mt("eval", "--json", cwd=two_languages).stdout)
     assert both["sentences"] == 40
     assert [(r["target_lang"], r["method"]) for r in both["results"]] == [
         *(("xx", method) for method in ("greedy", "beam")),
         *(("yy", method) for method in ("greedy", "beam")),
     ]
     assert all(result["exact_match"] > 70 for result in both["results"])  # without tags at most half of them all
-    one = json.loads(mt("eval", "--json", "--to", "yy", cwd=project).stdout)
+    one = json.loads(mt("eval", "--json", "--to", "yy", cwd=two_languages).stdout)
     assert [r["bleu"] for r in one["results"]] == [r["bleu"] for r in both["results"][2:]]
-    mt("eval", cwd=project)
-    scores = project / "runs" / "two" / "eval"
-    assert (scores / "test.yy.reference").read_text() == (project / "valid.yy").read_text()
+    mt("eval", cwd=two_languages)
+    scores = two_languages / "runs" / "two" / "eval"
+    assert (scores / "test.yy.reference").read_text() == (two_languages / "valid.yy").read_text()
     assert (scores / "test.xx.beam").read_text().count("\n") == 20
-    table = mt("eval", cwd=project).stdout
+    table = mt("eval", cwd=two_languages).stdout
     assert "language" in table
     given = ("--source", "valid.en", "--reference", "valid.xx", "--output", "out")
-    assert "choose with --to" in refused("eval", *given, cwd=project)
-    alone = json.loads(mt("eval", "--json", "--to", "xx", *given, cwd=project).stdout)
+    assert "choose with --to" in refused("eval", *given, cwd=two_languages)
+    alone = json.loads(mt("eval", "--json", "--to", "xx", *given, cwd=two_languages).stdout)
     assert alone["results"][0]["bleu"] == both["results"][0]["bleu"]
 
 
-def test_synthetic_text_is_made_in_one_language(project: Path) -> None:
+def test_synthetic_text_is_made_in_one_language(two_languages: Path) -> None:
     options = ("distill", "--input", "valid.en", "--output", "made", "--greedy")
-    assert "choose with --to" in refused(*options, cwd=project)
-    mt(*options, "--to", "yy", cwd=project)
-    made, reference = ((project / name).read_text().split("\n") for name in ("made", "valid.yy"))
+    assert "choose with --to" in refused(*options, cwd=two_languages)
+    mt(*options, "--to", "yy", cwd=two_languages)
+    made, reference = ((two_languages / name).read_text().split("\n") for name in ("made", "valid.yy"))
     assert sum(m == r for m, r in zip(made, reference, strict=True)) > 14
 
 
-def test_a_sentence_begins_with_the_tag_of_its_language(project: Path) -> None:
-    run = RunDir(project / "runs" / "two")
+def test_a_sentence_begins_with_the_tag_of_its_language(two_languages: Path) -> None:
+    run = RunDir(two_languages / "runs" / "two")
     tags = TokenizerPair.load(run.tokenizer, shared=True).source.tags
     assert set(tags) == {"xx", "yy"}
     parts = read_parts(run.prepared_counts, "train")
@@ -138,8 +89,8 @@ def test_a_tag_cannot_be_written_by_hand_or_read_out() -> None:
     assert BpeTokenizer.train(["translate <2it> this"] * 20, 330).tags == {}
 
 
-def test_held_out_sentences_are_held_out_in_every_language(project: Path, tmp_path: Path) -> None:
-    for file in project.glob("train.*"):
+def test_held_out_sentences_are_held_out_in_every_language(two_languages: Path, tmp_path: Path) -> None:
+    for file in two_languages.glob("train.*"):
         (tmp_path / file.name).write_text(file.read_text())
     (tmp_path / "two.yaml").write_text(CONFIG)
     settings = ("--set", "data.valid={from_train: 30}", "--set", "data.test={from_train: 20}")

@@ -48,6 +48,7 @@ def serve(app: FastAPI, bound: socket.socket, drain_seconds: int) -> None:
         bound: where.
         drain_seconds: how long it may take to answer the last ones.
     """
+    bound.listen(2048)  # who comes before all is set up waits a moment
     host, port = bound.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     log.info("serving at http://%s:%d/ (Ctrl-C stops)", shown, port)
