@@ -13,9 +13,6 @@ from typing import Any
 from urllib.parse import urlencode, urlparse
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 from libretranslatepy import LibreTranslateAPI
 
 from command import mt
