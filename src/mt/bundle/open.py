@@ -19,15 +19,23 @@ from mt.run_dir import VOCABULARY_MAP, ModelDir, run_of_checkpoint
 
 if TYPE_CHECKING:
     from mt.config import Config
+    from mt.model.transformer import Transformer
 
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """A translator, what its model was made for, and which engine runs it."""
+    """A translator, what its model was made for, and which engine runs it.
+
+    Attributes:
+        model: the model itself, where torch runs it alone.
+        tokenizers: those of the model.
+    """
 
     translator: Translator
     settings: TranslationSettings
     engine: str
+    tokenizers: TokenizerPair
+    model: "Transformer | None" = None
 
 
 def open_model(folder: ModelDir, choice: EngineChoice | None = None, others: Sequence[ModelDir] = ()) -> OpenedModel:
@@ -191,12 +199,17 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
     models = [one.model.to(dtype) for one in loaded]
     engine = TorchEngine(Ensemble(models) if len(models) > 1 else models[0], settings.batch_tokens)
     together = f"{len(models)} models together, " if len(models) > 1 else ""
-    return _opened(
-        engine, settings, first.tokenizers, f"{together}torch {str(dtype).removeprefix('torch.')} on {device}"
-    )
+    name = f"{together}torch {str(dtype).removeprefix('torch.')} on {device}"
+    return _opened(engine, settings, first.tokenizers, name, models[0] if len(models) == 1 else None)
 
 
-def _opened(engine: Engine, settings: TranslationSettings, tokenizers: TokenizerPair, name: str) -> OpenedModel:
+def _opened(
+    engine: Engine,
+    settings: TranslationSettings,
+    tokenizers: TokenizerPair,
+    name: str,
+    model: "Transformer | None" = None,
+) -> OpenedModel:
     log.debug("engine: %s", name)
     translator = Translator(engine, tokenizers, settings.max_source_tokens, settings.target_langs)
-    return OpenedModel(translator, settings, name)
+    return OpenedModel(translator, settings, name, tokenizers, model)

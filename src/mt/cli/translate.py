@@ -9,6 +9,7 @@ import click
 
 from mt.cli.options import (
     Decoding,
+    contradict,
     debug_option,
     engine_choice,
     engine_options,
@@ -25,6 +26,8 @@ from mt.console import set_up_logging
 from mt.errors import InputError
 
 if TYPE_CHECKING:
+    from mt.bundle.open import OpenedModel
+    from mt.decoding.attention import Attention
     from mt.decoding.translator import Candidate
 
 
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
 @click.option("--greedy", is_flag=True, help="Greedy search: a beam of one.")
 @click.option("--n-best", type=click.IntRange(min=1), default=1, help="Translations a line, best first.")
 @click.option("--format", "format_", default="text", help="text, or jsonl with scores.")
+@click.option("--alignment", is_flag=True, help="Add which source word became which: ' ||| 0-0 1-2', as Marian does.")
+@click.option("--attention", type=path_type, help="Draw where the model looked: a .png, .svg or .html file.")
+@click.option("--by-head", is_flag=True, help="With --attention: every layer and head instead of their mean.")
 @to_option
 @models_option
 @search_options
@@ -49,6 +55,9 @@ def translate(
     greedy: bool,
     n_best: int,
     format_: str,
+    alignment: bool,
+    attention: Path | None,
+    by_head: bool,
     to: str | None,
     models: tuple[Path, ...],
     runs: Path,
@@ -65,6 +74,11 @@ def translate(
     if text and input_:
         raise InputError("--input and text arguments contradict each other", "give one of them")
     decoding = Decoding.of(given, greedy, n_best)
+    look = alignment or attention is not None
+    if look:
+        _allow_looking(given, models, n_best, attention, by_head)
+    elif by_head:
+        raise InputError("--by-head belongs to --attention", "add --attention FILE, or leave it out")
     one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
     from mt.bundle.open import open_model
 
@@ -74,12 +88,43 @@ def translate(
     translator = opened.translator.to(to)
     utility = decoding.utility_for(translator.target_lang)
     show = _as_json if format_ == "jsonl" else _as_text
+    looked: list[Attention] = []
     with writer(output) as write:
         first_line = 1
         for lines in input_lines(text, input_):
             for line, candidates in zip(lines, translator.translate(lines, options, first_line), strict=True):
-                write(show(line, _chosen(candidates, utility, n_best), n_best))
+                chosen = _chosen(candidates, utility, n_best)
+                attentions = _attention(opened, chosen[0]) if look else None
+                write(show(line, chosen, n_best, attentions if alignment else None))
+                if attention is not None:
+                    looked += attentions or []
             first_line += len(lines)
+    if attention is not None:
+        from mt.reporting.attention_map import draw
+
+        draw(attention, looked, by_head)
+
+
+def _allow_looking(
+    given: dict[str, Any], models: tuple[Path, ...], n_best: int, attention: Path | None, by_head: bool
+) -> None:
+    """Attention is read from the model that translates, and only torch lets one look into it."""
+    option = "--alignment" if attention is None else "--attention"
+    contradict(given["engine"] == "ctranslate2", option, "--engine ctranslate2")
+    contradict(len(models) > 1, option, "several models")
+    contradict(n_best > 1, option, "--n-best")
+    given["engine"] = "torch"
+    if attention is not None:
+        from mt.reporting.attention_map import check_name
+
+        check_name(attention, by_head)
+
+
+def _attention(opened: "OpenedModel", candidate: "Candidate") -> "list[Attention]":
+    from mt.decoding.attention import read_attention
+
+    assert opened.model is not None, "one model, and torch runs it"
+    return read_attention(opened.model, opened.tokenizers, candidate)
 
 
 def _chosen(candidates: "list[Candidate]", utility: str | None, n_best: int) -> "list[Candidate]":
@@ -91,13 +136,26 @@ def _chosen(candidates: "list[Candidate]", utility: str | None, n_best: int) -> 
     return sorted(candidates, key=lambda candidate: -candidate.score)[:n_best]
 
 
-def _as_text(line: str, candidates: "list[Candidate]", n_best: int) -> str:
+def _as_text(line: str, candidates: "list[Candidate]", n_best: int, attentions: "list[Attention] | None" = None) -> str:
+    if attentions is not None:
+        from mt.decoding.attention import pharaoh
+
+        return f"{candidates[0].text} ||| {pharaoh(attentions)}".rstrip(" ") if line.strip() else ""
     if n_best == 1:
         return candidates[0].text
     return "\n".join(f"{rank}\t{c.score:.4f}\t{c.text}" for rank, c in enumerate(candidates, 1))
 
 
-def _as_json(line: str, candidates: "list[Candidate]", n_best: int) -> str:
+def _as_json(line: str, candidates: "list[Candidate]", n_best: int, attentions: "list[Attention] | None" = None) -> str:
     alternatives = [{"text": c.text, "score": c.score, "log_prob": c.log_prob} for c in candidates]
-    record = {"source": line, "translation": candidates[0].text, "score": candidates[0].score, "n_best": alternatives}
+    record: dict[str, Any] = {
+        "source": line,
+        "translation": candidates[0].text,
+        "score": candidates[0].score,
+        "n_best": alternatives,
+    }
+    if attentions is not None:
+        from mt.decoding.attention import pharaoh
+
+        record["alignment"] = pharaoh(attentions)
     return json.dumps(record, ensure_ascii=False)

@@ -134,6 +134,11 @@ class BpeTokenizer:
         vocab: dict[str, int] = self._tokenizer.get_vocab()
         return {found[1]: i for piece, i in vocab.items() if (found := _TAG.fullmatch(piece))}
 
+    @staticmethod
+    def is_tag(piece: str) -> bool:
+        """Whether a piece is a tag."""
+        return _TAG.fullmatch(piece) is not None
+
     def encode(self, text: str) -> list[int]:
         """Token ids of a sentence, without SOS and EOS."""
         return self.encode_batch([text])[0]

@@ -1,7 +1,7 @@
 """Strings in, strings out: tokenizer, engine, and what lies between."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from mt.console import log
 from mt.data.tokenizer import TokenizerPair, normalized
@@ -18,11 +18,17 @@ _UNSPACED = {"zh", "ja", "th", "lo", "km", "my"}
 
 @dataclass(frozen=True)
 class Candidate:
-    """One translation of a line, with the score it was ranked by and its log-probability."""
+    """One translation of a line.
+
+    Attributes:
+        score: what it was ranked by.
+        parts: the tokens that went into the model and those that came out, for each part of the line.
+    """
 
     text: str
     score: float
     log_prob: float
+    parts: tuple[tuple[Sequence[int], Sequence[int]], ...] = field(default=(), compare=False, repr=False)
 
 
 class Translator:
@@ -112,8 +118,8 @@ class Translator:
         parts = [self._parts(line, number) for number, line in enumerate(lines, first_line)]
         encoded = self._tokenizers.source.encode_batch([part for line in parts for part in line])
         ids = [self._tag + sentence for sentence in encoded] if self._tag else encoded
-        hypotheses = iter(self._engine.translate(ids, options))
-        return [self._joined([next(hypotheses) for _ in line]) for line in parts]
+        found = zip(ids, self._engine.translate(ids, options), strict=True)
+        return [self._joined([next(found) for _ in line]) for line in parts]
 
     def best(self, lines: Sequence[str], options: SearchOptions) -> list[str]:
         """The best translation of each line."""
@@ -131,16 +137,18 @@ class Translator:
             log.warning("line %d is longer than the model takes; translated in %d parts", number, len(parts))
         return parts
 
-    def _joined(self, parts: list[list[Hypothesis]]) -> list[Candidate]:
-        """Joins the parts of a line: best with best, second with second."""
+    def _joined(self, parts: list[tuple[Sequence[int], list[Hypothesis]]]) -> list[Candidate]:
+        """Joins the parts of a line, each its source tokens and what was found: best with best, second with second."""
         if not parts:
             return [Candidate("", 0.0, 0.0)]
         candidates = []
-        for rank in range(max(map(len, parts))):
-            chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in parts]
+        for rank in range(max(len(hypotheses) for _, hypotheses in parts)):
+            chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for _, hypotheses in parts]
             texts = self._tokenizers.target.decode_batch([h.ids for h in chosen])
             joined = self._joint.join(text.strip() for text in texts)
             # A model can spell a line break in bytes; one line in must stay one line out.
             one_line = joined.replace("\r", " ").replace("\n", " ")
-            candidates.append(Candidate(one_line, sum(h.score for h in chosen), sum(h.log_prob for h in chosen)))
+            tokens = tuple((source, h.ids) for (source, _), h in zip(parts, chosen, strict=True))
+            score, log_prob = sum(h.score for h in chosen), sum(h.log_prob for h in chosen)
+            candidates.append(Candidate(one_line, score, log_prob, tokens))
         return candidates

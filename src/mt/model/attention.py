@@ -157,6 +157,14 @@ class CrossAttention(nn.Module):
         joined: Tensor = self.out_proj(tgt.pack(heads))
         return joined
 
+    def weights(self, x: Tensor, tgt: Packing, memory: KeyValues, memory_pad: Tensor | None) -> Tensor:
+        """How much each target position attends to each source position, (B, H, T, S); arguments as of `forward`."""
+        queries = split_heads(tgt.unpack(self.q_proj(x)), self.n_heads)
+        scores = queries @ memory.keys.transpose(2, 3) / math.sqrt(queries.shape[3])  # (B, H, T, S)
+        if memory_pad is not None:
+            scores = scores + added(memory_pad[:, None, None], scores.dtype)
+        return scores.softmax(dim=-1)
+
     def step(self, x: Tensor, memory: KeyValues, mask: Tensor | None) -> Tensor:
         """One decoding step: x (B * W, D), the hypotheses of a sentence as queries side by side, so that the source is
         not copied for each; mask (B, 1, 1, S), added to the attention scores."""

@@ -1,0 +1,1 @@
+"""What people look at: pictures of attention, and reports of a training."""
