@@ -36,6 +36,7 @@ training:
   log_every: 1
   validate_every: 1000000
   tensorboard: false
+  report: false
 decoding: {beam_size: 1, max_length: 2}
 """
 WARM_UP = 5

@@ -70,6 +70,7 @@ training:
   device: {device}
   compile: {compile}
   tensorboard: false
+  report: false
 """
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 FAILPOINT = "TEST_FAILPOINT"
 
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["mt.cli", "mt.pipeline", "mt.bundle.open", "datasets"])
+_SERVER.set_forkserver_preload(["mt.cli", "mt.pipeline", "mt.bundle.open", "datasets", "matplotlib.figure"])
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ training:
   save_every: 4
   log_every: 4
   tensorboard: false
+  report: false
   sample_translations: 1
 decoding: {beam_size: 2, max_length: 12}
 evaluation: {bootstrap_samples: 20}
@@ -100,6 +101,7 @@ training:
   warmup_steps: 30
   validate_every: 100
   tensorboard: false
+  report: false
 decoding: {beam_size: 2, max_length: 12}
 evaluation: {bootstrap_samples: 20}
 """

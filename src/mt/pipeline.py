@@ -28,6 +28,7 @@ from mt.data.tokenizer import TokenizerPair
 from mt.devices import choose_device
 from mt.errors import InputError
 from mt.product import finish
+from mt.reporting.report import write_report
 from mt.resume import INIT_FROM, check_resumable, recorded_inputs
 from mt.run_dir import RunDir
 from mt.stage import is_done, stage_key
@@ -59,7 +60,16 @@ def run(config: Config, runs: Path, world: World = ALONE) -> str:
         tokenizers = TokenizerPair.load(run_dir.tokenizer, config.tokenizer.shared)
         trainer = make_trainer(config, run_dir, tokenizers, device, start, world)
         progress = trainer.run()
-        return finish(config, run_dir, tokenizers, trainer, progress)
+        summary = finish(config, run_dir, tokenizers, trainer, progress)
+        if world.is_main and config.training.report:
+            summary += f"\nreport: {_report(run_dir)}"
+        return summary
+
+
+def _report(run_dir: RunDir) -> Path:
+    """The run's report, written anew where the model is newer."""
+    made = run_dir.report.stat().st_mtime_ns if run_dir.report.exists() else 0
+    return run_dir.report if made > run_dir.model.manifest.stat().st_mtime_ns else write_report(run_dir)
 
 
 def make_data(config: Config, run_dir: RunDir, runs: Path) -> Start | None:

@@ -64,7 +64,16 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
                 facts["scores"] = results_table(results) if results else ""
                 card = model_card(config, origin, progress.step, facts["scores"], facts["formats_table"])
                 storage.write_text(folder.readme, card)
-            trainer.metrics.write("done", progress.step, weights=origin, test=facts["test"], formats=facts["formats"])
+            trainer.metrics.write(
+                "done",
+                progress.step,
+                weights=origin,
+                test=facts["test"],
+                formats=facts["formats"],
+                tokens=progress.tokens,
+                seconds=round(progress.seconds, 3),
+                peak_memory=_peak_memory(),
+            )
     trainer.metrics.close()
     return _summary(run_dir, progress, storage.read_manifest(run_dir.model.root)) if world.is_main else ""
 
@@ -110,13 +119,18 @@ def _score(config: Config, run_dir: RunDir, translator: Translator, world: World
     return results
 
 
+def _peak_memory() -> int:
+    """The most memory this process held, in bytes."""
+    # Linux counts in KiB, macOS in bytes.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1)
+
+
 def _summary(run_dir: RunDir, progress: Progress, product: dict[str, Any]) -> str:
     """What was trained, what it cost, and what to type next."""
-    # Linux counts in KiB, macOS in bytes.
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1) / 1e9
+    speed = progress.tokens / max(progress.seconds, 1e-9)
     lines = [
         f"trained {progress.step:,} steps ({progress.tokens:,} tokens) in {duration(progress.seconds)}, "
-        f"{progress.tokens / max(progress.seconds, 1e-9):,.0f} tokens/s, at most {peak:.1f} GB of memory",
+        f"{speed:,.0f} tokens/s, at most {_peak_memory() / 1e9:.1f} GB of memory",
         f"weights: {product['weights']}",
     ]
     if progress.skipped_updates or progress.out_of_memory:

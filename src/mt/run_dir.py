@@ -143,6 +143,11 @@ class RunDir:
         return self.root / "tensorboard"
 
     @property
+    def report(self) -> Path:
+        """What a person looks at."""
+        return self.root / "report.html"
+
+    @property
     def scores(self) -> Path:
         """Hypotheses and score files."""
         return self.root / "eval"

@@ -134,6 +134,9 @@ class TrainingConfig(Section):
     tensorboard: Annotated[
         bool, Field(description="Whether to log for TensorBoard too, where that package is installed.")
     ] = True
+    report: Annotated[
+        bool, Field(description="Whether report.html is written into the run folder when training has finished.")
+    ] = True
 
     @model_validator(mode="after")
     def _rules(self) -> Self:

@@ -1,0 +1,29 @@
+"""`mt report`."""
+
+from pathlib import Path
+
+import click
+
+from mt.cli.options import debug_option, path_type, runs_option
+from mt.cli.text import print_result
+from mt.console import set_up_logging
+
+
+@click.command()
+@click.argument("run", type=path_type, required=False)
+@click.option("--output", type=path_type, help="Where to write it; default: report.html in the run folder.")
+@runs_option
+@debug_option
+def report(run: Path | None, output: Path | None, runs: Path, debug: bool) -> None:
+    """Write a run's report: one HTML file with curves, scores, data, sentences and attention maps.
+
+    RUN is a run folder, finished or not; default: the newest finished run.
+
+    Example: mt report runs/demo
+    """
+    set_up_logging()
+    from mt.reporting.report import write_report
+    from mt.run_dir import RunDir, find_model
+
+    folder = run if run is not None else find_model(None, runs).root.parent
+    print_result(str(write_report(RunDir(folder), output)))

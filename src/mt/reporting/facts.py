@@ -1,0 +1,145 @@
+"""What a run folder tells about its training."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mt import storage
+from mt.config import Config, parse_config
+from mt.data.encoded import EncodedCorpus
+from mt.data.lines import read_lines
+from mt.errors import InputError
+from mt.run_dir import RunDir
+
+_LOOKED_AT = 200_000  # training sentences whose lengths are counted; of more, some at even distances
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """What was translated and scored, in one language with one method.
+
+    Attributes:
+        name: of its files: `test`, or `test.de` of several languages.
+        scores: the public JSON object of the method.
+    """
+
+    name: str
+    scores: dict[str, Any]
+    sources: list[str]
+    references: list[str]
+    hypotheses: list[str]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that a report shows.
+
+    Attributes:
+        events: of the training that led to the result: steps that a crash lost are left out.
+        manifest: of the finished model; empty where there is none yet.
+        cleaning: training pairs by what became of them.
+        lengths: tokens of training sentences: source and target (N,) each.
+    """
+
+    run: RunDir
+    config: Config
+    config_text: str
+    events: list[Event]
+    manifest: dict[str, Any]
+    cleaning: dict[str, int]
+    pairs: dict[str, int]
+    lengths: tuple[Any, Any]
+    tests: list[TestSet]
+
+    def of_kind(self, kind: str) -> list[Event]:
+        """The events of a kind, in their order."""
+        return [event for event in self.events if event["event"] == kind]
+
+
+def read_facts(run: RunDir) -> Facts:
+    """Reads a run folder, finished or not.
+
+    Raises:
+        InputError: it is no run folder, or what a report needs of it is missing or damaged.
+    """
+    text = _needed(run, run.config)
+    events = list(_kept(_events(_needed(run, run.metrics))))
+    prepared = json.loads(_needed(run, run.prepared_counts))
+    cleaning = json.loads(_needed(run, run.cleaning))
+    try:
+        manifest = storage.read_manifest(run.model.root)
+    except storage.DamagedError:
+        manifest = {}
+    return Facts(
+        run=run,
+        config=parse_config(text, str(run.config)),
+        config_text=text,
+        events=events,
+        manifest=manifest,
+        cleaning=cleaning,
+        pairs=prepared["pairs"],
+        lengths=_lengths(run),
+        tests=list(_tests(run)),
+    )
+
+
+def _needed(run: RunDir, path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(
+            f"{run.root}: there is no {path.relative_to(run.root)} in it, so there is nothing to report",
+            "give the folder of a run whose training has begun (runs/NAME)",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+
+
+def _events(text: str) -> Iterator[Event]:
+    """The lines that are whole; a crash may have torn some."""
+    for line in text.split("\n"):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and isinstance(event.get("step"), int) and "event" in event:
+            yield event
+
+
+def _kept(events: Iterator[Event]) -> list[Event]:
+    """Without what happened after the checkpoint that a later process went on from."""
+    kept: list[Event] = []
+    for event in events:
+        if event["event"] in ("start", "resume"):
+            kept = [one for one in kept if one["step"] <= event["step"] and one["event"] != "done"]
+        kept.append(event)
+    return kept
+
+
+def _lengths(run: RunDir) -> tuple[Any, Any]:
+    try:
+        corpus = EncodedCorpus.open(run.encoded("train"))
+    except (OSError, StopIteration, ValueError):  # the data were removed to save space
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    step = max(1, -(-len(corpus) // _LOOKED_AT))
+    return corpus.lengths(np.arange(0, len(corpus), step))
+
+
+def _tests(run: RunDir) -> Iterator[TestSet]:
+    """The run's own test set, as it was last scored."""
+    path = run.scores / "test.json"
+    if not path.is_file():
+        return
+    results: Sequence[dict[str, Any]] = json.loads(path.read_bytes())["results"]
+    several = len({result.get("target_lang") for result in results}) > 1
+    for result in results:
+        name = f"test.{result['target_lang']}" if several else "test"
+        files = [run.scores / f"{name}.{kind}" for kind in ("source", "reference", result["method"])]
+        if all(file.is_file() for file in files):
+            yield TestSet(name, result, *(list(read_lines(file)) for file in files))

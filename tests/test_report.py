@@ -1,0 +1,138 @@
+"""`mt report`: one HTML file with all of a training, and nothing from elsewhere."""
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from command import mt
+from mt.errors import InputError
+from mt.reporting.facts import read_facts
+from mt.reporting.report import report_html
+from mt.run_dir import RunDir
+
+_VOID = {"meta", "link", "br", "use", "path"}
+
+
+class _Checker(HTMLParser):
+    """Counts elements, sees that each is closed, and collects what would be fetched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.fetched: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in _VOID:
+            self.open.append(tag)
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        self.fetched += [
+            value or ""
+            for name, value in attrs
+            if name in ("src", "href") and not (value or "").startswith(("#", "data:"))
+        ]
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in _VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def checked(content: str) -> _Checker:
+    checker = _Checker()
+    checker.feed(content)
+    assert checker.open == []
+    assert checker.fetched == []
+    assert len(checker.ids) == len(set(checker.ids)), "two things of one name"
+    assert not re.search(r"url\((?!#)|@import", content)
+    return checker
+
+
+@pytest.fixture
+def run(two_languages: Path, tmp_path: Path) -> Path:
+    """A copy of a finished run."""
+    shutil.copytree(two_languages / "runs" / "two", tmp_path / "runs" / "two")
+    return tmp_path / "runs" / "two"
+
+
+def test_a_report_has_what_there_is_to_see(run: Path) -> None:
+    assert mt("report", cwd=run.parents[1]).stdout == "runs/two/report.html\n"
+    content = (run / "report.html").read_text()
+    found = checked(content)
+    assert len(content) < 5_000_000
+    headings = ("Result", "Training", "Cost", "Data", "Test set", "Attention", "Configuration")
+    for heading in headings:
+        assert heading in found.text
+    scores = json.loads((run / "eval" / "test.json").read_text())
+    for result in scores["results"]:
+        assert f"{result['bleu']:.1f}" in found.text
+        assert result["signature"] in found.text
+    assert "learning_rate: 0.005" in found.text
+    assert "Worst of test.xx by chrF (beam)" in found.text
+    assert content.count("<svg") >= 6
+    assert content.count("data-maps=") == 1
+    assert content == report_html(read_facts(RunDir(run))), "the same run gives the same report"
+
+
+def test_it_is_written_at_the_end_of_a_training_and_once(tiny: Path) -> None:
+    def train() -> str:
+        return mt("train", "--config", "tiny.yaml", "--set", "training.report=true", cwd=tiny).stdout
+
+    assert "report: runs/tiny/report.html" in train()
+    path = tiny / "runs" / "tiny" / "report.html"
+    checked(path.read_text())
+    written = path.stat().st_mtime_ns
+    assert "report: runs/tiny/report.html" in train()
+    assert path.stat().st_mtime_ns == written
+
+
+def test_a_training_under_way_has_a_report(run: Path) -> None:
+    shutil.rmtree(run / "model")
+    shutil.rmtree(run / "eval")
+    found = checked(report_html(read_facts(RunDir(run))))
+    assert "has not finished; it is at step 300 of at most 300" in found.text
+    assert "Attention" not in found.text
+
+
+def test_steps_that_a_crash_lost_are_left_out(run: Path) -> None:
+    events = [
+        {"event": "start", "step": 0},
+        {"event": "train", "step": 10, "loss": 5.0},
+        {"event": "train", "step": 20, "loss": 77.0},
+        {"event": "resume", "step": 10},
+        {"event": "train", "step": 20, "loss": 3.0},
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events) + '{"event": "tra\n')
+    facts = read_facts(RunDir(run))
+    assert [event["loss"] for event in facts.of_kind("train")] == [5.0, 3.0]
+
+
+def test_text_in_a_report_is_text(run: Path) -> None:
+    for name in ("test.xx.source", "test.xx.reference", "test.xx.beam"):
+        path = run / "eval" / name
+        path.write_text("<script>alert(1)</script> & é\n" + "".join(path.read_text().splitlines(keepends=True)[1:]))
+    content = report_html(read_facts(RunDir(run)))
+    assert "<script>alert" not in content
+    assert "<script>alert(1)</script> & é" in checked(content).text
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "metrics.jsonl", "data/text/counts.json", "data/cleaning.json"])
+def test_what_is_missing_is_named(run: Path, name: str) -> None:
+    (run / name).unlink()
+    with pytest.raises(InputError, match=re.escape(f"there is no {name} in it")):
+        read_facts(RunDir(run))
+
+
+def test_no_run_at_all(tmp_path: Path) -> None:
+    assert "there is no config.yaml" in mt("report", "nowhere", cwd=tmp_path, code=2).stderr
+    assert "no finished run here" in mt("report", cwd=tmp_path, code=2).stderr
