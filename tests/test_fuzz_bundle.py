@@ -331,6 +331,21 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "runs" / "tiny" / "model"
 
 
+def test_a_fast_part_with_another_vocabulary_is_not_used(shipped: Path, tmp_path: Path) -> None:
+    """Same size, same pieces, another order: only the comparison with the tokenizer can see it."""
+    model = ModelDir(tmp_path / "model")
+    shutil.copytree(shipped, model.root)
+    for path in model.ctranslate2.rglob("shared_vocabulary.json"):
+        pieces = json.loads(path.read_bytes())
+        path.write_text(json.dumps([*pieces[:260], *pieces[:259:-1]]))
+    Mutations(random.Random(1), tmp_path).reseal(model)
+    message = mt("translate", "--model", "model", "--engine", "ctranslate2", "a b", cwd=tmp_path, code=2).stderr
+    assert "not the vocabulary of the model's tokenizer" in message
+    done = mt("translate", "--model", "model", "a b", cwd=tmp_path)
+    assert "translating with torch" in done.stderr
+    assert done.stdout == mt("translate", "--model", shipped, "--engine", "torch", "a b", cwd=tmp_path).stdout
+
+
 def check(shipped: Path, folder: Path, number: int, seed: int) -> None:
     rng = random.Random(seed)
     outside = folder / "outside"

@@ -3,6 +3,7 @@
 It searches as `mt.decoding.search` does, by the same rules and to the same scores; see docs/design.md.
 """
 
+import json
 import math
 import os
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import ctranslate2
 
 from mt.data.tokenizer import EOS, PAD, SOS, TokenizerPair
 from mt.decoding.engine import NOTHING, Hypothesis, SearchOptions, UnusableError, batches_of
+from mt.errors import InputError, MachineError
 
 # Sentences in a batch, as measured (docs/performance.md): the fewer share a shortlist, the shorter it is.
 _BATCH, _SHORTLIST_BATCH = 64, 8
@@ -35,6 +37,25 @@ def cpu_cores() -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     return min(cores, int(wanted)) if wanted.isdecimal() and int(wanted) > 0 else cores
+
+
+def _check_vocabulary(folder: Path, source: Sequence[str], target: Sequence[str]) -> None:
+    """The library looks tokens up by their names, so its vocabularies must be the tokenizers'.
+
+    Raises:
+        UnusableError: they are not.
+    """
+    shared = folder / "shared_vocabulary.json"
+    files = (
+        [shared, shared] if shared.is_file() else [folder / f"{side}_vocabulary.json" for side in ("source", "target")]
+    )
+    for path, pieces in zip(files, (source, target), strict=True):
+        try:
+            same = json.loads(path.read_bytes()) == pieces
+        except (OSError, ValueError, RecursionError):
+            same = False
+        if not same:
+            raise UnusableError(f"{path}: not the vocabulary of the model's tokenizer")
 
 
 class CTranslate2Engine:
@@ -71,6 +92,8 @@ class CTranslate2Engine:
         self._workers, threads = (1, 1 if in_int8 else cpu_cores()) if one_by_one else (cpu_cores(), 1)
         if device != "cpu":
             self._workers = 1
+        source, target = (t.tokens(range(t.vocab_size)) for t in (tokenizers.source, tokenizers.target))
+        _check_vocabulary(folder, source, target)
         try:
             self._translator = ctranslate2.Translator(
                 str(folder),
@@ -81,16 +104,28 @@ class CTranslate2Engine:
             )
         except Exception as error:  # whatever its C++ threw: RuntimeError, ValueError, IndexError, ...
             raise UnusableError(f"CTranslate2 {ctranslate2.__version__} cannot load {folder} ({error})") from None
-        source, target = tokenizers.source, tokenizers.target
-        self._source_pieces = source.tokens(range(source.vocab_size))
-        self._target_ids = {piece: i for i, piece in enumerate(target.tokens(range(target.vocab_size)))}
+        self._source_pieces = source
+        self._target_ids = {piece: i for i, piece in enumerate(target)}
         self._max_positions = max_positions
         self._batch_tokens = batch_tokens
         self._shortlist = shortlist
         self._batch = _SHORTLIST_BATCH if shortlist else _BATCH
 
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
-        """Token ids without specials to the n best hypotheses of each, in the order given."""
+        """Token ids without specials to the n best hypotheses of each, in the order given.
+
+        Raises:
+            InputError: the library cannot translate with this model after all.
+            MachineError: there is not enough memory.
+        """
+        try:
+            return self._translate(sentences, options)
+        except (RuntimeError, ValueError, IndexError) as error:  # what its C++ throws
+            if "out of memory" in str(error):
+                raise MachineError(f"CTranslate2: {error}", "lower decoding.batch_tokens of the model") from None
+            raise InputError(f"CTranslate2 cannot translate with this model: {error}", "use --engine torch") from None
+
+    def _translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
         results = [[NOTHING] for _ in sentences]
         submitted = []
         most = min(self._batch, -(-len(sentences) // self._workers))  # all workers get something
