@@ -118,6 +118,7 @@ def maps(attentions: Sequence[Attention]) -> str:
     """The part of a page that shows the maps: to be put into any page together with `STYLE` and `SCRIPT`."""
     data = [
         {
+            "text": "".join(one.source[1:-1]).replace(SPACE, " ").strip(),
             "source": [_shown(token) for token in one.source],
             "target": [_shown(token) for token in one.target],
             # Hundredths are all that a colour can show.

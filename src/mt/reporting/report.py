@@ -187,7 +187,8 @@ def _data(facts: Facts) -> str:
     if not len(source):
         return tables
     most = int(max(np.percentile(source, 99.9), np.percentile(target, 99.9))) + 2
-    edges = np.unique(np.linspace(0, most, min(most, 50) + 1).round())
+    width = -(-most // 50)  # whole numbers of tokens, the same in each bar
+    edges = np.arange(0, most + width, width)
     counts = [
         (name, np.histogram(lengths, edges)[0].tolist()) for name, lengths in (("source", source), ("target", target))
     ]

@@ -16,7 +16,7 @@ for (const root of document.querySelectorAll(".attention")) {
     select.addEventListener("change", show);
     return select;
   };
-  const text = choice("Text", maps.map((map, i) => [i, `${i + 1}: ${map.source.slice(1, -1).join(" ").slice(0, 60)}`]));
+  const text = choice("Text", maps.map((map, i) => [i, `${i + 1}: ${map.text.slice(0, 60)}`]));
   const layer = choice("Layer", [["mean", "mean of all"], ...maps[0].weights.map((_, i) => [i, i + 1])]);
   const head = choice("Head", [["mean", "mean of all"], ...maps[0].weights[0].map((_, i) => [i, i + 1])]);
   if (maps.length === 1) text.parentElement.hidden = true;
