@@ -81,7 +81,12 @@ def report_html(facts: Facts) -> str:
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "") -> str:
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
-    body = "".join(f"<tr>{''.join(f'<td>{html.escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    # On a narrow screen the cells stand below one another, each with its name.
+    cells = (
+        [f'<td data-name="{name}">{html.escape(str(cell))}</td>' for name, cell in zip(header, row, strict=True)]
+        for row in rows
+    )
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
     return (
         f'<div class="scroll"><table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     )
