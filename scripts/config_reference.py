@@ -53,15 +53,10 @@ def _table(section: type[Section]) -> str:
     rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
     rows += [
         f"| `{key}` | {_kind(field)} | {_default(field)} | {_cell(field.description or '')} |"
-        for key, field in _own_first(section)
+        for key, field in section.model_fields.items()
         if section is not Config or section_class(key) is None
     ]
     return "\n".join(rows)
-
-
-def _own_first(section: type[Section]) -> list[tuple[str, FieldInfo]]:
-    """A section's keys; those that it shares with others come last."""
-    return sorted(section.model_fields.items(), key=lambda item: item[0] not in section.__annotations__)
 
 
 def _kind(field: FieldInfo) -> str:

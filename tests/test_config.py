@@ -247,7 +247,8 @@ def test_windows_files_have_the_same_lines() -> None:
 def test_what_is_missing_is_named_where_it_belongs() -> None:
     assert refusal("name: x\ndata:\n  source_lang: en\n").splitlines() == [
         "2 problems in x.yaml:",
-        "  x.yaml:2: data.target_lang: missing: Code of the language to translate to.",
+        "  x.yaml:2: data.target_lang: missing: Code of the language to translate to; or a list, "
+        "for one model of several: each source then names its own.",
         "  x.yaml:2: data.train: missing: Training text: a source or a list of them.",
     ]
     assert refusal("seed: 1\n").splitlines() == [

@@ -55,7 +55,10 @@ def test_cleaning_drops_and_counts_by_reason(tmp_path: Path, held: dict[str, Any
     folder = prepare(tmp_path, pairs, **held)
     assert split(folder, "train") == [("one", "uno"), ("one", "un"), ("one uno", "x")]
     expected = {"kept": 3, "empty": 2, "duplicate": 2, "badly proportioned": 2}
-    assert report(folder) == {"pairs": {"train": 3, "valid": 1, "test": 1}, "train": expected}
+    parts = {
+        split: [{"pairs": pairs, "target_lang": "it"}] for split, pairs in (("train", 3), ("valid", 1), ("test", 1))
+    }
+    assert report(folder) == {"pairs": {"train": 3, "valid": 1, "test": 1}, "train": expected, "parts": parts}
 
 
 def test_the_ratio_forgives_ten_characters_and_counts_no_bytes(tmp_path: Path, held: dict[str, Any]) -> None:

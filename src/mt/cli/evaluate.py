@@ -72,19 +72,21 @@ def evaluate_command(
         contradict(output is not None, "--tune-length-penalty", "--output")
     from mt.bundle.open import open_model, read_config
     from mt.evaluate import Method, configured_methods, evaluate, results_json, results_table, write_results
+    from mt.languages import chosen_language
     from mt.run_dir import run_of, run_of_checkpoint
 
     first, *others = find_models(models, runs)
     run = run_of(first)
     owner = run or run_of_checkpoint(first)
     config = read_config(first)
-    opened = open_model(first, engine_choice(given), others)
     if source is not None and reference is not None:
-        texts = [_read(source, reference, opened.translator.to(to).target_lang)]
+        texts = [_read(source, reference, chosen_language(config.data.target_lang, to))]
     else:
         texts = _own_texts(first, owner, "valid" if tune_length_penalty else "test", config, to)
     if tune_length_penalty:
         _refuse_test_text(owner, texts, config)
+    opened = open_model(first, engine_choice(given), others)
+    if tune_length_penalty:
         _tune(opened.translator, config, texts, decoding.beam, as_json)
         return
     methods = configured_methods(config, beam_size=decoding.beam, length_penalty=decoding.length_penalty)
@@ -125,10 +127,11 @@ def _read(source: Path, reference: Path, target_lang: str) -> "Text":
 def _own_texts(folder: "ModelDir", run: "RunDir | None", split: str, config: "Config", to: str | None) -> "list[Text]":
     """The test or validation text of the run that a model belongs to, in one language or all."""
     from mt.data.texts import read_texts
+    from mt.languages import chosen_language
 
     languages = config.data.target_lang
-    if to is not None and to not in languages:
-        raise InputError(f"--to {to}: {folder.root} translates into {', '.join(languages)}")
+    if to is not None:
+        chosen_language(languages, to)
     kind = "validation" if split == "valid" else "test"
     if run is None or not run.text_file(split, "source").is_file():
         raise InputError(f"{folder.root}: no {kind} set beside this model", "give --source FILE --reference FILE")

@@ -20,23 +20,22 @@ def _table_name(text: str) -> str:
     return text
 
 
-class _Corpus(Section):
-    """What all sources of text have."""
-
-    target_lang: Annotated[
-        LanguageCode | None, Field(description="Its target language, where the configuration lists several.")
-    ] = None
-    weight: Annotated[
-        float,
-        Field(gt=0, le=1000, description="How often an epoch of training has it; 0.5: another half each time."),
-    ] = 1.0
+# What all sources of text have.
+_TargetLang = Annotated[
+    LanguageCode | None, Field(description="Its target language, where the configuration lists several.")
+]
+_Weight = Annotated[
+    float, Field(gt=0, le=1000, description="How often an epoch of training has it; 0.5: another half each time.")
+]
 
 
-class PairFiles(_Corpus):
+class PairFiles(Section):
     """Two text files, line by line translations of each other."""
 
     source: Annotated[Line, Field(description="Text file in the source language, one sentence a line.")]
     target: Annotated[Line, Field(description="Text file in the target language, line by line its translation.")]
+    target_lang: _TargetLang = None
+    weight: _Weight = 1.0
 
     @model_validator(mode="after")
     def _rules(self) -> Self:
@@ -45,7 +44,7 @@ class PairFiles(_Corpus):
         return self
 
 
-class TableFile(_Corpus):
+class TableFile(Section):
     """One file with both languages in columns."""
 
     file: Annotated[
@@ -61,9 +60,11 @@ class TableFile(_Corpus):
     target_column: Annotated[
         Line | None, Field(description="Column of the target text; null takes the target language's code.")
     ] = None
+    target_lang: _TargetLang = None
+    weight: _Weight = 1.0
 
 
-class HubDataset(_Corpus):
+class HubDataset(Section):
     """A data set on the Hugging Face hub."""
 
     hub: Annotated[Line, Field(description="Name of the data set on the Hugging Face hub, as in owner/name.")]
@@ -83,13 +84,17 @@ class HubDataset(_Corpus):
         Line | None,
         Field(description="Column of the target text; null takes the language's code, alone or in `translation`."),
     ] = None
+    target_lang: _TargetLang = None
+    weight: _Weight = 1.0
 
 
-class Builtin(_Corpus):
+class Builtin(Section):
     """A small corpus that comes with this package."""
 
     builtin: Annotated[Literal["phrasebook"], Field(description="Name of a corpus that comes with this package.")]
     split: Annotated[Literal["train", "valid", "test"], Field(description="The part of it to read.")] = "train"
+    target_lang: _TargetLang = None
+    weight: _Weight = 1.0
 
 
 class FromTrain(Section):

@@ -209,8 +209,8 @@ def _run_all(jobs: list[_Job]) -> None:
         ProcessPoolExecutor(workers, context, initializer=_start_worker) as pool,
         progress(total=sum(job.lines.number for job in jobs), unit="pair", desc="encoding", unit_scale=True) as bar,
     ):
-        futures = {pool.submit(job.run): job for job in jobs}
         try:
+            futures = {pool.submit(job.run): job for job in jobs}
             for done in as_completed(futures):
                 done.result()
                 bar.update(futures[done].lines.number)

@@ -56,7 +56,8 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
                     writers[split].begin_part(data.language_of(source))
                     for src, tgt in read_pairs(source, data):
                         writers[split].write(src, tgt)
-        parts = {split: writer.parts() for split, writer in writers.items()}
+        # The training text's parts are its sources, one by one; of the others only those with a sentence.
+        parts = {s: [part for part in w.parts() if part.pairs or s == "train"] for s, w in writers.items()}
         if data.drop_duplicates:
             train = (partial / "train.source", partial / "train.target")
             before = _pairs(parts["train"])

@@ -9,7 +9,7 @@ from mt.decoding.engine import Engine, Hypothesis, SearchOptions
 from mt.decoding.long_input import split_long
 from mt.decoding.shared_engine import SharedEngine
 from mt.errors import InputError
-from mt.languages import base_language
+from mt.languages import base_language, chosen_language
 from mt.world import World
 
 # Languages written without spaces: the parts of a long text are joined without one.
@@ -74,11 +74,8 @@ class Translator:
             return self
         if target_lang is None and self._chosen is not None:
             return self
-        if target_lang not in self._target_langs:
-            known = ", ".join(self._target_langs)
-            what = "which of them is not said" if target_lang is None else f"not into {target_lang}"
-            raise InputError(f"the model translates into {known}; {what}", f"choose with --to {self._target_langs[0]}")
-        return Translator(self._engine, self._tokenizers, self._max_source_tokens, self._target_langs, target_lang)
+        chosen = chosen_language(self._target_langs, target_lang)
+        return Translator(self._engine, self._tokenizers, self._max_source_tokens, self._target_langs, chosen)
 
     @property
     def joint(self) -> str:
