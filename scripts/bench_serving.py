@@ -113,9 +113,11 @@ def main() -> None:
     parser.add_argument("--languages", nargs=2, default=("en", "de"), metavar=("SOURCE", "TARGET"))
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--compute-type", default="auto", help="the server's number format")
     parser.add_argument("--lines", type=int, default=500, help="different sentences")
     arguments = parser.parse_args()
     words = [sys.executable, "-m", "mt", "serve", "--model", arguments.model, "--port", "0", "--rate-limit", "0"]
+    words += ["--compute-type", arguments.compute_type]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as server:
         try:
             address = next(found[0] for line in server.stderr if (found := re.search(r"http://[^/]*", line)))

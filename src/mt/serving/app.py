@@ -6,7 +6,7 @@ https://docs.libretranslate.com describes the requests; an error is {"error": "o
 import asyncio
 import hmac
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mt.console import log
 from mt.serving import page
@@ -23,8 +24,6 @@ from mt.serving.metrics import Metrics
 from mt.serving.problems import RequestError
 from mt.serving.requests import fields_of, text_of, translation_request
 from mt.serving.service import Direction, Service, Translation
-
-Next = Callable[[Request], Awaitable[Response]]
 
 
 def create_app(directions: list[Direction], limits: Limits, keys: Collection[str] = ()) -> FastAPI:
@@ -45,7 +44,7 @@ def create_app(directions: list[Direction], limits: Limits, keys: Collection[str
 
     app = FastAPI(title="mt", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     _handle_problems(app)
-    _count_requests(app, metrics)
+    app.add_middleware(_Counting, metrics=metrics)
     app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"])
     guard = _Guard(RateLimit(limits.requests_per_minute), keys)
 
@@ -147,19 +146,35 @@ def _handle_problems(app: FastAPI) -> None:
         return JSONResponse({"error": f"{request.method} {request.url.path}: {error.detail}"}, error.status_code)
 
 
-def _count_requests(app: FastAPI, metrics: Metrics) -> None:
-    """Counts and times every request; a bug of ours is an answer, too, and a line in the log."""
+class _Counting:
+    """Counts and times every request; a bug of ours is an answer, too, and a line in the log.
 
-    @app.middleware("http")
-    async def count(request: Request, call_next: Next) -> Response:
-        started = time.perf_counter()
+    Written against ASGI itself, since it is in the way of every request.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 0
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
         try:
-            response = await call_next(request)
+            await self._app(scope, receive, noting)
         except Exception as error:
-            log.error("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)
-            response = JSONResponse({"error": "this is a bug of the server"}, 500)
-        route = request.scope.get("route")
-        path = getattr(route, "path", "other")  # a path that is none of ours could be anything
-        metrics.requests.labels(path, response.status_code).inc()
-        metrics.seconds.labels(path).observe(time.perf_counter() - started)
-        return response
+            log.error("%s %s: %s: %s", scope["method"], scope["path"], type(error).__name__, error)
+            if status:  # an answer was begun, and cannot be taken back
+                raise
+            await JSONResponse({"error": "this is a bug of the server"}, 500)(scope, receive, noting)
+        finally:
+            path = getattr(scope.get("route"), "path", "other")  # a path that is none of ours could be anything
+            self._metrics.requests.labels(path, status).inc()
+            self._metrics.seconds.labels(path).observe(time.perf_counter() - started)
