@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from bundle_helpers import reseal
 from config_helpers import SMALLEST
 from model_helpers import scramble, sources, targets
 from mt.bundle.model_dir import LoadedModel, build_model, load_model, new_model
@@ -290,16 +291,6 @@ def test_not_a_folder(tmp_path: Path) -> None:
 
 
 # Damage under a manifest that agrees with it: all that is left are the checks of the content. ------------------------
-
-
-def reseal(folder: ModelDir) -> None:
-    files = {}
-    for path in folder.root.rglob("*"):
-        if path.is_file() and path != folder.manifest:
-            content = path.read_bytes()
-            digest = hashlib.sha256(content).hexdigest()
-            files[path.relative_to(folder.root).as_posix()] = {"bytes": len(content), "sha256": digest}
-    folder.manifest.write_text(json.dumps({"files": files}))
 
 
 def change_tensors(folder: ModelDir, change: Callable[[dict[str, torch.Tensor]], object]) -> None:

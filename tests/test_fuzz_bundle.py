@@ -1,6 +1,5 @@
 """Model folders with anything wrong in them: refused at once, in one message, and nothing in them is run."""
 
-import hashlib
 import json
 import pickle
 import random
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from bundle_helpers import reseal
 from command import mt
 from fuzz_helpers import Server, damaged, some_bytes
 from mt.run_dir import ModelDir
@@ -69,20 +69,9 @@ class Mutations:
         kind = self.rng.choice(self.kinds)
         what = f"{kind.__name__}: {kind(folder)}"
         if kind != self.manifest and self.rng.random() < 0.85:
-            self.reseal(folder)
+            reseal(folder)
             what += ", resealed"
         return what
-
-    def reseal(self, folder: ModelDir) -> None:
-        if folder.manifest.is_symlink() or folder.manifest.is_dir():
-            return  # never write through a link that leads out
-        files = {}
-        for path in folder.root.rglob("*"):
-            if path.is_file() and path != folder.manifest:
-                content = path.read_bytes()
-                digest = hashlib.sha256(content).hexdigest()
-                files[path.relative_to(folder.root).as_posix()] = {"bytes": len(content), "sha256": digest}
-        folder.manifest.write_text(json.dumps({"files": files}))
 
     def any_file(self, folder: ModelDir) -> Path:
         return self.rng.choice(sorted(path for path in folder.root.rglob("*") if path.is_file()))
@@ -338,7 +327,7 @@ def test_a_fast_part_with_another_vocabulary_is_not_used(shipped: Path, tmp_path
     for path in model.ctranslate2.rglob("shared_vocabulary.json"):
         pieces = json.loads(path.read_bytes())
         path.write_text(json.dumps([*pieces[:260], *pieces[:259:-1]]))
-    Mutations(random.Random(1), tmp_path).reseal(model)
+    reseal(model)
     message = mt("translate", "--model", "model", "--engine", "ctranslate2", "a b", cwd=tmp_path, code=2).stderr
     assert "not the vocabulary of the model's tokenizer" in message
     done = mt("translate", "--model", "model", "a b", cwd=tmp_path)

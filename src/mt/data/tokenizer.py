@@ -15,6 +15,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import count, takewhile
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
@@ -131,8 +132,9 @@ class BpeTokenizer:
 
         No merge can have built them: none crosses from a bracket or a digit to letters.
         """
-        vocab: dict[str, int] = self._tokenizer.get_vocab()
-        return {found[1]: i for piece, i in vocab.items() if (found := _TAG.fullmatch(piece))}
+        # They follow the bytes; to go through a whole vocabulary would delay the first translation.
+        following = takewhile(self.is_tag, (str(self._tokenizer.id_to_token(i)) for i in count(N_UNMERGED)))
+        return {piece[2:-1]: i for i, piece in enumerate(following, N_UNMERGED)}
 
     @staticmethod
     def is_tag(piece: str) -> bool:
