@@ -46,6 +46,7 @@ def test_scores_are_given_by_language(two_languages: Path) -> None:
     assert all(result["exact_match"] > 70 for result in both["results"])  # without tags at most half of them all
     one = json.loads(mt("eval", "--json", "--to", "yy", cwd=two_languages).stdout)
     assert [r["bleu"] for r in one["results"]] == [r["bleu"] for r in both["results"][2:]]
+    assert json.loads((two_languages / "runs" / "two" / "eval" / "test.json").read_text())["sentences"] == 40
     mt("eval", cwd=two_languages)
     scores = two_languages / "runs" / "two" / "eval"
     assert (scores / "test.yy.reference").read_text() == (two_languages / "valid.yy").read_text()

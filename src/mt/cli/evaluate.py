@@ -96,7 +96,9 @@ def evaluate_command(
     results = evaluate(opened.translator, config, texts, methods)
     where = output or (run.scores if run and not others else None)
     if where is not None:
-        write_results(where, "test" if source is None else source.stem, results)
+        # One language's scores must not take the place of all languages'.
+        own = f"test.{to}" if to is not None and len(config.data.target_lang) > 1 else "test"
+        write_results(where, own if source is None else source.stem, results)
     as_object = json.dumps(results_json(results), ensure_ascii=False)
     print_result(as_object if as_json else results_table(results))
 

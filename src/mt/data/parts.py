@@ -44,7 +44,7 @@ def training_shares(sentences: Sequence[int], weights: Sequence[float], temperat
     """How often an epoch has the sentences of each source.
 
     With a temperature T, source i of n_i sentences has a probability proportional to n_i^(1/T) (Arivazhagan et al.
-    2019, arXiv:1907.05019, section 4.2); the largest is still read once, the others more often.
+    2019, arXiv:1907.05019); the largest is still read once, the others more often.
 
     Args:
         sentences: of each source, in their order.

@@ -76,7 +76,7 @@ def align_words(attention: Attention) -> list[tuple[int, int]]:
     """Which source word each target word looked at most, as (source word, target word), both counted from 0.
 
     The weights are the mean over the heads of the last layer but one, which of all layers tells most about alignment
-    (Garg et al. 2019, arXiv:1909.02074, section 4.1). A word's pieces are taken together; start, end and tags are no
+    (Garg et al. 2019, arXiv:1909.02074). A word's pieces are taken together; start, end and tags are no
     words.
     """
     layer = attention.weights[max(0, len(attention.weights) - 2)].mean(dim=0)  # (T, S)

@@ -48,6 +48,30 @@ def create_app(directions: list[Direction], limits: Limits, keys: Collection[str
     app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"])
     guard = _Guard(RateLimit(limits.requests_per_minute), keys)
 
+    _answer_questions_about_itself(app, service, metrics, limits, needs_key=bool(keys))
+
+    @app.post("/translate")
+    async def translate(request: Request) -> Response:
+        fields = await fields_of(request, limits.body)
+        guard.check(request, fields)
+        wanted, is_list = translation_request(fields, limits)
+        found = await _unless_gone(request, service.translate(wanted))
+        return JSONResponse(_as_json(found, is_list, wanted.alternatives > 0))
+
+    @app.post("/detect")
+    async def detect(request: Request) -> Response:
+        fields = await fields_of(request, limits.body)
+        guard.check(request, fields)
+        return JSONResponse(service.detect(text_of(fields, limits)))
+
+    return app
+
+
+def _answer_questions_about_itself(
+    app: FastAPI, service: Service, metrics: Metrics, limits: Limits, needs_key: bool
+) -> None:
+    """What needs no text: the page, and what programs ask before they send one."""
+
     @app.get("/")
     async def show_page() -> HTMLResponse:
         return HTMLResponse(page.HTML, headers=page.HEADERS)
@@ -68,8 +92,8 @@ def create_app(directions: list[Direction], limits: Limits, keys: Collection[str
     async def settings() -> dict[str, Any]:
         first = service.first()
         return {
-            "apiKeys": bool(keys),
-            "keyRequired": bool(keys),
+            "apiKeys": needs_key,
+            "keyRequired": needs_key,
             "charLimit": limits.characters,
             "frontendTimeout": 500,
             "language": {
@@ -80,22 +104,6 @@ def create_app(directions: list[Direction], limits: Limits, keys: Collection[str
             "filesTranslation": False,
             "supportedFilesFormat": [],
         }
-
-    @app.post("/translate")
-    async def translate(request: Request) -> Response:
-        fields = await fields_of(request, limits.body)
-        guard.check(request, fields)
-        wanted, is_list = translation_request(fields, limits)
-        found = await _unless_gone(request, service.translate(wanted))
-        return JSONResponse(_as_json(found, is_list, wanted.alternatives > 0))
-
-    @app.post("/detect")
-    async def detect(request: Request) -> Response:
-        fields = await fields_of(request, limits.body)
-        guard.check(request, fields)
-        return JSONResponse(service.detect(text_of(fields, limits)))
-
-    return app
 
 
 def _as_json(found: list[Translation], is_list: bool, with_alternatives: bool) -> dict[str, Any]:
