@@ -7,9 +7,16 @@ from torch import Tensor, nn
 
 from mt.config import ModelConfig
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS
+from mt.model.build import TranslationModel, build
 from mt.model.transformer import Transformer
 
 SMALL = {"d_model": 16, "n_heads": 2, "d_ff": 32, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
+
+
+DECODER_ONLY = [
+    {"architecture": "decoder_only", "encoder_layers": 0, "norm": "pre"},
+    {"architecture": "decoder_only", "encoder_layers": 0, "positions": "learned", "bidirectional_source": True},
+]
 
 
 def model_config(**changes: object) -> ModelConfig:
@@ -23,9 +30,9 @@ def small_model(
     shared: bool = True,
     source_vocab: int | None = None,
     **changes: object,
-) -> Transformer:
+) -> TranslationModel:
     """A model in evaluation mode with every parameter random."""
-    model = Transformer(model_config(**changes), source_vocab or vocab, vocab, max_length, shared)
+    model = build(model_config(**changes), source_vocab or vocab, vocab, max_length, shared)
     scramble(model, seed)
     return model.eval()
 
@@ -39,7 +46,7 @@ def scramble(module: nn.Module, seed: int = 0, std: float = 0.3) -> None:
             parameter.normal_(mean, std, generator=generator)
 
 
-def lively_model(seed: int = 0, **changes: object) -> Transformer:
+def lively_model(seed: int = 0, **changes: object) -> TranslationModel:
     """A random model whose translations vary in tokens and lengths: target positions speak loudly, biases softly."""
     shape = {"norm": "pre", "activation": "swiglu", "positions": "learned", "tie_embeddings": False, **changes}
     model = small_model(seed, **shape)

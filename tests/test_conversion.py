@@ -37,6 +37,9 @@ CHOICES = {
 SHAPES = [
     [f"{key}={value}" for key, value in zip(CHOICES, values, strict=True)] for values in product(*CHOICES.values())
 ]
+SHAPES += [
+    [f"model.bias={one}", f"model.attention_bias={other}"] for one, other in (("true", "false"), ("false", "true"))
+]
 
 
 def deep(number: int) -> list[str]:

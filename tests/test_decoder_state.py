@@ -5,11 +5,16 @@ from itertools import pairwise
 import pytest
 import torch
 
-from model_helpers import close, small_model, sources
+from model_helpers import DECODER_ONLY, close, small_model, sources
 from mt.data.tokenizer import SOS_ID
 from mt.model.transformer import Transformer
 
-SHAPES = [{}, {"norm": "pre", "positions": "learned"}, {"tie_embeddings": False, "activation": "swiglu", "n_heads": 1}]
+SHAPES = [
+    {},
+    {"norm": "pre", "positions": "learned"},
+    {"tie_embeddings": False, "activation": "swiglu", "n_heads": 1},
+    *DECODER_ONLY,
+]
 STEPS = 150
 
 
@@ -133,7 +138,8 @@ def test_buffers_grow_where_all_hypotheses_live_on(shape: dict) -> None:
         if position % 10 == 0:
             close(logits, follower.expected(), 1e-4)
         follower.go_on(torch.arange(4).expand(3, 4))
-    assert follower.state.used == 1 + 4 * 59
+    prompt = follower.src_tokens.shape[1] if "architecture" in shape else 0
+    assert follower.state.used == prompt + 1 + 4 * 59
     assert len(set(follower.capacities)) >= 3
     assert follower.reclaimed == 0
 

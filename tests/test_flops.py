@@ -9,8 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mt.config import ModelConfig
 from mt.model import linear
+from mt.model.build import build
 from mt.model.flops import training_flops
-from mt.model.transformer import Transformer
 
 VOCAB = 50
 SHAPES = [
@@ -26,7 +26,7 @@ def config_of(**changes: object) -> ModelConfig:
 
 def counted(config: ModelConfig, sentences: int, src_length: int, tgt_length: int) -> int:
     """What torch counts for a batch without padding. It takes the causal mask for no saving."""
-    model = Transformer(config, VOCAB, VOCAB, 64, shared_vocab=True)
+    model = build(config, VOCAB, VOCAB, 64, shared_vocab=True)
     src_tokens, tgt_in, tgt_out = (
         torch.randint(4, VOCAB, (sentences, length)) for length in (src_length, tgt_length, tgt_length)
     )
@@ -52,6 +52,17 @@ def test_equals_torchs_counter(
     ours = training_flops(config, VOCAB, np.full(sentences, src_length), np.full(sentences, tgt_length))
     # Each costs a product of D numbers for its weight and one for its value, forward and twice backward.
     causal = 3 * 2 * 2 * config.d_model * config.decoder_layers * sentences * hidden_pairs(tgt_length)
+    assert ours + causal == counted(config, sentences, src_length, tgt_length)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_a_decoder_only_model_equals_torchs_counter(bidirectional: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "_prefers_onednn", lambda: False)
+    shape = {"architecture": "decoder_only", "decoder_layers": 3, "bidirectional_source": bidirectional}
+    config, sentences, src_length, tgt_length = config_of(**shape), 3, 7, 5
+    ours = training_flops(config, VOCAB, np.full(sentences, src_length), np.full(sentences, tgt_length))
+    hidden = hidden_pairs(src_length + tgt_length) - (hidden_pairs(src_length) if bidirectional else 0)
+    causal = 3 * 2 * 2 * config.d_model * config.decoder_layers * sentences * hidden
     assert ours + causal == counted(config, sentences, src_length, tgt_length)
 
 

@@ -8,14 +8,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from model_helpers import close, lively_model, push, reciting_model, small_model, sources
+from model_helpers import DECODER_ONLY, close, lively_model, push, reciting_model, small_model, sources
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID
 from mt.decoding.beam import top
 from mt.decoding.engine import Hypothesis, SearchOptions
 from mt.decoding.search import beam_search, forced_score, log_probs_of, search
 from mt.model.transformer import Transformer
 
-SHAPES = [{}, {"norm": "pre", "positions": "learned"}, {"tie_embeddings": False, "activation": "swiglu"}]
+SHAPES = [
+    {},
+    {"norm": "pre", "positions": "learned"},
+    {"tie_embeddings": False, "activation": "swiglu"},
+    *DECODER_ONLY,
+]
 SEEDS = range(4)
 
 

@@ -20,7 +20,8 @@ from mt.decoding.settings import TranslationSettings
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator
 from mt.evaluate import MethodResult, evaluate, results_table, write_results
-from mt.model.transformer import Transformer, set_parameters
+from mt.model.build import TranslationModel
+from mt.model.transformer import set_parameters
 from mt.run_dir import ModelDir, RunDir
 from mt.stage import is_done, stage_key
 from mt.training.checkpoint import Progress
@@ -89,6 +90,8 @@ def _shortlist(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> Sh
 
 def _try_out(config: Config, run_dir: RunDir, folder: ModelDir, tokenizers: TokenizerPair) -> list[FormatResult]:
     """Measures the fast engine's number formats on the validation set; none where it cannot run the model."""
+    if config.model.architecture == "decoder_only":
+        return []
     try:
         log.info("trying the model's number formats on the validation set")
         return try_formats(folder, config, tokenizers, read_texts(run_dir, "valid", config.data.target_lang))
@@ -98,7 +101,7 @@ def _try_out(config: Config, run_dir: RunDir, folder: ModelDir, tokenizers: Toke
 
 
 def _translator(
-    config: Config, tokenizers: TokenizerPair, model: Transformer, converted: ModelDir | None
+    config: Config, tokenizers: TokenizerPair, model: TranslationModel, converted: ModelDir | None
 ) -> Translator:
     """What `mt eval` would use here: the fast engine with a model folder, or torch with the model."""
     settings = TranslationSettings.of(config)

@@ -22,6 +22,7 @@ from mt.console import log
 from mt.data.shortlist import Shortlist
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
+from mt.model.build import TranslationModel, build
 from mt.model.transformer import Transformer, set_parameters
 from mt.run_dir import CheckpointDir, ModelDir, RunDir, run_of_checkpoint
 
@@ -31,13 +32,13 @@ class LoadedModel:
     """A model folder in memory."""
 
     config: Config
-    model: Transformer
+    model: TranslationModel
     tokenizers: TokenizerPair
 
 
-def build_model(config: Config, tokenizers: TokenizerPair) -> Transformer:
+def build_model(config: Config, tokenizers: TokenizerPair) -> TranslationModel:
     """An initialised model that fits a configuration and its vocabularies."""
-    return Transformer(
+    return build(
         config.model,
         tokenizers.source.vocab_size,
         tokenizers.target.vocab_size,
@@ -70,7 +71,8 @@ def new_model(
         model = build_model(config, tokenizers)
         set_parameters(model, weights)
         try:
-            convert(model, config, tokenizers, aside, shortlist)
+            if isinstance(model, Transformer):
+                convert(model, config, tokenizers, aside, shortlist)
         except ImportError as error:  # there are machines that the library is not built for
             log.warning("CTranslate2 cannot be imported (%s): the model folder will work with torch only", error)
         yield aside
@@ -101,7 +103,7 @@ def _load_checkpoint(folder: ModelDir, run: RunDir, device: torch.device) -> Loa
     return LoadedModel(config, _model_with(checkpoint.best_weights, config, tokenizers, device), tokenizers)
 
 
-def _model_with(weights: Path, config: Config, tokenizers: TokenizerPair, device: torch.device) -> Transformer:
+def _model_with(weights: Path, config: Config, tokenizers: TokenizerPair, device: torch.device) -> TranslationModel:
     """A model with the weights of a file, which may hold anything."""
     with torch.device("meta"):  # shapes without memory
         _check_tensors(weights, build_model(config, tokenizers))
@@ -111,7 +113,7 @@ def _model_with(weights: Path, config: Config, tokenizers: TokenizerPair, device
     return model
 
 
-def _check_tensors(path: Path, model: Transformer) -> None:
+def _check_tensors(path: Path, model: TranslationModel) -> None:
     """Compares the file's header with the parameters the configuration calls for."""
     expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     try:

@@ -19,7 +19,7 @@ from mt.run_dir import VOCABULARY_MAP, ModelDir, run_of_checkpoint
 
 if TYPE_CHECKING:
     from mt.config import Config
-    from mt.model.transformer import Transformer
+    from mt.model.build import TranslationModel
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class OpenedModel:
     settings: TranslationSettings
     engine: str
     tokenizers: TokenizerPair
-    model: "Transformer | None" = None
+    model: "TranslationModel | None" = None
 
 
 def open_model(folder: ModelDir, choice: EngineChoice | None = None, others: Sequence[ModelDir] = ()) -> OpenedModel:
@@ -208,7 +208,7 @@ def _opened(
     settings: TranslationSettings,
     tokenizers: TokenizerPair,
     name: str,
-    model: "Transformer | None" = None,
+    model: "TranslationModel | None" = None,
 ) -> OpenedModel:
     log.debug("engine: %s", name)
     translator = Translator(engine, tokenizers, settings.max_source_tokens, settings.target_langs)

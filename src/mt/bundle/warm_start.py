@@ -14,7 +14,7 @@ from mt.config import Config
 from mt.console import log
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
 from mt.errors import InputError
-from mt.model.transformer import Transformer
+from mt.model.build import TranslationModel
 from mt.run_dir import ModelDir, find_model
 
 # What may differ between the two models: it has no weights of its own.
@@ -83,7 +83,7 @@ def load_start(start: Start, config: Config) -> LoadedModel:
     return loaded
 
 
-def start_from(model: Transformer, tokenizers: TokenizerPair, start: LoadedModel) -> None:
+def start_from(model: TranslationModel, tokenizers: TokenizerPair, start: LoadedModel) -> None:
     """Copies the weights; of the vocabulary's matrices the rows of pieces that both models have.
 
     Other rows keep what they were initialised with.

@@ -59,14 +59,26 @@ class TokenizerConfig(Section):
 class ModelConfig(Section):
     """The shape of the Transformer (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762)."""
 
-    architecture: Annotated[Literal["encoder_decoder"], Field(description="Kind of model.")] = "encoder_decoder"
+    architecture: Annotated[
+        Literal["encoder_decoder", "decoder_only"],
+        Field(
+            description="Kind of model: the paper's two stacks, or one that reads source and target as one sequence, "
+            "as GPT does."
+        ),
+    ] = "encoder_decoder"
     d_model: Annotated[int, Field(ge=1, le=65_536, description="Width of embeddings and layers, in units.")] = 512
     n_heads: Annotated[int, Field(ge=1, le=1024, description="Number of attention heads in each layer.")] = 8
     d_ff: Annotated[int, Field(ge=1, le=1_048_576, description="Width inside the feed-forward blocks, in units.")] = (
         2048
     )
-    encoder_layers: Annotated[int, Field(ge=1, le=1000, description="Number of encoder layers.")] = 6
+    encoder_layers: Annotated[
+        int, Field(ge=0, le=1000, description="Number of encoder layers; 0 in a decoder-only model.")
+    ] = 6
     decoder_layers: Annotated[int, Field(ge=1, le=1000, description="Number of decoder layers.")] = 6
+    bidirectional_source: Annotated[
+        bool,
+        Field(description="Whether a decoder-only model's source positions see all of the source, not the past only."),
+    ] = False
     dropout: Annotated[
         float, Field(ge=0, lt=1, description="Share of units set to zero in training, after each block and embedding.")
     ] = 0.1
@@ -101,11 +113,37 @@ class ModelConfig(Section):
         ),
     ] = True
     bias: Annotated[bool, Field(description="Whether linear layers and normalisations have a bias.")] = True
+    attention_bias: Annotated[
+        bool | None, Field(description="Whether the projections of attention have a bias; null: as bias.")
+    ] = None
     init: Annotated[Literal["xavier", "normal"], Field(description="How weights are drawn at the start.")] = "xavier"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_encoder(cls, section: object) -> object:
+        if isinstance(section, dict) and section.get("architecture") == "decoder_only":
+            return {"encoder_layers": 0, **section}
+        return section
 
     @model_validator(mode="after")
     def _rules(self) -> Self:
+        decoder_only = self.architecture == "decoder_only"
         enforce(
+            Rule(
+                decoder_only and self.encoder_layers > 0,
+                ("encoder_layers", "architecture"),
+                "a decoder-only model has no encoder; leave encoder_layers out, and set decoder_layers",
+            ),
+            Rule(
+                not decoder_only and self.encoder_layers == 0,
+                ("encoder_layers", "architecture"),
+                "an encoder needs at least one layer",
+            ),
+            Rule(
+                not decoder_only and self.bidirectional_source,
+                ("bidirectional_source", "architecture"),
+                "an encoder sees all of the source in any case; this is for architecture: decoder_only",
+            ),
             Rule(
                 self.d_model % self.n_heads != 0,
                 ("d_model", "n_heads"),
@@ -161,9 +199,23 @@ class Config(Section):
                 f"a translation of at least {self.decoding.min_length} tokens and its end need more learned positions "
                 f"than the model has (data.max_length, {self.data.max_length})",
             ),
+            *self._without_fast_engine(),
             *self._matrices_too_large(),
         )
         return self
+
+    def _without_fast_engine(self) -> Iterator[Rule]:
+        """What only CTranslate2 does, which does not run decoder-only models here."""
+        decoder_only = self.model.architecture == "decoder_only"
+        for key, chosen in (
+            ("decoding.shortlist", self.decoding.shortlist > 0),
+            ("decoding.compute_type", self.decoding.compute_type == "int8"),
+        ):
+            yield Rule(
+                decoder_only and chosen,
+                (key, "model.architecture"),
+                "needs the CTranslate2 engine, but a decoder-only model runs with torch",
+            )
 
     def _matrices_too_large(self) -> Iterator[Rule]:
         """The model folder holds the model for CTranslate2 too, whose files give a matrix 32 bits for its size."""

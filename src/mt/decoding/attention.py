@@ -3,7 +3,7 @@
 L layers   H heads   T target positions, the end counted   S source positions, start and end counted
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from mt.data.tokenizer import EOS, EOS_ID, SOS, SOS_ID, SPACE, BpeTokenizer, TokenizerPair
 from mt.decoding.translator import Candidate
-from mt.model.transformer import Transformer
+from mt.model.build import TranslationModel
+from mt.model.decoder_only import DecoderOnly
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Attention:
 
     Attributes:
         source, target: the tokens (S,) and (T,), start and end written out.
-        weights: (L, H, T, S); a row adds up to 1.
+        weights: (L, H, T, S); a row adds up to 1; to less in a decoder-only model, which sees the target too.
     """
 
     source: list[str]
@@ -33,7 +34,7 @@ class Attention:
         return self.weights.mean(dim=(0, 1))
 
 
-def read_attention(model: Transformer, tokenizers: TokenizerPair, candidate: Candidate) -> list[Attention]:
+def read_attention(model: TranslationModel, tokenizers: TokenizerPair, candidate: Candidate) -> list[Attention]:
     """Puts a translation into the model that made it once more, and reads its attention to the source.
 
     Args:
@@ -55,21 +56,28 @@ def read_attention(model: Transformer, tokenizers: TokenizerPair, candidate: Can
 
 
 @torch.no_grad()
-def _weights(model: Transformer, source: Sequence[int], target: Sequence[int]) -> Tensor:
+def _weights(model: TranslationModel, source: Sequence[int], target: Sequence[int]) -> Tensor:
     layers: list[Tensor] = []
 
     def record(module: nn.Module, inputs: tuple[object, ...], _: object) -> None:
         weights: Callable[..., Tensor] = module.weights  # type: ignore[assignment]
         layers.append(weights(*inputs)[0].float().cpu())
 
-    hooks = [layer.cross_attention.register_forward_hook(record) for layer in model.decoder]  # type: ignore[union-attr]
+    hooks = [module.register_forward_hook(record) for module in _looking_at_source(model)]
     try:
         model.eval()
         model(*(torch.tensor([ids], device=model.device) for ids in ([SOS_ID, *source, EOS_ID], [SOS_ID, *target])))
     finally:
         for hook in hooks:
             hook.remove()
-    return torch.stack(layers)
+    weights = torch.stack(layers)
+    return weights[:, :, -len(target) - 1 :, : len(source) + 2]  # of all positions, where source and target are one
+
+
+def _looking_at_source(model: TranslationModel) -> Iterable[nn.Module]:
+    if isinstance(model, DecoderOnly):
+        return [layer.self_attention for layer in model.blocks]
+    return [layer.cross_attention for layer in model.decoder]  # type: ignore[misc]
 
 
 def align_words(attention: Attention) -> list[tuple[int, int]]:

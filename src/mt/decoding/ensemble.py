@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from mt.model.build import TranslationModel
 from mt.model.decoder_state import DecoderState
-from mt.model.transformer import Transformer
 
 
 class EnsembleState:
@@ -36,7 +36,7 @@ class Ensemble(nn.Module):
         models: with the same vocabularies, on one device; their shapes may differ.
     """
 
-    def __init__(self, models: Sequence[Transformer]) -> None:
+    def __init__(self, models: Sequence[TranslationModel]) -> None:
         super().__init__()
         self.models = nn.ModuleList(models)
         self._models = list(models)

@@ -21,9 +21,9 @@ from mt.decoding.beam import Beam, Finished, top
 from mt.decoding.engine import Hypothesis, SearchOptions
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.sampling import Draws
-from mt.model.transformer import Transformer
+from mt.model.build import TranslationModel
 
-Model = Transformer | Ensemble
+Model = TranslationModel | Ensemble
 
 _NEVER = slice(0, EOS_ID)  # padding, unknown and SOS are in no translation
 
@@ -201,7 +201,7 @@ def _is_over(finished: Finished, best_alive: Tensor, length: int, bounds: Tensor
 
 
 @torch.inference_mode()
-def forced_score(model: Transformer, src_tokens: Tensor, ids: Sequence[Sequence[int]]) -> list[float]:
+def forced_score(model: TranslationModel, src_tokens: Tensor, ids: Sequence[Sequence[int]]) -> list[float]:
     """Log-probabilities of given translations (without EOS, which is counted) of a padded batch (B, S)."""
     longest = max(len(i) for i in ids) + 1
     tgt_in = torch.full((len(ids), longest), PAD_ID, device=src_tokens.device)

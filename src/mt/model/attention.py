@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mt.config.schema import ModelConfig
 from mt.model.linear import Linear
 from mt.model.packing import Packing
 
@@ -94,28 +95,64 @@ def _moved(buffer: Tensor, like: Tensor, used: int, capacity: int) -> Tensor:
     return moved
 
 
+def has_bias(config: ModelConfig) -> bool:
+    """Whether the projections of attention have one."""
+    return config.bias if config.attention_bias is None else config.attention_bias
+
+
 class SelfAttention(nn.Module):
     """Every position attends to the positions of its own sequence ("Attention Is All You Need", section 3.2).
 
     One matrix projects queries, keys and values at once.
     """
 
-    def __init__(self, d_model: int, n_heads: int, dropout: float, bias: bool) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.n_heads = n_heads
-        self.dropout = dropout
+        d_model, bias = config.d_model, has_bias(config)
+        self.n_heads = config.n_heads
+        self.dropout = config.attention_dropout
         self.in_proj = Linear(d_model, 3 * d_model, bias=bias)
         self.out_proj = Linear(d_model, d_model, bias=bias)
 
-    def forward(self, x: Tensor, packing: Packing, causal: bool) -> Tensor:
-        """Args: x (N, D), packed sentences (B, T); causal: no position sees a later one, so padding at the end needs
-        no mask."""
-        projected = packing.unpack(self.in_proj(x)).chunk(3, dim=-1)
-        queries, keys, values = (split_heads(part, self.n_heads) for part in projected)
-        pad = None if causal else packing.pad
-        heads = attend(queries, KeyValues(keys, values), pad, causal, self.dropout * self.training)
+    def forward(
+        self,
+        x: Tensor,
+        packing: Packing,
+        causal: bool,
+        mask: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """Looks at a whole sequence.
+
+        Args:
+            x: (N, D), packed sentences (B, T).
+            packing: how.
+            causal: no position sees a later one, so padding at the end needs no mask.
+            mask: (B, 1, T, T), True where a query may look, if neither `causal` nor the padding says it.
+            cache: an empty one, to be filled with the keys and values.
+        """
+        queries, seen = self._project(x, packing)
+        if mask is None and not causal:
+            mask = visible(packing.pad)
+        if cache is not None:
+            cache.extend(0, seen)
+        heads = attend(queries, seen, mask, causal, self.dropout * self.training)
         joined: Tensor = self.out_proj(packing.pack(heads))
         return joined
+
+    def weights(self, x: Tensor, packing: Packing, causal: bool, mask: Tensor | None = None, *_: object) -> Tensor:
+        """How much each position attends to each, (B, H, T, T); arguments as of `forward`."""
+        queries, seen = self._project(x, packing)
+        if causal:
+            mask = torch.ones(queries.shape[2], queries.shape[2], dtype=torch.bool, device=x.device).tril()
+        elif mask is None:
+            mask = visible(packing.pad)
+        return weigh(queries, seen.keys, mask)
+
+    def _project(self, x: Tensor, packing: Packing) -> tuple[Tensor, KeyValues]:
+        projected = packing.unpack(self.in_proj(x)).chunk(3, dim=-1)
+        queries, keys, values = (split_heads(part, self.n_heads) for part in projected)
+        return queries, KeyValues(keys, values)
 
     def step(self, x: Tensor, cache: Cache, used: int, mask: Tensor | None) -> Tensor:
         """One decoding step of W hypotheses a sentence.
@@ -137,10 +174,11 @@ class SelfAttention(nn.Module):
 class CrossAttention(nn.Module):
     """Target positions attend to the encoder's output."""
 
-    def __init__(self, d_model: int, n_heads: int, dropout: float, bias: bool) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.n_heads = n_heads
-        self.dropout = dropout
+        d_model, bias = config.d_model, has_bias(config)
+        self.n_heads = config.n_heads
+        self.dropout = config.attention_dropout
         self.q_proj = Linear(d_model, d_model, bias=bias)
         self.kv_proj = Linear(d_model, 2 * d_model, bias=bias)
         self.out_proj = Linear(d_model, d_model, bias=bias)
@@ -153,17 +191,14 @@ class CrossAttention(nn.Module):
     def forward(self, x: Tensor, tgt: Packing, memory: KeyValues, memory_pad: Tensor | None) -> Tensor:
         """Args: x (N, D), packed; memory from `project`; memory_pad (B, S), True at padding."""
         queries = split_heads(tgt.unpack(self.q_proj(x)), self.n_heads)
-        heads = attend(queries, memory, memory_pad, False, self.dropout * self.training)
+        heads = attend(queries, memory, visible(memory_pad), False, self.dropout * self.training)
         joined: Tensor = self.out_proj(tgt.pack(heads))
         return joined
 
     def weights(self, x: Tensor, tgt: Packing, memory: KeyValues, memory_pad: Tensor | None) -> Tensor:
         """How much each target position attends to each source position, (B, H, T, S); arguments as of `forward`."""
         queries = split_heads(tgt.unpack(self.q_proj(x)), self.n_heads)
-        scores = queries @ memory.keys.transpose(2, 3) / math.sqrt(queries.shape[3])  # (B, H, T, S)
-        if memory_pad is not None:
-            scores = scores + added(memory_pad[:, None, None], scores.dtype)
-        return scores.softmax(dim=-1)
+        return weigh(queries, memory.keys, visible(memory_pad))
 
     def step(self, x: Tensor, memory: KeyValues, mask: Tensor | None) -> Tensor:
         """One decoding step: x (B * W, D), the hypotheses of a sentence as queries side by side, so that the source is
@@ -178,10 +213,18 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
     return x.view(batch, length, n_heads, d_model // n_heads).transpose(1, 2)  # (B, H, T, K)
 
 
-def attend(queries: Tensor, memory: KeyValues, pad: Tensor | None, causal: bool, dropout: float) -> Tensor:
+def weigh(queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+    """softmax(q k' / sqrt(K)), (B, H, T, S): what `attend` does not show."""
+    scores = queries @ keys.transpose(2, 3) / math.sqrt(queries.shape[3])
+    if mask is not None:
+        scores = scores + added(~mask, scores.dtype)
+    return scores.softmax(dim=-1)
+
+
+def attend(queries: Tensor, memory: KeyValues, mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
     """softmax(q k' / sqrt(K)) v over all heads, heads joined again: (B, H, T, K) -> (B, T, D)."""
     heads = F.scaled_dot_product_attention(
-        queries, memory.keys, memory.values, attn_mask=visible(pad), is_causal=causal, dropout_p=dropout
+        queries, memory.keys, memory.values, attn_mask=mask, is_causal=causal, dropout_p=dropout
     )
     return heads.transpose(1, 2).flatten(2)  # (B, T, D)
 

@@ -27,9 +27,16 @@ def training_flops(
     d_model = config.d_model
     feed_forward = (3 if config.activation == "swiglu" else 2) * d_model * config.d_ff
     source, target = float(src_lengths.sum()), float(tgt_lengths.sum())
+    output = target_vocab * d_model * target
+    if config.architecture == "decoder_only":
+        lengths = src_lengths + tgt_lengths
+        seen = float((lengths * (lengths + 1) / 2).sum())
+        if config.bidirectional_source:
+            seen += float((src_lengths * (src_lengths - 1) / 2).sum())
+        stack = config.decoder_layers * (4 * d_model**2 + feed_forward) * (source + target)
+        return 6 * (stack + output) + 12 * d_model * config.decoder_layers * seen
     encoder = config.encoder_layers * (4 * d_model**2 + feed_forward) * source
     decoder = config.decoder_layers * ((6 * d_model**2 + feed_forward) * target + 2 * d_model**2 * source)
-    output = target_vocab * d_model * target
 
     own_source = config.encoder_layers * float((src_lengths**2).sum())
     own_target = config.decoder_layers * float((tgt_lengths * (tgt_lengths + 1) / 2).sum())

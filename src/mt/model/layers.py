@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from mt.config.schema import ModelConfig
 from mt.model.attention import Cache, CrossAttention, KeyValues, SelfAttention
 from mt.model.linear import Linear
-from mt.model.packing import Packing
+from mt.model.packing import PAD_ID, Packing
 
 
 class Dropout(nn.Module):
@@ -84,17 +84,30 @@ class Sublayer(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward."""
+    """Self-attention and feed-forward; with causal attention, what a decoder-only model is made of."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(config.d_model, config.n_heads, config.attention_dropout, config.bias)
+        self.self_attention = SelfAttention(config)
         self.feed_forward = FeedForward(config)
         self.residuals = nn.ModuleList(Sublayer(config) for _ in range(2))
 
-    def forward(self, x: Tensor, src: Packing) -> Tensor:
-        """Args: x (M, D), packed."""
-        x = self.residuals[0](x, lambda y: self.self_attention(y, src, causal=False))
+    def forward(
+        self,
+        x: Tensor,
+        packing: Packing,
+        causal: bool = False,
+        mask: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """Args: x (M, D), packed; the rest as in `SelfAttention.forward`."""
+        x = self.residuals[0](x, lambda y: self.self_attention(y, packing, causal, mask, cache))
+        x = self.residuals[1](x, self.feed_forward)
+        return x
+
+    def step(self, x: Tensor, cache: Cache, used: int, mask: Tensor | None) -> Tensor:
+        """One position of W hypotheses a sentence: x (B * W, D); the rest as in `SelfAttention.step`."""
+        x = self.residuals[0](x, lambda y: self.self_attention.step(y, cache, used, mask))
         x = self.residuals[1](x, self.feed_forward)
         return x
 
@@ -104,15 +117,15 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(config.d_model, config.n_heads, config.attention_dropout, config.bias)
-        self.cross_attention = CrossAttention(config.d_model, config.n_heads, config.attention_dropout, config.bias)
+        self.self_attention = SelfAttention(config)
+        self.cross_attention = CrossAttention(config)
         self.feed_forward = FeedForward(config)
         self.residuals = nn.ModuleList(Sublayer(config) for _ in range(3))
 
     def forward(self, x: Tensor, tgt: Packing, memory: Tensor, src: Packing) -> Tensor:
         """The whole target at once: x (N, D) and memory (M, D), packed."""
         projected = self.cross_attention.project(memory, src)
-        x = self.residuals[0](x, lambda y: self.self_attention(y, tgt, causal=True))
+        x = self.residuals[0](x, lambda y: self.self_attention(y, tgt, True))
         x = self.residuals[1](x, lambda y: self.cross_attention(y, tgt, projected, src.pad))
         x = self.residuals[2](x, self.feed_forward)
         return x
@@ -131,6 +144,21 @@ class DecoderLayer(nn.Module):
         x = self.residuals[1](x, lambda y: self.cross_attention.step(y, memory, memory_mask))
         x = self.residuals[2](x, self.feed_forward)
         return x
+
+
+def token_embeddings(
+    config: ModelConfig, source_vocab: int, target_vocab: int, shared_vocab: bool
+) -> tuple[nn.Embedding, nn.Embedding]:
+    """The matrices of source and target tokens; one and the same where they are tied."""
+    target = nn.Embedding(target_vocab, config.d_model, padding_idx=PAD_ID)
+    if config.tie_embeddings and shared_vocab:
+        return target, target
+    return nn.Embedding(source_vocab, config.d_model, padding_idx=PAD_ID), target
+
+
+def final_norm(config: ModelConfig) -> nn.Module:
+    """What follows a stack: pre-norm layers leave their sum as it is."""
+    return nn.LayerNorm(config.d_model, bias=config.bias) if config.norm == "pre" else nn.Identity()
 
 
 class Embedding(nn.Module):

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from mt.config.schema import ModelConfig
-from mt.model.attention import CrossAttention, SelfAttention, added
+from mt.model.attention import added
 from mt.model.decoder_state import DecoderState
-from mt.model.layers import DecoderLayer, Embedding, EncoderLayer, FeedForward, LearnedPositions
-from mt.model.packing import PAD_ID, Packing
+from mt.model.initialization import initialize
+from mt.model.layers import DecoderLayer, Embedding, EncoderLayer, final_norm, token_embeddings
+from mt.model.packing import Packing
 
 
 class Transformer(nn.Module):
@@ -31,26 +32,27 @@ class Transformer(nn.Module):
         self, config: ModelConfig, source_vocab: int, target_vocab: int, max_length: int, shared_vocab: bool
     ) -> None:
         super().__init__()
-        target_tokens = nn.Embedding(target_vocab, config.d_model, padding_idx=PAD_ID)
-        one_matrix = config.tie_embeddings and shared_vocab
-        source_tokens = target_tokens if one_matrix else nn.Embedding(source_vocab, config.d_model, padding_idx=PAD_ID)
+        source_tokens, target_tokens = token_embeddings(config, source_vocab, target_vocab, shared_vocab)
         self.source_embedding = Embedding(source_tokens, config, max_length)
         self.target_embedding = Embedding(target_tokens, config, max_length)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         # Learned positions end somewhere; sinusoidal ones do not.
         self.max_positions = max_length if config.positions == "learned" else None
-        final_norm = config.norm == "pre"
-        self.encoder_norm = nn.LayerNorm(config.d_model, bias=config.bias) if final_norm else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(config.d_model, bias=config.bias) if final_norm else nn.Identity()
+        self.encoder_norm, self.decoder_norm = final_norm(config), final_norm(config)
         self.output = nn.Linear(config.d_model, target_vocab, bias=False)
         if config.tie_embeddings:
             self.output.weight = target_tokens.weight
-        self._initialize(config)
+        initialize(self, config)
 
     @property
     def device(self) -> torch.device:
         return self.output.weight.device
+
+    @property
+    def blocks(self) -> Iterable[nn.Module]:
+        """All layers."""
+        return (*self.encoder, *self.decoder)
 
     def encode(self, src_tokens: Tensor, src: Packing) -> Tensor:
         """Source tokens (B, S) to memory (M, D), packed."""
@@ -100,40 +102,6 @@ class Transformer(nn.Module):
 
     def _decoder_layers(self) -> Iterable[DecoderLayer]:
         return cast(Iterable[DecoderLayer], self.decoder)  # a ModuleList does not know what it holds
-
-    @torch.no_grad()
-    def _initialize(self, config: ModelConfig) -> None:
-        """Xavier-uniform matrices, or normal ones of std 0.02; zero biases; embeddings of std D^-0.5, so that their
-        scaled sum starts at unit size."""
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-                if config.init == "normal":
-                    nn.init.normal_(module.weight, std=0.02)
-                else:
-                    nn.init.xavier_uniform_(module.weight)
-        if config.init == "xavier":
-            for module in self.modules():
-                if isinstance(module, SelfAttention):
-                    _init_joined(module.in_proj.weight, 3, gain=2**-0.5)
-                elif isinstance(module, CrossAttention):
-                    _init_joined(module.kv_proj.weight, 2, gain=2**-0.5)
-                elif isinstance(module, FeedForward) and module.activation == "swiglu":
-                    _init_joined(module.up.weight, 2, gain=1.0)
-        std = 0.02 if config.init == "normal" else config.d_model**-0.5
-        for module in self.modules():
-            if isinstance(module, nn.Embedding):
-                nn.init.normal_(module.weight, std=std)
-                nn.init.zeros_(module.weight[PAD_ID])
-            elif isinstance(module, LearnedPositions):
-                nn.init.normal_(module.table, std=std)
-
-
-def _init_joined(weight: Tensor, parts: int, gain: float) -> None:
-    """Matrices that were joined for speed start as if they stood alone; attention has fairseq's smaller gain."""
-    for part in weight.chunk(parts):
-        nn.init.xavier_uniform_(part, gain=gain)
 
 
 def set_parameters(model: nn.Module, weights: Mapping[str, Tensor]) -> None:

@@ -10,8 +10,8 @@ from mt.config import Config
 from mt.console import log
 from mt.data.batching import Batch
 from mt.errors import MachineError
+from mt.model.build import TranslationModel
 from mt.model.packing import Packing, send
-from mt.model.transformer import Transformer
 from mt.training.optimization import autocast, seed_dropout
 from mt.training.parallel import Objective, distributed, exchanging
 from mt.world import ALONE, World, lost_explained
@@ -45,7 +45,7 @@ class Gradients:
         world: the processes that work on each step together.
     """
 
-    def __init__(self, config: Config, model: Transformer, world: World = ALONE) -> None:
+    def __init__(self, config: Config, model: TranslationModel, world: World = ALONE) -> None:
         self._config = config
         self._model = model
         self._world = world

@@ -12,16 +12,16 @@ from torch import Tensor, nn
 
 from mt.config import TrainingConfig
 from mt.errors import InputError
+from mt.model.build import TranslationModel
 from mt.model.loss import fused_consistent_cross_entropy, fused_cross_entropy
 from mt.model.packing import Packing
-from mt.model.transformer import Transformer
 from mt.world import World
 
 
 class Objective(nn.Module):
     """A model and what it is trained for."""
 
-    def __init__(self, model: Transformer, config: TrainingConfig) -> None:
+    def __init__(self, model: TranslationModel, config: TrainingConfig) -> None:
         super().__init__()
         self.model = model
         self._smoothing, self._r_drop = config.label_smoothing, config.r_drop
@@ -67,7 +67,7 @@ def distributed(objective: Objective, config: TrainingConfig, world: World) -> n
     from torch.distributed.fsdp import fully_shard
 
     mesh = init_device_mesh(objective.model.device.type, (world.size,))
-    for layer in (*objective.model.encoder, *objective.model.decoder):
+    for layer in objective.model.blocks:
         fully_shard(layer, mesh=mesh)
     # The embeddings, used first and last, stay whole from the forward pass to the backward pass.
     fully_shard(objective, mesh=mesh, reshard_after_forward=False)

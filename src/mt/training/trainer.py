@@ -23,7 +23,8 @@ from mt.console import duration, log, progress
 from mt.data.batching import BatchStream, TrainingCorpus
 from mt.data.parts import Share
 from mt.errors import StoppedError
-from mt.model.transformer import Transformer, set_parameters
+from mt.model.build import TranslationModel
+from mt.model.transformer import set_parameters
 from mt.run_dir import RunDir
 from mt.training.averaging import FinalWeights, MovingAverage, having, remember
 from mt.training.checkpoint import Checkpoints, Progress
@@ -54,9 +55,9 @@ class Trainer:
         self,
         config: Config,
         run: RunDir,
-        model: Transformer,
+        model: TranslationModel,
         corpus: TrainingCorpus,
-        validate: Callable[[Transformer], Validation],
+        validate: Callable[[TranslationModel], Validation],
         world: World = ALONE,
         shares: tuple[Share, ...] | None = None,
     ) -> None:
@@ -200,7 +201,7 @@ class Trainer:
         return {name: whole(tensor.detach()) for name, tensor in now.items()}
 
     @contextlib.contextmanager
-    def _having(self, weights: Mapping[str, Tensor]) -> Iterator[Transformer]:
+    def _having(self, weights: Mapping[str, Tensor]) -> Iterator[TranslationModel]:
         """The model with these weights, for a while."""
         if not self._in_shards:
             with having(self.model, weights):

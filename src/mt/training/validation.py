@@ -16,9 +16,9 @@ from mt.decoding.shared_engine import SharedEngine
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translated import Translated, mean_bleu, translate_texts
 from mt.decoding.translator import Translator
+from mt.model.build import TranslationModel
 from mt.model.loss import fused_cross_entropy
 from mt.model.packing import Packing
-from mt.model.transformer import Transformer
 from mt.world import ALONE, World
 
 
@@ -61,7 +61,7 @@ class Validator:
         self._texts = texts
         self._tokenizers = tokenizers
 
-    def __call__(self, model: Transformer) -> Validation:
+    def __call__(self, model: TranslationModel) -> Validation:
         config = self._config
         loss = self._loss(model)
         engine = SharedEngine(TorchEngine(model, config.decoding.batch_tokens), self._world)
@@ -75,7 +75,7 @@ class Validator:
         return Validation(loss, math.exp(min(loss, 700.0)), bleu, samples)
 
     @torch.no_grad()
-    def _loss(self, model: Transformer) -> float:
+    def _loss(self, model: TranslationModel) -> float:
         """Mean negative log-likelihood of a target token; a sentence too long for the model is cut here only."""
         config, corpus = self._config, self._encoded
         device = model.device
