@@ -1,6 +1,7 @@
 """`mt serve`: LibreTranslate's interface, with its own client; limits; and every failure one JSON sentence."""
 
 import http.client
+import re
 import signal
 import socket
 import threading
@@ -96,6 +97,16 @@ def test_html_keeps_its_tags(server: ServerProcess, expected: dict[str, str]) ->
     assert status == 200
     assert answer["translatedText"] == html.replace(">d e<", f">{expected['d e']}<")
     assert server.ask("/translate", question("a", format="pdf"))[0] == 400
+
+
+def test_tags_inside_of_a_sentence_go_with_their_words(server: ServerProcess) -> None:
+    """With the attention of the engine that serves; the model translates letter by letter, in their order."""
+    html = '<p>a b <b>c <i title="d">d</i></b> e <a href="/x">f</a></p>'
+    _, answer = server.ask("/translate", question([html, "a b c d e f"], format="html"))
+    tagged, plain = answer["translatedText"]
+    assert re.sub("<[^>]*>", "", tagged) == plain
+    one, two, three, four, five, six = plain.split()
+    assert tagged == f'<p>{one} {two} <b>{three} <i title="d">{four}</i></b> {five} <a href="/x">{six}</a></p>'
 
 
 def test_alternatives_differ(server: ServerProcess, expected: dict[str, str]) -> None:

@@ -95,6 +95,9 @@ def _spec(model: Transformer, config: Config) -> "TransformerSpec":
         pre_norm=shape.norm == "pre",
         activation=activations[shape.activation],
         ffn_glu=shape.activation == "swiglu",
+        # What the library gives as attention is then what `align_words` reads.
+        alignment_layer=max(0, shape.decoder_layers - 2),
+        alignment_heads=shape.n_heads,
     )
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, SOS, EOS
     spec.config.decoder_start_token = SOS

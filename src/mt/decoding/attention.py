@@ -49,14 +49,15 @@ def read_attention(model: TranslationModel, tokenizers: TokenizerPair, candidate
         Attention(
             [SOS, *tokenizers.source.tokens(source), EOS],
             [*tokenizers.target.tokens(target), EOS],
-            _weights(model, source, target),
+            attention_weights(model, source, target),
         )
-        for source, target in candidate.parts
+        for source, target, _ in candidate.parts
     ]
 
 
 @torch.no_grad()
-def _weights(model: TranslationModel, source: Sequence[int], target: Sequence[int]) -> Tensor:
+def attention_weights(model: TranslationModel, source: Sequence[int], target: Sequence[int]) -> Tensor:
+    """Of a translation, both without specials: (L, H, T, S), with start and end."""
     layers: list[Tensor] = []
 
     def record(module: nn.Module, inputs: tuple[object, ...], _: object) -> None:
@@ -87,7 +88,7 @@ def align_words(attention: Attention) -> list[tuple[int, int]]:
     (Garg et al. 2019, arXiv:1909.02074). A word's pieces are taken together; start, end and tags are no
     words.
     """
-    layer = attention.weights[max(0, len(attention.weights) - 2)].mean(dim=0)  # (T, S)
+    layer = telling(attention.weights)
     source, target = _words(attention.source), _words(attention.target)
     if not source or not target:
         return []
@@ -97,6 +98,11 @@ def align_words(attention: Attention) -> list[tuple[int, int]]:
         looked = [row[other].sum().item() for other in source]
         pairs.append((max(range(len(source)), key=looked.__getitem__), number))
     return sorted(pairs)
+
+
+def telling(weights: Tensor) -> Tensor:
+    """Of all layers' attention (L, H, T, S) what tells most about alignment (T, S)."""
+    return weights[max(0, len(weights) - 2)].mean(dim=0)
 
 
 def _words(tokens: Sequence[str]) -> list[list[int]]:

@@ -7,6 +7,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,7 @@ class CTranslate2Engine:
             suppress_sequences=[[PAD], [SOS]],
             return_scores=options.scores or options.beam_size > 1,  # beam search has them anyway
             return_end_token=True,
+            return_attention=options.attention,
             use_vmap=self._shortlist,
         )
         return answers
@@ -189,7 +191,9 @@ class CTranslate2Engine:
             answer = self._submit([source], options, bound, more * options.beam_size, more)[0].result()
             hypotheses = answer.hypotheses
         found: dict[tuple[int, ...], Hypothesis] = {}
-        for pieces, score in zip(hypotheses, answer.scores or [math.nan] * len(hypotheses), strict=True):
+        nothing: list[Any] = [None] * len(hypotheses)
+        scores, attentions = answer.scores or [math.nan] * len(hypotheses), answer.attention or nothing
+        for pieces, score, attention in zip(hypotheses, scores, attentions, strict=True):
             log_prob = score * len(pieces) ** options.length_penalty
             if pieces[-1] == EOS:
                 pieces = pieces[:-1]
@@ -197,7 +201,8 @@ class CTranslate2Engine:
                 log_prob += self._end(source, pieces)
             ids = [self._target_ids[piece] for piece in pieces]
             # A beam wider than what there is to find may find a thing twice.
-            found.setdefault(tuple(ids), Hypothesis.of(ids, log_prob, options.length_penalty))
+            hypothesis = Hypothesis.of(ids, log_prob, options.length_penalty)
+            found.setdefault(tuple(ids), replace(hypothesis, attention=attention))
         return sorted(found.values(), key=lambda h: -h.score)[: options.n_best]
 
     def _end(self, source: Sequence[int], pieces: list[str]) -> float:

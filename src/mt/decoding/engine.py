@@ -36,6 +36,7 @@ class SearchOptions:
         max_length_ratio: a second upper bound: this times the source's tokens, plus ten.
         scores: whether anyone looks at scores; without, greedy search may save the softmax and give NaN.
         sampling: how to draw translations instead of searching the likeliest; None searches.
+        attention: whether hypotheses are to come with their attention.
     """
 
     beam_size: int = 5
@@ -46,6 +47,7 @@ class SearchOptions:
     max_length_ratio: float = 3.0
     scores: bool = True
     sampling: Sampling | None = None
+    attention: bool = False
 
     def longest(self, source_tokens: int, max_positions: int | None) -> int:
         """The most tokens a translation may have.
@@ -67,11 +69,14 @@ class Hypothesis:
         log_prob: the natural logarithm of its probability, EOS included, where padding, the unknown token and SOS
             are never possible, nor EOS before the shortest length.
         score: log_prob over the length penalty; what hypotheses are ranked by.
+        attention: how much each token looked at each of the source's, specials not counted (T, S), where it was asked
+            for; the end may have a row, too.
     """
 
     ids: list[int]
     log_prob: float
     score: float
+    attention: list[list[float]] | None = None
 
     @classmethod
     def of(cls, ids: list[int], log_prob: float, length_penalty: float) -> "Hypothesis":

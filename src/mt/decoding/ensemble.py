@@ -44,6 +44,11 @@ class Ensemble(nn.Module):
         self.max_positions = min(ends, default=None)
 
     @property
+    def first(self) -> TranslationModel:
+        """The model that was named first."""
+        return self._models[0]
+
+    @property
     def device(self) -> torch.device:
         return self._models[0].device
 

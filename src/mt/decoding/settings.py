@@ -67,7 +67,8 @@ class TranslationSettings:
     def as_dict(self) -> dict[str, Any]:
         """The content of the file."""
         content = asdict(self)
-        del content["search"]["sampling"]  # nothing that a model has of its own
+        for name in ("sampling", "attention"):  # nothing that a model has of its own
+            del content["search"][name]
         return content
 
     @classmethod

@@ -3,11 +3,14 @@
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import torch
 
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
+from mt.decoding.attention import attention_weights, telling
 from mt.decoding.engine import NOTHING, Hypothesis, SearchOptions, batches_of
+from mt.decoding.ensemble import Ensemble
 from mt.decoding.search import Model, sample, search
 
 # Hypotheses in a batch on a CPU: with more, a step's logits leave the caches (docs/performance.md).
@@ -49,7 +52,17 @@ class TorchEngine:
 
         width = 1 if options.sampling is not None else options.beam_size
         found = self._in_batches(rows, width, translated)
+        if options.attention:
+            found = [[self._with_attention(ids, h) for h in each] for ids, each in zip(rows, found, strict=True)]
         return [[h for each in found[i : i + copies] for h in each] for i in range(0, len(found), copies)]
+
+    def _with_attention(self, source: Sequence[int], hypothesis: Hypothesis) -> Hypothesis:
+        """Of several models that translate together it is the first one's."""
+        if not source:
+            return hypothesis
+        model = self._model.first if isinstance(self._model, Ensemble) else self._model
+        weights = telling(attention_weights(model, source, hypothesis.ids))
+        return replace(hypothesis, attention=weights[:, 1:-1].tolist())
 
     def _in_batches(
         self, sentences: Sequence[Sequence[int]], width: int, translated: Callable[[list[int]], list[list[Hypothesis]]]

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from mt.console import log
 from mt.data.tokenizer import TokenizerPair, normalized
+from mt.decoding.alignment import Unit, units_from
 from mt.decoding.engine import Engine, Hypothesis, SearchOptions
 from mt.decoding.long_input import split_long
 from mt.decoding.shared_engine import SharedEngine
@@ -16,19 +18,27 @@ from mt.world import World
 _UNSPACED = {"zh", "ja", "th", "lo", "km", "my"}
 
 
+class Part(NamedTuple):
+    """A part of a line in tokens: those that went into the model, those that came out, and their attention."""
+
+    source: Sequence[int]
+    target: Sequence[int]
+    attention: list[list[float]] | None
+
+
 @dataclass(frozen=True)
 class Candidate:
     """One translation of a line.
 
     Attributes:
         score: what it was ranked by.
-        parts: the tokens that went into the model and those that came out, for each part of the line.
+        parts: of a line that was too long for the model several.
     """
 
     text: str
     score: float
     log_prob: float
-    parts: tuple[tuple[Sequence[int], Sequence[int]], ...] = field(default=(), compare=False, repr=False)
+    parts: tuple[Part, ...] = field(default=(), compare=False, repr=False)
 
 
 class Translator:
@@ -76,6 +86,16 @@ class Translator:
             return self
         chosen = chosen_language(self._target_langs, target_lang)
         return Translator(self._engine, self._tokenizers, self._max_source_tokens, self._target_langs, chosen)
+
+    def units(self, line: str, candidate: Candidate) -> list[Unit]:
+        """Which places of a line the words of its translation come from; it must have been made with attention."""
+        if len(candidate.parts) != 1:
+            return units_from(line, candidate.text)
+        source, target, attention = candidate.parts[0]
+        skipped = len(self._tag)
+        pieces = self._tokenizers.source.tokens(source[skipped:]), self._tokenizers.target.tokens(target)
+        rows = None if attention is None else [row[skipped:] for row in attention]
+        return units_from(line, candidate.text, pieces, rows)
 
     @property
     def joint(self) -> str:
@@ -145,7 +165,7 @@ class Translator:
             joined = self._joint.join(text.strip() for text in texts)
             # A model can spell a line break in bytes; one line in must stay one line out.
             one_line = joined.replace("\r", " ").replace("\n", " ")
-            tokens = tuple((source, h.ids) for (source, _), h in zip(parts, chosen, strict=True))
+            tokens = tuple(Part(source, h.ids, h.attention) for (source, _), h in zip(parts, chosen, strict=True))
             score, log_prob = sum(h.score for h in chosen), sum(h.log_prob for h in chosen)
             candidates.append(Candidate(one_line, score, log_prob, tokens))
         return candidates

@@ -6,7 +6,7 @@ from typing import Any
 
 from mt.bundle.open import open_model, read_config
 from mt.decoding.engine import EngineChoice, SearchOptions
-from mt.decoding.translator import Translator
+from mt.decoding.translator import Candidate, Translator
 from mt.errors import InputError
 from mt.run_dir import ModelDir
 from mt.serving.batching import Batcher
@@ -159,19 +159,23 @@ class Service:
         n_best = 1 + request.alternatives
         # Greedy search has no second best; a beam must hold what is asked for.
         beam = direction.search.beam_size if n_best == 1 else max(direction.search.beam_size, n_best)
-        options = replace(direction.search, beam_size=beam, n_best=n_best, scores=n_best > 1)
+        attention = any(one.needs_origins for one in pieces)
+        options = replace(direction.search, beam_size=beam, n_best=n_best, scores=n_best > 1, attention=attention)
         sentences = [sentence for one in pieces for sentence in one.sentences]
         if not sentences:
-            return [(one.together([]), []) for one in pieces]
+            return [(one.together([], translator.units), []) for one in pieces]
         self._metrics.characters.labels(direction.source, direction.target).inc(sum(map(len, sentences)))
         following = iter(await self.batcher.translate(translator, sentences, options))
-        return [_joined(one, [next(following) for _ in one.sentences], n_best) for one in pieces]
+        return [_joined(one, [next(following) for _ in one.sentences], n_best, translator) for one in pieces]
 
 
-def _joined(pieces: Pieces, candidates: Sequence[Sequence[Any]], n_best: int) -> tuple[str, list[str]]:
+def _joined(
+    pieces: Pieces, candidates: Sequence[Sequence[Candidate]], n_best: int, translator: Translator
+) -> tuple[str, list[str]]:
     """The best sentences together, the second-best together, and so on."""
     ranked = [
-        pieces.together([found[min(rank, len(found) - 1)].text for found in candidates]) for rank in range(n_best)
+        pieces.together([found[min(rank, len(found) - 1)] for found in candidates], translator.units)
+        for rank in range(n_best)
     ]
     different = dict.fromkeys(ranked)
     return ranked[0], list(different)[1:]

@@ -9,35 +9,94 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from mt.decoding.alignment import Unit
+from mt.decoding.translator import Candidate
+from mt.serving.html_lines import html_lines
+from mt.serving.markup import Line, Writer
+
 # The end of a sentence: a short word before a full stop may be an abbreviation ("Dr. Smith").
 _SENTENCE_END = re.compile(r"(?:(?<=\w{4}\.)|(?<=[!?…])|(?<=[.!?…][\"'»”)]))\s+(?=\S)|(?<=[。！？])(?=\S)")
-_MARKUP = re.compile(
-    r"<!--.*?(?:-->|$)|<[!?][^>]*>|</?[A-Za-z][^>\"']*(?:\"[^\"]*\"[^>\"']*|'[^']*'[^>\"']*)*>", re.DOTALL
-)
-_TAG = re.compile(r"<(/?)([A-Za-z][^\s/>]*)([^>]*?)(/?)>", re.DOTALL)
-_UNTRANSLATED = {"script", "style", "code", "kbd", "samp", "var", "pre", "template", "textarea", "svg", "math"}
-_NO = re.compile(r"\btranslate\s*=\s*[\"']?no\b|\bclass\s*=\s*[\"'][^\"']*\bnotranslate\b", re.IGNORECASE)
-_VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+Origins = Callable[[str, Candidate], Sequence[Unit]]
+
+_BREAK = re.compile(r"(\r\n|\r|\n)")
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A line and where its sentences are; white space around them stays, and a line without letter or digit."""
+
+    line: Line
+    sentences: list[tuple[int, int]]
+
+    @classmethod
+    def of(cls, line: Line) -> "_Run":
+        inner = line.text.strip()
+        if not any(character.isalnum() for character in inner):
+            return cls(line, [])
+        start = len(line.text) - len(line.text.lstrip())
+        ends = [match.span() for match in _SENTENCE_END.finditer(inner)]
+        starts = [0, *(after for _, after in ends)]
+        stops = [*(before for before, _ in ends), len(inner)]
+        return cls(line, [(start + begin, start + stop) for begin, stop in zip(starts, stops, strict=True)])
+
+    def together(
+        self, following: Iterator[Candidate], origins: Origins, joint: str, escape: Callable[[str], str]
+    ) -> str:
+        writer = Writer(self.line, escape)
+        if not self.sentences:
+            writer.keep(0, len(self.line.text))
+            return writer.finish()
+        writer.keep(0, self.sentences[0][0])
+        for number, (start, end) in enumerate(self.sentences):
+            if number:
+                writer.space(joint)
+            found = next(following)
+            has_tags = self.line.edges_within(start, end)
+            units = origins(self.line.text[start:end], found) if has_tags else []
+            writer.translated(start, end, found.text, units)
+        writer.keep(self.sentences[-1][1], len(self.line.text))
+        return writer.finish()
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """A text as parts that stay and sentences that are translated.
+    """A text as parts that stay and lines whose sentences are translated.
 
     Attributes:
-        parts: in their order; None stands for the next sentence.
-        sentences: what to translate.
-        finish: makes a part of a translation.
+        joint: what stands between two sentences of the target language.
+        escape: how text is written between the parts that stay.
     """
 
-    parts: list[str | None]
-    sentences: list[str]
-    finish: Callable[[str], str]
+    parts: list[str | _Run]
+    joint: str
+    escape: Callable[[str], str]
 
-    def together(self, translations: Sequence[str]) -> str:
-        """The text with translations in place of its sentences."""
+    @property
+    def sentences(self) -> list[str]:
+        """What to translate."""
+        return [run.line.text[start:end] for run in self._runs for start, end in run.sentences]
+
+    @property
+    def needs_origins(self) -> bool:
+        """Whether tags stand inside of sentences, so that it matters which words come from which."""
+        return any(run.line.edges_within(*sentence) for run in self._runs for sentence in run.sentences)
+
+    @property
+    def _runs(self) -> list[_Run]:
+        return [part for part in self.parts if isinstance(part, _Run)]
+
+    def together(self, translations: Sequence[Candidate], origins: Origins) -> str:
+        """The text with translations in place of its sentences.
+
+        Args:
+            translations: one for each sentence.
+            origins: says which words of a sentence's translation come from which of its own.
+        """
         following = iter(translations)
-        return "".join(self.finish(next(following)) if part is None else part for part in self.parts)
+        return "".join(
+            part if isinstance(part, str) else part.together(following, origins, self.joint, self.escape)
+            for part in self.parts
+        )
 
 
 def plain_pieces(text: str, joint: str) -> Pieces:
@@ -47,75 +106,11 @@ def plain_pieces(text: str, joint: str) -> Pieces:
         text: any text.
         joint: what stands between two sentences of the target language.
     """
-    parts: list[str | None] = []
-    sentences: list[str] = []
-    for part in re.split(r"(\r\n|\r|\n)", text):
-        _add(part, joint, parts, sentences)
-    return Pieces(parts, sentences, str)
+    parts = [part if number % 2 else _Run.of(Line(part)) for number, part in enumerate(_BREAK.split(text))]
+    return Pieces(parts, joint, str)
 
 
 def html_pieces(text: str, joint: str) -> Pieces:
-    """Cuts HTML: tags, comments, entities in them, and what is not language (`<code>`, `translate="no"`) stay.
-
-    Text inside of a sentence's tags (`I <b>love</b> you`) is translated on its own.
-    """
-    parts: list[str | None] = []
-    sentences: list[str] = []
-    silent: list[str] = []  # the elements that are open inside of one that is not translated
-    for is_markup, piece in _markup_and_text(text):
-        if is_markup:
-            parts.append(piece)
-            _follow(piece, silent)
-        elif silent:
-            parts.append(piece)
-        else:
-            for line in re.split(r"(\r\n|\r|\n)", piece):
-                _add(html.unescape(line), joint, parts, sentences, html.escape)
-    return Pieces(parts, sentences, lambda translation: html.escape(translation, quote=False))
-
-
-def _markup_and_text(text: str) -> Iterator[tuple[bool, str]]:
-    place = 0
-    for found in _MARKUP.finditer(text):
-        if found.start() > place:
-            yield False, text[place : found.start()]
-        yield True, found[0]
-        place = found.end()
-    if place < len(text):
-        yield False, text[place:]
-
-
-def _follow(markup: str, silent: list[str]) -> None:
-    """Keeps account of whether what follows a tag is inside of an element that is not translated."""
-    tag = _TAG.fullmatch(markup)
-    if tag is None:
-        return
-    closes, name, attributes, empty = tag[1], tag[2].lower(), tag[3], tag[4]
-    if closes:
-        if silent and name in silent:
-            while silent.pop() != name:
-                pass
-    elif name not in _VOID and not empty and (silent or name in _UNTRANSLATED or _NO.search(attributes)):
-        silent.append(name)
-
-
-def _add(
-    text: str,
-    joint: str,
-    parts: list[str | None],
-    sentences: list[str],
-    escape: Callable[[str], str] = str,
-) -> None:
-    """Adds the sentences of a line; white space around it stays, and so does what has neither letter nor digit."""
-    inner = text.strip()
-    if not any(character.isalnum() for character in inner):
-        parts.append(escape(text))
-        return
-    before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
-    parts.append(before)
-    for number, sentence in enumerate(_SENTENCE_END.split(inner)):
-        if number:
-            parts.append(joint)
-        parts.append(None)
-        sentences.append(sentence)
-    parts.append(after)
+    """Cuts HTML: tags, comments, entities in them, and what is not language (`<code>`, `translate="no"`) stay."""
+    parts = [part if isinstance(part, str) else _Run.of(part) for part in html_lines(text)]
+    return Pieces(parts, joint, lambda translation: html.escape(translation, quote=False))

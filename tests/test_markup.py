@@ -1,0 +1,191 @@
+"""Tags inside of sentences: around the words they belong to, well-formed, and none lost."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mt.data.tokenizer import BpeTokenizer
+from mt.decoding.alignment import Unit, units_from
+from mt.decoding.translator import Candidate
+from mt.serving.texts import html_pieces, plain_pieces
+
+
+def words(text: str) -> list[tuple[int, int]]:
+    return [match.span() for match in re.finditer(r"\S+", text)]
+
+
+def backwards(sentence: str) -> Candidate:
+    """A translation in capitals, its words in reverse."""
+    return Candidate(" ".join(reversed(sentence.upper().split())), 0.0, 0.0)
+
+
+def reversed_origins(sentence: str, found: Candidate) -> Sequence[Unit]:
+    origins = [start for start, _ in reversed(words(sentence))]
+    return [Unit(*span, origin) for span, origin in zip(words(found.text), origins, strict=True)]
+
+
+def translated(html: str) -> str:
+    pieces = html_pieces(html, " ")
+    return pieces.together([backwards(sentence) for sentence in pieces.sentences], reversed_origins)
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ("a <b>b</b> c", "C <b>B</b> A"),
+        ("a <b>b c</b>", "<b>C B</b> A"),
+        ("<b>a b</b>", "<b>B A</b>"),
+        ("<b>a <i>b</i></b> c", "C <b><i>B</i> A</b>"),
+        ('see <a href="x>y">the page</a> now', 'NOW <a href="x>y">PAGE THE</a> SEE'),
+        ("<p>a <b>b</b></p><p>c</p>", "<p><b>B</b> A</p><p>C</p>"),
+        ("a <b></b>b", "<b></b>B A"),
+        ("a <img src=x> b", "<img src=x>B A"),
+        ("<img src=x>", "<img src=x>"),
+        ("<img src=x> a", "<img src=x> A"),
+        ("a b <img src=x>", "B A <img src=x>"),
+        ("a &lt; <b>b</b>", "<b>B</b> &lt; A"),
+        ("Good thing. <i>Good</i> two.", "THING. GOOD TWO. <i>GOOD</i>"),
+        ("<i>Good thing. Good</i> two.", "<i>THING. GOOD</i> TWO. <i>GOOD</i>"),
+        ("a<br>b <b>c", "A<br>B <b>C"),
+        ("a <b>b <p>c</p> d</b>", "A <b>B <p>C</p> D</b>"),
+        ("a <b>b\nc</b>", "A <b>B\nC</b>"),
+        ("a <b>b <code>x y</code></b>", "A <b>B <code>x y</code></b>"),
+        ("<b>x</i>", "<b>X</i>"),
+        ("a <B CLASS=z>b</B>", "<B CLASS=z>B</B> A"),
+        ("a <b/> b", "A <b/> B"),
+    ],
+)
+def test_tags_go_with_their_words(html: str, expected: str) -> None:
+    assert translated(html) == expected
+
+
+def test_an_element_whose_words_come_apart_is_repeated() -> None:
+    pieces = html_pieces("a <b>b c</b> d", " ")
+    [sentence] = pieces.sentences
+    assert sentence == "a b c d"
+    origins = [Unit(0, 1, 2), Unit(2, 3, 0), Unit(4, 5, 4), Unit(6, 7, 6)]
+    assert pieces.together([Candidate("B A C D", 0, 0)], lambda *_: origins) == "<b>B</b> A <b>C</b> D"
+
+
+def test_an_element_without_a_word_left_is_not_lost() -> None:
+    pieces = html_pieces("a <b>b</b> c", " ")
+    units = [Unit(0, 1, 0), Unit(2, 3, 4)]
+    assert pieces.together([Candidate("A C", 0, 0)], lambda *_: units) == "A <b></b>C"
+    assert pieces.together([Candidate("A", 0, 0)], lambda *_: units[:1]) == "A<b></b>"
+
+
+def test_only_tags_within_sentences_need_origins() -> None:
+    assert html_pieces("a <b>b</b> c", " ").needs_origins
+    for text in ("<b>a b</b>", "<p>a</p>", "a &amp; b", "<b>Good thing.</b> <i>Good two.</i>"):
+        assert not html_pieces(text, " ").needs_origins
+    assert not plain_pieces("a <b>b</b> c", " ").needs_origins
+
+
+class _Balance(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: Counter[str] = Counter()
+        self.balanced = True
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.seen[tag] += 1
+        if tag not in ("img", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.balanced &= bool(self.open) and self.open.pop() == tag
+
+
+def balance(html: str) -> _Balance:
+    parser = _Balance()
+    parser.feed(html)
+    parser.close()
+    return parser
+
+
+trees = st.recursive(
+    st.sampled_from(["a", "bb c", " ", "d. E", "<img>", "<br>", "\n", "x &amp; y", "Long. Other"]),
+    lambda inner: st.builds(
+        lambda tag, parts: f"<{tag}>{''.join(parts)}</{tag}>",
+        st.sampled_from(["b", "i", "p", "span", "code"]),
+        st.lists(inner, max_size=4),
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.lists(trees, max_size=5).map("".join), st.randoms())
+def test_well_formed_stays_well_formed_and_nothing_is_lost(html: str, random) -> None:
+    def anyhow(sentence: str, found: Candidate) -> list[Unit]:
+        places = words(sentence)
+        return [Unit(*span, random.choice(places)[0]) for span in words(found.text)]
+
+    pieces = html_pieces(html, " ")
+    assert "<" not in "".join(pieces.sentences)
+    after = balance(pieces.together([backwards(sentence) for sentence in pieces.sentences], anyhow))
+    before = balance(html)
+    assert before.balanced
+    assert after.balanced
+    assert not after.open
+    assert all(after.seen[tag] >= count for tag, count in before.seen.items())
+
+
+@given(st.text(alphabet="ab <>&;/\"'\n.!=pibr-", max_size=40))
+def test_any_text_at_all(html: str) -> None:
+    pieces = html_pieces(html, " ")
+    together = pieces.together([backwards(sentence) for sentence in pieces.sentences], reversed_origins)
+    letters = Counter(character for character in together.lower() if character.isalpha())
+    assert letters >= Counter(
+        character for sentence in pieces.sentences for character in sentence if character.isalpha()
+    )
+
+
+LINES = ["the red house", "das rote Haus.", "play-ing, (he) says!", "été 日本語 mix"]
+
+
+def test_words_are_aligned_by_the_attention_of_their_pieces() -> None:
+    tokenizer = BpeTokenizer.train(LINES, 300)
+    source, target = "the red house", "das Haus, rote"
+    sides = [tokenizer.tokens(tokenizer.encode(text)) for text in (source, target)]
+    origin_of = {"d": 0, "H": 8, ",": 8, "r": 4}
+    letters = iter("dH,r")
+    rows, current = [], ""
+    for piece in sides[1]:
+        if piece.startswith("▁") or piece == ",":
+            current = next(letters)
+        row, place = [], -1
+        for other in sides[0]:
+            start = max(place + len(other) - len(other.lstrip("▁")), 0)
+            row.append(0.9 if origin_of[current] <= start < origin_of[current] + 3 else 0.05)
+            place += len(other)
+        rows.append(row)
+    units = units_from(source, target, (sides[0], sides[1]), rows)
+    assert units == [Unit(0, 3, 0), Unit(4, 8, 8), Unit(8, 9, 8), Unit(10, 14, 4)]
+
+
+def test_without_attention_a_word_comes_from_as_far_into_the_source() -> None:
+    assert units_from("a b c d", "x y") == [Unit(0, 1, 0), Unit(2, 3, 4)]
+    assert units_from("a", "x y") == [Unit(0, 1, 0), Unit(2, 3, 0)]
+    assert units_from("", "x") == [Unit(0, 1, 0)]
+    assert units_from("a", "") == []
+    strange = (["▁z"], ["▁x", "▁y"])
+    assert units_from("a b", "x y", strange, [[1.0], [1.0]]) == units_from("a b", "x y")
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_tokens_are_found_in_their_text(line: str) -> None:
+    tokenizer = BpeTokenizer.train(LINES, 400)
+    pieces = tokenizer.tokens(tokenizer.encode(line))
+    same = [[float(i == j) for j in range(len(pieces))] for i in range(len(pieces))]
+    units = units_from(line, line, (pieces, pieces), same)
+    assert [line[unit.start : unit.end] for unit in units] == re.findall(r"[日本語]|[^\W日本語]+|[^\w\s]", line)
+    places = {unit.start for unit in units}
+    assert all(unit.origin in places and unit.origin <= unit.start for unit in units)
+    if "日" not in line:
+        assert all(unit.origin == unit.start for unit in units)
