@@ -131,4 +131,6 @@ def test_files_by_their_endings(two_languages: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_looked_at(two_languages: Path, arguments: tuple[str, ...], said: str) -> None:
-    assert said in mt("translate", "--to", "xx", *arguments, cwd=two_languages, code=2).stderr
+    done = mt("translate", "--to", "xx", *arguments, cwd=two_languages, code=2)
+    assert said in done.stderr
+    assert not done.stdout, "it was translated before it was refused"

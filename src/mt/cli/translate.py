@@ -76,7 +76,7 @@ def translate(
     decoding = Decoding.of(given, greedy, n_best)
     look = alignment or attention is not None
     if look:
-        _allow_looking(given, models, n_best, attention, by_head)
+        _allow_looking(given, models, n_best, attention, by_head, text)
     elif by_head:
         raise InputError("--by-head belongs to --attention", "add --attention FILE, or leave it out")
     one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
@@ -106,7 +106,12 @@ def translate(
 
 
 def _allow_looking(
-    given: dict[str, Any], models: tuple[Path, ...], n_best: int, attention: Path | None, by_head: bool
+    given: dict[str, Any],
+    models: tuple[Path, ...],
+    n_best: int,
+    attention: Path | None,
+    by_head: bool,
+    texts: tuple[str, ...],
 ) -> None:
     """Attention is read from the model that translates, and only torch lets one look into it."""
     option = "--alignment" if attention is None else "--attention"
@@ -115,9 +120,9 @@ def _allow_looking(
     contradict(n_best > 1, option, "--n-best")
     given["engine"] = "torch"
     if attention is not None:
-        from mt.reporting.attention_map import check_name
+        from mt.reporting.attention_map import check_drawable
 
-        check_name(attention, by_head)
+        check_drawable(attention, by_head, texts)
 
 
 def _attention(opened: "OpenedModel", candidate: "Candidate") -> "list[Attention]":

@@ -24,16 +24,27 @@ _LARGEST_GRID = 64  # maps in a picture; more could not be told apart
 _LABELLED = 60  # tokens beyond which labels would hide one another
 
 
-def check_name(path: Path, by_head: bool) -> None:
-    """Refuses a file that is no picture we can draw, before anything is translated.
+def check_drawable(path: Path, by_head: bool, texts: Sequence[str] = ()) -> None:
+    """Refuses what cannot be drawn, before anything is translated.
+
+    Args:
+        path: where the picture is to be.
+        by_head: whether it is to show every layer and head.
+        texts: what is to be translated, as far as it is known.
 
     Raises:
-        InputError: its name ends otherwise, or it is a page, which has every head in any case.
+        InputError: its name ends otherwise, or it is a page, which has every head in any case; or there is nothing to
+            draw, or too much for a picture.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"--attention {path}: must end in {', '.join(SUFFIXES)}")
     if by_head and path.suffix.lower() == ".html":
         raise InputError("--by-head is for pictures", "leave it out: the page shows every layer and head")
+    drawn = [text for text in texts if text.strip()]
+    if texts and not drawn:
+        raise _empty(path)
+    if len(drawn) > 1 and path.suffix.lower() != ".html":
+        raise _too_many(path, len(drawn))
 
 
 def draw(path: Path, attentions: Sequence[Attention], by_head: bool = False) -> None:
@@ -48,15 +59,21 @@ def draw(path: Path, attentions: Sequence[Attention], by_head: bool = False) -> 
         InputError: there is nothing to draw, or too much for a picture.
     """
     if not attentions:
-        raise InputError(f"--attention {path}: an empty text has no attention to draw")
+        raise _empty(path)
     if path.suffix.lower() == ".html":
         storage.write_text(path, page(attentions))
         return
     if len(attentions) > 1:
-        raise InputError(
-            f"--attention {path}: a picture shows one text, and there are {len(attentions)}", "write a .html instead"
-        )
+        raise _too_many(path, len(attentions))
     storage.write_bytes(path, picture(attentions[0], path.suffix.lower().removeprefix("."), by_head))
+
+
+def _empty(path: Path) -> InputError:
+    return InputError(f"--attention {path}: an empty text has no attention to draw")
+
+
+def _too_many(path: Path, number: int) -> InputError:
+    return InputError(f"--attention {path}: a picture shows one text, and there are {number}", "write a .html instead")
 
 
 def picture(attention: Attention, kind: str, by_head: bool = False) -> bytes:
