@@ -3,12 +3,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow soak lint format clean
+.PHONY: demo test test-slow soak docs lint format clean
 
 # The stamp names what the installation depends on: it is redone when one of them changes.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,serve,tensorboard]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,docs,serve,tensorboard]"
 	touch $@
 
 demo: $(VENV)/.installed
@@ -31,6 +31,10 @@ test-slow: $(VENV)/.installed
 
 soak: $(VENV)/.installed
 	$(BIN)/python scripts/soak.py --minutes 60
+
+docs: $(VENV)/.installed
+	$(BIN)/python scripts/reference.py
+	$(BIN)/mkdocs build --quiet
 
 format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .

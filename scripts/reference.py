@@ -1,19 +1,20 @@
-"""Writes the reference of the configuration from its classes: to the terminal, or with `--write` into README.md."""
+"""Writes the reference pages of docs/: the configuration from its classes, the commands from their options."""
 
-import argparse
+import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+import click
 from pydantic.fields import FieldInfo
 
+from mt.cli import app
 from mt.config import Builtin, Config, FromTrain, HubDataset, PairFiles, TableFile
 from mt.config.problems import section_class
 from mt.config.section import Section, as_tuple
 
-README = Path(__file__).resolve().parent.parent / "README.md"
-BEGIN = "<!-- configuration reference: begin -->"
-END = "<!-- configuration reference: end -->"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 _SOURCES: dict[str, type[Section]] = {
     "Two text files": PairFiles,
@@ -27,26 +28,54 @@ _NAMES = {int: "whole number", float: "number", str: "text", bool: "true, false"
 _BOUNDS = {"ge": "≥", "gt": ">", "lt": "<"}
 
 
-def reference_markdown() -> str:
-    """The whole reference: one table for the top level, each section, and each kind of source."""
-    parts = ["#### Top level\n\n" + _table(Config)]
+def pages() -> dict[str, str]:
+    """The generated pages, by the names of their files."""
+    return {"configuration.md": configuration_page(), "commands.md": commands_page()}
+
+
+def configuration_page() -> str:
+    """One table for the top level, each section, and each kind of source."""
+    parts = [
+        "# Configuration",
+        "Generated from the schema by `python scripts/reference.py`; only `name` and `data` are required.",
+        "## Top level\n\n" + _table(Config),
+    ]
     sections = {name: section_class(name) for name in Config.model_fields}
-    parts += [f"#### `{name}`\n\n{_table(section)}" for name, section in sections.items() if section]
-    parts += [f"#### A source: {title[0].lower()}{title[1:]}\n\n{_table(kind)}" for title, kind in _SOURCES.items()]
+    parts += [f"## {name}\n\n{_table(section)}" for name, section in sections.items() if section]
+    parts += [f"## A source: {title[0].lower()}{title[1:]}\n\n{_table(kind)}" for title, kind in _SOURCES.items()]
     return "\n\n".join(parts) + "\n"
 
 
-def with_reference(readme: str) -> str:
-    """Put the current reference between the markers of a README.
+def commands_page() -> str:
+    """Each command with its arguments and options."""
+    parts = [
+        "# Commands",
+        "Generated from the command line by `python scripts/reference.py`; `mt COMMAND --help` says the same.",
+    ]
+    for name, command in _commands("mt", app):
+        context = click.Context(command, info_name=name)
+        usage = " ".join([name, *command.collect_usage_pieces(context)])
+        parts.append(f"## {name}\n\n```text\n{usage}\n```\n\n{_paragraphs(command.help or '')}")
+        rows = [record for option in command.params if (record := option.get_help_record(context)) and record[1]]
+        if rows:
+            parts.append(
+                "| option | meaning |\n|---|---|\n" + "\n".join(f"| `{_cell(a)}` | {_cell(b)} |" for a, b in rows)
+            )
+    return "\n\n".join(parts) + "\n"
 
-    Raises:
-        ValueError: the markers are not there, once each and in order.
-    """
-    before, begin, rest = readme.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"README.md lacks the lines {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n\n{reference_markdown()}\n{END}{after}"
+
+def _commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            yield from _commands(f"{name} {child.name}", child)
+    else:
+        yield name, command
+
+
+def _paragraphs(text: str) -> str:
+    """Help as Markdown: the line that begins with `Example:` is a command."""
+    paragraphs = inspect.cleandoc(text).replace("\x08", "").split("\n\n")
+    return "\n\n".join(re.sub(r"^Examples?:\s+(.*)", r"Example: `\1`", part, flags=re.DOTALL) for part in paragraphs)
 
 
 def _table(section: type[Section]) -> str:
@@ -111,13 +140,10 @@ def _cell(text: str) -> str:
 
 
 def main() -> None:
-    """Print the reference, or write it into the README."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="put it between the markers of README.md")
-    if parser.parse_args().write:
-        README.write_text(with_reference(README.read_text(encoding="utf-8")), encoding="utf-8")
-    else:
-        print(reference_markdown(), end="")
+    """Writes the pages."""
+    for name, content in pages().items():
+        (DOCS / name).write_text(content, encoding="utf-8")
+        print(DOCS / name)
 
 
 if __name__ == "__main__":
