@@ -34,9 +34,7 @@ def main() -> None:
     sentences = arguments.batch_tokens / (arguments.tokens_a_side + 1)
     compute = sentences * sentence / arguments.flops
     speed = f"{arguments.flops / 1e12:,.0f} TFLOP/s a GPU, {arguments.bandwidth / 1e9:,.0f} GB/s"
-    print(
-        f"{parameters / 1e6:,.0f} million parameters, {sentence / 1e9:,.1f} GFLOP a pair, {sentences:,.0f} a step, {speed}"
-    )
+    print(f"{parameters / 1e6:,.0f} million parameters, {sentence / 1e9:,.1f} GFLOP a pair, {speed}")
     print(f"\n{'GPUs':>6} {'compute':>10} {'exchange':>10} {'step':>10} {'pairs/s':>10} {'of ideal':>9} {'epoch':>9}")
     for number in arguments.gpus:
         exchange = 2 * (number - 1) / number * 4 * parameters / arguments.bandwidth
