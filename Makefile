@@ -23,11 +23,12 @@ lint: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Tests have one thread each, so several at once; those of a file stay together, since they share what they trained.
 test: lint
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 
 test-slow: $(VENV)/.installed
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m slow --numprocesses auto --maxprocesses 8 --dist loadfile
 
 soak: $(VENV)/.installed
 	$(BIN)/python scripts/soak.py --minutes 60
