@@ -2,6 +2,9 @@
 
 import ctypes
 import os
+import resource
+import sys
+from pathlib import Path
 
 import torch
 
@@ -59,3 +62,16 @@ def _bound_onednn_caches() -> None:
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, "64")
+
+
+def peak_memory() -> int:
+    """The most memory this process has held, in bytes.
+
+    On Linux the kernel's number for a process counts what the one held that started it, too; this one does not.
+    """
+    if sys.platform == "linux":
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    # Linux counts in KiB, macOS in bytes.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1)

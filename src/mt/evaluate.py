@@ -15,6 +15,7 @@ from mt.decoding.mbr import by_utility
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.translated import Translated
 from mt.decoding.translator import Translator
+from mt.evaluation.comet import Comet, CometScore
 from mt.evaluation.scores import Scores, score
 from mt.evaluation.utility import utility_for
 
@@ -50,6 +51,7 @@ class MethodResult:
     scores: Scores
     sentences_per_second: float
     translated: Translated
+    comet: CometScore | None = None
 
     @property
     def target_lang(self) -> str:
@@ -58,14 +60,21 @@ class MethodResult:
     def as_dict(self) -> dict[str, Any]:
         """The fields of the public JSON object."""
         numbers = {key: value for key, value in asdict(self.scores).items() if key != "signatures"}
+        if self.comet is not None:
+            numbers["comet"] = self.comet.score
         return {
             "method": self.method,
             "target_lang": self.target_lang,
             **{key: value if value is None else round(value, 4) for key, value in numbers.items()},
             "sentences_per_second": round(self.sentences_per_second, 2),
             "signature": self.scores.signatures.get("bleu"),
-            "signatures": self.scores.signatures,
+            "signatures": self.signatures,
         }
+
+    @property
+    def signatures(self) -> dict[str, str]:
+        """What a reader needs to reproduce the numbers, by metric."""
+        return self.scores.signatures | ({} if self.comet is None else {"comet": self.comet.signature})
 
 
 def search_options(config: Config, method: str = "beam", **changes: Any) -> SearchOptions:
@@ -89,6 +98,7 @@ def evaluate(
     config: Config,
     texts: Sequence[Text],
     methods: Sequence[Method] | None = None,
+    comet: Comet | None = None,
 ) -> list[MethodResult]:
     """Translates a test set with each method and scores it, language by language.
 
@@ -97,6 +107,7 @@ def evaluate(
         config: names the metrics.
         texts: the test set.
         methods: those to score instead of the configured ones.
+        comet: a learned metric beside the others.
     """
     results = []
     for text in texts:
@@ -107,7 +118,8 @@ def evaluate(
             seconds = time.perf_counter() - started
             scores = score(hypotheses, text.references, config.evaluation, text.target_lang)
             rate = len(text.sources) / max(seconds, 1e-9)
-            results.append(MethodResult(method.name, scores, rate, Translated(text, hypotheses)))
+            learned = None if comet is None else comet.score(text.sources, hypotheses, text.references)
+            results.append(MethodResult(method.name, scores, rate, Translated(text, hypotheses), learned))
     return results
 
 
@@ -120,6 +132,7 @@ def results_json(results: Sequence[MethodResult]) -> dict[str, Any]:
 def results_table(results: Sequence[MethodResult]) -> str:
     """One table of all methods, then the signatures."""
     several = len({result.target_lang for result in results}) > 1
+    learned = any(result.comet for result in results)
     header = [
         *(["language"] if several else []),
         "method",
@@ -127,6 +140,7 @@ def results_table(results: Sequence[MethodResult]) -> str:
         "95 % interval",
         "chrF",
         "TER",
+        *(["COMET"] if learned else []),
         "exact %",
         "length ratio",
         "sentences/s",
@@ -143,13 +157,14 @@ def results_table(results: Sequence[MethodResult]) -> str:
                 interval,
                 _number(s.chrf),
                 _number(s.ter),
+                *([f"{result.comet.score:.4f}" if result.comet else "-"] if learned else []),
                 _number(s.exact_match),
                 f"{s.length_ratio:.3f}",
                 _number(result.sentences_per_second),
             ]
         )
-    names = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}
-    signatures = [f"{names[metric]}: {signature}" for r in results for metric, signature in r.scores.signatures.items()]
+    names = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER", "comet": "COMET"}
+    signatures = [f"{names[metric]}: {signature}" for r in results for metric, signature in r.signatures.items()]
     return "\n".join([table(header, rows), *dict.fromkeys(signatures)])
 
 

@@ -1,7 +1,5 @@
 """The product of a training: the model folder, its engines tried, the test set scored."""
 
-import resource
-import sys
 import time
 from typing import Any
 
@@ -19,6 +17,7 @@ from mt.decoding.engine import EngineChoice, UnusableError
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator
+from mt.devices import peak_memory
 from mt.evaluate import MethodResult, evaluate, results_table, write_results
 from mt.model.build import TranslationModel
 from mt.model.transformer import set_parameters
@@ -73,7 +72,7 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
                 formats=facts["formats"],
                 tokens=progress.tokens,
                 seconds=round(progress.seconds, 3),
-                peak_memory=_peak_memory(),
+                peak_memory=peak_memory(),
             )
     trainer.metrics.close()
     return _summary(run_dir, progress, storage.read_manifest(run_dir.model.root)) if world.is_main else ""
@@ -122,18 +121,12 @@ def _score(config: Config, run_dir: RunDir, translator: Translator, world: World
     return results
 
 
-def _peak_memory() -> int:
-    """The most memory this process held, in bytes."""
-    # Linux counts in KiB, macOS in bytes.
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1)
-
-
 def _summary(run_dir: RunDir, progress: Progress, product: dict[str, Any]) -> str:
     """What was trained, what it cost, and what to type next."""
     speed = progress.tokens / max(progress.seconds, 1e-9)
     lines = [
         f"trained {progress.step:,} steps ({progress.tokens:,} tokens) in {duration(progress.seconds)}, "
-        f"{speed:,.0f} tokens/s, at most {_peak_memory() / 1e9:.1f} GB of memory",
+        f"{speed:,.0f} tokens/s, at most {peak_memory() / 1e9:.1f} GB of memory",
         f"weights: {product['weights']}",
     ]
     if progress.skipped_updates or progress.out_of_memory:

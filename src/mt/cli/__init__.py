@@ -7,7 +7,9 @@ import sys
 
 import click
 
+from mt.cli.compare import compare
 from mt.cli.evaluate import evaluate_command
+from mt.cli.init import init
 from mt.cli.report import report
 from mt.cli.serve import serve
 from mt.cli.synthesis import backtranslate, distill
@@ -25,7 +27,7 @@ def app() -> None:
     """
 
 
-for _command in (train, translate, evaluate_command, distill, backtranslate, report, serve):
+for _command in (init, train, translate, evaluate_command, compare, distill, backtranslate, report, serve):
     app.add_command(_command)
 
 

@@ -14,6 +14,7 @@ from mt.cli.options import (
     engine_options,
     find_models,
     mbr_options,
+    metrics_option,
     models_option,
     path_type,
     runs_option,
@@ -27,7 +28,10 @@ from mt.errors import InputError
 if TYPE_CHECKING:
     from mt.config import Config
     from mt.data.texts import Text
+    from mt.decoding.engine import SearchOptions
     from mt.decoding.translator import Translator
+    from mt.evaluate import Method
+    from mt.evaluation.comet import Comet
     from mt.run_dir import ModelDir, RunDir
 
 
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
 @click.option("--reference", type=path_type, help="Its translation, aligned by line.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @click.option("--output", type=path_type, help="Folder for hypotheses and scores.")
+@metrics_option("bleu", "chrf", "ter", "comet")
+@click.option("--comet-model", type=path_type, help="With --metrics comet: the folder of a COMET checkpoint.")
 @click.option("--tune-length-penalty", is_flag=True, help="Try length penalties on the validation set; no test set.")
 @to_option
 @models_option
@@ -49,6 +55,8 @@ def evaluate_command(
     reference: Path | None,
     as_json: bool,
     output: Path | None,
+    metrics: tuple[str, ...],
+    comet_model: Path | None,
     tune_length_penalty: bool,
     to: str | None,
     models: tuple[Path, ...],
@@ -67,33 +75,31 @@ def evaluate_command(
         raise InputError("--source and --reference go together", "give both, or neither for the run's own text")
     decoding = Decoding.of(given)
     if tune_length_penalty:
-        for option in ("sample", "mbr", "length_penalty"):
-            contradict(bool(given[option]), "--tune-length-penalty", f"--{option.replace('_', '-')}")
-        contradict(output is not None, "--tune-length-penalty", "--output")
+        for option, value in {**given, "output": output, "metrics": metrics}.items():
+            if option in ("sample", "mbr", "length_penalty", "output", "metrics"):
+                contradict(bool(value), "--tune-length-penalty", f"--{option.replace('_', '-')}")
     from mt.bundle.open import open_model, read_config
-    from mt.evaluate import Method, configured_methods, evaluate, results_json, results_table, write_results
+    from mt.evaluate import evaluate, results_json, results_table, write_results
     from mt.languages import chosen_language
     from mt.run_dir import run_of, run_of_checkpoint
 
     first, *others = find_models(models, runs)
     run = run_of(first)
     owner = run or run_of_checkpoint(first)
-    config = read_config(first)
+    config = _with_metrics(read_config(first), metrics)
     if source is not None and reference is not None:
         texts = [_read(source, reference, chosen_language(config.data.target_lang, to))]
     else:
         texts = _own_texts(first, owner, "valid" if tune_length_penalty else "test", config, to)
     if tune_length_penalty:
         _refuse_test_text(owner, texts, config)
+    comet = _comet(metrics, comet_model, given["device"])
     opened = open_model(first, engine_choice(given), others)
     if tune_length_penalty:
         _tune(opened.translator, config, texts, decoding.beam, as_json)
         return
-    methods = configured_methods(config, beam_size=decoding.beam, length_penalty=decoding.length_penalty)
-    if decoding.sampling is not None or decoding.utility is not None:
-        name = "sample" if decoding.utility is None else "mbr"
-        methods.append(Method(name, decoding.search(opened.settings.search), decoding.utility))
-    results = evaluate(opened.translator, config, texts, methods)
+    methods = _methods(config, decoding, opened.settings.search)
+    results = evaluate(opened.translator, config, texts, methods, comet)
     where = output or (run.scores if run and not others else None)
     if where is not None:
         # One language's scores must not take the place of all languages'.
@@ -101,6 +107,41 @@ def evaluate_command(
         write_results(where, own if source is None else source.stem, results)
     as_object = json.dumps(results_json(results), ensure_ascii=False)
     print_result(as_object if as_json else results_table(results))
+
+
+def _methods(config: "Config", decoding: Decoding, usual: "SearchOptions") -> "list[Method]":
+    """The configured methods, with what the options change of them, and what the options add."""
+    from mt.evaluate import Method, configured_methods
+
+    methods = configured_methods(config, beam_size=decoding.beam, length_penalty=decoding.length_penalty)
+    if decoding.sampling is not None or decoding.utility is not None:
+        name = "sample" if decoding.utility is None else "mbr"
+        methods.append(Method(name, decoding.search(usual), decoding.utility))
+    return methods
+
+
+def _comet(metrics: tuple[str, ...], checkpoint: Path | None, device: str) -> "Comet | None":
+    """The learned metric, opened before anything is translated."""
+    if "comet" not in metrics:
+        if checkpoint is not None:
+            raise InputError("--comet-model belongs to --metrics comet", "add it, or leave this out")
+        return None
+    if checkpoint is None:
+        raise InputError(
+            "--metrics comet needs a checkpoint of your own; mt downloads none", "give --comet-model FOLDER"
+        )
+    from mt.devices import choose_device
+    from mt.evaluation.comet import Comet
+
+    return Comet(checkpoint, gpu=choose_device(device, "--device").type == "cuda")
+
+
+def _with_metrics(config: "Config", metrics: tuple[str, ...]) -> "Config":
+    """A configuration with the metrics of sacreBLEU that were asked for; without any it stays as it is."""
+    if not metrics:
+        return config
+    chosen = tuple(name for name in metrics if name != "comet")
+    return config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"metrics": chosen})})
 
 
 def _tune(

@@ -49,6 +49,25 @@ search_options = _options(
     click.option("--top-p", type=float, help="With --sample: only the likeliest tokens that have probability P."),
     click.option("--seed", type=click.IntRange(min=0), help="With --sample: start of the random numbers. Default: 1."),
 )
+
+
+def metrics_option(*known: str) -> Callable[[Command], Command]:
+    """--metrics, with the names of some metrics between commas; not given, it is empty."""
+
+    def parse(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
+        if value is None:
+            return ()
+        names = tuple(dict.fromkeys(name.strip().lower() for name in value.split(",") if name.strip()))
+        for name in names:
+            if name not in known:
+                raise InputError(f"--metrics: '{name}' is none of {', '.join(known)}")
+        if not names:
+            raise InputError("--metrics names none", f"choose from {', '.join(known)}")
+        return names
+
+    return click.option("--metrics", metavar="A,B", callback=parse, help=f"Some of {', '.join(known)}.")
+
+
 mbr_options = _options(
     click.option("--mbr", type=click.IntRange(2, 1000), help="Of N candidates, take the one most like all others."),
     click.option("--utility", type=click.Choice(["chrf", "bleu"]), help="With --mbr: likeness. Default: chrf."),

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
-from mt.config.section import LanguageCode, Line, Rule, Section, as_tuple, enforce, refuse
+from mt.config.section import LanguageCode, Line, OneOrList, Rule, Section, as_tuple, enforce, refuse
 from mt.config.sources import FromTrain, HubDataset, Source, Sources, TableFile, TestSources, ValidSources
 
 
@@ -26,6 +26,7 @@ TargetLanguages = Annotated[
     BeforeValidator(as_tuple),
     AfterValidator(_distinct),
     PlainSerializer(_one_or_list),
+    OneOrList(),
 ]
 
 

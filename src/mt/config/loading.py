@@ -74,9 +74,9 @@ def dump_config(config: Config) -> str:
     lines: list[str] = []
     for key, value in config.model_dump().items():
         if isinstance(value, dict):
-            lines += [f"{key}:", *(f"  {inner}: {_flow(item)}" for inner, item in value.items())]
+            lines += [f"{key}:", *(f"  {inner}: {as_yaml(item)}" for inner, item in value.items())]
         else:
-            lines.append(f"{key}: {_flow(value)}")
+            lines.append(f"{key}: {as_yaml(value)}")
     return "\n".join(lines) + "\n"
 
 
@@ -99,7 +99,8 @@ _Dumper.add_representer(str, _represent_text)
 _Dumper.add_representer(tuple, yaml.SafeDumper.represent_list)
 
 
-def _flow(value: Any) -> str:
+def as_yaml(value: Any) -> str:
+    """A value on one line, as this project's strict reader reads it back."""
     text = yaml.dump(
         value, Dumper=_Dumper, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
     )

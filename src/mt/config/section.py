@@ -1,10 +1,12 @@
 """What every section of a configuration shares: strictness, and rules that span several values."""
 
 import re
+from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
 
 
 class Section(BaseModel):
@@ -52,7 +54,7 @@ def _one_line(text: str) -> str:
 
 
 def _language(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}", text):
+    if not re.fullmatch(_LANGUAGE, text):
         raise refuse("must be a short code such as en or pt-BR: letters, digits, - and _ only")
     return text
 
@@ -62,5 +64,25 @@ def as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
+@dataclass(frozen=True)
+class OneOrList:
+    """Tells the JSON schema what `as_tuple` allows."""
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        several = handler(core)
+        return {"anyOf": [several["items"], several]}
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """Tells the JSON schema the regular expression that a validator uses."""
+
+    pattern: str
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {**handler(core), "pattern": f"^{self.pattern}$"}
+
+
+_LANGUAGE = "[A-Za-z0-9][A-Za-z0-9_-]{0,31}"
 Line = Annotated[str, Field(max_length=4096), AfterValidator(_one_line)]
-LanguageCode = Annotated[str, AfterValidator(_language)]
+LanguageCode = Annotated[str, AfterValidator(_language), Shaped(_LANGUAGE)]

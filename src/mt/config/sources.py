@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from mt.compressed import COMPRESSED
-from mt.config.section import LanguageCode, Line, Rule, Section, as_tuple, enforce, refuse
+from mt.config.section import LanguageCode, Line, OneOrList, Rule, Section, as_tuple, enforce, refuse
 from mt.config.suggestions import is_near
 
 _TEXT_TABLES = (".tsv", ".csv", ".jsonl")
@@ -149,7 +149,7 @@ Source = Annotated[
     Discriminator(source_kind),
 ]
 # One source may be written without the list around it; in Python it is always a tuple.
-Sources = Annotated[tuple[Source, ...], Field(min_length=1, max_length=1000), BeforeValidator(as_tuple)]
+Sources = Annotated[tuple[Source, ...], Field(min_length=1, max_length=1000), BeforeValidator(as_tuple), OneOrList()]
 ValidSources = Annotated[
     Annotated[Sources, Tag("<list>")] | Annotated[FromTrain, Tag("<from_train>")], Discriminator(_split_kind)
 ]

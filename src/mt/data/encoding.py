@@ -206,7 +206,7 @@ def _run_all(jobs: list[_Job]) -> None:
     # Not forked: the tokenizers library has threads, which do not survive that.
     context = multiprocessing.get_context("spawn")
     with (
-        ProcessPoolExecutor(workers, context, initializer=_start_worker) as pool,
+        ProcessPoolExecutor(workers, context, initializer=start_worker) as pool,
         progress(total=sum(job.lines.number for job in jobs), unit="pair", desc="encoding", unit_scale=True) as bar,
     ):
         try:
@@ -223,7 +223,7 @@ def _run_all(jobs: list[_Job]) -> None:
             pool.shutdown(cancel_futures=True)
 
 
-def _start_worker() -> None:
+def start_worker() -> None:
     """Ctrl-C is the main process's affair; and when that is killed, nobody else would end its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

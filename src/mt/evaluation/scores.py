@@ -41,6 +41,11 @@ def bleu_tokenizer(choice: str, target_lang: str) -> str:
     return _TOKENIZERS.get(base_language(target_lang), "13a") if choice == "auto" else choice
 
 
+def is_spaced(target_lang: str) -> bool:
+    """Whether a language has spaces between its words; Korean, scored by characters, has them."""
+    return base_language(target_lang) not in _TOKENIZERS.keys() - {"ko"}
+
+
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> float:
     """BLEU without interval, for validation."""
     return float(BLEU(tokenize=tokenize).corpus_score(hypotheses, [references]).score)

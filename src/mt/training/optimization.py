@@ -53,7 +53,7 @@ def learning_rate(step: int, config: TrainingConfig, d_model: int) -> float:
 
 def seed_dropout(seed: int, *where: int) -> None:
     """Starts torch's random numbers from a place in training, so that a resumed step draws what the lost one drew."""
-    torch.manual_seed(int(np.random.SeedSequence([seed, *where]).generate_state(1, np.uint64)[0] >> 1))
+    torch.manual_seed(int(np.random.SeedSequence([seed, *where]).generate_state(1, np.uint64)[0]) >> 1)
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:

@@ -1,0 +1,152 @@
+"""Whether one system is better than another, or only luckier with this test set: sacreBLEU's two paired tests.
+
+Bootstrap resampling (Koehn 2004) draws test sets from the test set; approximate randomisation (Riezler and Maxwell
+2005) exchanges the two systems' sentences by chance. Both ask how often chance makes a difference as large as the real
+one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+from sacrebleu.significance import PairedTest, Result
+
+LEVEL = 0.05
+LOWER_IS_BETTER = {"ter"}
+
+
+@dataclass(frozen=True)
+class System:
+    """What one system made of a test set."""
+
+    name: str
+    hypotheses: list[str]
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A system's score in one metric, and how likely chance alone makes its difference from the baseline.
+
+    Attributes:
+        score: of the whole test set.
+        low, high: the 95 % interval of bootstrap resampling.
+        difference: to the baseline's score; None for the baseline itself, as are the two p-values.
+        p_bootstrap, p_randomisation: of the two tests, as sacreBLEU computes them.
+    """
+
+    name: str
+    score: float
+    low: float
+    high: float
+    difference: float | None = None
+    p_bootstrap: float | None = None
+    p_randomisation: float | None = None
+
+
+@dataclass(frozen=True)
+class MetricTests:
+    """All systems in one metric, the baseline first.
+
+    Attributes:
+        metric: bleu, chrf or ter.
+        bootstrap_signature, randomisation_signature: sacreBLEU's, with samples and seed.
+    """
+
+    metric: str
+    bootstrap_signature: str
+    randomisation_signature: str
+    systems: list[Tested]
+
+    def verdict(self, system: Tested) -> str:
+        """What may be said of a system against the baseline: better, worse, unclear, same or undecided.
+
+        unclear: chance may explain the difference. undecided: one test says so and the other does not.
+        """
+        if not system.difference:
+            return "same"
+        assert system.p_bootstrap is not None
+        assert system.p_randomisation is not None
+        below = [p < LEVEL for p in (system.p_bootstrap, system.p_randomisation)]
+        if not any(below):
+            return "unclear"
+        if not all(below):
+            return "undecided"
+        return "better" if (system.difference > 0) != (self.metric in LOWER_IS_BETTER) else "worse"
+
+
+def paired_tests(
+    systems: Sequence[System],
+    references: Sequence[str],
+    metrics: Sequence[str],
+    tokenize: str,
+    samples: int = 1000,
+    trials: int = 10_000,
+) -> list[MetricTests]:
+    """Tests every system against the first.
+
+    The seed is sacreBLEU's own, 12345 unless the environment has another in SACREBLEU_SEED; signatures name it.
+
+    Args:
+        systems: what to compare, the baseline first.
+        references: one a sentence.
+        metrics: of bleu, chrf and ter.
+        tokenize: BLEU's tokenizer.
+        samples: of bootstrap resampling.
+        trials: of approximate randomisation.
+    """
+    tests = []
+    for metric in metrics:
+        first, bootstrap = _test(systems, references, _metric(metric, tokenize), "bs", samples)
+        second, randomisation = _test(systems, references, _metric(metric, tokenize), "ar", trials)
+        tests.append(MetricTests(metric, first, second, _joined(systems, bootstrap, randomisation)))
+    return tests
+
+
+def _metric(name: str, tokenize: str) -> Metric:
+    return BLEU(tokenize=tokenize) if name == "bleu" else CHRF() if name == "chrf" else TER()
+
+
+def _test(
+    systems: Sequence[System], references: Sequence[str], metric: Metric, kind: str, number: int
+) -> tuple[str, list[Result]]:
+    """The signature of one test in one metric, and what it found of each system."""
+    named: list[tuple[str, Sequence[str]]] = [(system.name, system.hypotheses) for system in systems]
+    signatures, scores = PairedTest(named, {"": metric}, [references], kind, number)()
+    (name,) = signatures
+    return str(signatures[name]), [result for result in scores[name] if isinstance(result, Result)]
+
+
+def _joined(systems: Sequence[System], bootstrap: Sequence[Result], randomisation: Sequence[Result]) -> list[Tested]:
+    joined = []
+    for number, (system, first, second) in enumerate(zip(systems, bootstrap, randomisation, strict=True)):
+        assert first.mean is not None
+        assert first.ci is not None
+        low, high = float(first.mean - first.ci), float(first.mean + first.ci)
+        tested = Tested(system.name, first.score, low, high)
+        if number:
+            difference = first.score - bootstrap[0].score
+            p_values = _p_values(difference, systems[0], system, first, second)
+            tested = Tested(system.name, first.score, low, high, difference, *p_values)
+        joined.append(tested)
+    return joined
+
+
+def _p_values(
+    difference: float, baseline: System, system: System, bootstrap: Result, randomisation: Result
+) -> tuple[float, float]:
+    """The p-values of both tests, where sacreBLEU's would mislead corrected upwards.
+
+    sacreBLEU counts the trials with a larger difference than the real one, and leaves out those with the same. So a
+    system against itself would get the smallest p there is, and so would one that differs in a single sentence.
+    Of k sentences that differ, 2^(1 - k) of all exchanges move all or none, which leaves the difference as it is: no
+    smaller p is possible.
+    """
+    if difference == 0:
+        return 1.0, 1.0
+    assert bootstrap.p_value is not None
+    assert randomisation.p_value is not None
+    differing = sum(one != other for one, other in zip(baseline.hypotheses, system.hypotheses, strict=True))
+    return bootstrap.p_value, max(randomisation.p_value, 2.0 ** (1 - differing))

@@ -1,0 +1,182 @@
+"""A first configuration for somebody's own text: fitted to its size and to the machine, each choice with its reason."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mt.config import DataConfig, parse_config
+from mt.console import log
+from mt.devices import choose_device
+from mt.errors import InputError
+from mt.planning.draft import Draft, as_text
+from mt.planning.estimate import cost, estimate
+from mt.planning.probe import Measured, probe
+from mt.planning.recipe import (
+    SHAPES,
+    Choice,
+    Ground,
+    Length,
+    first_shape,
+    held_out,
+    rounded,
+    tokenizer_choices,
+    wanted_epochs,
+)
+from mt.planning.survey import Survey, learned_tokenizers, survey
+
+_FEW = 1_000  # pairs below which hardly anything is learned
+_SECONDS = 8.0  # of timed steps
+_SPARE = 0.85  # of the minutes given; the rest is for preparing the data and scoring the model
+_VALIDATING = 0.15  # of the training's time, at most
+_TRIAL = Length(steps=1000, epochs=10.0, validations=10)
+_STEPS = (50, 300_000)  # at least and at most
+
+Files = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What only the user knows.
+
+    Attributes:
+        train: files of text and of its translation; one pair of files or several.
+        valid, test: likewise; None: split off the training text.
+        minutes: that training may take; None: as many as it needs.
+        device: auto, cpu, cuda or mps.
+    """
+
+    name: str
+    source_lang: str
+    target_lang: str
+    train: Sequence[Files]
+    valid: Files | None
+    test: Files | None
+    minutes: float | None
+    device: str
+
+    def data(self, number: int) -> list[Choice]:
+        """The data section; sets that were not given are split off the training text, so many pairs each."""
+        train = [_source(files) for files in self.train]
+        choices = [
+            Choice("source_lang", self.source_lang),
+            Choice("target_lang", self.target_lang),
+            Choice("train", train[0] if len(train) == 1 else train),
+        ]
+        for split, files in (("valid", self.valid), ("test", self.test)):
+            reason = "" if files else "no files were given: these are taken out of the training text"
+            choices.append(Choice(split, _source(files) if files else {"from_train": number}, reason))
+        return choices
+
+
+def _source(files: Files) -> dict[str, str]:
+    return {"source": files[0], "target": files[1]}
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """A configuration's text, and what there is to say about it."""
+
+    text: str
+    summary: str
+
+
+def begin(answers: Answers, schema: str) -> Beginning:
+    """Looks at the files, chooses a configuration, and tries it for some seconds.
+
+    Args:
+        answers: what the user says.
+        schema: where editors find the configuration's schema, seen from the file.
+
+    Raises:
+        InputError: a file is missing, empty, or not aligned with the other.
+        MachineError: memory does not suffice even for a trial.
+    """
+    only_data = as_text({"": [Choice("name", answers.name)], "data": answers.data(1)})
+    data = parse_config(only_data, "mt init").data
+    device = choose_device(answers.device, "--device").type
+    found = survey(data.train, data)
+    _refuse_nothing(found, answers.train[0][0])
+    ground = Ground(found, device, len(os.sched_getaffinity(0)), answers.minutes)
+    given = {split: _pairs_given(split, data) for split in ("valid", "test")}
+    taken = sum(held_out(ground) for pairs in given.values() if pairs is None)
+    valid_pairs = given["valid"] or held_out(ground)
+    tokenizer = tokenizer_choices(ground)
+    draft = Draft(answers.name, answers.data(held_out(ground)), tokenizer, ground)
+    return _tried(draft, found.left(taken), valid_pairs, schema)
+
+
+def _refuse_nothing(found: Survey, name: str) -> None:
+    if sum(found.pairs) == 0:
+        raise InputError(f"{name}: no line in it", "give the training text, one sentence a line")
+    if found.clean < 2:
+        dropped = ", ".join(f"{number} {reason}" for reason, number in found.counts.items() if reason != "kept")
+        raise InputError(
+            f"{name}: of {sum(found.pairs)} pairs {found.clean} can be trained on ({dropped or 'no more'})"
+        )
+    if found.clean < _FEW:
+        log.warning("%d pairs are too few to learn a language from; expect very little", found.clean)
+
+
+def _pairs_given(split: str, data: DataConfig) -> int | None:
+    """The pairs of a validation or test set; None where it is split off the training text."""
+    sources: Any = getattr(data, split)
+    if not isinstance(sources, tuple):
+        return None
+    pairs = sum(survey(sources, data).pairs)
+    if pairs == 0:
+        raise InputError(f"data.{split}: no sentence pair in it", "give other files, or none to split some off")
+    return pairs
+
+
+def _tried(draft: Draft, pairs: list[int], valid_pairs: int, schema: str) -> Beginning:
+    """The configuration with as many steps as a trial says; where the time is too short, with a smaller model."""
+    ground, shape = draft.ground, first_shape(draft.ground)
+    tokenizers = learned_tokenizers(draft.config(shape, _TRIAL).tokenizer, ground.survey.sample)
+    while True:
+        log.info(
+            "training a few steps: d_model %d, %d layers", shape.d_model, shape.encoder_layers + shape.decoder_layers
+        )
+        whole = len(ground.survey.sample) == ground.pairs
+        measured = probe(draft.config(shape, _TRIAL), ground.survey.sample, tokenizers, whole, _SECONDS)
+        length = length_for(ground, measured, sum(pairs), valid_pairs)
+        enough = wanted_epochs(ground.pairs) / 5  # a model is then better than the next smaller one (docs/quality.md)
+        if ground.minutes is None or shape == SHAPES[0] or length.epochs >= enough:
+            break
+        log.info("in that time it would read the text %.1f times only; trying a smaller model", length.epochs)
+        shape = SHAPES[SHAPES.index(shape) - 1]
+    if length.epochs < enough:
+        log.warning(
+            "%g minutes are %.1f passes over the text here; it learns more in longer", ground.minutes, length.epochs
+        )
+    config = draft.config(shape, length)
+    told = cost(measured, estimate(config, measured, pairs, valid_pairs, ground.survey.bytes_per_pair()))
+    header = [
+        f"yaml-language-server: $schema={schema}",
+        "",
+        f"Written by `mt init` for {_described(ground)}.",
+        f"Estimate, from {measured.steps} steps on this machine, as busy as it was:",
+        f"{told}.",
+        "Preparing the text and scoring the model come on top: some minutes, some 0.3 GB.",
+    ]
+    text = draft.text(shape, length, header)
+    parse_config(text, "what mt init has written")
+    return Beginning(text, f"{_described(ground)}\n{measured.parameters:,} parameters; {told}")
+
+
+def _described(ground: Ground) -> str:
+    source, target = ground.survey.words()
+    where = "a GPU" if ground.is_gpu else f"{ground.cores} CPU cores"
+    return f"{ground.pairs:,} sentence pairs ({source:.1f} and {target:.1f} words on average) and {where}"
+
+
+def length_for(ground: Ground, measured: Measured, pairs: int, valid_pairs: int) -> Length:
+    """As many steps as the time allows, or as the text is worth; validations take a small part of it."""
+    steps = wanted_epochs(ground.pairs) * pairs * measured.steps_per_pair
+    if ground.minutes is not None:
+        seconds = 60 * ground.minutes * _SPARE * (1 - _VALIDATING)
+        steps = min(2 * steps, seconds / measured.seconds_per_step)
+    steps = rounded(min(max(steps, _STEPS[0]), _STEPS[1]))
+    one = max(valid_pairs * measured.seconds_per_sentence, 1e-9)
+    fitting = int(_VALIDATING * steps * measured.seconds_per_step / one)
+    return Length(steps, steps / (pairs * measured.steps_per_pair), min(max(fitting, 3), 10))
