@@ -28,7 +28,7 @@ from mt.decoding.engine import SearchOptions
 from mt.decoding.torch_engine import TorchEngine
 from mt.devices import choose_device, peak_memory
 from mt.errors import InputError, MachineError
-from mt.model.transformer import Transformer
+from mt.model.build import TranslationModel
 from mt.run_dir import RunDir
 from mt.training.optimization import autocast
 from mt.training.trainer import Trainer
@@ -170,7 +170,7 @@ def _now(trainer: Trainer) -> float:
     return time.perf_counter()
 
 
-def _translate(model: Transformer, corpus: EncodedCorpus, config: Config) -> float:
+def _translate(model: TranslationModel, corpus: EncodedCorpus, config: Config) -> float:
     """Seconds to translate a sentence greedily, as validations do.
 
     A model that has learned nothing writes sentences of any length, so the time is taken for each token.
@@ -193,5 +193,5 @@ def _is_bf16(device: torch.device, config: Config) -> bool:
         return torch.is_autocast_enabled(device.type)
 
 
-def _no_validation(model: Transformer) -> Validation:
+def _no_validation(model: TranslationModel) -> Validation:
     raise AssertionError("a trial validates nothing")
