@@ -24,6 +24,7 @@ NOT_RUN = {
     "python -m venv": "installs gigabytes",
     "sbatch": "needs a cluster",
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "needs two machines",
+    "mt eval --metrics bleu,comet": "needs COMET's package and a checkpoint",
     "python scripts/bench_": "takes minutes",
     "python scripts/experiments.py": "takes hours",
     "python scripts/score_multi30k.py": "needs Multi30k; tests of its own",
@@ -69,6 +70,8 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (folder / f"{theirs}.{other}").write_bytes((folder / f"{ours}.{language}").read_bytes())
     for name in ("sentences.en", "mono.de"):
         (folder / name).write_text("a b\nc d e\n")
+    for name in ("other-system.de", "one.de", "two.de", "new.en", "new.de"):
+        shutil.copy(folder / f"test.{name[-2:]}", folder / name)
     small = (
         CONFIG.replace("train.xx", "train.de").replace(".xx", ".de").replace("xx", "de").replace("train.", "corpus.")
     )
@@ -89,7 +92,7 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(folder, "mt train --config reverse.yaml")
     short = "mt train --config mine.yaml --set decoding.shortlist=20 --set name=multi30k-en-de-deep-shallow"
     run(folder, short)
-    for name in ("demo", "en-de", "a", "b"):
+    for name in ("demo", "en-de", "a", "b", "c"):
         shutil.copytree(folder / "runs" / "mine", folder / "runs" / name)
     two = TWO_LANGUAGES.replace("name: two", "name: books").replace("xx", "it").replace("yy", "fr").replace("300", "6")
     for language, theirs in {"it": "xx", "fr": "yy"}.items():

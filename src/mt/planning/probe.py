@@ -28,7 +28,7 @@ from mt.decoding.engine import SearchOptions
 from mt.decoding.torch_engine import TorchEngine
 from mt.devices import choose_device, peak_memory
 from mt.errors import InputError, MachineError
-from mt.model.build import TranslationModel
+from mt.model.build import TranslationModel, build
 from mt.run_dir import RunDir
 from mt.training.optimization import autocast
 from mt.training.trainer import Trainer
@@ -103,7 +103,7 @@ def _measure(
     device = choose_device(config.training.device)
     torch.manual_seed(config.seed)
     vocab = (0 if whole else config.tokenizer.vocab_size,)
-    model = Transformer(
+    model = build(
         config.model,
         max(tokenizers.source.vocab_size, *vocab),
         max(tokenizers.target.vocab_size, *vocab),
