@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from mt.cli.data import data
 from mt.cli.evaluate import evaluate_command
 from mt.cli.report import report
 from mt.cli.serve import serve
@@ -25,7 +26,7 @@ def app() -> None:
     """
 
 
-for _command in (train, translate, evaluate_command, distill, backtranslate, report, serve):
+for _command in (train, translate, evaluate_command, data, distill, backtranslate, report, serve):
     app.add_command(_command)
 
 

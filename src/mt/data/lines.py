@@ -14,6 +14,7 @@ from mt.compressed import open_bytes
 from mt.errors import InputError
 
 _BOM = b"\xef\xbb\xbf"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how such a file begins
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ def decode_lines(stream: Iterable[bytes], name: str, before: int = 0, report: Re
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
             where = f"byte 0x{line[error.start]:02x} at column {error.start + 1}"
-            hint = "convert the file to UTF-8, for example with `iconv -f latin1 -t utf-8`"
+            encoding = "utf-16" if number == 1 and line.startswith(_UTF_16) else "latin1"
+            hint = f"convert the file to UTF-8, for example with `iconv -f {encoding} -t utf-8`"
             report(Fault("encoding", name, number, f"{name}:{number}: not valid UTF-8 ({where})", hint))
             text = line.decode("utf-8", "replace")
         yield text
