@@ -8,6 +8,7 @@ from mt.languages import base_language
 
 # Digits in groups of three are one number, whatever stands between the groups.
 _NUMBER = re.compile(r"(?<!\d)\d{1,3}(?:[.,'’ \u00a0\u2009\u202f]\d{3})+(?!\d)|\d+")
+_DIGIT = re.compile(r"\d")
 _MYRIADS = frozenset({"zh", "ja", "ko", "yue"})  # 3万 is 30,000
 _SPELT = 100  # numbers up to this, and round ones, are often written in words
 _NOON = 12  # hours
@@ -34,6 +35,8 @@ def numbers_differ(src: str, tgt: str, languages: tuple[str, str]) -> str:
     Returns:
         what to say; empty where nothing is wrong.
     """
+    if not (_DIGIT.search(src) or _DIGIT.search(tgt)):
+        return ""
     ours, theirs = _NUMBER.findall(src), _NUMBER.findall(tgt)
     if ours == theirs:
         return ""

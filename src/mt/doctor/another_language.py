@@ -6,7 +6,9 @@ from importlib.util import find_spec
 from mt.detection import Detector
 from mt.languages import base_language
 
-_LETTERS = 40  # fewer tell too little
+_LETTERS, _SYLLABLES = 40, 15  # fewer tell too little, in an alphabet and in what stands for syllables or words
+_DENSE = frozenset({"zh", "yue", "ja", "ko"})
+_ENOUGH = 1000  # characters
 _SURE, _RULED_OUT = 80.0, 2.0  # percent: what the other language has at least, and the expected one at most
 
 # Languages that are often taken for one another; between those of one group nothing is said.
@@ -50,9 +52,10 @@ def other_language(text: str, expected: str) -> str:
         text: a sentence; nothing is said of short ones.
         expected: one that is `detectable`.
     """
-    if sum(map(str.isalpha, text)) < _LETTERS:
+    base = base_language(expected)
+    if sum(map(str.isalpha, text)) < (_SYLLABLES if base in _DENSE else _LETTERS):
         return ""
-    detector, base = _detector(expected), base_language(expected)
+    detector, text = _detector(expected), text[:_ENOUGH]
     found, share = detector.likeliest(text)
     if found == base or share < _SURE or any({found, base} <= group for group in _ALIKE):
         return ""
@@ -63,4 +66,9 @@ def other_language(text: str, expected: str) -> str:
 
 @cache
 def _detector(language: str) -> Detector:
-    return Detector([language])
+    return _common() if _common().knows(language) else Detector([language])
+
+
+@cache
+def _common() -> Detector:
+    return Detector([])

@@ -31,6 +31,28 @@ class Example:
     note: str = ""
 
 
+@dataclass
+class Examples:
+    """The first few examples of each kind of finding in each split."""
+
+    wanted: int
+    by_kind: dict[str, dict[str, list[Example]]] = field(default_factory=dict)
+
+    def wants(self, kind: str, split: str) -> bool:
+        return len(self.by_kind.get(kind, {}).get(split, ())) < self.wanted
+
+    def add(self, kind: str, *examples: Example) -> None:
+        """Takes as many as are still wanted."""
+        for example in examples:
+            if self.wants(kind, example.split):
+                self.by_kind.setdefault(kind, {}).setdefault(example.split, []).append(example)
+
+    def of(self, kind: str) -> list[Example]:
+        """Those of the training text first."""
+        by_split = self.by_kind.get(kind, {})
+        return [example for split in ("train", "valid", "test") for example in by_split.get(split, ())]
+
+
 @dataclass(frozen=True)
 class Yardstick:
     """What the pairs of one target language are measured with.
@@ -64,7 +86,7 @@ class Chunk:
         first: how many pairs of the split come before.
         lines: where they stand.
         pairs: as they are written.
-        unreadable: which of them are not UTF-8, counted from 0.
+        unreadable: those that are not UTF-8, counted from 0, and why.
         every: of so many pairs one is looked at by what takes long.
         examples: how many are wanted of each kind.
         yardstick: what to measure them with.
@@ -75,7 +97,7 @@ class Chunk:
     first: int
     lines: list[int]
     pairs: list[tuple[str, str]]
-    unreadable: frozenset[int]
+    unreadable: dict[int, str]
     every: int
     examples: int
     yardstick: Yardstick
@@ -100,5 +122,5 @@ class Judged:
 
     masks: NDArray[np.uint64]
     hashes: NDArray[np.void]
-    examples: dict[str, list[Example]] = field(default_factory=dict)
+    examples: Examples
     sampled: int = 0

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from mt.config import Config, FromTrain
 from mt.console import log
-from mt.doctor.chunks import Example
+from mt.doctor.chunks import Example, Examples
 from mt.doctor.examination import Tally, examine
 from mt.doctor.kinds import BIT, ERROR, PAIR_KINDS, SERIOUSNESS, TEXT_KINDS, Kind
 from mt.doctor.reading import Faults, texts_of
 from mt.doctor.survey import SAMPLE, Survey, find_tokenizers, survey, tokenizer_files, yardsticks
-from mt.doctor.vocabulary import Vocabulary, look_at
+from mt.doctor.vocabulary import RARE, Vocabulary, look_at
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def diagnose(config: Config, runs: Path, examples: int, every_language: bool = F
         examples: to show of each kind of finding.
         every_language: judge the language of all pairs, not of a sample.
     """
-    faults = Faults(examples)
+    faults = Faults(Examples(examples))
     texts = texts_of(config.data)
     log.info("reading the corpus")
     number = Counter(text.split for text in texts)
@@ -105,7 +105,7 @@ def _note_emptiness(config: Config, surveys: Sequence[Survey], masks: NDArray[np
     if not np.any((masks & unusable) == 0):
         said = "no pair that training would take"
     elif different <= apart:
-        said = "no pair is left when those for validation and test are split off"
+        said = "perhaps no pair is left when those for validation and test are split off"
     else:
         said = ""
     if said:
@@ -117,16 +117,16 @@ def _note_emptiness(config: Config, surveys: Sequence[Survey], masks: NDArray[np
 
 def _findings(faults: Faults, tally: Tally, vocabulary: Vocabulary | None) -> list[Finding]:
     found = [
-        Finding(kind, faults.counts[kind.name], {}, faults.examples[kind.name])
+        Finding(kind, faults.counts[kind.name], {}, faults.examples.of(kind.name))
         for kind in TEXT_KINDS
         if kind.name in faults.counts
     ]
     for kind in PAIR_KINDS:
-        counts, judged, examples = tally.counts[kind.name], tally.pairs, tally.examples[kind.name]
+        counts, judged, examples = tally.counts[kind.name], tally.pairs, tally.examples.of(kind.name)
         if kind.name == "language":
             judged = tally.sampled
-        if kind.name == "rare-characters" and vocabulary is not None:
-            counts, judged, examples = vocabulary.counts, vocabulary.judged, vocabulary.examples
+        if kind.name == RARE and vocabulary is not None:
+            counts, judged, examples = vocabulary.counts, vocabulary.judged, vocabulary.examples.of(RARE)
         if any(counts.values()):
             found.append(Finding(kind, dict(counts), dict(judged), examples))
     return sorted(found, key=lambda finding: SERIOUSNESS.index(finding.kind.seriousness))

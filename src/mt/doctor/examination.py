@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mt.console import progress
 from mt.data.corpus import one_line
 from mt.doctor.characters import excerpt
-from mt.doctor.chunks import Chunk, Example, Judged, Place, Yardstick
+from mt.doctor.chunks import Chunk, Example, Examples, Judged, Place, Yardstick
 from mt.doctor.judge import judge
 from mt.doctor.kinds import BIT, PAIR_KINDS
 from mt.doctor.overlaps import Common, HeldOut, Repeats
@@ -30,18 +30,16 @@ class Tally:
     """Counts of findings by kind and split, and examples."""
 
     def __init__(self, examples: int) -> None:
-        self._wanted = examples
         self.counts: dict[str, Counter[str]] = {kind.name: Counter() for kind in PAIR_KINDS}
-        self.examples: dict[str, list[Example]] = {kind.name: [] for kind in PAIR_KINDS}
+        self.examples = Examples(examples)
         self.pairs: Counter[str] = Counter()
         self.sampled: Counter[str] = Counter()
 
     def add(self, chunk: Chunk, judged: Judged) -> None:
         for kind, bit in BIT.items():
             self.counts[kind][chunk.split] += int(np.count_nonzero(judged.masks & np.uint64(bit)))
-        for kind, examples in judged.examples.items():
-            shown = self.examples[kind]
-            shown += examples[: self._wanted - len(shown)]
+        for kind in judged.examples.by_kind:
+            self.examples.add(kind, *judged.examples.of(kind))
         self.pairs[chunk.split] += len(chunk.pairs)
         self.sampled[chunk.split] += judged.sampled
 
@@ -50,9 +48,8 @@ class Tally:
         found = _fetch(texts, {pair for group in common.groups for pair in group.pairs})
         for group in common.groups:
             note = "" if common.kind == "duplicate" else f"{group.size:,} different"
-            self.examples[common.kind].append(
-                Example("train", tuple(place for pair in group.pairs for place in found[pair]), note)
-            )
+            places = tuple(place for pair in group.pairs for place in found[pair])
+            self.examples.add(common.kind, Example("train", places, note))
 
 
 def examine(
@@ -111,8 +108,8 @@ def _chunks(
         every = 1 if every_language else max(1, ceil(total[split] / _JUDGED))
         reading = read_text(one.text)
         while pairs := _take(reading):
-            lines, sources, targets, readable = (list(column) for column in zip(*pairs, strict=True))
-            unreadable = frozenset(number for number, fine in enumerate(readable) if not fine)
+            lines, sources, targets, problems = (list(column) for column in zip(*pairs, strict=True))
+            unreadable = {number: problem for number, problem in enumerate(problems) if problem}
             yardstick = measures[one.text.target_lang]
             both = list(zip(sources, targets, strict=True))
             yield Chunk(split, one.text.files, first[split], lines, both, unreadable, every, examples, yardstick)

@@ -16,7 +16,7 @@ from mt.data.tokenizer import BpeTokenizer
 from mt.doctor.agreement import ends_differ, numbers_differ
 from mt.doctor.another_language import other_language
 from mt.doctor.characters import markup, mojibake, odd_characters
-from mt.doctor.chunks import HASHES, Chunk, Judged, Yardstick
+from mt.doctor.chunks import HASHES, Chunk, Examples, Judged, Yardstick
 from mt.doctor.kinds import BIT
 from mt.doctor.scripts import foreign_letters
 
@@ -26,41 +26,38 @@ Found = tuple[str, str, int | None, int]  # kind, what to say, which side or bot
 _IDENTICAL = 20  # letters from which text that is the same on both sides is more than a name
 _TELLING = 12  # bytes of letters that make a sentence no everyday phrase
 _LONGEST_PIECE = 50  # characters: a token stands for fewer
-_NOT_LETTERS = re.compile(r"[\W\d_]+")
 _TWO_LETTERS = re.compile(r"[^\W_][\W_]*[^\W_]")
 
 
 def judge(chunk: Chunk) -> Judged:
     """Everything that is wrong with each pair on its own."""
     masks = [0] * len(chunk.pairs)
-    judged = Judged(np.zeros(0, np.uint64), np.zeros(0, HASHES))
+    judged = Judged(np.zeros(0, np.uint64), np.zeros(0, HASHES), Examples(chunk.examples))
     digests = []
 
     def add(number: int, found: Found) -> None:
         kind, note, side, place = found
         if not masks[number] & BIT[kind]:
             masks[number] |= BIT[kind]
-            shown = judged.examples.setdefault(kind, [])
-            if len(shown) < chunk.examples:
-                shown.append(chunk.example(number, note, side, place))
+            if judged.examples.wants(kind, chunk.split):
+                judged.examples.add(kind, chunk.example(number, note, side, place))
 
     for number, raw in enumerate(chunk.pairs):
         pair = (one_line(raw[0]), one_line(raw[1]))
         digests.append(_digests(pair, chunk.yardstick.languages[1]))
         sampled = (chunk.first + number) % chunk.every == 0
         judged.sampled += sampled
-        for found in _unreadable(raw) if number in chunk.unreadable else _faults(raw, pair, chunk.yardstick, sampled):
+        if problem := chunk.unreadable.get(number):
+            side = int("\ufffd" not in raw[0])
+            add(number, ("encoding", problem, side, raw[side].find("\ufffd")))
+            continue
+        for found in _faults(raw, pair, chunk.yardstick, sampled):
             add(number, found)
     for number, tokens in _too_long(chunk):
         add(number, ("too-long", tokens, None, 0))
     judged.masks = np.array(masks, np.uint64)
     judged.hashes = np.frombuffer(b"".join(digests), HASHES)
     return judged
-
-
-def _unreadable(raw: Pair) -> Iterator[Found]:
-    side = int("\ufffd" not in raw[0])
-    yield "encoding", "", side, raw[side].find("\ufffd")
 
 
 def _faults(raw: Pair, pair: Pair, yardstick: Yardstick, sampled: bool) -> Iterator[Found]:
@@ -95,7 +92,7 @@ def _of_both_sides(pair: Pair, yardstick: Yardstick) -> Iterator[tuple[str, str]
     elif abs(log((len(tgt) + GRACE) / (len(src) + GRACE)) - middle) > far:
         yield "unusual-ratio", lengths
     if src == tgt and any(map(str.isalpha, src)):
-        yield "identical" if len(_NOT_LETTERS.sub("", src)) >= _IDENTICAL else "same-words", ""
+        yield "identical" if len(_letters(src)) >= _IDENTICAL else "same-words", ""
     if _TWO_LETTERS.search(src) is None or _TWO_LETTERS.search(tgt) is None:
         yield "short", ""
     if note := numbers_differ(src, tgt, yardstick.languages):
@@ -108,10 +105,14 @@ def _digests(pair: Pair, language: str) -> bytes:
     """The bytes of one of `HASHES`."""
     key = language.encode()
     src, tgt = (side.encode() + b"\n" for side in pair)
-    letters = [_NOT_LETTERS.sub("", side.casefold()).encode() for side in pair]
+    letters = [_letters(side).encode() for side in pair]
     sides = (_hash(side, key) if len(side) >= _TELLING else bytes(8) for side in letters)
     both = _hash(b"\n".join(letters), key) if sum(map(len, letters)) >= 2 * _TELLING else bytes(8)
     return b"".join((pair_hash(src, tgt, language), _hash(src, key), _hash(tgt, key), both, *sides))
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalpha, text.casefold()))
 
 
 def _hash(text: bytes, key: bytes) -> bytes:

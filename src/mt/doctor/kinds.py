@@ -54,7 +54,7 @@ PAIR_KINDS = (
         "encoding",
         "lines that are not UTF-8",
         ERROR,
-        "Convert the file, for example with `iconv -f latin1 -t utf-8`, or let `mt data clean` leave such lines out.",
+        "Convert the file, for example with `iconv -f latin1 -t utf-8` (or utf-16, if it begins with 0xff or 0xfe).",
         dropped=True,
     ),
     Kind("empty", "pairs with an empty side", WARNING, "They teach nothing.", dropped=True, in_training=True),

@@ -44,13 +44,19 @@ class HeldOut:
         left &= exact < 0
         near = self._lookup("letters", hashes["letters"], left)
         left &= near < 0
-        sides = [self._lookup(name, hashes[name], left) for name in ("src_letters", "tgt_letters")]
-        for kind, places in (("leak", exact), ("near-leak", near), ("side-leak", np.maximum(*sides))):
+        source = self._lookup("src_letters", hashes["src_letters"], left)
+        target = self._lookup("tgt_letters", hashes["tgt_letters"], left & (source < 0))
+        for kind, places, what in (
+            ("leak", exact, "as"),
+            ("near-leak", near, "almost as"),
+            ("side-leak", source, "source as"),
+            ("side-leak", target, "target as"),
+        ):
             found = np.flatnonzero(places >= 0)
             judged.masks[found] |= np.uint64(BIT[kind])
-            shown = judged.examples.setdefault(kind, [])
-            for number in found[: chunk.examples - len(shown)].tolist():
-                shown.append(chunk.example(number, f"as in {self._where(int(places[number]))}"))
+            for number in found[: chunk.examples].tolist():
+                note = f"{what} in {self._where(int(places[number]))}"
+                judged.examples.add(kind, chunk.example(number, note))
 
     def _lookup(self, name: str, wanted: NDArray[np.uint64], among: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Where each hash is here; -1 for none."""

@@ -9,7 +9,7 @@ from mt.compressed import open_bytes
 from mt.config import Builtin, DataConfig, HubDataset, PairFiles, Source, TableFile
 from mt.data.corpus import read_numbered
 from mt.data.lines import Fault
-from mt.doctor.chunks import Example, Place
+from mt.doctor.chunks import Example, Examples, Place
 from mt.errors import InputError
 
 SPLITS = ("test", "valid", "train")  # in the order in which they are read: what training must not have comes first
@@ -17,8 +17,8 @@ SPLITS = ("test", "valid", "train")  # in the order in which they are read: what
 _BLOCK = 2**20  # bytes
 _BOM = b"\xef\xbb\xbf"
 
-# Line, source and target as they are written, and whether both are UTF-8.
-Read = tuple[int, str, str, bool]
+# Line, source and target as they are written, and why they are not UTF-8; empty where they are.
+Read = tuple[int, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -76,15 +76,12 @@ def texts_of(data: DataConfig) -> list[Text]:
 class Faults:
     """What is wrong with the form of texts, by kind: how often in each split, and the first few."""
 
-    wanted: int
+    examples: Examples
     counts: dict[str, Counter[str]] = field(default_factory=dict)
-    examples: dict[str, list[Example]] = field(default_factory=dict)
 
     def add(self, kind: str, example: Example, count: int = 1) -> None:
         self.counts.setdefault(kind, Counter())[example.split] += count
-        shown = self.examples.setdefault(kind, [])
-        if len(shown) < self.wanted:
-            shown.append(example)
+        self.examples.add(kind, example)
 
 
 def read_text(text: Text, faults: Faults | None = None) -> Iterator[Read]:
@@ -94,26 +91,30 @@ def read_text(text: Text, faults: Faults | None = None) -> Iterator[Read]:
         text: which.
         faults: where to note what is wrong with it; None where that is known already.
     """
-    pending: list[Fault] = []
+    pending: list[str] = []
 
     def note(fault: Fault) -> None:
         if fault.kind == "encoding":
-            pending.append(fault)  # and the pair it is in comes next
+            pending.append(_said(fault))  # and the pair it is in comes next
         else:
             pending.clear()
         kind = {"lines": "line-counts", "row": "row"}.get(fault.kind)
         if faults is not None and kind is not None:
-            said = fault.message.removeprefix(f"{fault.file}:{fault.line}: ").removeprefix(f"{fault.file}: ")
-            places = (Place(fault.file, fault.line, said),) if kind == "row" else ()
+            places = (Place(fault.file, fault.line, _said(fault)),) if kind == "row" else ()
             faults.add(kind, Example(text.split, places, "" if places else fault.message))
 
     try:
         for line, src, tgt in read_numbered(text.source, text.data, note):
-            yield line, src, tgt, not pending
+            yield line, src, tgt, "; ".join(pending)
             pending.clear()
     except InputError as error:
         if faults is not None:
             faults.add("unreadable", Example(text.split, (), error.message))
+
+
+def _said(fault: Fault) -> str:
+    """What a fault's message says beside the place."""
+    return fault.message.removeprefix(f"{fault.file}:{fault.line}: ").removeprefix(f"{fault.file}: ")
 
 
 def scan(text: Text, faults: Faults) -> None:

@@ -16,7 +16,8 @@ def text_report(diagnosis: Diagnosis) -> str:
     """Tables, then examples."""
     parts = [table(["text", "pairs"], [*pair_rows(diagnosis)])]
     if diagnosis.vocabulary is not None:
-        parts.append(table(VOCABULARY_HEADER, vocabulary_rows(diagnosis)))
+        header = (f"tokenizer {diagnosis.vocabulary.name}", *VOCABULARY_HEADER[1:])
+        parts.append(table(header, vocabulary_rows(diagnosis)))
     if diagnosis.findings:
         parts.append(table(FINDINGS_HEADER, [finding_row(finding) for finding in diagnosis.findings]))
         parts += ["\n".join(_details(diagnosis, finding)) for finding in diagnosis.findings]

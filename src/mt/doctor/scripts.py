@@ -1,5 +1,6 @@
 """Which scripts a language is written in, and which a text is written in. Scripts are called by ISO 15924's codes."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -52,6 +53,8 @@ _LOOKED_AT = 2000  # lines
 # Letters that make a line one of another script rather than one with a name in it; Latin stands in text of any script.
 _FEW, _MANY = 2, 20
 _LATIN = frozenset({"Latn"})
+# Told fast: neither Latin nor marks and symbols.
+_BEYOND_LATIN = re.compile("[^\0-\u036f\u1e00-\u1eff\u2000-\u2bff]")
 # A Latin word with a letter that only looks Latin.
 _LOOKALIKE = r"[\p{sc=Cyrl}ΑΒΕΖΗΙΚΜΝΟΡΤΥΧοανυ]"
 _MIXED = regex.compile(rf"\p{{sc=Latn}}{_LOOKALIKE}|{_LOOKALIKE}\p{{sc=Latn}}")
@@ -100,9 +103,10 @@ def foreign_letters(text: str, scripts: frozenset[str]) -> Iterator[Fault]:
         text: a sentence.
         scripts: of its language; none: nothing is known of it.
     """
-    if not scripts or (text.isascii() and "Latn" in scripts):
+    if not scripts or ("Latn" in scripts and not _BEYOND_LATIN.search(text)):
         return
-    if not text.isascii() and (mixed := _MIXED.search(text)):
+    mixed = None if text.isascii() else _MIXED.search(text)
+    if mixed:
         yield "mixed-script", mixed.start(), mixed[0]
     if (first := _others(scripts).search(text)) is None:
         return
@@ -111,6 +115,6 @@ def foreign_letters(text: str, scripts: frozenset[str]) -> Iterator[Fault]:
     others = len(_others(scripts).findall(text)) - latin
     if others + latin > own and (others >= _FEW or latin >= _MANY):
         yield "wrong-script", first.start(), ""
-    elif others:
+    elif others and not mixed:
         place = next(_others(scripts | _LATIN).finditer(text)).start()
         yield "foreign-letters", place, text[place]

@@ -10,7 +10,7 @@ import numpy as np
 from mt import storage
 from mt.config import Config
 from mt.console import log as console
-from mt.data.cleaning import GRACE
+from mt.data.cleaning import GRACE, reason_to_drop
 from mt.data.corpus import one_line
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
 from mt.doctor.another_language import detectable
@@ -21,6 +21,9 @@ from mt.errors import InputError
 from mt.run_dir import RunDir
 
 SAMPLE = 20_000  # pairs of each split, at even distances
+
+_FEW = 3  # more than are ever split off a tiny text for validation and test
+_LONGEST = 10_000  # characters of a sentence in it: learning pieces takes the square of a word's length
 
 _SPREADS, _FACTOR = 6.0, 2.5  # how far from the middle a length ratio is unusual: both, in spreads and as a factor
 _ENOUGH = 30  # pairs to know a usual ratio from
@@ -36,7 +39,7 @@ class Survey:
     Attributes:
         pairs: that can be read.
         sample: some of them, as training reads them.
-        sources: the first few different source sentences that have a target.
+        sources: the first few different source sentences of pairs that cleaning leaves.
     """
 
     text: Text
@@ -55,14 +58,16 @@ def survey(text: Text, faults: Faults, wanted: int) -> Survey:
     """
     scan(text, faults)
     found, every = Survey(text), 1
-    for line, src, tgt, readable in read_text(text, faults):
-        if readable and found.pairs % every == 0:
+    for line, src, tgt, unreadable in read_text(text, faults):
+        if not unreadable and found.pairs % every == 0 and max(len(src), len(tgt)) <= _LONGEST:
             found.sample.append((line, (one_line(src), one_line(tgt))))
             if len(found.sample) > wanted:
                 found.sample = found.sample[::2]
                 every *= 2
-        if len(found.sources) < 3 and src.strip() and tgt.strip():
-            found.sources.add(one_line(src))
+        if not unreadable and len(found.sources) < _FEW:
+            pair = (one_line(src), one_line(tgt))
+            if reason_to_drop(*pair, text.data.max_ratio) is None:
+                found.sources.add(pair[0])
         found.pairs += 1
     return found
 

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mt.data.encoded import SIDES
-from mt.data.tokenizer import BYTES, SPECIALS, BpeTokenizer, TokenizerPair
-from mt.doctor.characters import visible
-from mt.doctor.chunks import Example, Place, Yardstick
+from mt.data.tokenizer import BYTES, SPECIALS, BpeTokenizer, TokenizerPair, normalized
+from mt.doctor.characters import excerpt, visible
+from mt.doctor.chunks import Example, Examples, Place, Yardstick
 from mt.doctor.survey import Survey
+
+RARE = "rare-characters"
 
 _AT_ONCE = 4000  # sentences
 _BYTES = range(len(SPECIALS), len(SPECIALS) + len(BYTES))
@@ -40,19 +42,19 @@ class Vocabulary:
 
     Attributes:
         name: which tokenizers.
+        examples: of such pairs.
         usages: of each side and language.
         judged: pairs that were looked at, by split.
         counts: those with characters spelt in bytes, by split.
         rare: such characters, and in how many sentences they are.
-        examples: of such pairs.
     """
 
     name: str
+    examples: Examples
     usages: dict[tuple[str, str], Usage] = field(default_factory=dict)
     judged: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
     rare: Counter[str] = field(default_factory=Counter)
-    examples: list[Example] = field(default_factory=list)
 
     def rarest(self) -> str:
         """The most frequent of the characters that are spelt in bytes."""
@@ -71,7 +73,7 @@ def look_at(
         yardsticks: of the languages.
         examples: sentences to show.
     """
-    vocabulary = Vocabulary(name)
+    vocabulary = Vocabulary(name, Examples(examples))
     for survey in surveys:
         yardstick = yardsticks[survey.text.target_lang]
         vocabulary.judged[survey.text.split] += len(survey.sample)
@@ -86,11 +88,12 @@ def look_at(
             for number in _encode(tokenizer, survey, side, usage, spaced):
                 spelt.add(number)
                 line, texts = survey.sample[number]
-                rare = [c for c in dict.fromkeys(texts[side]) if not _has(tokenizer, c)]
+                text = normalized(texts[side])
+                rare = [c for c in dict.fromkeys(text) if not _has(tokenizer, c)]
                 vocabulary.rare.update(rare)
-                if len(vocabulary.examples) < examples:
-                    place = Place(survey.text.files[side], line, visible(texts[side][:160]))
-                    vocabulary.examples.append(Example(survey.text.split, (place,), visible(" ".join(rare))))
+                shown = excerpt(text, max(map(text.find, rare[:1]), default=0))
+                place = Place(survey.text.files[side], line, shown)
+                vocabulary.examples.add(RARE, Example(survey.text.split, (place,), visible(" ".join(rare[:_NAMED]))))
         vocabulary.counts[survey.text.split] += len(spelt)
     return vocabulary
 
