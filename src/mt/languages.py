@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Sequence
+from functools import cache
 
 from mt.errors import InputError
 
 
+@cache
 def base_language(code: str) -> str:
     """zh of zh, zh-Hans, zh_TW or ZH."""
     return re.split("[-_]", code.lower())[0]

@@ -15,6 +15,8 @@ from mt.data.parts import Part, languages
 # Short sentences differ in length for good reasons ("Yes." - "Ja, das stimmt."): characters that the ratio forgives.
 GRACE = 10
 
+EMPTY, BADLY_PROPORTIONED = "empty", "badly proportioned"
+
 
 class Cleaner:
     """Decides pair by pair what stays in the training text, and counts the rest by reason."""
@@ -25,17 +27,36 @@ class Cleaner:
 
     def keeps(self, src: str, tgt: str) -> bool:
         """True if the pair stays; otherwise its reason is counted."""
-        reason = self._reason(src, tgt)
+        reason = reason_to_drop(src, tgt, self._max_ratio)
         self.counts[reason or "kept"] += 1
         return reason is None
 
-    def _reason(self, src: str, tgt: str) -> str | None:
-        if not src or not tgt:
-            return "empty"
-        longer, shorter = max(len(src), len(tgt)), min(len(src), len(tgt))
-        if self._max_ratio is not None and longer + GRACE > self._max_ratio * (shorter + GRACE):
-            return "badly proportioned"
-        return None
+
+def reason_to_drop(src: str, tgt: str, max_ratio: float | None) -> str | None:
+    """Why a pair on its own has no place in the training text; None if it has.
+
+    Args:
+        src: its source sentence.
+        tgt: its target sentence.
+        max_ratio: of their lengths in characters; None is any.
+    """
+    if not src or not tgt:
+        return EMPTY
+    longer, shorter = max(len(src), len(tgt)), min(len(src), len(tgt))
+    if max_ratio is not None and longer + GRACE > max_ratio * (shorter + GRACE):
+        return BADLY_PROPORTIONED
+    return None
+
+
+def pair_hash(src: bytes, tgt: bytes, target_lang: str) -> bytes:
+    """What tells whether two pairs are equal: 8 bytes.
+
+    Args:
+        src: the source sentence with the LF that ends it.
+        tgt: the target sentence, likewise.
+        target_lang: pairs are equal in one language only.
+    """
+    return blake2b(src + tgt, digest_size=8, key=target_lang.encode()).digest()
 
 
 def drop_duplicates(text: tuple[Path, Path], parts: Sequence[Part], folder: Path) -> list[Part]:
@@ -54,8 +75,7 @@ def drop_duplicates(text: tuple[Path, Path], parts: Sequence[Part], folder: Path
     """
     with Duplicates(folder) as duplicates:
         for pair, language in zip(_raw_pairs(text), languages(parts), strict=True):
-            hashed = blake2b(b"".join(pair), digest_size=8, key=language.encode())
-            duplicates.add(int.from_bytes(hashed.digest(), "little"))
+            duplicates.add(int.from_bytes(pair_hash(*pair, language), "little"))
         later = duplicates.later()
     if not later.count:
         return list(parts)

@@ -2,17 +2,23 @@
 
 import csv
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from mt.compressed import COMPRESSED
 from mt.config import Builtin, DataConfig, HubDataset, PairFiles, Source, TableFile
 from mt.console import log
-from mt.data.lines import read_lines, read_parallel
+from mt.data.lines import Fault, Report, read_lines, read_parallel, refuse
 from mt.errors import InputError
 
 Pair = tuple[str, str]
+Numbered = tuple[int, str, str]
+Row = tuple[int, dict[str, Any]]
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_COLUMNS = "name the columns with source_column and target_column"
 
 
 def read_pairs(source: Source, data: DataConfig) -> Iterator[Pair]:
@@ -23,23 +29,35 @@ def read_pairs(source: Source, data: DataConfig) -> Iterator[Pair]:
     Raises:
         InputError: a file is missing, damaged or ill-shaped; the message names it.
     """
-    for src, tgt in _read_one(source, data):
-        yield _one_line(src), _one_line(tgt)
+    for _, src, tgt in read_numbered(source, data):
+        yield one_line(src), one_line(tgt)
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """What training reads of a sentence."""
     return text.strip().replace("\n", " ")
 
 
-def _read_one(source: Source, data: DataConfig) -> Iterator[Pair]:
+def read_numbered(source: Source, data: DataConfig, report: Report = refuse) -> Iterator[Numbered]:
+    """Yields (line, source, target) of a source, the sentences as they are written.
+
+    Args:
+        source: where from.
+        data: the configuration it is part of.
+        report: is told of lines that are not UTF-8, rows that are left out and files of different length.
+
+    Raises:
+        InputError: nothing more can be read.
+    """
     if isinstance(source, PairFiles):
-        return read_parallel(Path(data.root) / source.source, Path(data.root) / source.target)
+        paths = (Path(data.root) / source.source, Path(data.root) / source.target)
+        return ((line, src, tgt) for line, (src, tgt) in enumerate(read_parallel(*paths, report), 1))
     if isinstance(source, Builtin):
-        return _read_builtin(source, data)
+        return ((line, src, tgt) for line, (src, tgt) in enumerate(_read_builtin(source, data), 1))
     if isinstance(source, TableFile):
         path = Path(data.root) / source.file
-        return _read_rows(_table_rows(path), source, data, str(path))
-    return _read_rows(_hub_rows(source), source, data, f"{source.hub} ({source.split})")
+        return _read_rows(_table_rows(path, report), source, data, str(path), report)
+    return _read_rows(enumerate(_hub_rows(source), 1), source, data, f"{source.hub} ({source.split})", report)
 
 
 def _read_builtin(source: Builtin, data: DataConfig) -> Iterator[Pair]:
@@ -55,7 +73,7 @@ def _read_builtin(source: Builtin, data: DataConfig) -> Iterator[Pair]:
     yield from pairs if data.source_lang == "en" else ((it, en) for en, it in pairs)
 
 
-def _table_rows(path: Path) -> Iterator[dict[str, Any]]:
+def _table_rows(path: Path, report: Report) -> Iterator[Row]:
     """Streams the rows of a TSV, CSV, JSON-lines or Parquet file.
 
     The text formats are read here, through the strict line reader, and not with `datasets`: that library guesses types
@@ -64,55 +82,61 @@ def _table_rows(path: Path) -> Iterator[dict[str, Any]]:
     if not path.is_file():
         raise InputError(f"{path}: no such file")
     kind = next((suffix.lower() for suffix in reversed(path.suffixes) if suffix.lower() not in COMPRESSED), "")
-    readers = {".tsv": _tsv_rows, ".csv": _csv_rows, ".jsonl": _jsonl_rows, ".parquet": _parquet_rows}
+    if kind == ".parquet":
+        return enumerate(_parquet_rows(path), 1)
+    readers = {".tsv": _tsv_rows, ".csv": _csv_rows, ".jsonl": _jsonl_rows}
     if kind not in readers:
-        raise InputError(f"{path}: unknown kind of table '{kind}'", f"known are {', '.join(readers)}")
-    return readers[kind](path)
+        raise InputError(f"{path}: unknown kind of table '{kind}'", f"known are {', '.join(readers)}, .parquet")
+    return readers[kind](path, report)
 
 
-def _tsv_rows(path: Path) -> Iterator[dict[str, Any]]:
+def _tsv_rows(path: Path, report: Report) -> Iterator[Row]:
     """Cells between tabs, nothing quoted; the first line names the columns."""
-    lines = read_lines(path)
+    lines = read_lines(path, report)
     columns = next(lines, "").split("\t")
     for number, line in enumerate(lines, 2):
-        if line:
-            yield _named(columns, line.split("\t"), f"{path}:{number}")
+        if line and (row := _named(columns, line.split("\t"), path, number, report)) is not None:
+            yield number, row
 
 
-def _csv_rows(path: Path) -> Iterator[dict[str, Any]]:
+def _csv_rows(path: Path, report: Report) -> Iterator[Row]:
     """RFC 4180: a cell in double quotes may hold commas, quotes (doubled) and line breaks."""
     csv.field_size_limit(2**31 - 1)
-    rows = csv.reader((line + "\n" for line in read_lines(path)), strict=True)
+    rows = csv.reader((line + "\n" for line in read_lines(path, report)), strict=True)
     try:
         columns = next(rows, [])
-        for row in rows:
-            if row:
-                yield _named(columns, row, f"{path}:{rows.line_num}")
+        for cells in rows:
+            if cells and (row := _named(columns, cells, path, rows.line_num, report)) is not None:
+                yield rows.line_num, row
     except csv.Error as error:
         raise InputError(f"{path}:{rows.line_num}: not valid CSV: {error}") from None
 
 
-def _named(columns: list[str], cells: list[str], where: str) -> dict[str, Any]:
-    """Cells by column name; missing ones are empty."""
+def _named(columns: list[str], cells: list[str], path: Path, line: int, report: Report) -> dict[str, Any] | None:
+    """Cells by column name; missing ones are empty. None where there are too many."""
     if len(cells) > len(columns):
-        raise InputError(
-            f"{where}: {len(cells)} cells, but the first line names {len(columns)} columns",
-            "look for a separator inside of a sentence",
-        )
+        message = f"{path}:{line}: {len(cells)} cells, but the first line names {len(columns)} columns"
+        report(Fault("row", str(path), line, message, "look for a separator inside of a sentence"))
+        return None
     return {column: cells[i] if i < len(cells) else "" for i, column in enumerate(columns)}
 
 
-def _jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(read_lines(path), 1):
+def _jsonl_rows(path: Path, report: Report) -> Iterator[Row]:
+    for number, line in enumerate(read_lines(path, report), 1):
         if not line.strip():
             continue
+        problem = ""
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}:{number}: not valid JSON: {error}") from None
-        if not isinstance(row, dict):
-            raise InputError(f"{path}:{number}: not a JSON object but {line:.60}")
-        yield row
+            problem = f"not valid JSON: {error}"
+        else:
+            if isinstance(row, dict):
+                yield number, row
+            else:
+                problem = f"not a JSON object but {line:.60}"
+        if problem:
+            report(Fault("row", str(path), number, f"{path}:{number}: {problem}"))
 
 
 def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -150,21 +174,26 @@ def _first_line(error: Exception) -> str:
 
 
 def _read_rows(
-    rows: Iterator[dict[str, Any]], columns: TableFile | HubDataset, data: DataConfig, name: str
-) -> Iterator[Pair]:
+    rows: Iterable[Row], columns: TableFile | HubDataset, data: DataConfig, name: str, report: Report
+) -> Iterator[Numbered]:
     """Takes the two sentences out of each row: named columns, or the hub's `translation` dictionary."""
     names = (columns.source_column or data.source_lang, columns.target_column or data.language_of(columns))
-    for number, row in enumerate(rows, 1):
+    for number, (line, row) in enumerate(rows, 1):
         nested = row.get("translation")
         cells = nested if isinstance(nested, dict) and not columns.source_column else row
-        for column in names:
-            if column not in cells:
-                raise InputError(
-                    f"{name}: row {number} has no column '{column}', only {', '.join(map(str, cells))}",
-                    "name the columns with source_column and target_column",
-                )
-            if not isinstance(cells[column], str | None):
-                raise InputError(f"{name}: row {number}: column '{column}' is no text but {cells[column]!r:.60}")
-            if any("\ud800" <= character <= "\udfff" for character in cells[column] or ""):
-                raise InputError(f"{name}: row {number}: column '{column}' holds half of a surrogate pair")
-        yield cells[names[0]] or "", cells[names[1]] or ""
+        if problem := next(filter(None, (_problem(cells, column) for column in names)), ""):
+            hint = "" if all(column in cells for column in names) else _COLUMNS
+            report(Fault("row", name, line, f"{name}: row {number}{problem}", hint))
+        else:
+            yield line, cells[names[0]] or "", cells[names[1]] or ""
+
+
+def _problem(cells: dict[str, Any], column: str) -> str:
+    """Why a cell cannot be a sentence; empty where it can."""
+    if column not in cells:
+        return f" has no column '{column}', only {', '.join(map(str, cells))}"
+    if not isinstance(cells[column], str | None):
+        return f": column '{column}' is no text but {cells[column]!r:.60}"
+    if _SURROGATE.search(cells[column] or ""):
+        return f": column '{column}' holds half of a surrogate pair"
+    return ""

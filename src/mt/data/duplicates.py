@@ -28,11 +28,10 @@ class Duplicates:
     """
 
     def __init__(self, folder: Path, at_once: int = _AT_ONCE) -> None:
-        self._folder = folder
         self._at_once = at_once
         self._hashes = array("Q")
-        self._files: list[BinaryIO] = []
-        self._written = 0
+        self._records = Records(folder, _RECORD, at_once)
+        self._before = 0
 
     def __enter__(self) -> Self:
         return self
@@ -40,50 +39,81 @@ class Duplicates:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for file in self._files:
-            file.close()
+        self._records.close()
 
     def add(self, value: int) -> None:
         self._hashes.append(value)
         if len(self._hashes) == self._at_once:
-            self._write()
+            self._pass_on()
 
     def later(self) -> "Marks":
         """The places, counted from 0, of the hashes that had come before."""
-        marks = Marks(self._written + len(self._hashes))
-        for records in self._parts():
+        self._pass_on()
+        marks = Marks(self._before)
+        for records in self._records.parts():
             order = np.argsort(records["hash"], kind="stable")  # equal ones stay in the order they came
             hashes = records["hash"][order]
             marks.set(records["index"][order][1:][hashes[1:] == hashes[:-1]])
         return marks
 
-    def _parts(self) -> Iterator[NDArray[Any]]:
+    def _pass_on(self) -> None:
+        records = np.empty(len(self._hashes), _RECORD)
+        records["hash"] = np.frombuffer(self._hashes, np.uint64) if self._hashes else 0
+        records["index"] = np.arange(self._before, self._before + len(records))
+        self._records.add(records)
+        self._before += len(records)
+        self._hashes = array("Q")
+
+
+class Records:
+    """Takes records that have a field `hash`, and gives them back so that those of one hash are together.
+
+    Args:
+        folder: where they are put, without names, when they become many.
+        dtype: of a record; `hash` is a uint64.
+        at_once: records in memory.
+    """
+
+    def __init__(self, folder: Path, dtype: np.dtype[Any], at_once: int = _AT_ONCE) -> None:
+        self._folder = folder
+        self._dtype = dtype
+        self._at_once = at_once
+        self._waiting: list[NDArray[Any]] = []
+        self._files: list[BinaryIO] = []
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+    def add(self, records: NDArray[Any]) -> None:
+        self._waiting.append(records)
+        if sum(map(len, self._waiting)) >= self._at_once:
+            self._write()
+
+    def parts(self) -> Iterator[NDArray[Any]]:
+        """All records, those of one hash in the same part; within it they are in the order they came."""
         if not self._files:
-            yield self._records()
+            yield self._joined()
             return
         self._write()
         for file in self._files:
             file.seek(0)
-            yield np.frombuffer(file.read(), _RECORD)
+            yield np.frombuffer(file.read(), self._dtype)
 
-    def _records(self) -> NDArray[Any]:
-        records = np.empty(len(self._hashes), _RECORD)
-        records["hash"] = np.frombuffer(self._hashes, np.uint64) if self._hashes else 0
-        records["index"] = np.arange(self._written, self._written + len(records))
-        return records
+    def _joined(self) -> NDArray[Any]:
+        return np.concatenate([np.empty(0, self._dtype), *self._waiting])
 
     def _write(self) -> None:
         if not self._files:
             self._files = [tempfile.TemporaryFile(dir=self._folder) for _ in range(_PARTS)]  # noqa: SIM115
-        records = self._records()
+        records = self._joined()
         parts = (records["hash"] >> np.uint64(56)).astype(np.int64)
         order = np.argsort(parts, kind="stable")
         bounds = np.searchsorted(parts[order], np.arange(_PARTS + 1))
         records = records[order]
         for part, file in enumerate(self._files):
             file.write(records[bounds[part] : bounds[part + 1]].tobytes())
-        self._written += len(records)
-        self._hashes = array("Q")
+        self._waiting = []
 
 
 class Marks:

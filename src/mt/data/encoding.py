@@ -8,8 +8,6 @@ import json
 import multiprocessing
 import os
 import shutil
-import signal
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -27,6 +25,7 @@ from mt.data.lines import decode_lines
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
 from mt.errors import MachineError
 from mt.stage import is_done
+from mt.workers import start_worker
 
 SHARD = 2**18  # pairs
 
@@ -221,20 +220,6 @@ def _run_all(jobs: list[_Job]) -> None:
             ) from None
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def start_worker() -> None:
-    """Ctrl-C is the main process's affair; and when that is killed, nobody else would end its workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _join(shards: Sequence[Path], folder: Path, key: str) -> Counts:

@@ -4,7 +4,7 @@
 shifts every pair after it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 from itertools import islice, zip_longest
@@ -14,15 +14,46 @@ from mt.compressed import open_bytes
 from mt.errors import InputError
 
 _BOM = b"\xef\xbb\xbf"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how such a file begins
 
 
-def decode_lines(stream: Iterable[bytes], name: str, before: int = 0) -> Iterator[str]:
+@dataclass(frozen=True)
+class Fault:
+    """Something in a text for which it is refused, though a reader could go on after it.
+
+    Attributes:
+        kind: `encoding` of a line, `lines` (two files differ in their number), or `row` of a table.
+        file: its name in messages.
+        line: where, counted from 1; 0 is all of it.
+    """
+
+    kind: str
+    file: str
+    line: int
+    message: str
+    hint: str = ""
+
+
+Report = Callable[[Fault], None]
+
+
+def refuse(fault: Fault) -> None:
+    """What becomes of a fault unless somebody collects them.
+
+    Raises:
+        InputError: always.
+    """
+    raise InputError(fault.message, fault.hint) from None
+
+
+def decode_lines(stream: Iterable[bytes], name: str, before: int = 0, report: Report = refuse) -> Iterator[str]:
     """Decodes a stream of raw lines; the LF, a CR before it, and a byte order mark at the start are removed.
 
     Args:
         stream: raw lines, as iterating over a binary file gives them.
         name: what to call the stream in messages.
         before: how many lines of it were read earlier.
+        report: is told of lines that are not UTF-8; where it goes on, they come with U+FFFD in them.
 
     Raises:
         InputError: a line is not valid UTF-8; the message names file and line.
@@ -32,23 +63,29 @@ def decode_lines(stream: Iterable[bytes], name: str, before: int = 0) -> Iterato
         if number == 1:
             line = line.removeprefix(_BOM)
         try:
-            yield line.decode("utf-8")
+            text = line.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise InputError(
-                f"{name}:{number}: not valid UTF-8 (byte 0x{line[error.start]:02x} at column {error.start + 1})",
-                "convert the file to UTF-8, for example with `iconv -f latin1 -t utf-8`",
-            ) from None
+            where = f"byte 0x{line[error.start]:02x} at column {error.start + 1}"
+            encoding = "utf-16" if number == 1 and line.startswith(_UTF_16) else "latin1"
+            hint = f"convert the file to UTF-8, for example with `iconv -f {encoding} -t utf-8`"
+            report(Fault("encoding", name, number, f"{name}:{number}: not valid UTF-8 ({where})", hint))
+            text = line.decode("utf-8", "replace")
+        yield text
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, report: Report = refuse) -> Iterator[str]:
     """Yields the lines of a text file; `.gz`, `.xz` and `.zst` are read as they are.
+
+    Args:
+        path: the file.
+        report: as for `decode_lines`.
 
     Raises:
         InputError: the file is missing, unreadable, damaged, or not UTF-8.
     """
     try:
         with open_bytes(path) as stream:
-            yield from decode_lines(stream, str(path))
+            yield from decode_lines(stream, str(path), report=report)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except IsADirectoryError:
@@ -68,21 +105,26 @@ class TextFile:
         return islice(read_lines(self.path), 0, None, self.every)
 
 
-def read_parallel(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+def read_parallel(source: Path, target: Path, report: Report = refuse) -> Iterator[tuple[str, str]]:
     """Yields the line pairs of two files.
+
+    Args:
+        source: one of them.
+        target: the other.
+        report: is told of lines that are not UTF-8, and where one file has more lines than the other.
 
     Raises:
         InputError: the files have different numbers of lines; the message names both.
     """
-    source_lines, target_lines = read_lines(source), read_lines(target)
+    source_lines, target_lines = read_lines(source, report), read_lines(target, report)
     for pairs, (src, tgt) in enumerate(zip_longest(source_lines, target_lines)):
         if src is None or tgt is None:
             n_source = pairs if src is None else pairs + 1 + sum(1 for _ in source_lines)
             n_target = pairs if tgt is None else pairs + 1 + sum(1 for _ in target_lines)
-            raise InputError(
-                f"{source} has {n_source} lines but {target} has {n_target}",
-                "line n of one file must be the translation of line n of the other",
-            )
+            message = f"{source} has {n_source} lines but {target} has {n_target}"
+            hint = "line n of one file must be the translation of line n of the other"
+            report(Fault("lines", str(source), 0, message, hint))
+            return
         yield src, tgt
 
 

@@ -22,7 +22,7 @@ from mt.console import log
 from mt.data.batching import assemble, plan_epoch
 from mt.data.corpus import Pair
 from mt.data.encoded import EncodedCorpus
-from mt.data.encoding import encode_corpus, start_worker
+from mt.data.encoding import encode_corpus
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import SearchOptions
 from mt.decoding.torch_engine import TorchEngine
@@ -33,6 +33,7 @@ from mt.run_dir import RunDir
 from mt.training.optimization import autocast
 from mt.training.trainer import Trainer
 from mt.training.validation import Validation
+from mt.workers import start_worker
 
 _MOST_STEPS = 20
 _FEWEST_STEPS = 2

@@ -2,9 +2,7 @@
 
 import html
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
@@ -21,6 +19,7 @@ from mt.evaluation.scores import bleu_tokenizer
 from mt.reporting import attention_map
 from mt.reporting.charts import Line, bar_chart, histogram, line_chart
 from mt.reporting.facts import Event, Facts, TestSet, read_facts
+from mt.reporting.page import charts, page, table, titled
 from mt.run_dir import RunDir
 
 _SHOWN = 8  # worst and best sentences
@@ -60,44 +59,15 @@ def report_html(facts: Facts) -> str:
         ("Attention", _attention(facts)),
         ("Configuration", f"<pre>{html.escape(facts.config_text)}</pre>"),
     ]
-    shown = [(title, content) for title, content in parts if content]
-    links = "".join(f'<a href="#part-{n}">{title}</a>' for n, (title, _) in enumerate(shown))
-    sections = "".join(
-        f'<section id="part-{n}"><h2>{title}</h2>{content}</section>' for n, (title, content) in enumerate(shown)
-    )
-    web = files("mt.reporting") / "web"
-    style = (web / "report.css").read_text(encoding="utf-8")
-    name = html.escape(facts.config.name)
     languages = f"{facts.config.data.source_lang} to {', '.join(facts.config.data.target_lang)}"
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
-        f"<title>{name}: report</title><style>{attention_map.STYLE}{style}</style></head><body>"
-        f"<header><h1>{name}</h1><p>{html.escape(languages)}</p><nav>{links}</nav></header><main>{sections}</main>"
-        f"<script>{attention_map.SCRIPT}</script></body></html>\n"
+    return page(
+        facts.config.name,
+        "report",
+        languages,
+        [part for part in parts if part[1]],
+        attention_map.STYLE,
+        attention_map.SCRIPT,
     )
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "") -> str:
-    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
-    # On a narrow screen the cells stand below one another, each with its name.
-    cells = (
-        [f'<td data-name="{name}">{html.escape(str(cell))}</td>' for name, cell in zip(header, row, strict=True)]
-        for row in rows
-    )
-    body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
-    return (
-        f'<div class="scroll"><table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
-
-
-def _charts(*charts: str) -> str:
-    return f'<div class="charts">{"".join(f"<figure>{chart}</figure>" for chart in charts)}</div>'
-
-
-def _titled(title: str, chart: str) -> str:
-    return f"<figcaption>{html.escape(title)}</figcaption>{chart}"
 
 
 def _result(facts: Facts) -> str:
@@ -127,7 +97,7 @@ def _result(facts: Facts) -> str:
     formats = facts.manifest.get("formats_table", "")
     listed = "".join(f"<li><code>{html.escape(signature)}</code></li>" for signature in signatures)
     measured = f"<p>Number formats on the validation set:</p><pre>{html.escape(formats)}</pre>" if formats else ""
-    return f"{_table(header, rows, 'numbers')}<ul>{listed}</ul>{measured}"
+    return f"{table(header, rows, 'numbers')}<ul>{listed}</ul>{measured}"
 
 
 def _number(value: float | None) -> str:
@@ -143,12 +113,12 @@ def _curves(facts: Facts) -> str:
         points = [(event["step"], event[key]) for event in events if isinstance(event.get(key), int | float)]
         return Line(name, [x for x, _ in points], [y for _, y in points])
 
-    return _charts(
-        _titled(
+    return charts(
+        titled(
             "Loss, nats a token (training's is smoothed)",
             line_chart("Loss", "step", [line("training", train, "loss"), line("validation", valid, "loss")]),
         ),
-        _titled(
+        titled(
             "Perplexity",
             line_chart(
                 "Perplexity",
@@ -157,11 +127,11 @@ def _curves(facts: Facts) -> str:
                 logarithmic=True,
             ),
         ),
-        _titled(
+        titled(
             "BLEU on the validation set, greedy", line_chart("Validation BLEU", "step", [line("BLEU", valid, "bleu")])
         ),
-        _titled("Learning rate", line_chart("Learning rate", "step", [line("rate", train, "learning_rate")])),
-        _titled("Tokens a second", line_chart("Throughput", "step", [line("tokens/s", train, "tokens_per_second")])),
+        titled("Learning rate", line_chart("Learning rate", "step", [line("rate", train, "learning_rate")])),
+        titled("Tokens a second", line_chart("Throughput", "step", [line("tokens/s", train, "tokens_per_second")])),
     )
 
 
@@ -178,14 +148,14 @@ def _cost(facts: Facts) -> str:
     rows += [("times gone on after a stop", f"{counted['resume']:,}")]
     rows += [("updates skipped, not finite", f"{counted['skipped_update']:,}")]
     rows += [("steps split for lack of memory", f"{counted['out_of_memory']:,}")]
-    return _table(["", ""], rows, "pairs")
+    return table(["", ""], rows, "pairs")
 
 
 def _data(facts: Facts) -> str:
     total = sum(facts.cleaning.values()) or 1
     cleaned = [(reason, f"{n:,}", f"{100 * n / total:.1f} %") for reason, n in facts.cleaning.items()]
     splits = [(split, f"{number:,}") for split, number in facts.pairs.items()]
-    tables = _table(["training pairs", "count", "share"], cleaned, "numbers") + _table(
+    tables = table(["training pairs", "count", "share"], cleaned, "numbers") + table(
         ["split after cleaning", "pairs"], splits, "numbers"
     )
     source, target = facts.lengths
@@ -198,7 +168,7 @@ def _data(facts: Facts) -> str:
         (name, np.histogram(lengths, edges)[0].tolist()) for name, lengths in (("source", source), ("target", target))
     ]
     chart = histogram("Lengths of training sentences", "tokens", edges.tolist(), counts)
-    return tables + _charts(_titled("Lengths of training sentences, in tokens with start and end", chart))
+    return tables + charts(titled("Lengths of training sentences, in tokens with start and end", chart))
 
 
 def _last_of_each(tests: Sequence[TestSet]) -> list[TestSet]:
@@ -219,7 +189,7 @@ def _by_length(test: TestSet) -> str:
         name = f"over {low}" if high > 10**6 else f"{low + 1}-{high}"
         bars.append((f"{name}\n({len(chosen)})", float(bleu.score)))
     title = f"BLEU of {test.name} ({test.scores['method']}) by words of the source"
-    return _charts(_titled(title, bar_chart(f"{test.name}: BLEU by length", "words (sentences)", bars))) if bars else ""
+    return charts(titled(title, bar_chart(f"{test.name}: BLEU by length", "words (sentences)", bars))) if bars else ""
 
 
 def _extremes(test: TestSet) -> str:
@@ -239,7 +209,7 @@ def _extremes(test: TestSet) -> str:
 
 def _sentences(test: TestSet, chosen: Sequence[tuple[float, int]]) -> str:
     rows = [[f"{score:.0f}", i + 1, test.sources[i], test.hypotheses[i], test.references[i]] for score, i in chosen]
-    return _table(["chrF", "line", "source", "translation", "reference"], rows, "texts")
+    return table(["chrF", "line", "source", "translation", "reference"], rows, "texts")
 
 
 def _stages(validations: Sequence[Event]) -> str:
@@ -257,7 +227,7 @@ def _stages(validations: Sequence[Event]) -> str:
         ]
         tables.append(
             f"<h3>{html.escape(source)}</h3>"
-            + _table(["step", "translation"], [*rows, ("reference", reference)], "texts")
+            + table(["step", "translation"], [*rows, ("reference", reference)], "texts")
         )
     return "".join(tables)
 

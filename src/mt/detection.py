@@ -81,6 +81,15 @@ class Detector:
             return []
         return [(code, round(100 * float(share), 1)) for code, share in self._library().rank(text)]
 
+    def likeliest(self, text: str) -> tuple[str, float]:
+        """The first of `rank` alone, which takes half the time, for a text that has letters."""
+        code, share = self._library().classify(text)
+        return code, 100 * float(share)
+
+    def knows(self, code: str) -> bool:
+        """Whether a language can be told from others."""
+        return base_language(code) in self._library().nb_classes
+
     def among(self, text: str, codes: Sequence[str]) -> tuple[str, float]:
         """The likeliest of some languages, and the confidence that it is, all others considered, in percent."""
         found = dict(self.rank(text))

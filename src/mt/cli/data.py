@@ -1,0 +1,94 @@
+"""`mt data`: what is wrong with a corpus, and a corpus without it."""
+
+from pathlib import Path
+
+import click
+
+from mt.cli.options import debug_option, path_type, runs_option
+from mt.cli.text import print_result
+from mt.console import set_up_logging
+from mt.doctor.kinds import DROPPABLE
+
+_set_option = click.option(
+    "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Replace a value of the configuration."
+)
+_reason = click.Choice(DROPPABLE)
+
+
+@click.group()
+def data() -> None:
+    """Examine and clean the corpora that a configuration names."""
+
+
+@data.command()
+@click.argument("config", type=path_type)
+@_set_option
+@click.option("--examples", type=click.IntRange(0, 1000), default=3, show_default=True, help="Shown of each finding.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+@click.option("--html", type=path_type, help="Write a page for people, too: one file that needs nothing else.")
+@runs_option
+@debug_option
+def check(
+    config: Path, changes: tuple[str, ...], examples: int, as_json: bool, html: Path | None, runs: Path, debug: bool
+) -> int:
+    """Say what is wrong with training, validation and test text, before a training shows it.
+
+    CONFIG is the YAML configuration of a training. Exit code 2 means that a training would refuse the text.
+
+    Example: mt data check configs/demo.yaml --html demo.html
+    """
+    set_up_logging()
+    import json
+
+    from mt.config import load_config
+    from mt.doctor import report
+    from mt.doctor.diagnosis import diagnose
+
+    diagnosis = diagnose(load_config(config, changes), runs, examples)
+    if html is not None:
+        from mt import storage
+        from mt.doctor.page import html_report
+
+        storage.write_text(html, html_report(diagnosis))
+    found = report.as_json(diagnosis)
+    print_result(json.dumps(found, indent=2, ensure_ascii=False) if as_json else report.text_report(diagnosis))
+    return 2 if diagnosis.refused else 0
+
+
+@data.command()
+@click.argument("config", type=path_type)
+@click.option("--output", type=path_type, required=True, help="The folder to write; it must be new.")
+@click.option("--keep", multiple=True, type=_reason, metavar="REASON", help="Keep such pairs; can be given repeatedly.")
+@click.option("--drop", multiple=True, type=_reason, metavar="REASON", help="Drop such pairs, too; likewise.")
+@_set_option
+@runs_option
+@debug_option
+def clean(
+    config: Path,
+    output: Path,
+    keep: tuple[str, ...],
+    drop: tuple[str, ...],
+    changes: tuple[str, ...],
+    runs: Path,
+    debug: bool,
+) -> None:
+    """Write the training text without the pairs that `mt data check` speaks against.
+
+    OUTPUT gets two files for each training source, and dropped/REASON.tsv with the pairs that went. A REASON is the
+    name of a finding. Validation and test text stays as it is.
+
+    Example: mt data clean mine.yaml --output cleaned --drop language --keep identical
+    """
+    set_up_logging()
+    from mt.config import load_config
+    from mt.data.cleaning import cleaning_table
+    from mt.doctor.clean import check_output, reasons, write_clean
+    from mt.doctor.diagnosis import diagnose
+
+    dropped_for = reasons(keep, drop)
+    settings = load_config(config, changes)
+    check_output(output)
+    diagnosis = diagnose(settings, runs, examples=1, every_language="language" in dropped_for)
+    cleaned = write_clean(diagnosis, output, dropped_for)
+    print_result(cleaning_table(cleaned.counts))
+    print_result(f"\nuse it with\n{cleaned.snippet(settings.data.root)}")

@@ -1,0 +1,1 @@
+"""What is wrong with a corpus, before a training shows it."""

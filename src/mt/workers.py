@@ -1,0 +1,63 @@
+"""Processes that share the work on a text."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
+
+from mt.errors import MachineError
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+def start_worker() -> None:
+    """Ctrl-C is the main process's affair; and when that is killed, nobody else would end its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -> Iterator[tuple[Job, Result]]:
+    """Yields each job with what came of it, in their order.
+
+    Args:
+        work: what to do; other processes must be able to import it.
+        jobs: made as they are needed, since only a few are under way at a time.
+        workers: processes; 1 is this one.
+
+    Raises:
+        MachineError: a process was killed.
+    """
+    if workers == 1:
+        for job in jobs:
+            yield job, work(job)
+        return
+    # Not forked: the tokenizers library has threads, which do not survive that.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, initializer=start_worker) as pool:
+        waiting: deque[tuple[Job, Future[Result]]] = deque()
+        try:
+            for job in jobs:
+                waiting.append((job, pool.submit(work, job)))
+                if len(waiting) > 2 * workers:
+                    first, future = waiting.popleft()
+                    yield first, future.result()
+            for first, future in waiting:
+                yield first, future.result()
+        except BrokenProcessPool:
+            raise MachineError("a process that read text was killed, perhaps for lack of memory") from None
+        finally:
+            pool.shutdown(cancel_futures=True)
