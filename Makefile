@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 # The stamp names what the installation depends on: it is redone when one of them changes.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,serve,tensorboard]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,export,serve,tensorboard]"
 	touch $@
 
 demo: $(VENV)/.installed

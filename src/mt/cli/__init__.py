@@ -8,6 +8,7 @@ import sys
 import click
 
 from mt.cli.evaluate import evaluate_command
+from mt.cli.export import export
 from mt.cli.report import report
 from mt.cli.serve import serve
 from mt.cli.synthesis import backtranslate, distill
@@ -25,7 +26,7 @@ def app() -> None:
     """
 
 
-for _command in (train, translate, evaluate_command, distill, backtranslate, report, serve):
+for _command in (train, translate, evaluate_command, distill, backtranslate, report, export, serve):
     app.add_command(_command)
 
 

@@ -17,8 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mt.console import log
+from mt.languages import language_name
 from mt.serving import page
-from mt.serving.languages import language_name
 from mt.serving.limits import Limits, RateLimit
 from mt.serving.metrics import Metrics
 from mt.serving.problems import RequestError

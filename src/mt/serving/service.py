@@ -8,9 +8,10 @@ from mt.bundle.open import open_model, read_config
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.decoding.translator import Candidate, Translator
 from mt.errors import InputError
+from mt.languages import language_name
 from mt.run_dir import ModelDir
 from mt.serving.batching import Batcher
-from mt.serving.languages import Detector, language_name
+from mt.serving.languages import Detector
 from mt.serving.limits import Limits
 from mt.serving.metrics import Metrics
 from mt.serving.problems import RequestError
