@@ -1,67 +1,12 @@
-"""English names of languages, and which of them a text is in."""
+"""Which language a text is in."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mt.languages import base_language
+from mt.languages import LANGUAGE_NAMES, base_language
 
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
-
-# ISO 639-1, those that models are most often made for; another language is called by its code.
-_NAMES = {
-    **{
-        "ar": "Arabic",
-        "bg": "Bulgarian",
-        "bn": "Bengali",
-        "ca": "Catalan",
-        "cs": "Czech",
-        "cy": "Welsh",
-        "da": "Danish",
-    },
-    **{"de": "German", "el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian"},
-    **{
-        "eu": "Basque",
-        "fa": "Persian",
-        "fi": "Finnish",
-        "fr": "French",
-        "ga": "Irish",
-        "gl": "Galician",
-        "gu": "Gujarati",
-    },
-    **{"he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian", "hy": "Armenian", "id": "Indonesian"},
-    **{"is": "Icelandic", "it": "Italian", "ja": "Japanese", "ka": "Georgian", "kk": "Kazakh", "km": "Khmer"},
-    **{"ko": "Korean", "la": "Latin", "lt": "Lithuanian", "lv": "Latvian", "mk": "Macedonian", "mn": "Mongolian"},
-    **{
-        "mr": "Marathi",
-        "ms": "Malay",
-        "mt": "Maltese",
-        "my": "Burmese",
-        "ne": "Nepali",
-        "nl": "Dutch",
-        "no": "Norwegian",
-    },
-    **{"oc": "Occitan", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak"},
-    **{
-        "sl": "Slovenian",
-        "sq": "Albanian",
-        "sr": "Serbian",
-        "sv": "Swedish",
-        "sw": "Swahili",
-        "ta": "Tamil",
-        "th": "Thai",
-    },
-    **{"tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese"},
-}
-
-
-def language_name(code: str) -> str:
-    """English of en; German (AT) of de-AT."""
-    base = base_language(code)
-    if base not in _NAMES:
-        return code
-    rest = code[len(base) + 1 :]
-    return f"{_NAMES[base]} ({rest})" if rest else _NAMES[base]
 
 
 class Detector:
@@ -72,7 +17,7 @@ class Detector:
     """
 
     def __init__(self, codes: Sequence[str]) -> None:
-        self._candidates = {*_NAMES, *map(base_language, codes)}
+        self._candidates = {*LANGUAGE_NAMES, *map(base_language, codes)}
         self._identifier: LanguageIdentifier | None = None
 
     def rank(self, text: str) -> list[tuple[str, float]]:

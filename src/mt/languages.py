@@ -1,4 +1,4 @@
-"""Language codes."""
+"""Language codes and names."""
 
 import re
 from collections.abc import Sequence
@@ -6,11 +6,35 @@ from functools import cache
 
 from mt.errors import InputError
 
+# ISO 639-1, those that models are most often made for; another language is called by its code.
+LANGUAGE_NAMES = dict(
+    entry.split(" ", 1)
+    for entry in (
+        "ar Arabic, bg Bulgarian, bn Bengali, ca Catalan, cs Czech, cy Welsh, da Danish, de German, el Greek, "
+        "en English, eo Esperanto, es Spanish, et Estonian, eu Basque, fa Persian, fi Finnish, fr French, ga "
+        "Irish, gl Galician, gu Gujarati, he Hebrew, hi Hindi, hr Croatian, hu Hungarian, hy Armenian, id "
+        "Indonesian, is Icelandic, it Italian, ja Japanese, ka Georgian, kk Kazakh, km Khmer, ko Korean, la "
+        "Latin, lt Lithuanian, lv Latvian, mk Macedonian, mn Mongolian, mr Marathi, ms Malay, mt Maltese, my "
+        "Burmese, ne Nepali, nl Dutch, no Norwegian, oc Occitan, pl Polish, pt Portuguese, ro Romanian, ru "
+        "Russian, sk Slovak, sl Slovenian, sq Albanian, sr Serbian, sv Swedish, sw Swahili, ta Tamil, th "
+        "Thai, tr Turkish, uk Ukrainian, ur Urdu, vi Vietnamese, zh Chinese"
+    ).split(", ")
+)
+
 
 @cache
 def base_language(code: str) -> str:
     """zh of zh, zh-Hans, zh_TW or ZH."""
     return re.split("[-_]", code.lower())[0]
+
+
+def language_name(code: str) -> str:
+    """English of en; German (AT) of de-AT."""
+    base = base_language(code)
+    if base not in LANGUAGE_NAMES:
+        return code
+    rest = code[len(base) + 1 :]
+    return f"{LANGUAGE_NAMES[base]} ({rest})" if rest else LANGUAGE_NAMES[base]
 
 
 def chosen_language(languages: Sequence[str], chosen: str | None) -> str:

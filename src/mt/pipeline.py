@@ -27,6 +27,7 @@ from mt.data.texts import read_texts
 from mt.data.tokenizer import TokenizerPair
 from mt.devices import choose_device
 from mt.errors import InputError
+from mt.export.in_run import require_exports, write_exports
 from mt.product import finish
 from mt.reporting.report import write_report
 from mt.resume import INIT_FROM, check_resumable, recorded_inputs
@@ -55,12 +56,15 @@ def run(config: Config, runs: Path, world: World = ALONE) -> str:
     """
     run_dir = RunDir(runs / config.name)
     device = choose_device(config.training.device, local_rank=world.local_rank)
+    require_exports(config)
     with storage.exclusive(run_dir.lock) if world.is_main else nullcontext(), lost_explained():
         start = world.from_main(make_data(config, run_dir, runs) if world.is_main else None)
         tokenizers = TokenizerPair.load(run_dir.tokenizer, config.tokenizer.shared)
         trainer = make_trainer(config, run_dir, tokenizers, device, start, world)
         progress = trainer.run()
         summary = finish(config, run_dir, tokenizers, trainer, progress)
+        if world.is_main and config.exports:
+            summary += f"\n{write_exports(config, run_dir)}"
         if world.is_main and config.training.report:
             summary += f"\nreport: {_report(run_dir)}"
         return summary
@@ -84,7 +88,13 @@ def make_data(config: Config, run_dir: RunDir, runs: Path) -> Start | None:
         start = find_start(config.training.init_from, runs, recorded_inputs(run_dir).get(INIT_FROM))
         digests[INIT_FROM] = start.identity
     check_resumable(run_dir, config, digests)
-    for folder in (run_dir.root, run_dir.text.parent, run_dir.encoded("train").parent, run_dir.checkpoints):
+    for folder in (
+        run_dir.root,
+        run_dir.text.parent,
+        run_dir.encoded("train").parent,
+        run_dir.checkpoints,
+        run_dir.exports,
+    ):
         storage.remove_partials(folder)
     storage.write_text(run_dir.config, dump_config(config))
 

@@ -156,6 +156,14 @@ class RunDir:
     def model(self) -> ModelDir:
         return ModelDir(self.root / "model")
 
+    @property
+    def exports(self) -> Path:
+        return self.root / "exports"
+
+    def export(self, export_format: str) -> Path:
+        """The model for other software."""
+        return self.exports / export_format
+
 
 def find_model(given: Path | None, runs: Path) -> ModelDir:
     """The model folder a user means.

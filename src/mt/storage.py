@@ -93,14 +93,14 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]") -> None:
-    """Writes one safetensors file (inside a `new_folder`, which makes it durable)."""
+def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]", **facts: str) -> None:
+    """Writes one safetensors file (inside a `new_folder`, which makes it durable), with facts in its header."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     failpoint("write", path)
     try:
-        save_file(tensors, path)
+        save_file(tensors, path, facts or None)
     except SafetensorError as error:  # the library reports a full disk as text; give it its number back
         number = re.search(r"os error (\d+)", str(error))
         raise OSError(int(number[1]) if number else errno.EIO, str(error)) from None

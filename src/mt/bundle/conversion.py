@@ -8,6 +8,7 @@ CTranslate2 computes what our model computes, so the conversion is a matter of n
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -48,20 +49,42 @@ def convert(
         shortlist: to become the library's vocabulary map.
     """
     for number_format in NUMBER_FORMATS:
-        spec = _spec(model, config)
-        for register, tokenizer in (
-            (spec.register_source_vocabulary, tokenizers.source),
-            (spec.register_target_vocabulary, tokenizers.target),
-        ):
-            register(_pieces(tokenizer))
-        spec.validate()
-        spec.optimize(quantization=number_format)
         target = folder.converted(number_format)
-        target.mkdir(parents=True)
-        spec.save(str(target))
+        write_converted(model, config, tokenizers, target, number_format)
         if shortlist is not None:
             storage.write_text(target / VOCABULARY_MAP, _vocabulary_map(shortlist, tokenizers))
     storage.write_json(folder.settings, TranslationSettings.of(config).as_dict())
+
+
+def write_converted(
+    model: Transformer,
+    config: Config,
+    tokenizers: TokenizerPair,
+    target: Path,
+    number_format: str,
+    positions: int | None = None,
+) -> None:
+    """Writes one complete CTranslate2 model.
+
+    Args:
+        model: on any device, in float32.
+        config: what it was built from.
+        tokenizers: of both languages.
+        target: the folder to make.
+        number_format: float32, float16 or int8.
+        positions: the length of its position tables; None is as long as `mt` ever needs. Learned positions end with
+            the model's; what is asked for beyond repeats the last.
+    """
+    spec = _spec(model, config, positions or TranslationSettings.of(config).max_positions)
+    for register, tokenizer in (
+        (spec.register_source_vocabulary, tokenizers.source),
+        (spec.register_target_vocabulary, tokenizers.target),
+    ):
+        register(_pieces(tokenizer))
+    spec.validate()
+    spec.optimize(quantization=number_format)
+    target.mkdir(parents=True, exist_ok=True)
+    spec.save(str(target))
 
 
 def _vocabulary_map(shortlist: Shortlist, tokenizers: TokenizerPair) -> str:
@@ -84,7 +107,7 @@ def _pieces(tokenizer: BpeTokenizer) -> list[str]:
     return tokenizer.tokens(range(tokenizer.vocab_size))
 
 
-def _spec(model: Transformer, config: Config) -> "TransformerSpec":
+def _spec(model: Transformer, config: Config, positions: int) -> "TransformerSpec":
     from ctranslate2.specs import Activation, TransformerSpec
 
     shape = config.model
@@ -103,7 +126,6 @@ def _spec(model: Transformer, config: Config) -> "TransformerSpec":
     spec.config.decoder_start_token = SOS
     spec.config.add_source_bos = spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = _epsilon(model)
-    positions = TranslationSettings.of(config).max_positions
     _embedding(spec.encoder.embeddings[0], spec.encoder.position_encodings, model.source_embedding, positions)
     _embedding(spec.decoder.embeddings, spec.decoder.position_encodings, model.target_embedding, positions)
     for encoder_layer, ours in zip(spec.encoder.layer, cast(Iterable[EncoderLayer], model.encoder), strict=True):
@@ -134,7 +156,11 @@ def _embedding(tokens: Any, positions: Any, ours: Embedding, max_positions: int)
     tokens.weight = _numbers(ours.tokens.weight)
     tokens.multiply_by_sqrt_depth = True
     kind = ours.positions
-    positions.encodings = _numbers(kind.table if isinstance(kind, LearnedPositions) else kind.sinusoids(max_positions))
+    if isinstance(kind, LearnedPositions):
+        table = _numbers(kind.table)
+        positions.encodings = np.pad(table, ((0, max(0, max_positions - len(table))), (0, 0)), mode="edge")
+    else:
+        positions.encodings = _numbers(kind.sinusoids(max_positions))
 
 
 def _self_attention(theirs: Any, ours: SelfAttention, around: Sublayer) -> None:

@@ -10,6 +10,7 @@ import click
 from mt.cli.compare import compare
 from mt.cli.data import data
 from mt.cli.evaluate import evaluate_command
+from mt.cli.export import export
 from mt.cli.init import init
 from mt.cli.report import report
 from mt.cli.serve import serve
@@ -28,7 +29,19 @@ def app() -> None:
     """
 
 
-for _command in (init, data, train, translate, evaluate_command, compare, distill, backtranslate, report, serve):
+for _command in (
+    init,
+    data,
+    train,
+    translate,
+    evaluate_command,
+    compare,
+    distill,
+    backtranslate,
+    report,
+    export,
+    serve,
+):
     app.add_command(_command)
 
 

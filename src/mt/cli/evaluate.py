@@ -79,6 +79,7 @@ def evaluate_command(
             if option in ("sample", "mbr", "length_penalty", "output", "metrics"):
                 contradict(bool(value), "--tune-length-penalty", f"--{option.replace('_', '-')}")
     from mt.bundle.open import open_model, read_config
+    from mt.data.texts import read_pair
     from mt.evaluate import evaluate, results_json, results_table, write_results
     from mt.languages import chosen_language
     from mt.run_dir import run_of, run_of_checkpoint
@@ -88,7 +89,7 @@ def evaluate_command(
     owner = run or run_of_checkpoint(first)
     config = _with_metrics(read_config(first), metrics)
     if source is not None and reference is not None:
-        texts = [_read(source, reference, chosen_language(config.data.target_lang, to))]
+        texts = [read_pair(source, reference, chosen_language(config.data.target_lang, to))]
     else:
         texts = _own_texts(first, owner, "valid" if tune_length_penalty else "test", config, to)
     if tune_length_penalty:
@@ -155,16 +156,6 @@ def _tune(
 
     tried = try_length_penalties(translator, config, texts, beam)
     print_result(json.dumps(penalties_json(tried)) if as_json else penalties_table(tried))
-
-
-def _read(source: Path, reference: Path, target_lang: str) -> "Text":
-    from mt.data.lines import read_parallel
-    from mt.data.texts import Text
-
-    pairs = list(read_parallel(source, reference))
-    if not pairs:
-        raise InputError(f"{source}: no line in it", "a set to score on needs at least one sentence")
-    return Text(target_lang, [source for source, _ in pairs], [reference for _, reference in pairs])
 
 
 def _own_texts(folder: "ModelDir", run: "RunDir | None", split: str, config: "Config", to: str | None) -> "list[Text]":

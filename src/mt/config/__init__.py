@@ -1,7 +1,8 @@
 """The configuration of a run: one YAML file, one class per section, every problem reported at once.
 
 `load_config` is where to start reading: `yaml_source` makes a plain tree of the file, `problems.validate` a `Config`
-of the tree, with the classes in `schema`, `data`, `sources`, `training` and `decoding`.
+of the tree, with the classes in `schema`, `data`, `sources`, `training` and `decoding`; `exports` says what a model
+cannot become.
 """
 
 from mt.config.data import DataConfig

@@ -4,14 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from mt.config.section import Rule, Section, enforce, refuse
-
-
-def _without_repeats(values: tuple[str, ...]) -> tuple[str, ...]:
-    repeated = sorted({value for value in values if values.count(value) > 1})
-    if repeated:
-        raise refuse(f"names {repeated[0]} more than once")
-    return values
+from mt.config.section import Rule, Section, enforce, without_repeats
 
 
 class DecodingConfig(Section):
@@ -71,12 +64,12 @@ class EvaluationConfig(Section):
     methods: Annotated[
         tuple[Literal["greedy", "beam"], ...],
         Field(strict=False, min_length=1, description="Ways to search the translations that are scored."),
-        AfterValidator(_without_repeats),
+        AfterValidator(without_repeats),
     ] = ("greedy", "beam")
     metrics: Annotated[
         tuple[Literal["bleu", "chrf", "ter"], ...],
         Field(strict=False, min_length=1, description="Scores of sacreBLEU to compute."),
-        AfterValidator(_without_repeats),
+        AfterValidator(without_repeats),
     ] = ("bleu", "chrf", "ter")
     bootstrap_samples: Annotated[
         int,

@@ -12,7 +12,8 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from mt.config.data import DataConfig
 from mt.config.decoding import DecodingConfig, EvaluationConfig
-from mt.config.section import Rule, Section, Shaped, enforce, refuse
+from mt.config.exports import ExportFormat, export_rules
+from mt.config.section import Rule, Section, Shaped, enforce, refuse, without_repeats
 from mt.config.training import TrainingConfig
 
 _RUN_NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
@@ -182,6 +183,11 @@ class Config(Section):
     training: Annotated[TrainingConfig, Field(description="How the weights are learned.")] = TrainingConfig()
     decoding: Annotated[DecodingConfig, Field(description="How translations are searched.")] = DecodingConfig()
     evaluation: Annotated[EvaluationConfig, Field(description="How translations are scored.")] = EvaluationConfig()
+    exports: Annotated[
+        tuple[ExportFormat, ...],
+        Field(strict=False, description="Other software to write the model for at the end of training."),
+        AfterValidator(without_repeats),
+    ] = ()
 
     @field_validator("data", "tokenizer", "model", "training", "decoding", "evaluation", mode="before")
     @classmethod
@@ -206,6 +212,7 @@ class Config(Section):
             ),
             *self._without_fast_engine(),
             *self._matrices_too_large(),
+            *(rule for export_format in self.exports for rule in export_rules(self, export_format)),
         )
         return self
 

@@ -64,6 +64,14 @@ def as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
+def without_repeats(values: tuple[str, ...]) -> tuple[str, ...]:
+    """A list of choices as it is; refuses one that names something twice."""
+    repeated = sorted({value for value in values if values.count(value) > 1})
+    if repeated:
+        raise refuse(f"names {repeated[0]} more than once")
+    return values
+
+
 @dataclass(frozen=True)
 class OneOrList:
     """Tells the JSON schema what `as_tuple` allows."""

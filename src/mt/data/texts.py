@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from mt.data.lines import read_lines
+from mt.data.lines import read_lines, read_parallel
 from mt.data.parts import languages, read_parts
+from mt.errors import InputError
 from mt.run_dir import RunDir
 
 
@@ -33,3 +35,15 @@ def read_texts(run: RunDir, split: str, target_langs: Sequence[str]) -> list[Tex
         texts[language].sources.append(source)
         texts[language].references.append(reference)
     return [text for text in texts.values() if text.sources]
+
+
+def read_pair(source: Path, reference: Path, target_lang: str) -> Text:
+    """Two files as one text.
+
+    Raises:
+        InputError: they are not aligned, or empty.
+    """
+    pairs = list(read_parallel(source, reference))
+    if not pairs:
+        raise InputError(f"{source}: no line in it", "a set to score on needs at least one sentence")
+    return Text(target_lang, [source for source, _ in pairs], [reference for _, reference in pairs])

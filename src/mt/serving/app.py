@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mt.console import log
-from mt.detection import language_name
+from mt.languages import language_name
 from mt.serving import page
 from mt.serving.limits import Limits, RateLimit
 from mt.serving.metrics import Metrics

@@ -7,8 +7,9 @@ from typing import Any
 from mt.bundle.open import open_model, read_config
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.decoding.translator import Candidate, Translator
-from mt.detection import Detector, language_name
+from mt.detection import Detector
 from mt.errors import InputError
+from mt.languages import language_name
 from mt.run_dir import ModelDir
 from mt.serving.batching import Batcher
 from mt.serving.limits import Limits

@@ -1,0 +1,1 @@
+"""Models for other software: CTranslate2, Hugging Face transformers, ONNX Runtime and Argos Translate."""

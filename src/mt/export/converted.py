@@ -1,0 +1,88 @@
+"""A plain CTranslate2 folder, for any client of that library."""
+
+from pathlib import Path
+
+from mt import storage
+from mt.bundle.conversion import write_converted
+from mt.decoding.ctranslate2_engine import CTranslate2Engine
+from mt.decoding.settings import TranslationSettings
+from mt.decoding.translator import Translator
+from mt.export.loss import Yardstick
+from mt.export.subject import Subject
+
+
+def write_ctranslate2(
+    subject: Subject, folder: Path, card: str, number_format: str, yardstick: Yardstick | None
+) -> str:
+    """Writes the folder, translates with it, and compares.
+
+    Args:
+        subject: the model.
+        folder: being written.
+        card: the README; how to translate is added.
+        number_format: of the weights.
+        yardstick: None measures nothing.
+
+    Returns:
+        what was measured.
+
+    Raises:
+        InputError: it loses more than it may.
+    """
+    tokenizers, settings = subject.tokenizers, TranslationSettings.of(subject.config)
+    write_converted(subject.model, subject.config, tokenizers, folder, number_format)
+    for name, content in tokenizers.files().items():
+        storage.write_text(folder / name, content)
+    storage.write_text(folder / "README.md", card + _usage(subject, settings))
+    if yardstick is None:
+        return ""
+    engine = CTranslate2Engine(
+        folder,
+        tokenizers,
+        settings.max_positions,
+        settings.batch_tokens,
+        compute_type=computed_in(number_format),
+    )
+    translator = Translator(engine, tokenizers, settings.max_source_tokens, settings.target_langs)
+    return yardstick.measure(
+        f"CTranslate2, {number_format}",
+        settings.search,
+        lambda text: translator.to(text.target_lang).best(text.sources, settings.search),
+    )
+
+
+def computed_in(number_format: str) -> str:
+    """What CTranslate2 shall compute in on a CPU: what the weights are in, or what is nearest to it there."""
+    return "float32" if number_format == "float16" else "default"
+
+
+def _usage(subject: Subject, settings: TranslationSettings) -> str:
+    shared = subject.tokenizers.shared
+    source, target = ("tokenizer.json", "tokenizer.json") if shared else ("source.json", "target.json")
+    search = settings.search
+    return f'''
+## Translating
+
+With `pip install ctranslate2 tokenizers`, in this folder:
+
+```python
+import ctranslate2
+from tokenizers import Tokenizer
+
+translator = ctranslate2.Translator(".")
+source, target = Tokenizer.from_file("{source}"), Tokenizer.from_file("{target}")
+pieces = source.encode("{subject.example}").tokens
+found = translator.translate_batch(
+    [pieces],
+    beam_size={search.beam_size},
+    length_penalty={search.length_penalty:g},
+    max_decoding_length={min(search.max_length, settings.max_positions - 1)},
+    max_input_length=0,
+    disable_unk=True,
+    suppress_sequences=[["<pad>"], ["<s>"]],
+)
+print(target.decode([target.token_to_id(piece) for piece in found[0].hypotheses[0]], skip_special_tokens=False))
+```
+
+A source may have {settings.max_source_tokens - 2:,} pieces; the library itself adds `<s>` and `</s>`.
+'''

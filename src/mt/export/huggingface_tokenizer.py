@@ -1,0 +1,78 @@
+"""Our tokenizers as one of transformers: a `tokenizer.json` that puts a source between SOS and EOS and decodes targets.
+
+With one vocabulary of ids for both languages (see `huggingface_weights`) two tokenizers become one: it encodes with the
+source's pieces; the target's follow under names of their own, which decoding takes off again.
+"""
+
+import json
+from typing import Any
+
+from mt.data.tokenizer import EOS, PAD, SOS, SPECIALS, UNK, TokenizerPair
+
+# No piece of ours begins so: the escape character is always followed by one of two other letters.
+_TARGET = "\ue000t"
+
+
+def tokenizer_json(tokenizers: TokenizerPair, shift: int) -> str:
+    """The content of `tokenizer.json`.
+
+    Args:
+        tokenizers: of both languages.
+        shift: where target ids begin; 0 where there is one vocabulary and one matrix.
+    """
+    state: dict[str, Any] = json.loads(tokenizers.source.to_json())
+    state["normalizer"]["normalizers"].insert(0, {"type": "Strip", "strip_left": True, "strip_right": True})
+    state["post_processor"] = _between_sos_and_eos()
+    names = dict(enumerate(SPECIALS))
+    if shift:
+        target = tokenizers.target.tokens(range(tokenizers.target.vocab_size))
+        state["model"]["vocab"].update({_TARGET + piece: shift + i for i, piece in enumerate(target)})
+        state["decoder"]["decoders"].insert(0, {"type": "Replace", "pattern": {"String": _TARGET}, "content": ""})
+        names.update({shift + i: _TARGET + special for i, special in enumerate(SPECIALS)})
+    state["added_tokens"] = [_added(i, name, special=True) for i, name in names.items()]
+    # A tag must be found in text, since only there can one ask for a language.
+    state["added_tokens"] += [_added(i, f"<2{code}>", special=False) for code, i in tokenizers.source.tags.items()]
+    return json.dumps(state, ensure_ascii=False) + "\n"
+
+
+def tokenizer_config(tokenizers: TokenizerPair, shift: int, max_source_tokens: int) -> dict[str, Any]:
+    """The content of `tokenizer_config.json`."""
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": max_source_tokens,
+        "pad_token": PAD,
+        "unk_token": UNK,
+        "bos_token": SOS,
+        "eos_token": EOS,
+        "additional_special_tokens": [_TARGET + special for special in SPECIALS] if shift else [],
+        "split_special_tokens": True,  # a literal </s> in a sentence is text
+        "clean_up_tokenization_spaces": False,
+        "padding_side": "right",
+        "model_input_names": ["input_ids", "attention_mask"],
+    }
+
+
+def _between_sos_and_eos() -> dict[str, Any]:
+    def special(name: str) -> dict[str, Any]:
+        return {"SpecialToken": {"id": name, "type_id": 0}}
+
+    def text(name: str) -> dict[str, Any]:
+        return {"Sequence": {"id": name, "type_id": 0}}
+
+    ids = {name: {"id": name, "ids": [SPECIALS.index(name)], "tokens": [name]} for name in (SOS, EOS)}
+    single = [special(SOS), text("A"), special(EOS)]
+    pair = [special(SOS), text("A"), text("B"), special(EOS)]
+    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": ids}
+
+
+def _added(number: int, name: str, special: bool) -> dict[str, Any]:
+    """A token that is looked for in text as it stands, a tag with the spaces behind it."""
+    return {
+        "id": number,
+        "content": name,
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": not special,
+        "normalized": False,
+        "special": special,
+    }

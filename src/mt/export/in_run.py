@@ -1,0 +1,46 @@
+"""The exports that a configuration asks for, at the end of its training."""
+
+from mt import storage
+from mt.config import Config
+from mt.console import log
+from mt.data.texts import read_texts
+from mt.errors import InputError
+from mt.export.exporting import ExportOptions, export, require_packages
+from mt.run_dir import RunDir
+from mt.stage import is_done, stage_key
+
+_VERSION = 1  # of what exports look like; those of an older one are written anew
+
+
+def require_exports(config: Config) -> None:
+    """Refuses a training whose exports need what is not installed, before it begins.
+
+    Raises:
+        InputError: a package is missing.
+    """
+    for wanted in config.exports:
+        require_packages(wanted)
+
+
+def write_exports(config: Config, run_dir: RunDir) -> str:
+    """Writes those that are not there yet for the run's model.
+
+    Returns:
+        a line or more for each to show; one that would lose too much is not written, which the training survives.
+    """
+    said = []
+    files = storage.read_manifest(run_dir.model.root)["files"]
+    for wanted in config.exports:
+        output, key = run_dir.export(wanted), stage_key("export", _VERSION, wanted, files)
+        if is_done(output, key):
+            said.append(f"{wanted}: {output}")
+            continue
+        log.info("exporting the model as %s", wanted)
+        texts = read_texts(run_dir, "valid", config.data.target_lang)
+        try:
+            said.append(export(run_dir.model, wanted, output, texts, ExportOptions(), key=key))
+        except InputError as error:
+            storage.remove_if_there(output)
+            said.append(f"{wanted}: not exported: {error.message}")
+            log.warning("exports: %s", said[-1])
+    return "\n".join(said)

@@ -1,0 +1,112 @@
+"""A sentence splitter in the form that Argos Translate looks for in a package: a MiniSBD model.
+
+MiniSBD runs an ONNX graph on the numbers of a text's characters and takes, for each, the likeliest of five labels.
+Ours is no network but a rule, the one that `mt serve` has: a package with it needs nothing from the network.
+
+    B texts   N characters
+"""
+
+import json
+import string
+from typing import Any
+
+_PAD, _UNKNOWN = "<PAD>", "<UNK>"
+_SPACE, _STOP, _STRONG, _QUOTES, _UNSPACED = " ", ".", "!?…", "\"'»”)", "。！？"
+# What belongs to no word, as far as it is common; any other character counts as a letter.
+_PUNCTUATION = string.punctuation + "«»“”„‘’‚–—·¿¡、，；：「」（）" + _STRONG + _UNSPACED
+_LETTERS_BEFORE_STOP = 4  # "Dr. Smith": a short word before a full stop may be an abbreviation
+_OPSET = 17
+
+
+def sentence_ends_model() -> bytes:
+    """The content of the `.onnx` file."""
+    from onnx import TensorProto, checker, helper
+
+    units = [_PAD, _UNKNOWN, _SPACE, *sorted(set(_PUNCTUATION))]
+    build = _Builder(units)
+    ends = _ends(build)
+    nothing = build.constant_like(ends, 0.0)
+    # No end, the end of a token, of a sentence, and of contractions; what nobody asks for is never the likeliest.
+    labels = [build.constant_like(ends, 0.5), nothing, ends, nothing, nothing]
+    axis = build.constant([2], whole=True)
+    build.add("Concat", *(build.add("Unsqueeze", label, axis) for label in labels), output="labels", axis=2)
+    graph = helper.make_graph(
+        build.nodes,
+        "sentence_ends",
+        [
+            helper.make_tensor_value_info("units", TensorProto.INT64, ["B", "N"]),
+            helper.make_tensor_value_info("features", TensorProto.FLOAT, ["B", "N", "F"]),
+        ],
+        [helper.make_tensor_value_info("labels", TensorProto.FLOAT, ["B", "N", 5])],
+        build.constants,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=8)
+    helper.set_model_props(model, {"config": json.dumps(_CONFIG), "vocab": json.dumps(_vocabulary(units))})
+    checker.check_model(model)
+    return bytes(model.SerializeToString())
+
+
+_CONFIG = {"skip_newline": False, "max_seqlen": 1000, "batch_size": 1, "feat_funcs": ["end_of_para"]}
+
+
+def _vocabulary(units: list[str]) -> dict[str, Any]:
+    return {"lang": "", "_id2unit": units, "_unit2id": {unit: i for i, unit in enumerate(units)}, "lower": False}
+
+
+class _Builder:
+    """Nodes and constants of a graph.
+
+    Args:
+        units: the characters that have a number.
+    """
+
+    def __init__(self, units: list[str]) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self._units = units
+
+    def add(self, kind: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+        """Adds a node and returns the name of what it gives."""
+        from onnx import helper
+
+        name = output or f"value_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
+        return name
+
+    def constant(self, values: list[float], whole: bool = False) -> str:
+        from onnx import TensorProto, helper
+
+        name = f"constant_{len(self.constants)}"
+        kind = TensorProto.INT64 if whole else TensorProto.FLOAT
+        self.constants.append(helper.make_tensor(name, kind, [len(values)], values))
+        return name
+
+    def constant_like(self, value: str, number: float) -> str:
+        """A number in the shape of a value."""
+        zeros = self.add("Mul", value, self.constant([0.0]))
+        return self.add("Add", zeros, self.constant([number]))
+
+    def among(self, characters: str) -> str:
+        """(B, N), 1 where a character is one of these, else 0."""
+        table = self.constant([float(unit in tuple(characters)) for unit in self._units])
+        return self.add("Gather", table, "units")
+
+    def letters(self) -> str:
+        """(B, N), 1 where a character belongs to a word."""
+        return self.add("Gather", self.constant([float(unit == _UNKNOWN) for unit in self._units]), "units")
+
+    def moved(self, value: str, by: int) -> str:
+        """What stands `by` characters before each; behind it where negative."""
+        return self.add("Pad", value, self.constant([0, by, 0, -by], whole=True))
+
+
+def _ends(build: _Builder) -> str:
+    """(B, N), 1 at the last character of a sentence."""
+    letters = build.letters()
+    after_word = build.among(_STOP)
+    for place in range(1, _LETTERS_BEFORE_STOP + 1):
+        after_word = build.add("Mul", after_word, build.moved(letters, place))
+    quoted = build.add("Mul", build.among(_QUOTES), build.moved(build.among(_STOP + _STRONG), 1))
+    spaced = build.add("Max", after_word, build.among(_STRONG), quoted)
+    before_space = build.add("Mul", spaced, build.moved(build.among(_SPACE), -1))
+    return build.add("Max", before_space, build.among(_UNSPACED))
