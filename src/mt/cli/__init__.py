@@ -8,6 +8,7 @@ import sys
 import click
 
 from mt.cli.compare import compare
+from mt.cli.completion import completion
 from mt.cli.evaluate import evaluate_command
 from mt.cli.init import init
 from mt.cli.report import report
@@ -27,7 +28,7 @@ def app() -> None:
     """
 
 
-for _command in (init, train, translate, evaluate_command, compare, distill, backtranslate, report, serve):
+for _command in (init, train, translate, evaluate_command, compare, distill, backtranslate, report, serve, completion):
     app.add_command(_command)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mt.cli.completing import configurations
 from mt.cli.options import debug_option, path_type, runs_option
 from mt.cli.text import print_result
 from mt.console import log
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--config", type=path_type, required=True, help="The YAML configuration.")
+@click.option("--config", type=path_type, required=True, shell_complete=configurations, help="The YAML configuration.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Replace a value, as in model.d_model=256.")
 @click.option("--dry-run", is_flag=True, help="Check everything, estimate time and memory, and train nothing.")
 @runs_option
