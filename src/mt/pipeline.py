@@ -12,7 +12,7 @@ import torch
 
 from mt import storage
 from mt.bundle.model_dir import build_model
-from mt.bundle.warm_start import Start, find_start, load_start, start_from
+from mt.bundle.warm_start import Start, find_start, load_start, refuse_missing_tags, start_from
 from mt.config import Config, dump_config
 from mt.console import log
 from mt.data.batching import TrainingCorpus
@@ -138,24 +138,14 @@ def train_tokenizer(
             pairs = json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"]
             every = -(-pairs // settings.train_pairs)
             source, target = (TextFile(run_dir.text_file("train", side), every) for side in ("source", "target"))
-            trained = TokenizerPair.train(source, target, settings.vocab_size, settings.shared, _tagged(config))
+            trained = TokenizerPair.train(source, target, settings.vocab_size, settings.shared, config.data.tagged)
         with storage.new_folder(run_dir.tokenizer, key=key) as folder:
             for name, content in trained.files().items():
                 storage.write_text(folder / name, content)
     tokenizers = TokenizerPair.load(run_dir.tokenizer, settings.shared)
-    for language in _tagged(config):
-        if language not in tokenizers.source.tags:
-            raise InputError(
-                f"training.init_tokenizer: the tokenizer of {config.training.init_from} has no tag for {language}",
-                "set it to false, or leave that language out of data.target_lang",
-            )
+    refuse_missing_tags(config, tokenizers)
     log.info("vocabulary: %d source and %d target pieces", tokenizers.source.vocab_size, tokenizers.target.vocab_size)
     return tokenizers, key
-
-
-def _tagged(config: Config) -> tuple[str, ...]:
-    """The target languages that need a tag: where there is a choice."""
-    return config.data.target_lang if len(config.data.target_lang) > 1 else ()
 
 
 def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, tokenizer_key: str) -> None:

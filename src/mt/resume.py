@@ -27,6 +27,12 @@ FREE = ("data.root",)
 
 
 def check_resumable(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> None:
+    """Refuses what a resume cannot survive, as `refuse_changes` does, and records the inputs."""
+    refuse_changes(run_dir, config, digests)
+    storage.write_json(run_dir.inputs, digests)
+
+
+def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> None:
     """Compares a configuration and its input files with those that a run's checkpoints come from.
 
     Without checkpoints anything may change. Other training settings may too; the log says which did.
@@ -58,7 +64,6 @@ def check_resumable(run_dir: RunDir, config: Config, digests: dict[str, Any]) ->
             )
         for key in changed:
             log.info("%s is now %r, it was %r", key, now.get(key), earlier.get(key))
-    storage.write_json(inputs, digests)
 
 
 def recorded_inputs(run_dir: RunDir) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from mt.errors import InputError, MachineError
 
@@ -251,6 +251,13 @@ def append_line(path: Path, line: str) -> None:
         file.write((line + "\n").encode())
 
 
+def refuse_locked(path: Path) -> None:
+    """Raises what `exclusive` would raise, and leaves the file as it is; one that is not there is not locked."""
+    if path.is_file():
+        with explained(path), path.open("rb") as file:
+            _lock(path, file)
+
+
 @contextlib.contextmanager
 def exclusive(path: Path) -> Iterator[None]:
     """Holds a lock file, so that two trainers never write into one run. The kernel frees it when the process dies.
@@ -262,17 +269,21 @@ def exclusive(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("ab+", buffering=0)
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().decode().strip() or "unknown"
-            raise InputError(
-                f"{path.parent}: another training (process {holder}) is working in this run folder",
-                "wait for it, stop it, or choose another name in the configuration",
-            ) from None
+        _lock(path, file)
         with explained(path):
             failpoint("write", path)
             file.truncate(0)
             file.write(str(os.getpid()).encode())
         yield
+
+
+def _lock(path: Path, file: IO[bytes]) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        holder = file.read().decode().strip() or "unknown"
+        raise InputError(
+            f"{path.parent}: another training (process {holder}) is working in this run folder",
+            "wait for it, stop it, or choose another name in the configuration",
+        ) from None

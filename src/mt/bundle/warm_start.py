@@ -83,6 +83,16 @@ def load_start(start: Start, config: Config) -> LoadedModel:
     return loaded
 
 
+def refuse_missing_tags(config: Config, tokenizers: TokenizerPair) -> None:
+    """A tokenizer that is taken over must know the languages that source sentences ask for."""
+    for language in config.data.tagged:
+        if language not in tokenizers.source.tags:
+            raise InputError(
+                f"training.init_tokenizer: the tokenizer of {config.training.init_from} has no tag for {language}",
+                "set it to false, or leave that language out of data.target_lang",
+            )
+
+
 def start_from(model: TranslationModel, tokenizers: TokenizerPair, start: LoadedModel) -> None:
     """Copies the weights; of the vocabulary's matrices the rows of pieces that both models have.
 

@@ -8,6 +8,7 @@ import sys
 import click
 
 from mt.cli.compare import compare
+from mt.cli.completion import completion
 from mt.cli.data import data
 from mt.cli.evaluate import evaluate_command
 from mt.cli.export import export
@@ -29,19 +30,8 @@ def app() -> None:
     """
 
 
-for _command in (
-    init,
-    data,
-    train,
-    translate,
-    evaluate_command,
-    compare,
-    distill,
-    backtranslate,
-    report,
-    export,
-    serve,
-):
+_COMMANDS = (init, data, train, translate, evaluate_command, compare, distill, backtranslate, report, export, serve)
+for _command in (*_COMMANDS, completion):
     app.add_command(_command)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from mt.cli.completing import runs_or_files
 from mt.cli.options import debug_option, engine_choice, engine_options, metrics_option, path_type, runs_option
 from mt.cli.text import print_result
 from mt.console import set_up_logging
@@ -15,7 +16,7 @@ from mt.errors import InputError
 
 
 @click.command()
-@click.argument("systems", metavar="RUN_A RUN_B [RUN_C ...]", type=path_type, nargs=-1)
+@click.argument("systems", metavar="RUN_A RUN_B [RUN_C ...]", type=path_type, nargs=-1, shell_complete=runs_or_files)
 @metrics_option("bleu", "chrf", "ter")
 @click.option("--source", type=path_type, help="Translate this text with all models instead of what runs have stored.")
 @click.option("--reference", type=path_type, help="Its translation, aligned by line; enough where all are plain files.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mt.cli.completing import among, languages, run_folders
 from mt.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +30,12 @@ def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 
 path_type = click.Path(path_type=Path)
 debug_option = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-to_option = click.option("--to", metavar="LANG", help="The language to translate into, where the model has several.")
+to_option = click.option(
+    "--to",
+    metavar="LANG",
+    shell_complete=languages,
+    help="The language to translate into, where the model has several.",
+)
 runs_option = click.option(
     "--runs", type=path_type, default="runs", envvar="MT_RUNS", show_default=True, help="Folder that holds the runs."
 )
@@ -38,6 +44,7 @@ models_option = click.option(
     "models",
     type=path_type,
     multiple=True,
+    shell_complete=run_folders,
     help="A run folder, a model folder or a checkpoint; several translate together. Default: the newest finished run.",
 )
 search_options = _options(
@@ -49,6 +56,26 @@ search_options = _options(
     click.option("--top-p", type=float, help="With --sample: only the likeliest tokens that have probability P."),
     click.option("--seed", type=click.IntRange(min=0), help="With --sample: start of the random numbers. Default: 1."),
 )
+mbr_options = _options(
+    click.option("--mbr", type=click.IntRange(2, 1000), help="Of N candidates, take the one most like all others."),
+    click.option("--utility", type=click.Choice(["chrf", "bleu"]), help="With --mbr: likeness. Default: chrf."),
+)
+engine_options = _options(
+    click.option(
+        "--engine",
+        default="auto",
+        shell_complete=among("auto", "ctranslate2", "torch"),
+        help="auto, ctranslate2 or torch.",
+    ),
+    click.option("--compute-type", default="auto", help="Number format: auto, float32, int8, bfloat16, ..."),
+    click.option("--shortlist/--no-shortlist", default=None, help="Likely target words only; default: the model's."),
+    click.option(
+        "--device", default="auto", shell_complete=among("auto", "cpu", "cuda", "mps"), help="auto, cpu, cuda or mps."
+    ),
+    click.option("--verbose", "-v", is_flag=True, help="Say more, such as which engine runs."),
+)
+
+ENGINE_NAMES = ("engine", "compute_type", "shortlist", "device")
 
 
 def metrics_option(*known: str) -> Callable[[Command], Command]:
@@ -65,22 +92,13 @@ def metrics_option(*known: str) -> Callable[[Command], Command]:
             raise InputError("--metrics names none", f"choose from {', '.join(known)}")
         return names
 
-    return click.option("--metrics", metavar="A,B", callback=parse, help=f"Some of {', '.join(known)}.")
-
-
-mbr_options = _options(
-    click.option("--mbr", type=click.IntRange(2, 1000), help="Of N candidates, take the one most like all others."),
-    click.option("--utility", type=click.Choice(["chrf", "bleu"]), help="With --mbr: likeness. Default: chrf."),
-)
-engine_options = _options(
-    click.option("--engine", default="auto", help="auto, ctranslate2 or torch."),
-    click.option("--compute-type", default="auto", help="Number format: auto, float32, int8, bfloat16, ..."),
-    click.option("--shortlist/--no-shortlist", default=None, help="Likely target words only; default: the model's."),
-    click.option("--device", default="auto", help="auto, cpu, cuda or mps."),
-    click.option("--verbose", "-v", is_flag=True, help="Say more, such as which engine runs."),
-)
-
-ENGINE_NAMES = ("engine", "compute_type", "shortlist", "device")
+    return click.option(
+        "--metrics",
+        metavar="A,B",
+        callback=parse,
+        shell_complete=among(*known, between_commas=True),
+        help=f"Some of {', '.join(known)}.",
+    )
 
 
 def engine_choice(given: dict[str, Any], one_by_one: bool = False) -> Any:

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import click
 
+from mt.cli.completing import run_folders
 from mt.cli.options import debug_option, path_type, runs_option
 from mt.cli.text import print_result
 from mt.console import set_up_logging
 
 
 @click.command()
-@click.argument("run", type=path_type, required=False)
+@click.argument("run", type=path_type, required=False, shell_complete=run_folders)
 @click.option("--output", type=path_type, help="Where to write it; default: report.html in the run folder.")
 @runs_option
 @debug_option

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from mt.cli.completing import run_folders
 from mt.cli.options import debug_option, find_models, path_type, runs_option
 from mt.console import set_up_logging
 from mt.errors import InputError
@@ -16,6 +17,7 @@ from mt.errors import InputError
     "models",
     type=path_type,
     multiple=True,
+    shell_complete=run_folders,
     help="A run folder or a model folder; several serve several languages. Default: the newest finished run.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; 0.0.0.0 is every network.")

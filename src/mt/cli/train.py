@@ -4,21 +4,28 @@ import logging
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from mt.cli.completing import configurations
 from mt.cli.options import debug_option, path_type, runs_option
 from mt.cli.text import print_result
 from mt.console import log
-from mt.errors import MtError
+from mt.errors import InputError, MtError
+
+if TYPE_CHECKING:
+    from mt.config import Config
+    from mt.world import World
 
 
 @click.command()
-@click.option("--config", type=path_type, required=True, help="The YAML configuration.")
+@click.option("--config", type=path_type, required=True, shell_complete=configurations, help="The YAML configuration.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Replace a value, as in model.d_model=256.")
+@click.option("--dry-run", is_flag=True, help="Check everything, estimate time and memory, and train nothing.")
 @runs_option
 @debug_option
-def train(config: Path, changes: tuple[str, ...], runs: Path, debug: bool) -> None:
+def train(config: Path, changes: tuple[str, ...], dry_run: bool, runs: Path, debug: bool) -> None:
     """Train, or go on training: every stage from raw text to a model folder; the same command again resumes.
 
     On several GPUs or machines: torchrun --nproc-per-node 8 -m mt train --config FILE
@@ -34,9 +41,12 @@ def train(config: Path, changes: tuple[str, ...], runs: Path, debug: bool) -> No
         from mt.config import load_config
 
         settings = load_config(config, changes)
-        from mt import pipeline
+        if dry_run:
+            summary = _try(settings, runs, world)
+        else:
+            from mt import pipeline
 
-        summary = pipeline.run(settings, runs, world)
+            summary = pipeline.run(settings, runs, world)
     except Exception as error:
         if not world.speaks():  # another process has told the user
             sys.exit(error.exit_code if isinstance(error, MtError) else 1)
@@ -44,3 +54,11 @@ def train(config: Path, changes: tuple[str, ...], runs: Path, debug: bool) -> No
     world.leave()
     if world.is_main:
         print_result(summary)
+
+
+def _try(config: "Config", runs: Path, world: "World") -> str:
+    if world.size > 1:
+        raise InputError("--dry-run is for one process", "start it without torchrun")
+    from mt.planning.dry_run import dry_run
+
+    return dry_run(config, runs)

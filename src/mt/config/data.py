@@ -136,3 +136,8 @@ class DataConfig(Section):
     def language_of(self, source: Source) -> str:
         """The target language of one of the sources."""
         return source.target_lang or self.target_lang[0]
+
+    @property
+    def tagged(self) -> tuple[str, ...]:
+        """The target languages that need a tag: where there is a choice."""
+        return self.target_lang if len(self.target_lang) > 1 else ()

@@ -56,6 +56,7 @@ class Measured:
         memory: the most that the process held, in bytes.
         gpu_memory: the most of the GPU's, in bytes; None without one.
         too_long: the part of the pairs that data.max_length drops.
+        split: whether batches had to be split for lack of memory.
     """
 
     device: str
@@ -69,6 +70,7 @@ class Measured:
     memory: int
     gpu_memory: int | None
     too_long: float
+    split: bool = False
 
 
 def probe(config: Config, sample: Sequence[Pair], tokenizers: TokenizerPair, whole: bool, seconds: float) -> Measured:
@@ -86,6 +88,8 @@ def probe(config: Config, sample: Sequence[Pair], tokenizers: TokenizerPair, who
         InputError: no pair is within data.max_length.
         MachineError: memory does not suffice.
     """
+    silent = config.training.model_copy(update={"tensorboard": False})
+    config = config.model_copy(update={"training": silent})
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, context, initializer=start_worker) as pool:
         try:
@@ -129,6 +133,7 @@ def _measure(
             memory=peak_memory(),
             gpu_memory=torch.cuda.max_memory_allocated() if device.type == "cuda" else None,
             too_long=1 - len(corpus) / len(sample),
+            split=trainer.progress.out_of_memory > 0,
         )
 
 

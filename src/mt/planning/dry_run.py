@@ -1,0 +1,192 @@
+"""`mt train --dry-run`: whatever a training could fail at is looked at, and nothing is trained or left behind."""
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mt import storage
+from mt.bundle.warm_start import find_start, load_start, refuse_missing_tags
+from mt.config import Config, FromTrain
+from mt.console import duration, log
+from mt.data.prepare import MAX_HELD_OUT, input_digests
+from mt.data.tokenizer import TokenizerPair
+from mt.devices import choose_device
+from mt.errors import InputError, MachineError
+from mt.planning.estimate import Estimate, estimate
+from mt.planning.probe import Measured, probe
+from mt.planning.survey import Survey, learned_tokenizers, survey
+from mt.resume import INIT_FROM, recorded_inputs, refuse_changes
+from mt.run_dir import RunDir
+from mt.training.checkpoint import Checkpoints
+
+_SECONDS = 8.0  # of timed steps
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """The corpora, as far as they can be known without cleaning them.
+
+    Attributes:
+        train: the training text.
+        pairs: that are left of each training source.
+        held_out: pairs of the validation and the test set; the test set's are None where there is none.
+    """
+
+    train: Survey
+    pairs: list[int]
+    held_out: dict[str, int | None]
+
+
+def dry_run(config: Config, runs: Path) -> str:
+    """Checks a configuration, and what it asks of this machine.
+
+    Args:
+        config: what would be trained.
+        runs: the folder that holds the run folders.
+
+    Returns:
+        what was found, a line each.
+
+    Raises:
+        InputError: the training would be refused.
+        MachineError: disk or memory would not suffice.
+    """
+    run_dir = RunDir(runs / config.name)
+    disk = _disk(run_dir)
+    device = choose_device(config.training.device)
+    done = _steps_done(run_dir)
+    tokenizers, start = _start(config, runs, run_dir)
+    texts = _read(config)
+    whole = tokenizers is not None or len(texts.train.sample) == texts.train.clean
+    if tokenizers is None:
+        tokenizers = learned_tokenizers(config.tokenizer, texts.train.sample, config.data.tagged)
+    log.info("training a few steps, which are forgotten again")
+    measured = probe(config, texts.train.sample, tokenizers, whole, _SECONDS)
+    valid_pairs = texts.held_out["valid"] or 0
+    foreseen = estimate(config, measured, texts.pairs, valid_pairs, texts.train.bytes_per_pair())
+    rows = {
+        "run": f"{run_dir.root}, " + (f"goes on after step {done:,}" if done else "new"),
+        "device": f"{device}, {measured.precision}",
+        **_text_rows(texts, measured),
+        **({"starts from": start} if start else {}),
+        "tokenizer": _tokenizer(tokenizers, config, whole),
+        "model": f"{measured.parameters:,} parameters",
+        "training": _training(config, foreseen, measured, texts.train.whole),
+        "time": _time(foreseen, measured, done),
+        "memory": _memory(measured),
+        "disk": _space(disk, foreseen.disk),
+    }
+    width = max(map(len, rows))
+    lines = [f"{name:<{width}}  {text}" for name, text in rows.items()]
+    return "\n".join([*lines, "nothing was trained; the same command without --dry-run begins"])
+
+
+def _steps_done(run_dir: RunDir) -> int:
+    storage.refuse_locked(run_dir.lock)
+    return max(Checkpoints(run_dir).steps(), default=0)
+
+
+def _start(config: Config, runs: Path, run_dir: RunDir) -> tuple[TokenizerPair | None, str]:
+    """The model to start from, which must fit, as what a resume goes on from must.
+
+    Returns:
+        its tokenizers, where they are taken over, and its name.
+    """
+    digests = input_digests(config.data)
+    tokenizers, name = None, ""
+    if config.training.init_from is not None:
+        start = find_start(config.training.init_from, runs, recorded_inputs(run_dir).get(INIT_FROM))
+        digests[INIT_FROM] = start.identity
+        if start.folder is not None:
+            loaded = load_start(start, config)
+            name = str(start.folder.root)
+            if config.training.init_tokenizer:
+                refuse_missing_tags(config, loaded.tokenizers)
+                tokenizers = loaded.tokenizers
+    refuse_changes(run_dir, config, digests)
+    return tokenizers, name
+
+
+def _read(config: Config) -> _Texts:
+    data = config.data
+    train = survey(data.train, data)
+    if train.clean == 0:
+        raise InputError("data.train: no sentence pair in it", "check the files, and what cleaning drops")
+    held_out: dict[str, int | None] = {}
+    taken = 0
+    for split in ("valid", "test"):
+        sources: Any = getattr(data, split)
+        if isinstance(sources, FromTrain):
+            held_out[split] = min(sources.from_train, max(1, int(train.clean * MAX_HELD_OUT)))
+            taken += held_out[split] or 0
+        elif sources is None:
+            held_out[split] = None
+        else:
+            held_out[split] = sum(survey(sources, data).pairs)
+            if held_out[split] == 0:
+                raise InputError(f"data.{split}: no sentence pair in it", "check the files")
+    return _Texts(train, train.left(taken), held_out)
+
+
+def _text_rows(texts: _Texts, measured: Measured) -> dict[str, str]:
+    train = texts.train
+    dropped = [f"{number:,} {reason}" for reason, number in train.counts.items() if reason != "kept"]
+    if measured.too_long:
+        dropped.append(f"about {measured.too_long:.1%} longer than max_length")
+    least = "" if train.whole else "at least "
+    lost = f"; cleaning drops {', '.join(dropped)}" if dropped else ""
+    sizes = {split: "none" if number is None else f"{number:,} pairs" for split, number in texts.held_out.items()}
+    return {
+        "training text": f"{least}{sum(texts.pairs):,} pairs before duplicates are looked for{lost}",
+        "validation text": sizes["valid"],
+        "test text": sizes["test"],
+    }
+
+
+def _tokenizer(tokenizers: TokenizerPair, config: Config, whole: bool) -> str:
+    sizes, asked = (tokenizers.source.vocab_size, tokenizers.target.vocab_size), config.tokenizer.vocab_size
+    if not whole:
+        return f"{min(asked, *sizes):,} of {asked:,} pieces from a sample of the text"
+    return f"{sizes[0]:,} pieces" if tokenizers.shared else f"{sizes[0]:,} source and {sizes[1]:,} target pieces"
+
+
+def _training(config: Config, foreseen: Estimate, measured: Measured, whole: bool) -> str:
+    passes = f", {foreseen.epochs:.1f} passes over the text" if whole else ""
+    return f"{foreseen.steps:,} steps of about {measured.tokens_per_step:,.0f} tokens{passes}"
+
+
+def _time(foreseen: Estimate, measured: Measured, done: int) -> str:
+    left = max(0, foreseen.steps - done) / foreseen.steps
+    validating = duration(left * foreseen.validation_seconds)
+    in_all = f"about {duration(left * foreseen.seconds)} ({validating} of it validation)"
+    return f"{in_all}, {measured.seconds_per_step:.2g} s a step; preparing and scoring come on top"
+
+
+def _memory(measured: Measured) -> str:
+    has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    split = "; batches had to be split for lack of it: lower training.max_tokens" if measured.split else ""
+    on_gpu = "" if measured.gpu_memory is None else f"{measured.gpu_memory / 1e9:.1f} GB of the GPU's, and "
+    return f"{on_gpu}{measured.memory / 1e9:.1f} GB, and some 0.3 for scoring, of {has / 1e9:.0f} GB here{split}"
+
+
+def _disk(run_dir: RunDir) -> Path:
+    """A folder on the disk where the run folder is, or will be."""
+    there = run_dir.root.absolute()
+    while not there.exists():
+        there = there.parent
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise MachineError(f"{there}: cannot write here, where the run folder is to be")
+    return there
+
+
+def _space(disk: Path, needed: int) -> str:
+    """What the run folder may need, and what there is."""
+    free = shutil.disk_usage(disk).free
+    if free < needed:
+        raise MachineError(
+            f"{disk}: {free / 1e9:.1f} GB free on this disk, but the run may need {needed / 1e9:.1f}",
+            "free some space, or lower training.keep_checkpoints",
+        )
+    return f"up to {needed / 1e9:.2g} GB, of {free / 1e9:,.0f} GB free"
