@@ -14,9 +14,7 @@ from mt.errors import InputError
 @click.argument("format_", metavar="FORMAT")
 @click.option("--model", type=path_type, help="A run folder, a model folder or a checkpoint. Default: the newest run.")
 @click.option("--output", type=path_type, required=True, help="The folder to make.")
-@click.option(
-    "--quantization", help="Weights of ctranslate2 and argos: float32, float16 or int8."
-)
+@click.option("--quantization", help="Weights of ctranslate2 and argos: float32, float16 or int8.")
 @click.option("--max-loss", type=float, help="BLEU that rounding the weights may cost on the validation set. [0.5]")
 @click.option("--source", type=path_type, help="Text to measure that on; default: the run's validation set.")
 @click.option("--reference", type=path_type, help="Its translation, aligned by line.")
