@@ -26,6 +26,7 @@ from mt.model.transformer import Transformer
 
 # Of rows that are never to be chosen; minus infinity would become NaN where something is multiplied by zero.
 _NEVER = -1e9
+_USUAL_POSITIONS = 1024
 
 _CLASSES = {
     ("post", "sinusoidal"): ("marian", "MarianMTModel"),
@@ -49,10 +50,11 @@ def target_shift(model: Transformer) -> int:
 
 
 def positions_of(config: Config) -> int:
-    """How many positions the exported model has."""
+    """How many positions the exported model has; sinusoidal ones go on, since nobody there parts a long text."""
     settings = TranslationSettings.of(config)
-    learned = config.model.positions == "learned"
-    return settings.max_positions if learned else max(settings.max_positions, config.decoding.max_length + 1)
+    if config.model.positions == "learned":
+        return settings.max_positions
+    return max(settings.max_positions, config.decoding.max_length + 1, _USUAL_POSITIONS)
 
 
 def huggingface_weights(model: Transformer, config: Config) -> dict[str, Tensor]:

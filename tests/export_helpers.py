@@ -1,0 +1,95 @@
+"""Models to export, and how what was exported is compared with them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from shutil import copyfile
+
+import torch
+from torch import Tensor
+
+from command import mt
+from engine_helpers import ENGLISH, GERMAN, PUSHABLE, configured, ending_model, push_all, random_model, tokenizers
+from mt.bundle.model_dir import new_model
+from mt.bundle.open import open_model
+from mt.data.tokenizer import EOS_ID, N_UNMERGED, PAD_ID, SOS_ID
+from mt.decoding.engine import EngineChoice, SearchOptions
+from mt.decoding.torch_engine import TorchEngine
+from mt.export.subject import Subject
+from mt.run_dir import ModelDir, RunDir
+
+SHORT = "decoding.max_length=12"
+VALID = [*ENGLISH, *GERMAN, "the dog", "men", "on the hill a house is", "grass grass", "old dog talking."]
+
+
+def subject_of(*changes: str) -> Subject:
+    """A random model whose translations vary and end by themselves; its folder is nowhere."""
+    config = configured(SHORT, *changes)
+    pair = tokenizers(config.tokenizer.shared)
+    options = SearchOptions(beam_size=5, max_length=12)
+    model = ending_model(config, pair.source.encode_batch(ENGLISH), options)
+    return Subject(ModelDir(Path("nowhere")), config, model, pair, [])
+
+
+def wordy(*changes: str) -> Subject:
+    """The same for VALID, whose translations hold no bytes: text that BLEU can be computed of."""
+    config = configured(SHORT, *PUSHABLE, *changes)
+    pair, options = tokenizers(config.tokenizer.shared), SearchOptions(beam_size=5, max_length=12)
+    ids = pair.source.encode_batch(VALID)
+    for seed in range(200):
+        model = random_model(config, seed)
+        push_all(model, dict.fromkeys((i for i in range(N_UNMERGED) if i != EOS_ID), -20.0))
+        lengths = {len(found[0].ids) for found in TorchEngine(model, 4096).translate(ids, options)}
+        if max(lengths) < 12 and min(lengths) > 0 and len(lengths) > 2:
+            return Subject(ModelDir(Path("nowhere")), config, model, pair, [])
+    raise AssertionError("no such model")
+
+
+def padded(rows: Sequence[Sequence[int]]) -> Tensor:
+    """Sentences between SOS and EOS."""
+    longest = max(map(len, rows)) + 2
+    return torch.tensor([[SOS_ID, *row, EOS_ID] + [PAD_ID] * (longest - len(row) - 2) for row in rows])
+
+
+def search(subject: Subject, options: SearchOptions, lines: Sequence[str] = ENGLISH) -> list[str]:
+    """What our own search finds."""
+    pair = subject.tokenizers
+    found = TorchEngine(subject.model, 4096).translate(pair.source.encode_batch(list(lines)), options)
+    return pair.target.decode_batch([hypotheses[0].ids for hypotheses in found])
+
+
+def run_folder(folder: Path, *changes: str) -> RunDir:
+    """A finished run of a random model, with a validation set whose references are its own translations, in part."""
+    run, subject = RunDir(folder), wordy(*changes)
+    weights = {name: parameter.detach() for name, parameter in subject.model.named_parameters()}
+    with new_model(run.model, subject.config, subject.tokenizers, weights, {}) as aside:
+        aside.readme.write_text("# A model\n")
+    copyfile(run.model.config, run.config)
+    run.text.mkdir(parents=True)
+    opened = open_model(run.model, EngineChoice(compute_type="float32"))
+    translations = opened.translator.best(VALID, opened.settings.search)
+    write(run.text_file("valid", "source"), VALID)
+    write(run.text_file("valid", "target"), [*translations[:-1], "Something else."])
+    return run
+
+
+def write(path: Path, lines: Sequence[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def refusal(*arguments: str | Path, cwd: Path) -> str:
+    """What `mt export` says when it refuses; it leaves nothing behind."""
+    before = sorted(cwd.rglob("*"))
+    done = mt("export", *arguments, cwd=cwd, code=2)
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) <= 2, done.stderr
+    assert sorted(cwd.rglob("*")) == before
+    return done.stderr
+
+
+def readme_program(folder: Path) -> str:
+    """The Python program in an export's README."""
+    return (folder / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
