@@ -33,6 +33,7 @@ from mt.reporting.report import write_report
 from mt.resume import INIT_FROM, check_resumable, recorded_inputs
 from mt.run_dir import RunDir
 from mt.stage import is_done, stage_key
+from mt.training.trackers import refuse_missing_wandb
 from mt.training.trainer import Trainer
 from mt.training.validation import Validator
 from mt.world import ALONE, World, lost_explained
@@ -54,6 +55,7 @@ def run(config: Config, runs: Path, world: World = ALONE) -> str:
     Raises:
         MtError: with the exit code that fits.
     """
+    refuse_missing_wandb(config.training)
     run_dir = RunDir(runs / config.name)
     device = choose_device(config.training.device, local_rank=world.local_rank)
     require_exports(config)

@@ -143,6 +143,11 @@ class RunDir:
         return self.root / "tensorboard"
 
     @property
+    def wandb_id(self) -> Path:
+        """The name of the run on Weights & Biases, whose package writes into the same folder."""
+        return self.root / "wandb" / "mt-run-id.txt"
+
+    @property
     def report(self) -> Path:
         """What a person looks at."""
         return self.root / "report.html"

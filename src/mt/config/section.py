@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, GetJsonSchemaHandler, Tag
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
@@ -93,4 +93,10 @@ class Shaped:
 
 _LANGUAGE = "[A-Za-z0-9][A-Za-z0-9_-]{0,31}"
 Line = Annotated[str, Field(max_length=4096), AfterValidator(_one_line)]
+# The marks keep pydantic's tags apart from the keys of a file in the location of an error.
+SWITCH_TAGS = ("<switch>", "<name>")
+SwitchOrName = Annotated[
+    Annotated[bool, Tag(SWITCH_TAGS[0])] | Annotated[Line, Tag(SWITCH_TAGS[1])],
+    Discriminator(lambda value: SWITCH_TAGS[isinstance(value, str)]),
+]
 LanguageCode = Annotated[str, AfterValidator(_language), Shaped(_LANGUAGE)]

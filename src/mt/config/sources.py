@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from mt.compressed import COMPRESSED
-from mt.config.section import LanguageCode, Line, OneOrList, Rule, Section, as_tuple, enforce, refuse
+from mt.config.section import SWITCH_TAGS, LanguageCode, Line, OneOrList, Rule, Section, as_tuple, enforce, refuse
 from mt.config.suggestions import is_near
 
 _TEXT_TABLES = (".tsv", ".csv", ".jsonl")
@@ -113,7 +113,7 @@ SOURCE_KINDS: dict[str, type[Section]] = {
     "<from_train>": FromTrain,
     "<source>": PairFiles,
 }
-TAGS = {*SOURCE_KINDS, "<list>", "<none>"}
+TAGS = {*SOURCE_KINDS, "<list>", "<none>", *SWITCH_TAGS}
 
 
 def source_kind(value: object) -> str | None:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from mt.config.section import Line, Rule, Section, enforce
+from mt.config.section import Line, Rule, Section, SwitchOrName, enforce
 
 
 class TrainingConfig(Section):
@@ -134,6 +134,12 @@ class TrainingConfig(Section):
     tensorboard: Annotated[
         bool, Field(description="Whether to log for TensorBoard too, where that package is installed.")
     ] = True
+    wandb: Annotated[
+        SwitchOrName,
+        Field(
+            description="Whether to log to Weights & Biases, or the name of the project there; needs the package wandb."
+        ),
+    ] = False
     report: Annotated[
         bool, Field(description="Whether report.html is written into the run folder when training has finished.")
     ] = True

@@ -20,6 +20,7 @@ from mt.planning.survey import Survey, learned_tokenizers, survey
 from mt.resume import INIT_FROM, recorded_inputs, refuse_changes
 from mt.run_dir import RunDir
 from mt.training.checkpoint import Checkpoints
+from mt.training.trackers import refuse_missing_wandb
 
 _SECONDS = 8.0  # of timed steps
 
@@ -53,6 +54,7 @@ def dry_run(config: Config, runs: Path) -> str:
         InputError: the training would be refused.
         MachineError: disk or memory would not suffice.
     """
+    refuse_missing_wandb(config.training)
     run_dir = RunDir(runs / config.name)
     disk = _disk(run_dir)
     device = choose_device(config.training.device)

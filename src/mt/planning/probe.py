@@ -88,7 +88,7 @@ def probe(config: Config, sample: Sequence[Pair], tokenizers: TokenizerPair, who
         InputError: no pair is within data.max_length.
         MachineError: memory does not suffice.
     """
-    silent = config.training.model_copy(update={"tensorboard": False})
+    silent = config.training.model_copy(update={"tensorboard": False, "wandb": False})
     config = config.model_copy(update={"training": silent})
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, context, initializer=start_worker) as pool:

@@ -78,7 +78,7 @@ class Trainer:
         self.batches = BatchStream(
             corpus, self.settings.max_tokens, config.seed, place.epoch, place.window, place.cursor, world, shares
         )
-        self.metrics = Metrics(run, self.settings.tensorboard, silent=not world.is_main)
+        self.metrics = Metrics(run, config, silent=not world.is_main)
         self._validate = validate
         # A CPU's work is done when a call returns. A GPU's is not, so nothing should ask for its results at once.
         self._reads_late = model.device.type == "cuda" and isinstance(self.optimizer, torch.optim.Optimizer)

@@ -1,0 +1,106 @@
+"""Programs that draw curves while a training runs: TensorBoard and Weights & Biases, each with a package of its own."""
+
+import importlib
+import importlib.util
+import secrets
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from mt import storage
+from mt.config import Config, TrainingConfig
+from mt.errors import InputError
+from mt.run_dir import RunDir
+
+_PROJECT = "mt"  # on Weights & Biases, unless the configuration names another
+
+
+class Tracker(Protocol):
+    """Takes the numbers of events."""
+
+    def write(self, event: str, step: int, numbers: Mapping[str, float]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def trackers(run: RunDir, config: Config) -> list[Tracker]:
+    """Those that the configuration asks for; TensorBoard only where it is installed."""
+    found: list[Tracker] = []
+    if config.training.tensorboard and importlib.util.find_spec("tensorboard"):
+        found.append(TensorBoard(run))
+    if config.training.wandb:
+        found.append(WeightsAndBiases(run, config))
+    return found
+
+
+class TensorBoard:
+    """Curves in the run folder's tensorboard/."""
+
+    def __init__(self, run: RunDir) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer: Any = SummaryWriter(str(run.tensorboard))
+
+    def write(self, event: str, step: int, numbers: Mapping[str, float]) -> None:
+        for name, value in numbers.items():
+            self._writer.add_scalar(f"{event}/{name}", value, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def refuse_missing_wandb(training: TrainingConfig) -> None:
+    """Looks for the package before anything else is done.
+
+    Raises:
+        InputError: the configuration asks for Weights & Biases, and the package is not there.
+    """
+    if training.wandb:
+        try:
+            # A folder of that name, such as the package itself writes, can be imported too.
+            importlib.import_module("wandb").init  # noqa: B018
+        except (ImportError, AttributeError) as error:
+            raise InputError(
+                f"training.wandb: the package wandb cannot be imported ({error})",
+                "pip install 'mt[wandb]', or set it to false",
+            ) from None
+
+
+class WeightsAndBiases:
+    """A run on Weights & Biases; a training that is resumed goes on in the same one.
+
+    Nothing but the configuration, the numbers and what the package finds out about the machine is sent, and with
+    WANDB_MODE=offline nothing at all.
+
+    Raises:
+        InputError: it does not start, as without a login.
+    """
+
+    def __init__(self, run: RunDir, config: Config) -> None:
+        wandb: Any = importlib.import_module("wandb")
+        if not run.wandb_id.is_file():
+            storage.write_text(run.wandb_id, secrets.token_hex(4))
+        project = config.training.wandb if isinstance(config.training.wandb, str) else _PROJECT
+        try:
+            self._run = wandb.init(
+                project=project,
+                name=config.name,
+                id=run.wandb_id.read_text(encoding="utf-8").strip(),
+                resume="allow",
+                dir=str(run.root),
+                config=config.model_dump(),
+                settings=wandb.Settings(console="off", disable_git=True, save_code=False),
+            )
+        except wandb.errors.Error as error:
+            raise InputError(
+                f"training.wandb: Weights & Biases does not start: {str(error).splitlines()[0]}",
+                "run `wandb login`; or set WANDB_MODE=offline, and run `wandb sync` later",
+            ) from None
+        # Steps that a crash lost come again, and its own count may not go back.
+        self._run.define_metric("step", hidden=True)
+        self._run.define_metric("*", step_metric="step")
+
+    def write(self, event: str, step: int, numbers: Mapping[str, float]) -> None:
+        self._run.log({"step": step, **{f"{event}/{name}": value for name, value in numbers.items()}})
+
+    def close(self) -> None:
+        self._run.finish()
