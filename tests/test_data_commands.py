@@ -169,6 +169,9 @@ def test_no_folder_of_the_user_is_replaced(project: Path) -> None:
     (project / "precious" / "file").write_text("x")
     for output in ("precious", ".", "train.en"):
         assert "is there already" in clean(project, output, code=2)
+    config = make_config(project, {"source": "train.en", "target": "train.it"})
+    with pytest.raises(InputError, match="is there already"):
+        write_clean(diagnose(config, project, 0), project / "precious", reasons((), ()))
     assert (project / "precious" / "file").read_text() == "x"
     for keep in ((), ("--keep", "empty")):
         clean(project, "again", *keep)

@@ -3,6 +3,7 @@
 import gzip
 import json
 import lzma
+import re
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -10,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -17,16 +19,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_helpers import make_config, write_lines, write_pairs
-from mt.config import Config
+from mt.config import Config, PairFiles, load_config
 from mt.data import phrasebook
 from mt.data.corpus import Pair
 from mt.data.duplicates import Records
+from mt.data.encoding import Tagged, encode_corpus
 from mt.data.lines import read_lines
 from mt.data.prepare import prepare_text
+from mt.data.tokenizer import TokenizerPair
 from mt.doctor import examination, overlaps
+from mt.doctor.chunks import Examples
 from mt.doctor.diagnosis import Diagnosis, diagnose
-from mt.doctor.kinds import PAIR_KINDS
+from mt.doctor.kinds import PAIR_KINDS, TEXT_KINDS, Kind
+from mt.doctor.reading import Faults, texts_of
 from mt.doctor.report import text_report
+from mt.doctor.survey import survey
 from mt.errors import InputError
 
 Lines = dict[str, dict[str, set[int]]]
@@ -257,8 +264,9 @@ def only(diagnosis: Diagnosis, name: str) -> list[str]:
     return [example.note for example in finding.examples]
 
 
-def test_the_form_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mt.doctor.reading._BLOCK", 8)
+@pytest.mark.parametrize("block", [3, 4, 5, 6, 7, 8, 100])
+def test_the_form_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr("mt.doctor.reading._BLOCK", block)
     (tmp_path / "a.en").write_bytes(b"\xef\xbb\xbfone\ntwo\nthree\r\nfour\r\nfive\n")
     (tmp_path / "a.it").write_bytes(b"uno\r\ndue\r\ntre\r\nquattro\r\ncinque\r\n")
     diagnosis = diagnose(make_config(tmp_path, {"source": "a.en", "target": "a.it"}), tmp_path, 10)
@@ -333,9 +341,11 @@ def test_several_languages_have_measures_of_their_own(tmp_path: Path) -> None:
     texts = clean_text()["train"][:100]
     sentence = "Это предложение на русском языке, и в нём много слов"
     russian = [(en, f"{sentence}{'' if en[-1].isalpha() else en[-1]}") for en, _ in texts]
+    few = [[("It is said.", f"{start} {word}.") for word in ("uno", "due")] for start in ("Si dice", "Говорят о")]
+    few[1] = [(en, ru.replace("uno", "первом").replace("due", "втором")) for en, ru in few[1]]
     sources = [
-        {**write_pairs(tmp_path, "a", texts), "target_lang": "it"},
-        {**write_pairs(tmp_path, "b", [*russian, texts[0]]), "target_lang": "ru"},
+        {**write_pairs(tmp_path, "a", [*texts, *few[0]]), "target_lang": "it"},
+        {**write_pairs(tmp_path, "b", [*russian, texts[0], *few[1]]), "target_lang": "ru"},
     ]
     config = make_config(tmp_path, sources, target_lang=["it", "ru"], test=None)
     diagnosis = diagnose(config, tmp_path, 1000)
@@ -385,3 +395,59 @@ def test_an_error_is_what_training_refuses(
         # Which of two sentences is split off is the luck of a hash.
         perhaps = any("perhaps" in example.note for finding in diagnosis.findings for example in finding.examples)
         assert diagnosis.refused == refused or perhaps
+
+
+def test_everyday_phrases_are_no_leak(tmp_path: Path) -> None:
+    texts = clean_text()
+    for split in ("train", "valid", "test"):
+        texts[split] += [("Yes.", "Sì."), ("Thank you.", "Grazie."), ("1 2 3 4 5 6 7 8 9 10.", "1 2 3 4 5 6 7 8 9 10.")]
+    assert set(found(diagnose(configured(tmp_path, texts), tmp_path, 9))) <= {"short"}
+
+
+def test_the_validation_text_must_not_have_the_test_text_either(tmp_path: Path) -> None:
+    texts = clean_text()
+    texts["valid"] += texts["test"][3:5]
+    texts["test"] += texts["test"][:1]
+    assert found(diagnose(configured(tmp_path, texts), tmp_path, 9)) == {"leak": {"valid": {31, 32}}}
+
+
+@pytest.mark.parametrize(("pairs", "wanted"), [(0, 10), (10, 10), (11, 10), (99, 10), (1000, 7)])
+def test_a_sample_is_spread_over_the_whole_text(tmp_path: Path, pairs: int, wanted: int) -> None:
+    source = write_pairs(tmp_path, "train", [(f"a {n}", f"b {n}") for n in range(pairs)])
+    data = make_config(tmp_path, source, test=None).data
+    one = survey(texts_of(data)[0], Faults(Examples(0)), wanted)
+    lines = [line for line, _ in one.sample]
+    assert min(pairs, (wanted + 1) // 2) <= len(lines) <= wanted
+    assert len(set(np.diff(lines).tolist())) <= 1
+    assert pairs - max(lines, default=0) <= 2 * pairs // wanted + 1
+    assert all(pair == (f"a {line - 1}", f"b {line - 1}") for line, pair in one.sample)
+    assert one.pairs == pairs
+
+
+def test_too_long_is_what_training_leaves_out(two_languages: Path, tmp_path: Path) -> None:
+    config = load_config(two_languages / "two.yaml", ["data.max_length=7", f"data.root={two_languages}"])
+    tokenizers = TokenizerPair.load(two_languages / "runs" / "two" / "tokenizer", shared=True)
+    diagnosis = diagnose(config, two_languages / "runs", 0)
+    [too_long] = [finding for finding in diagnosis.findings if finding.kind.name == "too-long"]
+    expected = 0
+    for source in config.data.train:
+        assert isinstance(source, PairFiles)
+        tag = tokenizers.source.tags[config.data.language_of(source)]
+        text = (two_languages / source.source, two_languages / source.target)
+        expected += encode_corpus(text, tokenizers, tmp_path / "out", "key", 7, [Tagged(400, tag)]).too_long
+    assert too_long.counts["train"] == expected > 50
+
+
+def test_the_page_for_users_lists_the_findings() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "data.md").read_text()
+    listed = re.findall(r"^\| `([a-z-]+)` \| (\w+) \| ([a-z, ]*?) ?\|", page, re.MULTILINE)
+    kinds = sorted(
+        [*TEXT_KINDS, *PAIR_KINDS], key=lambda kind: listed.index((kind.name, kind.seriousness, _marks(kind)))
+    )
+    assert [kind.name for kind in kinds] == [name for name, *_ in listed]
+    assert [kind for kind in kinds if kind in PAIR_KINDS] == list(PAIR_KINDS), "a pair is counted for the first"
+
+
+def _marks(kind: Kind) -> str:
+    dropped = kind.dropped or kind.name == "row"
+    return ", ".join(mark for mark, there in (("yes", dropped), ("train", kind.in_training)) if there)

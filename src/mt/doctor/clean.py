@@ -104,7 +104,7 @@ def write_clean(diagnosis: Diagnosis, output: Path, dropped_for: frozenset[str])
                 for line, *sides, _ in read_text(text):
                     src, tgt = map(one_line, sides)
                     if bits := int(marked[place]) if place < len(marked) else 0:
-                        reason = kinds_of(bits & -bits)[0].name
+                        reason = kinds_of(bits)[0].name
                         counts[reason] += 1
                         dropped.write(reason, text, line, src, tgt)
                     else:

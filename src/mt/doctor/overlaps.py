@@ -148,7 +148,7 @@ class _Sorted:
         hashes, pairs, self._index = (records[name][order] for name in ("hash", "pair", "index"))
         new_hash, new_pair = np.ones(len(order), bool), np.ones(len(order), bool)
         new_hash[1:] = hashes[1:] != hashes[:-1]
-        new_pair[1:] = new_hash[1:] | (pairs[1:] != pairs[:-1])
+        new_pair[1:] = pairs[1:] != pairs[:-1]  # pairs of different sentences are different, too
         self._new_hash, self._new_pair = new_hash, new_pair
 
     def repeated(self, examples: int) -> Common:
