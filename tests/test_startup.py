@@ -67,7 +67,7 @@ def test_torch_where_it_is_asked_for(trained: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["translate", "--help"], ["train", "--help"], ["eval", "-h"]], ids=" ".join
+    "words", [["--help"], ["translate", "--help"], ["train", "--help"], ["eval", "-h"], ["export", "-h"]], ids=" ".join
 )
 def test_help_imports_nothing_at_all(tmp_path: Path, words: list[str]) -> None:
     stdout, _, modules, _ = fresh(*words, cwd=tmp_path)
