@@ -21,6 +21,7 @@ from mt.bundle.open import open_model
 from mt.cli import app
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
+from mt.export import exporting
 from mt.run_dir import RunDir
 
 WIDE = [
@@ -168,6 +169,10 @@ def test_the_models_own_number_format_is_the_default(tmp_path: Path) -> None:
 def test_one_sentence(here: Path, arguments: list[str], sentence: str) -> None:
     given = arguments if "--model" in arguments else [*arguments, "--model", "run"]
     assert refusal(*given, "--output", "out", cwd=here).startswith(f"mt: {sentence}")
+
+
+def test_the_help_names_the_usual_limit(tmp_path: Path) -> None:
+    assert f"[{exporting.MAX_LOSS}]" in " ".join(mt("export", "--help", cwd=tmp_path).stdout.split())
 
 
 def test_what_is_there_is_not_replaced(here: Path) -> None:

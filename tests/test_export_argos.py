@@ -140,6 +140,7 @@ class Splitter:
     [
         ("Hello there. How are you?  I am fine!", ["Hello there.", "How are you?", "I am fine!"]),
         ("Dr. Smith came home. He sat.", ["Dr. Smith came home.", "He sat."]),
+        ("The man ran. He sat.", ["The man ran. He sat."]),
         ('She said "No." Then she left.', ['She said "No."', "Then she left."]),
         ("你好。我很好！是吗", ["你好。", "我很好！", "是吗"]),
         ("3.14 is a number.", ["3.14 is a number."]),

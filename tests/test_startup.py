@@ -75,6 +75,8 @@ def test_torch_where_it_is_asked_for(trained: Path) -> None:
         ["eval", "-h"],
         ["compare", "-h"],
         ["init", "-h"],
+        ["export", "-h"],
+        ["data", "-h"],
         ["completion", "-h"],
     ],
     ids=" ".join,

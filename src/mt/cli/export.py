@@ -37,7 +37,7 @@ def export(
 ) -> None:
     """Write a model for other software.
 
-    FORMAT is ctranslate2, huggingface (transformers), onnx (ONNX Runtime) or argos (Argos Translate, LibreTranslate).
+    FORMAT is ctranslate2, huggingface (transformers), onnx (ONNX Runtime) or argos (Argos Translate).
     What was written is loaded with that software and compared with the model before it takes its place.
 
     Example: mt export huggingface --model runs/demo --output demo-en-it

@@ -132,10 +132,10 @@ def _usage(subject: Subject, name: str) -> str:
 
 With `pip install argostranslate` ({_ARGOS_VERSION} or later), in this folder:
 
-    argospm install {name}.argosmodel
-    argos-translate --from {source} --to {target} "{subject.example}"
+    python -c "from argostranslate import package; package.install_from_path('{name}.argosmodel')"
+    argos-translate --from-lang {source} --to-lang {target} "{subject.example}"
 
-Nothing is fetched from the network: sentences are parted by a rule that lies in the package (`minisbd/`).
-Argos Translate searches with a beam of {_BEAM_SIZE} and a length penalty of {_LENGTH_PENALTY}. It computes in 8 bits on
-a CPU unless `ARGOS_COMPUTE_TYPE=float32` is set; it writes `_` as a space.
+Nothing is fetched from the network: sentences are parted by a rule that lies in the package (`minisbd/`). Argos Translate
+searches with a beam of {_BEAM_SIZE} and a length penalty of {_LENGTH_PENALTY}, computes in 8 bits on a CPU unless
+`ARGOS_COMPUTE_TYPE=float32` is set, and writes `_` as a space.
 '''

@@ -59,7 +59,9 @@ def computed_in(number_format: str) -> str:
 def _usage(subject: Subject, settings: TranslationSettings) -> str:
     shared = subject.tokenizers.shared
     source, target = ("tokenizer.json", "tokenizer.json") if shared else ("source.json", "target.json")
-    search = settings.search
+    search, tags = settings.search, subject.tokenizers.source.tags
+    tag = f'["<2{next(iter(tags))}>"] + ' if tags else ""
+    asks = f"\nThe first asks for the language: {', '.join(f'`<2{code}>`' for code in tags)}." if tags else ""
     return f'''
 ## Translating
 
@@ -71,7 +73,7 @@ from tokenizers import Tokenizer
 
 translator = ctranslate2.Translator(".")
 source, target = Tokenizer.from_file("{source}"), Tokenizer.from_file("{target}")
-pieces = source.encode("{subject.example}").tokens
+pieces = {tag}source.encode("{subject.example}").tokens
 found = translator.translate_batch(
     [pieces],
     beam_size={search.beam_size},
@@ -84,5 +86,5 @@ found = translator.translate_batch(
 print(target.decode([target.token_to_id(piece) for piece in found[0].hypotheses[0]], skip_special_tokens=False))
 ```
 
-A source may have {settings.max_source_tokens - 2:,} pieces; the library itself adds `<s>` and `</s>`.
+A source may have {settings.max_source_tokens - 2:,} pieces; the library itself adds `<s>` and `</s>`.{asks}
 '''

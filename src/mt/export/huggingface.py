@@ -84,7 +84,6 @@ def _model_config(config: Config, tokenizers: TokenizerPair, shift: int) -> dict
         "eos_token_id": shift + EOS_ID,
         "decoder_start_token_id": shift + SOS_ID,
         "forced_eos_token_id": None,
-        **({"encoder_no_repeat_ngram_size": 0} if model_type == "blenderbot" else {}),
         "torch_dtype": "float32",
     }
 
