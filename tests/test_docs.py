@@ -129,7 +129,8 @@ def run(folder: Path, command: str) -> str:
 def _shorten(folder: Path) -> None:
     """What `mt init` has just written would train for minutes."""
     newest = max(folder.glob("*.yaml"), key=lambda path: path.stat().st_mtime)
-    newest.write_text(re.sub(r"(max_steps|validate_every|warmup_steps): \d+", r"\1: 4", newest.read_text()))
+    shorter = re.sub(r"(max_steps|validate_every): \d+", r"\1: 4", newest.read_text())
+    newest.write_text(re.sub(r"warmup_steps: \d+", "warmup_steps: 1", shorter))
 
 
 def as_test(page: Path) -> object:

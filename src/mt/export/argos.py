@@ -135,7 +135,7 @@ With `pip install argostranslate` ({_ARGOS_VERSION} or later), in this folder:
     python -c "from argostranslate import package; package.install_from_path('{name}.argosmodel')"
     argos-translate --from-lang {source} --to-lang {target} "{subject.example}"
 
-Nothing is fetched from the network: sentences are parted by a rule that lies in the package (`minisbd/`). Argos Translate
-searches with a beam of {_BEAM_SIZE} and a length penalty of {_LENGTH_PENALTY}, computes in 8 bits on a CPU unless
-`ARGOS_COMPUTE_TYPE=float32` is set, and writes `_` as a space.
+Nothing is fetched from the network: sentences are parted by a rule that lies in the package (`minisbd/`).
+Argos Translate searches with a beam of {_BEAM_SIZE} and a length penalty of {_LENGTH_PENALTY}. It computes in 8 bits
+on a CPU unless `ARGOS_COMPUTE_TYPE=float32` is set, and writes `_` as a space.
 '''
