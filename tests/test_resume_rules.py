@@ -83,7 +83,7 @@ def test_a_change_that_a_resume_cannot_survive_is_refused_by_name(
     run = start_and_train(project)
     config, inputs = run.config.read_bytes(), run.inputs.read_bytes()
     message = refusal(project, f"{key}={json.dumps(now)}")
-    assert message.startswith(f"{run.root}: cannot resume with a change in {key}")
+    assert message.startswith(f"{run.root}: cannot resume: {key}")
     assert f"{now!r}" in message
     # Refusing changes nothing, so that it is refused again, and the old configuration goes on.
     assert (run.config.read_bytes(), run.inputs.read_bytes()) == (config, inputs)
@@ -104,7 +104,7 @@ def test_all_changes_are_named_at_once(project: Path) -> None:
 )
 def test_other_training_files_are_refused(project: Path, source: str) -> None:
     start_and_train(project)
-    assert "cannot resume with a change in data.train is now" in refusal(project, f"data.train={source}")
+    assert "cannot resume: data.train is now" in refusal(project, f"data.train={source}")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_other_content_of_the_same_files_is_refused(project: Path, name: str, ke
     run = start_and_train(project)
     write_lines(project / "here" / name, ["changed", "changed"])
     message = refusal(project)
-    assert message == f"{run.root}: cannot resume with a change in {key}: the content is not what it was"
+    assert message == f"{run.root}: cannot resume: {key}: the content is not what it was"
     assert refusal(project) == message
 
 

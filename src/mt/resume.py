@@ -59,7 +59,7 @@ def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> 
         frozen += [f"{key}: the content is not what it was" for key in digests if digests[key] != before.get(key)]
         if frozen:
             raise InputError(
-                f"{run_dir.root}: cannot resume with a change in {'; '.join(frozen)}",
+                f"{run_dir.root}: cannot resume: {'; '.join(frozen)}",
                 "undo the change, or give the configuration another name to start a new run",
             )
         for key in changed:
