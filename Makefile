@@ -23,12 +23,12 @@ lint: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Tests have one thread each, so several at once; those of a file stay together, since they share what they trained.
+# Tests have one thread each, so several run at once.
 test: lint
-	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile
+	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 test-slow: $(VENV)/.installed
-	$(BIN)/pytest -m slow --numprocesses auto --maxprocesses 8 --dist loadfile
+	$(BIN)/pytest -m slow --numprocesses auto --maxprocesses 8 --dist worksteal
 
 soak: $(VENV)/.installed
 	$(BIN)/python scripts/soak.py --minutes 60

@@ -512,7 +512,7 @@ def test_attention_dropout_is_for_training_only() -> None:
 @pytest.mark.parametrize("kind", [SelfAttention, CrossAttention])
 def test_attention_dropout_drops_weights_and_keeps_the_mean(kind: type[SelfAttention | CrossAttention]) -> None:
     torch.manual_seed(0)
-    attention = kind(8, 2, dropout=0.5, bias=False)
+    attention = kind(model_config(d_model=8, attention_dropout=0.5, bias=False))
     x, tgt, src = torch.randn(5, 8), packing(5), packing(4)
     arguments = (tgt, False) if kind is SelfAttention else (tgt, attention.project(torch.randn(4, 8), src), None)
     drawn = torch.stack([attention(x, *arguments) for _ in range(3000)])
