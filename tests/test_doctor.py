@@ -451,3 +451,10 @@ def test_the_page_for_users_lists_the_findings() -> None:
 def _marks(kind: Kind) -> str:
     dropped = kind.dropped or kind.name == "row"
     return ", ".join(mark for mark, there in (("yes", dropped), ("train", kind.in_training)) if there)
+
+
+def test_a_language_that_cannot_be_told_is_named(tmp_path: Path, notices: list[str]) -> None:
+    write_lines(tmp_path / "t.tsv", ["en\txx", "one\tuno"])
+    diagnose(make_config(tmp_path, {"file": "t.tsv"}, target_lang="xx"), tmp_path, 0)
+    named = [notice for notice in notices if "another language" in notice]
+    assert named == ["no sentence is examined for being in another language than xx: py3langid does not know it"]

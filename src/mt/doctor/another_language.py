@@ -41,8 +41,17 @@ _ALIKE = tuple(
 
 
 def detectable(language: str) -> bool:
-    """Whether a language can be told from others: the library is there and knows it."""
-    return find_spec("py3langid") is not None and _detector(language).knows(language)
+    """Whether a language can be told from others."""
+    return _is_there() and _detector(language).knows(language)
+
+
+def why_not() -> str:
+    """Why a language is not `detectable`."""
+    return "py3langid does not know it" if _is_there() else "py3langid is not installed"
+
+
+def _is_there() -> bool:
+    return find_spec("py3langid") is not None
 
 
 def other_language(text: str, expected: str) -> str:

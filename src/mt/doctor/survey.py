@@ -13,7 +13,7 @@ from mt.console import log as console
 from mt.data.cleaning import GRACE, reason_to_drop
 from mt.data.corpus import one_line
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
-from mt.doctor.another_language import detectable
+from mt.doctor.another_language import detectable, why_not
 from mt.doctor.chunks import Yardstick
 from mt.doctor.reading import Faults, Text, read_text, scan
 from mt.doctor.scripts import scripts_of
@@ -75,6 +75,9 @@ def survey(text: Text, faults: Faults, wanted: int) -> Survey:
 def yardsticks(config: Config, surveys: Sequence[Survey], tokenizers: tuple[Path, Path] | None) -> dict[str, Yardstick]:
     """What to measure the pairs of each target language with, by its code."""
     data = config.data
+    for language in (data.source_lang, *data.target_lang):
+        if not detectable(language):
+            console.info("no sentence is examined for being in another language than %s: %s", language, why_not())
     sources = [src for s in surveys for _, (src, _) in s.sample]
     tag = len(data.target_lang) > 1
     found = {}
