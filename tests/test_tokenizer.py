@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 import unicodedata
 from functools import cache
 from pathlib import Path
@@ -283,3 +284,15 @@ def test_a_tokenizer_with_other_specials_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(state), encoding="utf-8")
     assert load_refusal(path) == f"{path}: ids 0 to 3 must be <pad>, <unk>, <s>, </s>"
+
+
+def test_a_line_without_end_does_not_hold_up_training() -> None:
+    """One word of a million letters: learning from it would take minutes."""
+    lines = ["the red house", "the old mouse is in the house"] * 20
+    endless = "".join(random.Random(1).choices("abcdefghij", k=1_000_000))
+    letters = [" ".join("abcdefghij")]
+    started = time.process_time()
+    trained = BpeTokenizer.train([*lines, *letters, endless], 300)
+    assert time.process_time() - started < 20
+    assert trained.decode(trained.encode(endless[:2000])) == endless[:2000]
+    assert len(trained.encode("the house")) < len("the house")

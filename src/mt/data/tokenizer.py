@@ -35,6 +35,9 @@ N_UNMERGED = len(SPECIALS) + len(BYTES)  # the ids below are never built by merg
 SPACE = "▁"
 # A private-use character escapes the space marker and itself: E000 -> E000 a, ▁ -> E000 b. Both ways are exact.
 _ESCAPE, _ESCAPED_ESCAPE, _ESCAPED_SPACE = "\ue000", "\ue000a", "\ue000b"
+# Characters of a line that merges are learned from: the library's time grows with the square of a word's length, and
+# such a line is longer than a model takes.
+_LONGEST = 10_000
 _TAG = re.compile("<2([A-Za-z0-9][A-Za-z0-9_-]*)>")
 
 
@@ -93,7 +96,7 @@ class BpeTokenizer:
             limit_alphabet=len(alphabet),
             show_progress=False,
         )
-        tokenizer.train_from_iterator(lines, trainer)
+        tokenizer.train_from_iterator((line for line in lines if len(line) <= _LONGEST), trainer)
         return cls(_without_added_tokens(tokenizer))
 
     @classmethod
