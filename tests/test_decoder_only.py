@@ -15,9 +15,10 @@ from conftest import into, make_project
 from model_helpers import DECODER_ONLY, close, model_config, scramble, small_model, sources, targets
 from mt import storage
 from mt.bundle.open import open_model
-from mt.data.tokenizer import PAD_ID
+from mt.data.tokenizer import PAD_ID, SOS_ID
 from mt.decoding.attention import read_attention
 from mt.decoding.engine import EngineChoice
+from mt.decoding.ensemble import Ensemble
 from mt.model.build import build
 from mt.model.decoder_only import DecoderOnly
 from mt.model.joining import join
@@ -160,6 +161,19 @@ def test_positions_run_on_and_are_shared() -> None:
     assert model.source_embedding.positions is model.target_embedding.positions
     assert len(dict(model.named_parameters())["source_embedding.positions.table"]) == 48
     assert model.max_positions == 24
+
+
+@torch.no_grad()
+def test_together_with_the_other_architecture_their_mean_decides() -> None:
+    pair = [small_model(4, **DECODER_ONLY[0]), small_model(5)]
+    src_tokens = sources([5, 2])
+    state = (together := Ensemble(pair)).start(src_tokens)
+    tokens = torch.full((2, 1), SOS_ID)
+    for _ in range(3):
+        found = together.step(tokens[:, -1:], state)
+        expected = torch.stack([model(src_tokens, tokens)[:, -1].softmax(dim=-1) for model in pair]).mean(dim=0)
+        close(found.exp(), expected)
+        tokens = torch.cat([tokens, found.argmax(dim=-1, keepdim=True)], dim=1)
 
 
 @pytest.fixture(scope="session")

@@ -75,9 +75,7 @@ def evaluate_command(
         raise InputError("--source and --reference go together", "give both, or neither for the run's own text")
     decoding = Decoding.of(given)
     if tune_length_penalty:
-        for option, value in {**given, "output": output, "metrics": metrics}.items():
-            if option in ("sample", "mbr", "length_penalty", "output", "metrics"):
-                contradict(bool(value), "--tune-length-penalty", f"--{option.replace('_', '-')}")
+        _allow_tuning({**given, "output": output, "metrics": metrics})
     from mt.bundle.open import open_model, read_config
     from mt.data.texts import read_pair
     from mt.evaluate import evaluate, results_json, results_table, write_results
@@ -103,11 +101,21 @@ def evaluate_command(
     results = evaluate(opened.translator, config, texts, methods, comet)
     where = output or (run.scores if run and not others else None)
     if where is not None:
-        # One language's scores must not take the place of all languages'.
-        own = f"test.{to}" if to is not None and len(config.data.target_lang) > 1 else "test"
-        write_results(where, own if source is None else source.stem, results)
+        write_results(where, _name_of(source, to, config), results)
     as_object = json.dumps(results_json(results), ensure_ascii=False)
     print_result(as_object if as_json else results_table(results))
+
+
+def _allow_tuning(given: dict[str, Any]) -> None:
+    for option in ("sample", "mbr", "length_penalty", "output", "metrics"):
+        contradict(bool(given[option]), "--tune-length-penalty", f"--{option.replace('_', '-')}")
+
+
+def _name_of(source: Path | None, to: str | None, config: "Config") -> str:
+    """What the files of results are called: one language's must not take the place of all languages'."""
+    if source is not None:
+        return source.stem
+    return f"test.{to}" if to is not None and len(config.data.target_lang) > 1 else "test"
 
 
 def _methods(config: "Config", decoding: Decoding, usual: "SearchOptions") -> "list[Method]":

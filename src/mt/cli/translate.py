@@ -69,10 +69,7 @@ def translate(
     Example: mt translate "I love you very much"
     """
     set_up_logging(verbose)
-    if format_ not in ("text", "jsonl"):
-        raise InputError(f"--format: '{format_}' is neither text nor jsonl")
-    if text and input_:
-        raise InputError("--input and text arguments contradict each other", "give one of them")
+    _check_texts(text, input_, format_)
     decoding = Decoding.of(given, greedy, n_best)
     look = alignment or attention is not None
     if look:
@@ -103,6 +100,13 @@ def translate(
         from mt.reporting.attention_map import draw
 
         draw(attention, looked, by_head)
+
+
+def _check_texts(texts: tuple[str, ...], input_: Path | None, format_: str) -> None:
+    if format_ not in ("text", "jsonl"):
+        raise InputError(f"--format: '{format_}' is neither text nor jsonl")
+    if texts and input_:
+        raise InputError("--input and text arguments contradict each other", "give one of them")
 
 
 def _allow_looking(
