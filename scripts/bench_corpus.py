@@ -3,8 +3,7 @@
     python scripts/bench_corpus.py --millions 1 4 16 --folder /somewhere/with/space
 
 Writes random text of that many sentence pairs, then does what `mt train` does until the first batch, each size in
-processes of its own: cleaning, the tokenizer, token ids, the order of the first epoch. Words are drawn from a Zipf
-distribution, so that their frequencies, and the work of the tokenizer, are like those of a language.
+processes of its own: cleaning, the tokenizer, token ids, the order of the first epoch.
 """
 
 import argparse
@@ -17,6 +16,8 @@ import time
 from pathlib import Path
 
 import numpy as np
+
+from random_text import RandomText
 
 MILLION = 10**6
 CONFIG = """\
@@ -50,18 +51,11 @@ def main() -> None:
 
 
 def _write_corpus(folder: Path, pairs: int, words: float) -> None:
-    rng = np.random.default_rng(1)
-    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
-    vocabulary = np.array(["".join(rng.choice(letters, size=n)) for n in rng.integers(2, 10, size=50_000)])
+    text = RandomText(words=words)
     for name, number in (("valid", 100), ("train", pairs)):
         for language in ("en", "de"):
             with (folder / f"{name}.{language}").open("w") as file:
-                for start in range(0, number, 100_000):
-                    lengths = 1 + rng.poisson(words - 1, size=min(100_000, number - start))
-                    drawn = vocabulary[np.minimum(rng.zipf(1.3, size=lengths.sum()), len(vocabulary)) - 1]
-                    ends = np.cumsum(lengths)
-                    lines = (" ".join(drawn[end - n : end]) for n, end in zip(lengths, ends, strict=True))
-                    file.writelines(f"{line}\n" for line in lines)
+                file.writelines(f"{sentence}\n" for sentence in text.sentences(number))
     (folder / "bench.yaml").write_text(CONFIG.format(folder=folder))
 
 

@@ -3,7 +3,7 @@
     python scripts/bench_doctor.py --pairs 100000 1000000 --folder /somewhere/with/space
 
 Writes text of that many sentence pairs, some of them with a fault, and examines it, each size in a process of its own.
-Words are drawn from a Zipf distribution, as in `bench_corpus.py`; some hold umlauts, every tenth sentence a number. The
+Some words hold umlauts, every tenth sentence a number. The
 peak is that of the main process and of the largest other one. On a machine with other work to do, only the CPU seconds
 tell something.
 """
@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
+from random_text import LATIN, RandomText
 
 CONFIG = """\
 name: bench
@@ -48,21 +48,14 @@ def main() -> None:
 
 
 def write_corpus(folder: Path, pairs: int, words: float) -> None:
-    """Text that looks like a language to everything but a reader."""
-    rng = np.random.default_rng(1)
-    letters = np.array(list("abcdefghijklmnopqrstuvwxyzäöüß"))
-    vocabulary = np.array(["".join(rng.choice(letters, size=n)) for n in rng.integers(2, 10, size=50_000)])
+    text = RandomText(LATIN + "äöüß", words)
     for name, number in (("valid", 1000), ("test", 1000), ("train", pairs)):
         for language in ("en", "de"):
             with (folder / f"{name}.{language}").open("w", encoding="utf-8") as file:
-                for start in range(0, number, 100_000):
-                    lengths = 1 + rng.poisson(words - 1, size=min(100_000, number - start))
-                    drawn = vocabulary[np.minimum(rng.zipf(1.3, size=lengths.sum()), len(vocabulary)) - 1]
-                    ends = np.cumsum(lengths)
-                    for line, (end, n) in enumerate(zip(ends.tolist(), lengths.tolist(), strict=True), start):
-                        fault = FAULTS[line // 1000 % len(FAULTS)] if line % 1000 == 0 else ""
-                        digits = f" {line}" if line % 10 == 0 else ""
-                        file.write(f"{' '.join(drawn[end - n : end])}{digits}{fault if language == 'de' else ''}.\n")
+                for line, sentence in enumerate(text.sentences(number)):
+                    fault = FAULTS[line // 1000 % len(FAULTS)] if line % 1000 == 0 else ""
+                    digits = f" {line}" if line % 10 == 0 else ""
+                    file.write(f"{sentence}{digits}{fault if language == 'de' else ''}.\n")
     (folder / "bench.yaml").write_text(CONFIG.format(folder=folder))
 
 

@@ -4,15 +4,17 @@
 
 It trains a small model on the built-in phrasebook. Each process is killed with SIGKILL at a time drawn by chance and
 started again with the same command; after the time given the last one is asked to stop. The report says how many steps
-were lost to the kills, whether memory or open files grew within processes, and what was left lying about. At the end
-the same number of steps is trained once without a kill: the weights must be the same, bit for bit.
+were lost to the kills and what was left lying about. At the end the same number of steps is trained once without a
+kill: the weights must be the same, bit for bit, and this long life shows whether memory or open files grow.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -50,17 +52,41 @@ SETTLED = 15.0  # seconds after which a process has what it needs
 
 
 @dataclass
+class Usage:
+    """What a process held over time: (seconds since its start, resident MB, open files), once it has settled."""
+
+    samples: list[tuple[float, float, int]] = field(default_factory=list)
+
+    def sample(self, pid: int, spent: float) -> None:
+        if spent < SETTLED:
+            return
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        files = sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+        self.samples.append((spent, pages * os.sysconf("SC_PAGE_SIZE") / 1e6, files))
+
+    def peak(self, column: int) -> float:
+        return max((sample[column] for sample in self.samples), default=0)
+
+    def slope(self, column: int) -> float:
+        """Growth an hour: the slope of the line of least squares."""
+        if len(self.samples) < 2:
+            return 0.0
+        times, values = [s[0] for s in self.samples], [float(s[column]) for s in self.samples]
+        return 3600 * statistics.linear_regression(times, values).slope
+
+
+@dataclass
 class Life:
     """One process from start to end.
 
     Attributes:
-        samples: (seconds since its start, resident MB, open files) while it trains.
+        usage: its memory and open files while it trains.
         resumed: the step it went on from.
         reached: the last step it did.
         saved: the newest checkpoint that it left.
     """
 
-    samples: list[tuple[float, float, int]] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
     resumed: int = 0
     reached: int = 0
     saved: int = 0
@@ -70,19 +96,23 @@ class Life:
         return self.reached - self.saved
 
 
+def start(config: Path, runs: Path) -> subprocess.Popen[bytes]:
+    """The command that is under test, writing to soak.log."""
+    words = [sys.executable, "-m", "mt", "train", "--config", str(config), "--runs", str(runs)]
+    with (runs / "soak.log").open("ab") as log:
+        return subprocess.Popen(words, stdout=log, stderr=log)
+
+
 def live(config: Path, run: RunDir, seconds: float, last: bool) -> Life:
     """Starts the command, lets it work for a while, and kills it, or asks the last one to stop."""
     life = Life()
-    with (run.root.parent / "soak.log").open("ab") as log:
-        words = [sys.executable, "-m", "mt", "train", "--config", str(config), "--runs", str(run.root.parent)]
-        process = subprocess.Popen(words, stdout=log, stderr=log)
+    process = start(config, run.root.parent)
     started = time.monotonic()
     while (spent := time.monotonic() - started) < seconds:
         time.sleep(0.5)
         if process.poll() is not None:
             raise SystemExit(f"it ended by itself with exit code {process.returncode}; see {run.root.parent}/soak.log")
-        if spent > SETTLED:
-            life.samples.append((spent, *_usage(process.pid)))
+        life.usage.sample(process.pid, spent)
     process.send_signal(signal.SIGTERM if last else signal.SIGKILL)
     code = process.wait()
     # Before it trains, SIGTERM ends it as it ends any program.
@@ -94,11 +124,6 @@ def live(config: Path, run: RunDir, seconds: float, last: bool) -> Life:
     life.reached = max((event["step"] for event in events[begun:]), default=0)
     life.saved = max(_whole_checkpoints(run), default=0)
     return life
-
-
-def _usage(pid: int) -> tuple[float, int]:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6, sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def _events(run: RunDir) -> list[dict[str, Any]]:
@@ -119,31 +144,29 @@ def strays(run: RunDir) -> list[str]:
     return [str(path.relative_to(run.root)) for path in run.root.rglob(f"*{storage.PARTIAL}*")]
 
 
-def slope(lives: Sequence[Life], column: int) -> float:
-    """Growth within a process, an hour: the slope of a line through all samples, each process with its own height."""
-    over = below = 0.0
-    for life in lives:
-        if len(life.samples) < 2:
-            continue
-        times, values = [s[0] for s in life.samples], [float(s[column]) for s in life.samples]
-        middle, height = sum(times) / len(times), sum(values) / len(values)
-        over += sum((t - middle) * (v - height) for t, v in zip(times, values, strict=True))
-        below += sum((t - middle) ** 2 for t in times)
-    return 3600 * over / below if below else 0.0
+def undisturbed(config: Path, runs: Path) -> Usage:
+    """Trains to the end without a kill."""
+    usage, process, started = Usage(), start(config, runs), time.monotonic()
+    while process.poll() is None:
+        with contextlib.suppress(FileNotFoundError):  # it has just ended
+            usage.sample(process.pid, time.monotonic() - started)
+        time.sleep(1)
+    if process.returncode:
+        raise SystemExit(f"the undisturbed training ended with exit code {process.returncode}; see {runs}/soak.log")
+    return usage
 
 
 def report(lives: Sequence[Life], left: Sequence[str]) -> str:
     """What happened, one fact a line."""
     killed = lives[:-1]
     lost = [life.lost for life in killed]
-    samples = [sample for life in lives for sample in life.samples]
     wrong = sum(later.resumed != earlier.saved for earlier, later in pairwise(lives) if later.resumed)
     lines = [
         f"kills: {len(killed)}, of them before the first checkpoint: {sum(life.saved == 0 for life in killed)}",
         f"steps: {lives[-1].saved:,} at the end; {sum(lost):,} done again, at most {max(lost, default=0)} after a kill",
         f"processes that went on elsewhere than at the newest checkpoint: {wrong}",
-        f"memory: {max((s[1] for s in samples), default=0):.0f} MB at most, slope {slope(lives, 1):+.1f} MB an hour",
-        f"open files: {max((s[2] for s in samples), default=0)} at most, slope {slope(lives, 2):+.2f} an hour",
+        f"memory: {max(life.usage.peak(1) for life in lives):.0f} MB at most",
+        f"open files: {max(life.usage.peak(2) for life in lives)} at most",
         f"temporaries left at the end: {len(left)} {' '.join(left)}".rstrip(),
     ]
     return "\n".join(lines)
@@ -179,12 +202,20 @@ def main() -> None:
     if steps == 0:
         raise SystemExit("no process lived long enough to save a checkpoint; give them more time with --every")
     config.write_text(CONFIG.format(name="undisturbed", max_steps=steps))
-    words = [sys.executable, "-m", "mt", "train", "--config", str(config), "--runs", str(arguments.runs)]
-    subprocess.run(words, check=True, capture_output=True)
-    pair = [CheckpointDir(RunDir(arguments.runs / name).checkpoint(steps)) for name in ("soaked", "undisturbed")]
+    sys.exit(not compare(undisturbed(config, arguments.runs), arguments.runs, steps))
+
+
+def compare(usage: Usage, runs: Path, steps: int) -> bool:
+    """Says what the undisturbed training held, and whether it ended with the soaked one's weights."""
+    span = usage.samples[-1][0] - usage.samples[0][0] if usage.samples else 0.0
+    print(
+        f"without a kill, over {span / 60:.0f} minutes: memory {usage.peak(1):.0f} MB at most, slope "
+        f"{usage.slope(1):+.1f} MB an hour; open files {usage.peak(2)} at most, slope {usage.slope(2):+.2f} an hour"
+    )
+    pair = [CheckpointDir(RunDir(runs / name).checkpoint(steps)) for name in ("soaked", "undisturbed")]
     same = [storage.sha256(each.weights) + storage.sha256(each.average) for each in pair]
     print(f"weights after {steps:,} steps: {'the same' if same[0] == same[1] else 'DIFFERENT'} without a kill")
-    sys.exit(same[0] != same[1])
+    return same[0] == same[1]
 
 
 if __name__ == "__main__":

@@ -68,6 +68,20 @@ def test_a_large_corpus_is_measured(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_doctor_is_measured(tmp_path: Path) -> None:
+    found = script("bench_doctor.py", "--pairs", 2000, "--folder", tmp_path, cwd=tmp_path).splitlines()
+    assert found[1].split()[0] == "4,000"  # 1,000 each of validation and test beside them
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_growth_is_that_after_a_process_has_settled() -> None:
+    from soak import SETTLED, Usage
+
+    usage = Usage([(SETTLED + 36 * n, 100 + 0.02 * n, 7) for n in range(10)])
+    usage.sample(0, SETTLED - 1)  # not looked at, or there would be an error: no process has this number
+    assert (round(usage.slope(1), 6), usage.slope(2), usage.peak(2)) == (2.0, 0.0, 7)
+
+
 @pytest.mark.slow
 def test_a_soaked_training_ends_in_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
     found = script("soak.py", "--minutes", 2, "--every", 20, 40, "--runs", tmp_path / "soak", cwd=tmp_path)
