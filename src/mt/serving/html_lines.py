@@ -1,7 +1,7 @@
 """HTML as markup that stays where it is and lines of text with elements in them.
 
-A line ends where a reader would see it end: at a tag such as `<p>` or `<br>`, at a line break, and at what is not
-language. Elements such as `<b>` that begin and end in one line belong to it.
+A line ends where a reader would see it end: at a tag such as `<p>` or `<br>`, and at what is not language. Elements
+such as `<b>` that begin and end in one line belong to it, and so do comments, which no reader sees.
 """
 
 import html
@@ -15,8 +15,9 @@ _MARKUP = re.compile(
     r"<!--.*?(?:-->|$)|<[!?][^>]*>|</?[A-Za-z][^>\"']*(?:\"[^\"]*\"[^>\"']*|'[^']*'[^>\"']*)*>", re.DOTALL
 )
 _TAG = re.compile(r"<(/?)([A-Za-z][^\s/>]*)(.*?)(/?)>", re.DOTALL)
-_BREAK = re.compile(r"(\r\n|\r|\n)")
-_NO = re.compile(r"\btranslate\s*=\s*[\"']?no\b|\bclass\s*=\s*[\"'][^\"']*\bnotranslate\b", re.IGNORECASE)
+_NO = re.compile(
+    r"(?<![\w-])translate\s*=\s*[\"']?no\b|(?<![\w-])class\s*=\s*[\"'][^\"']*\bnotranslate\b", re.IGNORECASE
+)
 _UNTRANSLATED = set("script style code kbd samp var pre template textarea svg math".split())
 _VOID = set("area base br col embed hr img input link meta source track wbr".split())
 _INLINE = set(
@@ -55,12 +56,7 @@ def html_lines(text: str) -> Iterator[str | Line]:
             yield from builder.line()
             yield token.text
         else:
-            for place, piece in enumerate(_BREAK.split(token.text)):
-                if place % 2:
-                    yield from builder.line()
-                    yield piece
-                else:
-                    builder.text += html.unescape(piece)
+            builder.text += html.unescape(token.text)
     yield from builder.line()
 
 
@@ -105,7 +101,7 @@ def _markup(markup: str, silent: list[str]) -> _Token:
     """A piece of markup; keeps account of whether what follows is inside of an element that is not translated."""
     tag = _TAG.fullmatch(markup)
     if tag is None:
-        return _Token(markup, True)
+        return _Token(markup, True, void=markup.startswith("<!--") and not silent)
     closes, name, attributes, empty = bool(tag[1]), tag[2].lower(), tag[3], bool(tag[4])
     was_silent = bool(silent)
     if closes:
@@ -127,7 +123,7 @@ def _pairs(tokens: list[_Token]) -> dict[int, int]:
     open_tags: list[int] = []
     for number, token in enumerate(tokens):
         if token.name is None:
-            if (token.is_markup and not token.void) or token.silent or _BREAK.search(token.text):
+            if (token.is_markup and not token.void) or token.silent:
                 open_tags.clear()
         elif not token.closes:
             open_tags.append(number)

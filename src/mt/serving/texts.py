@@ -1,7 +1,7 @@
 """What of a text is translated, and how it is put together again.
 
-A text is cut into sentences, since that is what models learn from; line breaks stay where they are, and so do the tags
-of HTML.
+A text is cut into sentences, since that is what models learn from. The line breaks of plain text stay where they are,
+and so do the tags of HTML, where a line break is only another space.
 """
 
 import html
@@ -19,25 +19,50 @@ _SENTENCE_END = re.compile(r"(?:(?<=\w{4}\.)|(?<=[!?…])|(?<=[.!?…][\"'»”)
 Origins = Callable[[str, Candidate], Sequence[Unit]]
 
 _BREAK = re.compile(r"(\r\n|\r|\n)")
+# One space in a sentence of HTML. A browser shows &nbsp; as wide as that, and few models have seen it in their text.
+_WHITE = re.compile(r"[ \t\n\r\f\xa0]+")
 
 
 @dataclass(frozen=True)
 class _Run:
-    """A line and where its sentences are; white space around them stays, and a line without letter or digit."""
+    """A line and where its sentences are; white space around them stays, and a line without letter or digit.
+
+    Attributes:
+        flows: any white space in a sentence means one space, as in HTML.
+    """
 
     line: Line
     sentences: list[tuple[int, int]]
+    flows: bool
 
     @classmethod
-    def of(cls, line: Line) -> "_Run":
+    def of(cls, line: Line, flows: bool = False) -> "_Run":
         inner = line.text.strip()
         if not any(character.isalnum() for character in inner):
-            return cls(line, [])
+            return cls(line, [], flows)
         start = len(line.text) - len(line.text.lstrip())
         ends = [match.span() for match in _SENTENCE_END.finditer(inner)]
         starts = [0, *(after for _, after in ends)]
         stops = [*(before for before, _ in ends), len(inner)]
-        return cls(line, [(start + begin, start + stop) for begin, stop in zip(starts, stops, strict=True)])
+        return cls(line, [(start + begin, start + stop) for begin, stop in zip(starts, stops, strict=True)], flows)
+
+    def sentence(self, start: int, end: int) -> str:
+        """A part of the line as a model is to read it."""
+        text = self.line.text[start:end]
+        return _WHITE.sub(" ", text) if self.flows else text
+
+    def _units(self, start: int, end: int, found: Candidate, origins: Origins) -> Sequence[Unit]:
+        """The words of a translation, with origins that count from the part's start in the line."""
+        units = origins(self.sentence(start, end), found)
+        if not self.flows:
+            return units
+        places: list[int] = []  # of the characters that `sentence` keeps
+        before = 0
+        for white in _WHITE.finditer(self.line.text, start, end):
+            places += range(before, white.start() - start + 1)
+            before = white.end() - start
+        places += range(before, end - start)
+        return [unit._replace(origin=places[unit.origin]) for unit in units]
 
     def together(
         self, following: Iterator[Candidate], origins: Origins, joint: str, escape: Callable[[str], str]
@@ -49,10 +74,11 @@ class _Run:
         writer.keep(0, self.sentences[0][0])
         for number, (start, end) in enumerate(self.sentences):
             if number:
-                writer.space(joint)
+                gap = self.line.text[self.sentences[number - 1][1] : start]
+                writer.space(gap if _BREAK.search(gap) else joint)
             found = next(following)
             has_tags = self.line.edges_within(start, end)
-            units = origins(self.line.text[start:end], found) if has_tags else []
+            units = self._units(start, end, found, origins) if has_tags else []
             writer.translated(start, end, found.text, units)
         writer.keep(self.sentences[-1][1], len(self.line.text))
         return writer.finish()
@@ -74,7 +100,7 @@ class Pieces:
     @property
     def sentences(self) -> list[str]:
         """What to translate."""
-        return [run.line.text[start:end] for run in self._runs for start, end in run.sentences]
+        return [run.sentence(start, end) for run in self._runs for start, end in run.sentences]
 
     @property
     def needs_origins(self) -> bool:
@@ -112,5 +138,5 @@ def plain_pieces(text: str, joint: str) -> Pieces:
 
 def html_pieces(text: str, joint: str) -> Pieces:
     """Cuts HTML: tags, comments, entities in them, and what is not language (`<code>`, `translate="no"`) stay."""
-    parts = [part if isinstance(part, str) else _Run.of(part) for part in html_lines(text)]
+    parts = [part if isinstance(part, str) else _Run.of(part, flows=True) for part in html_lines(text)]
     return Pieces(parts, joint, lambda translation: html.escape(translation, quote=False))
