@@ -81,6 +81,33 @@ def test_forms_are_read_as_json_is(server: ServerProcess, expected: dict[str, st
     parts = "".join(part.format(*field) for field in question("d e").items()) + "--x--\r\n"
     status, answer = server.ask("/translate", parts.encode(), "multipart/form-data; boundary=x")
     assert (status, answer) == (200, {"translatedText": expected["d e"]})
+    two = part.format("q", "j") + parts
+    assert server.ask("/translate", two.encode(), "multipart/form-data; boundary=x")[1] == {
+        "translatedText": [expected["j"], expected["d e"]]
+    }
+    careless = form + b"&api_key&"
+    assert server.ask("/translate", careless, "application/x-www-form-urlencoded")[0] == 200
+
+
+def test_an_address_is_read_where_there_is_no_body(server: ServerProcess, expected: dict[str, str]) -> None:
+    """The LibreTranslate client of deep-translator asks so."""
+    found = server.ask("/translate?" + urlencode(question("d e", format="text", api_key="x")), b"", "")
+    assert found == (200, {"translatedText": expected["d e"]})
+    assert server.ask("/translate?q=%ff", b"", "")[0] == 400
+    assert server.ask("/translate?q=j", question("d e"))[1] == {"translatedText": expected["d e"]}
+
+
+def test_heads_are_answered_and_methods_named(server: ServerProcess) -> None:
+    where = urlparse(server.url)
+    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=30)
+    for path in ("/", "/health", "/languages", "/metrics", "/frontend/settings"):
+        connection.request("HEAD", path)
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (200, b"")
+    connection.request("GET", "/translate")
+    answer = connection.getresponse()
+    assert (answer.status, answer.headers["Allow"]) == (405, "POST")
+    connection.close()
 
 
 def test_lines_stay_lines_and_nothing_stays_nothing(server: ServerProcess, expected: dict[str, str]) -> None:
@@ -92,10 +119,10 @@ def test_lines_stay_lines_and_nothing_stays_nothing(server: ServerProcess, expec
 
 
 def test_html_keeps_its_tags(server: ServerProcess, expected: dict[str, str]) -> None:
-    html = '<p title="a b c">d e<br>\n<code>a b c</code> <b translate=no>j <i>j</i></b></p><!-- a b c -->&amp;'
+    html = '<p title="a b c">d\ne<br>\n<code>a b c</code> <b translate=no>j <i>j</i></b></p><!-- a b c -->&amp;'
     status, answer = server.ask("/translate", question(html, format="html"))
     assert status == 200
-    assert answer["translatedText"] == html.replace(">d e<", f">{expected['d e']}<")
+    assert answer["translatedText"] == html.replace(">d\ne<", f">{expected['d e']}<")
     assert server.ask("/translate", question("a", format="pdf"))[0] == 400
 
 
@@ -149,7 +176,8 @@ def test_what_clients_ask_first(server: ServerProcess) -> None:
         ("/translate", b'{"q":', "application/json", 400, "the body is not JSON"),
         ("/translate", b"[1]", "application/json", 400, "the body is not a JSON object"),
         ("/translate", b"[" * 60_000, "application/json", 400, "the body is not JSON"),
-        ("/translate", b"\xff=1", "application/x-www-form-urlencoded", 400, "the body is not a form in UTF-8"),
+        ("/translate", b"\xff=1", "application/x-www-form-urlencoded", 400, "the body is not a form"),
+        ("/translate", b"q=%ff&target=xx", "application/x-www-form-urlencoded", 400, "the body is not a form"),
         ("/translate", b"nonsense", "multipart/form-data; boundary=x", 400, "the body is not a form"),
         ("/translate", {"source": "en", "target": "xx"}, "application/json", 400, "q, the text, is missing"),
         ("/translate", {"q": "a", "source": "en"}, "application/json", 400, "target is missing"),
@@ -209,6 +237,7 @@ def test_a_client_that_hangs_up_harms_nobody(server: ServerProcess, expected: di
         with socket.create_connection((where.hostname, where.port), timeout=10) as connection:
             connection.sendall(sent)
     assert server.ask("/translate", question("d e"))[1] == {"translatedText": expected["d e"]}
+    assert 'status="500"' not in _metrics(server)
 
 
 def test_keys_rates_and_a_full_queue(models: list[Path], tmp_path: Path, expected: dict[str, str]) -> None:
@@ -217,6 +246,7 @@ def test_keys_rates_and_a_full_queue(models: list[Path], tmp_path: Path, expecte
     with ServerProcess("--model", models[0], *options, cwd=tmp_path) as server:
         assert server.ask("/translate", question("j")) == (403, {"error": "an API key is needed"})
         assert server.ask("/translate", question("j", api_key="x"))[0] == 403
+        assert server.ask("/translate", question("j", api_key="\ud800"))[0] == 403
         assert server.ask("/detect", {"q": "j"})[0] == 403
         client = LibreTranslateAPI(server.url, api_key="secret")
         assert client.translate("d e", "en", "xx", timeout=60) == expected["d e"]
@@ -264,6 +294,8 @@ def test_what_keeps_a_server_from_starting(models: list[Path], tmp_path: Path) -
         assert f"port {port} of 127.0.0.1 is in use" in refused("--model", models[0], "--port", port, code=4)
     assert "there is no such folder" in refused("--model", "nowhere", "--port", "0", code=2)
     assert "so does" in refused("--model", models[0], "--model", models[0] / "model", "--port", "0", code=2)
+    for seconds in ("nan", "inf"):
+        assert "--timeout" in refused("--model", models[0], "--port", "0", "--timeout", seconds, code=2)
     assert "--host" in refused("--model", models[0], "--host", "no.such.host.invalid", code=2)
     (tmp_path / "keys").write_text("\n")
     assert "no key in it" in refused("--model", models[0], "--api-keys", "keys", code=2)

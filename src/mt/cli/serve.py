@@ -1,5 +1,6 @@
 """`mt serve`."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,12 @@ from mt.errors import InputError
     "--max-waiting", type=click.IntRange(min=1), default=2000, show_default=True, help="Sentences in the queue."
 )
 @click.option(
-    "--timeout", type=click.FloatRange(min=0.1), default=30.0, show_default=True, help="Seconds for a request."
+    "--timeout",
+    type=click.FloatRange(0.1, 86_400),
+    default=30.0,
+    show_default=True,
+    callback=lambda _, __, seconds: _number(seconds),
+    help="Seconds for a request.",
 )
 @click.option(
     "--rate-limit",
@@ -83,6 +89,13 @@ def serve(
     choice = EngineChoice(device=given["device"], compute_type=given["compute_type"])
     directions = open_directions(find_models(models, runs), choice)
     answer(create_app(directions, limits, keys), bound, drain_seconds=round(limits.seconds) + 1)
+
+
+def _number(seconds: float) -> float:
+    """Refuses what is within all bounds, and no number."""
+    if math.isnan(seconds):
+        raise InputError("--timeout nan: not a number of seconds")
+    return seconds
 
 
 def _keys(path: Path | None) -> list[str]:

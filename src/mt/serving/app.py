@@ -8,6 +8,7 @@ import hmac
 import time
 from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -21,7 +22,7 @@ from mt.languages import language_name
 from mt.serving import page
 from mt.serving.limits import Limits, RateLimit
 from mt.serving.metrics import Metrics
-from mt.serving.problems import RequestError
+from mt.serving.problems import RequestError, gone
 from mt.serving.requests import fields_of, text_of, translation_request
 from mt.serving.service import Direction, Service, Translation
 
@@ -71,24 +72,25 @@ def _answer_questions_about_itself(
     app: FastAPI, service: Service, metrics: Metrics, limits: Limits, needs_key: bool
 ) -> None:
     """What needs no text: the page, and what programs ask before they send one."""
+    look = partial(app.api_route, methods=["GET", "HEAD"])
 
-    @app.get("/")
+    @look("/")
     async def show_page() -> HTMLResponse:
         return HTMLResponse(page.HTML, headers=page.HEADERS)
 
-    @app.get("/health")
+    @look("/health")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 
-    @app.get("/metrics")
+    @look("/metrics")
     async def show_metrics() -> Response:
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    @app.get("/languages")
+    @look("/languages")
     async def languages() -> list[dict[str, Any]]:
         return service.languages()
 
-    @app.get("/frontend/settings")
+    @look("/frontend/settings")
     async def settings() -> dict[str, Any]:
         first = service.first()
         return {
@@ -126,7 +128,8 @@ class _Guard:
 
     def check(self, request: Request, fields: dict[str, Any]) -> None:
         key = str(fields.get("api_key") or "")
-        if self._keys and not any(hmac.compare_digest(key.encode(), known) for known in self._keys):
+        given = key.encode(errors="replace")  # JSON can spell what no text can hold
+        if self._keys and not any(hmac.compare_digest(given, known) for known in self._keys):
             raise RequestError(403, "an API key is needed" if not key else "this API key is not known here")
         client = key if self._keys else request.client.host if request.client else ""
         self._rate.take(client)
@@ -138,7 +141,7 @@ async def _unless_gone(request: Request, work: Awaitable[list[Translation]]) -> 
     while not (await asyncio.wait([task], timeout=1.0))[0]:
         if await request.is_disconnected():
             task.cancel()
-            raise RequestError(503, "the client has gone")
+            raise gone()
     return task.result()
 
 
@@ -151,7 +154,9 @@ def _handle_problems(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def not_there(request: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse({"error": f"{request.method} {request.url.path}: {error.detail}"}, error.status_code)
+        return JSONResponse(
+            {"error": f"{request.method} {request.url.path}: {error.detail}"[:200]}, error.status_code, error.headers
+        )
 
 
 class _Counting:

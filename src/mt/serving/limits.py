@@ -1,5 +1,6 @@
 """What a server allows, and who has had enough for now."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -56,7 +57,11 @@ class RateLimit:
         fill = self._fill(client, now)
         if fill + 1 > self._most:
             seconds = (fill + 1 - self._most) / self._rate
-            raise RequestError(429, f"too many requests; the next is allowed in {seconds:.1f} s", {"Retry-After": "1"})
+            raise RequestError(
+                429,
+                f"too many requests; the next is allowed in {seconds:.1f} s",
+                {"Retry-After": f"{math.ceil(seconds)}"},
+            )
         if len(self._clients) > 10_000:  # nobody's memory: those that are empty by now
             self._clients = {name: then for name, then in self._clients.items() if self._fill(name, now) > 0}
         self._clients[client] = (fill + 1, now)

@@ -17,3 +17,8 @@ class RequestError(Exception):
         self.status = status
         self.sentence = sentence
         self.headers = dict(headers or {})
+
+
+def gone() -> RequestError:
+    """For a client that has hung up: nobody reads it, but it is counted."""
+    return RequestError(400, "the client has gone")

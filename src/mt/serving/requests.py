@@ -1,32 +1,33 @@
-"""What a client sends, as JSON or as a form, and what it means."""
+"""What a client sends, as JSON, as a form or in the address, and what it means."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
 from fastapi import Request as HttpRequest
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from mt.serving.limits import Limits
-from mt.serving.problems import RequestError
+from mt.serving.problems import RequestError, gone
 from mt.serving.service import Request
 
 
 async def fields_of(request: HttpRequest, most_bytes: int) -> dict[str, Any]:
-    """The fields of a request's body.
+    """The fields of a request's body; those of its address where it has none, as deep-translator's client asks.
 
     Raises:
-        RequestError: 413, it is too large; 400, it is neither JSON nor a form.
+        RequestError: 413, it is too large; 400, it is neither JSON nor a form, or did not arrive.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         return await _multipart(request, most_bytes)
     body = await _body(request, most_bytes)
+    if not body and request.url.query:
+        return _form(request.url.query.encode(), "the address")
     if kind == "application/x-www-form-urlencoded":
-        try:
-            fields = parse_qs(body.decode(), keep_blank_values=True, strict_parsing=bool(body), max_num_fields=100)
-        except ValueError:
-            raise RequestError(400, "the body is not a form in UTF-8") from None
-        return {key: values[0] if len(values) == 1 else values for key, values in fields.items()}
+        return _form(body, "the body")
     try:
         content = json.loads(body)
     except (ValueError, RecursionError):
@@ -36,6 +37,19 @@ async def fields_of(request: HttpRequest, most_bytes: int) -> dict[str, Any]:
     return content
 
 
+def _form(text: bytes, where: str) -> dict[str, Any]:
+    try:
+        fields = parse_qs(text.decode(), keep_blank_values=True, errors="strict", max_num_fields=100)
+    except ValueError:
+        raise RequestError(400, f"{where} is not a form of at most 100 fields in UTF-8") from None
+    return _single(fields)
+
+
+def _single(fields: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """A field that was given once is a value, one that was given more often a list."""
+    return {key: values[0] if len(values) == 1 else values for key, values in fields.items()}
+
+
 async def _body(request: HttpRequest, most: int) -> bytes:
     """The body, read only as far as it may go."""
     too_large = RequestError(413, f"the body is larger than {most:,} bytes")
@@ -43,11 +57,14 @@ async def _body(request: HttpRequest, most: int) -> bytes:
     if length.isdecimal() and int(length) > most:
         raise too_large
     parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise too_large
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                raise too_large
+            parts.append(part)
+    except ClientDisconnect:
+        raise gone() from None
     return b"".join(parts)
 
 
@@ -58,9 +75,13 @@ async def _multipart(request: HttpRequest, most: int) -> dict[str, Any]:
         raise RequestError(413, f"the body is larger than {most:,} bytes, or does not say how large it is")
     try:
         form = await request.form(max_files=0, max_fields=100, max_part_size=most)
+    except ClientDisconnect:
+        raise gone() from None
     except Exception as error:  # whatever the library finds wrong with it
-        raise RequestError(400, f"the body is not a form: {error}"[:200]) from None
-    return {key: value for key, value in form.items() if isinstance(value, str)}
+        reason = error.detail if isinstance(error, HTTPException) else error
+        raise RequestError(400, f"the body is not a form: {reason}"[:200]) from None
+    fields = {key: [value for value in form.getlist(key) if isinstance(value, str)] for key in form}
+    return _single({key: values for key, values in fields.items() if values})
 
 
 def translation_request(fields: dict[str, Any], limits: Limits) -> tuple[Request, bool]:

@@ -30,14 +30,14 @@ def listen(host: str, port: int) -> socket.socket:
         bound.bind(address)
     except OSError as error:
         bound.close()
-        if error.errno == errno.EADDRINUSE:
-            raise MachineError(
-                f"port {port} of {host} is in use", "stop what uses it, or choose another --port"
-            ) from None
-        raise MachineError(
-            f"cannot listen at {host}:{port}: {error.strerror or error}", "choose another --port"
-        ) from None
+        raise _cannot_listen(host, port, error) from None
     return bound
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> MachineError:
+    if error.errno == errno.EADDRINUSE:
+        return MachineError(f"port {port} of {host} is in use", "stop what uses it, or choose another --port")
+    return MachineError(f"cannot listen at {host}:{port}: {error.strerror or error}", "choose another --port")
 
 
 def serve(app: FastAPI, bound: socket.socket, drain_seconds: int) -> None:
@@ -47,9 +47,15 @@ def serve(app: FastAPI, bound: socket.socket, drain_seconds: int) -> None:
         app: what answers.
         bound: where.
         drain_seconds: how long it may take to answer the last ones.
+
+    Raises:
+        MachineError: the port has been taken since.
     """
-    bound.listen(2048)  # who comes before all is set up waits a moment
     host, port = bound.getsockname()[:2]
+    try:
+        bound.listen(2048)  # who comes before all is set up waits a moment
+    except OSError as error:  # another server has taken the port while models were read
+        raise _cannot_listen(host, port, error) from None
     shown = f"[{host}]" if ":" in host else host
     log.info("serving at http://%s:%d/ (Ctrl-C stops)", shown, port)
     logging.getLogger("uvicorn.error").addHandler(_OnlyFaults())
