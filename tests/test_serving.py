@@ -1,5 +1,6 @@
 """`mt serve`: LibreTranslate's interface, with its own client; limits; and every failure one JSON sentence."""
 
+import asyncio
 import http.client
 import re
 import signal
@@ -18,6 +19,11 @@ from libretranslatepy import LibreTranslateAPI
 
 from command import mt
 from conftest import CONFIG, write_corpus
+from mt.decoding.engine import SearchOptions
+from mt.decoding.translator import Candidate, Translator
+from mt.serving.batching import Batcher
+from mt.serving.metrics import Metrics
+from mt.serving.problems import RequestError
 from serving_helpers import ServerProcess
 
 LINES = ["a b c", "d e", "f g h i", "j", "c c a", "b e d"]
@@ -278,6 +284,30 @@ def test_sigterm_lets_begun_requests_end(models: list[Path], tmp_path: Path) -> 
     [(status, answer)] = answers
     assert status == 200
     assert answer["translatedText"].count("\n") == 1499
+
+
+def test_a_batch_that_nobody_waits_for_does_not_keep_the_server() -> None:
+    held = threading.Event()
+
+    class Stuck(Translator):
+        def __init__(self) -> None: ...
+
+        def translate(self, *_: object) -> list[list[Candidate]]:
+            held.wait(60)
+            return []
+
+    async def ask() -> None:
+        batcher = Batcher(10, 0.1, Metrics())
+        with pytest.raises(RequestError, match=r"no translation within 0\.1 s"):
+            await batcher.translate(Stuck(), ["a"], SearchOptions())
+        batcher.close()
+
+    started = time.monotonic()
+    try:
+        asyncio.run(ask())
+        assert time.monotonic() - started < 30
+    finally:
+        held.set()
 
 
 def _metrics(server: ServerProcess) -> str:

@@ -69,8 +69,8 @@ class Batcher:
             raise self._late() from None
 
     def close(self) -> None:
-        """Ends the thread; nothing may be waiting."""
-        self._thread.shutdown()
+        """Ends the thread; a batch that nobody waits for any more does not keep the process."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _count(self, change: int) -> None:
         self._waiting += change
