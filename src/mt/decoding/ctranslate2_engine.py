@@ -6,8 +6,9 @@ It searches as `mt.decoding.search` does, by the same rules and to the same scor
 import json
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,29 @@ def _check_vocabulary(folder: Path, source: Sequence[str], target: Sequence[str]
             same = False
         if not same:
             raise UnusableError(f"{path}: not the vocabulary of the model's tokenizer")
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What the library found for a sentence, copied once; it copies each time it is asked."""
+
+    hypotheses: list[list[str]]
+    scores: list[float]
+    attentions: list[Any]
+
+    @classmethod
+    def of(cls, result: Any) -> "_Answer":
+        hypotheses = result.hypotheses
+        nothing = [None] * len(hypotheses)
+        return cls(hypotheses, result.scores or [math.nan] * len(hypotheses), result.attention or nothing)
+
+
+def _grouped(rows: Sequence[int], bounds: Sequence[int]) -> list[list[int]]:
+    """Rows that may be as long as one another."""
+    groups: dict[int, list[int]] = {}
+    for row in rows:
+        groups.setdefault(bounds[row], []).append(row)
+    return list(groups.values())
 
 
 class CTranslate2Engine:
@@ -127,17 +151,54 @@ class CTranslate2Engine:
             raise InputError(f"CTranslate2 cannot translate with this model: {error}", "use --engine torch") from None
 
     def _translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
+        bounds = [self._bound(ids, options) for ids in sentences]
+        search = partial(self._search, sentences, bounds, options)
+        answers = search([range(len(sentences))], self._wanted(options), 1)
+        # The batches of these had room for longer ones; it must not matter in whose company a sentence is translated.
+        long = [row for row, found in answers.items() if any(len(p) > bounds[row] + 1 for p in found.hypotheses)]
+        answers |= search(_grouped(long, bounds), self._wanted(options), 1)
+        # These reached their bound: stop them there, and see all that ended before beside all that are made to end.
+        more = 1 if options.beam_size == 1 else 2
+        cut = [row for row, found in answers.items() if any(p[-1] != EOS for p in found.hypotheses)]
+        answers |= search(_grouped(cut, bounds), more * options.beam_size, 0, more)
         results = [[NOTHING] for _ in sentences]
-        submitted = []
-        most = min(self._batch, -(-len(sentences) // self._workers))  # all workers get something
-        for rows in batches_of(sentences, self._batch_tokens, most):
-            bound = max(self._bound(sentences[row], options) for row in rows)
-            answers = self._submit([sentences[row] for row in rows], options, bound + 1, self._wanted(options))
-            submitted.append((rows, answers))
-        for rows, pending in submitted:
-            for row, answer in zip(rows, pending, strict=True):
-                results[row] = self._hypotheses(sentences[row], answer.result(), options)
+        for row, found in answers.items():
+            results[row] = self._hypotheses(sentences[row], found, options)
         return results
+
+    def _search(
+        self,
+        sentences: Sequence[Sequence[int]],
+        bounds: Sequence[int],
+        options: SearchOptions,
+        groups: Iterable[Sequence[int]],
+        wanted: int,
+        beyond: int,
+        patience: int = 1,
+    ) -> dict[int, _Answer]:
+        """Searches once for each row of groups; those of one group share batches.
+
+        Args:
+            sentences: token ids of all rows.
+            bounds: the most tokens of each row's translation, without EOS.
+            options: how to search.
+            groups: rows of the sentences. Each batch may go to the largest bound in it.
+            wanted: hypotheses to return.
+            beyond: tokens that may follow after the bound: one where the last must be EOS.
+            patience: stop when so many times the beam size have ended.
+        """
+        submitted = []
+        for group in groups:
+            most = min(self._batch, -(-len(group) // self._workers))  # all workers get something
+            for places in batches_of([sentences[row] for row in group], self._batch_tokens, most):
+                rows = [group[place] for place in places]
+                steps = max(bounds[row] for row in rows) + beyond
+                submitted.append(
+                    (rows, self._submit([sentences[row] for row in rows], options, steps, wanted, patience))
+                )
+        return {
+            row: _Answer.of(one.result()) for rows, pending in submitted for row, one in zip(rows, pending, strict=True)
+        }
 
     def _bound(self, ids: Sequence[int], options: SearchOptions) -> int:
         return options.longest(len(ids) + 2, self._max_positions)
@@ -178,22 +239,9 @@ class CTranslate2Engine:
         )
         return answers
 
-    def _hypotheses(self, source: Sequence[int], answer: Any, options: SearchOptions) -> list[Hypothesis]:
-        bound = self._bound(source, options)
-        hypotheses = answer.hypotheses  # a copy each time it is asked for
-        if any(len(pieces) > bound + 1 for pieces in hypotheses):
-            # Its batch had room for longer ones; it must not matter in whose company a sentence is translated.
-            answer = self._submit([source], options, bound + 1, self._wanted(options))[0].result()
-            hypotheses = answer.hypotheses
-        if any(pieces[-1] != EOS for pieces in hypotheses):
-            # It reached its bound: stop it there, and see all that ended before beside all that are made to end.
-            more = 1 if options.beam_size == 1 else 2
-            answer = self._submit([source], options, bound, more * options.beam_size, more)[0].result()
-            hypotheses = answer.hypotheses
+    def _hypotheses(self, source: Sequence[int], answer: _Answer, options: SearchOptions) -> list[Hypothesis]:
         found: dict[tuple[int, ...], Hypothesis] = {}
-        nothing: list[Any] = [None] * len(hypotheses)
-        scores, attentions = answer.scores or [math.nan] * len(hypotheses), answer.attention or nothing
-        for pieces, score, attention in zip(hypotheses, scores, attentions, strict=True):
+        for pieces, score, attention in zip(answer.hypotheses, answer.scores, answer.attentions, strict=True):
             log_prob = score * len(pieces) ** options.length_penalty
             if pieces[-1] == EOS:
                 pieces = pieces[:-1]

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mt.console import log
 from mt.decoding.engine import SearchOptions
@@ -17,22 +17,33 @@ from mt.decoding.translator import Candidate, Translator
 from mt.serving.metrics import Metrics
 from mt.serving.problems import RequestError
 
-_MOST = 256  # sentences in a batch: more would make the others wait for longer than they gain
+# Sentences in a batch: more would make the others wait for longer than they gain, and a batch that runs is not stopped.
+_MOST = 128
 
 
-@dataclass
+@dataclass(eq=False)
 class _Job:
-    """The sentences of one request."""
+    """The sentences of one request, and the translations of the first of them, as far as they are known."""
 
     translator: Translator
     options: SearchOptions
     lines: Sequence[str]
     deadline: float
     answer: "asyncio.Future[list[list[Candidate]]]"
+    found: list[list[Candidate]] = field(default_factory=list)
+
+    def left(self) -> int:
+        return len(self.lines) - len(self.found)
+
+    def fits(self, other: "_Job") -> bool:
+        return (self.translator, self.options) == (other.translator, other.options)
 
 
 class Batcher:
     """Takes sentences and gives their translations, as many at a time as are waiting for the same model.
+
+    Requests take turns: one with more sentences than a batch holds goes to the back of the queue with the rest of them,
+    and what nobody waits for any more is not begun.
 
     Args:
         waiting: sentences that may wait; beyond that a request is refused.
@@ -84,43 +95,46 @@ class Batcher:
             batch = self._next()
             if not batch:
                 continue
-            lines = [line for job in batch for line in job.lines]
+            lines = [line for _, own in batch for line in own]
             self._metrics.batch.observe(len(lines))
             loop = asyncio.get_running_loop()
+            first = batch[0][0]
             try:
-                found = await loop.run_in_executor(self._thread, batch[0].translator.translate, lines, batch[0].options)
+                found = await loop.run_in_executor(self._thread, first.translator.translate, lines, first.options)
             except Exception as error:
                 log.error("a batch of %d sentences failed: %s: %s", len(lines), type(error).__name__, error)
-                for job in batch:
-                    if not job.answer.done():
-                        job.answer.set_exception(RequestError(500, "the translation failed"))
+                for job, _ in batch:
+                    self._end(job, RequestError(500, "the translation failed"))
                 continue
-            finally:
-                self._count(-len(lines))
             translations = iter(found)
-            for job in batch:
-                own = [next(translations) for _ in job.lines]
-                if not job.answer.done():
-                    job.answer.set_result(own)
+            for job, own in batch:
+                job.found += [next(translations) for _ in own]
+                self._count(-len(own))
+                if job.left():
+                    self._jobs.append(job)
+                elif not job.answer.done():
+                    job.answer.set_result(job.found)
 
-    def _next(self) -> list[_Job]:
-        """Takes the first job and all that fit to it out of those waiting; who has gone or is late is left out."""
-        batch: list[_Job] = []
+    def _next(self) -> list[tuple[_Job, Sequence[str]]]:
+        """The first job and all that fit to it, each with as many of its sentences as there is room for."""
+        batch: list[tuple[_Job, Sequence[str]]] = []
         others: list[_Job] = []
-        size = 0
+        room = _MOST
         while self._jobs:
             job = self._jobs.popleft()
             if job.answer.done() or time.monotonic() > job.deadline:
-                self._count(-len(job.lines))
-                if not job.answer.done():
-                    job.answer.set_exception(self._late())
-            elif batch and (
-                (job.translator, job.options) != (batch[0].translator, batch[0].options)
-                or size + len(job.lines) > _MOST
-            ):
+                self._end(job, self._late())
+            elif room == 0 or (batch and not job.fits(batch[0][0])):
                 others.append(job)
             else:
-                batch.append(job)
-                size += len(job.lines)
+                own = job.lines[len(job.found) : len(job.found) + room]
+                batch.append((job, own))
+                room -= len(own)
         self._jobs.extend(others)
         return batch
+
+    def _end(self, job: _Job, error: RequestError) -> None:
+        """Gives a job up; its client may have gone."""
+        self._count(-job.left())
+        if not job.answer.done():
+            job.answer.set_exception(error)
