@@ -83,6 +83,8 @@ def _repair(tree: dict[str, Any], key: TreePath) -> None:
     """Replace a value by its default, or by the schema's example where it has none."""
     node: dict[str, Any] = tree
     owner: type[Section] = Config
+    if section_class(key[0]) is None:  # an item of a list that is in no section
+        key = key[:1]
     if len(key) == 2:
         owner = section_class(key[0]) or Config
         if not isinstance(tree.get(str(key[0])), dict):
