@@ -161,6 +161,7 @@ def test_a_run_name_is_one_safe_path_component(name: str) -> None:
         ("model", "d_model", [512], "must be a whole number, not a list"),
         ("model", "bias", 1, "must be true or false, not 1"),
         ("model", "bias", "true", "must be true or false, not 'true'"),
+        ("training", "wandb", 5, "must be true, false or a name, not 5; put quotes around it"),
         ("model", "dropout", "0.1", "must be a number, not '0.1'"),
         ("model", "dropout", False, "must be a number, not false"),
         ("model", "norm", "poste", "must be 'post' or 'pre', not 'poste'; did you mean post?"),

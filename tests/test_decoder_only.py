@@ -209,10 +209,10 @@ def test_it_samples_in_the_k_likeliest_and_attends(decoder_only: Path) -> None:
     assert sums.min() > 0
 
 
-def test_the_fast_engine_is_refused_and_missed_in_one_sentence(decoder_only: Path) -> None:
+def test_the_fast_engine_is_refused_but_not_missed(decoder_only: Path) -> None:
     refused = mt("translate", "--to", "xx", "--engine", "ctranslate2", "a", cwd=decoder_only, code=2)
     assert "it has no CTranslate2 part" in refused.stderr
-    assert "translating with torch" in mt("translate", "--to", "xx", "a", cwd=decoder_only).stderr
+    assert mt("translate", "--to", "xx", "a", cwd=decoder_only).stderr == ""
 
 
 def test_killed_and_resumed_it_ends_in_the_same_weights(tiny: Path, tmp_path: Path) -> None:

@@ -64,6 +64,12 @@ def test_what_the_key_takes() -> None:
     assert "must be a list" in refusal(SMALLEST, "exports=onnx")
 
 
+def test_an_unknown_format_is_one_problem() -> None:
+    said = refusal(SMALLEST, "exports=[paper]")
+    assert "exports.0: must be 'ctranslate2'" in said
+    assert said.startswith("1 problem")
+
+
 def test_every_format_has_its_name() -> None:
     assert get_args(ExportFormat) == EXPORT_FORMATS
     for name in EXPORT_FORMATS:

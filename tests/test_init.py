@@ -114,12 +114,12 @@ def test_nothing_is_overwritten_unless_forced(begun: Path, tmp_path: Path) -> No
         (["--train", "train.en", "valid.xx"], "train.en has 300 lines but valid.xx has 12"),
         (["--train", "empty.en", "empty.xx"], "empty.en: no line in it"),
         (["--train", "blank.en", "blank.xx"], "blank.en: of 9 pairs 0 can be trained on (9 empty)"),
-        (["--train", "train.en", "train.en", "--target-lang", "xx"], "is the same file as source"),
+        (["--train", "train.en", "train.en", "--target-lang", "xx"], "--train, target: is the same file as source"),
         ([*TRAIN, "--valid", "empty.en", "empty.xx"], "data.valid: no sentence pair in it"),
         ([*TRAIN, "--test", "train.en", "gone"], "gone: no such file"),
         (["--train", "text", "train.xx"], "--source-lang is missing, and the name of text does not tell it"),
-        ([*TRAIN, "--source-lang", "no language"], "must be a short code"),
-        ([*TRAIN, "--name", "two words"], "name: must be letters"),
+        ([*TRAIN, "--source-lang", "no language"], "--source-lang: must be a short code"),
+        ([*TRAIN, "--name", "two words"], "--name: must be letters"),
         ([*TRAIN, "--device", "tpu"], "--device: 'tpu' is none of"),
         ([*TRAIN, "--minutes", "0"], "--minutes"),
         ([*TRAIN, "--output", "no/such"], ""),
@@ -140,7 +140,7 @@ def test_what_is_wrong_with_the_files_is_one_sentence(tiny: Path, arguments: lis
     assert [path.name for path in tiny.glob("*.yaml")] == ["tiny.yaml"]
 
 
-def asked(folder: Path, answers: list[str]) -> str:
+def asked(folder: Path, answers: list[str], code: int = 0) -> str:
     """Runs `mt init` on a terminal, answers its questions one by one, and returns what it showed."""
     main, other = pty.openpty()
     process = subprocess.Popen(
@@ -157,19 +157,31 @@ def asked(folder: Path, answers: list[str]) -> str:
     except OSError:  # the other end is closed
         pass
     os.close(main)
-    assert process.wait() == 0, shown.decode()
+    assert process.wait() == code, shown.decode()
+    assert next(waiting, None) is None
     return shown.decode()
 
 
 def test_on_a_terminal_it_asks(tmp_path: Path) -> None:
     write_corpus(tmp_path)
-    answers = ["gone.en", "train.en", "train.xx", "", "yy", "mine", "valid.en", "valid.xx", "", "0"]
+    files = ["gone.en", "train.en", "train.en", "train.xx"]
+    answers = [*files, "", "no language", "yy", "../mine", "mine", "valid.en", "valid.xx", "", "0"]
     shown = asked(tmp_path, answers)
     assert "gone.en: no such file" in shown
+    assert "train.en: that is the file in the source language" in shown
+    assert "no language: must be a short code" in shown
+    assert "../mine: must be letters" in shown
     config = load_config(tmp_path / "mine.yaml")
     assert (config.data.source_lang, config.data.target_lang) == ("en", ("yy",))
     assert config.data.valid[0].source == "valid.en"
     assert config.data.test.from_train == 15
+
+
+def test_on_a_terminal_a_name_that_is_taken_is_refused_before_more_is_asked(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    (tmp_path / "mine.yaml").write_text("mine")
+    shown = asked(tmp_path, ["train.en", "train.xx", "", "", "mine"], code=2)
+    assert "mine.yaml is there already" in shown
 
 
 def surveyed(pairs: int, source: str = "ein alter Hund", target: str = "an old dog") -> Survey:

@@ -58,7 +58,8 @@ def open_model(folder: ModelDir, choice: EngineChoice | None = None, others: Seq
         except UnusableError as error:
             if choice.engine == "ctranslate2" or choice.compute_type not in ("auto", *FLOAT_TYPES):
                 raise InputError(str(error), "use --engine torch") from None
-            log.warning("%s; translating with torch, which starts and works more slowly", error)
+            if not _is_made_for_torch(folder):
+                log.warning("%s; translating with torch, which starts and works more slowly", error)
     return _open_with_torch([folder, *others], choice)
 
 
@@ -69,6 +70,11 @@ def _only_torch(folder: ModelDir, others: Sequence[ModelDir], choice: EngineChoi
     if choice.sampling:
         return "does not draw samples that can be drawn again"
     return "does not run checkpoints" if run_of_checkpoint(folder) is not None else None
+
+
+def _is_made_for_torch(folder: ModelDir) -> bool:
+    """Whether nothing is amiss if the fast engine cannot run it: nobody can change that, so nobody need hear of it."""
+    return read_config(folder).model.architecture == "decoder_only"
 
 
 def read_config(folder: ModelDir) -> "Config":

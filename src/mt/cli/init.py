@@ -3,6 +3,7 @@
 import re
 import sys
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import click
 
@@ -58,24 +59,27 @@ def init(
         return
     asks = sys.stdin.isatty() and sys.stderr.isatty() and not train
     train = train or _asked_files(asks)
-    source_lang = _language(source_lang, train[0][0], "--source-lang", "Language to translate from", asks)
-    target_lang = _language(target_lang, train[0][1], "--target-lang", "Language to translate to", asks)
+    source_lang = _language(source_lang, train[0][0], "source_lang", "Language to translate from", asks)
+    target_lang = _language(target_lang, train[0][1], "target_lang", "Language to translate to", asks)
     if asks:
-        name = name or click.prompt("Name of the run", f"{source_lang}-{target_lang}", err=True)
-        valid = valid or _asked_pair("Validation text, {} (no answer: split off)", optional=True)
-        test = test or _asked_pair("Test text, {} (no answer: split off)", optional=True)
-        minutes = minutes or _asked_minutes()
+        name = name or _asked_word("name", "Name of the run", f"{source_lang}-{target_lang}")
     name = name or f"{source_lang}-{target_lang}"
     path = output or Path(f"{name}.yaml")
     beside = path.with_name(_SCHEMA)
     _refuse_overwriting(path, beside, force)
+    if asks:
+        valid = valid or _asked_pair("Validation text, {} (no answer: split off)", optional=True)
+        test = test or _asked_pair("Test text, {} (no answer: split off)", optional=True)
+        minutes = minutes or _asked_minutes()
 
     from mt import storage
 
-    with storage.explained(path):
-        path.parent.mkdir(parents=True, exist_ok=True)  # known before the trial
+    with storage.explained(path):  # known before the trial
+        path.parent.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=path.parent).close()
     from mt.config.json_schema import json_schema
-    from mt.planning.start import Answers, begin
+    from mt.planning.answers import Answers
+    from mt.planning.start import begin
 
     answers = Answers(name, source_lang, target_lang, train, _or_none(valid), _or_none(test), minutes, device)
     beginning = begin(answers, f"./{_SCHEMA}")
@@ -104,26 +108,43 @@ def _asked_files(asks: bool) -> tuple[tuple[str, str], ...]:
 def _asked_pair(question: str, optional: bool = False) -> tuple[str, str]:
     """Asks for two files until they are there; no answer to the first means none, where that is allowed."""
     first = _asked_file(question.format("in the source language"), optional)
-    return (first, _asked_file(question.format("its translation")) if first else "")
+    return (first, _asked_file(question.format("its translation"), other=first) if first else "")
 
 
-def _asked_file(question: str, optional: bool = False) -> str:
+def _asked_file(question: str, optional: bool = False, other: str = "") -> str:
     def existing(answer: str) -> str:
         if answer and not Path(answer).is_file():
             raise click.UsageError(f"{answer}: no such file")
+        if answer and answer == other:
+            raise click.UsageError(f"{answer}: that is the file in the source language")
         return answer
 
     return str(click.prompt(question, "" if optional else None, value_proc=existing, show_default=False, err=True))
 
 
-def _language(given: str | None, file: str, option: str, question: str, asks: bool) -> str:
+def _asked_word(key: str, question: str, guess: str | None) -> str:
+    """Asks until the answer is one that a configuration may have for the key."""
+
+    def suitable(answer: str) -> str:
+        from mt.planning.answers import objection
+
+        wrong = objection(key, answer)
+        if wrong:
+            raise click.UsageError(f"{answer}: {wrong}")
+        return answer
+
+    return str(click.prompt(question, guess, value_proc=suitable, err=True))
+
+
+def _language(given: str | None, file: str, key: str, question: str, asks: bool) -> str:
     """The code of a language: as given, as asked for, or as a file's name ends."""
     if given:
         return given
     guess = _ending(file)
     if asks:
-        return str(click.prompt(question, guess, err=True))
+        return _asked_word(key, question, guess)
     if guess is None:
+        option = f"--{key.replace('_', '-')}"
         raise InputError(
             f"{option} is missing, and the name of {file} does not tell it", f"add {option} CODE, such as en"
         )

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from mt.config.schema import Config
-from mt.config.section import Rule, Section
+from mt.config.section import SWITCH_TAGS, Rule, Section
 from mt.config.sources import SOURCE_KINDS, TAGS
 from mt.config.suggestions import similar, suggest_key
 from mt.yaml_source import TreePath
@@ -83,6 +83,8 @@ def _repair(tree: dict[str, Any], key: TreePath) -> None:
     """Replace a value by its default, or by the schema's example where it has none."""
     node: dict[str, Any] = tree
     owner: type[Section] = Config
+    if section_class(key[0]) is None:  # an item of a list that is in no section
+        key = key[:1]
     if len(key) == 2:
         owner = section_class(key[0]) or Config
         if not isinstance(tree.get(str(key[0])), dict):
@@ -201,6 +203,7 @@ _WORDING = {
     "int_type": "must be a whole number, not {shown}",
     "float_type": "must be a number, not {shown}",
     "bool_type": "must be true or false, not {shown}",
+    "switch_or_name": "must be true, false or a name, not {shown}{quote}",
     "greater_than": "must be more than {gt}, not {shown}",
     "greater_than_equal": "must be at least {ge}, not {shown}",
     "less_than": "must be less than {lt}, not {shown}",
@@ -227,7 +230,8 @@ def sentence(detail: ErrorDetails) -> str:
         "sources": _SOURCE_HELP,
         "given": _odd_source(given),
     }
-    wording = _WORDING.get(detail["type"], "cannot be {shown}")
+    kind = "switch_or_name" if detail["loc"][-1:] == SWITCH_TAGS[:1] else detail["type"]
+    wording = _WORDING.get(kind, "cannot be {shown}")
     return wording.format(**{**detail.get("ctx", {}), **words})
 
 

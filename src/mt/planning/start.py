@@ -1,7 +1,6 @@
 """A first configuration for somebody's own text: fitted to its size and to the machine, each choice with its reason."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +8,12 @@ from mt.config import DataConfig, parse_config
 from mt.console import log
 from mt.devices import choose_device
 from mt.errors import InputError
-from mt.planning.draft import Draft, as_text
+from mt.planning.answers import Answers, checked
+from mt.planning.draft import Draft
 from mt.planning.estimate import cost, estimate
 from mt.planning.probe import Measured, probe
 from mt.planning.recipe import (
     SHAPES,
-    Choice,
     Ground,
     Length,
     first_shape,
@@ -31,46 +30,6 @@ _SPARE = 0.85  # of the minutes given; the rest is for preparing the data and sc
 _VALIDATING = 0.15  # of the training's time, at most
 _TRIAL = Length(steps=1000, epochs=10.0, validations=10)
 _STEPS = (50, 300_000)  # at least and at most
-
-Files = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What only the user knows.
-
-    Attributes:
-        train: files of text and of its translation; one pair of files or several.
-        valid, test: likewise; None: split off the training text.
-        minutes: that training may take; None: as many as it needs.
-        device: auto, cpu, cuda or mps.
-    """
-
-    name: str
-    source_lang: str
-    target_lang: str
-    train: Sequence[Files]
-    valid: Files | None
-    test: Files | None
-    minutes: float | None
-    device: str
-
-    def data(self, number: int) -> list[Choice]:
-        """The data section; sets that were not given are split off the training text, so many pairs each."""
-        train = [_source(files) for files in self.train]
-        choices = [
-            Choice("source_lang", self.source_lang),
-            Choice("target_lang", self.target_lang),
-            Choice("train", train[0] if len(train) == 1 else train),
-        ]
-        for split, files in (("valid", self.valid), ("test", self.test)):
-            reason = "" if files else "no files were given: these are taken out of the training text"
-            choices.append(Choice(split, _source(files) if files else {"from_train": number}, reason))
-        return choices
-
-
-def _source(files: Files) -> dict[str, str]:
-    return {"source": files[0], "target": files[1]}
 
 
 @dataclass(frozen=True)
@@ -92,8 +51,7 @@ def begin(answers: Answers, schema: str) -> Beginning:
         InputError: a file is missing, empty, or not aligned with the other.
         MachineError: memory does not suffice even for a trial.
     """
-    only_data = as_text({"": [Choice("name", answers.name)], "data": answers.data(1)})
-    data = parse_config(only_data, "mt init").data
+    data = checked(answers)
     device = choose_device(answers.device, "--device").type
     found = survey(data.train, data)
     _refuse_nothing(found, answers.train[0][0])
