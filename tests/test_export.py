@@ -185,6 +185,7 @@ def test_what_is_there_is_not_replaced(here: Path) -> None:
         ("folder", [], "this folder is not empty"),
         ("folder", ["--force"], "--force replaces earlier exports only"),
         ("run/model", ["--force"], "--force replaces earlier exports only"),
+        ("run/model/more", [], "this is inside the model's own folder"),
     ):
         given = ["--model", "run", "--output", name, *options]
         assert sentence in refusal("ctranslate2", *given, cwd=here)

@@ -165,7 +165,7 @@ def asked(folder: Path, answers: list[str], code: int = 0) -> str:
 def test_on_a_terminal_it_asks(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     files = ["gone.en", "train.en", "train.en", "train.xx"]
-    answers = [*files, "", "no language", "yy", "../mine", "mine", "valid.en", "valid.xx", "", "0"]
+    answers = [*files, "", "no language", "yy", "../mine", "mine", "valid.en", "valid.xx", "", "0.5", "0"]
     shown = asked(tmp_path, answers)
     assert "gone.en: no such file" in shown
     assert "train.en: that is the file in the source language" in shown

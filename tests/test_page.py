@@ -83,6 +83,8 @@ def test_alternatives_come_on_a_click_and_can_be_taken(page: "sync_api.Page") ->
     assert into("xx", "d e f") not in choices
     page.get_by_role("button", name=choices[0], exact=True).click()
     result_is(page, choices[0])
+    page.get_by_role("button", name=into("xx", "d e f"), exact=True).click()
+    result_is(page, into("xx", "d e f"))
 
 
 def test_the_keyboard_is_enough(page: "sync_api.Page") -> None:

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,17 @@ def test_auto_takes_the_model_that_fits(server: ServerProcess, expected: dict[st
     assert [one["language"] for one in answer["detectedLanguage"]] == ["en", "en"]
 
 
+def test_what_is_in_the_wanted_language_already_stays_as_it_is(server: ServerProcess) -> None:
+    english = "Good morning, how are you today?"
+    _, answer = server.ask("/translate", {"q": [english, "a b c"], "source": "auto", "target": "en"})
+    assert answer["translatedText"][0] == english
+    assert answer["detectedLanguage"][0]["language"] == "en"
+    assert answer["detectedLanguage"][1]["language"] == "xx"  # too short to be sure
+    _, answer = server.ask("/translate", {"q": "c c", "source": "en", "target": "en", "alternatives": 2})
+    assert answer == {"translatedText": "c c", "alternatives": []}
+    assert server.ask("/translate", {"q": "c c", "source": "zz", "target": "zz"})[0] == 400
+
+
 def test_what_clients_ask_first(server: ServerProcess) -> None:
     assert server.ask("/health") == (200, {"status": "ok"})
     assert server.ask("/languages")[1] == [
@@ -308,6 +319,36 @@ def test_a_batch_that_nobody_waits_for_does_not_keep_the_server() -> None:
         assert time.monotonic() - started < 30
     finally:
         held.set()
+
+
+def test_requests_take_turns_and_what_nobody_waits_for_is_not_begun() -> None:
+    batches: list[list[str]] = []
+
+    class Echo(Translator):
+        def __init__(self) -> None: ...
+
+        def translate(self, lines: Sequence[str], options: SearchOptions) -> list[list[Candidate]]:
+            batches.append(list(lines))
+            time.sleep(0.02)
+            return [[Candidate(line, 0.0, 0.0)] for line in lines]
+
+    async def ask() -> list[list[list[Candidate]]]:
+        batcher, one, other = Batcher(10_000, 30, Metrics()), Echo(), Echo()
+        gone = asyncio.create_task(batcher.translate(one, ["gone"] * 2000, SearchOptions()))
+        large = asyncio.create_task(batcher.translate(one, [f"large {n}" for n in range(500)], SearchOptions()))
+        small = asyncio.create_task(batcher.translate(other, ["small"], SearchOptions()))
+        await asyncio.sleep(0.01)
+        gone.cancel()
+        found = [await large, await small]
+        batcher.close()
+        return found
+
+    large, small = asyncio.run(ask())
+    assert [candidate.text for [candidate] in large] == [f"large {n}" for n in range(500)]
+    assert [candidate.text for [candidate] in small] == ["small"]
+    assert sum(batch[0] == "gone" for batch in batches) == 1
+    assert batches.index(["small"]) <= 2
+    assert max(map(len, batches)) <= 128
 
 
 def _metrics(server: ServerProcess) -> str:

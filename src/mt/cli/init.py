@@ -89,8 +89,10 @@ def init(
 
 
 def _asked_minutes() -> float | None:
-    question = "Minutes that training may take (0: as many as it needs)"
-    return float(click.prompt(question, 0, type=click.FloatRange(min=0), err=True)) or None
+    question = "Minutes that training may take (at least 1; 0: as many as it needs)"
+    while 0 < (minutes := float(click.prompt(question, 0, type=click.FloatRange(min=0), err=True))) < 1:
+        pass
+    return minutes or None
 
 
 def _or_none(files: tuple[str, str] | None) -> tuple[str, str] | None:

@@ -121,6 +121,8 @@ def export(
     Raises:
         InputError: the format has no place for this model, or the export loses more than it may.
     """
+    if output.resolve().is_relative_to(folder.root.resolve()):
+        raise InputError(f"--output {output}: this is inside the model's own folder", "choose another")
     config = read_config(folder)
     require_exportable(config, wanted)
     usual = "int8" if wanted == "argos" else config.decoding.compute_type

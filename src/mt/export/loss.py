@@ -58,4 +58,4 @@ class Yardstick:
             ["model, float32", f"{before:.2f}", "", ""],
             [name, f"{after:.2f}", f"{after - before:+.2f}", f"{same:,}"],
         ]
-        return table(["", "valid BLEU", "difference", f"same of {len(one):,}"], rows)
+        return table(["", "BLEU", "difference", f"same of {len(one):,}"], rows)

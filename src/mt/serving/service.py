@@ -17,6 +17,8 @@ from mt.serving.metrics import Metrics
 from mt.serving.problems import RequestError
 from mt.serving.texts import Pieces, html_pieces, plain_pieces
 
+_SURE = 50.0  # percent of confidence that a text need not be translated
+
 
 @dataclass(frozen=True)
 class Direction:
@@ -126,24 +128,32 @@ class Service:
         found: dict[int, Translation] = {}
         for direction in dict.fromkeys(direction for direction, _ in chosen):
             own = [i for i, (each, _) in enumerate(chosen) if each is direction]
-            translated = await self._translate([request.texts[i] for i in own], direction, request)
+            texts = [request.texts[i] for i in own]
+            translated = await self._translate(texts, direction, request) if direction else [(t, []) for t in texts]
             for i, (text, alternatives) in zip(own, translated, strict=True):
                 found[i] = Translation(text, alternatives, chosen[i][1])
         return [found[i] for i in range(len(request.texts))]
 
-    def _direction(self, text: str, request: Request) -> tuple[Direction, tuple[str, float] | None]:
-        """What translates a text, and for `auto` which language that takes it for."""
+    def _direction(self, text: str, request: Request) -> tuple[Direction | None, tuple[str, float] | None]:
+        """What translates a text, and for `auto` which language that takes it for.
+
+        A text that is in the wanted language already stays as it is, and needs nothing to translate it.
+        """
         detected = None
         source = request.source
         if source == "auto":
             codes = [source for source, target in self._directions if target == request.target]
             if not codes:
                 raise RequestError(400, f"{request.target} is not supported")
-            detected = self._detector.among(text, codes)
+            detected, already = self._detector.among(text, codes), self._detector.among(text, [request.target])
+            if already[1] > _SURE and already[1] > detected[1]:
+                return None, already
             source = detected[0]
         direction = self._directions.get((source, request.target))
         if direction is None:
             known = {code for pair in self._directions for code in pair}
+            if source == request.target and source in known:
+                return None, detected
             for code in (source, request.target):
                 if code not in known:
                     raise RequestError(400, f"{code} is not supported")

@@ -127,7 +127,11 @@ async function showAlternatives() {
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = text;
-    button.addEventListener("click", () => { showAnswer(text, "Alternative chosen"); });
+    button.addEventListener("click", () => {  // the two change places, so that none is lost
+      const shown = at("result").textContent;
+      showAnswer(button.textContent, "Alternative chosen");
+      button.textContent = shown;
+    });
     const item = document.createElement("li");
     item.append(button);
     return item;
