@@ -1,6 +1,6 @@
 """Measures translation speed against other toolkits, with the same weights and sentences, all in one run and in turn.
 
-    python scripts/bench_decoding.py --model runs/multi30k-en-de/model --peers ../peers/bin/python
+    python scripts/bench_decoding.py --model runs/multi30k-en-de-plain/model --peers ../peers/bin/python
     python scripts/bench_decoding.py --model MODEL --fast FAST --reference data/multi30k/test_2016_flickr.de
     python scripts/bench_decoding.py --model MODEL --only "mt int8" "ctranslate2 client int8" --sentences 200
 

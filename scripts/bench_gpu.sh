@@ -55,9 +55,9 @@ bench compiled 80 --shape ${SHAPES%% *} --only mt --compile
 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True bench segments 40 --shape ${SHAPES%% *} --only mt
 
 # Its last table has the scores and the sentences a second of greedy and beam search.
-phase train 170 $MT train --config configs/multi30k_en_de.yaml --runs "$OUT/runs" --set data.root="$DATA" \
+phase train 170 $MT train --config configs/multi30k_en_de_plain.yaml --runs "$OUT/runs" --set data.root="$DATA" \
     --set training.device=$DEVICE --set training.precision=$PRECISION --set training.max_steps=$STEPS \
     --set training.warmup_steps=$((STEPS / 8))
 
-phase decode 50 "$PYTHON" scripts/bench_decoding.py --model "$OUT/runs/multi30k-en-de/model" --device $DEVICE --rounds 2 \
+phase decode 50 "$PYTHON" scripts/bench_decoding.py --model "$OUT/runs/multi30k-en-de-plain/model" --device $DEVICE --rounds 2 \
     --singles 20 --source "$DATA/test_2016_flickr.en" --reference "$DATA/test_2016_flickr.de" --peers "$PYTHON"

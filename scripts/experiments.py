@@ -5,7 +5,7 @@
 FILE is YAML: a base configuration, settings for all experiments, and a list of experiments, each with a name and the
 settings that set it apart:
 
-    base: configs/multi30k_en_de.yaml
+    base: configs/multi30k_en_de_plain.yaml
     set: [training.max_steps=2000]
     experiments:
       - {name: baseline}

@@ -41,10 +41,11 @@ def check(
     import json
 
     from mt.config import load_config
+    from mt.data.optional import with_present_sources
     from mt.doctor import report
     from mt.doctor.diagnosis import diagnose
 
-    diagnosis = diagnose(load_config(config, changes), runs, examples)
+    diagnosis = diagnose(with_present_sources(load_config(config, changes)), runs, examples)
     if html is not None:
         from mt import storage
         from mt.doctor.page import html_report
@@ -82,11 +83,12 @@ def clean(
     set_up_logging()
     from mt.config import load_config
     from mt.data.cleaning import cleaning_table
+    from mt.data.optional import with_present_sources
     from mt.doctor.clean import check_output, reasons, write_clean
     from mt.doctor.diagnosis import diagnose
 
     dropped_for = reasons(keep, drop)
-    settings = load_config(config, changes)
+    settings = with_present_sources(load_config(config, changes))
     check_output(output)
     diagnosis = diagnose(settings, runs, examples=1, every_language="language" in dropped_for)
     cleaned = write_clean(diagnosis, output, dropped_for)

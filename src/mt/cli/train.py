@@ -39,8 +39,9 @@ def train(config: Path, changes: tuple[str, ...], dry_run: bool, runs: Path, deb
         log.setLevel(logging.ERROR)
     try:
         from mt.config import load_config
+        from mt.data.optional import with_present_sources
 
-        settings = load_config(config, changes)
+        settings = with_present_sources(load_config(config, changes))
         if dry_run:
             summary = _try(settings, runs, world)
         else:

@@ -119,6 +119,11 @@ class DataConfig(Section):
             (key,),
             f"{which}has a weight, which is for training text only",
         )
+        yield Rule(
+            key != "train" and getattr(source, "optional", False),
+            (key,),
+            f"{which}is optional, which is for training text only",
+        )
         columns = ("", " ")
         if isinstance(source, TableFile | HubDataset):
             columns = (source.source_column or self.source_lang, source.target_column or self.language_of(source))

@@ -27,6 +27,9 @@ _TargetLang = Annotated[
 _Weight = Annotated[
     float, Field(gt=0, le=1000, description="How often an epoch of training has it; 0.5: another half each time.")
 ]
+_Optional = Annotated[
+    bool, Field(description="Whether training goes on without it where the file is not there; in `train` only.")
+]
 
 
 class PairFiles(Section):
@@ -36,6 +39,7 @@ class PairFiles(Section):
     target: Annotated[Line, Field(description="Text file in the target language, line by line its translation.")]
     target_lang: _TargetLang = None
     weight: _Weight = 1.0
+    optional: _Optional = False
 
     @model_validator(mode="after")
     def _rules(self) -> Self:
@@ -62,6 +66,7 @@ class TableFile(Section):
     ] = None
     target_lang: _TargetLang = None
     weight: _Weight = 1.0
+    optional: _Optional = False
 
 
 class HubDataset(Section):
