@@ -2,7 +2,7 @@
 # The recipes of docs/quality.md for Multi30k, from raw text to scored models, one command after the other:
 #
 #     scripts/multi30k_recipe.sh de             # or fr; SEEDS="1 2 3" DATA=data/multi30k RUNS=runs
-#     SEEDS=1 EXTRA=training.max_steps=20 scripts/multi30k_recipe.sh de           # a trial: does all of it run?
+#     SEEDS=1 EXTRA="training.max_steps=20 training.warmup_steps=5" scripts/multi30k_recipe.sh de     # does all of it run?
 #
 # Small models of both directions translate the training text, and configs/multi30k_en_LANG.yaml learns from the
 # references and all translations together (Nguyen et al. 2020, arXiv:1911.01986). Each command goes on where it was
@@ -12,14 +12,15 @@ cd "$(dirname "$0")/.."
 lang=${1:?which language to translate into, de or fr}
 data=${DATA:-data/multi30k}
 runs=${RUNS:-runs}
-extra=${EXTRA:+--set $EXTRA}
+extra=()
+for setting in ${EXTRA:-}; do extra+=(--set "$setting"); done
 
 # train SHAPE NAME SETTINGS...: a model of configs/multi30k_steps/SHAPE.yaml, into the language.
 train() {
-    local words=(--set "name=$2" --set "data.root=$data" --set "data.target_lang=$lang" --set "data.valid.target=val.$lang")
+    local words=(--set "name=$2" --set "data.root=$data" --set "data.target_lang=$lang")
     local setting
-    for setting in "${@:3}"; do words+=(--set "$setting"); done
-    mt train --runs "$runs" --config "configs/multi30k_steps/$1.yaml" "${words[@]}" $extra
+    for setting in "data.valid.target=val.$lang" "${@:3}"; do words+=(--set "$setting"); done
+    mt train --runs "$runs" --config "configs/multi30k_steps/$1.yaml" "${words[@]}" "${extra[@]}"
 }
 
 # pairs SOURCE:TARGET ...: the training text, as a configuration lists it.
@@ -64,6 +65,8 @@ fr)
 esac
 
 for seed in ${SEEDS:-1 2 3}; do
-    mt train --runs "$runs" --config "configs/multi30k_en_$lang.yaml" --set seed="$seed" --set name="en-$lang-$seed" --set data.root="$data" $extra
+    words=(--set seed="$seed" --set name="en-$lang-$seed" --set data.root="$data")
+    mt train --runs "$runs" --config "configs/multi30k_en_$lang.yaml" "${words[@]}" "${extra[@]}"
 done
-python scripts/score_multi30k.py --lang "$lang" --reference "$data/test_2016_flickr.$lang" "$runs"/en-"$lang"-[0-9]*/eval/test.beam
+reference=$data/test_2016_flickr.$lang
+python scripts/score_multi30k.py --lang "$lang" --reference "$reference" "$runs"/en-"$lang"-[0-9]*/eval/test.beam
