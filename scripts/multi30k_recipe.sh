@@ -2,7 +2,7 @@
 # The recipes of docs/quality.md for Multi30k, from raw text to scored models, one command after the other:
 #
 #     scripts/multi30k_recipe.sh de             # or fr; SEEDS="1 2 3" DATA=data/multi30k RUNS=runs
-#     SEEDS=1 EXTRA="training.max_steps=20 training.warmup_steps=5" scripts/multi30k_recipe.sh de     # does all of it run?
+#     SEEDS=1 EXTRA="training.max_steps=20 training.warmup_steps=5" scripts/multi30k_recipe.sh de   # a trial
 #
 # Small models of both directions translate the training text, and configs/multi30k_en_LANG.yaml learns from the
 # references and all translations together (Nguyen et al. 2020, arXiv:1911.01986). Each command goes on where it was
