@@ -90,19 +90,19 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def agree(folder: Path, name: str) -> None:
+def agree(folder: Path, name: str, alone: str = "alone") -> None:
     """A run's losses, validations, weights, averages and translations are those of one process."""
     assert len(losses(folder, name)) == STEPS
-    np.testing.assert_allclose(losses(folder, name), losses(folder, "alone"), atol=1e-5)
-    for mine, theirs in zip(*(events(folder, each, "validation") for each in (name, "alone")), strict=True):
+    np.testing.assert_allclose(losses(folder, name), losses(folder, alone), atol=1e-5)
+    for mine, theirs in zip(*(events(folder, each, "validation") for each in (name, alone)), strict=True):
         assert mine["loss"] == pytest.approx(theirs["loss"], abs=1e-5)
         assert (mine["bleu"], mine["samples"]) == (theirs["bleu"], theirs["samples"])
     for file in ("model.safetensors", "average.safetensors", "optimizer.safetensors"):
-        mine, theirs = model_weights(folder, name, file), model_weights(folder, "alone", file)
+        mine, theirs = model_weights(folder, name, file), model_weights(folder, alone, file)
         assert mine.keys() == theirs.keys()
         for key, value in mine.items():
             np.testing.assert_allclose(value, theirs[key], atol=1e-4, err_msg=key)
-    tests = [RunDir(folder / "runs" / each).scores / "test.beam" for each in (name, "alone")]
+    tests = [RunDir(folder / "runs" / each).scores / "test.beam" for each in (name, alone)]
     assert tests[0].read_bytes() == tests[1].read_bytes()
 
 
@@ -113,6 +113,15 @@ def test_processes_train_as_one(alone: Path, size: int, sharding: str) -> None:
     agree(alone, name)
     assert "trained 50 steps" in done[0].stdout
     assert {each.stdout + each.stderr for each in done[1:]} == {""}, "only the main process speaks"
+
+
+@pytest.mark.parametrize("sharding", ["ddp", "fsdp"])
+def test_so_do_those_of_a_decoder_only_model(alone: Path, sharding: str) -> None:
+    model = "model={architecture: decoder_only, d_model: 16, n_heads: 2, d_ff: 32, decoder_layers: 1, norm: pre}"
+    changes = (model, *CHANGES)
+    mt(*words("decoder", changes), cwd=alone)  # the second time it is there
+    train(alone, 2, f"decoder-{sharding}", *changes, f"training.sharding={sharding}")
+    agree(alone, f"decoder-{sharding}", "decoder")
 
 
 def test_one_process_of_torchrun_runs_nothing_distributed(alone: Path) -> None:
