@@ -335,6 +335,17 @@ def test_a_fast_part_with_another_vocabulary_is_not_used(shipped: Path, tmp_path
     assert done.stdout == mt("translate", "--model", shipped, "--engine", "torch", "a b", cwd=tmp_path).stdout
 
 
+@pytest.mark.parametrize("content", [b"", b"\n", b"no tab\n", b"a b\tc\n", b"a\tb\tc\n", b"\xff\n" * 3])
+def test_a_vocabulary_map_that_is_none_is_refused(shipped: Path, tmp_path: Path, content: bytes) -> None:
+    model = ModelDir(tmp_path / "model")
+    shutil.copytree(shipped, model.root)
+    for path in model.ctranslate2.rglob("vmap.txt"):
+        path.write_bytes(content)
+    reseal(model)
+    message = mt("translate", "--model", "model", "--engine", "ctranslate2", "a b", cwd=tmp_path, code=2).stderr
+    assert "vmap.txt: not a vocabulary map" in message
+
+
 def check(shipped: Path, folder: Path, number: int, seed: int) -> None:
     rng = random.Random(seed)
     outside = folder / "outside"

@@ -1,4 +1,4 @@
-"""Checks a CTranslate2 model file before the library reads it.
+"""Checks what CTranslate2 reads before it does: a model file, and a vocabulary map.
 
 The library is C++ and believes what a file says about its own sizes. Here every size is compared with the file's end
 before a byte is used for anything. The layout is that of `ctranslate2.specs.model_spec`:
@@ -35,6 +35,17 @@ def check_converted(path: Path) -> None:
             _walk(file, path.stat().st_size)
     except (ValueError, struct.error) as error:
         raise UnusableError(f"{path}: not a CTranslate2 model ({error})") from None
+
+
+def check_map(path: Path) -> None:
+    """Looks at a vocabulary map, which is a line for each source piece and one for all sentences: piece, tab, pieces.
+
+    Raises:
+        UnusableError: it is not one. An empty one makes the library read memory that is not there.
+    """
+    lines = path.read_bytes().splitlines()
+    if not lines or any(line.count(b"\t") != 1 or b" " in line[: line.index(b"\t")] for line in lines):
+        raise UnusableError(f"{path}: not a vocabulary map")
 
 
 def _walk(file: BinaryIO, size: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mt.bundle.checks import load_tokenizers, read_text, require, verified
-from mt.bundle.converted_file import check_converted
+from mt.bundle.converted_file import check_converted, check_map
 from mt.console import log
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import COMPUTE_TYPES, DEVICES, ENGINES, FLOAT_TYPES, Engine, EngineChoice, UnusableError
@@ -158,6 +158,8 @@ def open_converted(
         listed = verified(folder, converted)
         require(folder, listed, converted / "model.bin", converted / "config.json", *sorted(converted.iterdir()))
         check_converted(converted / "model.bin")
+        if (converted / VOCABULARY_MAP).is_file():
+            check_map(converted / VOCABULARY_MAP)
     shortlist = settings.shortlist if choice.shortlist is None else choice.shortlist
     if shortlist and not (converted / VOCABULARY_MAP).is_file():
         raise InputError(
