@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from data_helpers import write_lines
-from mt.data import batching
+from mt.data import batching, encoded
 from mt.data.batching import BatchStream
 from mt.data.encoded import EncodedCorpus
 from mt.data.encoding import encode_corpus
@@ -80,10 +80,21 @@ def test_a_stream_goes_on_in_the_middle_of_a_window(corpus: EncodedCorpus, befor
     assert batches(again, 60) == batches(stream, 60)
 
 
-def test_memory_of_a_read_corpus_can_be_given_back(corpus: EncodedCorpus) -> None:
-    before = corpus.gather("target", np.arange(20))[0].tolist()
-    corpus.release()
-    assert corpus.gather("target", np.arange(20))[0].tolist() == before
+@pytest.mark.parametrize("step", [1, 300])  # sentences copied at a time: some or all
+def test_sentences_are_copied_in_the_order_given(
+    corpus: EncodedCorpus, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoded, "_RUNS_AT_ONCE", step)
+    for indices in ([0], [499], [7, 8, 9, 3, 3, 498, 499, 0, 1, 1], list(range(500)), list(range(499, -1, -1))):
+        rows = np.array(indices)
+        copy = corpus.copied(rows)
+        assert len(copy) == len(rows)
+        for side in ("source", "target"):
+            assert sentences(copy, side, np.arange(len(rows))) == sentences(corpus, side, rows)
+
+
+def sentences(corpus: EncodedCorpus, side: str, rows: np.ndarray) -> list[list[int]]:
+    return [ids[:n].tolist() for ids, n in zip(*corpus.gather(side, rows), strict=True)]
 
 
 def epoch_of(windows: Windows) -> list[int]:

@@ -148,14 +148,15 @@ class BatchStream:
         self._begin_epoch()
 
     def _begin_epoch(self) -> None:
-        self._sentences = self.corpus.in_epoch(self.epoch)
-        self._windows = Windows(self.shares or (Share(len(self._sentences)),), self.seed, self.epoch)
+        self._epoch_sentences = self.corpus.in_epoch(self.epoch)
+        self._windows = Windows(self.shares or (Share(len(self._epoch_sentences)),), self.seed, self.epoch)
         self._begin_window()
 
     def _begin_window(self) -> None:
+        self._sentences, self._indices = self._epoch_sentences, self._windows.indices(self.window)
         if len(self._windows) > 1:
-            self._sentences.release()
-        self._indices = self._windows.indices(self.window)
+            self._sentences = self._sentences.copied(self._indices)
+            self._indices = np.arange(len(self._indices))
         lengths = self._sentences.lengths(self._indices)
         self._plan = plan_epoch(*lengths, self.max_tokens, self.seed, self.epoch, self.window)
 

@@ -12,6 +12,8 @@ Lengths = NDArray[np.int64]
 
 SIDES = ("source", "target")
 
+_RUNS_AT_ONCE = 256  # runs of neighbouring sentences that are copied before their pages are given back
+
 
 def sentence_tokens(n_source: Any, n_target: Any) -> tuple[Any, Any]:
     """Lengths as the model sees them: `<s> source </s>`, and `<s> target` in against `target </s>` out."""
@@ -54,12 +56,30 @@ class EncodedCorpus:
             return sentence_tokens(*(np.diff(self._starts[side]) for side in SIDES))
         return sentence_tokens(*(self._starts[side][indices + 1] - self._starts[side][indices] for side in SIDES))
 
-    def release(self) -> None:
-        """Gives back the memory that what was read of the files takes; they are read again where they are needed."""
-        for array in (*self._tokens.values(), *self._starts.values()):
-            mapping = getattr(array, "_mmap", None)
-            if mapping is not None:
-                mapping.madvise(mmap.MADV_DONTNEED)
+    def copied(self, indices: NDArray[np.int64]) -> "EncodedCorpus":
+        """Some sentences, copied into memory in the order given; neighbours are copied together.
+
+        What is read of a mapped file counts as memory of this process, and with each page the system maps those around
+        it, so it is given back on the way.
+        """
+        firsts = np.flatnonzero(np.diff(indices, prepend=-2) != 1)
+        runs = np.stack([indices[firsts], np.diff(firsts, append=len(indices))], axis=1)
+        sides = {side: self._copied(side, runs) for side in SIDES}
+        return EncodedCorpus({side: s[0] for side, s in sides.items()}, {side: s[1] for side, s in sides.items()})
+
+    def _copied(self, side: str, runs: NDArray[np.int64]) -> tuple[Ids, Lengths]:
+        tokens, starts = self.side(side)
+        copies, lengths = [np.zeros(0, tokens.dtype)], [np.zeros(1, np.int64)]
+        for some in np.split(runs, range(_RUNS_AT_ONCE, len(runs), _RUNS_AT_ONCE)):
+            for begin, number in some.tolist():
+                bounds = np.asarray(starts[begin : begin + number + 1])
+                copies.append(np.array(tokens[bounds[0] : bounds[-1]]))
+                lengths.append(np.diff(bounds))
+            for array in (tokens, starts):
+                mapping = getattr(array, "_mmap", None)
+                if mapping is not None:
+                    mapping.madvise(mmap.MADV_DONTNEED)
+        return np.concatenate(copies), np.cumsum(np.concatenate(lengths))
 
     def gather(self, side: str, indices: NDArray[np.int64]) -> tuple[Ids, Lengths]:
         """The ids of some sentences.
