@@ -141,9 +141,9 @@ def test_it_is_off_unless_asked_for(tiny: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (5, "training.wandb: must be true or false, not 5"),
+        (5, "training.wandb: must be true, false or a name, not 5; put quotes around it"),
         ("", "training.wandb: must not be empty"),
-        (None, "training.wandb: must be true or false, not empty (null)"),
+        (None, "training.wandb: must be true, false or a name, not empty (null)"),
     ],
 )
 def test_other_values_are_refused(value: object, message: str) -> None:

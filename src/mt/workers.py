@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import TypeVar
 
 from mt.errors import MachineError
@@ -30,6 +31,31 @@ def start_worker() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+@contextmanager
+def worker_pool(workers: int, purpose: str, hint: str = "") -> Iterator[ProcessPoolExecutor]:
+    """Processes that end with this one; what they have not begun when the context is left is not begun.
+
+    Args:
+        workers: how many.
+        purpose: what they do, in the past tense.
+        hint: what to do where one of them was killed.
+
+    Raises:
+        MachineError: one was.
+    """
+    # Not forked: the tokenizers library has threads, which do not survive that.
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=start_worker)
+    try:
+        yield pool
+    except BrokenProcessPool:
+        # The library ends those that it knew when it noticed, and waits for one that was just being started, for ever.
+        for process in list(pool._processes.values()):
+            process.kill()
+        raise MachineError(f"a process that {purpose} was killed, perhaps for lack of memory", hint) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 def in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -> Iterator[tuple[Job, Result]]:
     """Yields each job with what came of it, in their order.
 
@@ -45,19 +71,12 @@ def in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -
         for job in jobs:
             yield job, work(job)
         return
-    # Not forked: the tokenizers library has threads, which do not survive that.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, initializer=start_worker) as pool:
+    with worker_pool(workers, "read text") as pool:
         waiting: deque[tuple[Job, Future[Result]]] = deque()
-        try:
-            for job in jobs:
-                waiting.append((job, pool.submit(work, job)))
-                if len(waiting) > 2 * workers:
-                    first, future = waiting.popleft()
-                    yield first, future.result()
-            for first, future in waiting:
+        for job in jobs:
+            waiting.append((job, pool.submit(work, job)))
+            if len(waiting) > 2 * workers:
+                first, future = waiting.popleft()
                 yield first, future.result()
-        except BrokenProcessPool:
-            raise MachineError("a process that read text was killed, perhaps for lack of memory") from None
-        finally:
-            pool.shutdown(cancel_futures=True)
+        for first, future in waiting:
+            yield first, future.result()

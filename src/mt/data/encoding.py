@@ -5,12 +5,10 @@ into one folder, the form that training maps. Memory is that of a few thousand s
 """
 
 import json
-import multiprocessing
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -23,9 +21,8 @@ from mt.console import progress
 from mt.data.encoded import SIDES, sentence_tokens
 from mt.data.lines import decode_lines
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
-from mt.errors import MachineError
 from mt.stage import is_done
-from mt.workers import start_worker
+from mt.workers import worker_pool
 
 SHARD = 2**18  # pairs
 
@@ -202,24 +199,14 @@ def _run_all(jobs: list[_Job]) -> None:
     workers = min(len(os.sched_getaffinity(0)), len(jobs))
     if workers == 0:
         return
-    # Not forked: the tokenizers library has threads, which do not survive that.
-    context = multiprocessing.get_context("spawn")
     with (
-        ProcessPoolExecutor(workers, context, initializer=start_worker) as pool,
+        worker_pool(workers, "encoded text", "the same command goes on with what is left to encode") as pool,
         progress(total=sum(job.lines.number for job in jobs), unit="pair", desc="encoding", unit_scale=True) as bar,
     ):
-        try:
-            futures = {pool.submit(job.run): job for job in jobs}
-            for done in as_completed(futures):
-                done.result()
-                bar.update(futures[done].lines.number)
-        except BrokenProcessPool:
-            raise MachineError(
-                "a process that encoded text was killed, perhaps for lack of memory",
-                "the same command goes on with what is left to encode",
-            ) from None
-        finally:
-            pool.shutdown(cancel_futures=True)
+        futures = {pool.submit(job.run): job for job in jobs}
+        for done in as_completed(futures):
+            done.result()
+            bar.update(futures[done].lines.number)
 
 
 def _join(shards: Sequence[Path], folder: Path, key: str) -> Counts:
