@@ -45,10 +45,12 @@ def worker_pool(workers: int, purpose: str, hint: str = "") -> Iterator[ProcessP
     """
     # Not forked: the tokenizers library has threads, which do not survive that.
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=start_worker)
+    # All start at once, as after forking. Otherwise each starts with a job, and where one dies just then, the library
+    # fails in the middle of starting the next, or has not heard of it and waits for it for ever.
+    pool._safe_to_dynamically_spawn_children = False  # type: ignore[attr-defined]
     try:
         yield pool
     except BrokenProcessPool:
-        # The library ends those that it knew when it noticed, and waits for one that was just being started, for ever.
         for process in list(pool._processes.values()):
             process.kill()
         raise MachineError(f"a process that {purpose} was killed, perhaps for lack of memory", hint) from None
