@@ -42,7 +42,7 @@ def read_points(text: str) -> tuple[str, Curve]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", metavar="NAME=RUN", help="a label and a run folder")
+    parser.add_argument("runs", nargs="*", metavar="NAME=RUN", help="a label and a run folder")
     parser.add_argument("--points", action="append", default=[], help="a label and points measured elsewhere")
     parser.add_argument("--output", type=Path, required=True, help="the picture")
     parser.add_argument("--title", default="Multi30k English to German, 2 CPU cores")

@@ -248,7 +248,7 @@ def test_several_languages_are_compared_one_by_one(two_languages: Path, tmp_path
         (["runs/a", "runs/nowhere"], "runs/nowhere: there is no such folder or file"),
         (["ref", "ref"], "give --reference FILE"),
         (["runs/a", "short"], "short: 3 translations, but the reference has 12 lines"),
-        (["runs/a", "runs/b", "--test-set", "mine"], "mt eval --model runs/a"),
+        (["runs/a", "runs/b", "--test-set", "mine"], "mt eval --model runs/a --source mine.en --reference mine.xx"),
         (["runs/a", "runs/b", "--method", "mbr"], "runs/a: its test set was translated by greedy, beam, not by mbr"),
         (["runs/a", "runs/b", "--to", "it"], "no language in common that is it"),
         (["runs/a", "runs/b", "--metrics", "bleu,comet"], "--metrics: 'comet' is none of bleu, chrf, ter"),
@@ -283,6 +283,14 @@ def test_a_run_without_translations_says_how_to_make_them(two_runs: Path) -> Non
     assert "mt eval --model runs/b" in mt("compare", "runs/a", "runs/b", cwd=two_runs, code=2).stderr
     (two_runs / "runs" / "a" / "eval" / "test.json").write_text("{}")
     assert "not a score file" in mt("compare", "runs/a", "runs/b", cwd=two_runs, code=2).stderr
+
+
+def test_a_run_without_a_test_set_is_not_told_to_translate_it(tiny: Path) -> None:
+    settings = ("data.test=null", "training.max_steps=2", "training.warmup_steps=1")
+    mt("train", "--config", "tiny.yaml", *(word for s in settings for word in ("--set", s)), cwd=tiny)
+    said = mt("compare", "runs/tiny", "runs/tiny", cwd=tiny, code=2).stderr
+    assert "its configuration has no test set" in said
+    assert "mt eval" not in said
 
 
 def on_a_terminal(cwd: Path, *words: str, **environment: str) -> str:

@@ -204,6 +204,23 @@ def test_the_launcher_starts_again_after_a_death(tiny: Path) -> None:
     assert "this is a bug" not in said
 
 
+@pytest.mark.slow
+def test_the_demo_scores_the_same_in_several_processes(tmp_path: Path) -> None:
+    """Without dropout, which each process draws on its own."""
+    config = Path(__file__).parent.parent / "configs" / "demo.yaml"
+    found = {}
+    for size in (1, 2, 4):
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
+        changes = [word for change in ("model.dropout=0.0", f"name=demo-{size}") for word in ("--set", change)]
+        command = [*launcher, "-m", "mt", "train", "--config", str(config), "--runs", str(tmp_path), *changes]
+        subprocess.run(command, check=True, cwd=tmp_path)
+        scores = json.loads((RunDir(tmp_path / f"demo-{size}").scores / "test.json").read_text())
+        found[size] = {result["method"]: result["bleu"] for result in scores["results"]}
+    print(found)
+    assert found[2] == pytest.approx(found[1], abs=0.5)
+    assert found[4] == pytest.approx(found[1], abs=0.5)
+
+
 def is_after(event: dict, other: dict) -> bool:
     return event["time"] > other["time"]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mt.bundle.open import open_model, read_config
+from mt.config.data import DataConfig
 from mt.console import log
 from mt.data.lines import read_lines
 from mt.data.texts import Text
@@ -172,8 +173,8 @@ class _Stored:
         run = run_of(model)
         if run is None:
             raise InputError(f"{path}: no run folder, so there are no translations in it to compare", _OTHER_TEXT)
-        results = _results(path, run, test_set)
         config = read_config(model)
+        results = _results(path, run, test_set, config.data)
         # Score files of models of one language did not name it at first.
         languages = dict.fromkeys(result.get("target_lang", config.data.target_lang[0]) for result in results)
         return cls(
@@ -196,7 +197,7 @@ class _Stored:
         return self.files.get(language) or next(iter(self.files.values()))
 
 
-def _results(path: Path, run: RunDir, test_set: str) -> list[dict[str, Any]]:
+def _results(path: Path, run: RunDir, test_set: str, data: DataConfig) -> list[dict[str, Any]]:
     """The entries of a score file."""
     file = run.scores / f"{test_set}.json"
     try:
@@ -205,13 +206,24 @@ def _results(path: Path, run: RunDir, test_set: str) -> list[dict[str, Any]]:
         if not texts or not all(isinstance(text, str) for text in texts):
             raise TypeError
     except FileNotFoundError:
-        raise InputError(
-            f"{path}: no translations of its test set ({file} is missing)",
-            f"make them with `mt eval --model {path}`; or {_OTHER_TEXT}",
-        ) from None
+        raise _missing(path, file, test_set, data) from None
     except (ValueError, TypeError, KeyError):
         raise InputError(f"{file}: not a score file of `mt eval`", f"make it again: mt eval --model {path}") from None
     return list(results)
+
+
+def _missing(path: Path, file: Path, test_set: str, data: DataConfig) -> InputError:
+    """There is no score file; what makes one depends on what the run was tested on."""
+    if test_set != "test":
+        words = f" --source {test_set}.{data.source_lang} --reference {test_set}.{data.target_lang[0]}"
+    elif data.test is None:
+        return InputError(f"{path}: its configuration has no test set, so it has no translations of one", _OTHER_TEXT)
+    else:
+        words = ""
+    return InputError(
+        f"{path}: no translations of its test set ({file} is missing)",
+        f"make them with `mt eval --model {path}{words}`; or {_OTHER_TEXT}",
+    )
 
 
 def _common_method(stored: Sequence[_Stored], wanted: str | None) -> str:
