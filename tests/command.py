@@ -17,7 +17,9 @@ from pathlib import Path
 FAILPOINT = "TEST_FAILPOINT"
 
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["mt.cli", "mt.pipeline", "mt.bundle.open", "datasets", "matplotlib.figure"])
+# torch imports its compiler, which takes longer than a tiny training, when it makes an optimiser.
+_PRELOAD = ["mt.cli", "mt.pipeline", "mt.bundle.open", "datasets", "matplotlib.figure", "torch._dynamo"]
+_SERVER.set_forkserver_preload(_PRELOAD)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ try:
     main()
 except SystemExit as end:
     code = end.code
-modules = sorted({name.split(".")[0] for name in sys.modules})
+modules = sorted({name.split(".")[0] for name in sys.modules} | {"torch._dynamo"} & set(sys.modules))
 print(json.dumps({"code": code, "modules": modules, "ours": [name for name in sys.modules if name.startswith("mt.")]}))
 """
 
@@ -63,7 +63,7 @@ def test_torch_where_it_is_asked_for(trained: Path) -> None:
     stdout, _, modules, _ = fresh("translate", "a b", "--engine", "torch", cwd=trained)
     assert stdout == fresh("translate", "a b", cwd=trained)[0]
     assert {"torch", "pydantic", "yaml", "safetensors"} <= modules
-    assert "ctranslate2" not in modules
+    assert not {"ctranslate2", "torch._dynamo"} & modules  # torch's compiler takes a second to import
 
 
 @pytest.mark.parametrize(

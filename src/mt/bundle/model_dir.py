@@ -23,6 +23,7 @@ from mt.data.shortlist import Shortlist
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.model.build import TranslationModel, build
+from mt.model.initialization import Unfilled
 from mt.model.transformer import Transformer, set_parameters
 from mt.run_dir import CheckpointDir, ModelDir, RunDir, run_of_checkpoint
 
@@ -68,7 +69,8 @@ def new_model(
         for name, content in tokenizers.files().items():
             storage.write_text(aside.tokenizer / name, content)
         storage.write_tensors(aside.weights, {name: tensor.contiguous() for name, tensor in weights.items()})
-        model = build_model(config, tokenizers)
+        with Unfilled():
+            model = build_model(config, tokenizers)
         set_parameters(model, weights)
         try:
             if isinstance(model, Transformer):
@@ -105,9 +107,10 @@ def _load_checkpoint(folder: ModelDir, run: RunDir, device: torch.device) -> Loa
 
 def _model_with(weights: Path, config: Config, tokenizers: TokenizerPair, device: torch.device) -> TranslationModel:
     """A model with the weights of a file, which may hold anything."""
-    with torch.device("meta"):  # shapes without memory
-        _check_tensors(weights, build_model(config, tokenizers))
-    model = build_model(config, tokenizers).to(device).eval()
+    with Unfilled():
+        with torch.device("meta"):  # shapes without memory
+            _check_tensors(weights, build_model(config, tokenizers))
+        model = build_model(config, tokenizers).to(device).eval()
     with safe_open(weights, framework="pt") as file:
         set_parameters(model, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
     return model

@@ -1,7 +1,11 @@
 """How weights are drawn before training."""
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from mt.config.schema import ModelConfig
 from mt.model.attention import CrossAttention, SelfAttention
@@ -36,6 +40,28 @@ def initialize(model: nn.Module, config: ModelConfig) -> None:
             nn.init.zeros_(module.weight[PAD_ID])
         elif isinstance(module, LearnedPositions):
             nn.init.normal_(module.table, std=std)
+
+
+class Unfilled(TorchFunctionMode):
+    """A context in which modules are built without drawing their weights, because these come from a file.
+
+    Drawing takes time; and on the `meta` device, which has no memory to fill, torch imports its compiler for it, which
+    takes a second.
+    """
+
+    _DRAWS = (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, Tensor.normal_, Tensor.uniform_)
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = kwargs or {}
+        if func in self._DRAWS:
+            return args[0] if args else given["tensor"]
+        return func(*args, **given)
 
 
 def _init_joined(weight: Tensor, parts: int, gain: float) -> None:
