@@ -357,6 +357,33 @@ def test_requests_take_turns_and_what_nobody_waits_for_is_not_begun() -> None:
     assert max(map(len, batches)) <= 128
 
 
+def test_two_batches_are_translated_side_by_side_and_no_more() -> None:
+    running, most = [0], [0]
+
+    class Slow(Translator):
+        def __init__(self) -> None: ...
+
+        def translate(self, lines: Sequence[str], options: SearchOptions) -> list[list[Candidate]]:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+            time.sleep(0.05)
+            running[0] -= 1
+            return [[Candidate(line, 0.0, 0.0)] for line in lines]
+
+    async def ask() -> list[list[list[Candidate]]]:
+        batcher, translator = Batcher(10_000, 30, Metrics()), Slow()
+        found = []
+        for turn in range(3):  # after a pause, too
+            asked = [batcher.translate(translator, [f"{turn} {n}"] * 100, SearchOptions()) for n in range(5)]
+            found += await asyncio.gather(*asked)
+        batcher.close()
+        return found
+
+    found = asyncio.run(ask())
+    assert [[c.text for [c] in answer] for answer in found] == [[f"{t} {n}"] * 100 for t in range(3) for n in range(5)]
+    assert most == [2]
+
+
 def _metrics(server: ServerProcess) -> str:
     with urllib.request.urlopen(server.url + "/metrics", timeout=30) as answer:
         return answer.read().decode()

@@ -145,7 +145,7 @@ def batches_of(sentences: Sequence[Sequence[int]], max_tokens: int, max_sentence
 class Engine(Protocol):
     """Whatever turns token ids (without specials) into the n best hypotheses of each sentence, best first.
 
-    A sentence without tokens has one translation, `NOTHING`.
+    A sentence without tokens has one translation, `NOTHING`. Several threads may call at once.
     """
 
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]: ...

@@ -1,6 +1,7 @@
 """The torch engine: batches of token ids in, hypotheses out."""
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -26,7 +27,8 @@ def number_type(wanted: str, device: torch.device) -> torch.dtype:
 
 
 class TorchEngine:
-    """Translates any number of sentences with a model, in batches of similar lengths.
+    """Translates any number of sentences with a model, in batches of similar lengths; one call after the other, since a
+    call has all threads that torch has.
 
     Args:
         model: one, or several as one; its device is where the work is done.
@@ -37,9 +39,14 @@ class TorchEngine:
         self._model = model
         self._batch_tokens = batch_tokens
         self._on_cpu = model.device.type == "cpu"
+        self._turn = threading.Lock()
 
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
         """Token ids without specials to the n best hypotheses of each, in the order given; or to n samples."""
+        with self._turn:
+            return self._translate(sentences, options)
+
+    def _translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
         copies = 1 if options.sampling is None else options.n_best
         rows = [ids for ids in sentences for _ in range(copies)]
 

@@ -1,6 +1,6 @@
 """Sentences of many requests, translated together.
 
-While one batch is translated the next ones gather; nobody waits for company. An engine works through a batch of many
+While batches are translated the next ones gather; nobody waits for company. An engine works through a batch of many
 sentences in far less time than through the same sentences one by one.
 """
 
@@ -19,6 +19,8 @@ from mt.serving.problems import RequestError
 
 # Sentences in a batch: more would make the others wait for longer than they gain, and a batch that runs is not stopped.
 _MOST = 128
+# Batches at a time: while one is read, or its answers are sent, another keeps the cores at work.
+_AT_A_TIME = 2
 
 
 @dataclass(eq=False)
@@ -55,8 +57,8 @@ class Batcher:
         self._most_waiting, self._seconds, self._metrics = waiting, seconds, metrics
         self._jobs: deque[_Job] = deque()
         self._waiting = 0
-        self._thread = ThreadPoolExecutor(1, "translation")
-        self._worker: asyncio.Task[None] | None = None
+        self._threads = ThreadPoolExecutor(_AT_A_TIME, "translation")
+        self._workers: list[asyncio.Task[None]] = []
 
     async def translate(
         self, translator: Translator, lines: Sequence[str], options: SearchOptions
@@ -71,8 +73,9 @@ class Batcher:
         answer: asyncio.Future[list[list[Candidate]]] = asyncio.get_running_loop().create_future()
         self._jobs.append(_Job(translator, options, lines, time.monotonic() + self._seconds, answer))
         self._count(len(lines))
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._work())
+        self._workers = [worker for worker in self._workers if not worker.done()]
+        if len(self._workers) < _AT_A_TIME:
+            self._workers.append(asyncio.create_task(self._work()))
         try:
             # The worker gives an answer even then, so that this is for a batch that takes too long.
             return await asyncio.wait_for(answer, self._seconds)
@@ -80,8 +83,8 @@ class Batcher:
             raise self._late() from None
 
     def close(self) -> None:
-        """Ends the thread; a batch that nobody waits for any more does not keep the process."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """Ends the threads; a batch that nobody waits for any more does not keep the process."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _count(self, change: int) -> None:
         self._waiting += change
@@ -100,7 +103,7 @@ class Batcher:
             loop = asyncio.get_running_loop()
             first = batch[0][0]
             try:
-                found = await loop.run_in_executor(self._thread, first.translator.translate, lines, first.options)
+                found = await loop.run_in_executor(self._threads, first.translator.translate, lines, first.options)
             except Exception as error:
                 log.error("a batch of %d sentences failed: %s: %s", len(lines), type(error).__name__, error)
                 for job, _ in batch:
