@@ -206,23 +206,30 @@ def test_the_launcher_starts_again_after_a_death(tiny: Path) -> None:
 
 @pytest.mark.slow
 def test_the_demo_scores_the_same_in_several_processes(tmp_path: Path) -> None:
-    """Without dropout, which each process draws on its own."""
+    """Without dropout, which each process draws on its own.
+
+    Sums in another order differ in their last bits, as they do with another number of threads, and 1,600 steps make
+    that grow; so scores agree as far as two trainings of one process do.
+    """
     config = Path(__file__).parent.parent / "configs" / "demo.yaml"
-    found = {}
+    loss, valid, test = {}, {}, {}
     for size in (1, 2, 4):
         launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
         changes = [word for change in ("model.dropout=0.0", f"name=demo-{size}") for word in ("--set", change)]
         command = [*launcher, "-m", "mt", "train", "--config", str(config), "--runs", str(tmp_path), *changes]
         subprocess.run(command, check=True, cwd=tmp_path)
-        scores = json.loads((RunDir(tmp_path / f"demo-{size}").scores / "test.json").read_text())
-        found[size] = {result["method"]: result["bleu"] for result in scores["results"]}
-    print(found)
-    assert found[2] == pytest.approx(found[1], abs=0.5)
-    assert found[4] == pytest.approx(found[1], abs=0.5)
-
-
-def is_after(event: dict, other: dict) -> bool:
-    return event["time"] > other["time"]
+        run = RunDir(tmp_path / f"demo-{size}")
+        recorded = [json.loads(line) for line in run.metrics.read_text().splitlines()]
+        loss[size] = [event["loss"] for event in recorded if event["event"] == "train"]
+        valid[size] = [event["bleu"] for event in recorded if event["event"] == "validation"]
+        scores = json.loads((run.scores / "test.json").read_text())
+        test[size] = {result["method"]: result["bleu"] for result in scores["results"]}
+    print(loss, valid, test, sep="\n")
+    for size in (2, 4):
+        assert loss[size][0] == pytest.approx(loss[1][0], abs=1e-3), "the mean of a hundred steps"
+        assert loss[size] == pytest.approx(loss[1], abs=0.02)
+        assert valid[size][-1] == pytest.approx(valid[1][-1], abs=1)
+        assert test[size] == pytest.approx(test[1], abs=3)
 
 
 def children(pid: int) -> list[int]:
