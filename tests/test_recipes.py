@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from command import mt
+from command import Command, mt
 from mt.config import load_config
 from mt.run_dir import RunDir
 
@@ -47,7 +47,8 @@ def test_every_variant_trains_and_translates(path: Path, tmp_path: Path) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("path", VARIANTS, ids=lambda path: path.stem)
 def test_every_variant_learns_the_phrasebook(path: Path, tmp_path: Path) -> None:
-    mt("train", "--config", path, cwd=tmp_path, OMP_NUM_THREADS="2")
+    done = Command("train", "--config", path, cwd=tmp_path).wait(timeout=3600)
+    assert done.code == 0, done.stderr
     scores = json.loads((RunDir(tmp_path / "runs" / load_config(path).name).scores / "test.json").read_bytes())
     bleu = {result["method"]: result["bleu"] for result in scores["results"]}
     assert bleu["beam"] >= 90, bleu
