@@ -3,7 +3,11 @@
 import contextlib
 import logging
 import re
+import time
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -375,3 +379,21 @@ def test_threads_side_by_side_change_nothing_and_leave_torch_as_it_was(beam_size
     assert [[h.ids for h in found] for found in together] == [[h.ids for h in found] for found in alone]
     for found, expected in zip(together, alone, strict=True):
         assert found[0].log_prob == pytest.approx(expected[0].log_prob, rel=1e-4)
+
+
+def test_torch_engines_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server's threads may call two of them at once, and both set torch's number of threads."""
+    running, most = [0], [0]
+
+    def slow(*_: object) -> list[Any]:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        time.sleep(0.05)
+        running[0] -= 1
+        return []
+
+    monkeypatch.setattr(TorchEngine, "_translate", slow)
+    engines = [TorchEngine(SimpleNamespace(device=torch.device("cpu")), 100) for _ in range(2)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda engine: engine.translate([], SearchOptions()), engines * 2))
+    assert most == [1]

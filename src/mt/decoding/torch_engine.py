@@ -27,19 +27,20 @@ def number_type(wanted: str, device: torch.device) -> torch.dtype:
 
 
 class TorchEngine:
-    """Translates any number of sentences with a model, in batches of similar lengths; one call after the other, since a
-    call has all threads that torch has.
+    """Translates any number of sentences with a model, in batches of similar lengths.
 
     Args:
         model: one, or several as one; its device is where the work is done.
         batch_tokens: source tokens of a batch, padding counted; the beam multiplies them.
     """
 
+    # A call takes all threads that torch has and sets their number for the process: it waits for other engines, too.
+    _turn = threading.Lock()
+
     def __init__(self, model: Model, batch_tokens: int) -> None:
         self._model = model
         self._batch_tokens = batch_tokens
         self._on_cpu = model.device.type == "cpu"
-        self._turn = threading.Lock()
 
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
         """Token ids without specials to the n best hypotheses of each, in the order given; or to n samples."""
