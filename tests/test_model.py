@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from model_helpers import close, model_config, scramble, small_model, sources, targets
 from mt.config import ModelConfig
 from mt.data.tokenizer import PAD_ID
-from mt.model.attention import CrossAttention, SelfAttention
+from mt.model.attention import CrossAttention, KeyValues, SelfAttention, attend
 from mt.model.layers import (
     DecoderLayer,
     Dropout,
@@ -518,3 +518,22 @@ def test_attention_dropout_drops_weights_and_keeps_the_mean(kind: type[SelfAtten
     drawn = torch.stack([attention(x, *arguments) for _ in range(3000)])
     assert drawn.std(dim=0).min() > 0.01
     torch.testing.assert_close(drawn.mean(dim=0), attention.eval()(x, *arguments), atol=0.03, rtol=0.0)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention_in_bf16_is_computed_in_fp32_on_a_cpu(causal: bool) -> None:
+    """Torch's kernel takes several times as long in bf16; what goes in and out of it differs by rounding only."""
+    torch.manual_seed(0)
+    queries, keys, values = (torch.randn(2, 4, 9, 32, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        heads = attend(queries, KeyValues(keys, values), None, causal, 0.0)
+    singles = [x.detach().float().requires_grad_() for x in (queries, keys, values)]
+    wanted = attend(singles[0], KeyValues(*singles[1:]), None, causal, 0.0)
+    assert heads.dtype == torch.float32
+    assert heads.equal(wanted)
+    heads.sum().backward()
+    wanted.sum().backward()
+    for x, single in zip((queries, keys, values), singles, strict=True):
+        assert x.grad is not None
+        assert single.grad is not None
+        assert x.grad.equal(single.grad.bfloat16())

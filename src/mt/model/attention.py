@@ -223,6 +223,11 @@ def weigh(queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
 
 def attend(queries: Tensor, memory: KeyValues, mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
     """softmax(q k' / sqrt(K)) v over all heads, heads joined again: (B, H, T, K) -> (B, T, D)."""
+    if queries.device.type == "cpu" and queries.dtype == torch.bfloat16:
+        # Torch's kernel for CPUs takes several times as long in bf16.
+        memory = KeyValues(memory.keys.float(), memory.values.float())
+        with torch.autocast("cpu", enabled=False):
+            return attend(queries.float(), memory, mask, causal, dropout)
     heads = F.scaled_dot_product_attention(
         queries, memory.keys, memory.values, attn_mask=mask, is_causal=causal, dropout_p=dropout
     )
