@@ -22,7 +22,7 @@ from mt.decoding.translator import Candidate, Translator
 from mt.errors import InputError, MachineError
 from mt.growing_file import GrowingFile
 from mt.run_dir import ModelDir
-from mt.synthesis import synthesize
+from mt.synthesis import closest, synthesize
 
 SHAPE = ["model.positions=learned", "model.norm=pre", "model.activation=swiglu", "model.tie_embeddings=false"]
 LINES = [*ENGLISH, "", "The dog is old.", "  ", "Men on\u2028the grass", "日本", "\x0c", "grass " * 30, "talking"]
@@ -109,6 +109,57 @@ def test_it_is_what_translate_says(teacher: ModelDir, tmp_path: Path, command: s
     assert read(tmp_path / "out") == [f"{tag}{line}" if line else "" for line in expected]
     made = zip(LINES, read(tmp_path / "out"), strict=True)
     assert [line for source, line in made if not source.strip()] == ["", "", ""]
+
+
+@pytest.mark.parametrize(
+    "options", [["--beam", "4"], ["--beam", "6", "--n-best", "4"], ["--sample", "--n-best", "4"]], ids=str
+)
+def test_the_closest_to_the_reference_is_chosen(teacher: ModelDir, tmp_path: Path, options: list[str]) -> None:
+    """Each line's reference is one of its translations, each time another one."""
+    names = ["--model", teacher.root, "--input", write(tmp_path / "in", LINES)]
+    search = options if "--n-best" in options else [*options, "--n-best", "4"]
+    listed = [json.loads(line) for line in said("translate", *names, *search, "--format", "jsonl").split("\n")[:-1]]
+    n_best = [[found["text"] for found in line["n_best"] if found["text"]] or [""] for line in listed]
+    wanted = [texts[number % len(texts)] for number, texts in enumerate(n_best)]
+    assert sum(text != texts[0] for text, texts in zip(wanted, n_best, strict=True)) > 2, "no variety"
+    references = write(tmp_path / "references", wanted)
+    said("distill", *names, "--output", tmp_path / "out", *options, "--closest-to", references)
+    assert read(tmp_path / "out") == wanted
+
+
+def test_references_stay_beside_their_lines_from_block_to_block(teacher: ModelDir, tmp_path: Path) -> None:
+    source, references = write(tmp_path / "in", LINES), write(tmp_path / "references", many(len(LINES)))
+    options = SearchOptions(4, n_best=4, max_length=6, scores=False)
+    for name, lines_at_once in (("whole", 1000), ("blocks", 3)):
+        translator = open_model(teacher).translator
+        synthesize(translator, options, source, tmp_path / name, name, "", lines_at_once, references)
+    assert read(tmp_path / "blocks") == read(tmp_path / "whole")
+
+
+def test_among_equally_close_translations_the_likeliest_is_chosen() -> None:
+    candidates = [Candidate(text, 0.0, 0.0) for text in ("a b c", "d e f g", "a b d")]
+    assert closest(candidates, "x y z") == "a b c"
+    assert closest(candidates, "d e f h") == "d e f g"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--n-best", "3"], "--n-best belongs to --closest-to"),
+        (["--greedy", "--closest-to", "in"], "--greedy and --closest-to contradict each other"),
+        (["--sample", "--closest-to", "in"], "add --n-best N"),
+        (["--n-best", "9", "--beam", "4", "--closest-to", "in"], "more than the beam of 4"),
+        (["--closest-to", "short"], "short has 1 lines, in has 2"),
+        (["--closest-to", "missing"], "missing"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_chosen(teacher: ModelDir, tmp_path: Path, options: list[str], words: str) -> None:
+    write(tmp_path / "in", ["a", "b"])
+    write(tmp_path / "short", ["a"])
+    command = ["distill", "--model", teacher.root, "--input", "in", "--output", "out", *options]
+    assert words in mt(*command, cwd=tmp_path, code=2).stderr
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(("tag", "before"), [("", ""), ("<syn>", "<syn> "), ("→", "→ ")])
@@ -201,7 +252,7 @@ def test_what_is_finished_is_not_translated_again(
     assert len([line for line in notices if f"after line {8 * blocks} of 50" in line]) == (blocks > 0)
 
 
-@pytest.mark.parametrize("what", ["model", "option", "sampling", "tag", "input"])
+@pytest.mark.parametrize("what", ["model", "option", "sampling", "tag", "input", "references"])
 def test_another_question_is_begun_again(teacher: ModelDir, tmp_path: Path, what: str) -> None:
     lines = many(20)
     source, output = write(tmp_path / "in", lines), tmp_path / "out"
@@ -217,7 +268,8 @@ def test_another_question_is_begun_again(teacher: ModelDir, tmp_path: Path, what
     translator = Watched(teacher)
     translator._engine = open_model(teacher, EngineChoice("torch")).translator._engine
     made_with, tag = ["model", "b" if what == "model" else "a"], "S" if what == "tag" else "T"
-    synthesize(translator, options, source, output, made_with, tag, 4)
+    references = source if what == "references" else None
+    synthesize(translator, options, source, output, made_with, tag, 4, references)
     assert translator.given == lines
     expected = [found[0].text for found in translator.translate(lines, options)]
     assert read(output) == [f"{tag} {line}" if line else "" for line in expected]

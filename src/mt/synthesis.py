@@ -6,8 +6,9 @@ stopped at any moment and goes on where it was.
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from mt.compressed import COMPRESSED
 from mt.console import log, progress
 from mt.data.lines import read_lines
 from mt.decoding.engine import SearchOptions
-from mt.decoding.translator import Translator
+from mt.decoding.translator import Candidate, Translator
 from mt.errors import InputError
+from mt.evaluation.utility import UTILITIES, utility_for
 from mt.growing_file import GrowingFile
 
 LINES_AT_ONCE = 2000  # translated together, and lost at most when the process is killed
@@ -31,6 +33,7 @@ def synthesize(
     made_with: Any,
     tag: str = "",
     lines_at_once: int = LINES_AT_ONCE,
+    references: Path | None = None,
 ) -> int:
     """Translates a file to another of as many lines; an empty line stays empty.
 
@@ -42,12 +45,15 @@ def synthesize(
         made_with: what identifies the model and the engine: with another, an unfinished output is begun again.
         tag: a word put before every translation (Caswell et al. 2019, arXiv:1906.06442).
         lines_at_once: of the file.
+        references: what people wrote, line by line; of the `options.n_best` translations the closest one is taken
+            (Kim and Rush 2016, arXiv:1606.07947, section 3.3).
 
     Returns:
         the number of lines.
 
     Raises:
-        InputError: the input is the output, is empty or no UTF-8 text, or another process writes the output.
+        InputError: the input is the output, is empty or no UTF-8 text, has not as many lines as the references, or
+            another process writes the output.
     """
     total = sum(1 for _ in read_lines(source))
     if total == 0:
@@ -59,15 +65,43 @@ def synthesize(
             f"{output}: cannot be written compressed", f"leave out {output.suffix}, and compress it afterwards"
         )
     content = [made_with, asdict(options), tag, storage.sha256(source)]
+    if references is not None:
+        _check_alignment(references, source, total)
+        content.append(storage.sha256(references))
+    utility = utility_for("bleu", translator.target_lang)
     key = hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
     with GrowingFile(output, key) as file, progress(total=total, unit="line", desc="translating") as bar:
         if file.lines:
             log.info("%s: going on after line %d of %d", output, file.lines, total)
         bar.update(file.lines)
         lines = islice(read_lines(source), file.lines, None)
+        wanted = repeat(None) if references is None else islice(read_lines(references), file.lines, None)
         while block := list(islice(lines, lines_at_once)):
             found = translator.translate(block, options, first_line=file.lines + 1)
-            file.append([f"{tag} {c[0].text}" if tag and c[0].text else c[0].text for c in found])
+            choices = zip(found, islice(wanted, len(block)), strict=True)
+            texts = [closest(candidates, reference, utility) for candidates, reference in choices]
+            file.append([f"{tag} {text}" if tag and text else text for text in texts])
             bar.update(len(block))
         file.finish()
     return total
+
+
+def closest(candidates: Sequence[Candidate], reference: str | None, utility: str = "bleu") -> str:
+    """The translation that is most like the reference; among equals the first.
+
+    Args:
+        candidates: the likeliest first.
+        reference: what it should be like; None takes the first.
+        utility: how likeness is measured, a name of `UTILITIES`.
+    """
+    if reference is None:
+        return candidates[0].text
+    texts = list(dict.fromkeys(candidate.text for candidate in candidates))
+    likeness = UTILITIES[utility]([*texts, reference])[:-1, -1]
+    return texts[int(likeness.argmax())]
+
+
+def _check_alignment(references: Path, source: Path, lines: int) -> None:
+    found = sum(1 for _ in read_lines(references))
+    if found != lines:
+        raise InputError(f"{references} has {found:,} lines, {source} has {lines:,}", "give the input's own references")

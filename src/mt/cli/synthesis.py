@@ -1,6 +1,8 @@
 """`mt distill` and `mt backtranslate`: training text that a model makes."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -8,6 +10,7 @@ import click
 from mt.cli.options import (
     Command,
     Decoding,
+    contradict,
     debug_option,
     engine_choice,
     engine_options,
@@ -45,16 +48,32 @@ def _command(name: str, *more: Any) -> Callable[[Command], click.Command]:
     return decorate
 
 
-@_command("distill")
-def distill(**given: Any) -> None:
+_closest = click.option(
+    "--closest-to", "references", type=path_type, help="The references: of the n best, take the one most like them."
+)
+_n_best = click.option(
+    "--n-best", type=click.IntRange(1, 1000), help="With --closest-to: of how many; default: the whole beam."
+)
+
+
+@_command("distill", _n_best, _closest)
+def distill(references: Path | None, n_best: int | None, **given: Any) -> None:
     """Translate training text with a teacher, for a student (Kim and Rush 2016); the same command resumes.
 
     The translations are often easier to learn than the references. List both as sources of a configuration:
     train: [{source: train.en, target: train.de}, {source: train.en, target: train.distilled.de}]
 
+    With --closest-to, of all that the teacher finds likely it is the translation nearest to what people wrote, by
+    sentence BLEU (their "sequence-level interpolation").
+
     Example: mt distill --model runs/teacher --input train.en --output train.distilled.de
     """
-    _synthesize(given, tag="")
+    if references is None and n_best is not None:
+        raise InputError("--n-best belongs to --closest-to", "add --closest-to FILE, or leave it out")
+    contradict(given["greedy"] and references is not None, "--greedy", "--closest-to")
+    if references is not None and n_best is None and given["sample"]:
+        raise InputError("--closest-to needs to know how many translations to draw", "add --n-best N")
+    _synthesize(given, "", 1 if references is None else n_best, references)
 
 
 _tag = click.option("--tag", default="<BT>", show_default=True, help="Word before every translation; '' for none.")
@@ -75,9 +94,9 @@ def backtranslate(tag: str, **given: Any) -> None:
     _synthesize(given, tag)
 
 
-def _synthesize(given: dict[str, Any], tag: str) -> None:
+def _synthesize(given: dict[str, Any], tag: str, n_best: int | None = 1, references: Path | None = None) -> None:
     set_up_logging(given["verbose"])
-    decoding = Decoding.of(given, given["greedy"])
+    decoding = Decoding.of(given, given["greedy"], n_best or 1)
     from mt import storage
     from mt.bundle.open import open_model
     from mt.synthesis import synthesize
@@ -85,11 +104,13 @@ def _synthesize(given: dict[str, Any], tag: str) -> None:
     folders = find_models(given["models"], given["runs"])
     opened = open_model(folders[0], engine_choice(given), folders[1:])
     options = decoding.search(opened.settings.search, scores=False)
+    if n_best is None:
+        options = replace(options, n_best=options.beam_size)
     translator = opened.translator.to(given["to"])
     made_with = [
         opened.engine,
         translator.target_lang,
         *(storage.read_manifest(folder.root)["files"] for folder in folders),
     ]
-    lines = synthesize(translator, options, given["input_"], given["output"], made_with, tag)
+    lines = synthesize(translator, options, given["input_"], given["output"], made_with, tag, references=references)
     print_result(f"{given['output']}: {lines:,} lines")
