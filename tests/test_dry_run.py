@@ -6,10 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from command import mt
 from data_helpers import make_data_config, write_lines
 from mt import storage
+from mt.config import load_config
+from mt.devices import has_bf16
+from mt.planning.dry_run import dry_run
 from mt.planning.survey import survey
 
 DRY = ["train", "--config", "tiny.yaml", "--dry-run"]
@@ -36,7 +40,7 @@ def test_it_tells_all_and_leaves_nothing(tiny: Path, tmp_path: Path) -> None:
     assert files(tiny) == before
     found = rows(done.stdout)
     assert found["run"] == "runs/tiny, new"
-    assert found["device"] == "cpu, fp32"
+    assert found["device"].startswith("cpu, fp32")
     assert found["training text"] == "300 pairs before duplicates are looked for"
     assert (found["validation text"], found["test text"]) == ("12 pairs", "12 pairs")
     assert found["tokenizer"] == "301 pieces"
@@ -48,6 +52,28 @@ def test_it_tells_all_and_leaves_nothing(tiny: Path, tmp_path: Path) -> None:
     assert re.match(r"0\.\d GB, and some 0\.3 for scoring, of \d+ GB here$", found["memory"])
     assert re.match(r"up to 0\.\d+ GB, of [\d,]+ GB free$", found["disk"])
     assert done.stdout.splitlines()[-1].startswith("nothing was trained")
+
+
+@pytest.mark.parametrize(
+    ("precision", "has_it", "said"),
+    [
+        ("auto", True, "cpu, fp32; training.precision: bf16 may be faster"),
+        ("auto", False, "cpu, fp32"),
+        ("bf16", True, "cpu, bf16"),
+    ],
+)
+def test_a_processor_with_bf16_is_pointed_out(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, precision: str, has_it: bool, said: str
+) -> None:
+    capabilities = {**torch.cpu.get_capabilities(), "avx512_bf16": has_it}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    monkeypatch.chdir(tiny)
+    has_bf16.cache_clear()
+    try:
+        found = dry_run(load_config(Path("tiny.yaml"), [f"training.precision={precision}"]), Path("runs"))
+    finally:
+        has_bf16.cache_clear()
+    assert rows(found)["device"] == said
 
 
 def test_the_passes_over_the_text_are_those_of_the_training(tiny: Path) -> None:

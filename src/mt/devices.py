@@ -4,6 +4,7 @@ import ctypes
 import os
 import resource
 import sys
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -37,6 +38,14 @@ def choose_device(wanted: str, key: str = "training.device", local_rank: int = 0
         _keep_freed_memory()
         _bound_onednn_caches()
     return torch.device(wanted)
+
+
+@cache
+def has_bf16(device: torch.device) -> bool:
+    """True where products of bf16 numbers are faster than those of fp32."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return device.type == "cpu" and bool(torch.cpu.get_capabilities().get("avx512_bf16"))
 
 
 def _keep_freed_memory() -> None:

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from mt import storage
 from mt.bundle.warm_start import find_start, load_start, refuse_missing_tags
 from mt.config import Config, FromTrain
 from mt.console import duration, log
 from mt.data.prepare import MAX_HELD_OUT, input_digests
 from mt.data.tokenizer import TokenizerPair
-from mt.devices import choose_device
+from mt.devices import choose_device, has_bf16
 from mt.errors import InputError, MachineError
 from mt.planning.estimate import Estimate, estimate
 from mt.planning.probe import Measured, probe
@@ -70,7 +72,7 @@ def dry_run(config: Config, runs: Path) -> str:
     foreseen = estimate(config, measured, texts.pairs, valid_pairs, texts.train.bytes_per_pair())
     rows = {
         "run": f"{run_dir.root}, " + (f"goes on after step {done:,}" if done else "new"),
-        "device": f"{device}, {measured.precision}",
+        "device": _device(device, measured.precision),
         **_text_rows(texts, measured),
         **({"starts from": start} if start else {}),
         "tokenizer": _tokenizer(tokenizers, config, whole),
@@ -83,6 +85,11 @@ def dry_run(config: Config, runs: Path) -> str:
     width = max(map(len, rows))
     lines = [f"{name:<{width}}  {text}" for name, text in rows.items()]
     return "\n".join([*lines, "nothing was trained; the same command without --dry-run begins"])
+
+
+def _device(device: torch.device, precision: str) -> str:
+    could_be_faster = precision == "fp32" and has_bf16(device)
+    return f"{device}, {precision}" + ("; training.precision: bf16 may be faster" if could_be_faster else "")
 
 
 def _steps_done(run_dir: RunDir) -> int:

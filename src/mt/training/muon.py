@@ -9,12 +9,12 @@ norms and biases stay with Adam.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from mt.devices import has_bf16
 from mt.model.attention import CrossAttention, SelfAttention
 from mt.model.layers import FeedForward
 
@@ -108,11 +108,9 @@ class _Update:
         self.weight.mul_(self.decay).add_(update.reshape(self.weight.shape), alpha=-self.size)
 
 
-@cache
 def _number_type(device: torch.device) -> torch.dtype:
-    """The iteration does not need single precision; half of it is faster where the processor has it."""
-    has_bf16 = device.type == "cuda" or (device.type == "cpu" and torch.cpu.get_capabilities().get("avx512_bf16"))
-    return torch.bfloat16 if has_bf16 else torch.float32
+    """The iteration does not need single precision."""
+    return torch.bfloat16 if has_bf16(device) else torch.float32
 
 
 class Together:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from mt.config import TrainingConfig
+from mt.devices import has_bf16
 from mt.training.muon import Muon, Together, matrices
 
 MUON_MOMENTUM = 0.95
@@ -58,6 +59,5 @@ def seed_dropout(seed: int, *where: int) -> None:
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
     """bf16 arithmetic where asked for, or where `auto` finds a GPU that has it; the weights stay in fp32."""
-    has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    enabled = precision == "bf16" or (precision == "auto" and has_bf16)
+    enabled = precision == "bf16" or (precision == "auto" and device.type == "cuda" and has_bf16(device))
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)
