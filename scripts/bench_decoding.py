@@ -28,6 +28,7 @@ from typing import Any
 
 from bench_decoding_peers import serve
 from mt.bundle.open import open_model, read_config
+from mt.cores import usable_cores
 from mt.data.lines import read_lines
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
 from mt.decoding.engine import EngineChoice, Hypothesis, SearchOptions
@@ -278,7 +279,7 @@ def _bleu(task: Task, translations: list[str]) -> str:
 
 
 def _arguments() -> argparse.Namespace:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True, help="model folder")
     parser.add_argument("--fast", type=Path, help="a second one, with a deep encoder and a shallow decoder")

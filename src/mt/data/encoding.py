@@ -5,7 +5,6 @@ into one folder, the form that training maps. Memory is that of a few thousand s
 """
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import as_completed
@@ -18,6 +17,7 @@ import numpy as np
 
 from mt import storage
 from mt.console import progress
+from mt.cores import usable_cores
 from mt.data.encoded import SIDES, sentence_tokens
 from mt.data.lines import decode_lines
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
@@ -196,7 +196,7 @@ class _SideWriter:
 
 def _run_all(jobs: list[_Job]) -> None:
     """Runs jobs in as many processes as there are cores; the progress is counted in pairs."""
-    workers = min(len(os.sched_getaffinity(0)), len(jobs))
+    workers = min(usable_cores(), len(jobs))
     if workers == 0:
         return
     with (

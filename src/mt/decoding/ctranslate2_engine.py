@@ -14,6 +14,7 @@ from typing import Any
 
 import ctranslate2
 
+from mt.cores import usable_cores
 from mt.data.tokenizer import EOS, PAD, SOS, TokenizerPair
 from mt.decoding.engine import NOTHING, Hypothesis, SearchOptions, UnusableError, batches_of
 from mt.errors import InputError, MachineError
@@ -36,7 +37,7 @@ def supported(compute_type: str, device: str) -> bool:
 
 def cpu_cores() -> int:
     """The cores this process may use; OMP_NUM_THREADS lowers it."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     return min(cores, int(wanted)) if wanted.isdecimal() and int(wanted) > 0 else cores
 

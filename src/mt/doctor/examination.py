@@ -1,6 +1,5 @@
 """The second reading: all pairs are judged, each on its own and then against the others."""
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.console import progress
+from mt.cores import usable_cores
 from mt.data.corpus import one_line
 from mt.doctor.characters import excerpt
 from mt.doctor.chunks import Chunk, Example, Examples, Judged, Place, Yardstick
@@ -79,7 +79,7 @@ def examine(
 
 def _judge_all(chunks: Iterator[Chunk], total: int, tally: Tally, repeats: Repeats) -> NDArray[np.uint64]:
     """Fills the tally; returns the masks of the training pairs."""
-    workers = 1 if total < _ALONE else len(os.sched_getaffinity(0))
+    workers = 1 if total < _ALONE else usable_cores()
     held_out = {"test": HeldOut(), "valid": HeldOut()}
     masks = [np.zeros(0, np.uint64)]
     with progress(total=total, unit="pair", desc="checking", unit_scale=True) as bar:

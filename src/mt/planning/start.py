@@ -1,11 +1,11 @@
 """A first configuration for somebody's own text: fitted to its size and to the machine, each choice with its reason."""
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
 from mt.config import DataConfig, parse_config
 from mt.console import log
+from mt.cores import usable_cores
 from mt.devices import choose_device
 from mt.errors import InputError
 from mt.planning.answers import Answers, checked
@@ -55,18 +55,13 @@ def begin(answers: Answers, schema: str) -> Beginning:
     device = choose_device(answers.device, "--device").type
     found = survey(data.train, data)
     _refuse_nothing(found, answers.train[0][0])
-    ground = Ground(found, device, _cores(), answers.minutes)
+    ground = Ground(found, device, usable_cores(), answers.minutes)
     given = {split: _pairs_given(split, data) for split in ("valid", "test")}
     taken = sum(held_out(ground) for pairs in given.values() if pairs is None)
     valid_pairs = given["valid"] or held_out(ground)
     tokenizer = tokenizer_choices(ground)
     draft = Draft(answers.name, answers.data(held_out(ground)), tokenizer, ground)
     return _tried(draft, found.left(taken), valid_pairs, schema)
-
-
-def _cores() -> int:
-    """Those that this process may use, where the system tells."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _refuse_nothing(found: Survey, name: str) -> None:
