@@ -83,7 +83,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--flops", type=float, default=300e12, help="operations a second that a GPU reaches")
     parser.add_argument("--bandwidth", type=float, default=50e9, help="bytes a second out of each GPU")
     parser.add_argument("--pairs", type=float, default=4e8, help="of the corpus")
-    parser.add_argument("--prepared-a-minute", type=float, default=150_000, help="pairs from raw text to token ids")
+    parser.add_argument("--prepared-a-minute", type=float, default=600_000, help="pairs from raw text to token ids")
     return parser.parse_args()
 
 

@@ -1,6 +1,6 @@
 """Draws BLEU on the validation set against the minutes a training has taken.
 
-    python scripts/time_to_quality.py --output docs/time_to_quality.png NAME=runs/multi30k-en-de ...
+    python scripts/time_to_quality.py --output docs/images/time_to_quality.png NAME=runs/multi30k-en-de-fast ...
 
 The times are those of a clock, from the training's first step on, pauses between two sessions left out and validations
 counted. Points that were measured elsewhere can be added: --points "MarianMTModel=5:5.8,10:8.1,15:13.9".

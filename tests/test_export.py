@@ -212,7 +212,7 @@ def test_a_missing_package_is_named(here: Path, monkeypatch: pytest.MonkeyPatch,
         CliRunner().invoke(
             app, ["export", wanted, "--model", str(here / "run"), "--output", str(here / "out")], catch_exceptions=False
         )
-    assert "pip install 'mt[export]'" in caught.value.hint
+    assert "pip install '.[export]'" in caught.value.hint
     assert not (here / "out").exists()
 
 

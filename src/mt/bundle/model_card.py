@@ -17,11 +17,16 @@ def model_card(config: Config, weights: str, steps: int, scores: str, formats: s
     result = f"Scores on the test set, by sacreBLEU:\n\n```\n{scores}\n```" if scores else "No test set was scored."
     if formats:
         result += f"\n\nNumber formats of the CTranslate2 engine, on the validation set:\n\n```\n{formats}\n```"
+    stack = f"{shape.encoder_layers} encoder and {shape.decoder_layers} decoder layers"
+    ctranslate2 = """
+`ctranslate2/` (the same weights for the CTranslate2 library, in float32 and int8; any of its clients can read them),"""
+    if shape.architecture == "decoder_only":
+        stack, ctranslate2 = f"One stack of {shape.decoder_layers} layers", ""
     to = f"--to {config.data.target_lang[0]} " if len(config.data.target_lang) > 1 else ""
     return f"""# {config.name}: {config.data.source_lang} to {", ".join(config.data.target_lang)}
 
 A machine-translation Transformer trained with `mt`, {steps:,} steps; weights: {weights}.
-{shape.encoder_layers} encoder and {shape.decoder_layers} decoder layers, d_model {shape.d_model}, d_ff {shape.d_ff},
+{stack}, d_model {shape.d_model}, d_ff {shape.d_ff},
 {shape.n_heads} heads.
 
     mt translate --model THIS_FOLDER {to}"some text"
@@ -29,6 +34,5 @@ A machine-translation Transformer trained with `mt`, {steps:,} steps; weights: {
 {result}
 
 The folder is complete and can be moved: `config.yaml` (the whole configuration), `model.safetensors` (the weights),
-`tokenizer/`, `ctranslate2/` (the same weights for the CTranslate2 library, in float32 and int8; any of its clients can
-read them), and `MANIFEST.json` (sizes and sha256 of all of them). No file in it can run code.
+`tokenizer/`,{ctranslate2} and `MANIFEST.json` (sizes and sha256 of all of them). No file in it can run code.
 """

@@ -25,7 +25,9 @@ _COMPRESSED = (".gz", ".xz", ".zst")
 )
 @click.option("--valid", nargs=2, metavar="SRC TGT", help="Validation text; default: split off the training text.")
 @click.option("--test", nargs=2, metavar="SRC TGT", help="Test text; default: split off the training text.")
-@click.option("--minutes", type=click.FloatRange(min=1), help="How long training may take; default: as it needs.")
+@click.option(
+    "--minutes", type=click.FloatRange(min=1), help="How long training may take, with all before and after it."
+)
 @click.option("--device", default="auto", help="auto, cpu, cuda or mps.")
 @click.option("--output", type=path_type, help="The file to write; default: NAME.yaml.")
 @click.option("--force", is_flag=True, help="Overwrite it.")

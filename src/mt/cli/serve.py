@@ -70,7 +70,8 @@ def serve(
         from mt.serving.server import serve as answer
     except ImportError as error:
         raise InputError(
-            f"mt serve needs a package that is not installed ({error.name})", "pip install 'mt[serve]'"
+            f"mt serve needs a package that is not installed ({error.name})",
+            "pip install '.[serve]' in mt's own folder",
         ) from None
     from mt.decoding.engine import EngineChoice
     from mt.serving.limits import Limits

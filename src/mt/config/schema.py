@@ -1,7 +1,7 @@
 """The configuration: one class per section of the YAML file, with every default, bound and rule.
 
-The descriptions are the reference in the README. What a class cannot say about one value, its `_rules` say about
-several, each with its reason.
+The descriptions are the reference, docs/configuration.md. What a class cannot say about one value, its `_rules` say
+about several, each with its reason.
 """
 
 import re

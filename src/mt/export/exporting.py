@@ -70,7 +70,8 @@ def require_packages(wanted: ExportFormat) -> None:
     for package in _PACKAGES[wanted]:
         if importlib.util.find_spec(package) is None:
             raise InputError(
-                f"exporting as {wanted} needs a package that is not installed ({package})", "pip install 'mt[export]'"
+                f"exporting as {wanted} needs a package that is not installed ({package})",
+                "pip install '.[export]' in mt's own folder",
             )
 
 

@@ -41,7 +41,7 @@ class Shape:
 SHAPES = (
     Shape(128, 4, 256, 3, 3, "the demo's shape"),
     Shape(128, 4, 256, 4, 4, "29,000 pairs of Multi30k: 35 BLEU in 9 minutes on two cores"),
-    Shape(256, 4, 512, 3, 3, "29,000 pairs of Multi30k: 39 BLEU in an hour on two cores", learning_rate=4e-3),
+    Shape(256, 4, 512, 3, 3, "29,000 pairs of Multi30k: 39 BLEU in an hour on two cores, by Adam", learning_rate=4e-3),
     Shape(512, 4, 1024, 6, 6, "published for 160,000 pairs (fairseq, IWSLT14)", "adam", 5e-4),
     Shape(512, 8, 2048, 6, 6, "the base model of Vaswani et al. 2017", "adam", 5e-4),
 )
