@@ -1,6 +1,7 @@
 """The check of CTranslate2 files: whole ones pass, and no size in them is believed."""
 
 import contextlib
+import math
 import random
 import struct
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mt.bundle.converted_file import check_converted
+from mt.data.tokenizer import BpeTokenizer
 from mt.decoding.engine import UnusableError
 
 
@@ -30,18 +32,72 @@ def file(*variables: bytes, aliases: tuple[bytes, ...] = (), version: int = 6, c
     )
 
 
-GOOD = file(variable(), variable("b", (), 1, 1, 1), aliases=(text("c") + text("a"),))
+def setting(name: str, value: int) -> bytes:
+    return text(name) + struct.pack("B", 0) + struct.pack("=BIh", 2, 2, value)
+
+
+S, T, D, F, P = 5, 7, 4, 6, 9
+SHAPES: dict[str, tuple[int, ...]] = {
+    "encoder/embeddings_0/weight": (S, D),
+    "decoder/embeddings/weight": (T, D),
+    "decoder/projection/weight": (T, D),
+    "decoder/projection/bias": (T,),
+    "decoder/position_encodings/encodings": (P, D),
+    "encoder/layer_norm/gamma": (D,),
+    "encoder/layer_0/self_attention/layer_norm/beta": (D,),
+    "encoder/layer_0/self_attention/linear_0/weight": (3 * D, D),
+    "encoder/layer_0/self_attention/linear_0/bias": (3 * D,),
+    "encoder/layer_0/self_attention/linear_1/weight": (D, D),
+    "decoder/layer_0/attention/linear_0/weight": (D, D),
+    "decoder/layer_0/attention/linear_1/weight": (2 * D, D),
+    "decoder/layer_0/attention/linear_2/weight": (D, D),
+    "decoder/layer_0/ffn/linear_0/weight": (F, D),
+    "decoder/layer_0/ffn/linear_0_noact/weight": (F, D),
+    "decoder/layer_0/ffn/linear_1/weight": (D, F),
+    "decoder/layer_0/ffn/linear_1/bias": (D,),
+}
+SETTINGS = {"encoder/num_heads": 2, "decoder/num_heads": 2, "decoder/alignment_layer": 0, "decoder/alibi": 0}
+ALIASES = (text("encoder/position_encodings/encodings") + text("decoder/position_encodings/encodings"),)
+
+
+def model(
+    *more: bytes,
+    shapes: dict[str, tuple[int, ...] | None] | None = None,
+    settings: dict[str, int] | None = None,
+    kinds: dict[str, int] | None = None,
+    aliases: tuple[bytes, ...] = ALIASES,
+    count: int | None = None,
+) -> bytes:
+    """A small Transformer's file, or one with something else in it; a shape of None leaves a tensor out."""
+    tensors = []
+    for name, shape in (SHAPES | (shapes or {})).items():
+        if shape is not None:
+            kind = (kinds or {}).get(name, 0)
+            n_bytes = math.prod(shape) * (4, 1, 2, 4, 2, 2)[kind]
+            tensors.append(variable(name, shape, kind, n_bytes, n_bytes))
+    numbers = [setting(name, value) for name, value in (SETTINGS | (settings or {})).items()]
+    return file(*tensors, *numbers, *more, aliases=aliases, count=count)
+
+
+GOOD = model()
 
 
 def check(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "model.bin").write_bytes(content)
-    check_converted(tmp_path / "model.bin")
+    check_converted(tmp_path / "model.bin", S, T)
 
 
 def test_what_the_library_writes_passes(trained: Path, tmp_path: Path) -> None:
+    folder = trained / "runs" / "tiny" / "model"
+    vocab = BpeTokenizer.load(next((folder / "tokenizer").iterdir())).vocab_size
     for number_format in ("float32", "int8"):
-        check_converted(trained / "runs" / "tiny" / "model" / "ctranslate2" / number_format / "model.bin")
+        check_converted(folder / "ctranslate2" / number_format / "model.bin", vocab, vocab)
+        with pytest.raises(UnusableError, match="embeddings"):
+            check_converted(folder / "ctranslate2" / number_format / "model.bin", vocab + 1, vocab + 1)
     check(tmp_path, GOOD)
+
+
+ODD = "encoder/layer_norm/beta"
 
 
 @pytest.mark.parametrize(
@@ -50,22 +106,73 @@ def test_what_the_library_writes_passes(trained: Path, tmp_path: Path) -> None:
         b"",
         GOOD[:-1],
         GOOD + b"\0",
-        file(variable(n_bytes=25, data=25)),
-        file(variable(shape=(2**31, 2**31, 2**31), n_bytes=0, data=0)),
-        file(variable(shape=(1, 1, 1, 1, 6))),
-        file(variable(kind=6)),
-        file(variable(data=23)),
-        file(variable(shape=(2**28,), n_bytes=2**30)),
-        file(variable(), count=2**32 - 1),
-        file(variable(), count=2),
-        file(variable(), aliases=(text("c") + text("z"),)),
-        GOOD.replace(text("a"), text("a")[:-1] + b"x", 1),
+        model(variable(ODD, (D,), n_bytes=4 * D + 1, data=4 * D + 1)),
+        model(variable(ODD, shape=(2**31, 2**31, 2**31), n_bytes=0, data=0)),
+        model(variable(ODD, shape=(1, 1, 1, 1, D), n_bytes=4 * D, data=4 * D)),
+        model(variable(ODD, (D,), kind=6, n_bytes=4 * D, data=4 * D)),
+        model(variable(ODD, (D,), n_bytes=4 * D, data=4 * D - 1)),
+        model(variable(ODD, shape=(2**28,), n_bytes=2**30)),
+        model(count=2**32 - 1),
+        model(count=2),
+        model(aliases=(text("encoder/layer_norm/beta") + text("z"),)),
+        model(aliases=(text("encoder/layer_norm/gamma") + text("decoder/embeddings/weight"),)),
+        model(variable("encoder/layer_norm/gamma", (D,), n_bytes=4 * D, data=4 * D)),
+        GOOD.replace(text(ODD[:-4] + "gamma"), text(ODD[:-4] + "gamma")[:-1] + b"x", 1),
     ],
 )
 def test_sizes_that_cannot_be_are_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(UnusableError, match=r"model\.bin: not a CTranslate2 model") as caught:
         check(tmp_path, content)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("how", ["fewer rows", "more rows", "one dimension more", "no row"])
+def test_tensors_that_do_not_fit_the_others_are_refused(tmp_path: Path, name: str, how: str) -> None:
+    """The library would read beyond them, or beyond others."""
+    rows, *rest = SHAPES[name]
+    changed = {
+        "fewer rows": (rows - 1, *rest),
+        "more rows": (rows + 1, *rest),
+        "one dimension more": (rows, *rest, 1),
+        "no row": (0, *rest),
+    }[how]
+    if name.endswith("encodings") and how in ("fewer rows", "more rows"):  # of positions there may be any number
+        check(tmp_path, model(shapes={name: changed}))
+        return
+    with pytest.raises(UnusableError, match=r"is needed|no matrix"):
+        check(tmp_path, model(shapes={name: changed}))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (model(shapes={"decoder/embeddings/weight": None}), "no matrix decoder/embeddings/weight"),
+        (model(shapes={"decoder/layer_0/ffn/linear_0/weight": None}), "no matrix decoder/layer_0/ffn"),
+        (model(shapes={"encoder/other/weight": (D, D)}), "a tensor that no model of ours has"),
+        (model(shapes={"encoder/other/bias": (D,)}), "a tensor that no model of ours has"),
+        (model(settings={"encoder/num_heads": 3}), "3 heads for vectors of 4"),
+        (model(settings={"decoder/num_heads": 0}), "0 heads"),
+        (model(settings={"decoder/num_heads": -2}), "-2 heads"),
+        (model(settings={"decoder/activation": 99}), "activation"),
+        (model(settings={"decoder/alignment_heads": 3}), "more heads than there are"),
+        (model(settings={"decoder/alignment_layer": 1}), "a layer that is not there"),
+        (model(settings={"decoder/alibi": 1}), "a setting that no model of ours has"),
+        (model(kinds={"encoder/layer_norm/gamma": 1}), "numbers of another type"),
+        (model(kinds={"decoder/projection/weight": 4}), "numbers of another type"),
+        (model(kinds={"decoder/projection/weight": 1}), "no scale"),
+    ],
+)
+def test_what_no_model_of_ours_has_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+    with pytest.raises(UnusableError, match=words):
+        check(tmp_path, content)
+
+
+def test_a_scale_has_one_number_a_row(tmp_path: Path) -> None:
+    whole_numbers, scale = {"decoder/projection/weight": 1}, "decoder/projection/weight_scale"
+    check(tmp_path, model(shapes={scale: (T,)}, kinds=whole_numbers))
+    with pytest.raises(UnusableError, match="is needed"):
+        check(tmp_path, model(shapes={scale: (1,)}, kinds=whole_numbers))
 
 
 @pytest.mark.parametrize("version", [0, 5, 7, 2**32 - 1])

@@ -157,7 +157,7 @@ def open_converted(
     if folder.manifest.exists():  # it does not while the folder is being made
         listed = verified(folder, converted)
         require(folder, listed, converted / "model.bin", converted / "config.json", *sorted(converted.iterdir()))
-        check_converted(converted / "model.bin")
+        check_converted(converted / "model.bin", tokenizers.source.vocab_size, tokenizers.target.vocab_size)
         if (converted / VOCABULARY_MAP).is_file():
             check_map(converted / VOCABULARY_MAP)
     shortlist = settings.shortlist if choice.shortlist is None else choice.shortlist
