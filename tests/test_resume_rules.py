@@ -164,11 +164,19 @@ def test_without_checkpoints_anything_goes(project: Path) -> None:
     assert "seed is now 2, it was 1" in refusal(project, "seed=2")
 
 
-@pytest.mark.parametrize("name", ["step-00000100", "step-00000007", "damaged-step-00000100", ".step-00000100.partial"])
+@pytest.mark.parametrize("name", ["step-00000100", "step-00000007", "damaged-step-00000100"])
 def test_any_checkpoint_counts_even_a_damaged_one(project: Path, name: str) -> None:
     start(project)
     (RunDir(project / "run").checkpoints / name).mkdir(parents=True)
     assert "seed" in refusal(project, "seed=2")
+
+
+@pytest.mark.parametrize("name", [".step-00000100.partial", "step-00000100.bak", "step-100", "other"])
+def test_what_is_no_checkpoint_does_not_count(project: Path, name: str) -> None:
+    start(project)
+    (RunDir(project / "run").checkpoints / name).mkdir(parents=True)
+    assert RunDir(project / "run").checkpoint_steps() == []
+    start(project, "seed=2")
 
 
 def test_without_its_prepared_data_a_run_still_refuses_another_model(project: Path) -> None:

@@ -1,6 +1,7 @@
 """Training text that a model makes: line by line, as `mt translate` says it, and whatever stops it on the way."""
 
 import json
+import os
 import signal
 import time
 from collections.abc import Sequence
@@ -347,6 +348,20 @@ def test_a_note_that_tells_nothing_begins_again(teacher: ModelDir, tmp_path: Pat
     assert len(read(output)) == 12
 
 
+def test_what_another_key_begins_is_not_continued_by_the_first(tmp_path: Path) -> None:
+    """Killed after the first lines of the second are safe, and before its note is."""
+    path = tmp_path / "out"
+    with GrowingFile(path, "one") as file:
+        file.append(["1"])
+    with GrowingFile(path, "two") as file:
+        (tmp_path / ".out.unfinished").write_bytes(b"TWO TWO\n")
+    with GrowingFile(path, "one") as file:
+        assert file.lines == 0
+        file.append(["1", "2"])
+        file.finish()
+    assert read(path) == ["1", "2"]
+
+
 def test_a_growing_file_appears_when_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with GrowingFile(path, "key") as file:
@@ -389,6 +404,25 @@ def test_the_input_is_not_overwritten(teacher: ModelDir, tmp_path: Path) -> None
         assert "this is the input" in refused(teacher, tmp_path, Path(name), source)
     assert source.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hard", "in", "link", "sub"]
+
+
+def test_the_references_are_not_overwritten(teacher: ModelDir, tmp_path: Path) -> None:
+    source, references = write(tmp_path / "in", LINES), write(tmp_path / "references", LINES)
+    with pytest.raises(InputError, match="this is the references"):
+        synthesize(Watched(teacher), OPTIONS, source, references, "x", references=references)
+    assert read(references) == LINES
+
+
+@pytest.mark.parametrize("piped", ["--input", "--closest-to"])
+def test_a_pipe_cannot_be_read_more_than_once(teacher: ModelDir, tmp_path: Path, piped: str) -> None:
+    """It would be empty the second time."""
+    os.mkfifo(tmp_path / "pipe")
+    write(tmp_path / "in", LINES)
+    names = {"--input": "in", "--closest-to": "in", piped: "pipe"}
+    words = [word for option in names.items() for word in option]
+    done = mt("distill", "--model", teacher.root, "--output", "out", *words, cwd=tmp_path, code=2)
+    assert "pipe: a pipe, not a file" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "pipe"]
 
 
 def test_two_at_once_are_refused_and_the_first_goes_on(teacher: ModelDir, tmp_path: Path) -> None:

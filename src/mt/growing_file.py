@@ -43,7 +43,11 @@ class GrowingFile:
                 f"{self._path}: another process is writing it", "wait for it, stop it, or name another output"
             )
         self.lines, size = self._safe()
-        self._file.truncate(size)
+        with storage.explained(self._path):
+            if self.lines == 0:  # the note of another key must not be found beside lines of this one
+                self._note.unlink(missing_ok=True)
+                storage.sync_dir(self._path.parent)
+            self._file.truncate(size)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:

@@ -196,7 +196,7 @@ def make_trainer(
     """Puts the pieces of a training together; the weights start from the seed, a model, or the newest checkpoint."""
     torch.manual_seed(config.seed)
     model = build_model(config, tokenizers).to(device)
-    if start is not None and not any(run_dir.checkpoints.glob("step-*")):
+    if start is not None and not run_dir.checkpoint_steps():
         start_from(model, tokenizers, load_start(start, config))
     log.info("model: %s parameters, on %s", f"{sum(p.numel() for p in model.parameters()):,}", device)
     validator = Validator(

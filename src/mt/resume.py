@@ -46,7 +46,7 @@ def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> 
         InputError: something differs that a resume cannot survive; the message names the key.
     """
     inputs = run_dir.inputs
-    if any(run_dir.checkpoints.glob("*step-*")) and run_dir.config.is_file():
+    if _has_checkpoints(run_dir) and run_dir.config.is_file():
         earlier = _flat(parse_config(run_dir.config.read_text(encoding="utf-8"), str(run_dir.config)).model_dump())
         now = _flat(config.model_dump())
         changed = [key for key in sorted(earlier.keys() | now.keys()) if earlier.get(key) != now.get(key)]
@@ -68,8 +68,13 @@ def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> 
 
 def recorded_inputs(run_dir: RunDir) -> dict[str, Any]:
     """What identified the inputs when the run's checkpoints were made; nothing where there are none."""
-    there = any(run_dir.checkpoints.glob("*step-*")) and run_dir.inputs.is_file()
+    there = _has_checkpoints(run_dir) and run_dir.inputs.is_file()
     return _read_inputs(run_dir.inputs) if there else {}
+
+
+def _has_checkpoints(run_dir: RunDir) -> bool:
+    """Whole or damaged ones; one that was never finished does not count."""
+    return bool(run_dir.checkpoint_steps()) or any(run_dir.checkpoints.glob("damaged-step-*"))
 
 
 def _read_inputs(path: Path) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The name of every path in a run folder and in a model folder; no other module spells one."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,6 +134,15 @@ class RunDir:
 
     def checkpoint(self, step: int) -> Path:
         return self.checkpoints / f"step-{step:08d}"
+
+    def checkpoint_steps(self) -> list[int]:
+        """The steps there are checkpoints of, in order. Other names, such as those of copies, are not ours."""
+        found = (
+            re.fullmatch(r"step-(\d{8}|[1-9]\d{8,})", path.name)
+            for path in self.checkpoints.glob("step-*")
+            if path.is_dir()
+        )
+        return sorted(int(match[1]) for match in found if match)
 
     @property
     def metrics(self) -> Path:

@@ -52,14 +52,15 @@ def synthesize(
         the number of lines.
 
     Raises:
-        InputError: the input is the output, is empty or no UTF-8 text, has not as many lines as the references, or
-            another process writes the output.
+        InputError: the input or the references are the output, no file or no UTF-8 text, or not of the same length;
+            the input is empty; or another process writes the output.
     """
-    total = sum(1 for _ in read_lines(source))
+    total = _count_lines(source)
     if total == 0:
         raise InputError(f"{source}: no line in it")
-    if output.exists() and source.samefile(output):
-        raise InputError(f"{output}: this is the input", "name another output")
+    for given, what in ((source, "the input"), (references, "the references")):
+        if given is not None and output.exists() and given.samefile(output):
+            raise InputError(f"{output}: this is {what}", "name another output")
     if output.suffix.lower() in COMPRESSED:
         raise InputError(
             f"{output}: cannot be written compressed", f"leave out {output.suffix}, and compress it afterwards"
@@ -101,7 +102,14 @@ def closest(candidates: Sequence[Candidate], reference: str | None, utility: str
     return texts[int(likeness.argmax())]
 
 
+def _count_lines(path: Path) -> int:
+    """Of a file that can be read again."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError(f"{path}: a pipe, not a file", "write the text to a file first; it is read more than once")
+    return sum(1 for _ in read_lines(path))
+
+
 def _check_alignment(references: Path, source: Path, lines: int) -> None:
-    found = sum(1 for _ in read_lines(references))
+    found = _count_lines(references)
     if found != lines:
         raise InputError(f"{references} has {found:,} lines, {source} has {lines:,}", "give the input's own references")

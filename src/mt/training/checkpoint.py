@@ -65,7 +65,7 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """The steps there are checkpoints of, oldest first, not verified."""
-        return sorted(int(p.name.removeprefix("step-")) for p in self._run.checkpoints.glob("step-*") if p.is_dir())
+        return self._run.checkpoint_steps()
 
     def save(
         self,
