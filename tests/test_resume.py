@@ -108,6 +108,19 @@ def test_a_signal_saves_and_exits_and_the_next_start_goes_on(tiny: Path, number:
     assert weights(tiny) == weights(expected_folder)
 
 
+def test_a_run_that_is_trained_anew_gets_a_new_product(tiny: Path) -> None:
+    """Its last step has the same name."""
+    train(tiny, "training.final_weights=last")
+    first, scores = weights(tiny), (run_of(tiny).scores / "test.json").read_bytes()
+    shutil.rmtree(run_of(tiny).checkpoints)
+    train(tiny, "training.final_weights=last", "seed=7")
+    second = weights(tiny)
+    assert second != first
+    assert (run_of(tiny).scores / "test.json").read_bytes() != scores
+    train(tiny, "training.final_weights=last", "seed=7")
+    assert weights(tiny) == second
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", "MANIFEST.json"])
 @pytest.mark.parametrize("damage", ["truncate", "flip", "delete"])
 def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_used(

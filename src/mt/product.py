@@ -1,7 +1,12 @@
 """The product of a training: the model folder, its engines tried, the test set scored."""
 
+import hashlib
 import time
+from collections.abc import Mapping
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from mt import storage
 from mt.bundle.model_card import model_card
@@ -35,9 +40,7 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
     """Chooses the final weights, makes the model folder, tries its engines and scores it, and says what it all cost."""
     world = trainer.world
     weights, origin = trainer.final_weights.final()
-    key = stage_key(
-        "model", _MODEL_FORMAT, progress.step, origin, config.model_dump(include={"decoding", "evaluation"})
-    )
+    key = _key(config, run_dir, tokenizers, weights, origin) if world.is_main else ""
     if not world.from_main(world.is_main and is_done(run_dir.model.root, key)):
         model = trainer.whole_model.to(trainer.model.device)
         set_parameters(model, weights)
@@ -76,6 +79,22 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
             )
     trainer.metrics.close()
     return _summary(run_dir, progress, storage.read_manifest(run_dir.model.root)) if world.is_main else ""
+
+
+def _key(
+    config: Config, run_dir: RunDir, tokenizers: TokenizerPair, weights: Mapping[str, Tensor], origin: str
+) -> str:
+    """Identifies all that a model folder and its scores depend on.
+
+    The name of a step is not enough: a run whose checkpoints were deleted trains anew, and ends at the same step.
+    """
+    content = hashlib.sha256()
+    for name, tensor in sorted(weights.items()):
+        content.update(name.encode())
+        content.update(tensor.detach().cpu().flatten().view(torch.uint8).numpy().data)
+    texts = storage.read_manifest(run_dir.text)["key"]
+    settings = config.model_dump(include={"decoding", "evaluation", "model"})
+    return stage_key("model", _MODEL_FORMAT, origin, content.hexdigest(), tokenizers.files(), texts, settings)
 
 
 def _shortlist(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> Shortlist | None:

@@ -224,7 +224,8 @@ class Trainer:
         return self.progress.step % every == 0
 
     def _stop(self, signal_number: int) -> None:
-        if self.checkpoints.steps()[-1:] != [self.progress.step]:
+        # One process decides for all: another may look when the first has written already, and not come to the exchange.
+        if self.world.from_main(self.checkpoints.steps()[-1:] != [self.progress.step]):
             self.save()
         self.metrics.write("stopped", self.progress.step, signal=signal_number)
         self.metrics.close()
