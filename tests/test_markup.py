@@ -1,6 +1,7 @@
 """Tags inside of sentences: around the words they belong to, well-formed, and none lost."""
 
 import re
+import time
 from collections import Counter
 from collections.abc import Sequence
 from html.parser import HTMLParser
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from mt.data.tokenizer import BpeTokenizer
 from mt.decoding.alignment import Unit, units_from
 from mt.decoding.translator import Candidate
+from mt.serving.html_lines import html_lines
 from mt.serving.texts import html_pieces, plain_pieces
 
 
@@ -64,6 +66,14 @@ def translated(html: str) -> str:
         ("<b>x</i>", "<b>X</i>"),
         ("a <B CLASS=z>b</B>", "<B CLASS=z>B</B> A"),
         ("a <b/> b", "A <b/> B"),
+        ("<script>for(i=0;i<n;i++){f(i)}</script><p>a b</p>", "<script>for(i=0;i<n;i++){f(i)}</script><p>B A</p>"),
+        ("<SCRIPT>x='<b>';</Script >a b", "<SCRIPT>x='<b>';</Script >B A"),
+        ("<style>a<b</style>a <b>b</b>", "<style>a<b</style><b>B</b> A"),
+        ("<textarea>a </p> <b> b</textarea>c d", "<textarea>a </p> <b> b</textarea>D C"),
+        ("a b<script>if (c <d", "B A<script>if (c <d"),
+        ("<script/>a b", "<script/>B A"),
+        ("<code>a <script>b<c</script> d</code> e f", "<code>a <script>b<c</script> d</code> F E"),
+        ("<![CDATA[a <b> c]]>d e", "<![CDATA[a <b> c]]>E D"),
     ],
 )
 def test_tags_go_with_their_words(html: str, expected: str) -> None:
@@ -150,6 +160,14 @@ def test_any_text_at_all(html: str) -> None:
     assert letters >= Counter(
         character for sentence in pieces.sentences for character in sentence if character.isalpha()
     )
+
+
+@pytest.mark.parametrize("unit", ["<a", "<a '", '<a "', "<!", "<![CDATA[", "<!--", "<script>", "</", "<a b='", "< "])
+def test_what_is_never_closed_takes_no_longer_than_its_length_asks_for(unit: str) -> None:
+    """A search to the end of the text from each `<` would take minutes, while all other requests wait."""
+    started = time.monotonic()
+    "".join(part if isinstance(part, str) else part.text for part in html_lines(unit * 40_000))
+    assert time.monotonic() - started < 10
 
 
 LINES = ["the red house", "das rote Haus.", "play-ing, (he) says!", "été 日本語 mix"]

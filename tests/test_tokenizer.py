@@ -9,6 +9,7 @@ import time
 import unicodedata
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -284,6 +285,50 @@ def test_a_tokenizer_with_other_specials_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(state), encoding="utf-8")
     assert load_refusal(path) == f"{path}: ids 0 to 3 must be <pad>, <unk>, <s>, </s>"
+
+
+def change(state: dict[str, Any], path: str, value: Any) -> None:
+    *way, last = path.split(".")
+    for key in way:
+        state = state[int(key)] if isinstance(state, list) else state[key]
+    state[last] = value
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("model.continuing_subword_prefix", "ééé"),  # the library would panic when it encodes
+        ("model.end_of_word_suffix", "</w>"),
+        ("model.type", "Unigram"),
+        ("model.dropout", 0.5),
+        ("model.byte_fallback", False),
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+        ("normalizer", None),
+        ("normalizer.normalizers", []),
+        ("pre_tokenizer", {"type": "FixedLength", "length": 0}),
+        ("pre_tokenizer.pretokenizers.1.pattern", {"Regex": "(a+)+$"}),
+        ("post_processor", {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}),
+        ("decoder.decoders.0.content", "x"),
+        ("decoder", None),
+    ],
+)
+def test_a_tokenizer_that_treats_text_otherwise_is_refused(tmp_path: Path, path: str, value: Any) -> None:
+    state = json.loads(tokenizer_of("one word").to_json())
+    change(state, path, value)
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(state), encoding="utf-8")
+    assert "no tokenizer of ours does" in load_refusal(file)
+
+
+def test_settings_that_are_off_may_be_absent_or_new(tmp_path: Path) -> None:
+    """Other versions of the library have more or fewer of them."""
+    tokenizer = tokenizer_of("one word")
+    state = json.loads(tokenizer.to_json())
+    del state["model"]["ignore_merges"], state["post_processor"], state["truncation"]
+    state["model"]["something_new"] = None
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(state), encoding="utf-8")
+    assert BpeTokenizer.load(file).encode("one word") == tokenizer.encode("one word")
 
 
 def test_a_line_without_end_does_not_hold_up_training() -> None:

@@ -81,9 +81,7 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
     return _summary(run_dir, progress, storage.read_manifest(run_dir.model.root)) if world.is_main else ""
 
 
-def _key(
-    config: Config, run_dir: RunDir, tokenizers: TokenizerPair, weights: Mapping[str, Tensor], origin: str
-) -> str:
+def _key(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, weights: Mapping[str, Tensor], origin: str) -> str:
     """Identifies all that a model folder and its scores depend on.
 
     The name of a step is not enough: a run whose checkpoints were deleted trains anew, and ends at the same step.

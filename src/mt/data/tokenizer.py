@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import count, takewhile
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE
@@ -61,32 +62,7 @@ class BpeTokenizer:
             vocab_size: pieces in all, the 4 specials, 256 bytes and the tags counted.
             tags: codes of target languages that are to have one.
         """
-        tokenizer = Tokenizer(BPE(unk_token=UNK, byte_fallback=True))
-        tokenizer.normalizer = normalizers.Sequence(
-            [
-                normalizers.NFC(),
-                normalizers.Replace(_ESCAPE, _ESCAPED_ESCAPE),
-                normalizers.Replace(SPACE, _ESCAPED_SPACE),
-            ]
-        )
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Metaspace(SPACE, prepend_scheme="always"),
-                # Digits one by one: numbers are copied, not translated, and any number can be spelt.
-                pre_tokenizers.Split(Regex(r"\d"), "isolated"),
-                pre_tokenizers.Punctuation("contiguous"),
-            ]
-        )
-        tokenizer.decoder = decoders.Sequence(
-            [
-                decoders.Replace(SPACE, " "),
-                decoders.ByteFallback(),
-                decoders.Fuse(),
-                decoders.Strip(" ", 1, 0),
-                decoders.Replace(_ESCAPED_SPACE, SPACE),
-                decoders.Replace(_ESCAPED_ESCAPE, _ESCAPE),
-            ]
-        )
+        tokenizer = _untrained()
         unmerged = [*SPECIALS, *BYTES, *map(tag_of, tags)]
         alphabet = _alphabet(lines, max(1, (vocab_size - len(unmerged)) // 2))
         trainer = BpeTrainer(
@@ -108,17 +84,24 @@ class BpeTokenizer:
         """
         try:
             content = path.read_text(encoding="utf-8")
-            tokenizer, state = Tokenizer.from_str(content), json.loads(content)
+            state = json.loads(content)
         except FileNotFoundError:
             raise InputError(f"{path}: no such file") from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise InputError(f"{path}: not a tokenizer file: {str(error)[:200]}") from None
+        if not isinstance(state, dict):
+            raise InputError(f"{path}: not a tokenizer file")
+        if state.get("added_tokens") or state.get("truncation") or state.get("padding"):
+            raise InputError(f"{path}: it matches special tokens in text, cuts or pads, which ours never do")
+        _refuse_foreign(state, path)
+        try:
+            tokenizer = Tokenizer.from_str(content)
         except Exception as error:  # the library raises plain Exception for anything it cannot parse
             raise InputError(f"{path}: not a tokenizer file: {str(error)[:200]}") from None
         if [tokenizer.id_to_token(i) for i in range(len(SPECIALS))] != list(SPECIALS):
             raise InputError(f"{path}: ids 0 to 3 must be {', '.join(SPECIALS)}")
         if sorted(state["model"]["vocab"].values()) != list(range(tokenizer.get_vocab_size())):
             raise InputError(f"{path}: the ids of its pieces are not 0 to {tokenizer.get_vocab_size() - 1}")
-        if state.get("added_tokens") or state.get("truncation") or state.get("padding"):
-            raise InputError(f"{path}: it matches special tokens in text, cuts or pads, which ours never do")
         return cls(tokenizer)
 
     def to_json(self) -> str:
@@ -167,6 +150,59 @@ class BpeTokenizer:
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The pieces themselves, for people to look at."""
         return [str(self._tokenizer.id_to_token(i)) for i in ids]
+
+
+def _untrained() -> Tokenizer:
+    """All of a tokenizer but what it learns."""
+    tokenizer = Tokenizer(BPE(unk_token=UNK, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            normalizers.NFC(),
+            normalizers.Replace(_ESCAPE, _ESCAPED_ESCAPE),
+            normalizers.Replace(SPACE, _ESCAPED_SPACE),
+        ]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Metaspace(SPACE, prepend_scheme="always"),
+            # Digits one by one: numbers are copied, not translated, and any number can be spelt.
+            pre_tokenizers.Split(Regex(r"\d"), "isolated"),
+            pre_tokenizers.Punctuation("contiguous"),
+        ]
+    )
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace(SPACE, " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+            decoders.Replace(_ESCAPED_SPACE, SPACE),
+            decoders.Replace(_ESCAPED_ESCAPE, _ESCAPE),
+        ]
+    )
+    return tokenizer
+
+
+def _refuse_foreign(state: dict[str, Any], path: Path) -> None:
+    """Compares all but the vocabulary with a tokenizer of ours, before the library acts upon it.
+
+    The library can do much that ours never do, and ends the process's work with a panic where it is asked for nonsense.
+    """
+    model = state.get("model")
+    if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict):
+        raise InputError(f"{path}: not a tokenizer file: it has no model with a vocabulary")
+    learned: dict[str, Any] = {"vocab": {}, "merges": []}
+    if not _alike(state | {"model": model | learned}, json.loads(_untrained().to_str())):
+        raise InputError(f"{path}: it treats text in a way that no tokenizer of ours does")
+
+
+def _alike(theirs: Any, ours: Any) -> bool:
+    """Whether two settings say the same; one that is off may be absent: another version of the library may lack it."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        return all(_alike(theirs.get(key), ours.get(key)) for key in theirs.keys() | ours.keys())
+    if isinstance(theirs, list) and isinstance(ours, list) and ours:
+        return len(theirs) == len(ours) and all(map(_alike, theirs, ours))
+    return bool(theirs == ours) or not (theirs or ours)
 
 
 def _alphabet(lines: Iterable[str], size: int) -> list[str]:

@@ -104,7 +104,9 @@ class Batcher:
             first = batch[0][0]
             try:
                 found = await loop.run_in_executor(self._threads, first.translator.translate, lines, first.options)
-            except Exception as error:
+            except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # a panic of a library in Rust is no Exception
                 log.error("a batch of %d sentences failed: %s: %s", len(lines), type(error).__name__, error)
                 for job, _ in batch:
                     self._end(job, RequestError(500, "the translation failed"))

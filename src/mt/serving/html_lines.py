@@ -11,14 +11,19 @@ from dataclasses import dataclass, field
 
 from mt.serving.markup import Element, Line
 
+# Outside of quotes no tag holds a `<`; so what is never closed is not searched for to the end of the text each time.
 _MARKUP = re.compile(
-    r"<!--.*?(?:-->|$)|<[!?][^>]*>|</?[A-Za-z][^>\"']*(?:\"[^\"]*\"[^>\"']*|'[^']*'[^>\"']*)*>", re.DOTALL
+    r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^<>]*>"
+    r"|</?[A-Za-z][^<>\"']*(?:\"[^\"]*\"[^<>\"']*|'[^']*'[^<>\"']*)*>",
+    re.DOTALL,
 )
 _TAG = re.compile(r"<(/?)([A-Za-z][^\s/>]*)(.*?)(/?)>", re.DOTALL)
 _NO = re.compile(
     r"(?<![\w-])translate\s*=\s*[\"']?no\b|(?<![\w-])class\s*=\s*[\"'][^\"']*\bnotranslate\b", re.IGNORECASE
 )
 _UNTRANSLATED = set("script style code kbd samp var pre template textarea svg math".split())
+# In these nothing but their own end is markup, whatever it looks like (the standard's raw text).
+_RAW_ENDS = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style", "textarea")}
 _VOID = set("area base br col embed hr img input link meta source track wbr".split())
 _INLINE = set(
     "a abbr b bdi bdo big cite del dfn em font i ins label mark q s small span strike strong sub sup u".split()
@@ -88,11 +93,18 @@ class _Builder:
 def _tokens(text: str) -> Iterator[_Token]:
     silent: list[str] = []  # the elements that are open inside of one that is not translated
     place = 0
-    for found in _MARKUP.finditer(text):
+    while found := _MARKUP.search(text, place):
         if found.start() > place:
             yield _Token(text[place : found.start()], False, silent=bool(silent))
+        opened = len(silent)
         yield _markup(found[0], silent)
         place = found.end()
+        if len(silent) > opened and silent[-1] in _RAW_ENDS:
+            end = _RAW_ENDS[silent[-1]].search(text, place)
+            raw = text[place : end.start() if end else len(text)]
+            if raw:
+                yield _Token(raw, False, silent=True)
+            place += len(raw)
     if place < len(text):
         yield _Token(text[place:], False, silent=bool(silent))
 

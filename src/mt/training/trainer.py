@@ -224,7 +224,7 @@ class Trainer:
         return self.progress.step % every == 0
 
     def _stop(self, signal_number: int) -> None:
-        # One process decides for all: another may look when the first has written already, and not come to the exchange.
+        # One process decides for all: another may look when the first has written already, and then stay away.
         if self.world.from_main(self.checkpoints.steps()[-1:] != [self.progress.step]):
             self.save()
         self.metrics.write("stopped", self.progress.step, signal=signal_number)
