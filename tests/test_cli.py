@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from command import mt
+from mt.run_dir import RunDir
 
 
 def words(done) -> list[str]:
@@ -100,6 +101,17 @@ def test_the_model_folder_works_on_its_own(trained: Path, tmp_path: Path) -> Non
     alone = mt("translate", "a b c", "--model", "moved", cwd=tmp_path).stdout
     assert alone == mt("translate", "a b c", cwd=trained).stdout
     assert not [path for path in (tmp_path / "moved").rglob("*") if path.suffix in (".pt", ".pkl", ".pickle")]
+
+
+def test_another_text_of_the_same_name_leaves_the_runs_own_scores_alone(trained: Path, tmp_path: Path) -> None:
+    run = RunDir(shutil.copytree(trained / "runs" / "tiny", tmp_path / "tiny"))
+    before = {path.name: path.read_bytes() for path in run.scores.iterdir()}
+    (tmp_path / "test.en").write_text("a b\n")
+    (tmp_path / "test.xx").write_text("x\n")
+    mt("eval", "--model", "tiny", "--source", "test.en", "--reference", "test.xx", cwd=tmp_path)
+    after = {path.name: path.read_bytes() for path in run.scores.iterdir()}
+    assert before.items() <= after.items()
+    assert {"other.test.json", "other.test.greedy"} <= after.keys() - before.keys()
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def evaluate_command(
     results = evaluate(opened.translator, config, texts, methods, comet)
     where = output or (run.scores if run and not others else None)
     if where is not None:
-        write_results(where, _name_of(source, to, config), results)
+        write_results(where, _name_of(source, to, config, beside_own=output is None), results)
     as_object = json.dumps(results_json(results), ensure_ascii=False)
     print_result(as_object if as_json else results_table(results))
 
@@ -111,10 +111,11 @@ def _allow_tuning(given: dict[str, Any]) -> None:
         contradict(bool(given[option]), "--tune-length-penalty", f"--{option.replace('_', '-')}")
 
 
-def _name_of(source: Path | None, to: str | None, config: "Config") -> str:
-    """What the files of results are called: one language's must not take the place of all languages'."""
+def _name_of(source: Path | None, to: str | None, config: "Config", beside_own: bool) -> str:
+    """What the files of results are called: neither one language's nor another text's may take the place of the run's
+    own test set's."""
     if source is not None:
-        return source.stem
+        return f"other.{source.stem}" if beside_own and source.stem.startswith("test") else source.stem
     return f"test.{to}" if to is not None and len(config.data.target_lang) > 1 else "test"
 
 
