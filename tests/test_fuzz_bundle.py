@@ -61,7 +61,15 @@ class Mutations:
         self.rng, self.outside = rng, outside
         self.kinds = [
             *(self.damage, self.damage, self.replace, self.manifest, self.tensors, self.tensors),
-            *(self.configuration, self.tokenizer, self.settings, self.converted, self.vocabulary, self.link),
+            *(
+                self.configuration,
+                self.tokenizer,
+                self.settings,
+                self.converted,
+                self.resized,
+                self.vocabulary,
+                self.link,
+            ),
         ]
 
     def apply(self, folder: ModelDir) -> str:
@@ -268,6 +276,26 @@ class Mutations:
                 del first
         path.write_bytes(bytes(content))
         return f"{path.parent.name} {name} {old} {new}"
+
+    def resized(self, folder: ModelDir) -> str:
+        """A tensor of that file with more or fewer rows, all sizes in agreement with it."""
+        path = folder.converted(self.rng.choice(["float32", "int8"])) / "model.bin"
+        content = path.read_bytes()
+        places = _fields(content)
+        first = self.rng.choice(
+            [n for n, (name, *_) in enumerate(places) if (name, places[n - 1][0]) == ("dimensions", "rank")]
+        )
+        size_at = next(place for name, place, _ in places[first:] if name == "size")
+        rows_at = places[first][1]
+        (rows,), (size,) = struct.unpack_from("I", content, rows_at), struct.unpack_from("I", content, size_at)
+        new = self.rng.choice([0, 1, rows // 2, rows - 1, rows + 1, 2 * rows])
+        begin, end = size_at + 4, size_at + 4 + size
+        data = (content[begin:end] * 2)[: size // rows * new]
+        head = bytearray(content[:begin])
+        struct.pack_into("I", head, rows_at, new)
+        struct.pack_into("I", head, size_at, len(data))
+        path.write_bytes(bytes(head) + data + content[end:])
+        return f"{path.parent.name} rows {rows} {new}"
 
     def vocabulary(self, folder: ModelDir) -> str:
         """The small files beside it."""
