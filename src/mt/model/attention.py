@@ -227,7 +227,7 @@ def attend(queries: Tensor, memory: KeyValues, mask: Tensor | None, causal: bool
         # Torch's kernel for CPUs takes several times as long in bf16.
         memory = KeyValues(memory.keys.float(), memory.values.float())
         with torch.autocast("cpu", enabled=False):
-            return attend(queries.float(), memory, mask, causal, dropout)
+            return attend(queries.float(), memory, mask, causal, dropout).bfloat16()
     heads = F.scaled_dot_product_attention(
         queries, memory.keys, memory.values, attn_mask=mask, is_causal=causal, dropout_p=dropout
     )
