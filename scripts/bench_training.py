@@ -126,7 +126,7 @@ class Contestant:
         self.peak, self.updates = answer["peak"], updates
         tokens, padded, flops = 0, 0, 0.0
         for rows in answer["batches"]:
-            src, tgt = corpus.lengths(rows)
+            src, tgt = corpus.lengths(np.asarray(rows))
             tokens += int(src.sum() + tgt.sum())
             padded += len(rows) * int(src.max() + tgt.max())
             flops += training_flops(config.model, vocab, src, tgt)
