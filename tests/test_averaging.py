@@ -214,6 +214,46 @@ def test_the_best_may_be_asked_for_when_some_of_them_are_gone(tiny: Path) -> Non
     assert trainer.final_weights.final()[1] == "mean of steps 2 (best on validation)"
 
 
+def test_a_best_of_long_ago_is_not_among_the_newest(tiny: Path, notices: list[str]) -> None:
+    every = ("training.validate_every=2", "training.save_every=2", "training.average_checkpoints=3")
+    parts = Parts(tiny, *every, "training.max_steps=12")
+    trainer = trainer_of(parts, Scripted(9, 8, 7, 1, 1, 1))
+    trainer.run()
+    assert trainer.checkpoints.steps() == [2, 10, 12]  # the best and the newest two
+    later = (*every, "training.max_steps=12", "training.final_weights=average")
+    parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", later)
+    assert trainer_of(parts, Scripted()).final_weights.final()[1] == "mean of steps 10, 12"
+    assert "final_weights: 2 checkpoints of the 3 to average are there" in notices
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"),
+    [
+        ((), ("training.best_metric=loss",), "scored by loss of one checkpoint now, not BLEU (auto) of one checkpoint"),
+        (("training.best_metric=loss",), (), "scored by BLEU (auto) of one checkpoint now, not loss"),
+        ((EMA,), (), "scored by BLEU (auto) of one checkpoint now, not BLEU (auto) of one checkpoint, moving averages"),
+        ((), ("training.final_weights=average",), "scored by BLEU (auto) of a mean of checkpoints now, not"),
+        ((), ("evaluation.bleu_tokenize=char",), "scored by BLEU (char) of one checkpoint now, not"),
+    ],
+)
+def test_scores_of_another_kind_no_longer_count(
+    tiny: Path, notices: list[str], before: tuple[str, ...], now: tuple[str, ...], told: str
+) -> None:
+    parts = Parts(tiny, *EVERY_4, "training.max_steps=8", *before)
+    first = trainer_of(parts, Scripted(9, 1))
+    first.run()
+    assert first.progress.best_step == 4
+    assert trainer_of(parts, Scripted()).progress.best_step == 4
+    later = (*EVERY_4, "training.max_steps=12", "training.best_metric=bleu", *now)
+    parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", later)
+    trainer = trainer_of(parts, Scripted(0.5))
+    assert trainer.progress.best_step is None
+    assert any(told in notice for notice in notices)
+    trainer.run()
+    assert trainer.progress.best_step == 12
+    assert [step for _, step in trainer.progress.best_validations] == [12]
+
+
 def test_before_any_validation_the_best_is_the_present(tiny: Path) -> None:
     parts = Parts(tiny, "training.final_weights=average_best")
     trainer = trainer_of(parts, Scripted())

@@ -1,6 +1,7 @@
 """The command line as a user meets it: arguments, streams, exit codes, one-sentence errors."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -114,9 +115,66 @@ def test_another_text_of_the_same_name_leaves_the_runs_own_scores_alone(trained:
     assert {"other.test.json", "other.test.greedy"} <= after.keys() - before.keys()
 
 
+@pytest.mark.parametrize("options", [("--beam", "1"), ("--length-penalty", "0"), ("--metrics", "chrf")], ids=str)
+def test_other_settings_leave_the_runs_own_scores_alone(
+    trained: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    run = RunDir(shutil.copytree(trained / "runs" / "tiny", tmp_path / "tiny"))
+    before = {path.name: path.read_bytes() for path in run.scores.iterdir()}
+    mt("eval", "--model", "tiny", *options, cwd=tmp_path)
+    after = {path.name: path.read_bytes() for path in run.scores.iterdir()}
+    assert before.items() <= after.items()
+    assert "other.test.json" in after
+
+
+def test_scores_are_shown_though_they_cannot_be_stored(trained: Path, tmp_path: Path) -> None:
+    run = RunDir(shutil.copytree(trained / "runs" / "tiny", tmp_path / "tiny"))
+    shutil.rmtree(run.scores)
+    run.scores.write_text("a file where the folder should be")
+    done = mt("eval", "--model", "tiny", cwd=tmp_path, code=4)
+    assert done.stdout.startswith("method")
+    assert "cannot write here" in done.stderr
+
+
+def test_an_output_that_is_no_file(trained: Path, tmp_path: Path) -> None:
+    said = mt("translate", "a b", "--output", tmp_path, cwd=trained, code=2).stderr
+    assert f"--output {tmp_path}: this is a folder, not a file" in said
+    said = mt("translate", "a b", "--output", tmp_path / "out.gz", cwd=trained, code=2).stderr
+    assert "cannot be written compressed" in said
+    os.mkfifo(tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE)
+    mt("translate", "a b", "--output", tmp_path / "pipe", cwd=trained)
+    assert reader.communicate()[0].decode() == mt("translate", "a b", cwd=trained).stdout
+    assert (tmp_path / "pipe").is_fifo(), "it was replaced by a file"
+
+
+def test_an_output_that_is_a_link_stays_one(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.txt").symlink_to("real.txt")
+    mt("translate", "a b", "--output", tmp_path / "link.txt", cwd=trained)
+    mt("distill", "--input", "test.en", "--output", tmp_path / "link.txt", cwd=trained)
+    assert (tmp_path / "link.txt").is_symlink()
+    assert len((tmp_path / "real.txt").read_text().splitlines()) == 12
+
+
+@pytest.mark.parametrize(("closed", "code"), [("<&-", 0), (">&-", 0), ("2>&-", 0)])
+def test_a_closed_stream_is_an_empty_one(trained: Path, closed: str, code: int) -> None:
+    script = f"{sys.executable} -m mt translate {'a' if closed != '<&-' else ''} {closed}"
+    done = subprocess.run(["bash", "-c", script], cwd=trained, capture_output=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_log_that_nobody_can_store_ends_no_training(tiny: Path) -> None:
+    command = f"{sys.executable} -m mt train --config tiny.yaml --set training.max_steps=40 2> /dev/full"
+    done = subprocess.run(["bash", "-c", command], cwd=tiny, capture_output=True, check=False)
+    assert done.returncode == 0
+    assert (tiny / "runs" / "tiny" / "model" / "MANIFEST.json").is_file()
+
+
 @pytest.mark.parametrize(
     ("arguments", "stdin", "message"),
     [
+        (["translate", "good", "caf\udce9"], b"", "argument 2: not valid UTF-8"),
         (["translate", "a", "--model", "nowhere"], b"", "nowhere"),
         (["translate", "a", "--model", "."], b"", "not a whole model folder"),
         (["translate", "a", "--runs", "empty"], b"", "no finished run"),

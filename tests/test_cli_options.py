@@ -49,6 +49,7 @@ IGNORED = [
     "--tune-length-penalty --sample",
     "--tune-length-penalty --mbr 3",
     "--tune-length-penalty --length-penalty 1",
+    "--tune-length-penalty --length-penalty 0",
     "--tune-length-penalty --output never",
 ]
 

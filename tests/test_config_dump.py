@@ -119,4 +119,6 @@ def test_a_dump_writes_every_default() -> None:
         for key in section.model_fields:
             assert re.search(rf"^  {key}: \S", text, re.MULTILINE), key
     assert "  eps: 1.0e-09\n" in text
-    assert "  train: [{source: a, target: b, target_lang: null, weight: 1.0, optional: false}]\n" in text
+    assert (
+        "  train: [{source: a, target: b, target_lang: null, weight: 1.0, optional: false, synthetic: false}]\n" in text
+    )

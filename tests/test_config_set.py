@@ -47,7 +47,10 @@ def test_set_reaches_into_lists() -> None:
         ("name=a: b", "looks like part of a file"),
         ("name=- b", "looks like part of a file"),
         ("name.x=1", "name is a single value"),
-        ("data.train.0.x.y=1", "data.train.0: unknown key; known here: source, target, target_lang, weight, optional"),
+        (
+            "data.train.0.x.y=1",
+            "data.train.0: unknown key; known here: source, target, target_lang, weight, optional, synthetic",
+        ),
         ("training.learning_rte=5", "training.learning_rte: unknown key; did you mean learning_rate?"),
         ("traning.max_steps=5", "traning: unknown key; did you mean training?"),
         ("max_steps=5", "max_steps: unknown key; did you mean training.max_steps?"),

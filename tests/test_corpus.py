@@ -261,6 +261,27 @@ def test_a_missing_table_and_a_folder(tmp_path: Path) -> None:
     assert str(tmp_path / "folder.jsonl") in refusal(tmp_path, {"file": "folder.jsonl"})
 
 
+def test_a_quote_that_nobody_closed_is_said_where_it_opens(tmp_path: Path) -> None:
+    write_lines(tmp_path / "t.csv", ["en,it", "a,b", 'c,"d', "e,f", "g,h"])
+    assert refusal(tmp_path, {"file": "t.csv"}).startswith(f"{tmp_path / 't.csv'}:3: not valid CSV")
+    write_lines(tmp_path / "t.csv", ["en,it", "a,b", '"c', 'd",e,f', "g,h"])
+    assert refusal(tmp_path, {"file": "t.csv"}).startswith(f"{tmp_path / 't.csv'}:3: 3 cells")
+
+
+def test_parquet_text_that_is_none_names_its_row(tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    columns = [
+        pyarrow.array([b"a", b"c", b"\xff\xfe", b"e"]).cast(pyarrow.binary()),
+        pyarrow.array(["b", "d", "x", "f"]),
+    ]
+    offsets, data = columns[0].buffers()[1:]
+    text = pyarrow.StringArray.from_buffers(4, offsets, data)
+    parquet.write_table(pyarrow.table([text, columns[1]], names=["en", "it"]), tmp_path / "t.parquet")
+    assert refusal(tmp_path, {"file": "t.parquet"}) == f"{tmp_path / 't.parquet'}: row 3: not valid UTF-8"
+
+
 def test_an_unknown_kind_of_table_is_a_configuration_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"must end in \.tsv"):
         make_data_config(tmp_path, {"file": "t.xlsx"})

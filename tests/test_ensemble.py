@@ -189,6 +189,26 @@ def test_different_vocabularies_are_refused(
     refusal([other, first])
 
 
+@pytest.mark.parametrize("changes", [["data.source_lang=nl"], ["data.target_lang=fr"]], ids=str)
+def test_other_directions_are_refused(first: ModelDir, tmp_path: Path, changes: list[str]) -> None:
+    other = whole_folder(tmp_path / "other", *LIVELY, *changes)
+    message = refusal([first, other])
+    assert f"{other.root}: translates from " in message
+    assert message.startswith(f"{other.root}")
+    refusal([other, first])
+
+
+def test_several_translate_into_the_languages_that_all_have(tmp_path: Path) -> None:
+    code = configured(*LIVELY).data.target_lang[0]
+    train = [f"{{source: a, target: b, target_lang: {one}}}" for one in (code, "fr")]
+    both = whole_folder(
+        tmp_path / "both", *LIVELY, f"data.target_lang=[{code}, fr]", f"data.train=[{', '.join(train)}]"
+    )
+    one = whole_folder(tmp_path / "one", *LIVELY)
+    for folders in ([both, one], [one, both]):
+        assert open_model(folders[0], None, folders[1:]).settings.target_langs == (code,)
+
+
 def test_the_command_says_so_in_one_sentence(first: ModelDir, trained: Path) -> None:
     done = mt("translate", "a", "--model", first.root, "--model", trained / "runs" / "tiny", cwd=trained, code=2)
     assert done.stdout == ""

@@ -15,6 +15,7 @@ from mt.config import load_config, parse_config
 from mt.config.exports import EXPORT_FORMATS, ExportFormat
 from mt.errors import InputError
 from mt.export import exporting
+from mt.export.in_run import write_exports
 from mt.export.subject import export_format, require_exportable
 from mt.run_dir import RunDir
 
@@ -113,6 +114,21 @@ def test_they_are_written_once_and_without_training_again(again: Path) -> None:
         assert storage.verify(run.export(name))["export"] == name
     (run.export("ctranslate2") / "model.bin").write_bytes(b"damaged")
     train(again, "[ctranslate2]")
+    storage.verify(run.export("ctranslate2"))
+
+
+def test_one_that_fails_costs_neither_the_others_nor_the_summary(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = RunDir(again / "runs" / "tiny")
+
+    def failing(*_: object) -> None:
+        raise RuntimeError("something in a library")
+
+    monkeypatch.setattr("mt.export.huggingface.require_equal", failing)
+    config = load_config(again / "tiny.yaml", ["exports=[huggingface, ctranslate2]"])
+    said = write_exports(config, run)
+    assert "huggingface: not exported: RuntimeError: something in a library" in said
+    assert not run.export("huggingface").exists()
+    assert "ctranslate2: " in said
     storage.verify(run.export("ctranslate2"))
 
 

@@ -13,6 +13,7 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from engine_helpers import ENGLISH, whole_folder
 from mt.cli import app
+from mt.cli.translate import _chosen
 from mt.decoding.mbr import by_utility
 from mt.decoding.translator import Candidate
 from mt.evaluation.utility import UTILITIES, bleu, expected, utility_for
@@ -125,6 +126,14 @@ def test_among_equals_that_share_something_the_likelier(utility: str, stem: str,
     for likeliest in range(number):
         log_probs = [-1.0 if i == likeliest else -2.0 for i in range(number)]
         assert by_utility(candidates(*texts, log_probs=log_probs), utility)[0].text == texts[likeliest]
+
+
+def test_the_command_keeps_their_order() -> None:
+    texts = [f"Ein Hund läuft {letter}" for letter in "uvwxy"]
+    for likeliest in range(5):
+        found = candidates(*texts, log_probs=[-1.0 if i == likeliest else -2.0 for i in range(5)])
+        for utility in ("chrf", "bleu"):
+            assert _chosen(found, utility, 2) == by_utility(found, utility)[:2]
 
 
 # The command line -----------------------------------------------------------------------------------------------------

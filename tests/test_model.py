@@ -520,6 +520,19 @@ def test_attention_dropout_drops_weights_and_keeps_the_mean(kind: type[SelfAtten
     torch.testing.assert_close(drawn.mean(dim=0), attention.eval()(x, *arguments), atol=0.03, rtol=0.0)
 
 
+@pytest.mark.parametrize("kind", [SelfAttention, CrossAttention])
+def test_attention_drops_the_share_asked_for(kind: type[SelfAttention | CrossAttention]) -> None:
+    """Dropped with probability p and divided by 1 - p, a weight has p / (1 - p) times its square as variance."""
+    variances = []
+    for p in (0.5, 0.2):
+        torch.manual_seed(0)
+        attention = kind(model_config(d_model=8, attention_dropout=p, bias=False))
+        x, tgt, src = torch.randn(5, 8), packing(5), packing(4)
+        arguments = (tgt, False) if kind is SelfAttention else (tgt, attention.project(torch.randn(4, 8), src), None)
+        variances.append(torch.stack([attention(x, *arguments) for _ in range(3000)]).var(dim=0).mean().item())
+    assert variances[0] / variances[1] == pytest.approx(1.0 / 0.25, rel=0.1)
+
+
 @pytest.mark.parametrize("causal", [True, False])
 def test_attention_in_bf16_is_computed_in_fp32_on_a_cpu(causal: bool) -> None:
     """Torch's kernel takes several times as long in bf16; what goes in and out of it differs by rounding only."""

@@ -280,3 +280,47 @@ def test_a_missing_input_names_the_file_and_the_root(tmp_path: Path) -> None:
     (tmp_path / "folder.tsv").mkdir()
     with pytest.raises(InputError, match="is a folder"):
         input_digests(make_data_config(tmp_path, {"file": "folder.tsv"}))
+
+
+def test_nothing_synthetic_is_held_out_nor_learned_beside_what_is(tmp_path: Path) -> None:
+    human = corpus(300)
+    back = [(f"<BT> {src} again", tgt) for src, tgt in human]
+    distilled = [(src, f"{tgt} easier") for src, tgt in human]
+    apart = [(f"<BT> other {i}", f"altra {i}") for i in range(50)]
+    sources = [
+        {**write_pairs(tmp_path, "back", back + apart), "synthetic": True},
+        write_pairs(tmp_path, "human", human),
+        {**write_pairs(tmp_path, "distilled", distilled), "synthetic": True},
+    ]
+    prepare_text(make_config(tmp_path, sources, **HOLD_OUT), tmp_path / "text", "key")
+    held = [pair for name in ("valid", "test") for pair in split(tmp_path / "text", name)]
+    assert len(held) == 50
+    assert set(held) <= set(human)
+    held_sources, held_targets = ({pair[side] for pair in held} for side in (0, 1))
+    expected = [
+        *(pair for pair in back if pair[1] not in held_targets),
+        *apart,
+        *(pair for pair in human if pair not in held),
+        *(pair for pair in distilled if pair[0] not in held_sources),
+    ]
+    assert split(tmp_path / "text", "train") == expected
+    assert report(tmp_path / "text")["train"] == {"kept": 800, HELD_OUT: 150}
+
+
+def test_back_translations_are_not_held_out_unnoticed(tmp_path: Path) -> None:
+    back = write_pairs(tmp_path, "back", [(f"<BT> {src}", tgt) for src, tgt in corpus(300)])
+    sources = [write_pairs(tmp_path, "human", corpus(10)), back]
+    with pytest.raises(
+        InputError, match=r"data\.train\.1: back-translated text \(<BT>\) would be held out as data\."
+    ) as caught:
+        prepare_text(make_config(tmp_path, sources, **HOLD_OUT), tmp_path / "text", "key")
+    assert "add `synthetic: true` to this source" in caught.value.hint
+    # With sets of their own nothing is held out, and nothing is asked.
+    own = write_pairs(tmp_path, "own", GOOD)
+    prepare_text(make_config(tmp_path, sources, valid=own, test=own), tmp_path / "text", "key")
+
+
+def test_a_text_that_is_all_synthetic_has_nothing_to_hold_out(tmp_path: Path) -> None:
+    source = {**write_pairs(tmp_path, "back", corpus(100)), "synthetic": True}
+    with pytest.raises(InputError, match="cannot be split off the training text, all of which is synthetic"):
+        make_config(tmp_path, source, valid={"from_train": 5}, test=None)

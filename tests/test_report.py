@@ -13,6 +13,7 @@ from mt.errors import InputError
 from mt.reporting.facts import read_facts
 from mt.reporting.report import report_html
 from mt.run_dir import RunDir
+from test_resume import events
 
 
 @pytest.fixture
@@ -51,6 +52,9 @@ def test_it_is_written_at_the_end_of_a_training_and_once(tiny: Path) -> None:
     written = path.stat().st_mtime_ns
     assert "report: runs/tiny/report.html" in train()
     assert path.stat().st_mtime_ns == written
+    # The second had nothing to do, so it is not counted, and what the first cost is still known.
+    assert "tokens trained on" in checked(report_html(read_facts(RunDir(tiny / "runs" / "tiny")))).text
+    assert not [event for event in events(tiny) if event["event"] == "resume"]
 
 
 def test_a_training_under_way_has_a_report(run: Path) -> None:

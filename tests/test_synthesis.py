@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from sacrebleu import sentence_bleu
 
 from command import Command, mt
 from config_helpers import SMALLEST
@@ -141,6 +142,16 @@ def test_among_equally_close_translations_the_likeliest_is_chosen() -> None:
     candidates = [Candidate(text, 0.0, 0.0) for text in ("a b c", "d e f g", "a b d")]
     assert closest(candidates, "x y z") == "a b c"
     assert closest(candidates, "d e f h") == "d e f g"
+
+
+def test_likeness_is_that_of_the_translation_to_the_reference() -> None:
+    """The other way round, the first of these would win."""
+    texts, reference = ["x a b c d", "a b c"], "a b c d"
+    right = [sentence_bleu(text, [reference]).score for text in texts]
+    wrong = [sentence_bleu(reference, [text]).score for text in texts]
+    assert (right[0] > right[1]) != (wrong[0] > wrong[1])
+    found = [Candidate(text, 0.0, 0.0) for text in texts]
+    assert closest(found, reference) == texts[right.index(max(right))]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from mt import pipeline, storage
 from mt.bundle.model_dir import LoadedModel, build_model
 from mt.bundle.warm_start import Start, find_start, load_start, start_from
 from mt.config import Config, parse_config
+from mt.data.encoding import read_counts
 from mt.data.prepare import input_digests
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
@@ -139,7 +140,7 @@ def trainer_of(folder: Path, *changes: str) -> tuple[Trainer, TokenizerPair]:
     run, start = run_of(folder), find_start(config.training.init_from, folder / "runs", None)
     key = pipeline.prepare(config, run, input_digests(config.data))
     tokenizers, tokenizer_key = pipeline.train_tokenizer(config, run, key, start)
-    pipeline.encode(config, run, tokenizers, tokenizer_key)
+    pipeline.encode(config, run, tokenizers, tokenizer_key, key)
     return pipeline.make_trainer(config, run, tokenizers, torch.device("cpu"), start), tokenizers
 
 
@@ -231,6 +232,15 @@ def test_a_run_refuses_a_model_of_another_shape(given: Path, kept: str) -> None:
 def test_a_run_that_has_not_finished_is_no_model(given: Path) -> None:
     (given / "runs" / "begun" / "data").mkdir(parents=True)
     assert "has not finished" in refusal(given, f"training.init_from={given / 'runs' / 'begun'}")
+
+
+def test_another_text_is_encoded_anew_though_the_tokenizer_is_the_same(given: Path) -> None:
+    trainer_of(given)
+    counts = run_of(given).encoded_counts("train")
+    before = sum(read_counts(counts).kept)
+    add_letters(given)
+    trainer_of(given)
+    assert sum(read_counts(counts).kept) == before + 1  # twenty times the same pair
 
 
 def test_the_command_refuses_with_exit_2(given: Path) -> None:

@@ -37,5 +37,11 @@ def open_bytes(path: Path) -> Iterator[IO[bytes] | BufferedReader]:
         raise InputError(f"{path}: not a whole {COMPRESSED[kind]} file ({error})") from None
 
 
+def refuse_compressed(output: Path) -> None:
+    """Raises `InputError` for a name that promises compression: nothing here is written compressed."""
+    if (ending := output.suffix.lower()) in COMPRESSED:
+        raise InputError(f"{output}: cannot be written compressed", f"leave out {ending}, and compress it afterwards")
+
+
 def _zstd() -> Any:
     return importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")

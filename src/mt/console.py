@@ -1,5 +1,6 @@
 """What the user sees while waiting: log lines, progress bars and tables. All of it goes to stderr."""
 
+import contextlib
 import logging
 import sys
 from collections.abc import Sequence
@@ -16,12 +17,14 @@ class _TqdmHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         line = self.format(record)
-        # Without tqdm there is no bar; importing it would take as long as a short translation.
-        if "tqdm" in sys.modules:
-            sys.modules["tqdm"].tqdm.write(line, file=sys.stderr)
-        else:
-            print(line, file=sys.stderr)
-        sys.stderr.flush()
+        # A reader that went away (`| head`) or a full disk under the log must not end a training.
+        with contextlib.suppress(OSError):
+            # Without tqdm there is no bar; importing it would take as long as a short translation.
+            if "tqdm" in sys.modules:
+                sys.modules["tqdm"].tqdm.write(line, file=sys.stderr)
+            else:
+                print(line, file=sys.stderr)
+            sys.stderr.flush()
 
 
 def set_up_logging(verbose: bool = False) -> None:

@@ -48,6 +48,11 @@ def has_bf16(device: torch.device) -> bool:
     return device.type == "cpu" and bool(torch.cpu.get_capabilities().get("avx512_bf16"))
 
 
+def widest_float(device: torch.device) -> torch.dtype:
+    """The most precise numbers that a device has; Apple's have no float64."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 def _keep_freed_memory() -> None:
     """Tells glibc to keep memory that tensors give back.
 

@@ -26,6 +26,9 @@ class GrowingFile:
     """
 
     def __init__(self, path: Path, key: str) -> None:
+        if storage.is_device(path):
+            raise InputError(f"{path}: this is no file, and could not be gone on with", "name a file")
+        path = Path(os.path.realpath(path))  # a link stays one
         self._path, self._key = path, key
         self._unfinished = path.with_name(f".{path.name}.unfinished")
         self._note = path.with_name(f".{path.name}.unfinished.json")

@@ -1,10 +1,13 @@
-"""Language codes and names."""
+"""Language codes and names, and the word that marks what a model translated back."""
 
 import re
 from collections.abc import Sequence
 from functools import cache
 
 from mt.errors import InputError
+
+# Begins back-translated sentences, so that a model can tell them from what people wrote (Caswell et al. 2019).
+BACK_TRANSLATION_TAG = "<BT>"
 
 # ISO 639-1, those that models are most often made for; another language is called by its code.
 LANGUAGE_NAMES = dict(

@@ -102,7 +102,7 @@ def make_data(config: Config, run_dir: RunDir, runs: Path) -> Start | None:
 
     text_key = prepare(config, run_dir, digests)
     tokenizers, tokenizer_key = train_tokenizer(config, run_dir, text_key, start)
-    encode(config, run_dir, tokenizers, tokenizer_key)
+    encode(config, run_dir, tokenizers, tokenizer_key, text_key)
     report_cleaning(config, run_dir)
     return start
 
@@ -150,10 +150,11 @@ def train_tokenizer(
     return tokenizers, key
 
 
-def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, tokenizer_key: str) -> None:
+def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, tokenizer_key: str, text_key: str) -> None:
     """Writes the training and validation text as token ids; over-long training pairs are dropped."""
     for split, limit in (("train", config.data.max_length), ("valid", None)):
-        key = stage_key("encoded", tokenizer_key, split, limit)
+        # Of the text, too: a tokenizer that came with training.init_from says nothing of it.
+        key = stage_key("encoded", tokenizer_key, text_key, split, limit)
         if not is_done(run_dir.encoded(split), key):
             log.info("encoding %s", split)
             text = (run_dir.text_file(split, "source"), run_dir.text_file(split, "target"))

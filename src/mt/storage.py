@@ -69,10 +69,34 @@ def sync_file(path: Path) -> None:
         os.fsync(file.fileno())
 
 
+def is_device(path: Path) -> bool:
+    """True for a device or a pipe, such as /dev/null or /dev/stdout: one writes into it, and does not replace it."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def require_writable(path: Path, option: str) -> None:
+    """Refuses, before long work, a file that could not be written after it.
+
+    Raises:
+        InputError: it is a folder.
+        MachineError: this user may not write there.
+    """
+    if path.is_dir():
+        raise InputError(f"{option} {path}: this is a folder, not a file", "name a file")
+    place = path if path.exists() else next(folder for folder in path.absolute().parents if folder.exists())
+    if not os.access(place, os.W_OK) or not (place.is_dir() or os.access(place.absolute().parent, os.W_OK)):
+        raise MachineError(f"{option} {path}: cannot write here: no permission to write {place}")
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Replaces a file at once: a reader sees the old content or the new, never a part."""
-    partial = path.with_name(f".{path.name}{PARTIAL}")
     with explained(path):
+        if is_device(path):
+            path.write_bytes(content)
+            return
+        path = Path(os.path.realpath(path))  # a link stays one
+        # Two processes that write the same file must not write into one another's.
+        partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
         path.parent.mkdir(parents=True, exist_ok=True)
         failpoint("write", partial)
         with partial.open("wb") as file:

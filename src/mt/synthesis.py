@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mt import storage
-from mt.compressed import COMPRESSED
+from mt.compressed import refuse_compressed
 from mt.console import log, progress
 from mt.data.lines import read_lines
 from mt.decoding.engine import SearchOptions
@@ -61,10 +61,7 @@ def synthesize(
     for given, what in ((source, "the input"), (references, "the references")):
         if given is not None and output.exists() and given.samefile(output):
             raise InputError(f"{output}: this is {what}", "name another output")
-    if output.suffix.lower() in COMPRESSED:
-        raise InputError(
-            f"{output}: cannot be written compressed", f"leave out {output.suffix}, and compress it afterwards"
-        )
+    refuse_compressed(output)
     content = [made_with, asdict(options), tag, storage.sha256(source)]
     if references is not None:
         _check_alignment(references, source, total)

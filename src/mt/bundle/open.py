@@ -202,13 +202,37 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
                 "models can only translate together when they were trained with the same tokenizer",
             )
     each = [TranslationSettings.of(model.config) for model in loaded]
-    settings = replace(each[0], max_source_tokens=min(own.max_source_tokens for own in each))
+    settings = replace(
+        each[0],
+        max_source_tokens=min(own.max_source_tokens for own in each),
+        target_lang=",".join(_languages_of_all(folders, [model.config for model in loaded])),
+    )
     dtype = number_type(choice.compute_type, device)
     models = [one.model.to(dtype) for one in loaded]
     engine = TorchEngine(Ensemble(models) if len(models) > 1 else models[0], settings.batch_tokens)
     together = f"{len(models)} models together, " if len(models) > 1 else ""
     name = f"{together}torch {str(dtype).removeprefix('torch.')} on {device}"
     return _opened(engine, settings, first.tokenizers, name, models[0] if len(models) == 1 else None)
+
+
+def _languages_of_all(folders: Sequence[ModelDir], configs: "Sequence[Config]") -> tuple[str, ...]:
+    """The languages that models can translate into together, in the order of the first.
+
+    Raises:
+        InputError: they do not translate from the same language, or into none that all have.
+    """
+    languages = configs[0].data.target_lang
+    for folder, config in zip(folders, configs, strict=True):
+        languages = tuple(code for code in languages if code in config.data.target_lang)
+        if config.data.source_lang != configs[0].data.source_lang or not languages:
+            here, first = (
+                f"{one.data.source_lang} to {', '.join(one.data.target_lang)}" for one in (config, configs[0])
+            )
+            raise InputError(
+                f"{folder.root}: translates from {here}, and {folders[0].root} from {first}",
+                "models can only translate together in the same direction",
+            )
+    return languages
 
 
 def _opened(

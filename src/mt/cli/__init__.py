@@ -3,7 +3,10 @@
 A command's module imports nothing heavy; what it needs it imports when it runs.
 """
 
+import contextlib
+import os
 import sys
+from pathlib import Path
 
 import click
 
@@ -38,6 +41,7 @@ for _command in (*_COMMANDS, completion):
 def main() -> None:
     """Runs the command line; every failure becomes one sentence and an exit code."""
     set_up_logging()
+    _open_closed_streams()
     # Text is UTF-8 whatever the locale, as everywhere else in this project.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
@@ -52,8 +56,17 @@ def main() -> None:
         if "--debug" in sys.argv:
             raise
         known = error if isinstance(error, MtError) else _as_known(error)
-        print(f"mt: {known}", file=sys.stderr)
+        with contextlib.suppress(OSError):  # nobody reads it; the exit code still says it
+            print(f"mt: {known}", file=sys.stderr)
         sys.exit(known.exit_code)
+
+
+def _open_closed_streams() -> None:
+    """Puts an empty device where a standard stream was closed (`<&-`); nothing else looks for that."""
+    nothing = Path(os.devnull)
+    sys.stdin = sys.stdin or nothing.open(encoding="utf-8")
+    sys.stdout = sys.stdout or nothing.open("w", encoding="utf-8")
+    sys.stderr = sys.stderr or nothing.open("w", encoding="utf-8")
 
 
 def _as_known(error: Exception) -> MtError:

@@ -85,7 +85,8 @@ def evaluate_command(
     first, *others = find_models(models, runs)
     run = run_of(first)
     owner = run or run_of_checkpoint(first)
-    config = _with_metrics(read_config(first), metrics)
+    own_config = read_config(first)
+    config = _with_metrics(own_config, metrics)
     if source is not None and reference is not None:
         texts = [read_pair(source, reference, chosen_language(config.data.target_lang, to))]
     else:
@@ -99,24 +100,40 @@ def evaluate_command(
         return
     methods = _methods(config, decoding, opened.settings.search)
     results = evaluate(opened.translator, config, texts, methods, comet)
-    where = output or (run.scores if run and not others else None)
-    if where is not None:
-        write_results(where, _name_of(source, to, config, beside_own=output is None), results)
     as_object = json.dumps(results_json(results), ensure_ascii=False)
+    # Printed first: a folder that cannot be written must not cost the scores.
     print_result(as_object if as_json else results_table(results))
+    name = _name_of(source, to, config)
+    if output is not None:
+        write_results(output, name, results)
+    elif run is not None and not others:
+        own = source is None and _is_usual(decoding, metrics, own_config)
+        write_results(run.scores, name if own else _beside(name), results)
+
+
+def _is_usual(decoding: Decoding, metrics: tuple[str, ...], config: "Config") -> bool:
+    """True where a model's own test set is searched and scored as at the end of its training, or with more metrics."""
+    complete = not metrics or set(config.evaluation.metrics) <= set(metrics)
+    return decoding.beam is None and decoding.length_penalty is None and complete
 
 
 def _allow_tuning(given: dict[str, Any]) -> None:
-    for option in ("sample", "mbr", "length_penalty", "output", "metrics"):
-        contradict(bool(given[option]), "--tune-length-penalty", f"--{option.replace('_', '-')}")
+    contradict(given["length_penalty"] is not None, "--tune-length-penalty", "--length-penalty")
+    for option in ("sample", "mbr", "output", "metrics"):
+        contradict(bool(given[option]), "--tune-length-penalty", f"--{option}")
 
 
-def _name_of(source: Path | None, to: str | None, config: "Config", beside_own: bool) -> str:
-    """What the files of results are called: neither one language's nor another text's may take the place of the run's
-    own test set's."""
-    if source is not None:
-        return f"other.{source.stem}" if beside_own and source.stem.startswith("test") else source.stem
-    return f"test.{to}" if to is not None and len(config.data.target_lang) > 1 else "test"
+def _name_of(source: Path | None, to: str | None, config: "Config") -> str:
+    """What the files of results are called; one language's do not take the place of another's."""
+    language = f".{to}" if to is not None and len(config.data.target_lang) > 1 else ""
+    if source is None:
+        return f"test{language}"
+    return f"{source.stem}{language}"
+
+
+def _beside(name: str) -> str:
+    """Another name where results of another text, or with other settings, would replace the run's own."""
+    return f"other.{name}" if name.startswith("test") else name
 
 
 def _methods(config: "Config", decoding: Decoding, usual: "SearchOptions") -> "list[Method]":

@@ -24,6 +24,7 @@ from mt.cli.options import (
 from mt.cli.text import print_result
 from mt.console import set_up_logging
 from mt.errors import InputError
+from mt.languages import BACK_TRANSLATION_TAG
 
 
 def _command(name: str, *more: Any) -> Callable[[Command], click.Command]:
@@ -61,7 +62,7 @@ def distill(references: Path | None, n_best: int | None, **given: Any) -> None:
     """Translate training text with a teacher, for a student (Kim and Rush 2016); the same command resumes.
 
     The translations are often easier to learn than the references. List both as sources of a configuration:
-    train: [{source: train.en, target: train.de}, {source: train.en, target: train.distilled.de}]
+    train: [{source: train.en, target: train.de}, {source: train.en, target: train.distilled.de, synthetic: true}]
 
     With --closest-to, of all that the teacher finds likely it is the translation nearest to what people wrote, by
     sentence BLEU (their "sequence-level interpolation").
@@ -76,16 +77,18 @@ def distill(references: Path | None, n_best: int | None, **given: Any) -> None:
     _synthesize(given, "", 1 if references is None else n_best, references)
 
 
-_tag = click.option("--tag", default="<BT>", show_default=True, help="Word before every translation; '' for none.")
+_tag = click.option(
+    "--tag", default=BACK_TRANSLATION_TAG, show_default=True, help="Word before every translation; '' for none."
+)
 
 
 @_command("backtranslate", _tag)
 def backtranslate(tag: str, **given: Any) -> None:
     """Translate monolingual target text back with a model of the opposite direction; the same command resumes.
 
-    The result is the source side of synthetic pairs: train: [..., {source: mono.bt.en, target: mono.de}]. A tag marks
-    it, so that a model can tell it from what people wrote (Caswell et al. 2019). --sample makes more varied sources
-    than search does (Edunov et al. 2018).
+    The result is the source side of pairs: train: [..., {source: mono.bt.en, target: mono.de, synthetic: true}]. A tag
+    marks it, so that a model can tell it from what people wrote (Caswell et al. 2019). --sample makes more varied
+    sources than search does (Edunov et al. 2018).
 
     Example: mt backtranslate --model runs/de-en --input mono.de --output mono.bt.en --sample
     """

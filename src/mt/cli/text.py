@@ -7,6 +7,8 @@ from io import BufferedReader, FileIO
 from itertools import islice
 from pathlib import Path
 
+from mt.errors import InputError
+
 LINES_AT_ONCE = 4000  # of a file: sorted by length they make good batches, and output still flows
 
 
@@ -15,7 +17,7 @@ def input_lines(text: Sequence[str], path: Path | None) -> Iterator[list[str]]:
     from mt.data.lines import read_available, read_lines
 
     if text:
-        yield [line.replace("\n", " ") for line in text]
+        yield [_checked(line, f"argument {number}").replace("\n", " ") for number, line in enumerate(text, 1)]
     elif path is not None and str(path) != "-":
         lines = read_lines(path)
         yield from iter(lambda: list(islice(lines, LINES_AT_ONCE)), [])
@@ -29,10 +31,37 @@ def _prompt() -> Iterator[list[str]]:
     while True:
         try:
             print("> ", end="", file=sys.stderr, flush=True)
-            yield [input()]
+            yield [_checked(input(), "this line")]
+        except UnicodeDecodeError:
+            raise InputError("this line: not valid UTF-8") from None
         except EOFError:
             print(file=sys.stderr)
             return
+
+
+def _checked(line: str, name: str) -> str:
+    """The system hands over bytes that are no UTF-8 as lone surrogates."""
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{name}: not valid UTF-8") from None
+    return line
+
+
+def check_output(path: Path | None) -> None:
+    """Refuses an output that could not be written in the end, or not under this name.
+
+    Raises:
+        InputError: it is a folder, or its name promises compression.
+        MachineError: there is no permission to write it.
+    """
+    if path is None or str(path) == "-":
+        return
+    from mt import storage
+    from mt.compressed import refuse_compressed
+
+    storage.require_writable(path, "--output")
+    refuse_compressed(path)
 
 
 class writer:  # noqa: N801 (reads as the context manager it is)

@@ -21,7 +21,7 @@ from mt.cli.options import (
     search_options,
     to_option,
 )
-from mt.cli.text import input_lines, writer
+from mt.cli.text import check_output, input_lines, writer
 from mt.console import set_up_logging
 from mt.errors import InputError
 
@@ -70,6 +70,7 @@ def translate(
     """
     set_up_logging(verbose)
     _check_texts(text, input_, format_)
+    check_output(output)
     decoding = Decoding.of(given, greedy, n_best)
     look = alignment or attention is not None
     if look:
@@ -140,7 +141,7 @@ def _chosen(candidates: "list[Candidate]", utility: str | None, n_best: int) -> 
     if utility is not None:
         from mt.decoding.mbr import by_utility
 
-        candidates = by_utility(candidates, utility)
+        return by_utility(candidates, utility)[:n_best]
     # Samples come as they were drawn; everything else is in this order already.
     return sorted(candidates, key=lambda candidate: -candidate.score)[:n_best]
 

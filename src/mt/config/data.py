@@ -6,7 +6,16 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
 from mt.config.section import LanguageCode, Line, OneOrList, Rule, Section, as_tuple, enforce, refuse
-from mt.config.sources import FromTrain, HubDataset, Source, Sources, TableFile, TestSources, ValidSources
+from mt.config.sources import (
+    FromTrain,
+    HubDataset,
+    Source,
+    Sources,
+    TableFile,
+    TestSources,
+    ValidSources,
+    is_synthetic,
+)
 
 
 def _distinct(codes: tuple[str, ...]) -> tuple[str, ...]:
@@ -99,6 +108,7 @@ class DataConfig(Section):
                 for rule in self._source_rules(key, source, f"source {number}: " if len(sources) > 1 else "")
             ),
             *self._languages_without_text(),
+            *self._nothing_to_hold_out(),
         )
         return self
 
@@ -124,6 +134,11 @@ class DataConfig(Section):
             (key,),
             f"{which}is optional, which is for training text only",
         )
+        yield Rule(
+            key != "train" and is_synthetic(source),
+            (key,),
+            f"{which}is synthetic, which is for training text only",
+        )
         columns = ("", " ")
         if isinstance(source, TableFile | HubDataset):
             columns = (source.source_column or self.source_lang, source.target_column or self.language_of(source))
@@ -137,6 +152,14 @@ class DataConfig(Section):
         there = {self.language_of(source) for source in self.train}
         for code in self.target_lang:
             yield Rule(code not in there, ("target_lang", "train"), f"no source of data.train is in {code}")
+
+    def _nothing_to_hold_out(self) -> Iterator[Rule]:
+        for key, sources in (("valid", self.valid), ("test", self.test)):
+            yield Rule(
+                isinstance(sources, FromTrain) and all(map(is_synthetic, self.train)),
+                (key, "train"),
+                "cannot be split off the training text, all of which is synthetic; name files of its own",
+            )
 
     def language_of(self, source: Source) -> str:
         """The target language of one of the sources."""

@@ -97,7 +97,12 @@ class ModelConfig(Section):
     ] = None
     word_dropout: Annotated[
         float,
-        Field(ge=0, lt=1, description="Share of the tokens on both sides that training sees without their embedding."),
+        Field(
+            ge=0,
+            lt=1,
+            description="Share of the tokens on both sides, language tags too, that training sees without their "
+            "embedding.",
+        ),
     ] = 0.0
     activation: Annotated[
         Literal["relu", "gelu", "swiglu"], Field(description="Non-linearity of the feed-forward blocks.")

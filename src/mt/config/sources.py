@@ -31,6 +31,14 @@ _Optional = Annotated[
     bool, Field(description="Whether training goes on without it where the file is not there; in `train` only.")
 ]
 
+_Synthetic = Annotated[
+    bool,
+    Field(
+        description="Whether a model wrote one side: then `from_train` takes nothing from it, and of its pairs those "
+        "with a held-out sentence on either side are dropped."
+    ),
+]
+
 
 class PairFiles(Section):
     """Two text files, line by line translations of each other."""
@@ -40,6 +48,7 @@ class PairFiles(Section):
     target_lang: _TargetLang = None
     weight: _Weight = 1.0
     optional: _Optional = False
+    synthetic: _Synthetic = False
 
     @model_validator(mode="after")
     def _rules(self) -> Self:
@@ -67,6 +76,7 @@ class TableFile(Section):
     target_lang: _TargetLang = None
     weight: _Weight = 1.0
     optional: _Optional = False
+    synthetic: _Synthetic = False
 
 
 class HubDataset(Section):
@@ -91,6 +101,7 @@ class HubDataset(Section):
     ] = None
     target_lang: _TargetLang = None
     weight: _Weight = 1.0
+    synthetic: _Synthetic = False
 
 
 class Builtin(Section):
@@ -153,6 +164,13 @@ Source = Annotated[
     # `from_train` is no source: it may only be the whole of `valid` or `test`, so its tag is not in this union.
     Discriminator(source_kind),
 ]
+
+
+def is_synthetic(source: Source) -> bool:
+    """True if a model wrote one side of it."""
+    return getattr(source, "synthetic", False)
+
+
 # One source may be written without the list around it; in Python it is always a tuple.
 Sources = Annotated[tuple[Source, ...], Field(min_length=1, max_length=1000), BeforeValidator(as_tuple), OneOrList()]
 ValidSources = Annotated[

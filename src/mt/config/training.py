@@ -83,7 +83,7 @@ class TrainingConfig(Section):
             ge=0,
             lt=1,
             description="Decay of an exponential moving average of the weights, which is then what is validated and "
-            "what the finished model has; null: none.",
+            "what the finished model has; at step t never more than (1 + t) / (10 + t); null: none.",
         ),
     ] = None
     sharding: Annotated[

@@ -82,11 +82,9 @@ def _table_rows(path: Path, report: Report) -> Iterator[Row]:
     if not path.is_file():
         raise InputError(f"{path}: no such file")
     kind = next((suffix.lower() for suffix in reversed(path.suffixes) if suffix.lower() not in COMPRESSED), "")
-    if kind == ".parquet":
-        return enumerate(_parquet_rows(path), 1)
-    readers = {".tsv": _tsv_rows, ".csv": _csv_rows, ".jsonl": _jsonl_rows}
+    readers = {".tsv": _tsv_rows, ".csv": _csv_rows, ".jsonl": _jsonl_rows, ".parquet": _parquet_rows}
     if kind not in readers:
-        raise InputError(f"{path}: unknown kind of table '{kind}'", f"known are {', '.join(readers)}, .parquet")
+        raise InputError(f"{path}: unknown kind of table '{kind}'", f"known are {', '.join(readers)}")
     return readers[kind](path, report)
 
 
@@ -103,13 +101,16 @@ def _csv_rows(path: Path, report: Report) -> Iterator[Row]:
     """RFC 4180: a cell in double quotes may hold commas, quotes (doubled) and line breaks."""
     csv.field_size_limit(2**31 - 1)
     rows = csv.reader((line + "\n" for line in read_lines(path, report)), strict=True)
+    columns, begins = None, 1  # the first line of a row, which a quote that nobody closed makes long
     try:
-        columns = next(rows, [])
         for cells in rows:
-            if cells and (row := _named(columns, cells, path, rows.line_num, report)) is not None:
-                yield rows.line_num, row
+            if columns is None:
+                columns = cells
+            elif cells and (row := _named(columns, cells, path, begins, report)) is not None:
+                yield begins, row
+            begins = rows.line_num + 1
     except csv.Error as error:
-        raise InputError(f"{path}:{rows.line_num}: not valid CSV: {error}") from None
+        raise InputError(f"{path}:{begins}: not valid CSV: {error}") from None
 
 
 def _named(columns: list[str], cells: list[str], path: Path, line: int, report: Report) -> dict[str, Any] | None:
@@ -139,16 +140,32 @@ def _jsonl_rows(path: Path, report: Report) -> Iterator[Row]:
             report(Fault("row", str(path), number, f"{path}:{number}: {problem}"))
 
 
-def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
+def _parquet_rows(path: Path, report: Report) -> Iterator[Row]:
     import pyarrow
     from pyarrow import parquet
 
+    number = 0
     try:
         with parquet.ParquetFile(path) as file:
             for batch in file.iter_batches():
-                yield from batch.to_pylist()
+                try:
+                    yield from enumerate(batch.to_pylist(), number + 1)
+                except UnicodeDecodeError:  # the library takes any bytes for text
+                    yield from _one_by_one(batch, path, number, report)
+                number += batch.num_rows
     except (pyarrow.ArrowException, OSError) as error:
         raise InputError(f"{path}: cannot be read as Parquet: {_first_line(error)}") from None
+
+
+def _one_by_one(batch: Any, path: Path, before: int, report: Report) -> Iterator[Row]:
+    for place in range(batch.num_rows):
+        number = before + place + 1
+        try:
+            (row,) = batch.slice(place, 1).to_pylist()
+        except UnicodeDecodeError:
+            report(Fault("encoding", str(path), number, f"{path}: row {number}: not valid UTF-8"))
+        else:
+            yield number, row
 
 
 def _hub_rows(source: HubDataset) -> Iterator[dict[str, Any]]:

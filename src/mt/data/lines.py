@@ -134,11 +134,15 @@ def read_available(stream: BufferedReader, name: str) -> Iterator[list[str]]:
     Raises:
         InputError: a line is not valid UTF-8.
     """
-    rest, number = b"", 0
+    rest: list[bytes] = []  # of a line that has not ended; joined once, since it may be long
+    number = 0
     while chunk := stream.read1(1 << 16):
-        *whole, rest = (rest + chunk).split(b"\n")
-        if whole:
+        first, *others = chunk.split(b"\n")
+        rest.append(first)
+        if others:
+            whole = [b"".join(rest), *others[:-1]]
+            rest = [others[-1]]
             yield list(decode_lines(whole, name, number))
             number += len(whole)
-    if rest:
-        yield list(decode_lines([rest], name, number))
+    if last := b"".join(rest):
+        yield list(decode_lines([last], name, number))

@@ -16,19 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt import storage
-from mt.config import Config, DataConfig, FromTrain, PairFiles, TableFile
+from mt.config import Config, DataConfig, FromTrain, PairFiles, Source, TableFile, is_synthetic
 from mt.console import log
 from mt.data.cleaning import Cleaner, drop_duplicates
 from mt.data.corpus import read_pairs
 from mt.data.duplicates import Duplicates
 from mt.data.parts import Part, as_json
 from mt.errors import InputError
+from mt.languages import BACK_TRANSLATION_TAG
 
 # A held-out set never takes more than this part of the training text.
 MAX_HELD_OUT = 0.1
 
 _HASHES_AT_ONCE = 2**20
-_NOT_CONTENT = {"target_lang", "weight", "streaming"}  # of a source: how it is read, not what
+_NOT_CONTENT = {"target_lang", "weight", "streaming", "synthetic"}  # of a source: how it is read, not what
 
 HELD_OUT = "held out for validation or test"
 
@@ -78,17 +79,27 @@ def _sort_training_text(
     data: DataConfig, held_out: "_HeldOut", cleaner: Cleaner, writers: dict[str, "_PairWriter"]
 ) -> None:
     """Reads the training text: what is clean stays, and what is held out goes where it belongs."""
-    for source in data.train:
-        language = data.language_of(source)
+    for number, source in enumerate(data.train):
+        language, synthetic = data.language_of(source), is_synthetic(source)
         for writer in writers.values():
             writer.begin_part(language)
         for src, tgt in read_pairs(source, data):
-            if held_out.has(src, tgt):
+            if held_out.has(src, tgt, synthetic):
                 cleaner.counts[HELD_OUT] += 1
-                if split := held_out.take(src, language):
+                if not synthetic and (split := held_out.take(src, language)):
+                    _refuse_back_translation(src, split, number)
                     writers[split].write(src, tgt)
             elif cleaner.keeps(src, tgt):
                 writers["train"].write(src, tgt)
+
+
+def _refuse_back_translation(src: str, split: str, number: int) -> None:
+    """A score on sentences that a model wrote would say nothing."""
+    if src.startswith(f"{BACK_TRANSLATION_TAG} "):
+        raise InputError(
+            f"data.train.{number}: back-translated text ({BACK_TRANSLATION_TAG}) would be held out as data.{split}",
+            f"add `synthetic: true` to this source, or name files of its own for data.{split}",
+        )
 
 
 def _pairs(parts: Sequence[Part]) -> int:
@@ -130,12 +141,15 @@ class _HeldOut:
 
     The choice is a pure function of the seed and the source sentences: those with the smallest hashes. All pairs that
     share a source sentence leave the training text with it, and the first of them in each target language is held out.
+    Of synthetic text nothing is held out, and pairs that share either side with what is leave the training text, too:
+    what was translated back has the sentences of people as targets.
     """
 
     def __init__(self, data: DataConfig, seed: int, folder: Path) -> None:
         self._seed = seed
         self._split_of_hash: dict[int, str] = {}
         self._taken: set[tuple[int, str]] = set()
+        self._held_targets: set[int] = set()
         wanted = {s: v.from_train for s, v in (("test", data.test), ("valid", data.valid)) if isinstance(v, FromTrain)}
         if not wanted:
             return
@@ -148,19 +162,22 @@ class _HeldOut:
             end = start + min(number, limit)
             self._split_of_hash.update(dict.fromkeys(values[start:end].tolist(), split))
             start = end
+        if any(map(is_synthetic, data.train)):
+            self._held_targets = {self._hash(tgt) for src, tgt in _written_by_people(data) if self.has(src, tgt)}
 
     def _hashes(self, data: DataConfig) -> Iterator[int]:
-        for source in data.train:
-            for src, tgt in read_pairs(source, data):
-                if src and tgt:
-                    yield self._hash(src)
+        for src, tgt in _written_by_people(data):
+            if src and tgt:
+                yield self._hash(src)
 
-    def _hash(self, src: str) -> int:
-        return int.from_bytes(blake2b(f"{self._seed}\n{src}".encode(), digest_size=8).digest(), "little")
+    def _hash(self, sentence: str) -> int:
+        return int.from_bytes(blake2b(f"{self._seed}\n{sentence}".encode(), digest_size=8).digest(), "little")
 
-    def has(self, src: str, tgt: str) -> bool:
-        """True if a training pair's source sentence is held out."""
-        return bool(self._split_of_hash) and bool(src) and bool(tgt) and self._hash(src) in self._split_of_hash
+    def has(self, src: str, tgt: str, synthetic: bool = False) -> bool:
+        """True if a training pair's source sentence is held out; of a synthetic pair also if its target is."""
+        if not self._split_of_hash or not src or not tgt:
+            return False
+        return self._hash(src) in self._split_of_hash or (synthetic and self._hash(tgt) in self._held_targets)
 
     def take(self, src: str, target_lang: str) -> str | None:
         """The split of a held-out sentence at its first call with a language, None at later ones."""
@@ -169,6 +186,12 @@ class _HeldOut:
             return None
         self._taken.add((key, target_lang))
         return self._split_of_hash[key]
+
+
+def _written_by_people(data: DataConfig) -> Iterator[tuple[str, str]]:
+    sources: list[Source] = [source for source in data.train if not is_synthetic(source)]
+    for source in sources:
+        yield from read_pairs(source, data)
 
 
 def _smallest(hashes: Iterator[int], number: int, folder: Path) -> tuple[NDArray[np.uint64], int]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from mt.decoding.engine import Sampling
+from mt.devices import widest_float
 
 
 class Draws:
@@ -40,7 +41,7 @@ class Draws:
             for ids, number in zip(sentences, numbers, strict=True)
         )
         uniform = np.stack([np.random.Generator(np.random.PCG64(seed)).random(longest) for seed in seeds])
-        self._uniform = torch.from_numpy(uniform).to(device)  # (R, T)
+        self._uniform = torch.from_numpy(uniform).to(widest_float(device)).to(device)  # (R, T)
 
     def choose(self, log_probs: Tensor, rows: Tensor, position: int) -> Tensor:
         """Draws a token for each of some rows (R',) from log-probabilities (R', V)."""
@@ -54,7 +55,7 @@ def draw(log_probs: Tensor, sampling: Sampling, uniform: Tensor) -> Tensor:
     al. 2018, arXiv:1805.04833), and of these the smallest number of likeliest ones that have `top_p` of the
     probability together (Holtzman et al. 2020, arXiv:1904.09751).
     """
-    probs = (log_probs / sampling.temperature).softmax(dim=-1, dtype=torch.float64)
+    probs = (log_probs / sampling.temperature).softmax(dim=-1, dtype=uniform.dtype)
     places = None
     if sampling.top_k > 0 or sampling.top_p < 1:
         probs, places = probs.topk(min(sampling.top_k or probs.shape[-1], probs.shape[-1]), dim=-1)

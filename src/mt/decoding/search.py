@@ -21,6 +21,7 @@ from mt.decoding.beam import Beam, Finished, top
 from mt.decoding.engine import Hypothesis, SearchOptions
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.sampling import Draws
+from mt.devices import widest_float
 from mt.model.build import TranslationModel
 
 Model = TranslationModel | Ensemble
@@ -194,8 +195,9 @@ def _is_over(finished: Finished, best_alive: Tensor, length: int, bounds: Tensor
         options: names the beam size, n_best and the length penalty.
     """
     alpha = options.length_penalty
-    penalties = ((bounds + 1).double() ** alpha).clamp(min=float((length + 1) ** alpha))
-    beaten = finished.scores[:, options.n_best - 1].double() >= best_alive.double() / penalties
+    precise = widest_float(bounds.device)
+    penalties = ((bounds + 1).to(precise) ** alpha).clamp(min=float((length + 1) ** alpha))
+    beaten = finished.scores[:, options.n_best - 1].to(precise) >= best_alive.to(precise) / penalties
     enough = finished.count >= options.beam_size
     return enough | (bounds < length) | ~best_alive.isfinite() | (beaten & (finished.count >= options.n_best))
 

@@ -66,6 +66,8 @@ def check_output(output: Path) -> None:
     Raises:
         InputError: there is something that an earlier cleaning has not made.
     """
+    if output.exists() and output.samefile("."):
+        raise InputError(f"--output {output}: the folder one is in cannot be replaced", "name a new folder")
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return
     try:

@@ -81,6 +81,8 @@ def require_free(output: Path, force: bool) -> None:
     Raises:
         InputError: something else is there.
     """
+    if output.exists() and output.samefile("."):
+        raise InputError(f"--output {output}: the folder one is in cannot be replaced", "name a new folder")
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return
     if not output.is_dir():

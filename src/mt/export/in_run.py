@@ -4,7 +4,7 @@ from mt import storage
 from mt.config import Config
 from mt.console import log
 from mt.data.texts import read_texts
-from mt.errors import InputError
+from mt.errors import MtError
 from mt.export.exporting import ExportOptions, export, require_packages
 from mt.run_dir import RunDir
 from mt.stage import is_done, stage_key
@@ -26,7 +26,8 @@ def write_exports(config: Config, run_dir: RunDir) -> str:
     """Writes those that are not there yet for the run's model.
 
     Returns:
-        a line or more for each to show; one that would lose too much is not written, which the training survives.
+        a line or more for each to show; one that fails or would lose too much is not written, which the training
+        survives.
     """
     said = []
     files = storage.read_manifest(run_dir.model.root)["files"]
@@ -39,8 +40,9 @@ def write_exports(config: Config, run_dir: RunDir) -> str:
         texts = read_texts(run_dir, "valid", config.data.target_lang)
         try:
             said.append(export(run_dir.model, wanted, output, texts, ExportOptions(), key=key))
-        except InputError as error:
+        except Exception as error:  # whatever it is in whichever library: the model is there, and its scores are
             storage.remove_if_there(output)
-            said.append(f"{wanted}: not exported: {error.message}")
+            reason = error.message if isinstance(error, MtError) else f"{type(error).__name__}: {error}"
+            said.append(f"{wanted}: not exported: {reason}")
             log.warning("exports: %s", said[-1])
     return "\n".join(said)

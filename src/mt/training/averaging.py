@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
-from mt.config import TrainingConfig
+from mt.config import Config, TrainingConfig
+from mt.console import log
 from mt.model.transformer import set_parameters
 from mt.training.checkpoint import Checkpoints, Progress
 
@@ -79,6 +80,8 @@ class FinalWeights:
         what = "moving average at " if self._averaged else ""
         if self._kind in ("average", "average_best"):
             steps = self._newest() if self._kind == "average" else self._best()
+            if len(steps) < min(self._count, place.step // self._save_every):
+                log.warning("final_weights: %d checkpoints of the %d to average are there", len(steps), self._count)
             best = " (best on validation)" if self._kind == "average_best" else ""
             return self._weights(steps), f"mean of {what}steps {', '.join(map(str, steps))}{best}"
         if self._kind == "best" and place.best_step is not None:
@@ -87,9 +90,11 @@ class FinalWeights:
 
     def _newest(self) -> list[int]:
         """The newest checkpoints saved on schedule; one saved because of a signal is not among them, so that an
-        interrupted run averages the same weights as one that was not."""
-        steps = self._checkpoints.steps()
-        return [s for s in steps if s % self._save_every == 0 or s == self._progress.step][-self._count :]
+        interrupted run averages the same weights as one that was not. Nor is an old one that was kept for its score."""
+        now = self._progress.step
+        oldest = now - self._count * self._save_every
+        steps = [s for s in self._checkpoints.steps() if s > oldest and (s % self._save_every == 0 or s == now)]
+        return steps[-self._count :]
 
     def _best(self) -> list[int]:
         """The steps with the best validations, in their order.
@@ -102,6 +107,23 @@ class FinalWeights:
 
     def _weights(self, steps: list[int]) -> dict[str, Tensor]:
         return self._checkpoints.weights(steps, self._averaged)
+
+
+def measure_of(config: Config) -> str:
+    """What the scores of a training's validations are of."""
+    settings = config.training
+    metric = settings.best_metric if settings.best_metric == "loss" else f"BLEU ({config.evaluation.bleu_tokenize})"
+    mean = "a mean of checkpoints" if settings.final_weights == "average" else "one checkpoint"
+    return f"{metric} of {mean}{'' if settings.ema_decay is None else ', moving averages'}"
+
+
+def forget_other_scores(progress: Progress, measure: str) -> None:
+    """Begins the search for the best validation anew where earlier scores cannot be compared with those to come."""
+    if progress.measure not in ("", measure) and progress.best_validations:
+        log.warning("validations are scored by %s now, not %s: earlier ones no longer count", measure, progress.measure)
+        progress.best_score = progress.best_step = None
+        progress.best_validations, progress.bad_validations = [], 0
+    progress.measure = measure
 
 
 def remember(progress: Progress, score: float, count: int) -> None:

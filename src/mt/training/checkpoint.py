@@ -31,6 +31,7 @@ class Progress:
         best_score, best_step: the best validation so far (higher is better) and where it was.
         best_validations: the best ones, (score, step) each, best first.
         bad_validations: validations since the best.
+        measure: what the scores of validations are of; scores of different ones cannot be compared.
         skipped_updates, skipped_in_a_row: updates left out because loss or gradient was not finite.
         out_of_memory: steps that had to be split.
     """
@@ -46,6 +47,7 @@ class Progress:
     best_step: int | None = None
     best_validations: list[tuple[float, int]] = field(default_factory=list)
     bad_validations: int = 0
+    measure: str = ""
     skipped_updates: int = 0
     skipped_in_a_row: int = 0
     out_of_memory: int = 0

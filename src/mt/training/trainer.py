@@ -26,7 +26,14 @@ from mt.errors import StoppedError
 from mt.model.build import TranslationModel
 from mt.model.transformer import set_parameters
 from mt.run_dir import RunDir
-from mt.training.averaging import FinalWeights, MovingAverage, having, remember
+from mt.training.averaging import (
+    FinalWeights,
+    MovingAverage,
+    forget_other_scores,
+    having,
+    measure_of,
+    remember,
+)
 from mt.training.checkpoint import Checkpoints, Progress
 from mt.training.gradients import Gradients
 from mt.training.metrics import Metrics
@@ -73,6 +80,7 @@ class Trainer:
         self.average = None if decay is None else MovingAverage(model, decay)
         self.checkpoints = Checkpoints(run, world)
         self.progress = self._resume()
+        forget_other_scores(self.progress, measure_of(config))
         self.final_weights = FinalWeights(self.settings, self.save_every, self.checkpoints, self.progress)
         place = self.progress
         self.batches = BatchStream(
@@ -92,7 +100,8 @@ class Trainer:
             StoppedError: a signal came; everything is saved.
             DivergedError: five updates in a row were not finite.
         """
-        self.metrics.write("resume" if self.progress.step else "start", self.progress.step)
+        if not self.is_over():  # or it only looks whether anything is left to do
+            self.metrics.write("resume" if self.progress.step else "start", self.progress.step)
         with StopRequest(silent=not self.world.is_main) as stop, self._bar() as bar:
             while not self.is_over():
                 started = time.perf_counter()
