@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 from torch.distributed import TCPStore
 
 from command import Command, Done, mt
@@ -75,8 +76,6 @@ def losses(folder: Path, name: str) -> np.ndarray:
 
 
 def model_weights(folder: Path, name: str, file: str = "model.safetensors") -> dict:
-    from safetensors.numpy import load_file
-
     return load_file(RunDir(folder / "runs" / name).checkpoint(STEPS) / file)
 
 
@@ -122,6 +121,19 @@ def test_so_do_those_of_a_decoder_only_model(alone: Path, sharding: str) -> None
     mt(*words("decoder", changes), cwd=alone)  # the second time it is there
     train(alone, 2, f"decoder-{sharding}", *changes, f"training.sharding={sharding}")
     agree(alone, f"decoder-{sharding}", "decoder")
+
+
+@pytest.mark.parametrize("sharding", ["ddp", "fsdp"])
+def test_so_do_those_with_doubled_batches_new_spellings_and_means_of_checkpoints(alone: Path, sharding: str) -> None:
+    more = ("training.r_drop=1.0", "tokenizer.bpe_dropout=0.2", "training.final_weights=average")
+    changes = (*CHANGES, *more, "training.average_checkpoints=2")
+    mt(*words("more", changes), cwd=alone)  # the second time it is there
+    train(alone, 2, f"more-{sharding}", *changes, f"training.sharding={sharding}")
+    agree(alone, f"more-{sharding}", "more")
+    products = [RunDir(alone / "runs" / name).model.root / "model.safetensors" for name in ("more", f"more-{sharding}")]
+    mean, expected = (load_file(path) for path in products)
+    for key, value in expected.items():
+        np.testing.assert_allclose(mean[key], value, atol=1e-4, err_msg=key)
 
 
 def test_one_process_of_torchrun_runs_nothing_distributed(alone: Path) -> None:

@@ -40,14 +40,17 @@ def check(
     set_up_logging()
     import json
 
+    from mt import storage
     from mt.config import load_config
     from mt.data.optional import with_present_sources
     from mt.doctor import report
     from mt.doctor.diagnosis import diagnose
 
+    if html is not None:
+        storage.require_writable(html, "--html")
+
     diagnosis = diagnose(with_present_sources(load_config(config, changes)), runs, examples)
     if html is not None:
-        from mt import storage
         from mt.doctor.page import html_report
 
         storage.write_text(html, html_report(diagnosis))
