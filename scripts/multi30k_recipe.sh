@@ -4,10 +4,12 @@
 #     scripts/multi30k_recipe.sh de             # or fr; SEEDS="1 2 3" DATA=data/multi30k RUNS=runs
 #     SEEDS=1 EXTRA="training.max_steps=20 training.warmup_steps=5" scripts/multi30k_recipe.sh de   # a trial
 #
-# Small models of both directions and a wide one translate the training text, and configs/multi30k_en_LANG.yaml learns
-# from the references and all translations together (Nguyen et al. 2020, arXiv:1911.01986). Of each line's translations
-# it also gets those closest to the reference (Kim and Rush 2016, arXiv:1606.07947). Each command goes on where it was
-# stopped, or does nothing when it was done, and so does the whole.
+# Small models of both directions and a wide one translate the training text, and two students learn from the references
+# and all translations (Nguyen et al. 2020, arXiv:1911.01986). Of each line's translations they also get those closest to
+# the reference (Kim and Rush 2016, arXiv:1606.07947). The students translate the training text, each and together, and
+# English sentences that the model of the other direction draws from the references. From all that the students learn
+# for a while longer, with configs/multi30k_en_LANG.yaml: that is the model. A seed is one of this last step.
+# Each command goes on where it was stopped, or does nothing when it was done, and so does the whole.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 lang=${1:?which language to translate into, de or fr}
@@ -51,8 +53,29 @@ for teacher in small wide; do
 done
 translate en "small.$lang" --model "$runs/en-$lang-small" --length-penalty "$penalty"
 
+students=()
+for student in 1 2; do
+    train student "en-$lang-student-$student" seed="$student" data.train="[{source: train.en, target: train.$lang},
+        {source: train.en, target: train.small.$lang}, {source: train.en, target: train.small.closest.$lang},
+        {source: train.en, target: train.wide.closest.$lang}, {source: train.from-$lang.en, target: train.$lang}]"
+    translate en "student-$student.closest.$lang" --model "$runs/en-$lang-student-$student" --length-penalty "$penalty" \
+        --beam 12 --closest-to "$data/train.$lang"
+    students+=(--model "$runs/en-$lang-student-$student")
+done
+
+together() {
+    mt distill --input "$data/train.$1" --output "$data/train.$2" "${students[@]}" --length-penalty "$penalty"
+}
+together en "students.$lang"
+for draw in 1 2; do
+    mt distill --input "$data/train.$lang" --output "$data/train.drawn-$draw.en" --model "$runs/$lang-en" --sample --top-k 10 \
+        --seed "$draw"
+    together "drawn-$draw.en" "drawn-$draw.students.$lang"
+done
+
 for seed in ${SEEDS:-1 2 3}; do
     words=(--set seed="$seed" --set name="en-$lang-$seed" --set data.root="$data")
+    words+=(--set training.init_from="$runs/en-$lang-student-$((2 - seed % 2))")
     mt train --runs "$runs" --config "configs/multi30k_en_$lang.yaml" "${words[@]}" "${extra[@]}"
 done
 reference=$data/test_2016_flickr.$lang
