@@ -7,8 +7,9 @@
 # Small models of both directions and a wide one translate the training text, and two students learn from the references
 # and all translations (Nguyen et al. 2020, arXiv:1911.01986). Of each line's translations they also get those closest to
 # the reference (Kim and Rush 2016, arXiv:1606.07947). The students translate the training text, each and together, and
-# English sentences that the model of the other direction draws from the references. From all that the students learn
-# for a while longer, with configs/multi30k_en_LANG.yaml: that is the model. A seed is one of this last step.
+# one of them learns from that for a while longer, with configs/multi30k_en_LANG.yaml: that is the model. What is made
+# three times, with three seeds, is this last step; the first and the third go on with one student, the second with the
+# other.
 # Each command goes on where it was stopped, or does nothing when it was done, and so does the whole.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -36,42 +37,34 @@ train() {
     mt train --runs "$runs" --config "configs/multi30k_steps/$1.yaml" "${words[@]}" "${extra[@]}"
 }
 
-# translate FROM TO SETTINGS...: the training text.
+# translate FROM TO SETTINGS...: the training text, unless that was done.
 translate() {
-    mt distill --input "$data/train.$1" --output "$data/train.$2" --compute-type int8 "${@:3}"
+    [ -e "$data/train.$2" ] || mt distill --input "$data/train.$1" --output "$data/train.$2" "${@:3}"
 }
+
+closest=(--beam 12 --closest-to "$data/train.$lang" --length-penalty "$penalty" --compute-type int8)
 
 # The way back: a sentence's translations are sources for the human one.
 train small "$lang-en" training.max_steps=4000 data.train="[{source: train.$lang, target: train.en}]" \
     data.source_lang="$lang" data.target_lang=en data.valid.source="val.$lang" data.valid.target=val.en
-translate "$lang" "from-$lang.en" --model "$runs/$lang-en" --length-penalty 1.2
+translate "$lang" "from-$lang.en" --model "$runs/$lang-en" --length-penalty 1.2 --compute-type int8
 
 for teacher in small wide; do
     train "$teacher" "en-$lang-$teacher" data.train="[{source: train.en, target: train.$lang}]"
-    translate en "$teacher.closest.$lang" --model "$runs/en-$lang-$teacher" --length-penalty "$penalty" \
-        --beam 12 --closest-to "$data/train.$lang"
+    translate en "$teacher.closest.$lang" --model "$runs/en-$lang-$teacher" "${closest[@]}"
 done
-translate en "small.$lang" --model "$runs/en-$lang-small" --length-penalty "$penalty"
+translate en "small.$lang" --model "$runs/en-$lang-small" --length-penalty "$penalty" --compute-type int8
 
 students=()
 for student in 1 2; do
     train student "en-$lang-student-$student" seed="$student" data.train="[{source: train.en, target: train.$lang},
         {source: train.en, target: train.small.$lang}, {source: train.en, target: train.small.closest.$lang},
         {source: train.en, target: train.wide.closest.$lang}, {source: train.from-$lang.en, target: train.$lang}]"
-    translate en "student-$student.closest.$lang" --model "$runs/en-$lang-student-$student" --length-penalty "$penalty" \
-        --beam 12 --closest-to "$data/train.$lang"
+    translate en "student-$student.closest.$lang" --model "$runs/en-$lang-student-$student" "${closest[@]}"
     students+=(--model "$runs/en-$lang-student-$student")
 done
 
-together() {
-    mt distill --input "$data/train.$1" --output "$data/train.$2" "${students[@]}" --length-penalty "$penalty"
-}
-together en "students.$lang"
-for draw in 1 2; do
-    mt distill --input "$data/train.$lang" --output "$data/train.drawn-$draw.en" --model "$runs/$lang-en" --sample --top-k 10 \
-        --seed "$draw"
-    together "drawn-$draw.en" "drawn-$draw.students.$lang"
-done
+translate en "students.$lang" "${students[@]}" --length-penalty "$penalty"
 
 for seed in ${SEEDS:-1 2 3}; do
     words=(--set seed="$seed" --set name="en-$lang-$seed" --set data.root="$data")

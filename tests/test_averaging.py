@@ -254,6 +254,28 @@ def test_scores_of_another_kind_no_longer_count(
     assert [step for _, step in trainer.progress.best_validations] == [12]
 
 
+@pytest.mark.parametrize("how", ["steps", "patience"])
+def test_what_is_over_keeps_its_best(tiny: Path, notices: list[str], how: str) -> None:
+    end = ("training.max_steps=8",) if how == "steps" else ("training.patience=1", "training.max_steps=100")
+    parts = Parts(tiny, *EVERY_4, *end)
+    trainer_of(parts, Scripted(9, 1)).run()
+    later = (*EVERY_4, *end, "evaluation.bleu_tokenize=char", "training.best_metric=loss")
+    parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", later)
+    trainer = trainer_of(parts, Scripted())
+    trainer.run()
+    assert trainer.progress.step == 8
+    assert trainer.final_weights.final()[1] == "step 4 (best on validation)"
+    assert not [notice for notice in notices if "no longer count" in notice]
+
+
+def test_the_best_of_all_validations_that_were_made_are_enough(tiny: Path, notices: list[str]) -> None:
+    kind = ("training.final_weights=average_best", "training.average_checkpoints=5", "training.save_every=1")
+    trainer = trainer_of(Parts(tiny, *kind, "training.validate_every=4", "training.max_steps=8"), Scripted(1, 2))
+    trainer.run()
+    assert trainer.final_weights.final()[1] == "mean of steps 4, 8 (best on validation)"
+    assert not [notice for notice in notices if "to average are there" in notice]
+
+
 def test_before_any_validation_the_best_is_the_present(tiny: Path) -> None:
     parts = Parts(tiny, "training.final_weights=average_best")
     trainer = trainer_of(parts, Scripted())

@@ -115,7 +115,9 @@ def test_another_text_of_the_same_name_leaves_the_runs_own_scores_alone(trained:
     assert {"other.test.json", "other.test.greedy"} <= after.keys() - before.keys()
 
 
-@pytest.mark.parametrize("options", [("--beam", "1"), ("--length-penalty", "0"), ("--metrics", "chrf")], ids=str)
+@pytest.mark.parametrize(
+    "options", [("--beam", "1"), ("--length-penalty", "0"), ("--metrics", "chrf"), ("--compute-type", "int8")], ids=str
+)
 def test_other_settings_leave_the_runs_own_scores_alone(
     trained: Path, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
@@ -124,7 +126,13 @@ def test_other_settings_leave_the_runs_own_scores_alone(
     mt("eval", "--model", "tiny", *options, cwd=tmp_path)
     after = {path.name: path.read_bytes() for path in run.scores.iterdir()}
     assert before.items() <= after.items()
-    assert "other.test.json" in after
+    assert "changed.test.json" in after
+
+
+def test_scores_are_stored_though_nobody_reads_them(trained: Path, tmp_path: Path) -> None:
+    script = f"{sys.executable} -m mt eval --output {tmp_path} | true"
+    subprocess.run(["bash", "-c", script], cwd=trained, capture_output=True, check=True)
+    assert (tmp_path / "test.json").is_file()
 
 
 def test_scores_are_shown_though_they_cannot_be_stored(trained: Path, tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def test_what_cannot_be_cleaned_is_refused(project: Path) -> None:
 
 def test_each_source_becomes_two_files_of_its_own(tmp_path: Path) -> None:
     sources = [
-        {**write_pairs(tmp_path, "a", FAULTY), "target_lang": "it", "weight": 2.0},
+        {**write_pairs(tmp_path, "a", FAULTY), "target_lang": "it", "weight": 2.0, "synthetic": True},
         {"file": "t.tsv", "target_column": "de", "target_lang": "de"},
     ]
     write_lines(tmp_path / "t.tsv", ["en\tde", "one two three\tuno due tre", "", "x\t", "ten\tzehn"])
@@ -203,6 +203,7 @@ def test_each_source_becomes_two_files_of_its_own(tmp_path: Path) -> None:
         ("ten", "zehn"),
     ]
     assert [source.get("weight") for source in cleaned.sources] == [2.0, None]
+    assert [source.get("synthetic") for source in cleaned.sources] == [True, None]
     assert [Path(source["target"]).name for source in cleaned.sources] == ["train-1.it", "train-2.de"]
 
 

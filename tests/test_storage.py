@@ -56,6 +56,35 @@ def test_a_file_is_replaced_and_its_folder_made(tmp_path: Path) -> None:
     assert [p.name for p in path.parent.iterdir()] == ["file"]
 
 
+@pytest.mark.parametrize(
+    ("name", "allowed"), [("file", {"."}), ("new/file", {"."}), ("link", {"other"}), ("pipe", {"pipe"})]
+)
+def test_what_must_allow_a_file_to_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, allowed: set[str]
+) -> None:
+    """A file's folder, where a link leads to its folder, and nothing but a pipe itself."""
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to("other/real")
+    os.mkfifo(tmp_path / "pipe")
+    asked: set[str] = set()
+
+    def access(path: Path, _: int) -> bool:
+        asked.add(os.path.relpath(path, tmp_path))
+        return False
+
+    monkeypatch.setattr(os, "access", access)
+    with pytest.raises(MachineError, match="cannot write here"):
+        storage.require_writable(tmp_path / name, "--output")
+    assert asked == allowed
+
+
+def test_a_file_is_no_folder_to_write_into(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="is a file, not a folder"):
+        storage.require_writable(tmp_path / "file" / "x", "--output")
+
+
 def test_text_and_json_are_utf8_with_lf(tmp_path: Path) -> None:
     storage.write_text(tmp_path / "a.txt", "è\nb\r\n\u2028")
     assert (tmp_path / "a.txt").read_bytes() == "è\nb\r\n\u2028".encode()

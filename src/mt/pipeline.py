@@ -96,6 +96,7 @@ def make_data(config: Config, run_dir: RunDir, runs: Path) -> Start | None:
         run_dir.encoded("train").parent,
         run_dir.checkpoints,
         run_dir.exports,
+        run_dir.scores,
     ):
         storage.remove_partials(folder)
     storage.write_text(run_dir.config, dump_config(config))
@@ -112,6 +113,9 @@ def prepare(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
     no_weight = {"__all__": {"weight": True}}
     not_in_text: dict[str, Any] = {"root": True, "max_length": True, "temperature": True, "train": no_weight}
     data = config.data.model_dump(exclude=not_in_text)
+    for source in data["train"]:
+        if not source.get("synthetic"):
+            source.pop("synthetic", None)  # runs from before this key stay what they are
     key = stage_key("text", data, config.seed, digests)
     if not is_done(run_dir.text, key):
         log.info("reading the corpus")

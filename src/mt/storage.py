@@ -83,8 +83,12 @@ def require_writable(path: Path, option: str) -> None:
     """
     if path.is_dir():
         raise InputError(f"{option} {path}: this is a folder, not a file", "name a file")
-    place = path if path.exists() else next(folder for folder in path.absolute().parents if folder.exists())
-    if not os.access(place, os.W_OK) or not (place.is_dir() or os.access(place.absolute().parent, os.W_OK)):
+    place = path
+    if not is_device(path):  # a file is replaced, which its folder must allow
+        place = next(one for one in Path(os.path.realpath(path)).parents if one.exists())
+        if not place.is_dir():
+            raise InputError(f"{option} {path}: {place} is a file, not a folder", "name another file")
+    if not os.access(place, os.W_OK):
         raise MachineError(f"{option} {path}: cannot write here: no permission to write {place}")
 
 
@@ -98,14 +102,18 @@ def write_bytes(path: Path, content: bytes) -> None:
         # Two processes that write the same file must not write into one another's.
         partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        failpoint("write", partial)
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            failpoint("sync", partial)
-            os.fsync(file.fileno())
-        failpoint("rename", path)
-        partial.replace(path)
+        try:
+            failpoint("write", partial)
+            with partial.open("wb") as file:
+                file.write(content)
+                file.flush()
+                failpoint("sync", partial)
+                os.fsync(file.fileno())
+            failpoint("rename", path)
+            partial.replace(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
         sync_dir(path.parent)
 
 

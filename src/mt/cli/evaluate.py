@@ -95,26 +95,31 @@ def evaluate_command(
         _refuse_test_text(owner, texts, config)
     comet = _comet(metrics, comet_model, given["device"])
     opened = open_model(first, engine_choice(given), others)
+    if to is None:  # several models together have fewer languages than the first
+        texts = [text for text in texts if text.target_lang in opened.settings.target_langs]
     if tune_length_penalty:
         _tune(opened.translator, config, texts, decoding.beam, as_json)
         return
     methods = _methods(config, decoding, opened.settings.search)
     results = evaluate(opened.translator, config, texts, methods, comet)
     as_object = json.dumps(results_json(results), ensure_ascii=False)
-    # Printed first: a folder that cannot be written must not cost the scores.
-    print_result(as_object if as_json else results_table(results))
-    name = _name_of(source, to, config)
-    if output is not None:
-        write_results(output, name, results)
-    elif run is not None and not others:
-        own = source is None and _is_usual(decoding, metrics, own_config)
-        write_results(run.scores, name if own else _beside(name), results)
+    name = _name_of(source, to, config, beside_own=output is None)
+    try:
+        # Printed first: a folder that cannot be written must not cost the scores, nor a closed pipe the files.
+        print_result(as_object if as_json else results_table(results))
+    finally:
+        if output is not None:
+            write_results(output, name, results)
+        elif run is not None and not others:
+            changed = source is None and not _is_usual(decoding, metrics, own_config, given)
+            write_results(run.scores, f"changed.{name}" if changed else name, results)
 
 
-def _is_usual(decoding: Decoding, metrics: tuple[str, ...], config: "Config") -> bool:
+def _is_usual(decoding: Decoding, metrics: tuple[str, ...], config: "Config", given: dict[str, Any]) -> bool:
     """True where a model's own test set is searched and scored as at the end of its training, or with more metrics."""
     complete = not metrics or set(config.evaluation.metrics) <= set(metrics)
-    return decoding.beam is None and decoding.length_penalty is None and complete
+    engine = given["engine"] == given["compute_type"] == "auto" and given["shortlist"] is None
+    return decoding.beam is None and decoding.length_penalty is None and complete and engine
 
 
 def _allow_tuning(given: dict[str, Any]) -> None:
@@ -123,17 +128,14 @@ def _allow_tuning(given: dict[str, Any]) -> None:
         contradict(bool(given[option]), "--tune-length-penalty", f"--{option}")
 
 
-def _name_of(source: Path | None, to: str | None, config: "Config") -> str:
-    """What the files of results are called; one language's do not take the place of another's."""
+def _name_of(source: Path | None, to: str | None, config: "Config", beside_own: bool) -> str:
+    """What the files of results are called: neither one language's nor another text's may take the place of the run's
+    own test set's."""
     language = f".{to}" if to is not None and len(config.data.target_lang) > 1 else ""
     if source is None:
         return f"test{language}"
-    return f"{source.stem}{language}"
-
-
-def _beside(name: str) -> str:
-    """Another name where results of another text, or with other settings, would replace the run's own."""
-    return f"other.{name}" if name.startswith("test") else name
+    other = "other." if beside_own and source.stem.startswith("test") else ""
+    return f"{other}{source.stem}{language}"
 
 
 def _methods(config: "Config", decoding: Decoding, usual: "SearchOptions") -> "list[Method]":

@@ -156,5 +156,5 @@ def _as_source(text: Text, texts: Sequence[Text], output: Path) -> dict[str, Any
     """What a configuration says of a cleaned source; paths start from its root."""
     folder = output if output.is_absolute() else Path(os.path.relpath(output, text.data.root))
     source, target = (str(folder / name) for name in _names(text, texts))
-    kept = text.source.model_dump(include={"target_lang", "weight"}, exclude_defaults=True)
+    kept = text.source.model_dump(include={"target_lang", "weight", "synthetic"}, exclude_defaults=True)
     return {"source": source, "target": target, **kept}

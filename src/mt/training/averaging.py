@@ -80,7 +80,8 @@ class FinalWeights:
         what = "moving average at " if self._averaged else ""
         if self._kind in ("average", "average_best"):
             steps = self._newest() if self._kind == "average" else self._best()
-            if len(steps) < min(self._count, place.step // self._save_every):
+            made = place.step // self._save_every if self._kind == "average" else len(place.best_validations)
+            if len(steps) < min(self._count, made):
                 log.warning("final_weights: %d checkpoints of the %d to average are there", len(steps), self._count)
             best = " (best on validation)" if self._kind == "average_best" else ""
             return self._weights(steps), f"mean of {what}steps {', '.join(map(str, steps))}{best}"

@@ -80,12 +80,13 @@ class Trainer:
         self.average = None if decay is None else MovingAverage(model, decay)
         self.checkpoints = Checkpoints(run, world)
         self.progress = self._resume()
-        forget_other_scores(self.progress, measure_of(config))
         self.final_weights = FinalWeights(self.settings, self.save_every, self.checkpoints, self.progress)
         place = self.progress
         self.batches = BatchStream(
             corpus, self.settings.max_tokens, config.seed, place.epoch, place.window, place.cursor, world, shares
         )
+        if not self.is_over():  # what is over keeps its best: nothing is to be compared with that
+            forget_other_scores(self.progress, measure_of(config))
         self.metrics = Metrics(run, config, silent=not world.is_main)
         self._validate = validate
         # A CPU's work is done when a call returns. A GPU's is not, so nothing should ask for its results at once.
