@@ -81,7 +81,7 @@ def _measure(folder: Path) -> None:
     lap(key := pipeline.prepare(config, run_dir, digests))
     tokenizers, tokenizer_key = pipeline.train_tokenizer(config, run_dir, key)
     lap(tokenizers)
-    lap(pipeline.encode(config, run_dir, tokenizers, tokenizer_key))
+    lap(pipeline.encode(config, run_dir, tokenizers, tokenizer_key, key))
     corpus = EncodedCorpus.open(run_dir.encoded("train"))
     lap(BatchStream(corpus, config.training.max_tokens, config.seed).next())
     encoded = sum(path.stat().st_size for path in run_dir.encoded("train").iterdir())

@@ -261,7 +261,7 @@ def test_training_varies_and_validation_does_not(tiny: Path) -> None:
         run = RunDir(tiny / "runs" / config.name)
         key = pipeline.prepare(config, run, input_digests(config.data))
         tokenizers, tokenizer_key = pipeline.train_tokenizer(config, run, key)
-        pipeline.encode(config, run, tokenizers, tokenizer_key)
+        pipeline.encode(config, run, tokenizers, tokenizer_key, key)
         trainer = pipeline.make_trainer(config, run, tokenizers, torch.device("cpu"))
         epochs = [both(trainer.batches.corpus.in_epoch(n)) for n in (0, 1)]
         found[p] = (trainer._validate(trainer.model), tokenizers.files(), tokenizer_key, epochs)

@@ -220,7 +220,7 @@ def write_table(path: Path) -> None:
     [
         ("t.tsv", {"zero-width": 4, "empty": 6}),
         ("t.tsv.gz", {"zero-width": 4, "empty": 6}),
-        ("t.csv", {"zero-width": 4, "line-break": 6, "empty": 7}),
+        ("t.csv", {"zero-width": 4, "line-break": 5, "empty": 7}),
         ("t.jsonl.xz", {"zero-width": 3, "line-break": 4, "empty": 5}),
         ("t.parquet", {"zero-width": 2, "line-break": 3, "empty": 4}),
     ],
