@@ -17,6 +17,7 @@ import pytest
 
 from mt import storage
 from mt.errors import InputError, MachineError
+from mt.outputs import require_writable
 
 
 def start_python(program: str, *arguments: object) -> subprocess.Popen[str]:
@@ -75,14 +76,14 @@ def test_what_must_allow_a_file_to_be_written(
 
     monkeypatch.setattr(os, "access", access)
     with pytest.raises(MachineError, match="cannot write here"):
-        storage.require_writable(tmp_path / name, "--output")
+        require_writable(tmp_path / name, "--output")
     assert asked == allowed
 
 
 def test_a_file_is_no_folder_to_write_into(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="is a file, not a folder"):
-        storage.require_writable(tmp_path / "file" / "x", "--output")
+        require_writable(tmp_path / "file" / "x", "--output")
 
 
 def test_text_and_json_are_utf8_with_lf(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Self
 
 from mt import storage
 from mt.errors import InputError
+from mt.outputs import is_device
 
 
 class GrowingFile:
@@ -26,7 +27,7 @@ class GrowingFile:
     """
 
     def __init__(self, path: Path, key: str) -> None:
-        if storage.is_device(path):
+        if is_device(path):
             raise InputError(f"{path}: this is no file, and could not be gone on with", "name a file")
         path = Path(os.path.realpath(path))  # a link stays one
         self._path, self._key = path, key

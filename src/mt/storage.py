@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from mt.errors import InputError, MachineError
+from mt.outputs import is_device
 
 if TYPE_CHECKING:
     import torch
@@ -67,29 +68,6 @@ def sync_file(path: Path) -> None:
     failpoint("sync", path)
     with path.open("rb") as file:
         os.fsync(file.fileno())
-
-
-def is_device(path: Path) -> bool:
-    """True for a device or a pipe, such as /dev/null or /dev/stdout: one writes into it, and does not replace it."""
-    return path.exists() and not path.is_file() and not path.is_dir()
-
-
-def require_writable(path: Path, option: str) -> None:
-    """Refuses, before long work, a file that could not be written after it.
-
-    Raises:
-        InputError: it is a folder.
-        MachineError: this user may not write there.
-    """
-    if path.is_dir():
-        raise InputError(f"{option} {path}: this is a folder, not a file", "name a file")
-    place = path
-    if not is_device(path):  # a file is replaced, which its folder must allow
-        place = next(one for one in Path(os.path.realpath(path)).parents if one.exists())
-        if not place.is_dir():
-            raise InputError(f"{option} {path}: {place} is a file, not a folder", "name another file")
-    if not os.access(place, os.W_OK):
-        raise MachineError(f"{option} {path}: cannot write here: no permission to write {place}")
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -45,9 +45,10 @@ def check(
     from mt.data.optional import with_present_sources
     from mt.doctor import report
     from mt.doctor.diagnosis import diagnose
+    from mt.outputs import require_writable
 
     if html is not None:
-        storage.require_writable(html, "--html")
+        require_writable(html, "--html")
 
     diagnosis = diagnose(with_present_sources(load_config(config, changes)), runs, examples)
     if html is not None:

@@ -102,17 +102,16 @@ def evaluate_command(
         return
     methods = _methods(config, decoding, opened.settings.search)
     results = evaluate(opened.translator, config, texts, methods, comet)
-    as_object = json.dumps(results_json(results), ensure_ascii=False)
     name = _name_of(source, to, config, beside_own=output is None)
+    if output is None and source is None and not _is_usual(decoding, metrics, own_config, given):
+        name = f"changed.{name}"
+    where = output or (run.scores if run and not others else None)
     try:
         # Printed first: a folder that cannot be written must not cost the scores, nor a closed pipe the files.
-        print_result(as_object if as_json else results_table(results))
+        print_result(json.dumps(results_json(results), ensure_ascii=False) if as_json else results_table(results))
     finally:
-        if output is not None:
-            write_results(output, name, results)
-        elif run is not None and not others:
-            changed = source is None and not _is_usual(decoding, metrics, own_config, given)
-            write_results(run.scores, f"changed.{name}" if changed else name, results)
+        if where is not None:
+            write_results(where, name, results)
 
 
 def _is_usual(decoding: Decoding, metrics: tuple[str, ...], config: "Config", given: dict[str, Any]) -> bool:

@@ -23,11 +23,11 @@ def report(run: Path | None, output: Path | None, runs: Path, debug: bool) -> No
     Example: mt report runs/demo
     """
     set_up_logging()
-    from mt import storage
+    from mt.outputs import require_writable
     from mt.reporting.report import write_report
     from mt.run_dir import RunDir, find_model
 
     if output is not None:
-        storage.require_writable(output, "--output")
+        require_writable(output, "--output")
     folder = run if run is not None else find_model(None, runs).root.parent
     print_result(str(write_report(RunDir(folder), output)))

@@ -57,10 +57,10 @@ def check_output(path: Path | None) -> None:
     """
     if path is None or str(path) == "-":
         return
-    from mt import storage
     from mt.compressed import refuse_compressed
+    from mt.outputs import require_writable
 
-    storage.require_writable(path, "--output")
+    require_writable(path, "--output")
     refuse_compressed(path)
 
 
