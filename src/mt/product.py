@@ -44,10 +44,8 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
     if not world.from_main(world.is_main and is_done(run_dir.model.root, key)):
         model = trainer.whole_model.to(trainer.model.device)
         set_parameters(model, weights)
-        if not world.is_main:
-            _score(config, run_dir, _translator(config, tokenizers, model, world.from_main(None)), world)
-        else:
-            facts: dict[str, Any] = {
+        if world.is_main:
+            facts = {
                 "key": key,
                 "format": _MODEL_FORMAT,
                 "weights": origin,
@@ -55,18 +53,7 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
                 "training_seconds": round(progress.seconds),
                 "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             }
-            shortlist = _shortlist(config, run_dir, tokenizers)
-            with new_model(run_dir.model, config, tokenizers, weights, facts, shortlist) as folder:
-                formats = _try_out(config, run_dir, folder, tokenizers)
-                converted = folder if formats and model.device.type == "cpu" else None
-                translator = _translator(config, tokenizers, model, world.from_main(converted))
-                results = _score(config, run_dir, translator, world)
-                facts["formats"] = [result.as_dict() for result in formats]
-                facts["formats_table"] = formats_table(formats) if formats else ""
-                facts["test"] = [result.as_dict() for result in results]
-                facts["scores"] = results_table(results) if results else ""
-                card = model_card(config, origin, progress.step, facts["scores"], facts["formats_table"])
-                storage.write_text(folder.readme, card)
+            _make_folder(config, run_dir, tokenizers, model, weights, facts, world)
             trainer.metrics.write(
                 "done",
                 progress.step,
@@ -77,8 +64,33 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
                 seconds=round(progress.seconds, 3),
                 peak_memory=peak_memory(),
             )
+        else:
+            _score(config, run_dir, _translator(config, tokenizers, model, world.from_main(None)), world)
     trainer.metrics.close()
     return _summary(run_dir, progress, storage.read_manifest(run_dir.model.root)) if world.is_main else ""
+
+
+def _make_folder(
+    config: Config,
+    run_dir: RunDir,
+    tokenizers: TokenizerPair,
+    model: TranslationModel,
+    weights: Mapping[str, Tensor],
+    facts: dict[str, Any],
+    world: World,
+) -> None:
+    """The main process's part: the folder, complete or not there at all; adds to the facts what was measured."""
+    shortlist = _shortlist(config, run_dir, tokenizers)
+    with new_model(run_dir.model, config, tokenizers, weights, facts, shortlist) as folder:
+        formats = _try_out(config, run_dir, folder, tokenizers)
+        converted = folder if formats and model.device.type == "cpu" else None
+        results = _score(config, run_dir, _translator(config, tokenizers, model, world.from_main(converted)), world)
+        facts["formats"] = [result.as_dict() for result in formats]
+        facts["formats_table"] = formats_table(formats) if formats else ""
+        facts["test"] = [result.as_dict() for result in results]
+        facts["scores"] = results_table(results) if results else ""
+        card = model_card(config, facts["weights"], facts["steps"], facts["scores"], facts["formats_table"])
+        storage.write_text(folder.readme, card)
 
 
 def _key(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, weights: Mapping[str, Tensor], origin: str) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mt.data.texts import Text
     from mt.decoding.engine import SearchOptions
     from mt.decoding.translator import Translator
-    from mt.evaluate import Method
+    from mt.evaluate import Method, MethodResult
     from mt.evaluation.comet import Comet
     from mt.run_dir import ModelDir, RunDir
 
@@ -78,7 +78,7 @@ def evaluate_command(
         _allow_tuning({**given, "output": output, "metrics": metrics})
     from mt.bundle.open import open_model, read_config
     from mt.data.texts import read_pair
-    from mt.evaluate import evaluate, results_json, results_table, write_results
+    from mt.evaluate import evaluate
     from mt.languages import chosen_language
     from mt.run_dir import run_of, run_of_checkpoint
 
@@ -100,18 +100,22 @@ def evaluate_command(
     if tune_length_penalty:
         _tune(opened.translator, config, texts, decoding.beam, as_json)
         return
-    methods = _methods(config, decoding, opened.settings.search)
-    results = evaluate(opened.translator, config, texts, methods, comet)
+    results = evaluate(opened.translator, config, texts, _methods(config, decoding, opened.settings.search), comet)
     name = _name_of(source, to, config, beside_own=output is None)
     if output is None and source is None and not _is_usual(decoding, metrics, own_config, given):
         name = f"changed.{name}"
-    where = output or (run.scores if run and not others else None)
+    _print_and_keep(results, as_json, output or (run.scores if run and not others else None), name)
+
+
+def _print_and_keep(results: "list[MethodResult]", as_json: bool, folder: Path | None, name: str) -> None:
+    from mt.evaluate import results_json, results_table, write_results
+
     try:
         # Printed first: a folder that cannot be written must not cost the scores, nor a closed pipe the files.
         print_result(json.dumps(results_json(results), ensure_ascii=False) if as_json else results_table(results))
     finally:
-        if where is not None:
-            write_results(where, name, results)
+        if folder is not None:
+            write_results(folder, name, results)
 
 
 def _is_usual(decoding: Decoding, metrics: tuple[str, ...], config: "Config", given: dict[str, Any]) -> bool:

@@ -63,22 +63,17 @@ def init(
     train = train or _asked_files(asks)
     source_lang = _language(source_lang, train[0][0], "source_lang", "Language to translate from", asks)
     target_lang = _language(target_lang, train[0][1], "target_lang", "Language to translate to", asks)
-    if asks:
-        name = name or _asked_word("name", "Name of the run", f"{source_lang}-{target_lang}")
-    name = name or f"{source_lang}-{target_lang}"
+    usual_name = f"{source_lang}-{target_lang}"
+    name = name or (_asked_word("name", "Name of the run", usual_name) if asks else usual_name)
     path = output or Path(f"{name}.yaml")
     beside = path.with_name(_SCHEMA)
-    _refuse_overwriting(path, beside, force)
+    _make_sure_of(path, beside, force)
     if asks:
         valid = valid or _asked_pair("Validation text, {} (no answer: split off)", optional=True)
         test = test or _asked_pair("Test text, {} (no answer: split off)", optional=True)
         minutes = minutes or _asked_minutes()
 
     from mt import storage
-
-    with storage.explained(path):  # known before the trial
-        path.parent.mkdir(parents=True, exist_ok=True)
-        TemporaryFile(dir=path.parent).close()
     from mt.config.json_schema import json_schema
     from mt.planning.answers import Answers
     from mt.planning.start import begin
@@ -162,8 +157,11 @@ def _ending(file: str) -> str | None:
     return ending if re.fullmatch("[a-z]{2,3}([-_][A-Za-z0-9]+)?", ending) and ending != "txt" else None
 
 
-def _refuse_overwriting(path: Path, beside: Path, force: bool) -> None:
-    """The configuration is the user's; a schema is ours to write anew, and anything else of its name is not."""
+def _make_sure_of(path: Path, beside: Path, force: bool) -> None:
+    """Refuses, before more is asked and tried, what could not be written at the end.
+
+    The configuration is the user's; a schema is ours to write anew, and anything else of its name is not.
+    """
     if path.exists() and not force:
         raise InputError(f"{path} is there already", "give another --output, or --force to overwrite it")
     if beside.is_file() and not force:
@@ -171,3 +169,8 @@ def _refuse_overwriting(path: Path, beside: Path, force: bool) -> None:
 
         if f'"title": "{TITLE}"' not in beside.read_text(encoding="utf-8", errors="replace"):
             raise InputError(f"{beside} is there already and not a schema of mt's", "move it, or give --force")
+    from mt import storage
+
+    with storage.explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=path.parent).close()

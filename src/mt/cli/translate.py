@@ -26,9 +26,12 @@ from mt.console import set_up_logging
 from mt.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from mt.bundle.open import OpenedModel
     from mt.decoding.attention import Attention
-    from mt.decoding.translator import Candidate
+    from mt.decoding.engine import SearchOptions
+    from mt.decoding.translator import Candidate, Translator
 
 
 @click.command()
@@ -88,19 +91,26 @@ def translate(
     show = _as_json if format_ == "jsonl" else _as_text
     looked: list[Attention] = []
     with writer(output) as write:
-        first_line = 1
-        for lines in input_lines(text, input_):
-            for line, candidates in zip(lines, translator.translate(lines, options, first_line), strict=True):
-                chosen = _chosen(candidates, utility, n_best)
-                attentions = _attention(opened, chosen[0]) if look else None
-                write(show(line, chosen, n_best, attentions if alignment else None))
-                if attention is not None:
-                    looked += attentions or []
-            first_line += len(lines)
+        for line, candidates in _translations(translator, options, input_lines(text, input_)):
+            chosen = _chosen(candidates, utility, n_best)
+            attentions = _attention(opened, chosen[0]) if look else None
+            write(show(line, chosen, n_best, attentions if alignment else None))
+            if attention is not None:
+                looked += attentions or []
     if attention is not None:
         from mt.reporting.attention_map import draw
 
         draw(attention, looked, by_head)
+
+
+def _translations(
+    translator: "Translator", options: "SearchOptions", blocks: "Iterable[list[str]]"
+) -> "Iterator[tuple[str, list[Candidate]]]":
+    """Each line with its candidates; messages about a line count from the input's first."""
+    first_line = 1
+    for lines in blocks:
+        yield from zip(lines, translator.translate(lines, options, first_line), strict=True)
+        first_line += len(lines)
 
 
 def _check_texts(texts: tuple[str, ...], input_: Path | None, format_: str) -> None:
