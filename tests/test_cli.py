@@ -116,7 +116,16 @@ def test_another_text_of_the_same_name_leaves_the_runs_own_scores_alone(trained:
 
 
 @pytest.mark.parametrize(
-    "options", [("--beam", "1"), ("--length-penalty", "0"), ("--metrics", "chrf"), ("--compute-type", "int8")], ids=str
+    "options",
+    [
+        ("--beam", "1"),
+        ("--length-penalty", "0"),
+        ("--metrics", "chrf"),
+        ("--compute-type", "int8"),
+        ("--sample",),
+        ("--mbr", "2"),
+    ],
+    ids=str,
 )
 def test_other_settings_leave_the_runs_own_scores_alone(
     trained: Path, tmp_path: Path, options: tuple[str, ...]

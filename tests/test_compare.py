@@ -123,6 +123,16 @@ def test_few_sentences_that_differ_are_never_significant(differing: int, p: floa
     assert test.verdict(test.systems[1]) in ("unclear", "undecided")
 
 
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "ter"])
+def test_a_difference_that_a_metric_does_not_see_counts_as_none(metric: str) -> None:
+    """Every sentence is spaced differently, three differ: no p can be below 2^-2."""
+    lines = references(40)
+    baseline = [f"{line.replace(' ', '  ')} " for line in [*(["x"] * 3), *lines[3:]]]
+    (test,) = paired_tests([System("a", baseline), System("b", lines)], lines, [metric], "13a", 300, 300)
+    assert test.systems[1].p_randomisation == 0.25
+    assert test.verdict(test.systems[1]) in ("unclear", "undecided")
+
+
 def test_tests_that_disagree_are_called_so(notices: list[str]) -> None:
     lines = references(5)
     systems = [System("a", ["x"] * 5), System("b", lines)]

@@ -169,6 +169,23 @@ def test_only_the_beginning_of_a_hub_data_set_is_read(tmp_path: Path) -> None:
     assert survey(*hub(tmp_path, folder)).pairs == [1]
 
 
+def test_what_a_hub_data_set_goes_on_with_is_not_foretold(tiny: Path) -> None:
+    folder = tiny / "set"
+    folder.mkdir()
+    write_lines(folder / "train.csv", ["en,xx", *(["a b c,x y z", "c a b,z x y"] * 1100)])
+    changes = [
+        "data.train=[{hub: set}]",
+        "data.valid={from_train: 1000}",
+        "data.test=null",
+        "data.drop_duplicates=false",
+    ]
+    found = rows(dry(tiny, *changes, "training.max_epochs=1").stdout)
+    assert found["training text"].startswith("at least 2,000 pairs")
+    assert found["validation text"] == "1,000 pairs"
+    assert found["training"].startswith("at most 24 steps")
+    assert found["disk"].startswith("at least ")
+
+
 def hub(root: Path, folder: Path):
     data = make_data_config(root, {"hub": str(folder)})
     return data.train, data

@@ -1,6 +1,7 @@
 """`mt init`: a configuration that loads and trains, fitted to the text and the machine, and checked files before it."""
 
 import json
+import logging
 import os
 import pty
 import random
@@ -19,6 +20,8 @@ from conftest import write_corpus
 from data_helpers import write_lines
 from mt.config import Config, load_config
 from mt.config.json_schema import json_schema
+from mt.planning import start
+from mt.planning.answers import Answers
 from mt.planning.draft import Draft
 from mt.planning.estimate import estimate
 from mt.planning.probe import Measured, probe
@@ -115,6 +118,8 @@ def test_nothing_is_overwritten_unless_forced(begun: Path, tmp_path: Path) -> No
         (["--train", "empty.en", "empty.xx"], "empty.en: no line in it"),
         (["--train", "blank.en", "blank.xx"], "blank.en: of 9 pairs 0 can be trained on (9 empty)"),
         (["--train", "train.en", "train.en", "--target-lang", "xx"], "--train, target: is the same file as source"),
+        (["--train", "two.en", "two.xx"], "two.en: 2 pairs are too few to hold 2 of them out"),
+        (["--train", "train.en", "train.tok", "--source-lang", "en"], "the name of train.tok does not tell it"),
         ([*TRAIN, "--valid", "empty.en", "empty.xx"], "data.valid: no sentence pair in it"),
         ([*TRAIN, "--test", "train.en", "gone"], "gone: no such file"),
         (["--train", "text", "train.xx"], "--source-lang is missing, and the name of text does not tell it"),
@@ -126,7 +131,7 @@ def test_nothing_is_overwritten_unless_forced(begun: Path, tmp_path: Path) -> No
     ],
 )
 def test_what_is_wrong_with_the_files_is_one_sentence(tiny: Path, arguments: list[str], message: str) -> None:
-    for name, lines in (("empty", []), ("blank", ["", " "] * 4 + [""])):
+    for name, lines in (("empty", []), ("blank", ["", " "] * 4 + [""]), ("two", ["a b", "c"])):
         write_lines(tiny / f"{name}.en", lines)
         write_lines(tiny / f"{name}.xx", lines)
     write_lines(tiny / "text", ["a"] * 300)
@@ -271,6 +276,17 @@ def test_the_length_is_what_the_time_allows_or_the_text_is_worth() -> None:
     assert hurried.validations == 3  # of 20 seconds each
     endless = length_for(Ground(surveyed(30_000), "cpu", 2, 10_000.0), MEASURED, 28_000, 1000)
     assert endless.steps == 14_000  # more would be in vain
+
+
+def test_a_text_too_large_for_the_most_steps_is_said_to_be(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(start, "_STEPS", (1, 2))
+    monkeypatch.setattr(start, "_SECONDS", 0.5)
+    monkeypatch.setattr(logging.getLogger("mt"), "propagate", True)
+    files = (str(tiny / "train.en"), str(tiny / "train.xx"))
+    start.begin(Answers("big", "en", "xx", (files,), None, None, None, "cpu"), "schema")
+    assert "2 steps, the most given here, are 1." in caplog.text
 
 
 def test_the_estimate_adds_up() -> None:

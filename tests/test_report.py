@@ -3,15 +3,17 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from command import mt
 from html_helpers import checked
+from mt.config import load_config
 from mt.errors import InputError
 from mt.reporting.facts import read_facts
-from mt.reporting.report import report_html
+from mt.reporting.report import _by_length, report_html
 from mt.run_dir import RunDir
 from test_resume import events
 
@@ -78,9 +80,26 @@ def test_steps_that_a_crash_lost_are_left_out(run: Path) -> None:
         {"event": "resume", "step": 10},
         {"event": "train", "step": 20, "loss": 3.0},
     ]
-    (run / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events) + '{"event": "tra\n')
+    torn = '{"event": "validation", "samples": ["д'.encode()[:-1]
+    (run / "metrics.jsonl").write_bytes("".join(json.dumps(event) + "\n" for event in events).encode() + torn + b"\n")
     facts = read_facts(RunDir(run))
     assert [event["loss"] for event in facts.of_kind("train")] == [5.0, 3.0]
+
+
+def test_lengths_and_bleu_are_as_the_run_has_them(run: Path) -> None:
+    """Chinese has no words to count, and BLEU in the chart is the one of the table."""
+    facts = read_facts(RunDir(run))
+    chosen = next(test for test in facts.tests if test.scores["method"] == "beam")
+    reference, hypothesis = "the cat sat on the mat", "the cat sat on the mud"
+    one = replace(chosen, sources=["你好世界" * 5] * 2, references=[reference] * 2, hypotheses=[hypothesis] * 2)
+    bars = {}
+    for tokenize in ("13a", "char"):
+        config = load_config(run / "config.yaml", [f"evaluation.bleu_tokenize={tokenize}", "data.source_lang=zh"])
+        shown = _by_length(one, config)
+        assert "by characters of the source" in shown
+        assert "11-20" in shown or "16-20" in shown
+        bars[tokenize] = shown
+    assert bars["13a"] != bars["char"]
 
 
 def test_text_in_a_report_is_text(run: Path) -> None:

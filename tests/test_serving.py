@@ -171,6 +171,12 @@ def test_what_is_in_the_wanted_language_already_stays_as_it_is(server: ServerPro
     assert server.ask("/translate", {"q": "c c", "source": "zz", "target": "zz"})[0] == 400
 
 
+def test_markup_is_no_language(server: ServerProcess) -> None:
+    german = '<a href="https://example.com/read-more-about-the-house" class="button primary" title="x">Hier klicken</a>'
+    _, answer = server.ask("/translate", {"q": german, "source": "auto", "target": "en", "format": "html"})
+    assert answer["detectedLanguage"]["language"] == "xx"
+
+
 def test_what_clients_ask_first(server: ServerProcess) -> None:
     assert server.ask("/health") == (200, {"status": "ok"})
     assert server.ask("/languages")[1] == [
@@ -281,9 +287,10 @@ def test_keys_rates_and_a_full_queue(models: list[Path], tmp_path: Path, expecte
             found = [status for status, _ in pool.map(lambda _: server.ask("/translate", many), range(8))]
         assert set(found) <= {200, 503}
         assert 200 in found
-        statuses = [server.ask("/translate", question("j", api_key="secret"))[0] for _ in range(15)]
-        assert statuses[0] == 200
-        assert 429 in statuses
+        for key, first in (("secret", 200), ("guessed", 403)):
+            statuses = [server.ask("/translate", question("j", api_key=key))[0] for _ in range(15)]
+            assert statuses[0] == first
+            assert 429 in statuses
 
 
 def test_sigterm_lets_begun_requests_end(models: list[Path], tmp_path: Path) -> None:
@@ -303,6 +310,12 @@ def test_sigterm_lets_begun_requests_end(models: list[Path], tmp_path: Path) -> 
     assert answer["translatedText"].count("\n") == 1499
 
 
+def test_ctrl_c_stops_it(models: list[Path], tmp_path: Path) -> None:
+    server = ServerProcess("--model", models[0], cwd=tmp_path)
+    assert server.ask("/health")[0] == 200
+    assert server.stop(signal.SIGINT) == 130
+
+
 def test_a_batch_that_nobody_waits_for_does_not_keep_the_server() -> None:
     held = threading.Event()
 
@@ -316,7 +329,7 @@ def test_a_batch_that_nobody_waits_for_does_not_keep_the_server() -> None:
     async def ask() -> None:
         batcher = Batcher(10, 0.1, Metrics())
         with pytest.raises(RequestError, match=r"no translation within 0\.1 s"):
-            await batcher.translate(Stuck(), ["a"], SearchOptions())
+            await batcher.translate(Stuck(), ["a"], SearchOptions(), batcher.deadline())
         batcher.close()
 
     started = time.monotonic()
@@ -340,9 +353,10 @@ def test_requests_take_turns_and_what_nobody_waits_for_is_not_begun() -> None:
 
     async def ask() -> list[list[list[Candidate]]]:
         batcher, one, other = Batcher(10_000, 30, Metrics()), Echo(), Echo()
-        gone = asyncio.create_task(batcher.translate(one, ["gone"] * 2000, SearchOptions()))
-        large = asyncio.create_task(batcher.translate(one, [f"large {n}" for n in range(500)], SearchOptions()))
-        small = asyncio.create_task(batcher.translate(other, ["small"], SearchOptions()))
+        gone = asyncio.create_task(batcher.translate(one, ["gone"] * 2000, SearchOptions(), batcher.deadline()))
+        lines, deadline = [f"large {n}" for n in range(500)], batcher.deadline()
+        large = asyncio.create_task(batcher.translate(one, lines, SearchOptions(), deadline))
+        small = asyncio.create_task(batcher.translate(other, ["small"], SearchOptions(), deadline))
         await asyncio.sleep(0.01)
         gone.cancel()
         found = [await large, await small]
@@ -374,7 +388,10 @@ def test_two_batches_are_translated_side_by_side_and_no_more() -> None:
         batcher, translator = Batcher(10_000, 30, Metrics()), Slow()
         found = []
         for turn in range(3):  # after a pause, too
-            asked = [batcher.translate(translator, [f"{turn} {n}"] * 100, SearchOptions()) for n in range(5)]
+            asked = [
+                batcher.translate(translator, [f"{turn} {n}"] * 100, SearchOptions(), batcher.deadline())
+                for n in range(5)
+            ]
             found += await asyncio.gather(*asked)
         batcher.close()
         return found

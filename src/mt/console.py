@@ -16,7 +16,10 @@ class _TqdmHandler(logging.Handler):
     """Writes log lines above a running progress bar instead of through it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = self.format(record)
+        try:
+            line = self.format(record)
+        except Exception:  # nor must a mistake in the text of a line
+            return self.handleError(record)
         # A reader that went away (`| head`) or a full disk under the log must not end a training.
         with contextlib.suppress(OSError):
             # Without tqdm there is no bar; importing it would take as long as a short translation.

@@ -122,7 +122,8 @@ def _is_usual(decoding: Decoding, metrics: tuple[str, ...], config: "Config", gi
     """True where a model's own test set is searched and scored as at the end of its training, or with more metrics."""
     complete = not metrics or set(config.evaluation.metrics) <= set(metrics)
     engine = given["engine"] == given["compute_type"] == "auto" and given["shortlist"] is None
-    return decoding.beam is None and decoding.length_penalty is None and complete and engine
+    drawn = decoding.sampling is not None or decoding.utility is not None
+    return decoding.beam is None and decoding.length_penalty is None and not drawn and complete and engine
 
 
 def _allow_tuning(given: dict[str, Any]) -> None:

@@ -14,6 +14,8 @@ from mt.errors import InputError
 
 _SCHEMA = "mt.schema.json"
 _COMPRESSED = (".gz", ".xz", ".zst")
+# What files end in that look like codes of languages; some are, as tok and src, but rarely meant so.
+_NO_LANGUAGE = frozenset("bpe csv hyp lc out raw ref sp spm src tc tgt tok trg tsv txt".split())
 
 
 @click.command()
@@ -154,7 +156,7 @@ def _ending(file: str) -> str | None:
     """en of corpus.en and of corpus.en.gz."""
     path = Path(file)
     ending = (path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path).suffix.removeprefix(".")
-    return ending if re.fullmatch("[a-z]{2,3}([-_][A-Za-z0-9]+)?", ending) and ending != "txt" else None
+    return ending if re.fullmatch("[a-z]{2,3}([-_][A-Za-z0-9]+)?", ending) and ending not in _NO_LANGUAGE else None
 
 
 def _make_sure_of(path: Path, beside: Path, force: bool) -> None:

@@ -99,9 +99,11 @@ def paired_tests(
     """
     tests = []
     for metric in metrics:
-        first, bootstrap = _test(systems, references, _metric(metric, tokenize), "bs", samples)
-        second, randomisation = _test(systems, references, _metric(metric, tokenize), "ar", trials)
-        tests.append(MetricTests(metric, first, second, _joined(systems, bootstrap, randomisation)))
+        scorer = _metric(metric, tokenize)
+        first, bootstrap = _test(systems, references, scorer, "bs", samples)
+        second, randomisation = _test(systems, references, scorer, "ar", trials)
+        differing = [_differing(systems[0], system, references, scorer) for system in systems]
+        tests.append(MetricTests(metric, first, second, _joined(systems, bootstrap, randomisation, differing)))
     return tests
 
 
@@ -119,7 +121,21 @@ def _test(
     return str(signatures[name]), [result for result in scores[name] if isinstance(result, Result)]
 
 
-def _joined(systems: Sequence[System], bootstrap: Sequence[Result], randomisation: Sequence[Result]) -> list[Tested]:
+def _differing(one: System, other: System, references: Sequence[str], metric: Metric) -> int:
+    """The number of sentences in which a metric sees two systems differ; chrF sees no spaces, for one."""
+    triples = zip(one.hypotheses, other.hypotheses, references, strict=True)
+    unequal = [triple for triple in triples if triple[0] != triple[1]]
+    if not unequal:
+        return 0
+    first, second, own_references = (list(column) for column in zip(*unequal, strict=True))
+    # Not public, but what both of sacreBLEU's tests resample.
+    statistics = [metric._extract_corpus_statistics(texts, [own_references]) for texts in (first, second)]
+    return sum(a != b for a, b in zip(*statistics, strict=True))
+
+
+def _joined(
+    systems: Sequence[System], bootstrap: Sequence[Result], randomisation: Sequence[Result], differing: Sequence[int]
+) -> list[Tested]:
     joined = []
     for number, (system, first, second) in enumerate(zip(systems, bootstrap, randomisation, strict=True)):
         assert first.mean is not None
@@ -128,25 +144,22 @@ def _joined(systems: Sequence[System], bootstrap: Sequence[Result], randomisatio
         tested = Tested(system.name, first.score, low, high)
         if number:
             difference = first.score - bootstrap[0].score
-            p_values = _p_values(difference, systems[0], system, first, second)
+            p_values = _p_values(difference, differing[number], first, second)
             tested = Tested(system.name, first.score, low, high, difference, *p_values)
         joined.append(tested)
     return joined
 
 
-def _p_values(
-    difference: float, baseline: System, system: System, bootstrap: Result, randomisation: Result
-) -> tuple[float, float]:
+def _p_values(difference: float, differing: int, bootstrap: Result, randomisation: Result) -> tuple[float, float]:
     """The p-values of both tests, where sacreBLEU's would mislead corrected upwards.
 
     sacreBLEU counts the trials with a larger difference than the real one, and leaves out those with the same. So a
     system against itself would get the smallest p there is, and so would one that differs in a single sentence.
-    Of k sentences that differ, 2^(1 - k) of all exchanges move all or none, which leaves the difference as it is: no
-    smaller p is possible.
+    Of k sentences that differ for the metric, 2^(1 - k) of all exchanges move all or none, which leaves the difference
+    as it is: no smaller p is possible.
     """
     if difference == 0:
         return 1.0, 1.0
     assert bootstrap.p_value is not None
     assert randomisation.p_value is not None
-    differing = sum(one != other for one, other in zip(baseline.hypotheses, system.hypotheses, strict=True))
     return bootstrap.p_value, max(randomisation.p_value, 2.0 ** (1 - differing))

@@ -35,11 +35,13 @@ class _Texts:
         train: the training text.
         pairs: that are left of each training source.
         held_out: pairs of the validation and the test set; the test set's are None where there is none.
+        partial: which of these two were read in part only, as is the beginning of a data set on the hub.
     """
 
     train: Survey
     pairs: list[int]
     held_out: dict[str, int | None]
+    partial: set[str]
 
 
 def dry_run(config: Config, runs: Path) -> str:
@@ -69,7 +71,8 @@ def dry_run(config: Config, runs: Path) -> str:
     log.info("training a few steps, which are forgotten again")
     measured = probe(config, texts.train.sample, tokenizers, whole, _SECONDS)
     valid_pairs = texts.held_out["valid"] or 0
-    foreseen = estimate(config, measured, texts.pairs, valid_pairs, texts.train.bytes_per_pair())
+    bytes_per_pair = texts.train.bytes_per_pair()
+    foreseen = estimate(config, measured, texts.pairs, valid_pairs, bytes_per_pair, texts.train.whole)
     rows = {
         "run": f"{run_dir.root}, " + (f"goes on after step {done:,}" if done else "new"),
         "device": _device(device, measured.precision),
@@ -80,7 +83,7 @@ def dry_run(config: Config, runs: Path) -> str:
         "training": _training(config, foreseen, measured, texts.train.whole),
         "time": _time(foreseen, measured, done),
         "memory": _memory(measured),
-        "disk": _space(disk, foreseen.disk),
+        "disk": _space(disk, foreseen.disk, texts.train.whole),
     }
     width = max(map(len, rows))
     lines = [f"{name:<{width}}  {text}" for name, text in rows.items()]
@@ -124,19 +127,25 @@ def _read(config: Config) -> _Texts:
     if train.clean == 0:
         raise InputError("data.train: no sentence pair in it", "check the files, and what cleaning drops")
     held_out: dict[str, int | None] = {}
+    partial: set[str] = set()
     taken = 0
     for split in ("valid", "test"):
         sources: Any = getattr(data, split)
         if isinstance(sources, FromTrain):
-            held_out[split] = min(sources.from_train, max(1, int(train.clean * MAX_HELD_OUT)))
+            most = max(1, int(train.clean * MAX_HELD_OUT)) if train.whole else sources.from_train
+            held_out[split] = min(sources.from_train, most)
             taken += held_out[split] or 0
         elif sources is None:
             held_out[split] = None
         else:
-            held_out[split] = sum(survey(sources, data).pairs)
+            found = survey(sources, data)
+            held_out[split] = sum(found.pairs)
+            if not found.whole:
+                partial.add(split)
             if held_out[split] == 0:
                 raise InputError(f"data.{split}: no sentence pair in it", "check the files")
-    return _Texts(train, train.left(taken), held_out)
+    # What is held out of a text of unknown size comes from all of it, not from its beginning.
+    return _Texts(train, train.left(taken if train.whole else 0), held_out, partial)
 
 
 def _text_rows(texts: _Texts, measured: Measured) -> dict[str, str]:
@@ -144,14 +153,20 @@ def _text_rows(texts: _Texts, measured: Measured) -> dict[str, str]:
     dropped = [f"{number:,} {reason}" for reason, number in train.counts.items() if reason != "kept"]
     if measured.too_long:
         dropped.append(f"about {measured.too_long:.1%} longer than max_length")
-    least = "" if train.whole else "at least "
     lost = f"; cleaning drops {', '.join(dropped)}" if dropped else ""
-    sizes = {split: "none" if number is None else f"{number:,} pairs" for split, number in texts.held_out.items()}
+    sizes = {
+        split: "none" if number is None else f"{_at_least(split not in texts.partial)}{number:,} pairs"
+        for split, number in texts.held_out.items()
+    }
     return {
-        "training text": f"{least}{sum(texts.pairs):,} pairs before duplicates are looked for{lost}",
+        "training text": f"{_at_least(train.whole)}{sum(texts.pairs):,} pairs before duplicates are looked for{lost}",
         "validation text": sizes["valid"],
         "test text": sizes["test"],
     }
+
+
+def _at_least(whole: bool) -> str:
+    return "" if whole else "at least "
 
 
 def _tokenizer(tokenizers: TokenizerPair, config: Config, whole: bool) -> str:
@@ -163,7 +178,8 @@ def _tokenizer(tokenizers: TokenizerPair, config: Config, whole: bool) -> str:
 
 def _training(config: Config, foreseen: Estimate, measured: Measured, whole: bool) -> str:
     passes = f", {foreseen.epochs:.1f} passes over the text" if whole else ""
-    return f"{foreseen.steps:,} steps of about {measured.tokens_per_step:,.0f} tokens{passes}"
+    most = "" if whole or config.training.max_epochs is None else "at most "
+    return f"{most}{foreseen.steps:,} steps of about {measured.tokens_per_step:,.0f} tokens{passes}"
 
 
 def _time(foreseen: Estimate, measured: Measured, done: int) -> str:
@@ -190,7 +206,7 @@ def _disk(run_dir: RunDir) -> Path:
     return there
 
 
-def _space(disk: Path, needed: int) -> str:
+def _space(disk: Path, needed: int, whole: bool) -> str:
     """What the run folder may need, and what there is."""
     free = shutil.disk_usage(disk).free
     if free < needed:
@@ -198,4 +214,5 @@ def _space(disk: Path, needed: int) -> str:
             f"{disk}: {free / 1e9:.1f} GB free on this disk, but the run may need {needed / 1e9:.1f}",
             "free some space, or lower training.keep_checkpoints",
         )
-    return f"up to {needed / 1e9:.2g} GB, of {free / 1e9:,.0f} GB free"
+    most = "up to" if whole else "at least"
+    return f"{most} {needed / 1e9:.2g} GB, of {free / 1e9:,.0f} GB free"

@@ -35,7 +35,12 @@ class Estimate:
 
 
 def estimate(
-    config: Config, measured: Measured, pairs: Sequence[int], valid_pairs: int, bytes_per_pair: float
+    config: Config,
+    measured: Measured,
+    pairs: Sequence[int],
+    valid_pairs: int,
+    bytes_per_pair: float,
+    whole: bool = True,
 ) -> Estimate:
     """What the steps that were measured mean for all of the training.
 
@@ -45,12 +50,13 @@ def estimate(
         pairs: of each training source, that are trained on.
         valid_pairs: of the validation set.
         bytes_per_pair: of the training text.
+        whole: False where the training text goes on after these pairs; nobody knows then when an epoch ends.
     """
     training = config.training
     shares = training_shares(pairs, [source.weight for source in config.data.train], config.data.temperature)
     in_epoch = sum(share.sentences * share.times for share in shares) * measured.steps_per_pair
     steps = training.max_steps
-    if training.max_epochs is not None:
+    if training.max_epochs is not None and whole:
         steps = max(1, min(steps, round(training.max_epochs * in_epoch)))
     validations = -(-steps // training.validate_every)
     tokens = measured.tokens_per_step * measured.steps_per_pair * sum(pairs)

@@ -58,6 +58,11 @@ def begin(answers: Answers, schema: str) -> Beginning:
     ground = Ground(found, device, usable_cores(), answers.minutes)
     given = {split: _pairs_given(split, data) for split in ("valid", "test")}
     taken = sum(held_out(ground) for pairs in given.values() if pairs is None)
+    if sum(found.left(taken)) == 0:
+        raise InputError(
+            f"{answers.train[0][0]}: {found.clean} pairs are too few to hold {taken} of them out",
+            "give more text, or files for --valid and --test",
+        )
     valid_pairs = given["valid"] or held_out(ground)
     tokenizer = tokenizer_choices(ground)
     draft = Draft(answers.name, answers.data(held_out(ground)), tokenizer, ground)
@@ -104,9 +109,8 @@ def _tried(draft: Draft, pairs: list[int], valid_pairs: int, schema: str) -> Beg
         log.info("in that time it would read the text %.1f times only; trying a smaller model", length.epochs)
         shape = SHAPES[SHAPES.index(shape) - 1]
     if length.epochs < enough:
-        log.warning(
-            "%g minutes are %.1f passes over the text here; it learns more in longer", ground.minutes, length.epochs
-        )
+        span = f"{_STEPS[1]:,} steps, the most given here," if ground.minutes is None else f"{ground.minutes:g} minutes"
+        log.warning("%s are %.1f passes over the text; it learns more in longer", span, length.epochs)
     config = draft.config(shape, length)
     told = cost(measured, estimate(config, measured, pairs, valid_pairs, ground.survey.bytes_per_pair()))
     header = [

@@ -69,7 +69,7 @@ def read_facts(run: RunDir) -> Facts:
         InputError: it is no run folder, or what a report needs of it is missing or damaged.
     """
     text = _needed(run, run.config)
-    events = list(_kept(_events(_needed(run, run.metrics))))
+    events = list(_kept(_events(_needed(run, run.metrics, errors="replace"))))
     prepared = json.loads(_needed(run, run.prepared_counts))
     cleaning = json.loads(_needed(run, run.cleaning))
     try:
@@ -89,9 +89,9 @@ def read_facts(run: RunDir) -> Facts:
     )
 
 
-def _needed(run: RunDir, path: Path) -> str:
+def _needed(run: RunDir, path: Path, errors: str = "strict") -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8", errors=errors)
     except FileNotFoundError:
         raise InputError(
             f"{run.root}: there is no {path.relative_to(run.root)} in it, so there is nothing to report",
@@ -102,7 +102,7 @@ def _needed(run: RunDir, path: Path) -> str:
 
 
 def _events(text: str) -> Iterator[Event]:
-    """The lines that are whole; a crash may have torn some."""
+    """The lines that are whole; a crash may have torn some, even within a letter."""
     for line in text.split("\n"):
         try:
             event = json.loads(line)

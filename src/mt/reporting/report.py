@@ -10,12 +10,13 @@ from sacrebleu.metrics.chrf import CHRF
 
 from mt import storage
 from mt.bundle.open import open_model
+from mt.config import Config
 from mt.console import duration, log
 from mt.data.texts import read_texts
 from mt.decoding.attention import Attention, read_attention
 from mt.decoding.engine import EngineChoice
 from mt.errors import MtError
-from mt.evaluation.scores import bleu_tokenizer
+from mt.evaluation.scores import bleu_tokenizer, is_spaced
 from mt.reporting import attention_map
 from mt.reporting.charts import Line, bar_chart, histogram, line_chart
 from mt.reporting.facts import Event, Facts, TestSet, read_facts
@@ -54,7 +55,7 @@ def report_html(facts: Facts) -> str:
         ("Training", _curves(facts)),
         ("Cost", _cost(facts)),
         ("Data", _data(facts)),
-        ("Test set", "".join(_by_length(test) + _extremes(test) for test in _last_of_each(facts.tests))),
+        ("Test set", "".join(_by_length(test, facts.config) + _extremes(test) for test in _last_of_each(facts.tests))),
         ("The same sentences as training went on", _stages(facts.of_kind("validation"))),
         ("Attention", _attention(facts)),
         ("Configuration", f"<pre>{html.escape(facts.config_text)}</pre>"),
@@ -172,15 +173,18 @@ def _data(facts: Facts) -> str:
 
 
 def _last_of_each(tests: Sequence[TestSet]) -> list[TestSet]:
-    """Of each language the last method, which is the best where greedy and beam are scored."""
-    return list({test.name: test for test in tests}.values())
+    """Of each language beam search, or the last method where that was not asked for."""
+    return list({test.name: test for test in sorted(tests, key=lambda test: test.scores["method"] == "beam")}.values())
 
 
-def _by_length(test: TestSet) -> str:
-    tokenizer = bleu_tokenizer("auto", test.scores.get("target_lang", ""))
+def _by_length(test: TestSet, config: Config) -> str:
+    tokenizer = bleu_tokenizer(config.evaluation.bleu_tokenize, test.scores.get("target_lang", ""))
+    spaced = is_spaced(config.data.source_lang)
+    unit = "words" if spaced else "characters"
+    lengths = [len(source.split()) if spaced else len("".join(source.split())) for source in test.sources]
     bars = []
     for low, high in zip((0, *_BUCKETS), (*_BUCKETS, 10**9), strict=True):
-        chosen = [i for i, source in enumerate(test.sources) if low < len(source.split()) <= high]
+        chosen = [i for i, length in enumerate(lengths) if low < length <= high]
         if not chosen:
             continue
         bleu = BLEU(tokenize=tokenizer).corpus_score(
@@ -188,8 +192,8 @@ def _by_length(test: TestSet) -> str:
         )
         name = f"over {low}" if high > 10**6 else f"{low + 1}-{high}"
         bars.append((f"{name}\n({len(chosen)})", float(bleu.score)))
-    title = f"BLEU of {test.name} ({test.scores['method']}) by words of the source"
-    return charts(titled(title, bar_chart(f"{test.name}: BLEU by length", "words (sentences)", bars))) if bars else ""
+    title = f"BLEU of {test.name} ({test.scores['method']}) by {unit} of the source"
+    return charts(titled(title, bar_chart(f"{test.name}: BLEU by length", f"{unit} (sentences)", bars))) if bars else ""
 
 
 def _extremes(test: TestSet) -> str:

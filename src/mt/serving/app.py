@@ -129,10 +129,11 @@ class _Guard:
     def check(self, request: Request, fields: dict[str, Any]) -> None:
         key = str(fields.get("api_key") or "")
         given = key.encode(errors="replace")  # JSON can spell what no text can hold
+        address = request.client.host if request.client else ""
         if self._keys and not any(hmac.compare_digest(given, known) for known in self._keys):
+            self._rate.take(address)  # or keys could be guessed without end
             raise RequestError(403, "an API key is needed" if not key else "this API key is not known here")
-        client = key if self._keys else request.client.host if request.client else ""
-        self._rate.take(client)
+        self._rate.take(key if self._keys else address)
 
 
 async def _unless_gone(request: Request, work: Awaitable[list[Translation]]) -> list[Translation]:

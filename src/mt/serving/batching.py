@@ -60,10 +60,20 @@ class Batcher:
         self._threads = ThreadPoolExecutor(_AT_A_TIME, "translation")
         self._workers: list[asyncio.Task[None]] = []
 
+    def deadline(self) -> float:
+        """When a request that comes now has taken too long, by the monotonic clock."""
+        return time.monotonic() + self._seconds
+
     async def translate(
-        self, translator: Translator, lines: Sequence[str], options: SearchOptions
+        self, translator: Translator, lines: Sequence[str], options: SearchOptions, deadline: float
     ) -> list[list[Candidate]]:
         """The n best translations of each line.
+
+        Args:
+            translator: what translates.
+            lines: sentences.
+            options: how to search.
+            deadline: when they are given up, as `deadline()` told when the request came.
 
         Raises:
             RequestError: 503, too many are waiting, or it took too long.
@@ -71,19 +81,19 @@ class Batcher:
         if self._waiting + len(lines) > self._most_waiting and self._waiting > 0:
             raise RequestError(503, "the server is too busy; try again later", {"Retry-After": "1"})
         answer: asyncio.Future[list[list[Candidate]]] = asyncio.get_running_loop().create_future()
-        self._jobs.append(_Job(translator, options, lines, time.monotonic() + self._seconds, answer))
+        self._jobs.append(_Job(translator, options, lines, deadline, answer))
         self._count(len(lines))
         self._workers = [worker for worker in self._workers if not worker.done()]
         if len(self._workers) < _AT_A_TIME:
             self._workers.append(asyncio.create_task(self._work()))
         try:
             # The worker gives an answer even then, so that this is for a batch that takes too long.
-            return await asyncio.wait_for(answer, self._seconds)
+            return await asyncio.wait_for(answer, deadline - time.monotonic())
         except TimeoutError:
             raise self._late() from None
 
     def close(self) -> None:
-        """Ends the threads; a batch that nobody waits for any more does not keep the process."""
+        """Ends the threads, after the batches that they are at."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _count(self, change: int) -> None:

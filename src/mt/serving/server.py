@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import os
 import socket
 
 import uvicorn
@@ -69,7 +70,12 @@ def serve(app: FastAPI, bound: socket.socket, drain_seconds: int) -> None:
         limit_concurrency=None,
         h11_max_incomplete_event_size=64 * 1024,
     )
-    uvicorn.Server(config).run(sockets=[bound])
+    try:
+        uvicorn.Server(config).run(sockets=[bound])
+    except KeyboardInterrupt:
+        # Python would wait for the threads of batches that nobody waits for any more.
+        logging.shutdown()
+        os._exit(130)
 
 
 class _OnlyFaults(logging.Handler):

@@ -126,10 +126,14 @@ class Service:
         """
         chosen = [self._direction(text, request) for text in request.texts]
         found: dict[int, Translation] = {}
+        deadline = self.batcher.deadline()  # of all directions together
         for direction in dict.fromkeys(direction for direction, _ in chosen):
             own = [i for i, (each, _) in enumerate(chosen) if each is direction]
             texts = [request.texts[i] for i in own]
-            translated = await self._translate(texts, direction, request) if direction else [(t, []) for t in texts]
+            if direction is None:
+                translated: list[tuple[str, list[str]]] = [(text, []) for text in texts]
+            else:
+                translated = await self._translate(texts, direction, request, deadline)
             for i, (text, alternatives) in zip(own, translated, strict=True):
                 found[i] = Translation(text, alternatives, chosen[i][1])
         return [found[i] for i in range(len(request.texts))]
@@ -145,7 +149,8 @@ class Service:
             codes = [source for source, target in self._directions if target == request.target]
             if not codes:
                 raise RequestError(400, f"{request.target} is not supported")
-            detected, already = self._detector.among(text, codes), self._detector.among(text, [request.target])
+            words = " ".join(html_pieces(text, " ").sentences) if request.is_html else text
+            detected, already = self._detector.among(words, codes), self._detector.among(words, [request.target])
             if already[1] > _SURE and already[1] > detected[1]:
                 return None, already
             source = detected[0]
@@ -161,7 +166,7 @@ class Service:
         return direction, detected
 
     async def _translate(
-        self, texts: Sequence[str], direction: Direction, request: Request
+        self, texts: Sequence[str], direction: Direction, request: Request, deadline: float
     ) -> list[tuple[str, list[str]]]:
         """Each text's translation and its alternatives."""
         translator = direction.translator
@@ -176,7 +181,7 @@ class Service:
         if not sentences:
             return [(one.together([], translator.units), []) for one in pieces]
         self._metrics.characters.labels(direction.source, direction.target).inc(sum(map(len, sentences)))
-        following = iter(await self.batcher.translate(translator, sentences, options))
+        following = iter(await self.batcher.translate(translator, sentences, options, deadline))
         return [_joined(one, [next(following) for _ in one.sentences], n_best, translator) for one in pieces]
 
 
