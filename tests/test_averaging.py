@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from command import Command
 from mt import storage
 from mt.config import parse_config
+from mt.errors import MachineError
 from mt.model.transformer import Transformer
 from mt.run_dir import CheckpointDir
 from mt.training.averaging import MovingAverage, having, remember
@@ -224,6 +225,24 @@ def test_a_best_of_long_ago_is_not_among_the_newest(tiny: Path, notices: list[st
     parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", later)
     assert trainer_of(parts, Scripted()).final_weights.final()[1] == "mean of steps 10, 12"
     assert "final_weights: 2 checkpoints of the 3 to average are there" in notices
+
+
+def test_a_damaged_checkpoint_costs_a_validation_its_mean_and_no_more(tiny: Path, notices: list[str]) -> None:
+    every = ("training.validate_every=2", "training.save_every=2", "training.keep_checkpoints=2")
+    parts = Parts(tiny, *every, "training.max_steps=8", "training.final_weights=average")
+    trainer = trainer_of(parts, Scripted(1, 2))
+    for _ in range(2):
+        for _ in range(2):
+            trainer.step()
+        trainer.validate()
+        trainer.save()
+    weights_ = trainer.checkpoints._run.checkpoint(2) / "model.safetensors"
+    weights_.write_bytes(weights_.read_bytes()[:-1])
+    now = trainer._weights()
+    assert all(torch.equal(now[name], tensor) for name, tensor in trainer.final_weights.candidate(now).items())
+    assert any("this validation scores the present weights alone" in notice for notice in notices)
+    with pytest.raises(MachineError, match="it is damaged"):
+        trainer.final_weights.final()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+from sacrebleu.tokenizers.tokenizer_char import TokenizerChar
+from sacrebleu.tokenizers.tokenizer_intl import TokenizerV14International
+from sacrebleu.tokenizers.tokenizer_re import TokenizerRegexp
 
 from config_helpers import SMALLEST
 from model_helpers import lively_model
@@ -241,3 +245,12 @@ def test_metrics_left_out_are_null_in_the_object() -> None:
     assert public["bleu"] is public["bleu_low"] is public["bleu_high"] is public["ter"] is public["signature"] is None
     assert public["chrf"] > 0
     assert "chrF2" in results_table([result])
+
+
+def test_validations_keep_no_lines() -> None:
+    """sacreBLEU's tokenizers would remember tens of thousands of them, for as long as a training runs."""
+    for tokenize in ("13a", "intl", "char", "none"):
+        hypotheses, references = distorted(GERMAN)
+        corpus_bleu(hypotheses, references, tokenize)
+    for each in (Tokenizer13a, TokenizerRegexp, TokenizerV14International, TokenizerChar):
+        assert each.__call__.cache_info().currsize == 0

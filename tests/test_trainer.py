@@ -2,13 +2,15 @@
 
 import json
 import math
+import os
+import signal
 from pathlib import Path
 
 import pytest
 import torch
 
 from mt.data.batching import BatchStream
-from mt.errors import DivergedError, MachineError
+from mt.errors import DivergedError, MachineError, StoppedError
 from mt.model import linear
 from mt.training.gradients import Gradients
 from mt.training.trainer import Trainer
@@ -223,3 +225,44 @@ def test_a_resume_is_exact_on_every_path_of_the_linear_layers(tiny: Path, monkey
     monkeypatch.setattr(linear, "_prefers_onednn", lambda: onednn)
     parts = Parts(tiny, "training.accumulate=2")
     assert resume_is_exact(parts)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_in_the_last_validation_loses_nothing(tiny: Path, number: signal.Signals) -> None:
+    """Its steps are saved before it, for whoever sends the signal may not wait for its end."""
+    parts = Parts(tiny, "training.max_steps=10", "training.validate_every=4", "training.save_every=4")
+    trainer = parts.trainer()
+
+    def validate(_: object) -> Validation:
+        if trainer.progress.step == 10:
+            assert trainer.checkpoints.steps()[-1] == 10
+            os.kill(os.getpid(), number)
+        return Validation(1.0, math.e, 0.0, [])
+
+    trainer._validate = validate
+    with pytest.raises(StoppedError, match="stopped after step 10; everything is saved"):
+        trainer.run()
+    assert trainer.progress.validated_step == 10
+    again = parts.trainer()
+    again._validate = lambda _: pytest.fail("what was validated is not validated again")
+    assert again.run().validated_step == 10
+
+
+def test_a_checkpoint_that_is_removed_frees_the_disk(tiny: Path) -> None:
+    """The moments of a resumed training are its own, no map of the file."""
+    parts = Parts(tiny)
+    trainer = parts.trainer()
+    trainer.step()
+    trainer.save()
+    resumed = parts.trainer()
+    assert resumed.progress.step == 1
+    assert ".safetensors" not in Path("/proc/self/maps").read_text()
+
+
+def test_what_is_over_begins_no_curves(tiny: Path) -> None:
+    parts = Parts(tiny, "training.tensorboard=true", "training.max_steps=2")
+    for _ in range(2):
+        trainer = parts.trainer()
+        trainer.run()
+        trainer.metrics.close()
+    assert len(list(parts.run.root.rglob("*tfevents*"))) == 1

@@ -259,7 +259,7 @@ def warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_line_in_parts_is_warned_of(warnings: pytest.LogCaptureFixture) -> None:
-    make(random_model(), max_source_tokens=LIMIT).best(["Two men.", LONG, "A dog."], GREEDY)
+    make(random_model(), max_source_tokens=LIMIT).translate(["Two men.", LONG, "A dog."], GREEDY)
     count = len(split_long(LONG, count_tokens, LIMIT - 2))
     [record] = warnings.records
     assert record.levelno == logging.WARNING
@@ -269,10 +269,21 @@ def test_a_line_in_parts_is_warned_of(warnings: pytest.LogCaptureFixture) -> Non
 
 def test_a_line_that_just_fits_is_not_parted(warnings: pytest.LogCaptureFixture) -> None:
     tokens = count_tokens(LONG)
-    make(random_model(), max_source_tokens=tokens + 2).best([LONG], GREEDY)
+    make(random_model(), max_source_tokens=tokens + 2).translate([LONG], GREEDY)
     assert not warnings.records
-    make(random_model(), max_source_tokens=tokens + 1).best([LONG], GREEDY)
+    make(random_model(), max_source_tokens=tokens + 1).translate([LONG], GREEDY)
     assert len(warnings.records) == 1
+
+
+def test_a_text_that_is_translated_many_times_is_warned_of_once(warnings: pytest.LogCaptureFixture) -> None:
+    translator = make(random_model(), max_source_tokens=LIMIT)
+    translator.best(["Two men.", LONG, "A dog.", LONG], GREEDY)
+    assert not warnings.records
+    translator.tell_of_long(["Two men.", LONG, "A dog.", LONG], "test set")
+    translator.tell_of_long(["Two men."], "test set")
+    [record] = warnings.records
+    told = "test set: 2 of 4 lines are longer than the model takes, line 2 the first; translated in parts"
+    assert record.getMessage() == told
 
 
 @pytest.mark.parametrize(

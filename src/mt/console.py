@@ -17,7 +17,7 @@ class _TqdmHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            line = self.format(record)
+            line = harmless(self.format(record))
         except Exception:  # nor must a mistake in the text of a line
             return self.handleError(record)
         # A reader that went away (`| head`) or a full disk under the log must not end a training.
@@ -28,6 +28,18 @@ class _TqdmHandler(logging.Handler):
             else:
                 print(line, file=sys.stderr)
             sys.stderr.flush()
+
+
+def visible(text: str) -> str:
+    """The same with characters that are not seen spelt out, so that a terminal shows and does not obey them."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else f"⟨U+{ord(c):04X}⟩" for c in text)
+
+
+def harmless(text: str) -> str:
+    """Lines for a terminal, which may be of somebody else's text."""
+    return "\n".join(map(visible, text.split("\n")))
 
 
 def set_up_logging(verbose: bool = False) -> None:

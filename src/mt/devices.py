@@ -35,6 +35,9 @@ def choose_device(wanted: str, key: str = "training.device", local_rank: int = 0
         torch.cuda.set_device(gpu)
         return gpu
     if wanted == "cpu":
+        # The same number, but from now on fixed: until it is set, the matrix library may take fewer threads than that,
+        # and numbers added up by others differ in their last bits.
+        torch.set_num_threads(torch.get_num_threads())
         _keep_freed_memory()
         _bound_onednn_caches()
     return torch.device(wanted)

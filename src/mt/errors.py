@@ -3,6 +3,8 @@
 Anything that is not an `MtError` is a bug of ours and exits with 1.
 """
 
+import re
+
 
 class MtError(Exception):
     """A failure that is explained to the user instead of shown as a traceback.
@@ -47,3 +49,11 @@ class StoppedError(MtError):
     def __init__(self, signal_number: int, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
         self.exit_code = 128 + signal_number
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, the machine's or a GPU's, as Python, torch or CTranslate2 say it."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    # RuntimeErrors of torch's allocator for the CPU, and of CTranslate2.
+    return isinstance(error, RuntimeError) and bool(re.search("can't allocate memory|out of memory", str(error)))

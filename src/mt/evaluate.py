@@ -40,7 +40,7 @@ class Method:
         if self.utility is None:
             return translator.best(sources, self.options)
         utility = utility_for(self.utility, translator.target_lang)
-        return [by_utility(found, utility)[0].text for found in translator.translate(sources, self.options)]
+        return [by_utility(found, utility)[0].text for found in translator.translate(sources, self.options, None)]
 
 
 @dataclass(frozen=True)
@@ -111,10 +111,12 @@ def evaluate(
     """
     results = []
     for text in texts:
+        into = translator.to(text.target_lang)
+        into.tell_of_long(text.sources, "test set")
         for method in configured_methods(config) if methods is None else methods:
             log.info("translating %d sentences into %s, %s", len(text.sources), text.target_lang, method.name)
             started = time.perf_counter()
-            hypotheses = method.translate(translator.to(text.target_lang), text.sources)
+            hypotheses = method.translate(into, text.sources)
             seconds = time.perf_counter() - started
             scores = score(hypotheses, text.references, config.evaluation, text.target_lang)
             rate = len(text.sources) / max(seconds, 1e-9)

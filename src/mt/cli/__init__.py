@@ -21,8 +21,8 @@ from mt.cli.serve import serve
 from mt.cli.synthesis import backtranslate, distill
 from mt.cli.train import train
 from mt.cli.translate import translate
-from mt.console import set_up_logging
-from mt.errors import MachineError, MtError
+from mt.console import harmless, set_up_logging
+from mt.errors import MachineError, MtError, is_out_of_memory
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -57,7 +57,7 @@ def main() -> None:
             raise
         known = error if isinstance(error, MtError) else _as_known(error)
         with contextlib.suppress(OSError):  # nobody reads it; the exit code still says it
-            print(f"mt: {known}", file=sys.stderr)
+            print(harmless(f"mt: {known}"), file=sys.stderr)
         sys.exit(known.exit_code)
 
 
@@ -70,8 +70,9 @@ def _open_closed_streams() -> None:
 
 
 def _as_known(error: Exception) -> MtError:
-    if isinstance(error, MemoryError):
-        return MachineError("out of memory", "lower training.max_tokens, or close other programs")
+    if is_out_of_memory(error):
+        hint = "lower training.max_tokens, decoding.batch_tokens or the beam, or close other programs"
+        return MachineError("out of memory", hint)
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
         return MachineError(f"{name}{error.strerror or error}")

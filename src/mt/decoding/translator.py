@@ -120,19 +120,25 @@ class Translator:
             raise InputError(f"the model's tokenizer has no tag for {target_lang}, so it cannot be asked for it")
         return [] if tag is None else [tag]
 
-    def translate(self, lines: Sequence[str], options: SearchOptions, first_line: int = 1) -> list[list[Candidate]]:
+    def translate(
+        self, lines: Sequence[str], options: SearchOptions, first_line: int | None = 1
+    ) -> list[list[Candidate]]:
         """The n best translations of each line, best first; an empty line gives one empty translation.
 
         Args:
             lines: what to translate.
             options: how to search.
-            first_line: the number of the first line, for warnings.
+            first_line: the number of the first line, for warnings of those too long; None: no warnings.
 
         Raises:
             InputError: the language is still to be chosen.
         """
         self.to(None)  # refuses where a language is still to be chosen
-        parts = [self._parts(line, number) for number, line in enumerate(lines, first_line)]
+        parts = [self._parts(line) for line in lines]
+        if first_line is not None:
+            for number, cut in enumerate(parts, first_line):
+                if len(cut) > 1:
+                    log.warning("line %d is longer than the model takes; translated in %d parts", number, len(cut))
         encoded = self._tokenizers.source.encode_batch([part for line in parts for part in line])
         ids = [self._tag + sentence for sentence in encoded] if self._tag else encoded
         found = zip(ids, self._engine.translate(ids, options), strict=True)
@@ -140,19 +146,28 @@ class Translator:
 
     def best(self, lines: Sequence[str], options: SearchOptions) -> list[str]:
         """The best translation of each line."""
-        return [candidates[0].text for candidates in self.translate(lines, replace(options, scores=False))]
+        return [candidates[0].text for candidates in self.translate(lines, replace(options, scores=False), None)]
 
-    def _parts(self, line: str, number: int) -> list[str]:
+    def tell_of_long(self, lines: Sequence[str], text: str) -> None:
+        """Says once of a text that is translated many times which of its lines are too long."""
+        cut = [number for number, line in enumerate(lines, 1) if len(self._parts(line)) > 1]
+        if cut:
+            log.warning(
+                "%s: %d of %d lines are longer than the model takes, line %d the first; translated in parts",
+                text,
+                len(cut),
+                len(lines),
+                cut[0],
+            )
+
+    def _parts(self, line: str) -> list[str]:
         text = line.strip()
         if not text:
             return []
         # A character is at most four bytes, so a short line needs no counting.
         if 4 * len(normalized(text)) + 1 <= self._limit:
             return [text]
-        parts = split_long(text, lambda part: len(self._tokenizers.source.encode(part)), self._limit)
-        if len(parts) > 1:
-            log.warning("line %d is longer than the model takes; translated in %d parts", number, len(parts))
-        return parts
+        return split_long(text, lambda part: len(self._tokenizers.source.encode(part)), self._limit)
 
     def _joined(self, parts: list[tuple[Sequence[int], list[Hypothesis]]]) -> list[Candidate]:
         """Joins the parts of a line, each its source tokens and what was found: best with best, second with second."""

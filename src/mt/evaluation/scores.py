@@ -48,7 +48,18 @@ def is_spaced(target_lang: str) -> bool:
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> float:
     """BLEU without interval, for validation."""
-    return float(BLEU(tokenize=tokenize).corpus_score(hypotheses, [references]).score)
+    bleu = BLEU(tokenize=tokenize)
+    try:
+        return float(bleu.corpus_score(hypotheses, [references]).score)
+    finally:
+        _forget_lines(bleu.tokenizer)
+
+
+def _forget_lines(tokenizer: object) -> None:
+    """Empties the caches of tokenized lines, which sacreBLEU keeps for each class and a training's validations fill."""
+    for one in (tokenizer, getattr(tokenizer, "_post_tokenizer", None)):
+        if forget := getattr(type(one).__call__, "cache_clear", None):
+            forget()
 
 
 def score(hypotheses: Sequence[str], references: Sequence[str], config: EvaluationConfig, target_lang: str) -> Scores:

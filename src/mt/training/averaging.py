@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from mt.config import Config, TrainingConfig
 from mt.console import log
+from mt.errors import MachineError
 from mt.model.transformer import set_parameters
 from mt.training.checkpoint import Checkpoints, Progress
 
@@ -64,7 +65,11 @@ class FinalWeights:
         steps = [s for s in self._newest() if s != self._progress.step][1 - self._count :]
         if self._kind != "average" or not steps:
             return now
-        earlier = self._weights(steps)
+        try:
+            earlier = self._weights(steps)
+        except MachineError as error:  # at the end it matters; until then training may well go on
+            log.warning("%s; this validation scores the present weights alone", error.message)
+            return now
         share = 1 / (len(steps) + 1)
         return {name: torch.lerp(earlier[name].to(tensor.device), tensor, share) for name, tensor in now.items()}
 

@@ -177,7 +177,10 @@ class Checkpoints:
             parameter.detach().copy_(placed_like(weights[name], parameter))
             keys = [key for key in moments if key.rpartition(".")[0] == name]
             # Adam's step counter stays where the fused kernel wants it: with the parameter.
-            optimizer.state[parameter] = {key.rpartition(".")[2]: placed_like(moments[key], parameter) for key in keys}
+            # Copies: what was loaded is a map of the file, which would stay on disk when its checkpoint is removed.
+            optimizer.state[parameter] = {
+                key.rpartition(".")[2]: placed_like(moments[key], parameter).clone() for key in keys
+            }
         if average is not None:
             stored = load_file(checkpoint.best_weights)
             for name, tensor in average.items():

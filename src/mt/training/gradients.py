@@ -9,7 +9,7 @@ from torch import Tensor
 from mt.config import Config
 from mt.console import log
 from mt.data.batching import Batch
-from mt.errors import MachineError
+from mt.errors import MachineError, is_out_of_memory
 from mt.model.build import TranslationModel
 from mt.model.packing import Packing, send
 from mt.training.optimization import autocast, seed_dropout
@@ -73,7 +73,7 @@ class Gradients:
                 sums = self._sums(micro_batches, step, n_target, pieces)
                 return StepLoss(self._world.sum(sums), n_target, n_tokens, pieces)
             except (RuntimeError, MemoryError) as error:
-                if not _is_out_of_memory(error):
+                if not is_out_of_memory(error):
                     raise
                 if self._world.size > 1:  # the others wait for gradients that it was about to send
                     raise MachineError(
@@ -126,9 +126,3 @@ def _every(batch: Batch, start: int, stride: int) -> Batch:
         return batch
     rows = slice(start, None, stride)
     return replace(batch, src_tokens=batch.src_tokens[rows], tgt_in=batch.tgt_in[rows], tgt_out=batch.tgt_out[rows])
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return "can't allocate memory" in str(error)  # what torch's CPU allocator says

@@ -7,7 +7,7 @@ from typing import Any
 from mt import storage
 from mt.config import Config
 from mt.run_dir import RunDir
-from mt.training.trackers import trackers
+from mt.training.trackers import Tracker, trackers
 
 
 class Metrics:
@@ -22,7 +22,8 @@ class Metrics:
     def __init__(self, run: RunDir, config: Config, silent: bool = False) -> None:
         self._path = run.metrics
         self._silent = silent
-        self._trackers = [] if silent else trackers(run, config)
+        self._run, self._config = run, config
+        self._trackers: list[Tracker] | None = None  # begun with the first event: there may be none
 
     def write(self, event: str, step: int, **values: Any) -> None:
         """Records an event; numbers among its values become curves."""
@@ -30,10 +31,12 @@ class Metrics:
             return
         record = {"event": event, "step": step, "time": round(time.time(), 3), **values}
         storage.append_line(self._path, json.dumps(record, ensure_ascii=False))
+        if self._trackers is None:
+            self._trackers = trackers(self._run, self._config)
         numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}
         for tracker in self._trackers:
             tracker.write(event, step, numbers)
 
     def close(self) -> None:
-        for tracker in self._trackers:
+        for tracker in self._trackers or []:
             tracker.close()

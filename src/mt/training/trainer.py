@@ -115,12 +115,12 @@ class Trainer:
                     self.validate()
                 if self._is_due(self.save_every) or self._is_due(self.settings.validate_every):
                     self.save()
-                # A signal may reach the processes between different steps; all must stop after the same.
-                if self.world.any(stop.signal is not None):
-                    self._stop(stop.signal or signal.SIGTERM)
-        if self.progress.validated_step != self.progress.step:
-            self.validate()
-            self.save()
+                self._look(stop)
+            if self.progress.validated_step != self.progress.step:
+                self._save_unless_saved()  # a validation may take long, and whoever sent a signal may not wait for it
+                self.validate()
+                self.save()
+                self._look(stop)
         return self.progress
 
     def step(self) -> None:
@@ -233,10 +233,18 @@ class Trainer:
     def _is_due(self, every: int) -> bool:
         return self.progress.step % every == 0
 
-    def _stop(self, signal_number: int) -> None:
+    def _save_unless_saved(self) -> None:
         # One process decides for all: another may look when the first has written already, and then stay away.
         if self.world.from_main(self.checkpoints.steps()[-1:] != [self.progress.step]):
             self.save()
+
+    def _look(self, stop: StopRequest) -> None:
+        """Stops after a signal. It may reach the processes between different steps; all must stop after the same."""
+        if self.world.any(stop.signal is not None):
+            self._stop(stop.signal or signal.SIGTERM)
+
+    def _stop(self, signal_number: int) -> None:
+        self._save_unless_saved()
         self.metrics.write("stopped", self.progress.step, signal=signal_number)
         self.metrics.close()
         raise StoppedError(

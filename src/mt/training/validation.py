@@ -60,6 +60,7 @@ class Validator:
         self._encoded = encoded
         self._texts = texts
         self._tokenizers = tokenizers
+        self._told = not world.is_main  # of lines that are too long
 
     def __call__(self, model: TranslationModel) -> Validation:
         config = self._config
@@ -69,6 +70,10 @@ class Validator:
         options = SearchOptions(
             beam_size=1, max_length=config.decoding.max_length, max_length_ratio=config.decoding.max_length_ratio
         )
+        if not self._told:
+            for text in self._texts:
+                translator.to(text.target_lang).tell_of_long(text.sources, "validation set")
+            self._told = True
         translated = translate_texts(translator, self._texts, options)
         bleu = mean_bleu(translated, config.evaluation.bleu_tokenize)
         samples = _samples(translated, config.training.sample_translations)

@@ -1,0 +1,61 @@
+"""What reaches the terminal: lines that it cannot mistake for commands, and never an end of the work."""
+
+import logging
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from mt.cli import _as_known
+from mt.console import log, set_up_logging
+
+
+@pytest.fixture
+def logging_as_usual():
+    before = log.handlers[:], log.level, log.propagate
+    set_up_logging()
+    yield
+    log.handlers[:], log.propagate = before[0], before[2]
+    log.setLevel(before[1])
+
+
+@pytest.mark.usefixtures("logging_as_usual")
+def test_text_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    log.info("source: %s\nsecond", "\x1b]0;title\x07 Größe 好\r")
+    shown = capsys.readouterr().err
+    assert shown.endswith("source: ⟨U+001B⟩]0;title⟨U+0007⟩ Größe 好⟨U+000D⟩\nsecond\n")
+
+
+@pytest.mark.usefixtures("logging_as_usual")
+def test_a_mistake_in_a_line_ends_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", True)
+    log.handlers[0].handle(logging.makeLogRecord({"msg": "%g minutes", "args": (None,)}))
+    assert "must be real number" in capsys.readouterr().err
+
+
+def test_names_in_errors_are_shown_and_not_obeyed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mt", "train", "--config", "a\x1b[31m.yaml"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "a⟨U+001B⟩[31m.yaml" in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory: 9 bytes"),
+        RuntimeError("CUDA failed with error out of memory"),
+    ],
+)
+def test_memory_that_runs_out_is_no_bug(error: Exception) -> None:
+    assert _as_known(error).exit_code == 4
+
+
+@pytest.mark.parametrize("error", [RuntimeError("shape mismatch"), ValueError("out of memory")])
+def test_other_errors_are(error: Exception) -> None:
+    assert _as_known(error).exit_code == 1
