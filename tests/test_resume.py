@@ -1,6 +1,7 @@
 """Promises 1, 2 and 6: exact resume after any crash, checkpoints whole or absent, signals save and exit."""
 
 import json
+import os
 import random
 import shutil
 import signal
@@ -13,6 +14,7 @@ import pytest
 
 from command import Command, mt
 from mt import storage
+from mt.cores import usable_cores
 from mt.run_dir import RunDir
 
 KILLS = 20
@@ -230,6 +232,26 @@ def test_a_compiled_model_resumes_too(tiny: Path) -> None:
     train(expected_folder, "training.compile=true")
     train(tiny, "training.compile=true", "training.max_steps=16")
     assert "resuming after step 16" in train(tiny, "training.compile=true").stderr
+    assert weights(tiny) == weights(expected_folder)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(usable_cores() < 2, reason="there is one core")
+def test_two_threads_add_up_the_same_after_a_resume(tiny: Path) -> None:
+    """A validation sets the matrix library's number of threads; what comes before one must be added up no other way."""
+    sizes = ("model.d_model=256", "model.d_ff=1024", "training.max_tokens=1500", "training.validate_every=5")
+    words = [word for change in sizes for word in ("--set", change)]
+
+    def train_with_two(folder: Path, *more: str) -> str:
+        command = [sys.executable, "-m", "mt", "train", "--config", "tiny.yaml", *words, *more]
+        environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stderr
+
+    expected_folder = tiny / "uninterrupted"
+    shutil.copytree(tiny, expected_folder)
+    train_with_two(expected_folder)
+    train_with_two(tiny, "--set", "training.max_steps=13")
+    assert "resuming after step 13" in train_with_two(tiny)
     assert weights(tiny) == weights(expected_folder)
 
 
