@@ -8,8 +8,11 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
+
+SERVE = ("-m", "mt", "serve", "--port", "0")
 
 
 class ServerProcess:
@@ -19,8 +22,8 @@ class ServerProcess:
         url: its address, without a slash at the end.
     """
 
-    def __init__(self, *arguments: str | Path, cwd: Path) -> None:
-        words = [sys.executable, "-m", "mt", "serve", "--port", "0", *map(str, arguments)]
+    def __init__(self, *arguments: str | Path, cwd: Path, program: Sequence[str] = SERVE) -> None:
+        words = [sys.executable, *program, *map(str, arguments)]
         self.process = subprocess.Popen(words, cwd=cwd, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         self.log: list[str] = []
         self.url = self._address()

@@ -22,9 +22,10 @@ def logging_as_usual():
 
 @pytest.mark.usefixtures("logging_as_usual")
 def test_text_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
-    log.info("source: %s\nsecond", "\x1b]0;title\x07 Größe 好\r")
+    ordinary = "Größe\t好\u3000晴れ, vraiment\xa0? می\u200cخواهم 👨\u200d👩"
+    log.info("source: %s\nsecond", f"\x1b]0;title\x07 {ordinary}\r\x9b\u202e")
     shown = capsys.readouterr().err
-    assert shown.endswith("source: ⟨U+001B⟩]0;title⟨U+0007⟩ Größe 好⟨U+000D⟩\nsecond\n")
+    assert shown.endswith(f"source: ⟨U+001B⟩]0;title⟨U+0007⟩ {ordinary}⟨U+000D⟩⟨U+009B⟩⟨U+202E⟩\nsecond\n")
 
 
 @pytest.mark.usefixtures("logging_as_usual")

@@ -310,10 +310,32 @@ def test_sigterm_lets_begun_requests_end(models: list[Path], tmp_path: Path) -> 
     assert answer["translatedText"].count("\n") == 1499
 
 
-def test_ctrl_c_stops_it(models: list[Path], tmp_path: Path) -> None:
-    server = ServerProcess("--model", models[0], cwd=tmp_path)
-    assert server.ask("/health")[0] == 200
+STUCK_SERVER = """
+import sys, time
+from mt.console import set_up_logging
+from mt.decoding.engine import SearchOptions
+from mt.decoding.translator import Translator
+from mt.serving.app import create_app
+from mt.serving.limits import Limits
+from mt.serving.server import listen, serve
+from mt.serving.service import Direction
+
+class Stuck(Translator):
+    def __init__(self): self._joint = " "
+    def translate(self, *_): time.sleep(100)
+
+set_up_logging()
+app = create_app([Direction("en", "xx", Stuck(), SearchOptions())], Limits(seconds=0.3))
+serve(app, listen("127.0.0.1", 0), drain_seconds=1)
+"""
+
+
+def test_ctrl_c_does_not_wait_for_a_batch_that_nobody_waits_for() -> None:
+    server = ServerProcess(cwd=Path(), program=["-c", STUCK_SERVER])
+    assert server.ask("/translate", question("a"))[0] == 503
+    started = time.monotonic()
     assert server.stop(signal.SIGINT) == 130
+    assert time.monotonic() - started < 30
 
 
 def test_a_batch_that_nobody_waits_for_does_not_keep_the_server() -> None:
@@ -346,7 +368,9 @@ def test_requests_take_turns_and_what_nobody_waits_for_is_not_begun() -> None:
     class Echo(Translator):
         def __init__(self) -> None: ...
 
-        def translate(self, lines: Sequence[str], options: SearchOptions) -> list[list[Candidate]]:
+        def translate(
+            self, lines: Sequence[str], options: SearchOptions, first_line: int | None = 1
+        ) -> list[list[Candidate]]:
             batches.append(list(lines))
             time.sleep(0.02)
             return [[Candidate(line, 0.0, 0.0)] for line in lines]
@@ -377,7 +401,9 @@ def test_two_batches_are_translated_side_by_side_and_no_more() -> None:
     class Slow(Translator):
         def __init__(self) -> None: ...
 
-        def translate(self, lines: Sequence[str], options: SearchOptions) -> list[list[Candidate]]:
+        def translate(
+            self, lines: Sequence[str], options: SearchOptions, first_line: int | None = 1
+        ) -> list[list[Candidate]]:
             running[0] += 1
             most[0] = max(most[0], running[0])
             time.sleep(0.05)

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,10 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 log = logging.getLogger("mt")
+
+# Control characters but tab and line feed, other ends of lines, changes of the direction of writing, and halves of
+# surrogate pairs. Spaces of every kind and joiners stay: they are part of many languages' text.
+_COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class _TqdmHandler(logging.Handler):
@@ -30,16 +35,9 @@ class _TqdmHandler(logging.Handler):
             sys.stderr.flush()
 
 
-def visible(text: str) -> str:
-    """The same with characters that are not seen spelt out, so that a terminal shows and does not obey them."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else f"⟨U+{ord(c):04X}⟩" for c in text)
-
-
 def harmless(text: str) -> str:
-    """Lines for a terminal, which may be of somebody else's text."""
-    return "\n".join(map(visible, text.split("\n")))
+    """Somebody else's text for a terminal: what could command it, or turn its lines around, is spelt out."""
+    return _COMMANDS.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
 
 
 def set_up_logging(verbose: bool = False) -> None:

@@ -56,4 +56,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     # RuntimeErrors of torch's allocator for the CPU, and of CTranslate2.
-    return isinstance(error, RuntimeError) and bool(re.search("can't allocate memory|out of memory", str(error)))
+    return isinstance(error, RuntimeError) and bool(
+        re.search("can't allocate memory|out of memory|ALLOC_FAILED", str(error))
+    )

@@ -112,7 +112,7 @@ def evaluate(
     results = []
     for text in texts:
         into = translator.to(text.target_lang)
-        into.tell_of_long(text.sources, "test set")
+        into.tell_of_long(text.sources, f"text to translate into {text.target_lang}")
         for method in configured_methods(config) if methods is None else methods:
             log.info("translating %d sentences into %s, %s", len(text.sources), text.target_lang, method.name)
             started = time.perf_counter()

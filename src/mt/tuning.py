@@ -41,6 +41,8 @@ def try_length_penalties(
     """
     results = []
     expected = sum(len(reference) for text in texts for reference in text.references)
+    for text in texts:
+        translator.to(text.target_lang).tell_of_long(text.sources, f"text to translate into {text.target_lang}")
     with progress(total=len(penalties), unit="penalty", desc="trying length penalties") as bar:
         for penalty in penalties:
             options = search_options(config, length_penalty=penalty, beam_size=beam_size)

@@ -232,7 +232,7 @@ def _common_method(stored: Sequence[_Stored], wanted: str | None) -> str:
         if wanted is not None and wanted not in one.methods:
             raise InputError(
                 f"{one.path}: its test set was translated by {', '.join(one.methods)}, not by {wanted}",
-                "choose another --method, or make them with `mt eval`",
+                "choose another --method, or --test-set changed.test for what `mt eval` made with other settings",
             )
     common = [method for method in stored[0].methods if all(method in one.methods for one in stored)]
     if not common:

@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterator
 from html.entities import html5
 
-from mt.console import visible
-
 # (kind, place in the text, what to say)
 Fault = tuple[str, int, str]
 
@@ -101,6 +99,13 @@ def markup(text: str) -> Iterator[Fault]:
                 return
     if "<" in text and (tag := _TAG.search(text)):
         yield "markup", tag.start(), f"{tag[0]:.40}"
+
+
+def visible(text: str) -> str:
+    """The same with characters that are not seen spelt out, so that a terminal shows and does not obey them."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else f"⟨U+{ord(c):04X}⟩" for c in text)
 
 
 def excerpt(text: str, place: int = 0, width: int = 160) -> str:

@@ -11,9 +11,9 @@ import numpy as np
 import yaml
 
 from mt import storage
-from mt.console import visible
 from mt.data.corpus import one_line
 from mt.data.encoded import SIDES
+from mt.doctor.characters import visible
 from mt.doctor.diagnosis import Diagnosis
 from mt.doctor.kinds import BIT, PAIR_KINDS, kinds_of
 from mt.doctor.reading import Text, read_text

@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mt.console import visible
 from mt.data.encoded import SIDES
 from mt.data.tokenizer import BYTES, SPECIALS, BpeTokenizer, TokenizerPair, normalized
-from mt.doctor.characters import excerpt
+from mt.doctor.characters import excerpt, visible
 from mt.doctor.chunks import Example, Examples, Place, Yardstick
 from mt.doctor.survey import Survey
 

@@ -81,7 +81,7 @@ def dry_run(config: Config, runs: Path) -> str:
         "tokenizer": _tokenizer(tokenizers, config, whole),
         "model": f"{measured.parameters:,} parameters",
         "training": _training(config, foreseen, measured, texts.train.whole),
-        "time": _time(foreseen, measured, done),
+        "time": _time(config, foreseen, measured, done, texts.train.whole),
         "memory": _memory(measured),
         "disk": _space(disk, foreseen.disk, texts.train.whole),
     }
@@ -178,14 +178,17 @@ def _tokenizer(tokenizers: TokenizerPair, config: Config, whole: bool) -> str:
 
 def _training(config: Config, foreseen: Estimate, measured: Measured, whole: bool) -> str:
     passes = f", {foreseen.epochs:.1f} passes over the text" if whole else ""
-    most = "" if whole or config.training.max_epochs is None else "at most "
-    return f"{most}{foreseen.steps:,} steps of about {measured.tokens_per_step:,.0f} tokens{passes}"
+    return f"{_at_most(config, whole)}{foreseen.steps:,} steps of about {measured.tokens_per_step:,.0f} tokens{passes}"
 
 
-def _time(foreseen: Estimate, measured: Measured, done: int) -> str:
+def _at_most(config: Config, whole: bool) -> str:
+    return "" if whole or config.training.max_epochs is None else "at most "
+
+
+def _time(config: Config, foreseen: Estimate, measured: Measured, done: int, whole: bool) -> str:
     left = max(0, foreseen.steps - done) / foreseen.steps
     validating = duration(left * foreseen.validation_seconds)
-    in_all = f"about {duration(left * foreseen.seconds)} ({validating} of it validation)"
+    in_all = f"{_at_most(config, whole) or 'about '}{duration(left * foreseen.seconds)} ({validating} of it validation)"
     return f"{in_all}, {measured.seconds_per_step:.2g} s a step; preparing and scoring come on top"
 
 

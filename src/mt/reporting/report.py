@@ -26,7 +26,7 @@ from mt.run_dir import RunDir
 _SHOWN = 8  # worst and best sentences
 _MAPS = 3  # sentences whose attention is shown
 _MAP_CHARACTERS = 90
-_BUCKETS = (5, 10, 15, 20, 30, 50)  # words of a source sentence
+_BUCKETS = (5, 10, 15, 20, 30, 50)  # words of a source sentence, or characters
 _STAGES = 12  # of a sentence's translations while training went on
 
 
@@ -182,14 +182,17 @@ def _by_length(test: TestSet, config: Config) -> str:
     spaced = is_spaced(config.data.source_lang)
     unit = "words" if spaced else "characters"
     lengths = [len(source.split()) if spaced else len("".join(source.split())) for source in test.sources]
+    try:
+        metric = BLEU(tokenize=tokenizer)
+    except (ImportError, RuntimeError, OSError) as error:  # it may need a package or a model that is not here
+        log.warning("the report has no BLEU by length: %s", error)
+        return ""
     bars = []
     for low, high in zip((0, *_BUCKETS), (*_BUCKETS, 10**9), strict=True):
         chosen = [i for i, length in enumerate(lengths) if low < length <= high]
         if not chosen:
             continue
-        bleu = BLEU(tokenize=tokenizer).corpus_score(
-            [test.hypotheses[i] for i in chosen], [[test.references[i] for i in chosen]]
-        )
+        bleu = metric.corpus_score([test.hypotheses[i] for i in chosen], [[test.references[i] for i in chosen]])
         name = f"over {low}" if high > 10**6 else f"{low + 1}-{high}"
         bars.append((f"{name}\n({len(chosen)})", float(bleu.score)))
     title = f"BLEU of {test.name} ({test.scores['method']}) by {unit} of the source"

@@ -113,7 +113,8 @@ class Batcher:
             loop = asyncio.get_running_loop()
             first = batch[0][0]
             try:
-                found = await loop.run_in_executor(self._threads, first.translator.translate, lines, first.options)
+                translate = first.translator.translate
+                found = await loop.run_in_executor(self._threads, translate, lines, first.options, None)
             except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
                 raise
             except BaseException as error:  # a panic of a library in Rust is no Exception

@@ -58,7 +58,7 @@ class FinalWeights:
         self._averaged = settings.ema_decay is not None
 
     def candidate(self, now: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """What a validation at the present step scores, which is not saved yet.
+        """What a validation at the present step scores.
 
         With `average` that is the mean that training would end with here; otherwise the present weights.
         """

@@ -23,16 +23,16 @@ class Metrics:
         self._path = run.metrics
         self._silent = silent
         self._run, self._config = run, config
-        self._trackers: list[Tracker] | None = None  # begun with the first event: there may be none
+        self._trackers: list[Tracker] | None = None  # begun before the first event, for there may be none
 
     def write(self, event: str, step: int, **values: Any) -> None:
         """Records an event; numbers among its values become curves."""
         if self._silent:
             return
-        record = {"event": event, "step": step, "time": round(time.time(), 3), **values}
-        storage.append_line(self._path, json.dumps(record, ensure_ascii=False))
         if self._trackers is None:
             self._trackers = trackers(self._run, self._config)
+        record = {"event": event, "step": step, "time": round(time.time(), 3), **values}
+        storage.append_line(self._path, json.dumps(record, ensure_ascii=False))
         numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}
         for tracker in self._trackers:
             tracker.write(event, step, numbers)

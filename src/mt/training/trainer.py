@@ -101,7 +101,7 @@ class Trainer:
             StoppedError: a signal came; everything is saved.
             DivergedError: five updates in a row were not finite.
         """
-        if not self.is_over():  # or it only looks whether anything is left to do
+        if not self.is_over() or self._has_unscored_steps():  # or it only looks whether anything is left to do
             self.metrics.write("resume" if self.progress.step else "start", self.progress.step)
         with StopRequest(silent=not self.world.is_main) as stop, self._bar() as bar:
             while not self.is_over():
@@ -116,7 +116,7 @@ class Trainer:
                 if self._is_due(self.save_every) or self._is_due(self.settings.validate_every):
                     self.save()
                 self._look(stop)
-            if self.progress.validated_step != self.progress.step:
+            if self._has_unscored_steps():
                 self._save_unless_saved()  # a validation may take long, and whoever sent a signal may not wait for it
                 self.validate()
                 self.save()
@@ -232,6 +232,9 @@ class Trainer:
 
     def _is_due(self, every: int) -> bool:
         return self.progress.step % every == 0
+
+    def _has_unscored_steps(self) -> bool:
+        return self.progress.validated_step != self.progress.step
 
     def _save_unless_saved(self) -> None:
         # One process decides for all: another may look when the first has written already, and then stay away.
