@@ -11,8 +11,9 @@ from safetensors.torch import load_file
 
 from command import Command, mt
 from mt import pipeline, storage
+from mt.bundle.given_models import GivenModels
 from mt.bundle.model_dir import LoadedModel, build_model
-from mt.bundle.warm_start import Start, find_start, load_start, start_from
+from mt.bundle.warm_start import Start, load_start, start_from
 from mt.config import Config, parse_config
 from mt.data.encoding import read_counts
 from mt.data.prepare import input_digests
@@ -36,7 +37,7 @@ def fresh(config: Config, tokenizers: TokenizerPair) -> Transformer:
 @pytest.mark.parametrize("changes", SHAPES, ids=lambda changes: " ".join(changes) or "default")
 def test_with_the_same_tokenizer_every_weight_is_taken_over(tmp_path: Path, changes: list[str]) -> None:
     folder, given, tokenizers = make(tmp_path, *changes)
-    start = load_start(Start(folder, ""), configured(*changes))
+    start = load_start(Start("given", folder, ""), configured(*changes))
     assert start.tokenizers.files() == tokenizers.files()
     model = fresh(configured(*changes), tokenizers)
     start_from(model, tokenizers, start)
@@ -53,7 +54,7 @@ def test_of_another_tokenizer_the_shared_pieces_rows_are_taken_over(
     # Pieces before, between and after those both know, so that rows move.
     ours = TokenizerPair.train([*ENGLISH, "0 quay by a jumping fox"], [*GERMAN, "Über Öl & Äpfel"], 340, theirs.shared)
     model, untouched = fresh(config, ours), dict(fresh(config, ours).named_parameters())
-    start_from(model, ours, load_start(Start(folder, ""), config))
+    start_from(model, ours, load_start(Start("given", folder, ""), config))
     by_name, moved = dict(given.named_parameters()), 0
     for name, parameter in model.named_parameters():
         if name not in VOCABULARIES:
@@ -94,7 +95,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> ModelDir:
 @pytest.mark.parametrize(("changes", "keys"), REFUSED, ids=lambda part: " ".join(part))
 def test_a_model_of_another_shape_is_refused_by_its_keys(saved: ModelDir, changes: list[str], keys: list[str]) -> None:
     with pytest.raises(InputError) as caught:
-        load_start(Start(saved, ""), configured(*changes))
+        load_start(Start("given", saved, ""), configured(*changes))
     named = caught.value.message.partition(" differs from this configuration in ")[2].split(", ")
     assert sorted(named) == sorted(keys)
     assert caught.value.message.startswith(f"training.init_from: {saved.root}")
@@ -104,7 +105,7 @@ def test_a_model_of_another_shape_is_refused_by_its_keys(saved: ModelDir, change
 def test_learned_positions_need_the_same_number(tmp_path: Path) -> None:
     folder, _, _ = make(tmp_path, "model.positions=learned")
     with pytest.raises(InputError, match=r"differs from this configuration in data\.max_length"):
-        load_start(Start(folder, ""), configured("model.positions=learned", "data.max_length=30"))
+        load_start(Start("given", folder, ""), configured("model.positions=learned", "data.max_length=30"))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def test_learned_positions_need_the_same_number(tmp_path: Path) -> None:
     ids=" ".join,
 )
 def test_what_has_no_weights_may_differ(saved: ModelDir, changes: list[str]) -> None:
-    assert isinstance(load_start(Start(saved, ""), configured(*changes)), LoadedModel)
+    assert isinstance(load_start(Start("given", saved, ""), configured(*changes)), LoadedModel)
 
 
 # From a run to a run ------------------------------------------------------------------------------------------------
@@ -137,11 +138,11 @@ def config_of(folder: Path, *changes: str) -> Config:
 def trainer_of(folder: Path, *changes: str) -> tuple[Trainer, TokenizerPair]:
     """What `mt train` makes before its first step."""
     config = config_of(folder, *changes)
-    run, start = run_of(folder), find_start(config.training.init_from, folder / "runs", None)
+    run, given = run_of(folder), GivenModels.find(config, folder / "runs", {})
     key = pipeline.prepare(config, run, input_digests(config.data))
-    tokenizers, tokenizer_key = pipeline.train_tokenizer(config, run, key, start)
+    tokenizers, tokenizer_key = pipeline.train_tokenizer(config, run, key, given)
     pipeline.encode(config, run, tokenizers, tokenizer_key, key)
-    return pipeline.make_trainer(config, run, tokenizers, torch.device("cpu"), start), tokenizers
+    return pipeline.make_trainer(config, run, tokenizers, torch.device("cpu"), given), tokenizers
 
 
 def add_letters(folder: Path) -> None:

@@ -27,7 +27,7 @@ class Parts:
         self.run.root.mkdir(parents=True)
         text = (folder / "train.en", folder / "train.xx")
         self.config: Config = parse_config((folder / "tiny.yaml").read_text(), "tiny.yaml", changes)
-        tokenizers = TokenizerPair.train(TextFile(text[0]), TextFile(text[1]), 320, shared=True)
+        self.tokenizers = tokenizers = TokenizerPair.train(TextFile(text[0]), TextFile(text[1]), 320, shared=True)
         encode_corpus(text, tokenizers, folder / "encoded", "key", None)
         self.corpus = EncodedCorpus.open(folder / "encoded")
         torch.manual_seed(1)

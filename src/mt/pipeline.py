@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from mt import storage
+from mt.bundle.given_models import GivenModels
 from mt.bundle.model_dir import build_model
-from mt.bundle.warm_start import Start, find_start, load_start, refuse_missing_tags, start_from
+from mt.bundle.warm_start import load_start, refuse_missing_tags, start_from
 from mt.config import Config, dump_config
 from mt.console import log
 from mt.data.batching import TrainingCorpus
@@ -30,13 +31,15 @@ from mt.errors import InputError
 from mt.export.in_run import require_exports, write_exports
 from mt.product import finish
 from mt.reporting.report import write_report
-from mt.resume import INIT_FROM, check_resumable, recorded_inputs
+from mt.resume import check_resumable, recorded_inputs
 from mt.run_dir import RunDir
 from mt.stage import is_done, stage_key
 from mt.training.trackers import refuse_missing_wandb
 from mt.training.trainer import Trainer
 from mt.training.validation import Validator
 from mt.world import ALONE, World, lost_explained
+
+_NO_MODELS = GivenModels()
 
 
 def run(config: Config, runs: Path, world: World = ALONE) -> str:
@@ -60,9 +63,9 @@ def run(config: Config, runs: Path, world: World = ALONE) -> str:
     device = choose_device(config.training.device, local_rank=world.local_rank)
     require_exports(config)
     with storage.exclusive(run_dir.lock) if world.is_main else nullcontext(), lost_explained():
-        start = world.from_main(make_data(config, run_dir, runs) if world.is_main else None)
+        given = world.from_main(make_data(config, run_dir, runs) if world.is_main else GivenModels())
         tokenizers = TokenizerPair.load(run_dir.tokenizer, config.tokenizer.shared)
-        trainer = make_trainer(config, run_dir, tokenizers, device, start, world)
+        trainer = make_trainer(config, run_dir, tokenizers, device, given, world)
         progress = trainer.run()
         summary = finish(config, run_dir, tokenizers, trainer, progress)
         if world.is_main and config.exports:
@@ -78,17 +81,14 @@ def _report(run_dir: RunDir) -> Path:
     return run_dir.report if made > run_dir.model.manifest.stat().st_mtime_ns else write_report(run_dir)
 
 
-def make_data(config: Config, run_dir: RunDir, runs: Path) -> Start | None:
+def make_data(config: Config, run_dir: RunDir, runs: Path) -> GivenModels:
     """All that comes before training: checked inputs, clean text, the tokenizer, token ids.
 
     Returns:
-        the model that training starts from, if there is one.
+        the models that training starts and learns from.
     """
-    digests = input_digests(config.data)
-    start = None
-    if config.training.init_from is not None:
-        start = find_start(config.training.init_from, runs, recorded_inputs(run_dir).get(INIT_FROM))
-        digests[INIT_FROM] = start.identity
+    given = GivenModels.find(config, runs, recorded_inputs(run_dir))
+    digests = input_digests(config.data) | given.identities()
     check_resumable(run_dir, config, digests)
     for folder in (
         run_dir.root,
@@ -102,10 +102,10 @@ def make_data(config: Config, run_dir: RunDir, runs: Path) -> Start | None:
     storage.write_text(run_dir.config, dump_config(config))
 
     text_key = prepare(config, run_dir, digests)
-    tokenizers, tokenizer_key = train_tokenizer(config, run_dir, text_key, start)
+    tokenizers, tokenizer_key = train_tokenizer(config, run_dir, text_key, given)
     encode(config, run_dir, tokenizers, tokenizer_key, text_key)
     report_cleaning(config, run_dir)
-    return start
+    return given
 
 
 def prepare(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
@@ -124,21 +124,21 @@ def prepare(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
 
 
 def train_tokenizer(
-    config: Config, run_dir: RunDir, text_key: str, start: Start | None = None
+    config: Config, run_dir: RunDir, text_key: str, given: GivenModels = _NO_MODELS
 ) -> tuple[TokenizerPair, str]:
-    """Trains the tokenizer on the cleaned training text, and on nothing else; or takes that of the model to start from.
+    """Trains the tokenizer on the cleaned training text, and on nothing else; or takes that of a given model.
 
     Returns:
         the tokenizers and the stage's key.
     """
     settings = config.tokenizer
     key = stage_key("tokenizer", settings.model_dump(exclude={"bpe_dropout"}), text_key)
-    kept = start if config.training.init_tokenizer else None
-    if kept is not None:
-        key = stage_key("tokenizer", kept.identity)
+    owner = given.tokenizer_owner(config)
+    if owner is not None:
+        key = stage_key("tokenizer", owner.identity, *(() if settings.shared else ("of two vocabularies",)))
     if not is_done(run_dir.tokenizer, key):
-        if kept is not None:
-            trained = load_start(kept, config).tokenizers
+        if owner is not None:
+            trained = given.tokenizers(config)
         else:
             log.info("training the tokenizer")
             pairs = json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"]
@@ -195,14 +195,14 @@ def make_trainer(
     run_dir: RunDir,
     tokenizers: TokenizerPair,
     device: torch.device,
-    start: Start | None = None,
+    given: GivenModels = _NO_MODELS,
     world: World = ALONE,
 ) -> Trainer:
     """Puts the pieces of a training together; the weights start from the seed, a model, or the newest checkpoint."""
     torch.manual_seed(config.seed)
     model = build_model(config, tokenizers).to(device)
-    if start is not None and not run_dir.checkpoint_steps():
-        start_from(model, tokenizers, load_start(start, config))
+    if given.start is not None and not run_dir.checkpoint_steps():
+        start_from(model, tokenizers, load_start(given.start, config))
     log.info("model: %s parameters, on %s", f"{sum(p.numel() for p in model.parameters()):,}", device)
     validator = Validator(
         config,
@@ -215,7 +215,13 @@ def make_trainer(
     weights = [source.weight for source in config.data.train]
     kept = read_counts(run_dir.encoded_counts("train")).kept
     shares = training_shares(kept, weights, config.data.temperature)
-    return Trainer(config, run_dir, model, corpus, validator, world, shares)
+    # Where the training has ended they may be gone, which is all right.
+    whole = all(teacher.folder is not None for teacher in given.teachers)
+    teachers = given.load_teachers(config, tokenizers, device) if whole else ()
+    trainer = Trainer(config, run_dir, model, corpus, validator, world, shares, teachers)
+    if not whole and not trainer.is_over():
+        given.load_teachers(config, tokenizers, device)  # says which one is gone
+    return trainer
 
 
 def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> TrainingCorpus:

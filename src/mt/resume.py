@@ -20,8 +20,8 @@ FROZEN = (
     "training.accumulate",
     "training.optimizer",
     "training.init_",
+    "training.distill_from",
 )
-INIT_FROM = "training.init_from"  # among the inputs: the identity of the model that training started from
 # The files' content is compared instead of where they lie.
 FREE = ("data.root",)
 

@@ -23,40 +23,43 @@ _FREE = {"dropout", "attention_dropout", "activation_dropout", "embedding_dropou
 
 @dataclass(frozen=True)
 class Start:
-    """The model that `training.init_from` names.
+    """A model that `training.init_from` or another key names.
 
     Attributes:
-        folder: where it is; None where it is gone, which a training that has begun survives.
+        path: as it is named.
+        folder: where it is; None where it is gone, which a training that has begun may survive.
         identity: tells its content from any other.
     """
 
+    path: str
     folder: ModelDir | None
     identity: str
 
 
-def find_start(init_from: str, runs: Path, recorded: str | None) -> Start:
-    """Looks for the model to start from.
+def find_start(path: str, runs: Path, recorded: str | None, key: str) -> Start:
+    """Looks for a model to start from, or to learn from.
 
     Args:
-        init_from: its path.
+        path: as the configuration names it.
         runs: the folder that holds the run folders.
         recorded: the identity it had when this training began; None before.
+        key: of the configuration.
 
     Raises:
         InputError: there is none, and training has not begun.
     """
     try:
-        folder = find_model(Path(init_from), runs)
+        folder = find_model(Path(path), runs)
         files = storage.read_manifest(folder.root)["files"]
-        return Start(folder, hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest())
+        return Start(path, folder, hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest())
     except InputError as error:
         if recorded is None:
-            raise InputError(f"training.init_from: {error.message}", error.hint) from None
+            raise InputError(f"{key}: {error.message}", error.hint) from None
     except storage.DamagedError as error:
         if recorded is None:
-            raise InputError(f"training.init_from: {init_from} is not a whole model folder: {error}") from None
-    log.warning("training.init_from: %s is gone; it was needed at the beginning only", init_from)
-    return Start(None, recorded)
+            raise InputError(f"{key}: {path} is not a whole model folder: {error}") from None
+    log.warning("%s: %s is gone; a training that has ended needs it no more", key, path)
+    return Start(path, None, recorded)
 
 
 def load_start(start: Start, config: Config) -> LoadedModel:

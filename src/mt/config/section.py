@@ -4,7 +4,16 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, GetJsonSchemaHandler, Tag
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetJsonSchemaHandler,
+    Tag,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
@@ -93,6 +102,13 @@ class Shaped:
 
 _LANGUAGE = "[A-Za-z0-9][A-Za-z0-9_-]{0,31}"
 Line = Annotated[str, Field(max_length=4096), AfterValidator(_one_line)]
+Lines = Annotated[
+    tuple[Line, ...],
+    Field(max_length=100),
+    BeforeValidator(as_tuple),
+    AfterValidator(without_repeats),
+    OneOrList(),
+]
 # The marks keep pydantic's tags apart from the keys of a file in the location of an error.
 SWITCH_TAGS = ("<switch>", "<name>")
 SwitchOrName = Annotated[

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from mt.config.section import Line, Rule, Section, SwitchOrName, enforce
+from mt.config.section import Line, Lines, Rule, Section, SwitchOrName, enforce
 
 
 class TrainingConfig(Section):
@@ -77,6 +77,17 @@ class TrainingConfig(Section):
             "(Liang et al. 2021); each step costs twice the time. 0: one pass.",
         ),
     ] = 0.0
+    distill_from: Annotated[
+        Lines,
+        Field(
+            description="Run or model folders of teachers: beside the text, their mean probability of each word is "
+            "learned (word-level knowledge distillation, Kim and Rush 2016). They need the student's vocabulary, which "
+            "is the first one's unless init_from gives one; each step costs a forward pass of each. []: none."
+        ),
+    ] = ()
+    distill_weight: Annotated[
+        float, Field(ge=0, le=1, description="Share of the teachers' probabilities in what is learned.")
+    ] = 0.5
     ema_decay: Annotated[
         float | None,
         Field(
@@ -161,6 +172,11 @@ class TrainingConfig(Section):
                 self.sharding == "fsdp" and self.optimizer == "muon",
                 ("sharding", "optimizer"),
                 "muon needs whole matrices, which fsdp cuts up; set sharding: ddp, or optimizer: adamw",
+            ),
+            Rule(
+                self.r_drop > 0 and len(self.distill_from) > 0,
+                ("r_drop", "distill_from"),
+                "a training has two passes of its own or teachers, not both; set r_drop: 0, or distill_from: []",
             ),
             Rule(
                 ends_at_max_steps and self.warmup_steps >= self.max_steps,

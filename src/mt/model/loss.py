@@ -6,6 +6,7 @@ The logits of a batch (N, V) are its largest tensor by far. Here they exist a fe
 loss and gradient are computed while it is in the processor's cache, and the smoothed targets are never built.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -161,5 +162,82 @@ def fused_consistent_cross_entropy(
     """
     loss, nll = _FusedConsistentLoss.apply(  # type: ignore[no-untyped-call]
         states, weight, labels, smoothing, strength
+    )
+    return loss, nll
+
+
+class _FusedDistilledLoss(torch.autograd.Function):
+    """Cross-entropy with a mixture of the smoothed labels and the mean of some teachers' distributions.
+
+    With t that mixture, a distribution over the vocabulary, the loss is -sum(t log p) and its gradient by the logits
+    p - t.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        labels: Tensor,
+        smoothing: float,
+        teachers: Sequence[tuple[Tensor, Tensor]],
+        share: float,
+    ) -> tuple[Tensor, Tensor]:
+        device = states.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+        inputs, matrix = states.to(dtype), weight.to(dtype)
+        taught = [(theirs.to(dtype), output.to(dtype)) for theirs, output in teachers]
+        loss, nll = (states.new_zeros((), dtype=torch.float32) for _ in range(2))
+        grad_states, grad_weight = torch.empty_like(inputs), torch.zeros_like(weight)
+        n_rows = (_CPU_ROWS if device == "cpu" else _GPU_ROWS) // 2
+        for start in range(0, len(inputs), n_rows):
+            rows = slice(start, start + n_rows)
+            label = labels[rows, None]
+            log_probs = product(inputs[rows], matrix).float().log_softmax(dim=-1)
+            nll -= log_probs.gather(-1, label).sum()
+            target = log_probs.new_full(log_probs.shape, (1 - share) * smoothing / len(weight))
+            target.scatter_add_(-1, label, target.new_full((), (1 - share) * (1 - smoothing)).expand(label.shape))
+            for theirs, output in taught:
+                probs = product(theirs[rows], output).float().softmax(dim=-1)
+                target.add_(probs, alpha=share / len(taught))
+            loss -= (target * log_probs).sum()
+            gradient = log_probs.exp_().sub_(target).to(dtype)
+            grad_states[rows] = product(gradient, matrix.t())
+            grad_weight += (gradient.t() @ inputs[rows]).to(weight.dtype)
+        ctx.gradients = grad_states, grad_weight
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
+        grad_states, grad_weight = ctx.gradients
+        del ctx.gradients
+        return grad_states.mul_(grads[0].to(grad_states.dtype)), grad_weight.mul_(grads[0]), None, None, None, None
+
+
+def fused_distilled_cross_entropy(
+    states: Tensor,
+    weight: Tensor,
+    labels: Tensor,
+    smoothing: float,
+    teachers: Sequence[tuple[Tensor, Tensor]],
+    share: float,
+) -> tuple[Tensor, Tensor]:
+    """Word-level knowledge distillation (Kim and Rush 2016, arXiv:1606.07947, section 3.1) beside the labels.
+
+    Args:
+        states: the student's last states (N, D), padding taken out.
+        weight: its output layer's matrix (V, D).
+        labels: the right tokens (N,).
+        smoothing: as in `fused_cross_entropy`.
+        teachers: the states (N, E) that each teacher has of the same tokens, and its output layer's matrix (V, E).
+        share: of the teachers' mean distribution in what is learned; the rest is the smoothed labels'.
+
+    Returns:
+        the loss, which is the cross-entropy and no divergence, so that it does not fall to zero; and the plain negative
+        log-likelihood of the labels (which carries no gradient); both summed over tokens, in nats.
+    """
+    loss, nll = _FusedDistilledLoss.apply(  # type: ignore[no-untyped-call]
+        states, weight, labels, smoothing, teachers, share
     )
     return loss, nll

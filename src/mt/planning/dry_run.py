@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from mt import storage
-from mt.bundle.warm_start import find_start, load_start, refuse_missing_tags
+from mt.bundle.given_models import GivenModels
+from mt.bundle.warm_start import load_start, refuse_missing_tags
 from mt.config import Config, FromTrain
 from mt.console import duration, log
 from mt.data.prepare import MAX_HELD_OUT, input_digests
@@ -19,7 +20,7 @@ from mt.errors import InputError, MachineError
 from mt.planning.estimate import Estimate, estimate
 from mt.planning.probe import Measured, probe
 from mt.planning.survey import Survey, learned_tokenizers, survey
-from mt.resume import INIT_FROM, recorded_inputs, refuse_changes
+from mt.resume import recorded_inputs, refuse_changes
 from mt.run_dir import RunDir
 from mt.training.checkpoint import Checkpoints
 from mt.training.trackers import refuse_missing_wandb
@@ -63,13 +64,13 @@ def dry_run(config: Config, runs: Path) -> str:
     disk = _disk(run_dir)
     device = choose_device(config.training.device)
     done = _steps_done(run_dir)
-    tokenizers, start = _start(config, runs, run_dir)
+    given, tokenizers = _given(config, runs, run_dir)
     texts = _read(config)
     whole = tokenizers is not None or len(texts.train.sample) == texts.train.clean
     if tokenizers is None:
         tokenizers = learned_tokenizers(config.tokenizer, texts.train.sample, config.data.tagged)
     log.info("training a few steps, which are forgotten again")
-    measured = probe(config, texts.train.sample, tokenizers, whole, _SECONDS)
+    measured = probe(config, texts.train.sample, tokenizers, whole, _SECONDS, given)
     valid_pairs = texts.held_out["valid"] or 0
     bytes_per_pair = texts.train.bytes_per_pair()
     foreseen = estimate(config, measured, texts.pairs, valid_pairs, bytes_per_pair, texts.train.whole)
@@ -77,7 +78,7 @@ def dry_run(config: Config, runs: Path) -> str:
         "run": f"{run_dir.root}, " + (f"goes on after step {done:,}" if done else "new"),
         "device": _device(device, measured.precision),
         **_text_rows(texts, measured),
-        **({"starts from": start} if start else {}),
+        **_given_rows(given),
         "tokenizer": _tokenizer(tokenizers, config, whole),
         "model": f"{measured.parameters:,} parameters",
         "training": _training(config, foreseen, measured, texts.train.whole),
@@ -100,25 +101,27 @@ def _steps_done(run_dir: RunDir) -> int:
     return max(Checkpoints(run_dir).steps(), default=0)
 
 
-def _start(config: Config, runs: Path, run_dir: RunDir) -> tuple[TokenizerPair | None, str]:
-    """The model to start from, which must fit, as what a resume goes on from must.
+def _given(config: Config, runs: Path, run_dir: RunDir) -> tuple[GivenModels, TokenizerPair | None]:
+    """The models to start and to learn from, which must fit, as what a resume goes on from must.
 
     Returns:
-        its tokenizers, where they are taken over, and its name.
+        they, and the tokenizers where these are taken over.
     """
-    digests = input_digests(config.data)
-    tokenizers, name = None, ""
-    if config.training.init_from is not None:
-        start = find_start(config.training.init_from, runs, recorded_inputs(run_dir).get(INIT_FROM))
-        digests[INIT_FROM] = start.identity
-        if start.folder is not None:
-            loaded = load_start(start, config)
-            name = str(start.folder.root)
-            if config.training.init_tokenizer:
-                refuse_missing_tags(config, loaded.tokenizers)
-                tokenizers = loaded.tokenizers
-    refuse_changes(run_dir, config, digests)
-    return tokenizers, name
+    given = GivenModels.find(config, runs, recorded_inputs(run_dir))
+    if given.start is not None and given.start.folder is not None:
+        load_start(given.start, config)
+    owner = given.tokenizer_owner(config)
+    tokenizers = None if owner is None or owner.folder is None else given.tokenizers(config)
+    if tokenizers is not None:
+        refuse_missing_tags(config, tokenizers)
+        given.load_teachers(config, tokenizers, torch.device("cpu"))
+    refuse_changes(run_dir, config, input_digests(config.data) | given.identities())
+    return given, tokenizers
+
+
+def _given_rows(given: GivenModels) -> dict[str, str]:
+    rows = {} if given.start is None or given.start.folder is None else {"starts from": str(given.start.folder.root)}
+    return rows | ({"learns from": ", ".join(teacher.path for teacher in given.teachers)} if given.teachers else {})
 
 
 def _read(config: Config) -> _Texts:

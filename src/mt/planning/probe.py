@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from mt import storage
+from mt.bundle.given_models import GivenModels
 from mt.config import Config
 from mt.console import log
 from mt.data.batching import assemble, plan_epoch
@@ -38,6 +39,7 @@ from mt.workers import start_worker
 _MOST_STEPS = 20
 _FEWEST_STEPS = 2
 _TRANSLATED = 128  # sentences
+_NO_MODELS = GivenModels()
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,14 @@ class Measured:
     split: bool = False
 
 
-def probe(config: Config, sample: Sequence[Pair], tokenizers: TokenizerPair, whole: bool, seconds: float) -> Measured:
+def probe(
+    config: Config,
+    sample: Sequence[Pair],
+    tokenizers: TokenizerPair,
+    whole: bool,
+    seconds: float,
+    given: GivenModels = _NO_MODELS,
+) -> Measured:
     """Trains a few steps and forgets them.
 
     Args:
@@ -83,6 +92,7 @@ def probe(config: Config, sample: Sequence[Pair], tokenizers: TokenizerPair, who
         whole: whether they were learned from all of the text; otherwise the vocabulary is taken to be as large as
             asked.
         seconds: how long the timed steps may take; two are made in any case.
+        given: the models to learn from, if there are any.
 
     Raises:
         InputError: no pair is within data.max_length.
@@ -93,7 +103,7 @@ def probe(config: Config, sample: Sequence[Pair], tokenizers: TokenizerPair, who
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, context, initializer=start_worker) as pool:
         try:
-            return pool.submit(_measure, config, list(sample), tokenizers, whole, seconds, log.level).result()
+            return pool.submit(_measure, config, list(sample), tokenizers, whole, seconds, given, log.level).result()
         except BrokenProcessPool:
             raise MachineError(
                 "a trial of this configuration was killed, probably for lack of memory",
@@ -102,7 +112,13 @@ def probe(config: Config, sample: Sequence[Pair], tokenizers: TokenizerPair, who
 
 
 def _measure(
-    config: Config, sample: list[Pair], tokenizers: TokenizerPair, whole: bool, seconds: float, level: int
+    config: Config,
+    sample: list[Pair],
+    tokenizers: TokenizerPair,
+    whole: bool,
+    seconds: float,
+    given: GivenModels,
+    level: int,
 ) -> Measured:
     log.setLevel(max(level, logging.WARNING))
     device = choose_device(config.training.device)
@@ -118,7 +134,8 @@ def _measure(
     with TemporaryDirectory(prefix="mt-") as folder:
         run = RunDir(Path(folder))
         corpus = _encoded(run, config, sample, tokenizers)
-        trainer = Trainer(config, run, model, corpus, _no_validation)
+        teachers = given.load_teachers(config, tokenizers, device)
+        trainer = Trainer(config, run, model, corpus, _no_validation, teachers=teachers)
         steps, in_steps, tokens = _train(trainer, corpus, seconds)
         batches = len(plan_epoch(*corpus.lengths(), config.training.max_tokens, config.seed, 0))
         return Measured(

@@ -43,14 +43,21 @@ class Gradients:
         config: the run's configuration.
         model: what learns; with `training.sharding: fsdp` its parameters become shards.
         world: the processes that work on each step together.
+        teachers: models whose word probabilities it learns, too.
     """
 
-    def __init__(self, config: Config, model: TranslationModel, world: World = ALONE) -> None:
+    def __init__(
+        self,
+        config: Config,
+        model: TranslationModel,
+        world: World = ALONE,
+        teachers: Sequence[TranslationModel] = (),
+    ) -> None:
         self._config = config
         self._model = model
         self._world = world
         self._device = model.device
-        self._objective = distributed(Objective(model, config.training), config.training, world)
+        self._objective = distributed(Objective(model, config.training, teachers), config.training, world)
 
     def add(self, micro_batches: Sequence[Batch], step: int) -> StepLoss:
         """Computes the gradients of some micro-batches; they must be zero before.

@@ -4,7 +4,7 @@ Both act around a module's call, so the loss is a module here.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -13,18 +13,31 @@ from torch import Tensor, nn
 from mt.config import TrainingConfig
 from mt.errors import InputError
 from mt.model.build import TranslationModel
-from mt.model.loss import fused_consistent_cross_entropy, fused_cross_entropy
+from mt.model.loss import fused_consistent_cross_entropy, fused_cross_entropy, fused_distilled_cross_entropy
 from mt.model.packing import Packing
 from mt.world import World
 
 
 class Objective(nn.Module):
-    """A model and what it is trained for."""
+    """A model and what it is trained for.
 
-    def __init__(self, model: TranslationModel, config: TrainingConfig) -> None:
+    Args:
+        model: what learns.
+        config: the loss.
+        teachers: models whose word probabilities it learns, too.
+    """
+
+    def __init__(
+        self, model: TranslationModel, config: TrainingConfig, teachers: Sequence[TranslationModel] = ()
+    ) -> None:
         super().__init__()
         self.model = model
-        self._smoothing, self._r_drop = config.label_smoothing, config.r_drop
+        self._teachers = tuple(teachers)  # in a tuple, where no optimiser and no other process looks for parameters
+        self._smoothing, self._r_drop, self._distill_weight = (
+            config.label_smoothing,
+            config.r_drop,
+            config.distill_weight,
+        )
         compiled = torch.compile(model.states, dynamic=True) if config.compile else model.states
         self._states: Callable[[Tensor, Tensor, Packing, Packing], Tensor] = compiled
 
@@ -36,6 +49,10 @@ class Objective(nn.Module):
         weight = self.model.output.weight
         if self._r_drop > 0:
             return fused_consistent_cross_entropy(states, weight, labels, self._smoothing, self._r_drop)
+        if self._teachers:
+            with torch.no_grad():
+                taught = [(each.states(src_tokens, tgt_in, src, tgt), each.output.weight) for each in self._teachers]
+            return fused_distilled_cross_entropy(states, weight, labels, self._smoothing, taught, self._distill_weight)
         return fused_cross_entropy(states, weight, labels, self._smoothing)
 
 

@@ -11,7 +11,7 @@ import copy
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -56,6 +56,7 @@ class Trainer:
         validate: scores the model; of several processes, all call it.
         world: the processes that train together.
         shares: how often an epoch has which sentences; None: all once.
+        teachers: models whose word probabilities it learns, too.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Trainer:
         validate: Callable[[TranslationModel], Validation],
         world: World = ALONE,
         shares: tuple[Share, ...] | None = None,
+        teachers: Sequence[TranslationModel] = (),
     ) -> None:
         self.config = config
         self.settings = config.training
@@ -74,7 +76,7 @@ class Trainer:
         self.model = model
         # A model in shards cannot search for translations, since processes would need them at different times.
         self.whole_model = copy.deepcopy(model).cpu() if self._in_shards else model
-        self.gradients = Gradients(config, model, world)  # before anything that keeps the model's parameters
+        self.gradients = Gradients(config, model, world, teachers)  # before anything that keeps the model's parameters
         self.optimizer = make_optimizer(model, self.settings)
         decay = self.settings.ema_decay
         self.average = None if decay is None else MovingAverage(model, decay)
