@@ -65,10 +65,14 @@ class FinalWeights:
         steps = [s for s in self._newest() if s != self._progress.step][1 - self._count :]
         if self._kind != "average" or not steps:
             return now
+        earlier, problem = {}, ""
         try:
             earlier = self._weights(steps)
         except MachineError as error:  # at the end it matters; until then training may well go on
-            log.warning("%s; this validation scores the present weights alone", error.message)
+            problem = error.message
+        if self._checkpoints.world.any(bool(problem)):  # all processes must score the same weights
+            reason = problem or "another process cannot read a checkpoint"
+            log.warning("%s; this validation scores the present weights alone", reason)
             return now
         share = 1 / (len(steps) + 1)
         return {name: torch.lerp(earlier[name].to(tensor.device), tensor, share) for name, tensor in now.items()}

@@ -63,7 +63,7 @@ class Checkpoints:
 
     def __init__(self, run: RunDir, world: World = ALONE) -> None:
         self._run = run
-        self._world = world
+        self.world = world
 
     def steps(self) -> list[int]:
         """The steps there are checkpoints of, oldest first, not verified."""
@@ -93,9 +93,9 @@ class Checkpoints:
             }
         )
         average = None if average is None else self._collected(average)
-        if self._world.is_main:
+        if self.world.is_main:
             self._write(progress, weights, moments, average)
-        self._world.wait()
+        self.world.wait()
 
     def _collected(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Tensors made whole, where they are shards, in the memory of the process that writes them."""
@@ -104,7 +104,7 @@ class Checkpoints:
         collected = {}
         for name, tensor in tensors.items():
             one = whole(tensor)
-            if self._world.is_main:
+            if self.world.is_main:
                 collected[name] = one.cpu()
         return collected
 
@@ -132,7 +132,7 @@ class Checkpoints:
         Raises:
             MachineError: there are checkpoints, but none is usable.
         """
-        return self._world.from_main(self._newest() if self._world.is_main else None)
+        return self.world.from_main(self._newest() if self.world.is_main else None)
 
     def _newest(self) -> int | None:
         damaged = []
@@ -219,9 +219,9 @@ class Checkpoints:
 
         The whole ones are counted after verifying them: a damaged one protects nobody.
         """
-        if self._world.is_main:
+        if self.world.is_main:
             self._prune(keep, also)
-        self._world.wait()
+        self.world.wait()
 
     def _prune(self, keep: int, also: set[int]) -> None:
         n_whole = 0
