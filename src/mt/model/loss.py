@@ -17,6 +17,13 @@ from mt.model.linear import product
 _CPU_ROWS, _GPU_ROWS = 512, 8192  # rows of logits at a time: on a CPU they fit its cache, a GPU wants large products
 
 
+def _gradients(ctx: Any, factor: Tensor) -> tuple[Tensor, Tensor]:
+    """What a forward pass has kept, times the factor from above; it is scaled in place, so once."""
+    grad_states, grad_weight = ctx.gradients
+    del ctx.gradients
+    return grad_states.mul_(factor.to(grad_states.dtype)), grad_weight.mul_(factor)
+
+
 class _FusedLoss(torch.autograd.Function):
     """Sum over tokens of (1 - e) * -log p(label) + e / V * sum_v -log p(v).
 
@@ -70,9 +77,7 @@ class _FusedLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        grad_states, grad_weight = ctx.gradients
-        del ctx.gradients  # they are scaled in place, so once
-        return grad_states.mul_(grads[0].to(grad_states.dtype)), grad_weight.mul_(grads[0]), None, None, None
+        return *_gradients(ctx, grads[0]), None, None, None
 
 
 def fused_cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -139,9 +144,7 @@ class _FusedConsistentLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        grad_states, grad_weight = ctx.gradients
-        del ctx.gradients
-        return grad_states.mul_(grads[0].to(grad_states.dtype)), grad_weight.mul_(grads[0]), None, None, None
+        return *_gradients(ctx, grads[0]), None, None, None
 
 
 def fused_consistent_cross_entropy(
@@ -210,9 +213,7 @@ class _FusedDistilledLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
-        grad_states, grad_weight = ctx.gradients
-        del ctx.gradients
-        return grad_states.mul_(grads[0].to(grad_states.dtype)), grad_weight.mul_(grads[0]), None, None, None, None
+        return *_gradients(ctx, grads[0]), None, None, None, None
 
 
 def fused_distilled_cross_entropy(
