@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 from mt.bundle.model_dir import LoadedModel, load_model
-from mt.bundle.warm_start import Start, find_start, load_start
+from mt.bundle.warm_start import INIT_FROM, Start, find_start, load_start
 from mt.config import Config
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.model.build import TranslationModel
 
-INIT_FROM, DISTILL_FROM = "training.init_from", "training.distill_from"
+DISTILL_FROM = "training.distill_from"
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from mt.errors import InputError
 from mt.model.build import TranslationModel
 from mt.run_dir import ModelDir, find_model
 
+INIT_FROM = "training.init_from"
 # What may differ between the two models: it has no weights of its own.
 _FREE = {"dropout", "attention_dropout", "activation_dropout", "embedding_dropout", "word_dropout", "init"}
 
@@ -58,7 +59,8 @@ def find_start(path: str, runs: Path, recorded: str | None, key: str) -> Start:
     except storage.DamagedError as error:
         if recorded is None:
             raise InputError(f"{key}: {path} is not a whole model folder: {error}") from None
-    log.warning("%s: %s is gone; a training that has ended needs it no more", key, path)
+    needed = "at the beginning" if key == INIT_FROM else "until training ends"
+    log.warning("%s: %s is gone; it is needed %s only", key, path, needed)
     return Start(path, None, recorded)
 
 

@@ -77,9 +77,7 @@ def evaluate_command(
     if tune_length_penalty:
         _allow_tuning({**given, "output": output, "metrics": metrics})
     from mt.bundle.open import open_model, read_config
-    from mt.data.texts import read_pair
     from mt.evaluate import evaluate
-    from mt.languages import chosen_language
     from mt.run_dir import run_of, run_of_checkpoint
 
     first, *others = find_models(models, runs)
@@ -88,7 +86,7 @@ def evaluate_command(
     own_config = read_config(first)
     config = _with_metrics(own_config, metrics)
     if source is not None and reference is not None:
-        texts = [read_pair(source, reference, chosen_language(config.data.target_lang, to))]
+        texts = _given_texts(source, reference, config, to)
     else:
         texts = _own_texts(first, owner, "valid" if tune_length_penalty else "test", config, to)
     if tune_length_penalty:
@@ -101,9 +99,8 @@ def evaluate_command(
         _tune(opened.translator, config, texts, decoding.beam, as_json)
         return
     results = evaluate(opened.translator, config, texts, _methods(config, decoding, opened.settings.search), comet)
-    name = _name_of(source, to, config, beside_own=output is None)
-    if output is None and source is None and not _is_usual(decoding, metrics, own_config, given):
-        name = f"changed.{name}"
+    usual = output is not None or source is not None or _is_usual(decoding, metrics, own_config, given)
+    name = ("" if usual else "changed.") + _name_of(source, to, config, beside_own=output is None)
     _print_and_keep(results, as_json, output or (run.scores if run and not others else None), name)
 
 
@@ -188,6 +185,13 @@ def _tune(
 
     tried = try_length_penalties(translator, config, texts, beam)
     print_result(json.dumps(penalties_json(tried)) if as_json else penalties_table(tried))
+
+
+def _given_texts(source: Path, reference: Path, config: "Config", to: str | None) -> "list[Text]":
+    from mt.data.texts import read_pair
+    from mt.languages import chosen_language
+
+    return [read_pair(source, reference, chosen_language(config.data.target_lang, to))]
 
 
 def _own_texts(folder: "ModelDir", run: "RunDir | None", split: str, config: "Config", to: str | None) -> "list[Text]":
