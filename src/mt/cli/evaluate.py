@@ -81,8 +81,7 @@ def evaluate_command(
     from mt.run_dir import run_of, run_of_checkpoint
 
     first, *others = find_models(models, runs)
-    run = run_of(first)
-    owner = run or run_of_checkpoint(first)
+    owner = (run := run_of(first)) or run_of_checkpoint(first)
     own_config = read_config(first)
     config = _with_metrics(own_config, metrics)
     if source is not None and reference is not None:
