@@ -14,14 +14,18 @@ settings that set it apart:
 No experiment sees a test set: `data.test` is null in all of them. The table has BLEU on the validation set (greedy, the
 best of the training; beam search, of the finished model), the time in CPU minutes, which other work on the machine
 changes least, and the settings. Each experiment is an ordinary run; started again, the script skips finished ones and
-resumes the others. With `--jobs` above 1 each gets one thread.
+resumes the others, and refuses to go on where the file has other settings than a run began with. With `--jobs` above 1
+each gets one thread.
 """
 
 import argparse
+import contextlib
 import json
+import math
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,10 +54,11 @@ def read_experiments(path: Path) -> list[Experiment]:
 
 def train(experiment: Experiment, runs: Path, one_thread: bool) -> None:
     """Trains an experiment to its end; its CPU time is added up over interruptions in a file beside its run."""
-    changes = [*experiment.settings, "data.test=null", f"name={experiment.name}"]
+    changes = _changes(experiment)
     command = [sys.executable, "-m", "mt", "train", "--config", experiment.base, "--runs", str(runs)]
     environment = {**os.environ, **({"OMP_NUM_THREADS": "1"} if one_thread else {})}
     runs.mkdir(parents=True, exist_ok=True)
+    _settings(experiment, runs).write_text(json.dumps([experiment.base, *changes]))
     with (runs / f"{experiment.name}.log").open("ab") as log:
         arguments = [part for change in changes for part in ("--set", change)]
         process = subprocess.Popen([*command, *arguments], stderr=log, stdout=log, env=environment)
@@ -65,17 +70,42 @@ def train(experiment: Experiment, runs: Path, one_thread: bool) -> None:
         print(f"{experiment.name}: failed; see {runs / experiment.name}.log", file=sys.stderr)
 
 
+def _changes(experiment: Experiment) -> list[str]:
+    return [*experiment.settings, "data.test=null", f"name={experiment.name}"]
+
+
+def _settings(experiment: Experiment, runs: Path) -> Path:
+    return runs / f"{experiment.name}.settings"
+
+
+def refuse_other_settings(experiment: Experiment, runs: Path) -> None:
+    """A run is that of the settings it was begun with; a table must not show it beside others."""
+    note = _settings(experiment, runs)
+    if note.exists() and json.loads(note.read_text()) != [experiment.base, *_changes(experiment)]:
+        sys.exit(
+            f"{runs / experiment.name}: was trained with other settings than the file has now; "
+            f"give the experiment another name, or remove that folder and {note}"
+        )
+
+
+def _events(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_text(encoding="utf-8").split("\n"):
+        with contextlib.suppress(ValueError):  # a line torn by a kill
+            yield json.loads(line)
+
+
 def result(experiment: Experiment, runs: Path) -> dict[str, Any] | None:
     """What a finished experiment reached; None where it did not finish."""
     manifest = runs / experiment.name / "model" / "MANIFEST.json"
     if not manifest.exists():
         return None
-    events = map(json.loads, (runs / experiment.name / "metrics.jsonl").read_text().splitlines())
+    events = _events(runs / experiment.name / "metrics.jsonl")
     facts = json.loads(manifest.read_text())
+    minutes = runs / f"{experiment.name}.minutes"
     return {
         "greedy": max(event["bleu"] for event in events if event["event"] == "validation"),
-        "beam": facts["formats"][0]["valid_bleu"],
-        "minutes": float((runs / f"{experiment.name}.minutes").read_text()),
+        "beam": facts["formats"][0]["valid_bleu"] if facts["formats"] else math.nan,  # CTranslate2 has not all models
+        "minutes": float(minutes.read_text()) if minutes.exists() else math.nan,
         "steps": facts["steps"],
     }
 
@@ -101,6 +131,8 @@ def main() -> None:
     parser.add_argument("--table", type=Path, help="write the table to this file, too")
     arguments = parser.parse_args()
     experiments = read_experiments(arguments.file)
+    for experiment in experiments:
+        refuse_other_settings(experiment, arguments.runs)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         todo = [e for e in experiments if result(e, arguments.runs) is None]
         list(pool.map(lambda e: train(e, arguments.runs, arguments.jobs > 1), todo))

@@ -2,7 +2,8 @@
 # The recipes of docs/quality.md for Multi30k, from raw text to scored models, one command after the other:
 #
 #     scripts/multi30k_recipe.sh de             # or fr; SEEDS="1 2 3" DATA=data/multi30k RUNS=runs
-#     SEEDS=1 EXTRA="training.max_steps=20 training.warmup_steps=5" scripts/multi30k_recipe.sh de   # a trial
+# A trial, which wants folders of its own (DATA a copy of the text): else the recipe would go on with its models.
+#     RUNS=/tmp/runs DATA=/tmp/text SEEDS=1 EXTRA="training.max_steps=20 training.warmup_steps=5" scripts/multi30k_recipe.sh de
 #
 # Small models of both directions and a wide one translate the training text, and two students learn from the references
 # and all translations (Nguyen et al. 2020, arXiv:1911.01986). Of each line's translations they also get those closest to
@@ -37,9 +38,15 @@ train() {
     mt train --runs "$runs" --config "configs/multi30k_steps/$1.yaml" "${words[@]}" "${extra[@]}"
 }
 
-# translate FROM TO SETTINGS...: the training text, unless that was done.
+# translate FROM TO SETTINGS...: the training text, unless that was done since the models were made.
 translate() {
-    [ -e "$data/train.$2" ] || mt distill --input "$data/train.$1" --output "$data/train.$2" "${@:3}"
+    local word old=
+    for word in "${@:3}"; do
+        if [ "$word/model/MANIFEST.json" -nt "$data/train.$2" ]; then old=1; fi
+    done
+    if [ -n "$old" ] || [ ! -e "$data/train.$2" ]; then
+        mt distill --input "$data/train.$1" --output "$data/train.$2" "${@:3}"
+    fi
 }
 
 closest=(--beam 12 --closest-to "$data/train.$lang" --length-penalty "$penalty" --compute-type int8)

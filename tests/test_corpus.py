@@ -131,7 +131,7 @@ def test_a_column_that_looks_like_something_else_stays_text(tmp_path: Path, text
 
 
 def test_a_line_break_inside_a_sentence_becomes_a_space(tmp_path: Path) -> None:
-    pairs = [("two\nlines", "due\nrighe\n"), ("a", "b")]
+    pairs = [("two\nlines", "due\r\nrighe\n"), ("a", "b")]
     for name in ("t.csv", "t.jsonl", "t.parquet"):
         write_table(tmp_path / name, pairs)
         assert pairs_of(tmp_path, {"file": name}) == [("two lines", "due righe"), ("a", "b")], name
@@ -187,27 +187,28 @@ def test_a_row_with_a_cell_too_many_is_refused(tmp_path: Path, name: str, mark: 
 def test_a_missing_column_names_those_there_are(tmp_path: Path, name: str) -> None:
     write_table(tmp_path / name, [("a", "b")], names=("src", "dst"))
     message = refusal(tmp_path, {"file": name})
-    assert message == f"{tmp_path / name}: row 1 has no column 'en', only src, dst"
+    line = {"t.parquet": "", "t.jsonl": ":1"}.get(name, ":2")
+    assert message == f"{tmp_path / name}{line}: no column 'en', only src, dst"
     message = refusal(tmp_path, {"file": name, "source_column": "src", "target_column": "tgt"})
-    assert message == f"{tmp_path / name}: row 1 has no column 'tgt', only src, dst"
+    assert message == f"{tmp_path / name}{line}: no column 'tgt', only src, dst"
 
 
 def test_a_translation_without_one_of_the_languages(tmp_path: Path) -> None:
     write_table(tmp_path / "t.jsonl", [("a", "b")], names=("en", "de"), shape="translation")
-    assert "row 1 has no column 'it', only en, de" in refusal(tmp_path, {"file": "t.jsonl"})
+    assert "t.jsonl:1: no column 'it', only en, de" in refusal(tmp_path, {"file": "t.jsonl"})
 
 
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        (['{"en": "a", "it": "b"}', '{"en": 7, "it": "b"}'], "row 2: column 'en' is no text but 7"),
-        (['{"en": "a", "it": ["b"]}'], "row 1: column 'it' is no text but ['b']"),
-        (['{"en": "a", "it": {"x": "b"}}'], "row 1: column 'it' is no text but {'x': 'b'}"),
+        (['{"en": "a", "it": "b"}', "", '{"en": 7, "it": "b"}'], "3: column 'en' is no text but 7"),
+        (['{"en": "a", "it": ["b"]}'], "1: column 'it' is no text but ['b']"),
+        (['{"en": "a", "it": {"x": "b"}}'], "1: column 'it' is no text but {'x': 'b'}"),
     ],
 )
 def test_a_cell_that_is_no_text_names_its_row(tmp_path: Path, rows: list[str], said: str) -> None:
     write_lines(tmp_path / "t.jsonl", rows)
-    assert refusal(tmp_path, {"file": "t.jsonl"}) == f"{tmp_path / 't.jsonl'}: {said}"
+    assert refusal(tmp_path, {"file": "t.jsonl"}) == f"{tmp_path / 't.jsonl'}:{said}"
 
 
 @pytest.mark.parametrize(
@@ -266,6 +267,15 @@ def test_a_quote_that_nobody_closed_is_said_where_it_opens(tmp_path: Path) -> No
     assert refusal(tmp_path, {"file": "t.csv"}).startswith(f"{tmp_path / 't.csv'}:3: not valid CSV")
     write_lines(tmp_path / "t.csv", ["en,it", "a,b", '"c', 'd",e,f', "g,h"])
     assert refusal(tmp_path, {"file": "t.csv"}).startswith(f"{tmp_path / 't.csv'}:3: 3 cells")
+
+
+def test_parquet_columns_that_nobody_asked_for_are_not_decoded(tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    beyond = pyarrow.array([2**40], pyarrow.int64()).cast(pyarrow.timestamp("s"))  # no date of Python's
+    parquet.write_table(pyarrow.table({"en": ["a"], "when": beyond, "it": ["b"]}), tmp_path / "t.parquet")
+    assert pairs_of(tmp_path, {"file": "t.parquet"}) == [("a", "b")]
 
 
 def test_parquet_text_that_is_none_names_its_row(tmp_path: Path) -> None:

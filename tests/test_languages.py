@@ -80,6 +80,18 @@ def test_a_sentence_begins_with_the_tag_of_its_language(two_languages: Path) -> 
     assert not set(tags.values()) & set(corpus.side("target")[0].tolist())
 
 
+def test_a_language_without_a_pair_left_is_refused_and_an_empty_source_told(
+    two_languages: Path, tmp_path: Path
+) -> None:
+    for path in two_languages.glob("*.*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    lines = (tmp_path / "train.yy").read_text().count("\n")
+    (tmp_path / "train.yy").write_text("\n" * lines)
+    said = refused("train", "--config", "two.yaml", cwd=tmp_path)
+    assert "data.train.1: none of its pairs is left to train on" in said
+    assert "data.train: no pair into yy is left to train on" in said
+
+
 def test_a_tag_cannot_be_written_by_hand_or_read_out() -> None:
     tokenizer = BpeTokenizer.train(["translate <2it> this <2it>"] * 20, 330, ["it", "pt-BR"])
     assert tokenizer.tags == {"it": 260, "pt-BR": 261}

@@ -1,5 +1,6 @@
 """Plain text: split on LF only, strict UTF-8, and pairs that never shift."""
 
+import bz2
 import gzip
 import io
 import itertools
@@ -111,6 +112,24 @@ def test_invalid_utf8_names_file_and_line(tmp_path: Path, name: str) -> None:
     assert message.startswith(f"{path}:4: not valid UTF-8")
     assert "0xe7" in message
     assert "column 3" in message
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        (gzip.compress(b"text\n" * 9, mtime=0), "looks like a gzip file"),
+        (bz2.compress(b"text\n" * 9), "looks like a bzip2 file"),
+        (b"PK\x03\x04\n\xff", "looks like a zip file"),  # its first line is good UTF-8
+        ("wörter\n".encode("latin1"), "iconv -f latin1"),
+        ("wörter\n".encode("utf-16"), "iconv -f utf-16"),
+    ],
+)
+def test_what_to_do_about_other_bytes(tmp_path: Path, content: bytes, hint: str) -> None:
+    path = tmp_path / "text.en"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        list(TextFile(path))
+    assert hint in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"])

@@ -48,6 +48,17 @@ def test_each_language_needs_one(tmp_path: Path) -> None:
         with_present_sources(config)
 
 
+def test_held_out_text_needs_a_source_that_people_wrote(tmp_path: Path) -> None:
+    text = CONFIG.replace(
+        "train: {source: train.en, target: train.xx}",
+        f"""root: {tmp_path}
+  train: [{{source: a.en, target: a.xx, optional: true}}, {{source: b.en, target: b.xx, synthetic: true}}]""",
+    )
+    config = parse_config(text, "x.yaml", ["data.valid={from_train: 5}"])
+    with pytest.raises(InputError, match=r"data\.valid: cannot be split off .* only synthetic ones are there"):
+        with_present_sources(config)
+
+
 def test_only_training_text_is_optional() -> None:
     with pytest.raises(InputError, match=r"data\.valid: is optional, which is for training text only"):
         parse_config(CONFIG.replace("valid.xx}", "valid.xx, optional: true}"), "x.yaml")

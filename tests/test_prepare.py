@@ -11,7 +11,7 @@ from data_helpers import lines_in, make_config, make_data_config, write_lines, w
 from mt import storage
 from mt.data.cleaning import cleaning_table
 from mt.data.corpus import Pair
-from mt.data.prepare import HELD_OUT, input_digests, prepare_text
+from mt.data.prepare import HELD_OUT, input_digests, prepare_text, warn_of_shared_text
 from mt.errors import InputError
 
 GOOD = [("one", "uno"), ("two", "due"), ("three", "tre")]
@@ -238,6 +238,58 @@ def test_a_failure_half_way_leaves_the_earlier_text(tmp_path: Path, held: dict[s
 
 def test_the_key_is_recorded(tmp_path: Path, held: dict[str, Any]) -> None:
     assert storage.verify(prepare(tmp_path, GOOD, **held))["key"] == "key"
+
+
+def test_what_is_wrong_with_validation_text_is_said_before_the_long_work(tmp_path: Path) -> None:
+    source = write_pairs(tmp_path, "train", GOOD)
+    (tmp_path / "bad.en").write_bytes(b"\xff\n")
+    (tmp_path / "train.it").write_bytes(b"\xff\n")  # as bad, and read later
+    with pytest.raises(InputError, match=r"bad\.en:1: not valid UTF-8"):
+        prepare(tmp_path, source, valid={"source": "bad.en", "target": "train.en"}, test=None)
+
+
+def test_pairs_that_keep_the_weight_of_an_earlier_source_are_told(tmp_path: Path, notices: list[str]) -> None:
+    pairs = [(f"s {i}", f"t {i}") for i in range(20)]
+    write_pairs(tmp_path, "train", pairs)
+    web = {**write_pairs(tmp_path, "web", [*pairs[:12], ("x", "y")]), "weight": 0.5}
+    own = write_pairs(tmp_path, "own", pairs)
+    held = {"valid": own, "test": None}
+    prepare_text(make_config(tmp_path, [web, own], **held), tmp_path / "a", "key")
+    (told,) = [line for line in notices if "weight" in line]
+    assert told.startswith("data.train.1: 12 of its 20 pairs came before")
+    prepare_text(make_config(tmp_path, [own, web], **held), tmp_path / "b", "key")
+    assert "data.train.1: 12 of its 13 pairs" in notices[-1]
+    del notices[:]
+    prepare_text(make_config(tmp_path, [own, own], **held), tmp_path / "c", "key")
+    assert not [line for line in notices if "weight" in line], "all have the same"
+
+
+@pytest.mark.parametrize(
+    ("valid", "shared"),
+    [
+        ({"source": "copy.en", "target": "copy.it"}, True),
+        ({"source": "copy.it", "target": "copy.en"}, False),
+        ({"source": "other.en", "target": "other.it"}, False),
+        ({"from_train": 1}, False),
+    ],
+)
+def test_scores_on_the_training_text_are_warned_of(
+    tmp_path: Path, notices: list[str], valid: dict[str, Any], shared: bool
+) -> None:
+    train = [write_pairs(tmp_path, "more", EXTRA), write_pairs(tmp_path, "train", GOOD)]
+    write_pairs(tmp_path, "copy", GOOD)
+    write_pairs(tmp_path, "other", GOOD[:2])
+    data = make_data_config(tmp_path, train, valid=valid, test=None)
+    warn_of_shared_text(data, input_digests(data))
+    assert notices == (["data.valid: has the same text as data.train; it says nothing about new sentences"] * shared)
+
+
+def test_parts_of_a_hub_or_builtin_set_are_told_apart(tmp_path: Path, notices: list[str]) -> None:
+    sets = {"valid": {"hub": "a/b", "split": "validation"}, "test": {"hub": "a/b"}}
+    data = make_data_config(tmp_path, {"hub": "a/b"}, **sets)
+    warn_of_shared_text(data, input_digests(data))
+    (told,) = notices
+    assert told.startswith("data.test: has the same text")
 
 
 def test_input_digests_name_every_source(tmp_path: Path) -> None:

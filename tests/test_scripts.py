@@ -37,6 +37,16 @@ def test_experiments_are_trained_without_a_test_set_and_laid_out_in_a_table(tiny
     assert script("experiments.py", "list.yaml", cwd=tiny) == found, "finished experiments are not trained again"
     assert times == {path: path.stat().st_mtime_ns for path in tiny.rglob("metrics.jsonl")}
 
+    # A kill may leave a torn line, and no time; old results are not shown as those of other settings.
+    with (tiny / "runs" / "experiments" / "plain" / "metrics.jsonl").open("a", encoding="utf-8") as metrics:
+        metrics.write('{"event": "validation", "bleu": 1\u20282')
+    (tiny / "runs" / "experiments" / "plain.minutes").unlink()
+    assert "| nan |" in script("experiments.py", "list.yaml", cwd=tiny)
+    (tiny / "list.yaml").write_text(yaml.safe_dump({**experiments, "set": ["training.max_steps=9"]}))
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        script("experiments.py", "list.yaml", cwd=tiny)
+    assert "plain: was trained with other settings" in caught.value.stderr
+
 
 def test_the_papers_flavour_is_that_of_moses(tmp_path: Path) -> None:
     pytest.importorskip("sacremoses")

@@ -162,7 +162,8 @@ def test_likeness_is_that_of_the_translation_to_the_reference() -> None:
         (["--sample", "--closest-to", "in"], "add --n-best N"),
         (["--n-best", "9", "--beam", "4", "--closest-to", "in"], "more than the beam of 4"),
         (["--closest-to", "short"], "short has 1 lines, in has 2"),
-        (["--closest-to", "missing"], "missing"),
+        (["--closest-to", "missing"], "missing: no such file"),
+        (["--beam", "1", "--closest-to", "in"], "more than one translation to choose from"),
     ],
     ids=str,
 )
@@ -172,6 +173,13 @@ def test_what_cannot_be_chosen(teacher: ModelDir, tmp_path: Path, options: list[
     command = ["distill", "--model", teacher.root, "--input", "in", "--output", "out", *options]
     assert words in mt(*command, cwd=tmp_path, code=2).stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_missing_references_beside_an_earlier_output(teacher: ModelDir, tmp_path: Path) -> None:
+    write(tmp_path / "in", ["a"])
+    write(tmp_path / "out", ["b"])
+    command = ["distill", "--model", teacher.root, "--input", "in", "--output", "out", "--closest-to", "missing"]
+    assert "missing: no such file" in mt(*command, cwd=tmp_path, code=2).stderr
 
 
 @pytest.mark.parametrize(("tag", "before"), [("", ""), ("<syn>", "<syn> "), ("→", "→ ")])
@@ -298,6 +306,7 @@ def test_the_commands_models_and_options_are_part_of_the_question(teacher: Model
         other.root.rename(teacher.root)
         done = mt(*command, teacher.root, cwd=tmp_path)
         assert "going on" not in done.stderr
+        assert "out: begun anew: its 2000 finished lines were made with another model" in done.stderr
         assert (
             read(tmp_path / "out")
             == said("translate", "--input", source, "--greedy", *command[-1:], teacher.root).split("\n")[:-1]

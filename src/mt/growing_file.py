@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from mt import storage
+from mt.console import log
 from mt.errors import InputError
 from mt.outputs import is_device
 
@@ -83,11 +84,16 @@ class GrowingFile:
             return False
 
     def _safe(self) -> tuple[int, int]:
-        """Lines and bytes that an earlier session with the same key left."""
+        """Lines and bytes that an earlier session with the same key left; of another key's it says that they go."""
         try:
             note = json.loads(self._note.read_bytes())
             if note["key"] == self._key and 0 <= int(note["bytes"]) <= self._unfinished.stat().st_size:
                 return int(note["lines"]), int(note["bytes"])
+            log.warning(
+                "%s: begun anew: its %d finished lines were made with another model, text or option",
+                self._path,
+                int(note["lines"]),
+            )
         except (OSError, ValueError, TypeError, KeyError):
             pass
         return 0, 0

@@ -4,6 +4,7 @@ Each stage records a key made of what it depends on, and is skipped while its ou
 """
 
 import json
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,13 @@ from mt.data.encoded import EncodedCorpus
 from mt.data.encoding import Tagged, encode_corpus, read_counts
 from mt.data.lines import TextFile
 from mt.data.parts import read_parts, training_shares
-from mt.data.prepare import input_digests, prepare_text
+from mt.data.prepare import input_digests, prepare_text, warn_of_shared_text
 from mt.data.texts import read_texts
 from mt.data.tokenizer import TokenizerPair
 from mt.devices import choose_device
 from mt.errors import InputError
 from mt.export.in_run import require_exports, write_exports
+from mt.model.build import TranslationModel
 from mt.product import finish
 from mt.reporting.report import write_report
 from mt.resume import check_resumable, recorded_inputs
@@ -88,7 +90,9 @@ def make_data(config: Config, run_dir: RunDir, runs: Path) -> GivenModels:
         the models that training starts and learns from.
     """
     given = GivenModels.find(config, runs, recorded_inputs(run_dir))
-    digests = input_digests(config.data) | given.identities()
+    digests = input_digests(config.data)
+    warn_of_shared_text(config.data, digests)
+    digests |= given.identities()
     check_resumable(run_dir, config, digests)
     for folder in (
         run_dir.root,
@@ -188,6 +192,20 @@ def report_cleaning(config: Config, run_dir: RunDir) -> None:
             f"data.train: none of its pairs is within data.max_length ({config.data.max_length} tokens)",
             "raise data.max_length",
         )
+    _tell_empty_sources(config, encoded.kept)
+
+
+def _tell_empty_sources(config: Config, kept: Sequence[int]) -> None:
+    data = config.data
+    for number, pairs in enumerate(kept):
+        if not pairs:
+            log.warning("data.train.%d: none of its pairs is left to train on", number)
+    for code in data.target_lang:
+        if not any(n for n, source in zip(kept, data.train, strict=True) if data.language_of(source) == code):
+            raise InputError(
+                f"data.train: no pair into {code} is left to train on",
+                f"look at what cleaning and data.max_length dropped, or take {code} out of data.target_lang",
+            )
 
 
 def make_trainer(
@@ -215,12 +233,15 @@ def make_trainer(
     weights = [source.weight for source in config.data.train]
     kept = read_counts(run_dir.encoded_counts("train")).kept
     shares = training_shares(kept, weights, config.data.temperature)
-    # Where the training has ended they may be gone, which is all right.
-    whole = all(teacher.folder is not None for teacher in given.teachers)
-    teachers = given.load_teachers(config, tokenizers, device) if whole else ()
+    missing = None
+    teachers: tuple[TranslationModel, ...] = ()
+    try:
+        teachers = given.load_teachers(config, tokenizers, device)
+    except InputError as error:  # where the training has ended they may be gone, which is all right
+        missing = error
     trainer = Trainer(config, run_dir, model, corpus, validator, world, shares, teachers)
-    if not whole and not trainer.is_over():
-        given.load_teachers(config, tokenizers, device)  # says which one is gone
+    if missing is not None and not trainer.is_over():
+        raise missing
     return trainer
 
 

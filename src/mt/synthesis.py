@@ -59,7 +59,7 @@ def synthesize(
     if total == 0:
         raise InputError(f"{source}: no line in it")
     for given, what in ((source, "the input"), (references, "the references")):
-        if given is not None and output.exists() and given.samefile(output):
+        if given is not None and given.exists() and output.exists() and given.samefile(output):
             raise InputError(f"{output}: this is {what}", "name another output")
     refuse_compressed(output)
     content = [made_with, asdict(options), tag, storage.sha256(source)]

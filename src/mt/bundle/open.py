@@ -57,7 +57,9 @@ def open_model(folder: ModelDir, choice: EngineChoice | None = None, others: Seq
                 return _open_converted(folder, choice, device)
         except UnusableError as error:
             if choice.engine == "ctranslate2" or choice.compute_type not in ("auto", *FLOAT_TYPES):
-                raise InputError(str(error), "use --engine torch") from None
+                torch_can = choice.compute_type in ("auto", *FLOAT_TYPES)
+                hint = "use --engine torch" if torch_can else "take --compute-type float32, which torch has, too"
+                raise InputError(str(error), hint) from None
             if not _is_made_for_torch(folder):
                 log.warning("%s; translating with torch, which starts and works more slowly", error)
     return _open_with_torch([folder, *others], choice)
@@ -98,7 +100,8 @@ def _check(choice: EngineChoice) -> None:
             raise InputError(f"{option}: '{value}' is none of {', '.join(known)}")
     if choice.engine == "torch" and choice.compute_type not in ("auto", *FLOAT_TYPES):
         raise InputError(
-            f"--compute-type {choice.compute_type} needs the CTranslate2 engine", "leave out --engine torch"
+            f"--compute-type {choice.compute_type} needs the CTranslate2 engine",
+            f"leave out --engine torch, or take one of {', '.join(FLOAT_TYPES)}",
         )
     if choice.engine == "ctranslate2" and choice.device == "mps":
         raise InputError("--engine ctranslate2 does not run on mps", "use --device cpu, or --engine torch")
@@ -207,7 +210,7 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
         max_source_tokens=min(own.max_source_tokens for own in each),
         target_lang=",".join(_languages_of_all(folders, [model.config for model in loaded])),
     )
-    dtype = number_type(choice.compute_type, device)
+    dtype = number_type(choice.compute_type)
     models = [one.model.to(dtype) for one in loaded]
     engine = TorchEngine(Ensemble(models) if len(models) > 1 else models[0], settings.batch_tokens)
     together = f"{len(models)} models together, " if len(models) > 1 else ""

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,7 +54,8 @@ def find_start(path: str, runs: Path, recorded: str | None, key: str) -> Start:
     try:
         folder = find_model(Path(path), runs)
         files = storage.read_manifest(folder.root)["files"]
-        return Start(path, folder, hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest())
+        of_before = _digest(files)  # runs of before recorded all files, the measured figures of README.md among them
+        return Start(path, folder, of_before if recorded == of_before else _digest(learned(files)))
     except InputError as error:
         if recorded is None:
             raise InputError(f"{key}: {error.message}", error.hint) from None
@@ -62,6 +65,18 @@ def find_start(path: str, runs: Path, recorded: str | None, key: str) -> Start:
     needed = "at the beginning" if key == INIT_FROM else "until training ends"
     log.warning("%s: %s is gone; it is needed %s only", key, path, needed)
     return Start(path, None, recorded)
+
+
+def learned(files: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a manifest's files those that decide what a model knows: its weights and tokenizers.
+
+    The others change where the folder is made anew, with the speeds measured then or other defaults of the search.
+    """
+    return {name: f for name, f in files.items() if name.endswith(".safetensors") or name.startswith("tokenizer/")}
+
+
+def _digest(files: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
 
 
 def load_start(start: Start, config: Config) -> LoadedModel:

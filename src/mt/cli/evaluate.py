@@ -94,6 +94,8 @@ def evaluate_command(
     opened = open_model(first, engine_choice(given), others)
     if to is None:  # several models together have fewer languages than the first
         texts = [text for text in texts if text.target_lang in opened.settings.target_langs]
+        if not texts:
+            raise InputError("there is no text in a language that all of these models have", "leave some of them out")
     if tune_length_penalty:
         _tune(opened.translator, config, texts, decoding.beam, as_json)
         return

@@ -102,6 +102,7 @@ def _synthesize(given: dict[str, Any], tag: str, n_best: int | None = 1, referen
     decoding = Decoding.of(given, given["greedy"], n_best or 1)
     from mt import storage
     from mt.bundle.open import open_model
+    from mt.bundle.warm_start import learned
     from mt.synthesis import synthesize
 
     folders = find_models(given["models"], given["runs"])
@@ -109,11 +110,13 @@ def _synthesize(given: dict[str, Any], tag: str, n_best: int | None = 1, referen
     options = decoding.search(opened.settings.search, scores=False)
     if n_best is None:
         options = replace(options, n_best=options.beam_size)
+    if references is not None and options.n_best < 2:
+        raise InputError("--closest-to needs more than one translation to choose from", "add --beam N, or --n-best N")
     translator = opened.translator.to(given["to"])
     made_with = [
         opened.engine,
         translator.target_lang,
-        *(storage.read_manifest(folder.root)["files"] for folder in folders),
+        *(learned(storage.read_manifest(folder.root)["files"]) for folder in folders),
     ]
     lines = synthesize(translator, options, given["input_"], given["output"], made_with, tag, references=references)
     print_result(f"{given['output']}: {lines:,} lines")

@@ -41,7 +41,9 @@ def train(config: Path, changes: tuple[str, ...], dry_run: bool, runs: Path, deb
         from mt.config import load_config
         from mt.data.optional import with_present_sources
 
-        settings = with_present_sources(load_config(config, changes))
+        settings = load_config(config, changes)
+        # One process looks for them: another machine may not have them, and they may come into being meanwhile.
+        settings = world.from_main(with_present_sources(settings) if world.is_main else settings)
         if dry_run:
             summary = _try(settings, runs, world)
         else:

@@ -129,10 +129,13 @@ def _allow_looking(
     texts: tuple[str, ...],
 ) -> None:
     """Attention is read from the model that translates, and only torch lets one look into it."""
+    from mt.decoding.engine import FLOAT_TYPES
+
     option = "--alignment" if attention is None else "--attention"
     contradict(given["engine"] == "ctranslate2", option, "--engine ctranslate2")
     contradict(len(models) > 1, option, "several models")
     contradict(n_best > 1, option, "--n-best")
+    contradict(given["compute_type"] not in ("auto", *FLOAT_TYPES), option, f"--compute-type {given['compute_type']}")
     given["engine"] = "torch"
     if attention is not None:
         from mt.reporting.attention_map import check_drawable

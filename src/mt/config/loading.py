@@ -146,7 +146,7 @@ def _split_override(override: str) -> tuple[list[str], Value]:
 def _part(node: dict[str, Value] | list[Value], key: str, path: TreePath, override: str) -> str | int:
     if isinstance(node, dict):
         return key
-    if not (key.isascii() and key.isdigit() and int(key) < len(node)):
+    if not (key.isascii() and key.isdigit() and len(key) < 10 and int(key) < len(node)):
         numbers = f"0 to {len(node) - 1}" if node else "none"
         raise InputError(f"--set {override}: {dotted(path)} is a list, with the numbers {numbers}, not {key}")
     return int(key)

@@ -1,6 +1,7 @@
 """What every section of a configuration shares: strictness, and rules that span several values."""
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -16,6 +17,8 @@ from pydantic import (
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
+
+_UNPRINTABLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode's controls, halves of characters, and line ends
 
 
 class Section(BaseModel):
@@ -57,7 +60,7 @@ def refuse(sentence: str) -> PydanticCustomError:
 def _one_line(text: str) -> str:
     if not text.strip():
         raise refuse("must not be empty")
-    if not text.isprintable():
+    if any(unicodedata.category(character) in _UNPRINTABLE for character in text):
         raise refuse("must not hold control characters or line ends")
     return text
 

@@ -79,16 +79,17 @@ class _Words:
         begins = np.array([piece.startswith(SPACE) for piece in pieces])
         numbers: dict[tuple[int, ...], int] = {}
         words, word_starts = array("i"), array("q", [0])
-        for start, end in pairwise(starts.tolist()):
-            ids = np.asarray(tokens[start:end])
-            cuts = [0, *(np.flatnonzero(begins[ids][1:]) + 1).tolist(), len(ids)]
-            sentence = ids.tolist()
-            for first, last in pairwise(cuts if sentence else []):
-                words.append(numbers.setdefault(tuple(sentence[first:last]), len(numbers)))
-            word_starts.append(len(words))
-        flat = np.array(words, dtype=np.int32)
+        for group in range(0, len(starts) - 1, _SENTENCES_AT_ONCE):
+            for start, end in pairwise(starts[group : group + _SENTENCES_AT_ONCE + 1].tolist()):
+                ids = np.asarray(tokens[start:end])
+                cuts = [0, *(np.flatnonzero(begins[ids][1:]) + 1).tolist(), len(ids)]
+                sentence = ids.tolist()
+                for first, last in pairwise(cuts if sentence else []):
+                    words.append(numbers.setdefault(tuple(sentence[first:last]), len(numbers)))
+                word_starts.append(len(words))
+        flat = np.frombuffer(words, np.int32) if words else np.zeros(0, np.int32)
         counts = np.bincount(flat, minlength=len(numbers))
-        return cls(list(numbers), counts, flat, np.array(word_starts, dtype=np.int64))
+        return cls(list(numbers), counts, flat, np.frombuffer(word_starts, np.int64))
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,14 @@ class _Variants:
     Attributes:
         tokens: flat ids of all variants.
         starts: where each begins in them (and the last ends).
+        sizes: how many tokens each has.
         first: (K,), each word's usual variant.
         draws: (K,), how many drawn ones follow it.
     """
 
     tokens: NDArray[np.int64]
     starts: Lengths
+    sizes: Lengths
     first: Lengths
     draws: Lengths
 
@@ -117,7 +120,8 @@ class _Variants:
                 tokens += drawn
                 starts.append(len(tokens))
         first = np.cumsum(draws + 1) - draws - 1
-        return cls(np.array(tokens, dtype=np.int64), np.array(starts, dtype=np.int64), first, draws)
+        bounds = np.array(starts, dtype=np.int64)
+        return cls(np.array(tokens, dtype=np.int64), bounds, np.diff(bounds), first, draws)
 
 
 class VaryingCorpus:
@@ -172,13 +176,12 @@ class VaryingCorpus:
         kinds = self._words[side].words[bounds[0] : bounds[-1]]
         usual = variants.first[kinds]
         chosen = usual + chance.integers(1, variants.draws[kinds], endpoint=True)
-        sizes = np.diff(variants.starts)
         bounds = bounds - bounds[0]
-        tokens = _sums(sizes[chosen], bounds)
+        tokens = _sums(variants.sizes[chosen], bounds)
         too_long = sentence_tokens(tokens, tokens)[SIDES.index(side)] > self._max_length
         chosen = np.where(np.repeat(too_long, np.diff(bounds)), usual, chosen)
         # Token i lies in the variant chosen for its word, as far in as the word's tokens have come.
-        sizes = sizes[chosen]
+        sizes = variants.sizes[chosen]
         shift = np.repeat(variants.starts[chosen] - (np.cumsum(sizes) - sizes), sizes)
         return variants.tokens[shift + np.arange(len(shift))], _sums(sizes, bounds)
 

@@ -17,6 +17,7 @@ Pair = tuple[str, str]
 Numbered = tuple[int, str, str]
 Row = tuple[int, dict[str, Any]]
 
+_LINE_END = re.compile("\r?\n")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _COLUMNS = "name the columns with source_column and target_column"
 
@@ -35,7 +36,8 @@ def read_pairs(source: Source, data: DataConfig) -> Iterator[Pair]:
 
 def one_line(text: str) -> str:
     """What training reads of a sentence."""
-    return text.strip().replace("\n", " ")
+    text = text.strip()
+    return _LINE_END.sub(" ", text) if "\n" in text else text
 
 
 def read_numbered(source: Source, data: DataConfig, report: Report = refuse) -> Iterator[Numbered]:
@@ -56,7 +58,7 @@ def read_numbered(source: Source, data: DataConfig, report: Report = refuse) -> 
         return ((line, src, tgt) for line, (src, tgt) in enumerate(_read_builtin(source, data), 1))
     if isinstance(source, TableFile):
         path = Path(data.root) / source.file
-        return _read_rows(_table_rows(path, report), source, data, str(path), report)
+        return _read_rows(_table_rows(path, _columns(source, data), report), source, data, str(path), report)
     return _read_rows(enumerate(_hub_rows(source), 1), source, data, f"{source.hub} ({source.split})", report)
 
 
@@ -73,8 +75,8 @@ def _read_builtin(source: Builtin, data: DataConfig) -> Iterator[Pair]:
     yield from pairs if data.source_lang == "en" else ((it, en) for en, it in pairs)
 
 
-def _table_rows(path: Path, report: Report) -> Iterator[Row]:
-    """Streams the rows of a TSV, CSV, JSON-lines or Parquet file.
+def _table_rows(path: Path, wanted: tuple[str, str], report: Report) -> Iterator[Row]:
+    """Streams the rows of a TSV, CSV, JSON-lines or Parquet file; of the last, columns nobody wants are not decoded.
 
     The text formats are read here, through the strict line reader, and not with `datasets`: that library guesses types
     (dates, numbers, "NA"), takes `*` in a file name for a pattern, and looks for a network.
@@ -82,9 +84,11 @@ def _table_rows(path: Path, report: Report) -> Iterator[Row]:
     if not path.is_file():
         raise InputError(f"{path}: no such file")
     kind = next((suffix.lower() for suffix in reversed(path.suffixes) if suffix.lower() not in COMPRESSED), "")
-    readers = {".tsv": _tsv_rows, ".csv": _csv_rows, ".jsonl": _jsonl_rows, ".parquet": _parquet_rows}
+    if kind == ".parquet":
+        return _parquet_rows(path, wanted, report)
+    readers = {".tsv": _tsv_rows, ".csv": _csv_rows, ".jsonl": _jsonl_rows}
     if kind not in readers:
-        raise InputError(f"{path}: unknown kind of table '{kind}'", f"known are {', '.join(readers)}")
+        raise InputError(f"{path}: unknown kind of table '{kind}'", f"known are {', '.join(readers)}, .parquet")
     return readers[kind](path, report)
 
 
@@ -140,14 +144,18 @@ def _jsonl_rows(path: Path, report: Report) -> Iterator[Row]:
             report(Fault("row", str(path), number, f"{path}:{number}: {problem}"))
 
 
-def _parquet_rows(path: Path, report: Report) -> Iterator[Row]:
+def _parquet_rows(path: Path, wanted: tuple[str, str], report: Report) -> Iterator[Row]:
     import pyarrow
     from pyarrow import parquet
 
     number = 0
     try:
         with parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches():
+            there = file.schema_arrow.names
+            missing = next((name for name in wanted if name not in there), None)
+            if missing is not None and "translation" not in there:
+                raise InputError(f"{path}: {_no_column(missing, there)}", _COLUMNS)
+            for batch in file.iter_batches(columns=[name for name in there if name in ("translation", *wanted)]):
                 try:
                     yield from enumerate(batch.to_pylist(), number + 1)
                 except UnicodeDecodeError:  # the library takes any bytes for text
@@ -194,23 +202,34 @@ def _read_rows(
     rows: Iterable[Row], columns: TableFile | HubDataset, data: DataConfig, name: str, report: Report
 ) -> Iterator[Numbered]:
     """Takes the two sentences out of each row: named columns, or the hub's `translation` dictionary."""
-    names = (columns.source_column or data.source_lang, columns.target_column or data.language_of(columns))
-    for number, (line, row) in enumerate(rows, 1):
+    names = _columns(columns, data)
+    # A file of text has lines, of which a row of CSV may take several; elsewhere rows are counted.
+    unit = ":" if isinstance(columns, TableFile) and not name.lower().endswith(".parquet") else ": row "
+    for line, row in rows:
         nested = row.get("translation")
         cells = nested if isinstance(nested, dict) and not columns.source_column else row
         if problem := next(filter(None, (_problem(cells, column) for column in names)), ""):
             hint = "" if all(column in cells for column in names) else _COLUMNS
-            report(Fault("row", name, line, f"{name}: row {number}{problem}", hint))
+            report(Fault("row", name, line, f"{name}{unit}{line}: {problem}", hint))
         else:
             yield line, cells[names[0]] or "", cells[names[1]] or ""
+
+
+def _columns(source: TableFile | HubDataset, data: DataConfig) -> tuple[str, str]:
+    """The columns of the two sentences."""
+    return source.source_column or data.source_lang, source.target_column or data.language_of(source)
 
 
 def _problem(cells: dict[str, Any], column: str) -> str:
     """Why a cell cannot be a sentence; empty where it can."""
     if column not in cells:
-        return f" has no column '{column}', only {', '.join(map(str, cells))}"
+        return _no_column(column, cells)
     if not isinstance(cells[column], str | None):
-        return f": column '{column}' is no text but {cells[column]!r:.60}"
+        return f"column '{column}' is no text but {cells[column]!r:.60}"
     if _SURROGATE.search(cells[column] or ""):
-        return f": column '{column}' holds half of a surrogate pair"
+        return f"column '{column}' holds half of a surrogate pair"
     return ""
+
+
+def _no_column(column: str, there: Iterable[str]) -> str:
+    return f"no column '{column}', only {', '.join(map(str, there))}"

@@ -14,6 +14,7 @@ from mt.compressed import open_bytes
 from mt.errors import InputError
 
 _BOM = b"\xef\xbb\xbf"
+_PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how such a file begins
 
 
@@ -58,19 +59,29 @@ def decode_lines(stream: Iterable[bytes], name: str, before: int = 0, report: Re
     Raises:
         InputError: a line is not valid UTF-8; the message names file and line.
     """
+    beginning = b""
     for number, raw in enumerate(stream, before + 1):
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         if number == 1:
+            beginning = line[:6]
             line = line.removeprefix(_BOM)
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
             where = f"byte 0x{line[error.start]:02x} at column {error.start + 1}"
-            encoding = "utf-16" if number == 1 and line.startswith(_UTF_16) else "latin1"
-            hint = f"convert the file to UTF-8, for example with `iconv -f {encoding} -t utf-8`"
+            hint = _to_utf_8(beginning)
             report(Fault("encoding", name, number, f"{name}:{number}: not valid UTF-8 ({where})", hint))
             text = line.decode("utf-8", "replace")
         yield text
+
+
+def _to_utf_8(beginning: bytes) -> str:
+    """What to do about a file that is not UTF-8, as far as its first bytes tell."""
+    packed = next((kind for start, kind in _PACKED.items() if beginning.startswith(start)), None)
+    if packed is not None:
+        return f"this looks like a {packed} file: unpack it; .gz, .xz and .zst are read as they are, under such names"
+    encoding = "utf-16" if beginning.startswith(_UTF_16) else "latin1"
+    return f"convert the file to UTF-8, for example with `iconv -f {encoding} -t utf-8`"
 
 
 def read_lines(path: Path, report: Report = refuse) -> Iterator[str]:

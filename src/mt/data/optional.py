@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mt.config import Config, PairFiles, Source, TableFile
+from mt.config import Config, FromTrain, PairFiles, Source, TableFile, is_synthetic
 from mt.console import log
 from mt.errors import InputError
 
@@ -28,4 +28,10 @@ def with_present_sources(config: Config) -> Config:
     for code in config.data.target_lang:
         if not any(config.data.language_of(source) == code for source in kept):
             raise InputError(f"data.train: no source in {code} is there", "all are optional, but one is needed")
+    for split, sources in (("valid", config.data.valid), ("test", config.data.test)):
+        if isinstance(sources, FromTrain) and all(map(is_synthetic, kept)):
+            raise InputError(
+                f"data.{split}: cannot be split off the training text: of its sources only synthetic ones are there",
+                "name files of its own",
+            )
     return config.model_copy(update={"data": config.data.model_copy(update={"train": tuple(kept)})})

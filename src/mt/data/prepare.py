@@ -4,6 +4,7 @@ They lie in the run folder as text, so that later stages read them any number of
 validation scores are computed on raw text.
 """
 
+import json
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -27,6 +28,8 @@ from mt.languages import BACK_TRANSLATION_TAG
 
 # A held-out set never takes more than this part of the training text.
 MAX_HELD_OUT = 0.1
+# Where sources have weights, so large a part of one that came before is worth a warning.
+TOLD_DUPLICATES = 0.1
 
 _HASHES_AT_ONCE = 2**20
 _NOT_CONTENT = {"target_lang", "weight", "streaming", "synthetic"}  # of a source: how it is read, not what
@@ -48,23 +51,24 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
     data = config.data
     cleaner = Cleaner(data)
     with storage.new_folder(folder, key=key) as partial:
-        held_out = _HeldOut(data, config.seed, partial)
         with ExitStack() as stack:
             writers = {split: stack.enter_context(_PairWriter(partial, split)) for split in ("train", "valid", "test")}
-            _sort_training_text(data, held_out, cleaner, writers)
+            # The small files first: what is wrong with them is said before the long work.
             for split, sources in (("valid", data.valid), ("test", data.test)):
                 for source in sources if isinstance(sources, tuple) else ():
                     writers[split].begin_part(data.language_of(source))
                     for src, tgt in read_pairs(source, data):
                         writers[split].write(src, tgt)
+            _sort_training_text(data, _HeldOut(data, config.seed, partial), cleaner, writers)
         # The training text's parts are its sources, one by one; of the others only those with a sentence.
         parts = {s: [part for part in w.parts() if part.pairs or s == "train"] for s, w in writers.items()}
         if data.drop_duplicates:
             train = (partial / "train.source", partial / "train.target")
-            before = _pairs(parts["train"])
-            parts["train"] = drop_duplicates(train, parts["train"], partial)
-            dropped = before - _pairs(parts["train"])
+            before = parts["train"]
+            parts["train"] = drop_duplicates(train, before, partial)
+            dropped = _pairs(before) - _pairs(parts["train"])
             cleaner.counts.update({"kept": -dropped, "duplicate": dropped} if dropped else {})
+            _tell_lost_weights(data, before, parts["train"])
         for split in ("train", "valid") + (("test",) if data.test is not None else ()):
             if _pairs(parts[split]) == 0:
                 raise InputError(f"data.{split}: no sentence pair in it", "check the files, and what cleaning dropped")
@@ -100,6 +104,22 @@ def _refuse_back_translation(src: str, split: str, number: int) -> None:
             f"data.train.{number}: back-translated text ({BACK_TRANSLATION_TAG}) would be held out as data.{split}",
             f"add `synthetic: true` to this source, or name files of its own for data.{split}",
         )
+
+
+def _tell_lost_weights(data: DataConfig, before: Sequence[Part], after: Sequence[Part]) -> None:
+    """Of equal pairs the first stays, with its source's weight, which may be another than that of the later one."""
+    if len({source.weight for source in data.train}) == 1:
+        return
+    for number, (had, has) in enumerate(zip(before, after, strict=True)):
+        dropped = had.pairs - has.pairs
+        if dropped > TOLD_DUPLICATES * had.pairs:
+            log.warning(
+                "data.train.%d: %d of its %d pairs came before, in it or in a source listed earlier, whose weight they "
+                "have; list the source first whose weight you want",
+                number,
+                dropped,
+                had.pairs,
+            )
 
 
 def _pairs(parts: Sequence[Part]) -> int:
@@ -227,6 +247,30 @@ def input_digests(data: DataConfig) -> dict[str, Any]:
             elif one is not None:
                 digests[prefix] = one.model_dump(exclude=_NOT_CONTENT)
     return digests
+
+
+def warn_of_shared_text(data: DataConfig, digests: dict[str, Any]) -> None:
+    """Says where validation or test text is training text, so that its scores tell nothing about new sentences.
+
+    Args:
+        data: the sources.
+        digests: of them, from `input_digests`.
+    """
+    contents: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
+    for split, found in contents.items():
+        sources = getattr(data, split)
+        for number, source in enumerate(sources if isinstance(sources, tuple) else ()):
+            prefix = f"data.{split}.{number}" if len(sources) > 1 else f"data.{split}"
+            here = {key.removeprefix(prefix): value for key, value in digests.items() if _is_part(key, prefix)}
+            columns = source.model_dump(include={"source_column", "target_column"})
+            found.append(json.dumps([here, columns, data.language_of(source)], sort_keys=True))
+    for split in ("valid", "test"):
+        if set(contents[split]) & set(contents["train"]):
+            log.warning("data.%s: has the same text as data.train; it says nothing about new sentences", split)
+
+
+def _is_part(key: str, prefix: str) -> bool:
+    return key == prefix or key.startswith(f"{prefix}.")
 
 
 def _file_digest(data: DataConfig, name: str) -> str:

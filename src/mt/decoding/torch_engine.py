@@ -18,12 +18,9 @@ from mt.decoding.search import Model, sample, search
 _CPU_ROWS = 480
 
 
-def number_type(wanted: str, device: torch.device) -> torch.dtype:
-    """The format to compute in; `auto` is bfloat16 on a GPU that has it, else float32."""
-    if wanted == "auto":
-        has_bfloat16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
-        return torch.bfloat16 if has_bfloat16 else torch.float32
-    return {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}[wanted]
+def number_type(wanted: str) -> torch.dtype:
+    """The format to compute in; `auto` is float32, with which models are validated."""
+    return {"float16": torch.float16, "bfloat16": torch.bfloat16}.get(wanted, torch.float32)
 
 
 class TorchEngine:
