@@ -58,7 +58,8 @@ def _corpus(arguments: argparse.Namespace, vocab: int) -> None:
     order = pairs / 256 * 8 + 2**20 * 64
     print(f"\n{pairs:,.0f} pairs of {arguments.bytes_a_side} bytes and {tokens} tokens a side:")
     print(
-        f"  disk: text {_gb(text)}, its cleaned copy {_gb(text)}, token ids {_gb(encoded)}: {_gb(2 * text + encoded)}"
+        f"  disk: text {_gb(text)}; beside it up to {_gb(max(2 * text, text + 2 * encoded))} while it is prepared, "
+        f"then {_gb(text + encoded)}: its cleaned copy and {_gb(encoded)} of token ids"
     )
     print(f"  memory for the order of an epoch: {order / 1e6:,.0f} MB, {order / pairs:.2f} bytes a pair")
     hours = pairs / arguments.prepared_a_minute / 60

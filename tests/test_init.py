@@ -298,6 +298,8 @@ def test_the_estimate_adds_up() -> None:
     assert found.validation_seconds == pytest.approx(10 * 500 * 0.02)
     tokens = 28_000 * 0.01 * 4000
     assert found.disk == pytest.approx(28_000 * 116 + 2 * tokens + 4 * 12_000_000 + 12_000_000, rel=0.01)
+    # A large text is fullest before training: without its duplicates it is written once more.
+    assert estimate(config, MEASURED, [28_000], 500, 1e6).disk == pytest.approx(2 * 28_000 * 1e6)
     for epochs, steps in ((2, 560), (100, 1000)):
         training = config.training.model_copy(update={"max_epochs": epochs})
         assert estimate(config.model_copy(update={"training": training}), MEASURED, [28_000], 500, 100.0).steps == steps

@@ -20,7 +20,7 @@ class Estimate:
         epochs: passes over the training text in these steps.
         training_seconds, validation_seconds: without preparing the data and scoring the model, and without the end that
             `training.patience` may bring earlier.
-        disk: bytes of the run folder, at most.
+        disk: bytes of the run folder when it is largest, temporary files among them.
     """
 
     steps: int
@@ -65,8 +65,23 @@ def estimate(
         epochs=steps / max(in_epoch, 1e-9),
         training_seconds=steps * measured.seconds_per_step,
         validation_seconds=validations * valid_pairs * measured.seconds_per_sentence,
-        disk=round(sum(pairs) * bytes_per_pair + _encoded(config, tokens, sum(pairs)) + _checkpoints(config, measured)),
+        disk=_disk(config, measured, sum(pairs) * bytes_per_pair, _encoded(config, tokens, sum(pairs))),
     )
+
+
+def _disk(config: Config, measured: Measured, text: float, encoded: float) -> int:
+    """Bytes at the fullest moment: while duplicates are taken out, shards of token ids are joined, or in training.
+
+    Args:
+        config: of the training.
+        measured: how many weights there are.
+        text: bytes of the training text.
+        encoded: bytes of its token ids.
+    """
+    # An epoch of BPE-dropout lies there while the next is made.
+    epochs = 2 * encoded if config.tokenizer.bpe_dropout else 0
+    in_training = text + encoded + epochs + _checkpoints(config, measured)
+    return round(max(text * (1 + config.data.drop_duplicates), text + 2 * encoded, in_training))
 
 
 def _encoded(config: Config, tokens: float, pairs: int) -> float:
