@@ -11,6 +11,7 @@ from command import mt
 from engine_helpers import ENGLISH, GERMAN, PUSHABLE, configured, ending_model, push_all, random_model, tokenizers
 from mt.bundle.model_dir import new_model
 from mt.bundle.open import open_model
+from mt.data.shortlist import Shortlist
 from mt.data.tokenizer import EOS_ID, N_UNMERGED, PAD_ID, SOS_ID
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.decoding.torch_engine import TorchEngine
@@ -57,11 +58,11 @@ def search(subject: Subject, options: SearchOptions, lines: Sequence[str] = ENGL
     return pair.target.decode_batch([hypotheses[0].ids for hypotheses in found])
 
 
-def run_folder(folder: Path, *changes: str) -> RunDir:
+def run_folder(folder: Path, *changes: str, shortlist: Shortlist | None = None) -> RunDir:
     """A finished run of a random model, with a validation set whose references are its own translations, in part."""
     run, subject = RunDir(folder), wordy(*changes)
     weights = {name: parameter.detach() for name, parameter in subject.model.named_parameters()}
-    with new_model(run.model, subject.config, subject.tokenizers, weights, {}) as aside:
+    with new_model(run.model, subject.config, subject.tokenizers, weights, {}, shortlist) as aside:
         aside.readme.write_text("# A model\n")
     copyfile(run.model.config, run.config)
     run.text.mkdir(parents=True)

@@ -163,7 +163,7 @@ def one_sentence(folder: ModelDir) -> str:
     return message
 
 
-FILES = ["config.yaml", "model.safetensors", "tokenizer/tokenizer.json", "README.md"]
+FILES = ["config.yaml", "model.safetensors", "tokenizer/tokenizer.json"]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -200,6 +200,17 @@ def test_a_folder_where_a_file_should_be(folder: ModelDir, name: str) -> None:
     (folder.root / name).unlink()
     (folder.root / name).mkdir()
     assert name in one_sentence(folder)
+
+
+def test_a_readme_may_be_edited_and_forms_for_the_fast_engine_removed(folder: ModelDir) -> None:
+    folder.readme.write_text("Mine.")
+    load(folder)
+    (folder.converted("float32") / ".DS_Store").write_bytes(b"x")
+    assert open_model(folder).engine.startswith("CTranslate2 float32")
+    shutil.rmtree(folder.converted("float32"))
+    load(folder)
+    assert open_model(folder).engine.startswith("torch")
+    assert open_model(folder, EngineChoice(compute_type="int8")).engine.startswith("CTranslate2 int8")
 
 
 def test_a_link_to_itself(folder: ModelDir) -> None:
@@ -268,7 +279,9 @@ def test_a_manifest_with_a_wrong_checksum(folder: ModelDir, name: str) -> None:
     assert "was altered" in message
 
 
-@pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "a\0b", "x" * 300], ids=lambda name: name[:12])
+@pytest.mark.parametrize(
+    "name", ["../outside", "/etc/hostname", "tokenizer/a\0b", "tokenizer/" + "x" * 300], ids=lambda name: name[:12]
+)
 def test_a_manifest_that_names_what_is_not_in_the_folder(folder: ModelDir, name: str) -> None:
     (folder.root.parent / "outside").write_text("secret")
     manifest = json.loads(folder.manifest.read_text())

@@ -2,11 +2,14 @@
 
 import json
 import random
+import subprocess
+import sys
 import tempfile
 from codecs import BOM_UTF8
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -177,6 +180,91 @@ def test_no_folder_of_the_user_is_replaced(project: Path) -> None:
     for keep in ((), ("--keep", "empty")):
         clean(project, "again", *keep)
     assert len(lines_in(project / "again" / "train.en")) == 5
+
+
+def test_what_the_user_put_beside_cleaned_text_is_not_lost(project: Path) -> None:
+    clean(project, "out")
+    (project / "out" / "notes.txt").write_text("x")
+    assert "notes.txt would be lost" in clean(project, "out", code=2)
+    assert (project / "out" / "notes.txt").read_text() == "x"
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_reading(project: Path) -> None:
+    said = clean(project, "train.en/out", code=2)
+    assert "train.en is a file, not a folder" in said
+    assert "reading the corpus" not in said
+
+
+def test_rows_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
+    write_lines(tmp_path / "t.tsv", ["en\tit", "one two\tuno due", "a\tb\tc", "three four\ttre quattro"])
+    (tmp_path / "mine.yaml").write_text(YAML.replace("{source: train.en, target: train.it}", "{file: t.tsv}"))
+    write_pairs(tmp_path, "valid", [("eleven", "undici")])
+    done = mt("data", "clean", "mine.yaml", "--output", "out", cwd=tmp_path)
+    assert ["row", "1", "33.3", "%"] in [line.split() for line in done.stdout.split("\n")]
+    assert "1 rows cannot be read and are left out" in done.stderr
+
+
+def test_repeats_that_a_configuration_keeps_stay(project: Path) -> None:
+    keep = ("--set", "data.drop_duplicates=false")
+    done = mt("data", "check", "mine.yaml", *keep, cwd=project)
+    [said] = [line for line in done.stdout.split("\n") if line.startswith("duplicate (")]
+    assert "leaves such training pairs out" not in said
+    clean(project, "out", *keep)
+    assert lines_in(project / "out" / "train.en").count("one two three") == 2
+    clean(project, "out", *keep, "--drop", "duplicate")
+    assert lines_in(project / "out" / "train.en").count("one two three") == 1
+
+
+def test_the_second_of_equal_pairs_stays_where_the_first_goes(tmp_path: Path) -> None:
+    write_pairs(tmp_path, "train", [("\u2028one two", "uno due"), ("one two", "uno due"), ("five six", "cinque sei")])
+    write_pairs(tmp_path, "valid", [("eleven", "undici")])
+    (tmp_path / "mine.yaml").write_text(YAML)
+    clean(tmp_path, "out", "--drop", "line-break")
+    assert lines_in(tmp_path / "out" / "train.en") == ["one two", "five six"]
+    clean(tmp_path, "out")
+    assert lines_in(tmp_path / "out" / "train.en") == ["one two", "five six"], "here it is the first"
+
+
+def test_nothing_of_a_text_commands_the_terminal(tmp_path: Path) -> None:
+    write_pairs(tmp_path, "train", [("a <b \x1b]0;pwned\x07\x1b[31m> c", "d e"), ("f", "g")])
+    write_lines(tmp_path / "t.jsonl", ['["\x9b2J"]', '{"\\u001b[31mRED": 1}'])
+    sources = "[{source: train.en, target: train.it}, {file: t.jsonl}]"
+    (tmp_path / "mine.yaml").write_text(YAML.replace("{source: train.en, target: train.it}", sources))
+    write_pairs(tmp_path, "valid", [("eleven", "undici")])
+    done = mt("data", "check", "mine.yaml", cwd=tmp_path, code=2)
+    assert "⟨U+001B⟩" in done.stdout
+    assert "⟨U+009B⟩" in done.stdout
+    assert not {"\x1b", "\x9b", "\x07"} & set(done.stdout + done.stderr)
+
+
+def test_paths_and_links_in_what_to_use_it_with(tmp_path: Path) -> None:
+    far = tmp_path / "far" / "my: data"
+    far.mkdir(parents=True)
+    write_pairs(far, "train", FAULTY)
+    write_pairs(far, "valid", [("eleven", "undici")])
+    (tmp_path / "my: data").symlink_to(far)
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "disk")
+    (tmp_path / "mine.yaml").write_text(YAML.replace("  train:", '  root: "my: data"\n  train:'))
+    for _ in range(2):  # the second replaces what the first has written, in the folder that the link leads to
+        done = mt("data", "clean", "mine.yaml", "--output", "out", cwd=tmp_path)
+    assert (tmp_path / "out").is_symlink()
+    data = yaml.safe_load(done.stdout.split("use it with\n")[1])["data"]
+    assert data["root"] == "my: data"
+    assert (tmp_path / data["root"] / data["train"][0]["source"]).is_file()
+
+
+def test_a_reader_that_has_seen_enough_does_not_hide_the_verdict(project: Path) -> None:
+    write_lines(project / "valid.it", ["undici"])
+    check = subprocess.Popen(
+        [sys.executable, "-m", "mt", "data", "check", "mine.yaml"],
+        cwd=project,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert check.stdout is not None
+    check.stdout.close()
+    assert check.wait(60) == 2
 
 
 def test_what_cannot_be_cleaned_is_refused(project: Path) -> None:

@@ -28,11 +28,13 @@ from mt.data.lines import read_lines
 from mt.data.prepare import prepare_text
 from mt.data.tokenizer import TokenizerPair
 from mt.doctor import examination, overlaps
+from mt.doctor.characters import mojibake, odd_characters
 from mt.doctor.chunks import Examples
 from mt.doctor.diagnosis import Diagnosis, diagnose
 from mt.doctor.kinds import PAIR_KINDS, TEXT_KINDS, Kind
 from mt.doctor.reading import Faults, texts_of
 from mt.doctor.report import text_report
+from mt.doctor.scripts import foreign_letters, scripts_of
 from mt.doctor.survey import survey
 from mt.errors import InputError
 
@@ -436,6 +438,57 @@ def test_too_long_is_what_training_leaves_out(two_languages: Path, tmp_path: Pat
         text = (two_languages / source.source, two_languages / source.target)
         expected += encode_corpus(text, tokenizers, tmp_path / "out", "key", 7, [Tagged(400, tag)]).too_long
     assert too_long.counts["train"] == expected > 50
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("zh", "请参阅 Microsoft Azure Active Directory 文档。"),
+        ("zh-CN", "GNU General Public License（GNU通用公共许可证）是自由软件许可证。"),
+        ("ja", "Microsoft Visual Studio をインストールします"),
+        ("ko", "Visual Studio Code Enterprise 설치 방법 안내"),
+        ("iu-Cans", "ᐃᓄᒃᑎᑐᑦ CBC"),
+        ("zgh_Tfng", "ⵜⴰⵎⴰⵣⵉⵖⵜ"),
+    ],
+)
+def test_names_in_latin_letters_make_no_line_another_script(language: str, text: str) -> None:
+    assert list(foreign_letters(text, scripts_of(language))) == []
+
+
+def test_another_script_is_still_one() -> None:
+    english = "This whole sentence is English, and one word of Chinese (中文) does not change that at all."
+    assert [kind for kind, *_ in foreign_letters(english, scripts_of("zh"))] == ["wrong-script"]
+    assert [kind for kind, *_ in foreign_letters("ᐃᓄᒃᑎᑐᑦ", scripts_of("fr"))] == ["wrong-script"]
+
+
+def test_of_a_language_in_a_script_that_is_not_listed_nothing_is_known() -> None:
+    assert scripts_of("iu", ["ᐃᓄᒃᑎᑐᑦ ᐅᖃᐅᓯᖅ", "CBC ᐃᓄᒃᑎᑐᑦ"]) == frozenset()
+    assert scripts_of("qaa", ["Слово", "и дело", "ok"]) == {"Cyrl"}
+
+
+@pytest.mark.parametrize("text", ["1200 Å³", "10 Å²", "2.5Å±0.1", "BLÅ®"])
+def test_an_angstrom_is_no_mojibake(text: str) -> None:
+    assert list(mojibake(text)) == []
+
+
+def test_lithuanian_decoded_wrongly_is() -> None:
+    assert [kind for kind, *_ in mojibake("kalbų".encode().decode("cp1252"))] == ["mojibake"]
+
+
+def test_an_old_macintosh_file_takes_no_quadratic_time() -> None:
+    """Half a million carriage returns: each once looked at the rest of the line, which took minutes."""
+    assert len(list(odd_characters("ab\r" * 500_000 + "end", frozenset({"Latn"})))) == 500_000
+
+
+def test_back_translations_that_would_be_held_out_are_refused_as_training_does(tmp_path: Path) -> None:
+    texts = clean_text()
+    source = write_pairs(tmp_path, "bt", [(f"<BT> {src}", tgt) for src, tgt in texts["train"][:100]])
+    own = write_pairs(tmp_path, "own", texts["train"][100:])
+    held = {"valid": {"from_train": 10}, "test": None, "drop_duplicates": False}
+    diagnosis = diagnose(make_config(tmp_path, [own, source], **held), tmp_path, 3)
+    assert diagnosis.refused
+    assert only(diagnosis, "back-translated") == [f"{tmp_path / 'bt.en'}:1: data.train.1"]
+    assert not diagnose(make_config(tmp_path, [own, {**source, "synthetic": True}], **held), tmp_path, 3).refused
 
 
 def test_the_page_for_users_lists_the_findings() -> None:

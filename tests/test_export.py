@@ -1,15 +1,20 @@
 """`mt export`: what it refuses, what it leaves behind, and the plain CTranslate2 folder."""
 
 import contextlib
+import copy
+import dataclasses
 import io
 import json
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import ctranslate2
 import pytest
+import torch
 from click.testing import CliRunner
 from sacrebleu.metrics import BLEU
 from tokenizers import Tokenizer
@@ -19,9 +24,15 @@ from export_helpers import lines_of, readme_program, refusal, run_folder, write
 from mt import storage
 from mt.bundle.open import open_model
 from mt.cli import app
+from mt.data.shortlist import Shortlist
+from mt.data.texts import Text
+from mt.data.tokenizer import EOS_ID
 from mt.decoding.engine import EngineChoice
+from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
-from mt.export import exporting
+from mt.export import converted, exporting
+from mt.export.subject import load_subject
+from mt.model.transformer import Transformer
 from mt.run_dir import RunDir
 
 WIDE = [
@@ -137,9 +148,88 @@ def test_without_text_only_what_rounds_nothing_is_exported(run: RunDir, tmp_path
         given = ["--model", "moved", "--output", "out", "--quantization", quantization]
         assert "no validation set beside this model" in refusal("ctranslate2", *given, cwd=tmp_path)
     assert "no validation set" in refusal("argos", "--model", "moved", "--output", "out", cwd=tmp_path)
-    assert (
-        mt("export", "ctranslate2", "--model", "moved", "--output", "out", cwd=tmp_path).stdout == "ctranslate2: out\n"
-    )
+    said = mt("export", "ctranslate2", "--model", "moved", "--output", "out", cwd=tmp_path).stdout
+    assert said.startswith("CTranslate2 computes what the model does")
+    assert said.endswith("\nctranslate2: out\n")
+
+
+def test_a_wrong_conversion_is_noticed_without_text(
+    run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(run.model.root, tmp_path / "moved")
+    convert = converted.write_converted
+
+    def other(model: Transformer, *arguments: Any) -> None:
+        changed = copy.deepcopy(model)
+        with torch.no_grad():
+            changed.output.weight.mul_(1.01)
+        convert(changed, *arguments)
+
+    monkeypatch.setattr(converted, "write_converted", other)
+    command = ["export", "ctranslate2", "--model", str(tmp_path / "moved"), "--output", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, command)
+    assert "CTranslate2 computes something else than the model" in str(done.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_lost_is_told_from_the_exact_model(tmp_path: Path) -> None:
+    """Not from one that looks at a few likely words only: the export has no such list."""
+    few = Shortlist([EOS_ID, 262, 263], {})
+    run = run_folder(tmp_path / "run", *WIDE, "decoding.shortlist=1", shortlist=few)
+    subject = load_subject(run.model, "ctranslate2", [])
+    text = Text("xx", lines_of(run.text_file("valid", "source")), lines_of(run.text_file("valid", "target")))
+    yardstick = exporting._yardstick(dataclasses.replace(subject, texts=[text]), 0.5)
+    assert yardstick is not None
+    exact = open_model(run.model, EngineChoice("torch", "cpu")).translator
+    search = TranslationSettings.of(subject.config).search
+    assert yardstick.translator.best(text.sources, search) == exact.best(text.sources, search)
+
+
+def test_a_model_of_one_language_with_a_tokenizer_of_several_is_asked_for_its_own(
+    two_languages: Path, tmp_path: Path
+) -> None:
+    for path in two_languages.glob("*.*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "runs").symlink_to(two_languages / "runs")
+    own = "{source: SPLIT.en, target: SPLIT.yy}"
+    changes = [
+        "data.target_lang=yy",
+        "data.test=null",
+        "training.max_steps=2",
+        "training.init_from=runs/two",
+        "name=own",
+    ]
+    changes += [f"data.{split}={own.replace('SPLIT', split)}" for split in ("train", "valid")]
+    mt("train", "--config", "two.yaml", "--runs", "own", *(w for c in changes for w in ("--set", c)), cwd=tmp_path)
+    for wanted in ("ctranslate2", "huggingface", "onnx"):
+        mt("export", wanted, "--model", "own/own", "--output", wanted, cwd=tmp_path)
+        readme = (tmp_path / wanted / "README.md").read_text()
+        assert "<2xx>" not in readme
+        assert ("<2yy>" in readme) == (wanted != "onnx")
+    assert list(json.loads((tmp_path / "onnx" / "config.json").read_text())["tags"]) == ["yy"]
+    said = mt("export", "argos", "--model", "own/own", "--output", "argos", cwd=tmp_path, code=2).stderr
+    assert "asked with <2yy> before a text" in said
+
+
+def test_a_terminated_export_leaves_nothing(tmp_path: Path) -> None:
+    program = """
+import sys, time
+from pathlib import Path
+from mt import cli, storage
+@cli.app.command()
+def hang():
+    with storage.new_folder(Path("a/out")):
+        print("inside", flush=True)
+        time.sleep(60)
+sys.argv = ["mt", "hang"]
+cli.main()
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"inside\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 143
+    assert list((tmp_path / "a").iterdir()) == []
 
 
 def test_the_models_own_number_format_is_the_default(tmp_path: Path) -> None:

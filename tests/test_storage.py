@@ -248,6 +248,39 @@ def test_a_folder_replaces_the_one_that_was_there(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
+def test_two_processes_do_not_write_one_folder(tmp_path: Path) -> None:
+    with storage.new_folder(tmp_path / "folder", version=1) as partial:
+        (partial / "a").write_text("x")
+        with (
+            pytest.raises(InputError, match="another process is writing this folder"),
+            storage.new_folder(tmp_path / "folder", version=2),
+        ):
+            pass
+        (partial / "b").write_text("y")
+    assert storage.verify(tmp_path / "folder")["files"].keys() == {"a", "b"}
+    with storage.new_folder(tmp_path / "folder", version=2):
+        pass
+    assert storage.read_manifest(tmp_path / "folder")["version"] == 2
+
+
+def test_a_link_to_a_folder_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "folder").symlink_to(tmp_path / "far")
+    for version in (1, 2, 3):
+        with storage.new_folder(tmp_path / "folder", version=version):
+            pass
+    assert (tmp_path / "folder").is_symlink()
+    assert storage.read_manifest(tmp_path / "far")["version"] == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["far", "folder"]
+
+
+def test_a_link_that_was_left_over_is_cleared_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / ".x.old.partial").symlink_to(tmp_path / "far")
+    storage.remove_partials(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["far"]
+
+
 def test_what_a_killed_process_left_does_not_get_into_a_new_folder(tmp_path: Path) -> None:
     left = tmp_path / ".folder.partial"
     left.mkdir()

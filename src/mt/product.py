@@ -89,7 +89,9 @@ def _make_folder(
         facts["formats_table"] = formats_table(formats) if formats else ""
         facts["test"] = [result.as_dict() for result in results]
         facts["scores"] = results_table(results) if results else ""
-        card = model_card(config, facts["weights"], facts["steps"], facts["scores"], facts["formats_table"])
+        scores, formats_said = facts["scores"], facts["formats_table"]
+        is_converted = folder.ctranslate2.is_dir()
+        card = model_card(config, facts["weights"], facts["steps"], scores, formats_said, is_converted)
         storage.write_text(folder.readme, card)
 
 

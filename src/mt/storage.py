@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from mt.aside import take
 from mt.errors import InputError, MachineError
 from mt.outputs import is_device
 
@@ -129,10 +130,10 @@ def new_folder(final: Path, facts: dict[str, Any] | None = None, **manifest: Any
     Yields:
         the temporary folder to write into.
     """
+    final = Path(os.path.realpath(final))  # a link stays one
     partial = final.with_name(f".{final.name}{PARTIAL}")
     with explained(final):
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
+        lock = take(partial, final)
         try:
             yield partial
             _seal(partial, {**manifest, **(facts or {})})
@@ -152,6 +153,8 @@ def new_folder(final: Path, facts: dict[str, Any] | None = None, **manifest: Any
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
+        finally:
+            os.close(lock)
 
 
 def _seal(folder: Path, facts: dict[str, Any]) -> None:
@@ -187,13 +190,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return dict(manifest)
 
 
-def verify(folder: Path, *parts: Path, without: Path | None = None) -> dict[str, Any]:
+def verify(folder: Path, *parts: Path) -> dict[str, Any]:
     """Checks the files of a folder against its manifest and returns the manifest.
 
     Args:
         folder: what to check.
         parts: files and folders in it; where none is given, everything is checked.
-        without: a folder in it that is not checked.
 
     Raises:
         DamagedError: a file is missing, has another size or other content.
@@ -201,9 +203,8 @@ def verify(folder: Path, *parts: Path, without: Path | None = None) -> dict[str,
     manifest = read_manifest(folder)
     for name, expected in manifest["files"].items():
         path = folder / name
-        if parts and not any(path.is_relative_to(part) for part in parts):
-            continue
-        if without is not None and path.is_relative_to(without) and ".." not in path.parts:
+        leads_out = ".." in path.parts or not path.is_relative_to(folder)  # an absolute name does
+        if parts and not leads_out and not any(path.is_relative_to(part) for part in parts):
             continue
         if not _is_file_inside(folder, path):
             raise DamagedError(f"{name!r:.100} is missing")
@@ -244,7 +245,7 @@ def remove_if_there(folder: Path) -> None:
 def remove_partials(parent: Path) -> None:
     """Clears what a killed process left behind. Call it only while holding the run's lock."""
     for path in parent.glob(f".*{PARTIAL}"):
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)

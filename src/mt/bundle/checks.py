@@ -10,14 +10,14 @@ from mt.errors import InputError
 from mt.run_dir import ModelDir
 
 
-def verified(folder: ModelDir, *parts: Path, without: Path | None = None) -> dict[str, Any]:
-    """The files that the manifest lists, checked: all of them, or those in some parts of the folder, or all but a part.
+def verified(folder: ModelDir, *parts: Path) -> dict[str, Any]:
+    """The files that the manifest lists, checked: all of them, or those in some parts of the folder.
 
     Raises:
         InputError: a file is missing or altered.
     """
     try:
-        files: dict[str, Any] = storage.verify(folder.root, *parts, without=without)["files"]
+        files: dict[str, Any] = storage.verify(folder.root, *parts)["files"]
     except storage.DamagedError as error:
         raise InputError(
             f"{folder.root}: not a whole model folder: {error}", "copy it again, or finish its training"

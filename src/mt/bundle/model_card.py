@@ -3,7 +3,7 @@
 from mt.config import Config
 
 
-def model_card(config: Config, weights: str, steps: int, scores: str, formats: str) -> str:
+def model_card(config: Config, weights: str, steps: int, scores: str, formats: str, is_converted: bool) -> str:
     """What a stranger who finds the folder should know, as Markdown.
 
     Args:
@@ -12,6 +12,7 @@ def model_card(config: Config, weights: str, steps: int, scores: str, formats: s
         steps: updates done in training.
         scores: the table of test scores, or an empty string.
         formats: the table of number formats on the validation set, or an empty string.
+        is_converted: whether the folder has the form for CTranslate2.
     """
     shape = config.model
     result = f"Scores on the test set, by sacreBLEU:\n\n```\n{scores}\n```" if scores else "No test set was scored."
@@ -21,7 +22,7 @@ def model_card(config: Config, weights: str, steps: int, scores: str, formats: s
     ctranslate2 = """
 `ctranslate2/` (the same weights for the CTranslate2 library, in float32 and int8; any of its clients can read them),"""
     if shape.architecture == "decoder_only":
-        stack, ctranslate2 = f"One stack of {shape.decoder_layers} layers", ""
+        stack = f"One stack of {shape.decoder_layers} layers"
     to = f"--to {config.data.target_lang[0]} " if len(config.data.target_lang) > 1 else ""
     return f"""# {config.name}: {config.data.source_lang} to {", ".join(config.data.target_lang)}
 
@@ -34,5 +35,6 @@ A machine-translation Transformer trained with `mt`, {steps:,} steps; weights: {
 {result}
 
 The folder is complete and can be moved: `config.yaml` (the whole configuration), `model.safetensors` (the weights),
-`tokenizer/`,{ctranslate2} and `MANIFEST.json` (sizes and sha256 of all of them). No file in it can run code.
+`tokenizer/`,{ctranslate2 if is_converted else ""} and
+`MANIFEST.json` (sizes and sha256 of all of them). No file in it can run code.
 """

@@ -89,8 +89,8 @@ def load_model(folder: ModelDir, device: torch.device) -> LoadedModel:
     run = run_of_checkpoint(folder)
     if run is not None:
         return _load_checkpoint(folder, run, device)
-    # A folder whose fast part was removed still works.
-    listed = verified(folder, without=None if folder.ctranslate2.is_dir() else folder.ctranslate2)
+    # What is read, and no more: a README may be edited, and forms for the fast engine removed.
+    listed = verified(folder, folder.config, folder.weights, folder.tokenizer)
     require(folder, listed, folder.config, folder.weights)
     config = parse_config(read_text(folder.config), str(folder.config))
     tokenizers = load_tokenizers(folder, listed, config.tokenizer.shared)

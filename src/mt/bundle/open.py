@@ -157,9 +157,12 @@ def open_converted(
         log.warning("this machine's %s cannot compute in %s; using float32", device, compute_type)
         compute_type = "float32"
     converted = folder.converted("int8" if compute_type.startswith("int8") else "float32")
+    if not converted.is_dir():
+        raise UnusableError(f"{folder.root}: it has no CTranslate2 part in {converted.name}")
     if folder.manifest.exists():  # it does not while the folder is being made
         listed = verified(folder, converted)
-        require(folder, listed, converted / "model.bin", converted / "config.json", *sorted(converted.iterdir()))
+        there = (path for path in sorted(converted.iterdir()) if not path.name.startswith("."))  # as of file managers
+        require(folder, listed, converted / "model.bin", converted / "config.json", *there)
         check_converted(converted / "model.bin", tokenizers.source.vocab_size, tokenizers.target.vocab_size)
         if (converted / VOCABULARY_MAP).is_file():
             check_map(converted / VOCABULARY_MAP)

@@ -5,6 +5,7 @@ A command's module imports nothing heavy; what it needs it imports when it runs.
 
 import contextlib
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -42,6 +43,8 @@ def main() -> None:
     """Runs the command line; every failure becomes one sentence and an exit code."""
     set_up_logging()
     _open_closed_streams()
+    # What is half made is cleared away, as at Ctrl-C. Training and serving end in ways of their own.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # Text is UTF-8 whatever the locale, as everywhere else in this project.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]

@@ -56,8 +56,9 @@ def check(
 
         storage.write_text(html, html_report(diagnosis))
     found = report.as_json(diagnosis)
-    print_result(json.dumps(found, indent=2, ensure_ascii=False) if as_json else report.text_report(diagnosis))
-    return 2 if diagnosis.refused else 0
+    code = 2 if diagnosis.refused else 0
+    print_result(json.dumps(found, indent=2, ensure_ascii=False) if as_json else report.text_report(diagnosis), code)
+    return code
 
 
 @data.command()
@@ -91,10 +92,10 @@ def clean(
     from mt.doctor.clean import check_output, reasons, write_clean
     from mt.doctor.diagnosis import diagnose
 
-    dropped_for = reasons(keep, drop)
     settings = with_present_sources(load_config(config, changes))
+    dropped_for = reasons(keep if settings.data.drop_duplicates or "duplicate" in drop else {*keep, "duplicate"}, drop)
     check_output(output)
-    diagnosis = diagnose(settings, runs, examples=1, every_language="language" in dropped_for)
+    diagnosis = diagnose(settings, runs, 1, "language" in dropped_for, dropped_for)
     cleaned = write_clean(diagnosis, output, dropped_for)
     print_result(cleaning_table(cleaned.counts))
     print_result(f"\nuse it with\n{cleaned.snippet(settings.data.root)}")

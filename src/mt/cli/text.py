@@ -81,11 +81,11 @@ class writer:  # noqa: N801 (reads as the context manager it is)
             storage.write_text(self._path, "".join(line + "\n" for line in self._lines))
 
 
-def print_result(text: str) -> None:
-    """Prints to stdout at once; ends quietly where the reader (`| head`) has seen enough."""
+def print_result(text: str, code: int = 0) -> None:
+    """Prints to stdout at once; ends quietly, with an exit code, where the reader (`| head`) has seen enough."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
         # Python flushes stdout again at exit; there it must find somewhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        sys.exit(code)

@@ -19,6 +19,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode's controls, halves of characters, and line ends
+_JOINERS = "\u200c\u200d"  # parts of words in some languages
 
 
 class Section(BaseModel):
@@ -60,7 +61,7 @@ def refuse(sentence: str) -> PydanticCustomError:
 def _one_line(text: str) -> str:
     if not text.strip():
         raise refuse("must not be empty")
-    if any(unicodedata.category(character) in _UNPRINTABLE for character in text):
+    if any(unicodedata.category(character) in _UNPRINTABLE and character not in _JOINERS for character in text):
         raise refuse("must not hold control characters or line ends")
     return text
 

@@ -171,7 +171,7 @@ def _one_by_one(batch: Any, path: Path, before: int, report: Report) -> Iterator
         try:
             (row,) = batch.slice(place, 1).to_pylist()
         except UnicodeDecodeError:
-            report(Fault("encoding", str(path), number, f"{path}: row {number}: not valid UTF-8"))
+            report(Fault("row", str(path), number, f"{path}: row {number}: not valid UTF-8"))
         else:
             yield number, row
 

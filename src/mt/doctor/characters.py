@@ -29,12 +29,13 @@ _EMOJI = re.compile("[\u2190-\u2bff\ufe0f\U0001f000-\U0001faff]")
 _CONTINUED = "[\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]"
 # Of those the ones that stand beside a capital for good reasons, as in MANHÃ…
 _MARK = "[\xa0«»·…‘’“”–—]"
+_UNIT = "(?<![a-zß-ÿ])Å[²³±®]"  # ångström, or a capital at the end of a name
 # The same for Windows-1251, which Cyrillic text is written in.
 _CONTINUED_1251 = "[ЂЃ‚ѓ„…†‡€‰Љ‹ЊЌЋЏђ‘’“”•–—™љ›њќћџ\xa0ЎўЈ¤Ґ¦§Ё©Є«¬\xad®Ї°±Ііґµ¶·ё№є»јЅѕї]"
 # What all of it begins with; most lines hold nothing like it, and this is told fast.
 _PERHAPS = re.compile(f"[À-ïРС](?:{_CONTINUED}|{_CONTINUED_1251})")
 _MOJIBAKE = re.compile(
-    f"(?![ÂÃÄÅ]{_MARK})[ÂÃÄÅ]{_CONTINUED}"
+    f"(?![ÂÃÄÅ]{_MARK}|{_UNIT})[ÂÃÄÅ]{_CONTINUED}"
     + f"|(?<![A-ZÀ-Þ])[ÂÃ]{_MARK}"
     + f"|â(?:€{_CONTINUED}|‚¬|„¢)|ï»¿|ï¿½"
     + f"|(?:[ÐÑ]{_CONTINUED}){{2}}|(?:[à-ï]{_CONTINUED}{{2}}){{2}}|(?:[Ä-ß]{_CONTINUED}){{3}}"
@@ -69,7 +70,7 @@ def odd_characters(text: str, scripts: frozenset[str]) -> Iterator[Fault]:
 def _belongs(name: str, text: str, place: int, scripts: frozenset[str]) -> bool:
     """Whether such a character has its use here."""
     if name == "line_break":  # the reader removes those around a sentence
-        return text[place] in "\r\n" and not text[place:].strip("\r\n")
+        return text[place] in "\r\n" and place >= len(text.rstrip("\r\n"))
     if name == "bidi":
         return not scripts.isdisjoint(RIGHT_TO_LEFT)
     if name != "zero_width":
@@ -80,7 +81,7 @@ def _belongs(name: str, text: str, place: int, scripts: frozenset[str]) -> bool:
     if character == "\u200b" and not scripts.isdisjoint(_UNSPACED):
         return True
     if character >= "\U000e0000":  # a flag of a region is spelt in tags
-        return "\U0001f3f4" in text[:place]
+        return text.find("\U0001f3f4", 0, place) >= 0
     return character == "\u200d" and place > 0 and _EMOJI.match(text[place - 1]) is not None
 
 

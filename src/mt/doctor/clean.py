@@ -11,6 +11,8 @@ import numpy as np
 import yaml
 
 from mt import storage
+from mt.config.loading import as_yaml
+from mt.console import log
 from mt.data.corpus import one_line
 from mt.data.encoded import SIDES
 from mt.doctor.characters import visible
@@ -18,6 +20,7 @@ from mt.doctor.diagnosis import Diagnosis
 from mt.doctor.kinds import BIT, PAIR_KINDS, kinds_of
 from mt.doctor.reading import Text, read_text
 from mt.errors import InputError
+from mt.outputs import require_writable
 
 _MADE_BY = "mt data clean"
 _STOPS = ("unreadable", "line-counts")  # what leaves pairs unread, or wrong
@@ -41,7 +44,7 @@ class Cleaned:
             yaml.safe_dump(source, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6).strip()
             for source in self.sources
         )
-        return "\n".join(["data:", f"  root: {root}", "  train:", *(f"    - {source}" for source in listed)])
+        return "\n".join(["data:", f"  root: {as_yaml(root)}", "  train:", *(f"    - {source}" for source in listed)])
 
 
 def reasons(keep: Iterable[str], drop: Iterable[str]) -> frozenset[str]:
@@ -69,6 +72,7 @@ def check_output(output: Path) -> None:
     if output.exists() and output.samefile("."):
         raise InputError(f"--output {output}: the folder one is in cannot be replaced", "name a new folder")
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        require_writable(output / "file", "--output")
         return
     try:
         made_by = storage.read_manifest(output).get("made_by") if output.is_dir() else None
@@ -76,6 +80,13 @@ def check_output(output: Path) -> None:
         made_by = None
     if made_by != _MADE_BY:
         raise InputError(f"{output}: this is there already, and `{_MADE_BY}` has not made it", "name a new folder")
+    known = {storage.MANIFEST, *storage.read_manifest(output)["files"]}
+    there = {path.relative_to(output).as_posix() for path in output.rglob("*") if not path.is_dir()}
+    if added := sorted(there - known):
+        raise InputError(
+            f"{output}: {', '.join(added[:3])} would be lost, which `{_MADE_BY}` has not made",
+            "name a new folder, or move what is not of the cleaning out of this one",
+        )
 
 
 def write_clean(diagnosis: Diagnosis, output: Path, dropped_for: frozenset[str]) -> Cleaned:
@@ -116,6 +127,10 @@ def write_clean(diagnosis: Diagnosis, output: Path, dropped_for: frozenset[str])
                     place += 1
         if place != len(marked):
             raise InputError("data.train: its text changed while it was read", "run the command again")
+    for finding in diagnosis.findings:
+        if finding.kind.name == "row" and (rows := finding.counts.get("train", 0)):
+            log.warning("%d rows cannot be read and are left out; `mt data check` shows the first", rows)
+            counts["row"] = rows
     ordered = {"kept": counts["kept"], **dict(counts.most_common())}
     return Cleaned(ordered, [_as_source(text, texts, output) for text in texts])
 
@@ -154,7 +169,9 @@ def _names(text: Text, texts: Sequence[Text]) -> tuple[str, str]:
 
 def _as_source(text: Text, texts: Sequence[Text], output: Path) -> dict[str, Any]:
     """What a configuration says of a cleaned source; paths start from its root."""
-    folder = output if output.is_absolute() else Path(os.path.relpath(output, text.data.root))
+    # Both without links: `..` out of one leads elsewhere.
+    root = os.path.realpath(text.data.root)
+    folder = output if output.is_absolute() else Path(os.path.relpath(os.path.realpath(output), root))
     source, target = (str(folder / name) for name in _names(text, texts))
     kept = text.source.model_dump(include={"target_lang", "weight", "synthetic"}, exclude_defaults=True)
     return {"source": source, "target": target, **kept}

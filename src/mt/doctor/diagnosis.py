@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.config import Config, FromTrain
+from mt.config import Config, FromTrain, is_synthetic
 from mt.console import log
 from mt.doctor.chunks import Example, Examples
 from mt.doctor.examination import Tally, examine
@@ -17,6 +17,7 @@ from mt.doctor.kinds import BIT, ERROR, PAIR_KINDS, SERIOUSNESS, TEXT_KINDS, Kin
 from mt.doctor.reading import Faults, texts_of
 from mt.doctor.survey import SAMPLE, Survey, find_tokenizers, survey, tokenizer_files, yardsticks
 from mt.doctor.vocabulary import RARE, Vocabulary, look_at
+from mt.languages import BACK_TRANSLATION_TAG
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,13 @@ class Diagnosis:
         return any(finding.kind.seriousness == ERROR for finding in self.findings)
 
 
-def diagnose(config: Config, runs: Path, examples: int, every_language: bool = False) -> Diagnosis:
+def diagnose(
+    config: Config,
+    runs: Path,
+    examples: int,
+    every_language: bool = False,
+    dropped_for: frozenset[str] = frozenset(),
+) -> Diagnosis:
     """Examines the texts of a configuration.
 
     Args:
@@ -74,6 +81,7 @@ def diagnose(config: Config, runs: Path, examples: int, every_language: bool = F
         runs: where a run of the same name may have a tokenizer.
         examples: to show of each kind of finding.
         every_language: judge the language of all pairs, not of a sample.
+        dropped_for: kinds of finding for which a pair will go, so that a later one that is equal to it may stay.
     """
     faults = Faults(Examples(examples))
     texts = texts_of(config.data)
@@ -89,8 +97,9 @@ def diagnose(config: Config, runs: Path, examples: int, every_language: bool = F
         measures = yardsticks(config, surveys, files)
         if files is not None:
             vocabulary = look_at(title, tokenizers, surveys, measures, examples)
-        tally, masks = examine(surveys, measures, examples, every_language, folder)
+        tally, masks = examine(surveys, measures, examples, every_language, folder, dropped_for)
     _note_emptiness(config, surveys, masks, faults)
+    _note_back_translations(config, surveys, faults)
     return Diagnosis(config, surveys, _findings(faults, tally, vocabulary), vocabulary, masks)
 
 
@@ -113,6 +122,18 @@ def _note_emptiness(config: Config, surveys: Sequence[Survey], masks: NDArray[np
     for split, sources in splits.items():
         if isinstance(sources, tuple) and not pairs[split]:
             faults.add("no-pairs", Example(split, (), f"data.{split}: no sentence pair in it"))
+
+
+def _note_back_translations(config: Config, surveys: Sequence[Survey], faults: Faults) -> None:
+    """What training refuses because a model wrote it, and it would be scored on."""
+    if not any(isinstance(sources, FromTrain) for sources in (config.data.valid, config.data.test)):
+        return
+    for one in surveys:
+        if one.text.split == "train" and not is_synthetic(one.text.source):
+            found = [line for line, (src, _) in one.sample if src.startswith(f"{BACK_TRANSLATION_TAG} ")]
+            if found:
+                said = f"{one.text.files[0]}:{found[0]}: data.train.{one.text.number - 1}"
+                faults.add("back-translated", Example("train", (), said), len(found))
 
 
 def _findings(faults: Faults, tally: Tally, vocabulary: Vocabulary | None) -> list[Finding]:

@@ -23,6 +23,7 @@ from mt.workers import in_order
 
 _PAIRS, _CHARACTERS = 10_000, 2**22  # of a chunk, at most
 _ALONE = 30_000  # pairs that a second process would not pay for
+_MOST_WORKERS = 8  # one process reads for all of them, and each takes some 200 MB
 _JUDGED = 10_000  # pairs of a split whose language is looked at
 
 
@@ -43,17 +44,23 @@ class Tally:
         self.pairs[chunk.split] += len(chunk.pairs)
         self.sampled[chunk.split] += judged.sampled
 
-    def add_common(self, common: Common, texts: Sequence[Text]) -> None:
-        self.counts[common.kind]["train"] += len(common.pairs)
-        found = _fetch(texts, {pair for group in common.groups for pair in group.pairs})
-        for group in common.groups:
-            note = "" if common.kind == "duplicate" else f"{group.size:,} different"
-            places = tuple(place for pair in group.pairs for place in found[pair])
-            self.examples.add(common.kind, Example("train", places, note))
+    def add_common(self, each: Sequence[Common], texts: Sequence[Text]) -> None:
+        found = _fetch(texts, {pair for common in each for group in common.groups for pair in group.pairs})
+        for common in each:
+            self.counts[common.kind]["train"] += len(common.pairs)
+            for group in common.groups:
+                note = "" if common.kind == "duplicate" else f"{group.size:,} different"
+                places = tuple(place for pair in group.pairs for place in found[pair])
+                self.examples.add(common.kind, Example("train", places, note))
 
 
 def examine(
-    surveys: Sequence[Survey], measures: dict[str, Yardstick], examples: int, every_language: bool, folder: Path
+    surveys: Sequence[Survey],
+    measures: dict[str, Yardstick],
+    examples: int,
+    every_language: bool,
+    folder: Path,
+    dropped_for: frozenset[str] = frozenset(),
 ) -> tuple[Tally, NDArray[np.uint64]]:
     """Reads the texts again and judges their pairs.
 
@@ -63,23 +70,25 @@ def examine(
         examples: to keep of each kind of finding.
         every_language: judge the language of all pairs, not of a sample.
         folder: where temporary files may lie.
+        dropped_for: a pair with one of these findings is not the first of those equal to it.
 
     Returns:
         what was found, and the bits of kinds of all training pairs (N,).
     """
     tally = Tally(examples)
     chunks = _chunks(surveys, measures, examples, every_language)
-    with Repeats(folder) as repeats:
+    with Repeats(folder, dropped_for) as repeats:
         masks = _judge_all(chunks, sum(one.pairs for one in surveys), tally, repeats)
-        for common in repeats.found(examples):
-            masks[common.pairs] |= np.uint64(BIT[common.kind])
-            tally.add_common(common, [one.text for one in surveys])
+        found = list(repeats.found(examples))
+    for common in found:
+        masks[common.pairs] |= np.uint64(BIT[common.kind])
+    tally.add_common(found, [one.text for one in surveys])
     return tally, masks
 
 
 def _judge_all(chunks: Iterator[Chunk], total: int, tally: Tally, repeats: Repeats) -> NDArray[np.uint64]:
     """Fills the tally; returns the masks of the training pairs."""
-    workers = 1 if total < _ALONE else usable_cores()
+    workers = 1 if total < _ALONE else min(usable_cores(), _MOST_WORKERS)
     held_out = {"test": HeldOut(), "valid": HeldOut()}
     masks = [np.zeros(0, np.uint64)]
     with progress(total=total, unit="pair", desc="checking", unit_scale=True) as bar:

@@ -40,6 +40,12 @@ TEXT_KINDS = (
     Kind("row", "rows that cannot be read", ERROR, "Correct them, or let `mt data clean` leave them out."),
     Kind("no-pairs", "nothing to train on or to score", ERROR, "Training needs at least one usable pair in each text."),
     Kind(
+        "back-translated",
+        "back-translations that would be held out",
+        ERROR,
+        "With data.valid or data.test split off the training text, such sources need `synthetic: true`.",
+    ),
+    Kind(
         "byte-order-mark",
         "byte order mark at the start",
         NOTE,

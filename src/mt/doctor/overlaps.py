@@ -18,6 +18,7 @@ MANY = 4  # different translations of one sentence
 _SHOWN = 4  # of them in an example
 
 _RECORD = np.dtype([("hash", np.uint64), ("pair", np.uint64), ("index", np.uint64)])
+_IN_COMMON = ("duplicate", "many-targets", "many-sources")
 _LEFT_OUT = BIT["encoding"] | BIT["empty"] | BIT["ratio"]  # before duplicates are looked for, as in training
 
 
@@ -99,9 +100,16 @@ class Common:
 
 
 class Repeats:
-    """Finds repetitions in the training text; as a context, since it keeps files in a folder."""
+    """Finds repetitions in the training text; as a context, since it keeps files in a folder.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: where.
+        dropped_for: kinds of finding whose pairs are not looked at, since they will go.
+    """
+
+    def __init__(self, folder: Path, dropped_for: frozenset[str] = frozenset()) -> None:
+        going = sum(BIT[kind] for kind in dropped_for if kind not in _IN_COMMON)
+        self._left_out = np.uint64(_LEFT_OUT | going)
         self._sides = {side: Records(folder, _RECORD) for side in ("source", "target")}
 
     def __enter__(self) -> Self:
@@ -114,7 +122,7 @@ class Repeats:
             records.close()
 
     def add(self, chunk: Chunk, judged: Judged) -> None:
-        usable = np.flatnonzero((judged.masks & np.uint64(_LEFT_OUT)) == 0)
+        usable = np.flatnonzero((judged.masks & self._left_out) == 0)
         for side, records in self._sides.items():
             added = np.empty(len(usable), _RECORD)
             added["hash"] = judged.hashes[side][usable]
@@ -128,7 +136,7 @@ class Repeats:
         Args:
             examples: groups to show of each kind.
         """
-        parts: dict[str, list[Common]] = {"duplicate": [], "many-targets": [], "many-sources": []}
+        parts: dict[str, list[Common]] = {kind: [] for kind in _IN_COMMON}
         for side, kind in (("source", "many-targets"), ("target", "many-sources")):
             for records in self._sides[side].parts():
                 sorted_records = _Sorted(records)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from mt.console import table
+from mt.console import harmless, table
 from mt.doctor.diagnosis import Diagnosis, Finding
 from mt.doctor.kinds import SERIOUSNESS
 
@@ -22,7 +22,7 @@ def text_report(diagnosis: Diagnosis) -> str:
         parts.append(table(FINDINGS_HEADER, [finding_row(finding) for finding in diagnosis.findings]))
         parts += ["\n".join(_details(diagnosis, finding)) for finding in diagnosis.findings]
     parts.append(summary(diagnosis))
-    return "\n\n".join(parts)
+    return harmless("\n\n".join(parts))
 
 
 def pair_rows(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
@@ -65,7 +65,7 @@ def vocabulary_rows(diagnosis: Diagnosis) -> list[list[str]]:
 def explanation(diagnosis: Diagnosis, finding: Finding) -> str:
     """What a finding means, and what becomes of such pairs."""
     said = [finding.kind.advice]
-    if finding.kind.in_training:
+    if finding.kind.in_training and (finding.kind.name != "duplicate" or diagnosis.config.data.drop_duplicates):
         said.append("`mt train` leaves such training pairs out by itself.")
     elif finding.kind.dropped:
         said.append("`mt data clean` drops such training pairs.")

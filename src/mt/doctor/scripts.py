@@ -48,11 +48,14 @@ _LANGUAGES = {
 }
 _SEVERAL = {"Hans": "Hani Bopo", "Hant": "Hani Bopo", "Jpan": "Hani Hira Kana", "Kore": "Hang Hani"}
 _OFTEN = 0.1  # share of the letters that makes a script one of the language's, where nothing else tells
+_MOSTLY = 0.9  # share of the letters that scripts listed above must have, for the others not to matter
 _LOOKED_AT = 2000  # lines
 
 # Letters that make a line one of another script rather than one with a name in it; Latin stands in text of any script.
 _FEW, _MANY = 2, 20
 _LATIN = frozenset({"Latn"})
+_DENSE = frozenset("Hani Hira Kana Hang".split())
+_LETTERS_A_SIGN = 6  # Latin ones that say as much as one of these, with names and terms in Latin letters forgiven
 # Told fast: neither Latin nor marks and symbols.
 _BEYOND_LATIN = re.compile("[^\0-\u036f\u1e00-\u1eff\u2000-\u2bff]")
 # A Latin word with a letter that only looks Latin.
@@ -68,8 +71,8 @@ def scripts_of(language: str, lines: Iterable[str] = ()) -> frozenset[str]:
         lines: text in it, which tells where the language is not known here.
     """
     for part in language.replace("_", "-").split("-")[1:]:
-        if named := frozenset(_SEVERAL.get(part.title(), part.title()).split()) & _LANGUAGES.keys():
-            return named
+        if (code := part.title()) in _SEVERAL or _is_script(code):
+            return frozenset(_SEVERAL.get(code, code).split())
     base = base_language(language)
     known = frozenset(script for script, codes in _LANGUAGES.items() if base in codes.split())
     return known or _found_in(lines)
@@ -77,11 +80,23 @@ def scripts_of(language: str, lines: Iterable[str] = ()) -> frozenset[str]:
 
 def _found_in(lines: Iterable[str]) -> frozenset[str]:
     counts: Counter[str] = Counter()
+    total = 0
     for line in islice(lines, _LOOKED_AT):
+        total += len(_others(frozenset()).findall(line))
         for script in _LANGUAGES:
             counts[script] += len(_letters(frozenset({script})).findall(line))
-    total = sum(counts.values())
+    if sum(counts.values()) < _MOSTLY * total:
+        return frozenset()  # most of it is in a script that is not listed here
     return frozenset(script for script, count in counts.items() if count > _OFTEN * total)
+
+
+@cache
+def _is_script(code: str) -> bool:
+    """Whether it is the code of a script, in title case."""
+    try:
+        return len(code) == 4 and code.isalpha() and bool(regex.compile(rf"\p{{sc={code}}}"))
+    except regex.error:
+        return False
 
 
 @cache
@@ -110,7 +125,7 @@ def foreign_letters(text: str, scripts: frozenset[str]) -> Iterator[Fault]:
         yield "mixed-script", mixed.start(), mixed[0]
     if (first := _others(scripts).search(text)) is None:
         return
-    own = len(_letters(scripts).findall(text))
+    own = len(_letters(scripts).findall(text)) * (1 if _DENSE.isdisjoint(scripts) else _LETTERS_A_SIGN)
     latin = 0 if "Latn" in scripts else len(_letters(_LATIN).findall(text))
     others = len(_others(scripts).findall(text)) - latin
     if others + latin > own and (others >= _FEW or latin >= _MANY):

@@ -14,6 +14,7 @@ from mt.data.texts import Text
 from mt.decoding.ctranslate2_engine import cpu_cores
 from mt.decoding.engine import SearchOptions
 from mt.decoding.settings import TranslationSettings
+from mt.errors import InputError
 from mt.export.loss import Yardstick
 from mt.export.sentence_ends import sentence_ends_model
 from mt.export.sentencepiece import differences, sentencepiece_model
@@ -54,8 +55,14 @@ def write_argos(
         what was measured.
 
     Raises:
-        InputError: it loses more than it may.
+        InputError: it loses more than it may, or is asked with a tag.
     """
+    if subject.tags:
+        raise InputError(
+            f"{subject.folder.root}: this model is asked with <2{next(iter(subject.tags))}> before a text, and a "
+            "package for Argos Translate cannot do that",
+            "train it with a tokenizer of its own (training.init_tokenizer: false)",
+        )
     name = package_name(subject)
     content = folder / name
     positions = max(_POSITIONS, TranslationSettings.of(subject.config).max_positions)

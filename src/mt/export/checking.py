@@ -36,7 +36,7 @@ def random_batch(subject: Subject) -> tuple[Tensor, Tensor]:
 
 
 def require_equal(who: str, found: Tensor, expected: Tensor) -> str:
-    """Compares logits of the same shape.
+    """Compares logits, or log-probabilities, of the same shape.
 
     Returns:
         what to say about it.
@@ -46,8 +46,8 @@ def require_equal(who: str, found: Tensor, expected: Tensor) -> str:
     """
     if found.shape != expected.shape or not torch.allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE):
         off = f"by {(found - expected).abs().max():.2g}" if found.shape == expected.shape else "in shape"
-        raise MtError(f"{who} computes something else than the model: logits differ {off}", "please report it")
-    return f"{who} computes what the model does: logits differ by at most {(found - expected).abs().max():.1e}"
+        raise MtError(f"{who} computes something else than the model: numbers differ {off}", "please report it")
+    return f"{who} computes what the model does: numbers differ by at most {(found - expected).abs().max():.1e}"
 
 
 def sample_texts(tokenizer: BpeTokenizer, sentences: Sequence[str]) -> list[str]:

@@ -2,11 +2,16 @@
 
 from pathlib import Path
 
+import ctranslate2
+import torch
+
 from mt import storage
 from mt.bundle.conversion import write_converted
+from mt.data.tokenizer import EOS_ID, SPECIALS
 from mt.decoding.ctranslate2_engine import CTranslate2Engine
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.translator import Translator
+from mt.export.checking import random_batch, require_equal
 from mt.export.loss import Yardstick
 from mt.export.subject import Subject
 
@@ -21,13 +26,14 @@ def write_ctranslate2(
         folder: being written.
         card: the README; how to translate is added.
         number_format: of the weights.
-        yardstick: None measures nothing.
+        yardstick: None compares the probabilities of random text; that is for float32 only.
 
     Returns:
         what was measured.
 
     Raises:
         InputError: it loses more than it may.
+        MtError: it computes something else than the model.
     """
     tokenizers, settings = subject.tokenizers, TranslationSettings.of(subject.config)
     write_converted(subject.model, subject.config, tokenizers, folder, number_format)
@@ -35,7 +41,7 @@ def write_ctranslate2(
         storage.write_text(folder / name, content)
     storage.write_text(folder / "README.md", card + _usage(subject, settings))
     if yardstick is None:
-        return ""
+        return _check(subject, folder)
     engine = CTranslate2Engine(
         folder,
         tokenizers,
@@ -51,6 +57,20 @@ def write_ctranslate2(
     )
 
 
+def _check(subject: Subject, folder: Path) -> str:
+    translator = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32")
+    sources, targets = random_batch(subject)
+    given = [
+        [tokenizer.tokens([i for i in row if i >= len(SPECIALS)]) for row in ids.tolist()]
+        for tokenizer, ids in ((subject.tokenizers.source, sources), (subject.tokenizers.target, targets))
+    ]
+    found = [result.log_probs for result in translator.score_batch(*given, max_input_length=0)]
+    with torch.no_grad():
+        log_probs = subject.model(sources, targets).log_softmax(-1)
+    following = torch.cat([targets[:, 1:], torch.full_like(targets[:, :1], EOS_ID)], dim=1)
+    return require_equal("CTranslate2", torch.tensor(found), log_probs.gather(-1, following[..., None])[..., 0])
+
+
 def computed_in(number_format: str) -> str:
     """What CTranslate2 shall compute in on a CPU: what the weights are in, or what is nearest to it there."""
     return "float32" if number_format == "float16" else "default"
@@ -59,7 +79,7 @@ def computed_in(number_format: str) -> str:
 def _usage(subject: Subject, settings: TranslationSettings) -> str:
     shared = subject.tokenizers.shared
     source, target = ("tokenizer.json", "tokenizer.json") if shared else ("source.json", "target.json")
-    search, tags = settings.search, subject.tokenizers.source.tags
+    search, tags = settings.search, subject.tags
     tag = f'["<2{next(iter(tags))}>"] + ' if tags else ""
     asks = f"\nThe first asks for the language: {', '.join(f'`<2{code}>`' for code in tags)}." if tags else ""
     return f'''

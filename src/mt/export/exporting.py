@@ -167,5 +167,5 @@ def _yardstick(subject: Subject, max_loss: float) -> Yardstick | None:
     """The model as it translates in float32, with the fast engine where it can."""
     if not subject.texts:
         return None
-    exact = open_model(subject.folder, EngineChoice(device="cpu", compute_type="float32"))
+    exact = open_model(subject.folder, EngineChoice(device="cpu", compute_type="float32", shortlist=False))
     return Yardstick(exact.translator, subject.texts, subject.config, max_loss)

@@ -112,7 +112,7 @@ def _generation_config(config: Config, shift: int) -> dict[str, Any]:
 
 
 def _card_header(config: Config) -> str:
-    languages = "\n".join(f"- {language}" for language in (config.data.source_lang, *config.data.target_lang))
+    languages = "\n".join(f'- "{language}"' for language in (config.data.source_lang, *config.data.target_lang))
     return f"---\nlanguage:\n{languages}\npipeline_tag: translation\nlibrary_name: transformers\ntags:\n- mt\n---\n\n"
 
 
@@ -162,9 +162,12 @@ def _check_tokenizer(subject: Subject, folder: Path, shift: int) -> None:
 
 def _usage(subject: Subject, shift: int) -> str:
     """How to translate, and what is particular about the folder."""
-    tags = subject.tokenizers.source.tags
+    tags = subject.tags
     tag = f"<2{next(iter(tags))}> " if tags else ""
-    notes = []
+    notes = [
+        f"A source may have {subject.config.data.max_length:,} tokens; what is beyond is cut off. To train on, give "
+        "labels without the `<s>` that the tokenizer begins with: the library puts one before them itself."
+    ]
     if tags:
         notes.append(f"The tag before a text asks for the language: {', '.join(f'`<2{code}>`' for code in tags)}.")
     if shift:
@@ -183,7 +186,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("THIS_FOLDER")
 model = AutoModelForSeq2SeqLM.from_pretrained("THIS_FOLDER").eval()
-batch = tokenizer(["{tag}{subject.example}"], return_tensors="pt", padding=True)
+batch = tokenizer(["{tag}{subject.example}"], return_tensors="pt", padding=True, truncation=True)
 print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 ```
 {"".join(f"{chr(10)}{note}{chr(10)}" for note in notes)}'''

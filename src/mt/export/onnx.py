@@ -60,7 +60,7 @@ def _facts(subject: Subject) -> dict[str, Any]:
         "unk": UNK_ID,
         "sos": SOS_ID,
         "eos": EOS_ID,
-        "tags": subject.tokenizers.source.tags,
+        "tags": subject.tags,
         "decoder_layers": shape.decoder_layers,
         "heads": shape.n_heads,
         "head_width": shape.d_model // shape.n_heads,
@@ -172,9 +172,11 @@ config = json.load(open("config.json"))
 source, target = (Tokenizer.from_file(config[f"{side}_tokenizer"]) for side in ("source", "target"))
 encoder, decoder = (onnxruntime.InferenceSession(f"{part}.onnx") for part in ("encoder", "decoder"))
 
+tag = list(config["tags"].values())[:1]  # of the language to translate into, where the model wants one
+
 
 def translate(texts):
-    ids = [[config["sos"], *source.encode(text.strip()).ids, config["eos"]] for text in texts]
+    ids = [[config["sos"], *tag, *source.encode(text.strip()).ids, config["eos"]] for text in texts]
     src_tokens = np.full((len(ids), max(map(len, ids))), config["pad"])
     for row, tokens in zip(src_tokens, ids):
         row[: len(tokens)] = tokens
@@ -198,5 +200,5 @@ print(translate(["@"]))
 
 Sizes that may be anything: B sentences, S source tokens (at most `max_source_tokens`), T target tokens. `memory` holds
 the keys and values of the source, `cache` those of the target so far, both (2 x layers, B, heads, tokens, head_width).
-A model of several target languages wants the number of its tag (`tags` in `config.json`) behind `sos`.
+Where `config.json` has `tags`, the number of the language's tag comes behind `sos`.
 """

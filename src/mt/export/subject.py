@@ -45,6 +45,12 @@ class Subject:
         return [reference for text in self.texts for reference in text.references]
 
     @property
+    def tags(self) -> dict[str, int]:
+        """The tags that ask for the model's languages; a tokenizer that was taken over may have those of others."""
+        known = self.tokenizers.source.tags
+        return {code: known[code] for code in self.config.data.target_lang if code in known}
+
+    @property
     def example(self) -> str:
         """A sentence to show how to translate."""
         simple = (source for source in self.sources if 0 < len(source) < 80 and source.replace(" ", "").isalpha())

@@ -1,0 +1,40 @@
+"""Folders that are written under another name until they are whole, each by one process."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+from pathlib import Path
+
+from mt.errors import InputError
+
+
+def take(aside: Path, final: Path) -> int:
+    """Makes such a folder anew, without what a killed process left in it.
+
+    Args:
+        aside: where it is written.
+        final: where it will be, for the message.
+
+    Returns:
+        a descriptor that keeps other processes away until it is closed.
+
+    Raises:
+        InputError: another process writes it.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        left_over = _hold(aside, final)
+        shutil.rmtree(aside, ignore_errors=True)
+        os.close(left_over)
+    aside.mkdir(parents=True)
+    return _hold(aside, final)
+
+
+def _hold(aside: Path, final: Path) -> int:
+    descriptor = os.open(aside, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise InputError(f"{final}: another process is writing this folder", "wait for it, or name another") from None
+    return descriptor
