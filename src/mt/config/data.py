@@ -84,7 +84,11 @@ class DataConfig(Section):
         ),
     ] = 9.0
     drop_duplicates: Annotated[
-        bool, Field(description="Whether a pair that occurs again in the training text is dropped.")
+        bool,
+        Field(
+            description="Whether a pair that occurs again in the training text is dropped; the first stays, with the "
+            "weight of its source."
+        ),
     ] = True
     temperature: Annotated[
         float,

@@ -117,7 +117,13 @@ class FromTrain(Section):
     """Sentence pairs taken away from the training text."""
 
     from_train: Annotated[
-        int, Field(ge=1, le=10**7, description="Number of sentence pairs to split off the training text.")
+        int,
+        Field(
+            ge=1,
+            le=10**7,
+            description="Number of sentence pairs to split off the training text; with several target languages, of "
+            "source sentences.",
+        ),
     ]
 
 
