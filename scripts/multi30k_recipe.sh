@@ -5,9 +5,10 @@
 # A trial, which wants folders of its own (DATA a copy of the text): else the recipe would go on with its models.
 #     RUNS=/tmp/runs DATA=/tmp/text SEEDS=1 EXTRA="training.max_steps=20 training.warmup_steps=5" scripts/multi30k_recipe.sh de
 #
-# Small models of both directions and a wide one translate the training text, and two students learn from the references
-# and all translations (Nguyen et al. 2020, arXiv:1911.01986). Of each line's translations they also get those closest to
-# the reference (Kim and Rush 2016, arXiv:1606.07947). The students translate the training text, each and together, and
+# Into German, small models of both directions and a wide one translate the training text, and two students learn from the
+# references and all translations (Nguyen et al. 2020, arXiv:1911.01986). Of each line's translations they also get those
+# closest to the reference (Kim and Rush 2016, arXiv:1606.07947). Into French, which takes half the time, the students are two
+# wide models that go on with what both translate. Then the students translate the training text, each and together, and
 # one of them learns from that for a while longer, with configs/multi30k_en_LANG.yaml: that is the model. What is made
 # three times, with three seeds, is this last step; the first and the third go on with one student, the second with the
 # other.
@@ -51,26 +52,50 @@ translate() {
 
 closest=(--beam 12 --closest-to "$data/train.$lang" --length-penalty "$penalty" --compute-type int8)
 
-# The way back: a sentence's translations are sources for the human one.
-train small "$lang-en" training.max_steps=4000 data.train="[{source: train.$lang, target: train.en}]" \
-    data.source_lang="$lang" data.target_lang=en data.valid.source="val.$lang" data.valid.target=val.en
-translate "$lang" "from-$lang.en" --model "$runs/$lang-en" --length-penalty 1.2 --compute-type int8
+# students_of_several: two students from random weights, which learn from models of other shapes and directions.
+students_of_several() {
+    # The way back: a sentence's translations are sources for the human one.
+    train small "$lang-en" training.max_steps=4000 data.train="[{source: train.$lang, target: train.en}]" \
+        data.source_lang="$lang" data.target_lang=en data.valid.source="val.$lang" data.valid.target=val.en
+    translate "$lang" "from-$lang.en" --model "$runs/$lang-en" --length-penalty 1.2 --compute-type int8
+    local teacher student
+    for teacher in small wide; do
+        train "$teacher" "en-$lang-$teacher" data.train="[{source: train.en, target: train.$lang}]"
+        translate en "$teacher.closest.$lang" --model "$runs/en-$lang-$teacher" "${closest[@]}"
+    done
+    translate en "small.$lang" --model "$runs/en-$lang-small" --length-penalty "$penalty" --compute-type int8
+    for student in 1 2; do
+        train student "en-$lang-student-$student" seed="$student" data.train="[{source: train.en, target: train.$lang},
+            {source: train.en, target: train.small.$lang}, {source: train.en, target: train.small.closest.$lang},
+            {source: train.en, target: train.wide.closest.$lang}, {source: train.from-$lang.en, target: train.$lang}]"
+    done
+}
 
-for teacher in small wide; do
-    train "$teacher" "en-$lang-$teacher" data.train="[{source: train.en, target: train.$lang}]"
-    translate en "$teacher.closest.$lang" --model "$runs/en-$lang-$teacher" "${closest[@]}"
-done
-translate en "small.$lang" --model "$runs/en-$lang-small" --length-penalty "$penalty" --compute-type int8
+# students_of_two: two wide models, which go on with what both of them translate.
+students_of_two() {
+    local number first=()
+    for number in 1 2; do
+        train wide "en-$lang-first-$number" seed="$number" data.train="[{source: train.en, target: train.$lang}]"
+        translate en "first-$number.closest.$lang" --model "$runs/en-$lang-first-$number" "${closest[@]}"
+        first+=(--model "$runs/en-$lang-first-$number")
+    done
+    translate en "first.$lang" "${first[@]}" --length-penalty "$penalty"
+    for number in 1 2; do
+        train student "en-$lang-student-$number" seed="1$number" training.init_from="$runs/en-$lang-first-$number" \
+            training.max_steps=3000 training.validate_every=500 \
+            training.learning_rate=3e-3 training.warmup_steps=150 \
+            data.train="[{source: train.en, target: train.$lang}, {source: train.en, target: train.first.$lang},
+            {source: train.en, target: train.first-1.closest.$lang},
+            {source: train.en, target: train.first-2.closest.$lang}]"
+    done
+}
 
+if [ "$lang" = de ]; then students_of_several; else students_of_two; fi
 students=()
 for student in 1 2; do
-    train student "en-$lang-student-$student" seed="$student" data.train="[{source: train.en, target: train.$lang},
-        {source: train.en, target: train.small.$lang}, {source: train.en, target: train.small.closest.$lang},
-        {source: train.en, target: train.wide.closest.$lang}, {source: train.from-$lang.en, target: train.$lang}]"
     translate en "student-$student.closest.$lang" --model "$runs/en-$lang-student-$student" "${closest[@]}"
     students+=(--model "$runs/en-$lang-student-$student")
 done
-
 translate en "students.$lang" "${students[@]}" --length-penalty "$penalty"
 
 for seed in ${SEEDS:-1 2 3}; do
