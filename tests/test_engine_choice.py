@@ -169,7 +169,7 @@ def test_a_damaged_file_is_no_reason_to_take_torch(folder: ModelDir, notices: li
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     assert "float32/model.bin was altered" in refusal(folder)
-    assert "float32/model.bin was altered" in refusal(folder, engine="torch")
+    assert opened(folder, engine="torch").startswith("torch")  # which does not read it
     assert notices == []
     assert "int8" in opened(folder, compute_type="int8")
 

@@ -1,6 +1,7 @@
 """`mt eval`."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,10 +93,7 @@ def evaluate_command(
         _refuse_test_text(owner, texts, config)
     comet = _comet(metrics, comet_model, given["device"])
     opened = open_model(first, engine_choice(given), others)
-    if to is None:  # several models together have fewer languages than the first
-        texts = [text for text in texts if text.target_lang in opened.settings.target_langs]
-        if not texts:
-            raise InputError("there is no text in a language that all of these models have", "leave some of them out")
+    texts = _in_languages(texts, opened.settings.target_langs) if to is None else texts
     if tune_length_penalty:
         _tune(opened.translator, config, texts, decoding.beam, as_json)
         return
@@ -103,6 +101,14 @@ def evaluate_command(
     usual = output is not None or source is not None or _is_usual(decoding, metrics, own_config, given)
     name = ("" if usual else "changed.") + _name_of(source, to, config, beside_own=output is None)
     _print_and_keep(results, as_json, output or (run.scores if run and not others else None), name)
+
+
+def _in_languages(texts: "list[Text]", known: Sequence[str]) -> "list[Text]":
+    """Several models together have fewer languages than the first."""
+    found = [text for text in texts if text.target_lang in known]
+    if not found:
+        raise InputError("there is no text in a language that all of these models have", "leave some of them out")
+    return found
 
 
 def _print_and_keep(results: "list[MethodResult]", as_json: bool, folder: Path | None, name: str) -> None:

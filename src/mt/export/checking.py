@@ -35,8 +35,8 @@ def random_batch(subject: Subject) -> tuple[Tensor, Tensor]:
     return sources, targets
 
 
-def require_equal(who: str, found: Tensor, expected: Tensor) -> str:
-    """Compares logits, or log-probabilities, of the same shape.
+def require_equal(who: str, found: Tensor, expected: Tensor, what: str = "logits") -> str:
+    """Compares logits, or what else they are called, of the same shape.
 
     Returns:
         what to say about it.
@@ -46,8 +46,8 @@ def require_equal(who: str, found: Tensor, expected: Tensor) -> str:
     """
     if found.shape != expected.shape or not torch.allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE):
         off = f"by {(found - expected).abs().max():.2g}" if found.shape == expected.shape else "in shape"
-        raise MtError(f"{who} computes something else than the model: numbers differ {off}", "please report it")
-    return f"{who} computes what the model does: numbers differ by at most {(found - expected).abs().max():.1e}"
+        raise MtError(f"{who} computes something else than the model: {what} differ {off}", "please report it")
+    return f"{who} computes what the model does: {what} differ by at most {(found - expected).abs().max():.1e}"
 
 
 def sample_texts(tokenizer: BpeTokenizer, sentences: Sequence[str]) -> list[str]:

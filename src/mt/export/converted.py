@@ -68,7 +68,8 @@ def _check(subject: Subject, folder: Path) -> str:
     with torch.no_grad():
         log_probs = subject.model(sources, targets).log_softmax(-1)
     following = torch.cat([targets[:, 1:], torch.full_like(targets[:, :1], EOS_ID)], dim=1)
-    return require_equal("CTranslate2", torch.tensor(found), log_probs.gather(-1, following[..., None])[..., 0])
+    expected = log_probs.gather(-1, following[..., None])[..., 0]
+    return require_equal("CTranslate2", torch.tensor(found), expected, "log-probabilities")
 
 
 def computed_in(number_format: str) -> str:
