@@ -9,18 +9,19 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+import yaml
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from command import mt
 from conftest import into
-from engine_helpers import ENGLISH, endless_model, sentences
+from engine_helpers import ENGLISH, configured, endless_model, sentences
 from export_helpers import SHORT, padded, readme_program, refusal, run_folder, search, subject_of
 from mt.bundle.open import open_model
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.decoding.engine import SearchOptions
 from mt.errors import MtError
 from mt.export.checking import require_equal
-from mt.export.huggingface import write_huggingface
+from mt.export.huggingface import _card_header, write_huggingface
 from mt.export.huggingface_weights import target_shift
 from mt.export.subject import Subject
 
@@ -190,13 +191,19 @@ def test_the_command_and_its_readme(tmp_path: Path) -> None:
         *("model.safetensors", "tokenizer.json", "tokenizer_config.json"),
     }
     card = (tmp_path / "out" / "README.md").read_text()
-    assert card.startswith("---\nlanguage:\n- en\n- de\npipeline_tag: translation\n")
+    header = yaml.safe_load(card.split("---\n")[1])
+    assert (header["language"], header["pipeline_tag"]) == (["en", "de"], "translation")
     program, said = readme_program(tmp_path / "out").replace("THIS_FOLDER", str(tmp_path / "out")), io.StringIO()
     text = program.split('tokenizer(["')[1].split('"]')[0]
     with contextlib.redirect_stdout(said):
         exec(program, {})
     opened = open_model(run.model)
     assert said.getvalue() == f"{opened.translator.best([text], opened.settings.search)}\n"
+
+
+def test_norwegian_is_no_boolean() -> None:
+    header = _card_header(configured("data.source_lang='no'"))
+    assert yaml.safe_load(header.split("---\n")[1])["language"] == ["no", "de"]
 
 
 def test_several_languages_are_asked_for_in_the_text(two_languages: Path, tmp_path: Path) -> None:
