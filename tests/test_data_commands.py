@@ -201,7 +201,7 @@ def test_rows_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
     write_pairs(tmp_path, "valid", [("eleven", "undici")])
     done = mt("data", "clean", "mine.yaml", "--output", "out", cwd=tmp_path)
     assert ["row", "1", "33.3", "%"] in [line.split() for line in done.stdout.split("\n")]
-    assert "1 rows cannot be read and are left out" in done.stderr
+    assert "rows that cannot be read and are left out: 1" in done.stderr
 
 
 def test_repeats_that_a_configuration_keeps_stay(project: Path) -> None:

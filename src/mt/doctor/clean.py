@@ -129,7 +129,7 @@ def write_clean(diagnosis: Diagnosis, output: Path, dropped_for: frozenset[str])
             raise InputError("data.train: its text changed while it was read", "run the command again")
     for finding in diagnosis.findings:
         if finding.kind.name == "row" and (rows := finding.counts.get("train", 0)):
-            log.warning("%d rows cannot be read and are left out; `mt data check` shows the first", rows)
+            log.warning("rows that cannot be read and are left out: %d; `mt data check` shows the first", rows)
             counts["row"] = rows
     ordered = {"kept": counts["kept"], **dict(counts.most_common())}
     return Cleaned(ordered, [_as_source(text, texts, output) for text in texts])
