@@ -47,6 +47,12 @@ def translated(html: str) -> str:
         ("<p>a <b>b</b></p><p>c</p>", "<p><b>B</b> A</p><p>C</p>"),
         ("a <b></b>b", "<b></b>B A"),
         ("a <img src=x> b", "<img src=x>B A"),
+        ("<a href=x><img src=y></a>", "<a href=x><img src=y></a>"),
+        ("<a href=x><img src=y>a</a>", "<a href=x><img src=y>A</a>"),
+        ("<a href=x>a</a><img src=y> b", "<img src=y>B <a href=x>A</a>"),
+        ("<a href=x>1</a><img src=y> 2 <b><i></i></b>", "<img src=y>2 <a href=x>1</a> <b><i></i></b>"),
+        ("<span><i class=f></i></span>", "<span><i class=f></i></span>"),
+        ("<span><i class=f></i><img></span> a", "<span><i class=f></i><img></span> A"),
         ("<img src=x>", "<img src=x>"),
         ("<img src=x> a", "<img src=x> A"),
         ("a b <img src=x>", "B A <img src=x>"),
@@ -73,6 +79,21 @@ def translated(html: str) -> str:
         ("a b<script>if (c <d", "B A<script>if (c <d"),
         ("<script/>a b", "<script/>B A"),
         ("<code>a <script>b<c</script> d</code> e f", "<code>a <script>b<c</script> d</code> F E"),
+        ("<ul><li translate=no>a b<li>c d</ul><p>e f</p>", "<ul><li translate=no>a b<li>D C</ul><p>F E</p>"),
+        ("<ul><li translate=no>a b</ul><p>e f</p>", "<ul><li translate=no>a b</ul><p>F E</p>"),
+        (
+            "<ul><li translate=no><ul><li>a b<li>c d</ul>e f<li>g h</ul>",
+            "<ul><li translate=no><ul><li>a b<li>c d</ul>e f<li>H G</ul>",
+        ),
+        ("<tr><td class='x notranslate'>a b<td>c d<tr>", "<tr><td class='x notranslate'>a b<td>D C<tr>"),
+        ("<td class=notranslate>a b</td>c d", "<td class=notranslate>a b</td>D C"),
+        ("<p translate=NO>a b<div>c d</div>", "<p translate=NO>a b<div>D C</div>"),
+        ("<p>a b<p translate=no>c d<hr>e f", "<p>B A<p translate=no>c d<hr>F E"),
+        ("<a href='/x?translate=no'>a b</a>", "<a href='/x?translate=no'>B A</a>"),
+        ("a <a href=http://b.c/>b c</a> d", "D <a href=http://b.c/>C B</a> A"),
+        ("<p title=it's>a b</p>", "<p title=it's>B A</p>"),
+        ("<p a = 'x>y' b>a b</p>", "<p a = 'x>y' b>B A</p>"),
+        ("<i disabled/>a b", "<i disabled/>B A"),
         ("<![CDATA[a <b> c]]>d e", "<![CDATA[a <b> c]]>E D"),
     ],
 )
@@ -95,6 +116,37 @@ def test_an_element_without_a_word_left_is_not_lost() -> None:
     assert pieces.together([Candidate("A", 0, 0)], lambda *_: units[:1]) == "A<b></b>"
 
 
+def test_tags_inside_of_a_word_that_stays_stay_inside_of_it() -> None:
+    def spelt(html: str, translation: str) -> str:
+        pieces = html_pieces(html, " ")
+        [sentence] = pieces.sentences
+        return pieces.together([Candidate(translation, 0, 0)], lambda *_: units_from(sentence, translation))
+
+    assert spelt("10 m<sup>2</sup> big", "10 m2 groß") == "10 m<sup>2</sup> groß"
+    assert spelt("<b>H<sub>2</sub>O</b> is", "H2O ist") == "<b>H<sub>2</sub>O</b> ist"
+    assert spelt("10 m<sup>2</sup> big", "10 qm groß") == "10 qm <sup></sup>groß"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("Thanks a lot! :)", ["Thanks a lot! :)"]),
+        ("Great! 😀 Another one.", ["Great!", "😀 Another one."]),
+        ("Quoi ? ! Non.", ["Quoi ? !", "Non."]),
+        ("... ! Go on.", ["... ! Go on."]),
+        ("本当！？はい。", ["本当！？", "はい。"]),
+        ("「こんにちは。」と言った。", ["「こんにちは。」と言った。"]),
+        ("Go! Stop? Really.", ["Go!", "Stop?", "Really."]),
+        ("?!", []),
+    ],
+)
+def test_signs_alone_are_no_sentence(text: str, sentences: list[str]) -> None:
+    pieces = plain_pieces(text, " ")
+    assert pieces.sentences == sentences
+    after = pieces.together([Candidate(sentence, 0, 0) for sentence in sentences], lambda *_: [])
+    assert after.replace(" ", "") == text.replace(" ", "")
+
+
 def test_only_tags_within_sentences_need_origins() -> None:
     assert html_pieces("a <b>b</b> c", " ").needs_origins
     for text in ("<b>a b</b>", "<p>a</p>", "a &amp; b", "<b>Good thing.</b> <i>Good two.</i>"):
@@ -108,9 +160,12 @@ class _Balance(HTMLParser):
         self.open: list[str] = []
         self.seen: Counter[str] = Counter()
         self.balanced = True
+        self.pictures: Counter[tuple[str, ...]] = Counter()  # by what they stand in
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
         self.seen[tag] += 1
+        if tag == "img":
+            self.pictures[tuple(self.open)] += 1
         if tag not in ("img", "br"):
             self.open.append(tag)
 
@@ -148,6 +203,7 @@ def test_well_formed_stays_well_formed_and_nothing_is_lost(html: str, random) ->
     before = balance(html)
     assert before.balanced
     assert after.balanced
+    assert after.pictures == before.pictures
     assert not after.open
     assert all(after.seen[tag] >= count for tag, count in before.seen.items())
 

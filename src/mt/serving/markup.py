@@ -19,13 +19,15 @@ class Element:
 
     Attributes:
         opening, closing: its tags.
-        start, end: its content, as places in the line without its tags; the same for one without content.
+        start, end: its content, as places in the line without its tags; the same for one without text.
+        parents: the elements that it stands in, the outer ones first. For one with text its place tells.
     """
 
     opening: str
     closing: str
     start: int
     end: int
+    parents: tuple["Element", ...] = ()
 
 
 @dataclass
@@ -39,10 +41,18 @@ class Line:
         # A stable order: of two with the same content the one that opened first is the outer one.
         self.elements.sort(key=lambda element: (element.start, -element.end))
         self._edges = sorted({place for one in self.elements for place in (one.start, one.end)})
+        self._children: dict[Element, list[Element]] = {}
+        for element in self.elements:
+            if element.parents:
+                self._children.setdefault(element.parents[-1], []).append(element)
 
     def around(self, place: int) -> list[Element]:
         """The elements that hold the character at a place."""
         return [element for element in self.elements if element.start <= place < element.end]
+
+    def children(self, element: Element) -> list[Element]:
+        """The elements that stand directly in another, in their order."""
+        return self._children.get(element, [])
 
     def edges_within(self, start: int, end: int) -> list[int]:
         """The places between two characters of a part of the line where tags stand."""
@@ -85,6 +95,7 @@ class Writer:
             units: the words of the translation, whose origins count from the part's start; none where no tag stands
                 inside of the part.
         """
+        units = [part for unit in units for part in self._parts_of(unit, text, start)]
         lost = self._lost(start, end, units)
         self._put_empty(element for element in lost if element.end <= start)
         before, stack = 0, self._line.around(start)
@@ -104,6 +115,17 @@ class Writer:
         self._put_empty(self._line.elements)
         self._go_to([])
         return "".join(self._parts)
+
+    def _parts_of(self, unit: Unit, text: str, start: int) -> list[Unit]:
+        """A word that was not translated, cut where tags stand inside of it: m<sup>2</sup>."""
+        place, length = start + unit.origin, unit.end - unit.start
+        if self._line.text[place : place + length] != text[unit.start : unit.end]:
+            return [unit]
+        edges = [place, *self._line.edges_within(place, place + length), place + length]
+        return [
+            Unit(unit.start + begin - place, unit.start + stop - place, begin - start)
+            for begin, stop in pairwise(edges)
+        ]
 
     def _lost(self, start: int, end: int, units: Sequence[Unit]) -> list[Element]:
         """The elements of a part that have no word in its translation."""
@@ -135,12 +157,18 @@ class Writer:
         """Elements without content, or whose words were lost in translation, where they were not written yet."""
         for element in elements:
             if element not in self._written:
-                self._write_space(self._open)
-                self._go_to(
-                    [other for other in self._open if other.start <= element.start and element.end <= other.end]
-                )
-                self._parts += [element.opening, element.closing]
-                self._written.add(element)
+                self._write_space(list(element.parents))
+                self._go_to(list(element.parents))
+                self._put_whole(element)
+
+    def _put_whole(self, element: Element) -> None:
+        """An element and what stands in it, where that was not written yet."""
+        self._written.add(element)
+        self._parts.append(element.opening)
+        for child in self._line.children(element):
+            if child not in self._written:
+                self._put_whole(child)
+        self._parts.append(element.closing)
 
 
 def _common(one: Sequence[Element], other: Sequence[Element]) -> list[Element]:

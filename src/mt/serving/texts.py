@@ -15,12 +15,37 @@ from mt.serving.html_lines import html_lines
 from mt.serving.markup import Line, Writer
 
 # The end of a sentence: a short word before a full stop may be an abbreviation ("Dr. Smith").
-_SENTENCE_END = re.compile(r"(?:(?<=\w{4}\.)|(?<=[!?…])|(?<=[.!?…][\"'»”)]))\s+(?=\S)|(?<=[。！？])(?=\S)")
+_SENTENCE_END = re.compile(
+    r"(?:(?<=\w{4}\.)|(?<=[!?…])|(?<=[.!?…][\"'»”)]))\s+(?=\S)|(?<=[。！？])(?=[^\s。！？」』）”])"
+)
 Origins = Callable[[str, Candidate], Sequence[Unit]]
 
 _BREAK = re.compile(r"(\r\n|\r|\n)")
 # One space in a sentence of HTML. A browser shows &nbsp; as wide as that, and few models have seen it in their text.
 _WHITE = re.compile(r"[ \t\n\r\f\xa0]+")
+
+
+def _says(text: str) -> bool:
+    """Whether there is a letter or a digit, and so something to translate."""
+    return any(character.isalnum() for character in text)
+
+
+def _sentences(text: str) -> list[tuple[int, int]]:
+    """Where the sentences of a text are.
+
+    Signs alone (":)" or an emoji) belong to the sentence before them: no model has learned from such a sentence.
+    """
+    found: list[tuple[int, int]] = []
+    begin = 0
+    for stop, after in [*(match.span() for match in _SENTENCE_END.finditer(text)), (len(text), len(text))]:
+        if _says(text[begin:stop]):
+            found.append((begin, stop))
+        elif found:
+            found[-1] = (found[-1][0], stop)
+        else:
+            continue  # signs at the beginning belong to what follows
+        begin = after
+    return found
 
 
 @dataclass(frozen=True)
@@ -38,13 +63,10 @@ class _Run:
     @classmethod
     def of(cls, line: Line, flows: bool = False) -> "_Run":
         inner = line.text.strip()
-        if not any(character.isalnum() for character in inner):
+        if not _says(inner):
             return cls(line, [], flows)
         start = len(line.text) - len(line.text.lstrip())
-        ends = [match.span() for match in _SENTENCE_END.finditer(inner)]
-        starts = [0, *(after for _, after in ends)]
-        stops = [*(before for before, _ in ends), len(inner)]
-        return cls(line, [(start + begin, start + stop) for begin, stop in zip(starts, stops, strict=True)], flows)
+        return cls(line, [(start + begin, start + stop) for begin, stop in _sentences(inner)], flows)
 
     def sentence(self, start: int, end: int) -> str:
         """A part of the line as a model is to read it."""
