@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,27 @@ def test_n_lines_in_are_n_lines_out_in_order(trained: Path) -> None:
 def test_windows_line_ends_and_a_missing_last_one(trained: Path) -> None:
     unix = mt("translate", cwd=trained, stdin=b"a b\nc d\n").stdout
     assert mt("translate", cwd=trained, stdin=b"\xef\xbb\xbfa b\r\nc d").stdout == unix
+
+
+def test_a_pipe_that_does_not_wait_is_read_to_its_end(trained: Path) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    pipes = {"stdin": reading, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-m", "mt", "translate"], cwd=trained, **pipes) as process:
+        for line in (b"a b\n", b"c d\n"):
+            os.write(writing, line)
+            time.sleep(2.5)
+        os.close(writing)
+        found = process.communicate(timeout=60)[0]
+    os.close(reading)
+    assert found.decode() == mt("translate", cwd=trained, stdin=b"a b\nc d\n").stdout
+
+
+@pytest.mark.parametrize("seed", ["abc", "0", "-3", ""])
+def test_a_seed_that_sacrebleu_cannot_read_is_refused_at_once(tiny: Path, seed: str) -> None:
+    done = mt("train", "--config", "tiny.yaml", cwd=tiny, code=2, SACREBLEU_SEED=seed)
+    assert "SACREBLEU_SEED" in done.stderr
+    assert not (tiny / "runs").exists()
 
 
 def test_files_in_and_out(trained: Path, tmp_path: Path) -> None:

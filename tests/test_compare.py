@@ -264,6 +264,8 @@ def test_several_languages_are_compared_one_by_one(two_languages: Path, tmp_path
         (["runs/a", "runs/b", "--metrics", "bleu,comet"], "--metrics: 'comet' is none of bleu, chrf, ter"),
         (["runs/a", "runs/b", "--source", "ref"], "--source needs --reference"),
         (["runs/a", "runs/b", "--reference", "ref"], "give --source"),
+        (["runs/a", "runs/b", "--engine", "nonsense"], "--engine is for what --source has translated"),
+        (["ref", "ref", "--reference", "ref", "--compute-type", "int8"], "--compute-type is for what --source has"),
         (["runs/a", "runs/b", "--source", "short", "--reference", "ref"], "short has 3 lines but ref has 12"),
         (["one", "one", "--reference", "one"], "a single sentence is too little"),
     ],

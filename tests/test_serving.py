@@ -15,6 +15,9 @@ from typing import Any
 from urllib.parse import urlencode, urlparse
 
 import pytest
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
 from libretranslatepy import LibreTranslateAPI
 
 from command import mt
@@ -22,8 +25,12 @@ from conftest import CONFIG, write_corpus
 from mt.decoding.engine import SearchOptions
 from mt.decoding.translator import Candidate, Translator
 from mt.serving.batching import Batcher
+from mt.serving.connection import Connection
+from mt.serving.limits import Limits
 from mt.serving.metrics import Metrics
 from mt.serving.problems import RequestError
+from mt.serving.requests import fields_of
+from mt.serving.server import listen
 from serving_helpers import ServerProcess
 
 LINES = ["a b c", "d e", "f g h i", "j", "c c a", "b e d"]
@@ -169,6 +176,17 @@ def test_what_is_in_the_wanted_language_already_stays_as_it_is(server: ServerPro
     _, answer = server.ask("/translate", {"q": "c c", "source": "en", "target": "en", "alternatives": 2})
     assert answer == {"translatedText": "c c", "alternatives": []}
     assert server.ask("/translate", {"q": "c c", "source": "zz", "target": "zz"})[0] == 400
+    assert server.ask("/translate", question("a b", source="auto", target="zz"))[1] == {"error": "zz is not supported"}
+
+
+def test_a_language_that_no_model_writes_can_still_be_the_wanted_one(models: list[Path], tmp_path: Path) -> None:
+    english = "Good morning, how are you today?"
+    with ServerProcess("--model", models[0], cwd=tmp_path) as only_from_english:
+        for source in ("auto", "en"):
+            _, answer = only_from_english.ask("/translate", {"q": english, "source": source, "target": "en"})
+            assert answer["translatedText"] == english
+        status, answer = only_from_english.ask("/translate", {"q": "xyz", "source": "xx", "target": "en"})
+        assert (status, answer["error"]) == (400, "no model here translates from xx to en")
 
 
 def test_markup_is_no_language(server: ServerProcess) -> None:
@@ -245,6 +263,58 @@ def test_a_body_that_does_not_say_its_size_is_read_no_further_than_allowed(serve
         connection.send(b"7000\r\n" + b"x" * 0x7000 + b"\r\n")
     assert connection.getresponse().status == 413
     connection.close()
+
+
+def test_a_connection_that_asks_nothing_is_closed() -> None:
+    """One without a word, one that sends its head byte by byte, one whose body never comes; none that is answered."""
+
+    app = FastAPI()
+
+    @app.get("/slow")
+    async def slow() -> str:
+        await asyncio.sleep(2.5)
+        return "done"
+
+    @app.post("/read")
+    async def read(request: Request) -> JSONResponse:
+        try:
+            return JSONResponse(await fields_of(request, Limits(seconds=1.0)))
+        except RequestError as error:
+            return JSONResponse(error.sentence, error.status)
+
+    bound = listen("127.0.0.1", 0)
+    bound.listen()
+    address = bound.getsockname()
+
+    def first_bytes(sent: bytes, drip: bytes = b"") -> bytes:
+        with socket.create_connection(address, timeout=10) as connection:
+            connection.sendall(sent)
+            connection.settimeout(0.3)
+            for _ in range(25):
+                try:
+                    return connection.recv(12)
+                except TimeoutError:
+                    connection.sendall(drip)
+            return b"still open"
+
+    config = uvicorn.Config(app, http=Connection, timeout_keep_alive=1, log_config=None)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    head = b"POST /read HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{"
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            silent, dripping, bodiless, slow_one = pool.map(
+                first_bytes,
+                (b"", b"GET / HT", head, b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"),
+                (b"", b"T", b"", b""),
+            )
+    finally:
+        server.should_exit = True
+        thread.join(30)
+    assert (silent, dripping) == (b"", b"")
+    assert bodiless == b"HTTP/1.1 408"
+    assert slow_one == b"HTTP/1.1 200"
 
 
 def test_many_clients_each_get_their_own_answer(server: ServerProcess, expected: dict[str, str]) -> None:

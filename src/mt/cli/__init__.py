@@ -23,7 +23,7 @@ from mt.cli.synthesis import backtranslate, distill
 from mt.cli.train import train
 from mt.cli.translate import translate
 from mt.console import harmless, set_up_logging
-from mt.errors import MachineError, MtError, is_out_of_memory
+from mt.errors import InputError, MachineError, MtError, is_out_of_memory
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -49,6 +49,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     try:
+        _check_seed()
         sys.exit(app.main(standalone_mode=False) or 0)
     except click.Abort:  # Ctrl-C
         sys.exit(130)
@@ -62,6 +63,15 @@ def main() -> None:
         with contextlib.suppress(OSError):  # nobody reads it; the exit code still says it
             print(harmless(f"mt: {known}"), file=sys.stderr)
         sys.exit(known.exit_code)
+
+
+def _check_seed() -> None:
+    """sacreBLEU reads its seed from the environment, at the end of a training for the first time."""
+    seed = os.environ.get("SACREBLEU_SEED")
+    if seed is not None and not (seed.isdecimal() and int(seed) > 0):
+        raise InputError(
+            f"SACREBLEU_SEED: {seed!r:.40} is no whole number above 0", "unset this variable of the environment"
+        )
 
 
 def _open_closed_streams() -> None:

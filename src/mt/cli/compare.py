@@ -9,7 +9,15 @@ from pathlib import Path
 import click
 
 from mt.cli.completing import runs_or_files
-from mt.cli.options import debug_option, engine_choice, engine_options, metrics_option, path_type, runs_option
+from mt.cli.options import (
+    ENGINE_NAMES,
+    debug_option,
+    engine_choice,
+    engine_options,
+    metrics_option,
+    path_type,
+    runs_option,
+)
 from mt.cli.text import print_result
 from mt.console import set_up_logging
 from mt.errors import InputError
@@ -57,6 +65,12 @@ def compare(
         raise InputError("a comparison needs at least two systems", "mt compare RUN_A RUN_B")
     if source is not None and reference is None:
         raise InputError("--source needs --reference", "give the translation of the source, too")
+    unused = [name for name in ENGINE_NAMES if source is None and given[name] not in ("auto", None)]
+    if unused:
+        raise InputError(
+            f"--{unused[0].replace('_', '-')} is for what --source has translated",
+            "leave it out, or give --source and --reference",
+        )
     from mt.comparison.layout import compare as test
     from mt.comparison.layout import comparison_json, comparison_text
     from mt.comparison.systems import new_translations, stored_translations

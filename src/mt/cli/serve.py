@@ -65,6 +65,8 @@ def serve(
     """
     set_up_logging(verbose)
     try:
+        import py3langid  # noqa: F401
+
         from mt.serving.app import create_app
         from mt.serving.server import listen
         from mt.serving.server import serve as answer

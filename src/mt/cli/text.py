@@ -1,5 +1,6 @@
 """Lines in and lines out."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,9 @@ def input_lines(text: Sequence[str], path: Path | None) -> Iterator[list[str]]:
     elif sys.stdin.isatty():
         yield from _prompt()
     else:
+        with contextlib.suppress(OSError):
+            # The other end of a pipe may have left it so; then what has not come yet would look like the end.
+            os.set_blocking(sys.stdin.fileno(), True)
         yield from read_available(BufferedReader(FileIO(sys.stdin.fileno(), closefd=False)), "stdin")
 
 

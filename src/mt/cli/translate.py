@@ -138,9 +138,11 @@ def _allow_looking(
     contradict(given["compute_type"] not in ("auto", *FLOAT_TYPES), option, f"--compute-type {given['compute_type']}")
     given["engine"] = "torch"
     if attention is not None:
+        from mt.outputs import require_writable
         from mt.reporting.attention_map import check_drawable
 
         check_drawable(attention, by_head, texts)
+        require_writable(attention, "--attention")
 
 
 def _attention(opened: "OpenedModel", candidate: "Candidate") -> "list[Attention]":

@@ -64,7 +64,7 @@ def draw(path: Path, attentions: Sequence[Attention], by_head: bool = False) -> 
         storage.write_text(path, page(attentions))
         return
     if len(attentions) > 1:
-        raise _too_many(path, len(attentions))
+        raise _too_many(path, len(attentions), " (a text that is too long for the model is several)")
     storage.write_bytes(path, picture(attentions[0], path.suffix.lower().removeprefix("."), by_head))
 
 
@@ -72,8 +72,10 @@ def _empty(path: Path) -> InputError:
     return InputError(f"--attention {path}: an empty text has no attention to draw")
 
 
-def _too_many(path: Path, number: int) -> InputError:
-    return InputError(f"--attention {path}: a picture shows one text, and there are {number}", "write a .html instead")
+def _too_many(path: Path, number: int, why: str = "") -> InputError:
+    return InputError(
+        f"--attention {path}: a picture shows one text, and there are {number}{why}", "write a .html instead"
+    )
 
 
 def picture(attention: Attention, kind: str, by_head: bool = False) -> bytes:

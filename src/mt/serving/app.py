@@ -53,7 +53,7 @@ def create_app(directions: list[Direction], limits: Limits, keys: Collection[str
 
     @app.post("/translate")
     async def translate(request: Request) -> Response:
-        fields = await fields_of(request, limits.body)
+        fields = await fields_of(request, limits)
         guard.check(request, fields)
         wanted, is_list = translation_request(fields, limits)
         found = await _unless_gone(request, service.translate(wanted))
@@ -61,7 +61,7 @@ def create_app(directions: list[Direction], limits: Limits, keys: Collection[str
 
     @app.post("/detect")
     async def detect(request: Request) -> Response:
-        fields = await fields_of(request, limits.body)
+        fields = await fields_of(request, limits)
         guard.check(request, fields)
         return JSONResponse(service.detect(text_of(fields, limits)))
 

@@ -1,5 +1,6 @@
 """What a client sends, as JSON, as a form or in the address, and what it means."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -14,12 +15,22 @@ from mt.serving.problems import RequestError, gone
 from mt.serving.service import Request
 
 
-async def fields_of(request: HttpRequest, most_bytes: int) -> dict[str, Any]:
+async def fields_of(request: HttpRequest, limits: Limits) -> dict[str, Any]:
     """The fields of a request's body; those of its address where it has none, as deep-translator's client asks.
 
     Raises:
-        RequestError: 413, it is too large; 400, it is neither JSON nor a form, or did not arrive.
+        RequestError: 413, it is too large; 408, it takes too long; 400, it is neither JSON nor a form, or is cut off.
     """
+    try:
+        async with asyncio.timeout(limits.seconds):
+            return await _fields(request, limits.body)
+    except TimeoutError:
+        raise RequestError(
+            408, f"the body did not arrive within {limits.seconds:g} s", {"Connection": "close"}
+        ) from None
+
+
+async def _fields(request: HttpRequest, most_bytes: int) -> dict[str, Any]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         return await _multipart(request, most_bytes)

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from mt.console import log
 from mt.errors import InputError, MachineError
+from mt.serving.connection import Connection
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -41,13 +42,14 @@ def _cannot_listen(host: str, port: int, error: OSError) -> MachineError:
     return MachineError(f"cannot listen at {host}:{port}: {error.strerror or error}", "choose another --port")
 
 
-def serve(app: FastAPI, bound: socket.socket, drain_seconds: int) -> None:
+def serve(app: FastAPI, bound: socket.socket, drain_seconds: int, idle_seconds: int = 30) -> None:
     """Answers requests until SIGTERM or SIGINT; those that were begun are answered first.
 
     Args:
         app: what answers.
         bound: where.
         drain_seconds: how long it may take to answer the last ones.
+        idle_seconds: how long a connection may ask nothing.
 
     Raises:
         MachineError: the port has been taken since.
@@ -62,10 +64,11 @@ def serve(app: FastAPI, bound: socket.socket, drain_seconds: int) -> None:
     logging.getLogger("uvicorn.error").addHandler(_OnlyFaults())
     config = uvicorn.Config(
         app,
+        http=Connection,
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=drain_seconds,
-        timeout_keep_alive=30,
+        timeout_keep_alive=idle_seconds,
         server_header=False,
         limit_concurrency=None,
         h11_max_incomplete_event_size=64 * 1024,

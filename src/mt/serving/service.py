@@ -98,6 +98,7 @@ class Service:
         self._directions = {(direction.source, direction.target): direction for direction in directions}
         self._metrics = metrics
         self._detector = Detector([code for pair in self._directions for code in pair])
+        self._detector.rank("a")  # reads its model; the first client would wait for that, and all others with it
         self.batcher = Batcher(limits.waiting, limits.seconds, metrics)
 
     def languages(self) -> list[dict[str, Any]]:
@@ -145,18 +146,19 @@ class Service:
         """
         detected = None
         source = request.source
+        known = {code for pair in self._directions for code in pair}
         if source == "auto":
-            codes = [source for source, target in self._directions if target == request.target]
-            if not codes:
+            if request.target not in known:
                 raise RequestError(400, f"{request.target} is not supported")
+            codes = [source for source, target in self._directions if target == request.target]
             words = " ".join(html_pieces(text, " ").sentences) if request.is_html else text
-            detected, already = self._detector.among(words, codes), self._detector.among(words, [request.target])
-            if already[1] > _SURE and already[1] > detected[1]:
+            already = self._detector.among(words, [request.target])
+            detected = self._detector.among(words, codes or sorted(known))
+            if already[1] > _SURE and already[1] >= detected[1]:
                 return None, already
             source = detected[0]
         direction = self._directions.get((source, request.target))
         if direction is None:
-            known = {code for pair in self._directions for code in pair}
             if source == request.target and source in known:
                 return None, detected
             for code in (source, request.target):

@@ -70,7 +70,8 @@ function question() {
   return body;
 }
 
-async function ask(body) {
+// The answer to a question, or null; what the page shows stays until there is an answer, or `failed` is called.
+async function ask(body, failed) {
   const number = ++asked;
   if (running) running.abort();
   running = new AbortController();
@@ -83,7 +84,7 @@ async function ask(body) {
     return found;
   } catch (error) {
     if (number !== asked || error.name === "AbortError") return null;
-    showAnswer("", "");
+    failed();
     showError(error instanceof TypeError ? "The server cannot be reached." : error.message);
     return null;
   }
@@ -104,7 +105,7 @@ async function translate() {
     showError("");
     return;
   }
-  const found = await ask(question());
+  const found = await ask(question(), () => showAnswer("", ""));
   if (!found) return;
   const detected = found.detectedLanguage;
   const name = detected && (languages.find((one) => one.code === detected.language) || { name: detected.language }).name;
@@ -119,7 +120,8 @@ function soon() {
 
 async function showAlternatives() {
   if (!at("alternatives").hidden) { hideAlternatives(); return; }
-  const found = await ask({ ...question(), alternatives: ALTERNATIVES });
+  const shown = at("result").textContent;
+  const found = await ask({ ...question(), alternatives: ALTERNATIVES }, () => showAnswer(shown, ""));
   if (!found) return;
   showAnswer(found.translatedText, "");
   const choices = found.alternatives;
