@@ -17,6 +17,8 @@ from mt.config import (
     load_config,
     parse_config,
 )
+from mt.config.idle import idle_settings
+from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -189,6 +191,38 @@ def test_a_section_is_a_map(value: Any) -> None:
         assert message.startswith(f"{section}: must be a section with keys of its own, not ")
 
 
+def test_translations_may_be_as_long_as_sentences() -> None:
+    def longest(*changes: str) -> int:
+        return parse_config(SMALLEST, "x.yaml", ["training.max_tokens=4096", *changes]).longest_translation
+
+    assert longest() == longest("data.max_length=100") == 256
+    assert longest("data.max_length=1024") == 1024
+    assert longest("data.max_length=1024", "decoding.max_length=300") == 300
+    config = parse_config(SMALLEST, "x.yaml", ["data.max_length=1024", "decoding.min_length=1024"])
+    assert TranslationSettings.of(config).search.longest(1024, None) == 1024
+    with pytest.raises(InputError, match="min_length 1025 is larger than max_length, which is 1024 unless it is set"):
+        parse_config(SMALLEST, "x.yaml", ["data.max_length=1024", "decoding.min_length=1025"])
+
+
+def test_a_schedule_with_an_end_needs_to_know_it() -> None:
+    epochs = ["training.schedule=cosine", "training.max_epochs=3"]
+    with pytest.raises(InputError, match=r"falls until max_steps \(100,000, which is not set here\)"):
+        parse_config(SMALLEST, "x.yaml", epochs)
+    parse_config(SMALLEST, "x.yaml", [*epochs, "training.max_steps=9000"])
+    parse_config(SMALLEST, "x.yaml", epochs[1:])
+
+
+def test_settings_that_do_nothing_are_named() -> None:
+    def idle(*changes: str) -> list[str]:
+        return [each.split(":")[0] for each in idle_settings(parse_config(SMALLEST, "x.yaml", changes))]
+
+    assert idle() == []
+    assert idle("training.max_steps=100") == ["training.max_steps"]
+    assert idle("training.distill_weight=0.7") == ["training.distill_weight"]
+    assert idle("training.distill_weight=0.7", "training.distill_from=runs/a") == []
+    assert idle("training.init_tokenizer=false") == ["training.init_tokenizer"]
+
+
 def test_all_problems_at_once_each_with_its_line() -> None:
     text = """\
 nam: x
@@ -208,6 +242,7 @@ training:
 model: {d_model: 511, dropout: big}
 decoding:
   min_length: 300
+  max_length: 256
 """
     assert refusal(text).splitlines() == [
         "11 problems in x.yaml:",

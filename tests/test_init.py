@@ -56,6 +56,13 @@ def test_the_configuration_loads_and_fits_the_text(begun: Path) -> None:
     assert config.training.max_steps >= 50
 
 
+def test_a_device_that_was_asked_for_is_written_down(tmp_path: Path, begun: Path) -> None:
+    write_corpus(tmp_path)
+    mt("init", *TRAIN, "--device", "cpu", cwd=tmp_path)
+    assert load_config(tmp_path / "en-xx.yaml").training.device == "cpu"
+    assert "device" not in (begun / "en-xx.yaml").read_text().split("training:")[1]
+
+
 def test_each_choice_has_its_reason(begun: Path) -> None:
     text = (begun / "en-xx.yaml").read_text()
     for key in ("vocab_size", "shared", "d_model", "dropout", "norm", "max_tokens", "max_steps", "validate_every"):

@@ -86,6 +86,17 @@ def test_steps_that_a_crash_lost_are_left_out(run: Path) -> None:
     assert [event["loss"] for event in facts.of_kind("train")] == [5.0, 3.0]
 
 
+def test_a_validation_that_was_made_again_counts_once(run: Path) -> None:
+    events = [
+        {"event": "start", "step": 0},
+        {"event": "validation", "step": 10, "bleu": 5.0},
+        {"event": "resume", "step": 10},
+        {"event": "validation", "step": 10, "bleu": 6.0},
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    assert [event["bleu"] for event in read_facts(RunDir(run)).of_kind("validation")] == [6.0]
+
+
 def test_lengths_and_bleu_are_as_the_run_has_them(run: Path) -> None:
     """Chinese has no words to count, and BLEU in the chart is the one of the table."""
     facts = read_facts(RunDir(run))

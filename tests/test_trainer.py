@@ -1,17 +1,22 @@
 """The step: gradients however split, updates skipped when not finite, memory that runs out."""
 
 import json
+import logging
 import math
 import os
+import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from mt.bundle.model_dir import build_model
 from mt.data.batching import BatchStream
 from mt.errors import DivergedError, MachineError, StoppedError
 from mt.model import linear
+from mt.training.checkpoint import Checkpoints
 from mt.training.gradients import Gradients
 from mt.training.trainer import Trainer
 from mt.training.validation import Validation
@@ -246,6 +251,60 @@ def test_a_signal_in_the_last_validation_loses_nothing(tiny: Path, number: signa
     again = parts.trainer()
     again._validate = lambda _: pytest.fail("what was validated is not validated again")
     assert again.run().validated_step == 10
+
+
+def test_a_validation_that_fails_loses_no_step_and_is_made_again(tiny: Path) -> None:
+    changes = ("training.max_steps=10", "training.validate_every=4", "training.final_weights=average_best")
+    (tiny / "whole").mkdir()
+    shutil.copytree(tiny, tiny / "whole", dirs_exist_ok=True, ignore=shutil.ignore_patterns("whole"))
+    scores = {4: 1.0, 8: 3.0, 10: 2.0}
+
+    def validated(parts: Parts, fails_at: int = 0) -> Trainer:
+        torch.manual_seed(1)
+        parts.model.load_state_dict(build_model(parts.config, parts.tokenizers).state_dict())
+        trainer = parts.trainer()
+
+        def validate(_: object) -> Validation:
+            step = trainer.progress.step
+            if step == fails_at:
+                raise MemoryError
+            return Validation(1.0, math.e, scores[step], [])
+
+        trainer._validate = validate
+        return trainer
+
+    whole = Parts(tiny / "whole", *changes)
+    first = validated(whole).run()
+    parts = Parts(tiny, *changes)
+    with pytest.raises(MemoryError):
+        validated(parts, fails_at=8).run()
+    assert Checkpoints(parts.run).steps()[-1] == 8
+    second = validated(parts).run()
+    assert replace(first, seconds=0) == replace(second, seconds=0)
+    assert_equal(whole.model.parameters(), parts.model.parameters())
+    metrics = [json.loads(line) for line in parts.run.metrics.read_text().splitlines()]
+    assert [event["step"] for event in metrics if event["event"] == "validation"] == [4, 8, 10]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (["training.max_steps=4"], "step 4 is the last (training.max_steps)"),
+        (["training.max_epochs=1"], "epoch 1 is the last (training.max_epochs), with step "),
+        (
+            ["training.patience=1", "training.validate_every=2"],
+            "after step 4 the last 1 validations were no better than that of step 2 (training.patience)",
+        ),
+    ],
+)
+def test_it_says_why_it_has_ended(tiny: Path, caplog, changes: list[str], reason: str) -> None:
+    caplog.set_level(logging.INFO, "mt")
+    parts = Parts(tiny, *changes)
+    parts.trainer().run()
+    assert f"the training has ended: {reason}" in caplog.text
+    caplog.clear()
+    parts.trainer().run()
+    assert f"the training has ended: {reason}" in caplog.text
 
 
 def test_a_checkpoint_that_is_removed_frees_the_disk(tiny: Path) -> None:

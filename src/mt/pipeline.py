@@ -29,14 +29,14 @@ from mt.data.texts import read_texts
 from mt.data.tokenizer import TokenizerPair
 from mt.devices import choose_device
 from mt.errors import InputError
-from mt.export.in_run import require_exports, write_exports
+from mt.export.in_run import write_exports
 from mt.model.build import TranslationModel
 from mt.product import finish
 from mt.reporting.report import write_report
+from mt.requirements import check_requirements
 from mt.resume import check_resumable, recorded_inputs
 from mt.run_dir import RunDir
 from mt.stage import is_done, stage_key
-from mt.training.trackers import refuse_missing_wandb
 from mt.training.trainer import Trainer
 from mt.training.validation import Validator
 from mt.world import ALONE, World, lost_explained
@@ -60,10 +60,9 @@ def run(config: Config, runs: Path, world: World = ALONE) -> str:
     Raises:
         MtError: with the exit code that fits.
     """
-    refuse_missing_wandb(config.training)
+    check_requirements(config, world)
     run_dir = RunDir(runs / config.name)
     device = choose_device(config.training.device, local_rank=world.local_rank)
-    require_exports(config)
     with storage.exclusive(run_dir.lock) if world.is_main else nullcontext(), lost_explained():
         given = world.from_main(make_data(config, run_dir, runs) if world.is_main else GivenModels())
         tokenizers = TokenizerPair.load(run_dir.tokenizer, config.tokenizer.shared)
@@ -94,6 +93,8 @@ def make_data(config: Config, run_dir: RunDir, runs: Path) -> GivenModels:
     warn_of_shared_text(config.data, digests)
     digests |= given.identities()
     check_resumable(run_dir, config, digests)
+    if given.start is not None and not run_dir.checkpoint_steps():
+        load_start(given.start, config)  # what does not fit is refused before anything is prepared
     for folder in (
         run_dir.root,
         run_dir.text.parent,
@@ -142,6 +143,7 @@ def train_tokenizer(
         key = stage_key("tokenizer", owner.identity, *(() if settings.shared else ("of two vocabularies",)))
     if not is_done(run_dir.tokenizer, key):
         if owner is not None:
+            log.info("the tokenizer is that of %s; tokenizer.vocab_size does not count", owner.path)
             trained = given.tokenizers(config)
         else:
             log.info("training the tokenizer")

@@ -20,7 +20,14 @@ class DecodingConfig(Section):
         ),
     ] = 1.0
     min_length: Annotated[int, Field(ge=0, le=100_000, description="Shortest translation, in tokens.")] = 0
-    max_length: Annotated[int, Field(ge=1, le=100_000, description="Longest translation, in tokens.")] = 256
+    max_length: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=100_000,
+            description="Longest translation, in tokens; null: 256, or data.max_length where that is more.",
+        ),
+    ] = None
     max_length_ratio: Annotated[
         float,
         Field(
@@ -50,7 +57,7 @@ class DecodingConfig(Section):
     def _rules(self) -> Self:
         enforce(
             Rule(
-                self.min_length > self.max_length,
+                self.max_length is not None and self.min_length > self.max_length,
                 ("min_length", "max_length"),
                 f"min_length {self.min_length} is larger than max_length {self.max_length}",
             )

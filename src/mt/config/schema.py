@@ -126,6 +126,12 @@ class ModelConfig(Section):
     ] = None
     init: Annotated[Literal["xavier", "normal"], Field(description="How weights are drawn at the start.")] = "xavier"
 
+    @property
+    def has_dropout(self) -> bool:
+        """Whether anything is left out by chance."""
+        rates = self.dropout, self.attention_dropout, self.activation_dropout, self.embedding_dropout, self.word_dropout
+        return any(rates)
+
     @model_validator(mode="before")
     @classmethod
     def _no_encoder(cls, section: object) -> object:
@@ -166,6 +172,9 @@ class ModelConfig(Section):
         return self
 
 
+_USUAL_LENGTH = 256  # of translations, in tokens
+
+
 class Config(Section):
     """The whole file."""
 
@@ -194,6 +203,11 @@ class Config(Section):
         AfterValidator(without_repeats),
     ] = ()
 
+    @property
+    def longest_translation(self) -> int:
+        """The most tokens that a translation may have."""
+        return self.decoding.max_length or max(_USUAL_LENGTH, self.data.max_length)
+
     @field_validator("data", "tokenizer", "model", "training", "decoding", "evaluation", mode="before")
     @classmethod
     def _empty_section(cls, value: object) -> object:
@@ -214,6 +228,17 @@ class Config(Section):
                 ("decoding.min_length", "data.max_length"),
                 f"a translation of at least {self.decoding.min_length} tokens and its end need more learned positions "
                 f"than the model has (data.max_length, {self.data.max_length})",
+            ),
+            Rule(
+                self.decoding.max_length is None and self.decoding.min_length > self.longest_translation,
+                ("decoding.min_length", "decoding.max_length", "data.max_length"),
+                f"min_length {self.decoding.min_length} is larger than max_length, which is {self.longest_translation} "
+                "unless it is set",
+            ),
+            Rule(
+                self.training.r_drop > 0 and not self.model.has_dropout,
+                ("training.r_drop", "model.dropout"),
+                "compares two passes that differ in their dropout, and there is none: it would cost time for nothing",
             ),
             *self._without_fast_engine(),
             *self._matrices_too_large(),
@@ -241,7 +266,7 @@ class Config(Section):
             "tokenizer.vocab_size": self.tokenizer.vocab_size,
             "model.d_ff": shape.d_ff,
             "model.d_model": 3 * shape.d_model,
-            "data.max_length": max(self.data.max_length, self.decoding.max_length + 1),
+            "data.max_length": max(self.data.max_length, self.longest_translation + 1),
         }
         for key, count in rows.items():
             size = 4 * count * shape.d_model

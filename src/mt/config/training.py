@@ -60,7 +60,8 @@ class TrainingConfig(Section):
     ] = (0.9, 0.98)
     eps: Annotated[float, Field(gt=0, le=1, description="Adam's guard against division by zero.")] = 1e-9
     weight_decay: Annotated[
-        float, Field(ge=0, le=10, description="Decoupled weight decay for each step, times the learning rate; adamw.")
+        float,
+        Field(ge=0, le=10, description="Decoupled weight decay for each step, times the learning rate; adamw, muon."),
     ] = 0.0
     clip_norm: Annotated[
         float | None, Field(gt=0, le=1e6, description="Largest norm of the gradient; null leaves it unclipped.")
@@ -183,6 +184,12 @@ class TrainingConfig(Section):
                 ("warmup_steps", "max_steps", "schedule"),
                 f"the {self.schedule} schedule falls from the end of the warm-up ({self.warmup_steps}) to max_steps "
                 f"({self.max_steps}), so warmup_steps must be smaller",
+            ),
+            Rule(
+                ends_at_max_steps and self.max_epochs is not None and "max_steps" not in self.model_fields_set,
+                ("max_epochs", "max_steps", "schedule"),
+                f"the {self.schedule} schedule falls until max_steps ({self.max_steps:,}, which is not set here), and "
+                "max_epochs may end the training long before; set max_steps to the steps of so many epochs",
             ),
             Rule(
                 divides_by_warmup and self.warmup_steps == 0,

@@ -50,7 +50,7 @@ class TranslationSettings:
             beam_size=decoding.beam_size,
             length_penalty=decoding.length_penalty,
             min_length=decoding.min_length,
-            max_length=decoding.max_length,
+            max_length=config.longest_translation,
             max_length_ratio=decoding.max_length_ratio,
         )
         return cls(
@@ -100,7 +100,7 @@ def _max_positions(config: "Config") -> int:
     if config.model.positions == "learned":
         return longest_source
     decoding = config.decoding
-    longest_translation = min(decoding.max_length, math.ceil(decoding.max_length_ratio * longest_source) + 10)
+    longest_translation = min(config.longest_translation, math.ceil(decoding.max_length_ratio * longest_source) + 10)
     return max(longest_source, longest_translation + 1, decoding.min_length + 1)
 
 

@@ -8,6 +8,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from mt.config import EvaluationConfig
+from mt.errors import InputError
 from mt.languages import base_language
 
 _TOKENIZERS = {"zh": "zh", "ja": "char", "ko": "char", "th": "char", "lo": "char", "km": "char", "my": "char"}
@@ -39,6 +40,24 @@ class Scores:
 def bleu_tokenizer(choice: str, target_lang: str) -> str:
     """The sacreBLEU tokenizer: as configured, or by language where `auto` (13a but for unspaced languages)."""
     return _TOKENIZERS.get(base_language(target_lang), "13a") if choice == "auto" else choice
+
+
+def refuse_missing_tokenizer(config: EvaluationConfig, target_langs: Sequence[str]) -> None:
+    """Looks whether sacreBLEU has what a tokenizer needs, before a training does its first validation with it.
+
+    Raises:
+        InputError: a package or a download is missing.
+    """
+    for lang in target_langs:
+        name = bleu_tokenizer(config.bleu_tokenize, lang)
+        try:
+            BLEU(tokenize=name)
+        except (ImportError, RuntimeError, OSError) as error:
+            package = {"ja-mecab": "sacrebleu[ja]", "ko-mecab": "sacrebleu[ko]"}.get(name)
+            raise InputError(
+                f"evaluation.bleu_tokenize: {name} cannot be used here: {' '.join(str(error).split())[:200]}",
+                f"pip install '{package}', or set auto" if package else "it needs a download once, or set auto",
+            ) from None
 
 
 def is_spaced(target_lang: str) -> bool:

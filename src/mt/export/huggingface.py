@@ -94,7 +94,7 @@ def _generation_config(config: Config, shift: int) -> dict[str, Any]:
     What it has no word for is the bound on a translation's length that depends on its source.
     """
     decoding = config.decoding
-    longest = min(decoding.max_length, positions_of(config) - 1)
+    longest = min(config.longest_translation, positions_of(config) - 1)
     return {
         "num_beams": decoding.beam_size,
         "length_penalty": decoding.length_penalty,

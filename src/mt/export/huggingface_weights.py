@@ -54,7 +54,7 @@ def positions_of(config: Config) -> int:
     settings = TranslationSettings.of(config)
     if config.model.positions == "learned":
         return settings.max_positions
-    return max(settings.max_positions, config.decoding.max_length + 1, _USUAL_POSITIONS)
+    return max(settings.max_positions, config.longest_translation + 1, _USUAL_POSITIONS)
 
 
 def huggingface_weights(model: Transformer, config: Config) -> dict[str, Tensor]:

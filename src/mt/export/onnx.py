@@ -65,7 +65,7 @@ def _facts(subject: Subject) -> dict[str, Any]:
         "heads": shape.n_heads,
         "head_width": shape.d_model // shape.n_heads,
         "max_source_tokens": settings.max_source_tokens,
-        "max_target_tokens": min(config.decoding.max_length, settings.max_positions - 1),
+        "max_target_tokens": min(config.longest_translation, settings.max_positions - 1),
     }
 
 

@@ -20,10 +20,10 @@ from mt.errors import InputError, MachineError
 from mt.planning.estimate import Estimate, estimate
 from mt.planning.probe import Measured, probe
 from mt.planning.survey import Survey, learned_tokenizers, survey
+from mt.requirements import check_requirements
 from mt.resume import recorded_inputs, refuse_changes
 from mt.run_dir import RunDir
 from mt.training.checkpoint import Checkpoints
-from mt.training.trackers import refuse_missing_wandb
 
 _SECONDS = 8.0  # of timed steps
 
@@ -59,7 +59,7 @@ def dry_run(config: Config, runs: Path) -> str:
         InputError: the training would be refused.
         MachineError: disk or memory would not suffice.
     """
-    refuse_missing_wandb(config.training)
+    check_requirements(config)
     run_dir = RunDir(runs / config.name)
     disk = _disk(run_dir)
     device = choose_device(config.training.device)

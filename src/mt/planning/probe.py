@@ -136,7 +136,7 @@ def _measure(
         corpus = _encoded(run, config, sample, tokenizers)
         teachers = given.load_teachers(config, tokenizers, device)
         trainer = Trainer(config, run, model, corpus, _no_validation, teachers=teachers)
-        steps, in_steps, tokens = _train(trainer, corpus, seconds)
+        steps, in_steps, tokens, split = _train(trainer, corpus, seconds)
         batches = len(plan_epoch(*corpus.lengths(), config.training.max_tokens, config.seed, 0))
         return Measured(
             device=device.type,
@@ -150,7 +150,7 @@ def _measure(
             memory=peak_memory(),
             gpu_memory=torch.cuda.max_memory_allocated() if device.type == "cuda" else None,
             too_long=1 - len(corpus) / len(sample),
-            split=trainer.progress.out_of_memory > 0,
+            split=split,
         )
 
 
@@ -168,23 +168,25 @@ def _encoded(run: RunDir, config: Config, sample: list[Pair], tokenizers: Tokeni
     return corpus
 
 
-def _train(trainer: Trainer, corpus: EncodedCorpus, seconds: float) -> tuple[int, float, int]:
+def _train(trainer: Trainer, corpus: EncodedCorpus, seconds: float) -> tuple[int, float, int, bool]:
     """Makes steps, the first with the longest sentences, for which memory must suffice.
 
     Returns:
-        how many were timed, the seconds they took, and their tokens.
+        how many were timed, the seconds they took, and their tokens; and whether any had to be split for lack of
+        memory.
     """
     lengths = corpus.lengths()
     plan = plan_epoch(*lengths, trainer.settings.max_tokens, 0, 0)
     longest = max(plan, key=lambda batch: int(max(side[batch].max() for side in lengths)))
-    trainer.gradients.add([assemble(corpus, longest)] * trainer.settings.accumulate, 0)
+    longest_one = trainer.gradients.add([assemble(corpus, longest)] * trainer.settings.accumulate, 0)
     trainer.model.zero_grad(set_to_none=True)
     trainer.step()  # makes the optimiser's memory
     before, steps, started = trainer.progress.tokens, 0, _now(trainer)
     while steps < _FEWEST_STEPS or (steps < _MOST_STEPS and time.perf_counter() - started < seconds):
         trainer.step()
         steps += 1
-    return steps, _now(trainer) - started, trainer.progress.tokens - before
+    split = longest_one.pieces > 1 or trainer.progress.out_of_memory > 0
+    return steps, _now(trainer) - started, trainer.progress.tokens - before, split
 
 
 def _now(trainer: Trainer) -> float:
@@ -203,7 +205,7 @@ def _translate(model: TranslationModel, corpus: EncodedCorpus, config: Config) -
     ids, lengths = corpus.gather("source", indices)
     sentences = [row[:length].tolist() for row, length in zip(ids, lengths, strict=True)]
     model.eval()
-    options = SearchOptions(beam_size=1, max_length=config.decoding.max_length, max_length_ratio=0.5)
+    options = SearchOptions(beam_size=1, max_length=config.longest_translation, max_length_ratio=0.5)
     started = time.perf_counter()
     found = TorchEngine(model, config.decoding.batch_tokens).translate(sentences, options)
     seconds = time.perf_counter() - started

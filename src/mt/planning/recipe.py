@@ -71,12 +71,14 @@ class Ground:
         device: cpu, cuda or mps.
         cores: of the processor.
         minutes: that training may take; None: as many as it needs.
+        device_wanted: what training.device is to say.
     """
 
     survey: Survey
     device: str
     cores: int
     minutes: float | None = None
+    device_wanted: str = "auto"
 
     @property
     def pairs(self) -> int:
@@ -177,6 +179,8 @@ def training_choices(shape: Shape, ground: Ground, length: Length) -> list[Choic
             Choice("schedule", "inverse_sqrt", "has no end to be planned: max_steps can be raised later"),
             Choice("warmup_steps", max(1, min(4000, steps // 5))),
         ]
+    if ground.device_wanted != "auto":
+        choices.append(Choice("device", ground.device_wanted, "as asked for; auto takes a GPU where there is one"))
     every = max(1, rounded(steps / length.validations))
     return [
         *choices,

@@ -55,7 +55,7 @@ def begin(answers: Answers, schema: str) -> Beginning:
     device = choose_device(answers.device, "--device").type
     found = survey(data.train, data)
     _refuse_nothing(found, answers.train[0][0])
-    ground = Ground(found, device, usable_cores(), answers.minutes)
+    ground = Ground(found, device, usable_cores(), answers.minutes, answers.device)
     given = {split: _pairs_given(split, data) for split in ("valid", "test")}
     taken = sum(held_out(ground) for pairs in given.values() if pairs is None)
     if sum(found.left(taken)) == 0:
@@ -128,7 +128,7 @@ def _tried(draft: Draft, pairs: list[int], valid_pairs: int, schema: str) -> Beg
 
 def _described(ground: Ground) -> str:
     source, target = ground.survey.words()
-    where = "a GPU" if ground.is_gpu else f"{ground.cores} CPU cores"
+    where = "a GPU" if ground.device != "cpu" else f"{ground.cores} CPU cores"
     return f"{ground.pairs:,} sentence pairs ({source:.1f} and {target:.1f} words on average) and {where}"
 
 

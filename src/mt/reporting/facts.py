@@ -113,9 +113,17 @@ def _events(text: str) -> Iterator[Event]:
 
 
 def _kept(events: Iterator[Event]) -> list[Event]:
-    """Without what happened after the checkpoint that a later process went on from."""
+    """Without what happened after the checkpoint that a later process went on from.
+
+    That process may have made the validation of this step again.
+    """
     kept: list[Event] = []
+    validated: set[int] = set()
     for event in events:
+        if event["event"] == "validation":
+            if event["step"] in validated:
+                kept = [one for one in kept if (one["event"], one["step"]) != ("validation", event["step"])]
+            validated.add(event["step"])
         if event["event"] in ("start", "resume"):
             kept = [one for one in kept if one["step"] <= event["step"] and one["event"] != "done"]
         kept.append(event)

@@ -56,6 +56,19 @@ class Objective(nn.Module):
         return fused_cross_entropy(states, weight, labels, self._smoothing)
 
 
+def refuse_unjoined(config: TrainingConfig, world: World) -> None:
+    """Refuses several processes that would each train a model of their own.
+
+    Raises:
+        InputError: there are several, and nothing is to join them.
+    """
+    if world.size > 1 and config.sharding == "none":
+        raise InputError(
+            f"training.sharding: it is none, but {world.size} processes were started",
+            "set it to ddp, or start one process",
+        )
+
+
 def distributed(objective: Objective, config: TrainingConfig, world: World) -> nn.Module:
     """The objective as it is for one process; for several as `training.sharding` says.
 
@@ -64,13 +77,9 @@ def distributed(objective: Objective, config: TrainingConfig, world: World) -> n
     Raises:
         InputError: there are several processes, and nothing is to join them.
     """
+    refuse_unjoined(config, world)
     if world.size == 1:
         return objective
-    if config.sharding == "none":
-        raise InputError(
-            f"training.sharding: it is none, but {world.size} processes were started",
-            "set it to ddp, or start one process",
-        )
     if config.sharding == "ddp":
         from torch.nn.parallel import DistributedDataParallel
 

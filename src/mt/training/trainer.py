@@ -35,6 +35,7 @@ from mt.training.averaging import (
     remember,
 )
 from mt.training.checkpoint import Checkpoints, Progress
+from mt.training.ending import reason_to_end
 from mt.training.gradients import Gradients
 from mt.training.metrics import Metrics
 from mt.training.optimization import learning_rate, make_optimizer
@@ -81,6 +82,7 @@ class Trainer:
         decay = self.settings.ema_decay
         self.average = None if decay is None else MovingAverage(model, decay)
         self.checkpoints = Checkpoints(run, world)
+        self._saved: tuple[int, int] | None = None
         self.progress = self._resume()
         self.final_weights = FinalWeights(self.settings, self.save_every, self.checkpoints, self.progress)
         place = self.progress
@@ -106,6 +108,10 @@ class Trainer:
         if not self.is_over() or self._has_unscored_steps():  # or it only looks whether anything is left to do
             self.metrics.write("resume" if self.progress.step else "start", self.progress.step)
         with StopRequest(silent=not self.world.is_main) as stop, self._bar() as bar:
+            # Steps are saved before they are validated, for that may take long, and fail, and who sent a signal may not
+            # wait for it. So a checkpoint does not say how its own validation went: after a crash it is made again.
+            if self.progress.step and self._is_due(self.settings.validate_every) and self._has_unscored_steps():
+                self.validate()
             while not self.is_over():
                 started = time.perf_counter()
                 self.step()
@@ -113,16 +119,17 @@ class Trainer:
                 bar.update()
                 if self._is_due(self.settings.log_every):
                     bar.set_postfix(self._log())
-                if self._is_due(self.settings.validate_every):
-                    self.validate()
                 if self._is_due(self.save_every) or self._is_due(self.settings.validate_every):
                     self.save()
+                if self._is_due(self.settings.validate_every):
+                    self.validate()
                 self._look(stop)
             if self._has_unscored_steps():
-                self._save_unless_saved()  # a validation may take long, and whoever sent a signal may not wait for it
+                self._save_unless_saved()
                 self.validate()
-                self.save()
-                self._look(stop)
+            self._save_unless_saved()
+            self._look(stop)
+        log.info("the training has ended: %s", self._end())
         return self.progress
 
     def step(self) -> None:
@@ -189,18 +196,17 @@ class Trainer:
 
     def is_over(self) -> bool:
         """True when the steps, the epochs or the patience are spent."""
-        place, settings = self.progress, self.settings
-        return (
-            place.step >= settings.max_steps
-            or (settings.max_epochs is not None and self.batches.epochs_done >= settings.max_epochs)
-            or (settings.patience is not None and place.bad_validations >= settings.patience)
-        )
+        return bool(self._end())
+
+    def _end(self) -> str:
+        return reason_to_end(self.progress, self.settings, self.batches.epochs_done)
 
     def save(self) -> None:
         """Writes a checkpoint and removes those no longer needed."""
         self.outcomes.settle()
         average = None if self.average is None else self.average.weights
         self.checkpoints.save(self.progress, self.model, self.optimizer, average)
+        self._saved = self._state()
         self.checkpoints.prune(self.settings.keep_checkpoints, self.final_weights.needed())
 
     @property
@@ -230,6 +236,7 @@ class Trainer:
         average = None if self.average is None else self.average.weights
         found = self.checkpoints.load(newest, self.model, self.optimizer, average)
         log.info("resuming after step %d (epoch %d)", found.step, found.epoch + 1)
+        self._saved = found.step, found.validated_step
         return found
 
     def _is_due(self, every: int) -> bool:
@@ -239,9 +246,12 @@ class Trainer:
         return self.progress.validated_step != self.progress.step
 
     def _save_unless_saved(self) -> None:
-        # One process decides for all: another may look when the first has written already, and then stay away.
-        if self.world.from_main(self.checkpoints.steps()[-1:] != [self.progress.step]):
+        if self._saved != self._state():
             self.save()
+
+    def _state(self) -> tuple[int, int]:
+        """What tells a checkpoint from all others of the run."""
+        return self.progress.step, self.progress.validated_step
 
     def _look(self, stop: StopRequest) -> None:
         """Stops after a signal. It may reach the processes between different steps; all must stop after the same."""

@@ -68,7 +68,7 @@ class Validator:
         engine = SharedEngine(TorchEngine(model, config.decoding.batch_tokens), self._world)
         translator = Translator(engine, self._tokenizers, config.data.max_length, config.data.target_lang)
         options = SearchOptions(
-            beam_size=1, max_length=config.decoding.max_length, max_length_ratio=config.decoding.max_length_ratio
+            beam_size=1, max_length=config.longest_translation, max_length_ratio=config.decoding.max_length_ratio
         )
         if not self._told:
             for text in self._texts:

@@ -1,0 +1,24 @@
+"""Settings that do nothing, or not what they are for: no mistakes, but worth a word."""
+
+from collections.abc import Iterator
+
+from mt.config.schema import Config
+from mt.config.training import TrainingConfig
+
+
+def idle_settings(config: Config) -> Iterator[str]:
+    """A sentence on each."""
+    training = config.training
+    if training.warmup_steps >= training.max_steps:
+        yield (
+            f"training.max_steps: the learning rate rises for {training.warmup_steps:,} steps (training.warmup_steps) "
+            f"and the training ends after {training.max_steps:,}, before it is reached"
+        )
+    if not training.distill_from and _is_set(training, "distill_weight"):
+        yield "training.distill_weight: is for teachers, and training.distill_from names none"
+    if training.init_from is None and _is_set(training, "init_tokenizer"):
+        yield "training.init_tokenizer: is for a model to start from, and training.init_from names none"
+
+
+def _is_set(section: TrainingConfig, key: str) -> bool:
+    return bool(getattr(section, key) != type(section).model_fields[key].default)
