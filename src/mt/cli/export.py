@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from mt.cli.options import debug_option, path_type, runs_option, to_option
+from mt.cli.completing import languages
+from mt.cli.options import debug_option, path_type, runs_option
 from mt.cli.text import print_result
 from mt.console import set_up_logging
 from mt.errors import InputError
@@ -19,7 +20,12 @@ from mt.errors import InputError
 @click.option("--source", type=path_type, help="Text to measure that on; default: the run's validation set.")
 @click.option("--reference", type=path_type, help="Its translation, aligned by line.")
 @click.option("--force", is_flag=True, help="Replace an earlier export.")
-@to_option
+@click.option(
+    "--to",
+    metavar="LANG",
+    shell_complete=languages,
+    help="The language of --reference, where the model translates into several.",
+)
 @runs_option
 @debug_option
 def export(

@@ -37,7 +37,12 @@ to_option = click.option(
     help="The language to translate into, where the model has several.",
 )
 runs_option = click.option(
-    "--runs", type=path_type, default="runs", envvar="MT_RUNS", show_default=True, help="Folder that holds the runs."
+    "--runs",
+    type=path_type,
+    default="runs",
+    envvar="MT_RUNS",
+    show_default=True,
+    help="Folder that holds the runs; also MT_RUNS.",
 )
 models_option = click.option(
     "--model",

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--config", type=path_type, required=True, shell_complete=configurations, help="The YAML configuration.")
-@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Replace a value, as in model.d_model=256.")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Replace a value, as in model.d_model=256; may be repeated.",
+)
 @click.option("--dry-run", is_flag=True, help="Check everything, estimate time and memory, and train nothing.")
 @runs_option
 @debug_option
