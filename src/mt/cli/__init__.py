@@ -18,6 +18,7 @@ from mt.cli.evaluate import evaluate_command
 from mt.cli.export import export
 from mt.cli.init import init
 from mt.cli.report import report
+from mt.cli.score import score
 from mt.cli.serve import serve
 from mt.cli.synthesis import backtranslate, distill
 from mt.cli.train import train
@@ -34,7 +35,9 @@ def app() -> None:
     """
 
 
-_COMMANDS = (init, data, train, translate, evaluate_command, compare, distill, backtranslate, report, export, serve)
+_COMMANDS = (
+    *(init, data, train, translate, evaluate_command, compare, score, distill, backtranslate, report, export, serve),
+)
 for _command in (*_COMMANDS, completion):
     app.add_command(_command)
 

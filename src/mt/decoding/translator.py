@@ -103,6 +103,11 @@ class Translator:
         return self._joint
 
     @property
+    def tag(self) -> list[int]:
+        """The token that source sentences begin with, to ask for the language; none where there is no choice."""
+        return list(self._tag)
+
+    @property
     def target_lang(self) -> str:
         """The language of the output.
 
