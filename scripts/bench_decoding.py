@@ -118,7 +118,7 @@ class Task:
             "target_pieces": pair.target.tokens(range(pair.target.vocab_size)),
             "shared_vocabulary": pair.shared,
             "shape": config.model.model_dump(mode="json"),
-            "decoding": config.decoding.model_dump(mode="json"),
+            "decoding": config.decoding.model_dump(mode="json") | {"max_length": config.longest_translation},
         }
         spec.write_text(json.dumps(content), encoding="utf-8")
         self.names = list(_available(arguments))

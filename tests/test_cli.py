@@ -66,9 +66,10 @@ def test_files_in_and_out(trained: Path, tmp_path: Path) -> None:
     assert len((tmp_path / "out.txt").read_text().split("\n")) == 4
 
 
-def test_n_best_and_jsonl_carry_the_same_scores(trained: Path) -> None:
-    text = words(mt("translate", "a b c", "--n-best", "2", cwd=trained))
-    record = json.loads(mt("translate", "a b c", "--n-best", "2", "--format", "jsonl", cwd=trained).stdout)
+def test_n_best_and_jsonl_carry_the_same_scores(two_languages: Path) -> None:
+    command = ["translate", "a b c", "--to", "xx", "--n-best", "2"]
+    text = words(mt(*command, cwd=two_languages))
+    record = json.loads(mt(*command, "--format", "jsonl", cwd=two_languages).stdout)
     assert record["source"] == "a b c"
     assert [f"{rank}\t{c['score']:.4f}\t{c['text']}" for rank, c in enumerate(record["n_best"], 1)] == text
     assert record["translation"] == record["n_best"][0]["text"]

@@ -22,7 +22,7 @@ from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer, TokenizerPair
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.search import log_probs_of, search
-from mt.decoding.translator import Translator
+from mt.decoding.translator import Translator, distinct
 from mt.errors import InputError
 from mt.model.transformer import Transformer, set_parameters
 from mt.run_dir import CheckpointDir, ModelDir, RunDir, find_model
@@ -226,8 +226,8 @@ def test_the_command_translates_with_all_that_are_named(first: ModelDir, second:
     expected = open_model(first, None, [second]).translator.translate(TEXT[:3], wanted)
     for line, candidates in zip(done.stdout.splitlines(), expected, strict=True):
         shown = json.loads(line)["n_best"]
-        assert [c["text"] for c in shown] == [c.text for c in candidates]
-        assert [c["log_prob"] for c in shown] == pytest.approx([c.log_prob for c in candidates], abs=1e-4)
+        assert [c["text"] for c in shown] == [c.text for c in distinct(candidates)]
+        assert [c["log_prob"] for c in shown] == pytest.approx([c.log_prob for c in distinct(candidates)], abs=1e-4)
 
 
 def test_eval_of_several_leaves_the_runs_scores_alone(averaged: RunDir) -> None:

@@ -133,7 +133,16 @@ def test_the_command_keeps_their_order() -> None:
     for likeliest in range(5):
         found = candidates(*texts, log_probs=[-1.0 if i == likeliest else -2.0 for i in range(5)])
         for utility in ("chrf", "bleu"):
-            assert _chosen(found, utility, 2) == by_utility(found, utility)[:2]
+            assert _chosen(found, utility, 2, sampled=True) == by_utility(found, utility)[:2]
+
+
+def test_a_text_that_is_spelt_in_two_ways_is_one_of_the_n_best() -> None:
+    found = candidates("a b", "a b", "c d", "e f", log_probs=[-1.0, -2.0, -3.0, -4.0])
+    assert [each.text for each in _chosen(found, None, 3, sampled=False)] == ["a b", "c d", "e f"]
+    assert [each.text for each in _chosen(found, None, 3, sampled=True)] == ["a b", "a b", "c d"]
+    # Otherwise its double would speak for it.
+    alone = by_utility(candidates("a b", "c d", "e f"), "chrf")
+    assert [each.score for each in _chosen(found, "chrf", 3, sampled=False)] == [each.score for each in alone]
 
 
 # The command line -----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sacrebleu.metrics.ter import TER
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from sacrebleu.tokenizers.tokenizer_char import TokenizerChar
 from sacrebleu.tokenizers.tokenizer_intl import TokenizerV14International
@@ -121,12 +122,36 @@ def test_the_tokenizer_goes_by_language(tmp_path: Path, lang: str, references: l
         ("ja_JP", "char"),
         ("ko", "char"),
         ("th", "char"),
+        ("yue", "zh"),
+        ("zho_Hant", "zh"),
+        ("jpn", "char"),
+        ("kor_Hang", "char"),
+        ("tha_Thai", "char"),
+        ("bo", "char"),
         ("de", "13a"),
+        ("deu_Latn", "13a"),
         ("pt-BR", "13a"),
     ],
 )
 def test_every_spelling_of_a_language_means_it(lang: str, tokenizer: str) -> None:
     assert bleu_tokenizer("auto", lang) == tokenizer
+
+
+@pytest.mark.parametrize("lang", ["zh", "yue", "ja"])
+def test_ter_counts_characters_where_words_are_not_parted(tmp_path: Path, lang: str) -> None:
+    hypotheses, references = distorted(JAPANESE if lang == "ja" else CHINESE)
+    ours = scored((hypotheses, references), lang, bootstrap_samples=0)
+    expected = TER(normalized=True, asian_support=True).corpus_score(hypotheses, [references]).score
+    assert ours.ter == pytest.approx(expected)
+    assert ours.ter < TER().corpus_score(hypotheses, [references]).score
+    assert "asian:yes" in ours.signatures["ter"]
+
+
+def test_there_is_no_ter_where_it_would_count_sentences() -> None:
+    found = scored(distorted(GERMAN), "th", bootstrap_samples=0)
+    assert found.ter is None
+    assert "ter" not in found.signatures
+    assert scored(distorted(GERMAN), "ko", bootstrap_samples=0).ter is not None
 
 
 def test_a_tokenizer_that_is_configured_is_used() -> None:

@@ -8,12 +8,14 @@ import pytest
 import torch
 
 from command import mt
+from config_helpers import SMALLEST
 from mt.bundle.open import open_model
-from mt.config import ModelConfig
+from mt.config import ModelConfig, parse_config
 from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer, TokenizerPair
 from mt.decoding.engine import EngineChoice
 from mt.decoding.scoring import PairScorer
 from mt.decoding.search import forced_score
+from mt.decoding.settings import TranslationSettings
 from mt.model.build import build
 from mt.run_dir import ModelDir
 
@@ -73,14 +75,15 @@ def test_a_model_of_several_languages_is_asked_for_one(two_languages: Path) -> N
 def test_what_is_longer_than_the_model_knows_has_no_score(architecture: str) -> None:
     tokenizer = BpeTokenizer.train(["a b c", "d e f"], 300)
     layers = {} if architecture == "decoder_only" else {"encoder_layers": 1}
-    config = ModelConfig(
+    shape = ModelConfig(
         architecture=architecture, d_model=16, n_heads=2, d_ff=16, decoder_layers=1, positions="learned", **layers
     )
-    model = build(config, tokenizer.vocab_size, tokenizer.vocab_size, 8, True).eval()
-    scorer = PairScorer(model, TokenizerPair(tokenizer, tokenizer), [], 4096)
-    pairs = [("a", "b"), ("a " * 9, "b"), ("a", "b " * 9), ("", ""), ("a b c d e f", "f e d c b a"), ("b", "a")]
+    model = build(shape, tokenizer.vocab_size, tokenizer.vocab_size, 8, True).eval()
+    config = parse_config(SMALLEST, "x.yaml", ["data.max_length=8", "decoding.max_length=7"])
+    scorer = PairScorer(model, TokenizerPair(tokenizer, tokenizer), [], TranslationSettings.of(config))
+    pairs = [("a", "b"), ("a " * 9, "b"), ("a", "b " * 9), ("", "a"), ("a b c d e f", "f e d c b a"), ("b", "a")]
     found = scorer.score(pairs)
-    assert [each is None for each in found] == [False, True, True, False, False, False]
+    assert [each is None for each in found] == [False, True, True, True, False, False]
     for (source, target), scored in zip(pairs, found, strict=True):
         if scored is not None:
             tokenizers = TokenizerPair(tokenizer, tokenizer)

@@ -91,6 +91,23 @@ def test_the_best_places_to_part_a_text(text: str, limit: int, expected: list[st
     assert parts == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("यह एक वाक्य है। यह दूसरा वाक्य है।", ["यह एक वाक्य है।", "यह दूसरा वाक्य है।"]),
+        ("کیا یہ ایک جملہ ہے؟ یہ دوسرا جملہ ہے۔", ["کیا یہ ایک جملہ ہے؟", "یہ دوسرا جملہ ہے۔"]),
+        ("„Komm schnell zu mir!“ Dann ging er weg.", ["„Komm schnell zu mir!“", "Dann ging er weg."]),
+        ("أكل الولد التفاحة الحمراء، ثم نام قليلا", ["أكل الولد التفاحة الحمراء،", "ثم نام قليلا"]),
+    ],
+)
+def test_sentences_end_as_their_language_ends_them(text: str, parts: list[str]) -> None:
+    assert split_long(text, words, 5) == parts
+
+
+def test_a_closing_quotation_mark_stays_with_its_sentence() -> None:
+    assert split_long("「走吧。」真的吗？好的。", len, 6) == ["「走吧。」", "真的吗？", "好的。"]
+
+
 def test_a_sentence_that_is_cut_leaves_its_neighbours_whole() -> None:
     parts = split_long("Short one. a b c d e f, g h. Another short one.", words, 5)
     assert max(map(words, parts)) <= 5

@@ -11,12 +11,15 @@ from click.testing import CliRunner
 from sacrebleu.metrics import BLEU
 
 from command import mt
+from config_helpers import SMALLEST
 from engine_helpers import ENGLISH, GERMAN, configured, whole_folder
 from mt.bundle.open import OpenedModel, open_model, read_config
 from mt.cli import app
+from mt.config import parse_config
 from mt.data.texts import Text
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
+from mt.evaluate import configured_methods
 from mt.run_dir import RunDir
 from mt.tuning import PENALTIES, PenaltyResult, best_penalty, penalties_json, penalties_table, try_length_penalties
 
@@ -109,10 +112,8 @@ def test_another_set_may_be_given_and_another_best_is_found(run: RunDir, tmp_pat
 
 
 def test_the_beam_is_the_one_asked_for(run: RunDir) -> None:
-    """Greedy search has no use for a length penalty."""
-    rows = tuned(run, "--beam", "1")["tried"]
-    assert len({row["bleu"] for row in rows}) == 1
-    hypotheses = translated(opened(run), VALID, 1, beam=1)
+    rows = tuned(run, "--beam", "2")["tried"]
+    hypotheses = translated(opened(run), VALID, rows[0]["length_penalty"], beam=2)
     references = read(run.text_file("valid", "target"))
     assert rows[0]["bleu"] == pytest.approx(BLEU(tokenize="char").corpus_score(hypotheses, [references]).score)
 
@@ -225,3 +226,15 @@ def test_the_tokenizer_of_bleu_is_the_configured_one(run: RunDir) -> None:
     references = read(run.text_file("valid", "target"))
     [result] = try_length_penalties(opened(run).translator, words, [Text("de", VALID, references)], None, [0.4])
     assert result.bleu < 50
+
+
+def test_greedy_search_has_nothing_to_tune(trained: Path) -> None:
+    done = mt("eval", "--tune-length-penalty", "--beam", "1", cwd=trained, code=2)
+    assert "greedy search has no length penalty" in done.stderr
+
+
+def test_who_asks_for_a_beam_gets_its_scores() -> None:
+    config = parse_config(SMALLEST, "x.yaml", ["evaluation.methods=[greedy]"])
+    assert [method.name for method in configured_methods(config)] == ["greedy"]
+    _, beam = configured_methods(config, beam_size=12, length_penalty=None)
+    assert (beam.name, beam.options.beam_size) == ("beam", 12)

@@ -14,7 +14,7 @@ from mt.decoding.engine import SearchOptions
 from mt.decoding.mbr import by_utility
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.translated import Translated
-from mt.decoding.translator import Translator
+from mt.decoding.translator import Translator, distinct
 from mt.evaluation.comet import Comet, CometScore
 from mt.evaluation.scores import Scores, score
 from mt.evaluation.utility import utility_for
@@ -40,7 +40,9 @@ class Method:
         if self.utility is None:
             return translator.best(sources, self.options)
         utility = utility_for(self.utility, translator.target_lang)
-        return [by_utility(found, utility)[0].text for found in translator.translate(sources, self.options, None)]
+        translated = translator.translate(sources, self.options, None)
+        pools = translated if self.options.sampling is not None else map(distinct, translated)
+        return [by_utility(pool, utility)[0].text for pool in pools]
 
 
 @dataclass(frozen=True)
@@ -86,11 +88,10 @@ def search_options(config: Config, method: str = "beam", **changes: Any) -> Sear
 
 
 def configured_methods(config: Config, **changes: Any) -> list[Method]:
-    """The methods that a configuration names; changes (None: no change) are for those that search with a beam."""
-    return [
-        Method(name, search_options(config, name, **({} if name == "greedy" else changes)))
-        for name in config.evaluation.methods
-    ]
+    """The methods that a configuration names; changes (None: no change) are for beam search, and ask for it."""
+    asked = any(value is not None for value in changes.values())
+    names = [*config.evaluation.methods, *(["beam"] if asked and "beam" not in config.evaluation.methods else [])]
+    return [Method(name, search_options(config, name, **({} if name == "greedy" else changes))) for name in names]
 
 
 def evaluate(

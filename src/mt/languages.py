@@ -31,6 +31,29 @@ def base_language(code: str) -> str:
     return re.split("[-_]", code.lower())[0]
 
 
+# Written without spaces between words.
+_UNSPACED = {"zh", "ja", "th", "lo", "km", "my", "bo", "dz"}
+# Codes of three letters for these and Korean, and languages that are written as one of them is.
+_WRITTEN_AS = dict(
+    pair.split(" ")
+    for pair in (
+        "zho zh, chi zh, cmn zh, yue zh, wuu zh, lzh zh, jpn ja, kor ko, tha th, lao lo, khm km, mya my, bur my, "
+        "bod bo, tib bo, dzo dz"
+    ).split(", ")
+)
+
+
+def written_as(code: str) -> str:
+    """The code of two letters of the language whose way of writing a language has: zh of yue or zho_Hant."""
+    base = base_language(code)
+    return _WRITTEN_AS.get(base, base)
+
+
+def is_spaced(code: str) -> bool:
+    """Whether a language has spaces between its words."""
+    return written_as(code) not in _UNSPACED
+
+
 def language_name(code: str) -> str:
     """English of en; German (AT) of de-AT."""
     base = base_language(code)

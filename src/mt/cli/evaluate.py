@@ -190,6 +190,8 @@ def _tune(
 ) -> None:
     from mt.tuning import penalties_json, penalties_table, try_length_penalties
 
+    if (beam or config.decoding.beam_size) == 1:
+        raise InputError("--tune-length-penalty: greedy search has no length penalty", "give --beam 5")
     tried = try_length_penalties(translator, config, texts, beam)
     print_result(json.dumps(penalties_json(tried)) if as_json else penalties_table(tried))
 

@@ -60,11 +60,13 @@ def score(
     from mt.decoding.engine import EngineChoice
     from mt.decoding.scoring import PairScorer
 
+    for _ in read_parallel(source, target):  # files that do not match are told before hours of work, not after
+        pass
     [folder] = find_models([] if model is None else [model], runs)
     opened = open_model(folder, EngineChoice(engine="torch", device=device))
     assert opened.model is not None, "torch runs it, and alone"
     translator = opened.translator.to(to)
-    scorer = PairScorer(opened.model, opened.tokenizers, translator.tag, opened.settings.batch_tokens)
+    scorer = PairScorer(opened.model, opened.tokenizers, translator.tag, opened.settings)
     pairs = read_parallel(source, target)
     log_prob, tokens, without = 0.0, 0, 0
     with writer(output) as write:
@@ -75,7 +77,7 @@ def score(
                 tokens += 0 if scored is None else scored.tokens
                 without += scored is None
     if without:
-        log.warning("%d pairs are longer than the model takes; they have no score", without)
+        log.warning("%d pairs have no score: their source is empty, or they are longer than the model takes", without)
     if tokens:
         log.info("%s tokens: perplexity %.2f", f"{tokens:,}", math.exp(min(-log_prob / tokens, 700)))
 

@@ -92,7 +92,7 @@ def translate(
     looked: list[Attention] = []
     with writer(output) as write:
         for line, candidates in _translations(translator, options, input_lines(text, input_)):
-            chosen = _chosen(candidates, utility, n_best)
+            chosen = _chosen(candidates, utility, n_best, options.sampling is not None)
             attentions = _attention(opened, chosen[0]) if look else None
             write(show(line, chosen, n_best, attentions if alignment else None))
             if attention is not None:
@@ -152,13 +152,16 @@ def _attention(opened: "OpenedModel", candidate: "Candidate") -> "list[Attention
     return read_attention(opened.model, opened.tokenizers, candidate)
 
 
-def _chosen(candidates: "list[Candidate]", utility: str | None, n_best: int) -> "list[Candidate]":
+def _chosen(candidates: "list[Candidate]", utility: str | None, n_best: int, sampled: bool) -> "list[Candidate]":
+    from mt.decoding.translator import distinct
+
+    pool = candidates if sampled else distinct(candidates)
     if utility is not None:
         from mt.decoding.mbr import by_utility
 
-        return by_utility(candidates, utility)[:n_best]
+        return by_utility(pool, utility)[:n_best]
     # Samples come as they were drawn; everything else is in this order already.
-    return sorted(candidates, key=lambda candidate: -candidate.score)[:n_best]
+    return sorted(pool, key=lambda candidate: -candidate.score)[:n_best]
 
 
 def _as_text(line: str, candidates: "list[Candidate]", n_best: int, attentions: "list[Attention] | None" = None) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from mt.comparison.systems import Comparison
 from mt.console import log, table
+from mt.errors import InputError
 from mt.evaluation.differences import (
     Mark,
     SentenceDifference,
@@ -13,6 +14,7 @@ from mt.evaluation.differences import (
     marked_differences,
     sentence_differences,
 )
+from mt.evaluation.scores import ter_metric
 from mt.evaluation.significance import LEVEL, MetricTests, Tested, paired_tests
 
 _NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
@@ -38,8 +40,15 @@ def compare(comparison: Comparison, metrics: Sequence[str], samples: int, trials
     references, systems = comparison.text.references, comparison.systems
     if len(references) < _FEW:
         log.warning("only %d sentences: no test can tell much from so few", len(references))
+    if "ter" in metrics and ter_metric(comparison.text.target_lang) is None:
+        metrics = [metric for metric in metrics if metric != "ter"]
+        log.warning("TER counts words, which %s does not part by spaces: left out", comparison.text.target_lang)
+        if not metrics:
+            raise InputError("--metrics ter: there is nothing else to compare in", "add bleu or chrf")
     log.info("testing the difference in %s", ", ".join(_NAMES[metric] for metric in metrics))
-    tests = paired_tests(systems, references, metrics, comparison.tokenize, samples, trials)
+    tests = paired_tests(
+        systems, references, metrics, comparison.tokenize, samples, trials, comparison.text.target_lang
+    )
     baseline, *others = (system.hypotheses for system in systems)
     return Compared(comparison, tests, [sentence_differences(baseline, each, references) for each in others])
 

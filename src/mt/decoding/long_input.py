@@ -6,8 +6,10 @@ from itertools import pairwise
 
 # Where text may be parted, best places first: after a sentence, after a clause, at white space, anywhere.
 _BOUNDARIES = [
-    re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])"),
-    re.compile(r"(?<=[;:,])\s+|(?<=[；：，、])"),
+    re.compile(
+        r"(?<=[.!?…।॥؟۔።။។])\s+|(?<=[.!?…][\"'»”“’)])\s+|(?<=[。！？])(?![。！？」』）”])|(?<=[。！？][」』）”])"
+    ),
+    re.compile(r"(?<=[;:,،؛])\s+|(?<=[；：，、])"),
     re.compile(r"\s+"),
 ]
 

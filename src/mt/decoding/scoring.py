@@ -8,6 +8,7 @@ import torch
 
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, TokenizerPair
 from mt.decoding.search import forced_score
+from mt.decoding.settings import TranslationSettings
 from mt.model.build import TranslationModel
 
 _MOST_NUMBERS = 2**26  # of a batch's log-probabilities, whatever its size in tokens: 256 MiB
@@ -32,26 +33,26 @@ class PairScorer:
         model: on its device.
         tokenizers: its own.
         tag: what its source sentences begin with.
-        batch_tokens: the size of a batch, padding counted.
+        settings: say how long sentences and translations may be, and the size of a batch.
     """
 
     def __init__(
-        self, model: TranslationModel, tokenizers: TokenizerPair, tag: Sequence[int], batch_tokens: int
+        self, model: TranslationModel, tokenizers: TokenizerPair, tag: Sequence[int], settings: TranslationSettings
     ) -> None:
         self._model = model
         self._tokenizers = tokenizers
         self._tag = list(tag)
-        self._batch_tokens = max(1, min(batch_tokens, _MOST_NUMBERS // tokenizers.target.vocab_size))
+        self._settings = settings
+        self._batch_tokens = min(settings.batch_tokens, _MOST_NUMBERS // tokenizers.target.vocab_size)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Scored | None]:
-        """One a pair; None where a side is longer than the model knows positions."""
+        """One a pair; None where the source is empty, or a side is longer than what the model was made for."""
         sources = self._tokenizers.source.encode_batch([source for source, _ in pairs])
         targets = self._tokenizers.target.encode_batch([target for _, target in pairs])
         given = [[SOS_ID, *self._tag, *source, EOS_ID] for source in sources]
         found: list[Scored | None] = [None] * len(pairs)
         lengths = [max(len(source), len(target) + 1) for source, target in zip(given, targets, strict=True)]
-        most = self._model.max_positions
-        fitting = [i for i, length in enumerate(lengths) if most is None or length <= most]
+        fitting = [i for i in range(len(pairs)) if sources[i] and self._fits(given[i], targets[i])]
         for batch in self._batches(sorted(fitting, key=lambda i: -lengths[i]), lengths):
             longest = max(len(given[i]) for i in batch)
             tokens = np.full((len(batch), longest), PAD_ID)
@@ -62,6 +63,9 @@ class PairScorer:
             for i, log_prob in zip(batch, log_probs, strict=True):
                 found[i] = Scored(log_prob, len(targets[i]) + 1)
         return found
+
+    def _fits(self, source: Sequence[int], target: Sequence[int]) -> bool:
+        return len(source) <= self._settings.max_source_tokens and len(target) < self._settings.max_positions
 
     def _batches(self, order: Sequence[int], lengths: Sequence[int]) -> Iterator[list[int]]:
         """Cuts an order of falling lengths into batches, the first of each the longest."""

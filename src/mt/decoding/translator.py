@@ -11,11 +11,8 @@ from mt.decoding.engine import Engine, Hypothesis, SearchOptions
 from mt.decoding.long_input import split_long
 from mt.decoding.shared_engine import SharedEngine
 from mt.errors import InputError
-from mt.languages import base_language, chosen_language
+from mt.languages import chosen_language, is_spaced
 from mt.world import World
-
-# Languages written without spaces: the parts of a long text are joined without one.
-_UNSPACED = {"zh", "ja", "th", "lo", "km", "my"}
 
 
 class Part(NamedTuple):
@@ -39,6 +36,14 @@ class Candidate:
     score: float
     log_prob: float
     parts: tuple[Part, ...] = field(default=(), compare=False, repr=False)
+
+
+def distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The first candidate of each text: a model may spell one in several ways, above all after BPE-dropout."""
+    first: dict[str, Candidate] = {}
+    for candidate in candidates:
+        first.setdefault(candidate.text, candidate)
+    return list(first.values())
 
 
 class Translator:
@@ -67,7 +72,8 @@ class Translator:
         self._chosen = chosen or (target_langs[0] if len(target_langs) == 1 else None)
         self._tag = [] if self._chosen is None else self._tag_of(self._chosen)
         self._limit = max_source_tokens - 2 - len(self._tag)
-        self._joint = "" if self._chosen and base_language(self._chosen) in _UNSPACED else " "
+        # Parts of a long text are joined as sentences are.
+        self._joint = " " if self._chosen is None or is_spaced(self._chosen) else ""
 
     def shared(self, world: World) -> "Translator":
         """The same translator, whose work the processes share."""

@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 
 from sacrebleu.metrics.chrf import CHRF
 
-from mt.evaluation.scores import is_spaced
+from mt.languages import is_spaced
 
 _EQUAL = 1e-9  # of two scores from 0 to 100
 

@@ -9,9 +9,7 @@ from sacrebleu.metrics.ter import TER
 
 from mt.config import EvaluationConfig
 from mt.errors import InputError
-from mt.languages import base_language
-
-_TOKENIZERS = {"zh": "zh", "ja": "char", "ko": "char", "th": "char", "lo": "char", "km": "char", "my": "char"}
+from mt.languages import is_spaced, written_as
 
 
 @dataclass(frozen=True)
@@ -38,8 +36,21 @@ class Scores:
 
 
 def bleu_tokenizer(choice: str, target_lang: str) -> str:
-    """The sacreBLEU tokenizer: as configured, or by language where `auto` (13a but for unspaced languages)."""
-    return _TOKENIZERS.get(base_language(target_lang), "13a") if choice == "auto" else choice
+    """The sacreBLEU tokenizer: as configured, or by language where `auto`.
+
+    That is 13a but for languages without spaces, and for Korean, whose spaces are not everybody's.
+    """
+    if choice != "auto":
+        return choice
+    language = written_as(target_lang)
+    return "zh" if language == "zh" else "char" if language == "ko" or not is_spaced(language) else "13a"
+
+
+def ter_metric(target_lang: str) -> TER | None:
+    """TER, which counts edits of words: of characters in Chinese and Japanese; None where it would count sentences."""
+    if written_as(target_lang) in ("zh", "ja"):
+        return TER(normalized=True, asian_support=True)
+    return TER() if is_spaced(target_lang) else None
 
 
 def refuse_missing_tokenizer(config: EvaluationConfig, target_langs: Sequence[str]) -> None:
@@ -58,11 +69,6 @@ def refuse_missing_tokenizer(config: EvaluationConfig, target_langs: Sequence[st
                 f"evaluation.bleu_tokenize: {name} cannot be used here: {' '.join(str(error).split())[:200]}",
                 f"pip install '{package}', or set auto" if package else "it needs a download once, or set auto",
             ) from None
-
-
-def is_spaced(target_lang: str) -> bool:
-    """Whether a language has spaces between its words; Korean, scored by characters, has them."""
-    return base_language(target_lang) not in _TOKENIZERS.keys() - {"ko"}
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> float:
@@ -89,14 +95,14 @@ def score(hypotheses: Sequence[str], references: Sequence[str], config: Evaluati
     samples = samples if samples > 1 else 0  # one resampling has no spread
     result = bleu.corpus_score(hypotheses, [references], n_bootstrap=samples or 1)
     low, high = (result._mean - result._ci, result._mean + result._ci) if samples else (None, None)
-    chrf, ter = CHRF(), TER()
+    chrf, ter = CHRF(), ter_metric(target_lang)
     if "bleu" in config.metrics:
         signatures["bleu"] = str(bleu.get_signature())
     chrf_score = ter_score = None
     if "chrf" in config.metrics:
         chrf_score = chrf.corpus_score(hypotheses, [references]).score
         signatures["chrf"] = str(chrf.get_signature())
-    if "ter" in config.metrics:
+    if "ter" in config.metrics and ter is not None:
         ter_score = ter.corpus_score(hypotheses, [references]).score
         signatures["ter"] = str(ter.get_signature())
     exact = sum(h == r for h, r in zip(hypotheses, references, strict=True))

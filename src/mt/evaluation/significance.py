@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest, Result
+
+from mt.evaluation.scores import ter_metric
 
 LEVEL = 0.05
 LOWER_IS_BETTER = {"ter"}
@@ -84,6 +85,7 @@ def paired_tests(
     tokenize: str,
     samples: int = 1000,
     trials: int = 10_000,
+    target_lang: str = "en",
 ) -> list[MetricTests]:
     """Tests every system against the first.
 
@@ -96,10 +98,13 @@ def paired_tests(
         tokenize: BLEU's tokenizer.
         samples: of bootstrap resampling.
         trials: of approximate randomisation.
+        target_lang: says what TER counts; in some languages there is none.
     """
     tests = []
     for metric in metrics:
-        scorer = _metric(metric, tokenize)
+        scorer = _metric(metric, tokenize, target_lang)
+        if scorer is None:
+            continue
         first, bootstrap = _test(systems, references, scorer, "bs", samples)
         second, randomisation = _test(systems, references, scorer, "ar", trials)
         differing = [_differing(systems[0], system, references, scorer) for system in systems]
@@ -107,8 +112,8 @@ def paired_tests(
     return tests
 
 
-def _metric(name: str, tokenize: str) -> Metric:
-    return BLEU(tokenize=tokenize) if name == "bleu" else CHRF() if name == "chrf" else TER()
+def _metric(name: str, tokenize: str, target_lang: str) -> Metric | None:
+    return BLEU(tokenize=tokenize) if name == "bleu" else CHRF() if name == "chrf" else ter_metric(target_lang)
 
 
 def _test(

@@ -16,7 +16,8 @@ from mt.data.texts import read_texts
 from mt.decoding.attention import Attention, read_attention
 from mt.decoding.engine import EngineChoice
 from mt.errors import MtError
-from mt.evaluation.scores import bleu_tokenizer, is_spaced
+from mt.evaluation.scores import bleu_tokenizer
+from mt.languages import is_spaced
 from mt.reporting import attention_map
 from mt.reporting.charts import Line, bar_chart, histogram, line_chart
 from mt.reporting.facts import Event, Facts, TestSet, read_facts
