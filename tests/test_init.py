@@ -246,15 +246,15 @@ def test_vocabularies_fit_the_text_and_its_letters() -> None:
 
     assert [chosen(surveyed(n))[0] for n in (5_000, 30_000, 200_000, 1_000_000, 5_000_000)] == [
         2000,
-        4000,
-        8000,
+        10000,
+        10000,
         16000,
         32000,
     ]
     assert chosen(surveyed(5_000)) == (2000, True)
     assert chosen(surveyed(5_000, "старая собака", "an old dog")) == (2000, False)
     many = "".join(map(chr, range(0x4E00, 0x4E00 + 3000)))
-    assert chosen(surveyed(5_000, many, "an old dog")) == (16000, False)
+    assert chosen(surveyed(5_000, many, "an old dog")) == (10000, False)
 
 
 def test_few_passes_need_less_dropout() -> None:
