@@ -65,12 +65,8 @@ def compare(
         raise InputError("a comparison needs at least two systems", "mt compare RUN_A RUN_B")
     if source is not None and reference is None:
         raise InputError("--source needs --reference", "give the translation of the source, too")
-    unused = [name for name in ENGINE_NAMES if source is None and given[name] not in ("auto", None)]
-    if unused:
-        raise InputError(
-            f"--{unused[0].replace('_', '-')} is for what --source has translated",
-            "leave it out, or give --source and --reference",
-        )
+    if source is None:
+        _refuse_engine(given)
     from mt.comparison.layout import compare as test
     from mt.comparison.layout import comparison_json, comparison_text
     from mt.comparison.systems import new_translations, stored_translations
@@ -86,6 +82,16 @@ def compare(
         print_result(json.dumps(comparison_json(compared, sentences), ensure_ascii=False))
     else:
         print_result("\n\n".join(comparison_text(one, sentences, _marks()) for one in compared))
+
+
+def _refuse_engine(given: dict[str, str]) -> None:
+    """Where nothing is translated, options on how to translate are a mistake."""
+    for name in ENGINE_NAMES:
+        if given[name] not in ("auto", None):
+            raise InputError(
+                f"--{name.replace('_', '-')} is for what --source has translated",
+                "leave it out, or give --source and --reference",
+            )
 
 
 def _marks() -> tuple[Callable[[str], str], Callable[[str], str]]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,17 +69,21 @@ def score(
     translator = opened.translator.to(to)
     scorer = PairScorer(opened.model, opened.tokenizers, translator.tag, opened.settings)
     pairs = read_parallel(source, target)
-    log_prob, tokens, without = 0.0, 0, 0
+    found: list[Scored | None] = []
     with writer(output) as write:
         while block := list(islice(pairs, LINES_AT_ONCE)):
             for pair, scored in zip(block, scorer.score(block), strict=True):
                 write(_shown(pair, scored, format_))
-                log_prob += 0.0 if scored is None else scored.log_prob
-                tokens += 0 if scored is None else scored.tokens
-                without += scored is None
-    if without:
+                found.append(scored)
+    _sum_up(found)
+
+
+def _sum_up(found: "Sequence[Scored | None]") -> None:
+    scores = [scored for scored in found if scored is not None]
+    if without := len(found) - len(scores):
         log.warning("%d pairs have no score: their source is empty, or they are longer than the model takes", without)
-    if tokens:
+    if scores:
+        log_prob, tokens = (sum(column) for column in zip(*scores, strict=True))
         log.info("%s tokens: perplexity %.2f", f"{tokens:,}", math.exp(min(-log_prob / tokens, 700)))
 
 
