@@ -220,6 +220,8 @@ def test_settings_that_do_nothing_are_named() -> None:
     assert idle("training.max_steps=100") == ["training.max_steps"]
     assert idle("training.distill_weight=0.7") == ["training.distill_weight"]
     assert idle("training.distill_weight=0.7", "training.distill_from=runs/a") == []
+    assert idle("training.r_drop=1", "model.dropout=0") == ["training.r_drop"]
+    assert idle("training.r_drop=1", "model.dropout=0", "model.word_dropout=0.1") == []
     assert idle("training.init_tokenizer=false") == ["training.init_tokenizer"]
 
 

@@ -162,8 +162,8 @@ def test_tied_matrices_are_stored_once(tmp_path: Path) -> None:
 
 def found_for(folder: Path, ids: list[list[int]], *changes: str) -> list[list[Hypothesis]]:
     both = twins(folder, *PUSHABLE, *changes, model=endless_model)
-    decoding = both.config.decoding
-    options = SearchOptions(2, max_length=decoding.max_length, max_length_ratio=decoding.max_length_ratio)
+    ratio = both.config.decoding.max_length_ratio
+    options = SearchOptions(2, max_length=both.config.longest_translation, max_length_ratio=ratio)
     return both_find(both, ids, options)
 
 

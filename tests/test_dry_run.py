@@ -133,10 +133,6 @@ def test_several_languages(two_languages: Path) -> None:
         (["data.max_length=3"], "none of its pairs is within data.max_length"),
         (["training.device=cuda"], "training.device: this machine has no usable cuda device"),
         (["model.n_heads=3"], "cannot be divided among 3 heads"),
-        (
-            ["model.dropout=0", "training.r_drop=1"],
-            "compares two passes that differ in their dropout, and there is none",
-        ),
         (["evaluation.bleu_tokenize=ko-mecab"], "evaluation.bleu_tokenize: ko-mecab cannot be used here"),
     ],
 )

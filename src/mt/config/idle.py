@@ -14,6 +14,11 @@ def idle_settings(config: Config) -> Iterator[str]:
             f"training.max_steps: the learning rate rises for {training.warmup_steps:,} steps (training.warmup_steps) "
             f"and the training ends after {training.max_steps:,}, before it is reached"
         )
+    if training.r_drop > 0 and not config.model.has_dropout:
+        yield (
+            "training.r_drop: compares two passes that differ in their dropout, and there is none (model.dropout): it "
+            "costs time for nothing"
+        )
     if not training.distill_from and _is_set(training, "distill_weight"):
         yield "training.distill_weight: is for teachers, and training.distill_from names none"
     if training.init_from is None and _is_set(training, "init_tokenizer"):

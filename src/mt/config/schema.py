@@ -235,11 +235,6 @@ class Config(Section):
                 f"min_length {self.decoding.min_length} is larger than max_length, which is {self.longest_translation} "
                 "unless it is set",
             ),
-            Rule(
-                self.training.r_drop > 0 and not self.model.has_dropout,
-                ("training.r_drop", "model.dropout"),
-                "compares two passes that differ in their dropout, and there is none: it would cost time for nothing",
-            ),
             *self._without_fast_engine(),
             *self._matrices_too_large(),
             *(rule for export_format in self.exports for rule in export_rules(self, export_format)),
