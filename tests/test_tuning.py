@@ -114,6 +114,7 @@ def test_another_set_may_be_given_and_another_best_is_found(run: RunDir, tmp_pat
 def test_the_beam_is_the_one_asked_for(run: RunDir) -> None:
     rows = tuned(run, "--beam", "2")["tried"]
     hypotheses = translated(opened(run), VALID, rows[0]["length_penalty"], beam=2)
+    assert hypotheses != translated(opened(run), VALID, rows[0]["length_penalty"], beam=4), "too much alike to show it"
     references = read(run.text_file("valid", "target"))
     assert rows[0]["bleu"] == pytest.approx(BLEU(tokenize="char").corpus_score(hypotheses, [references]).score)
 
