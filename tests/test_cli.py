@@ -256,6 +256,13 @@ def test_all_configuration_errors_come_at_once_with_their_lines(tiny: Path) -> N
     assert "tiny.yaml:13" in done.stderr
 
 
+def test_debug_shows_the_traceback_and_changes_nothing_else(tiny: Path) -> None:
+    plain = mt("translate", "--model", "nope", "a b", cwd=tiny, code=2)
+    done = mt("translate", "--model", "nope", "a b", "--debug", cwd=tiny, code=2)
+    assert "Traceback" in done.stderr
+    assert done.stderr.endswith(plain.stderr)
+
+
 def test_a_full_disk_is_exit_4_and_nothing_is_lost(tiny: Path) -> None:
     disk = tiny / "runs"
     disk.mkdir()

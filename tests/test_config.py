@@ -98,6 +98,8 @@ def test_shipped_configurations(path: Path) -> None:
         ("data", {"test": [{"hub": "a"}, {"hub": "a", "source_column": "de"}]}, "data.test", "same column, de"),
         ("data", {"train": {"file": "a.txt"}}, "data.train.file", "must end in .tsv"),
         ("data", {"train": {"file": "a.parquet.gz"}}, "data.train.file", "must end in .tsv"),
+        ("data", {"train": {"file": "a.jsonl", "header": False}}, "data.train.header", ".tsv and .csv only"),
+        ("data", {"train": {"file": "a.tsv", "header": False, "target_column": 1}}, "data.train", "same column, 1"),
         ("data", {"train": []}, "data.train", "at least 1"),
         ("data", {"train": None}, "data.train", "must be a source"),
         ("data", {"train": "a.tsv"}, "data.train", "not 'a.tsv'"),

@@ -174,6 +174,25 @@ def test_absent_cells_are_empty_sentences(tmp_path: Path) -> None:
     assert pairs_of(tmp_path, {"file": "t.tsv"}) == [("", "x"), ("y", ""), ("z", "")]
 
 
+@pytest.mark.parametrize(("name", "mark"), [("t.tsv", "\t"), ("t.csv", ","), ("t.tsv.gz", "\t")])
+def test_without_a_header_columns_are_counted(tmp_path: Path, name: str, mark: str) -> None:
+    content = "".join(f"{mark.join(cells)}\n" for cells in [("en", "it", "0.9"), ("a b", "c", "0.8"), ("d",)]).encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    source = {"file": name, "header": False}
+    assert pairs_of(tmp_path, source) == [("en", "it"), ("a b", "c"), ("d", "")]
+    other = {**source, "source_column": 3, "target_column": "1"}
+    assert pairs_of(tmp_path, other) == [("0.9", "en"), ("0.8", "a b"), ("", "d")]
+    assert "no column '4', only 1, 2, 3" in refusal(tmp_path, {**source, "target_column": 4})
+    assert pairs_of(tmp_path, {"file": name}) == [("a b", "c"), ("d", "")]
+
+
+def test_a_table_without_a_header_is_told_how_to_say_so(tmp_path: Path) -> None:
+    write_lines(tmp_path / "t.tsv", ["a\tb", "c\td"])
+    with pytest.raises(InputError, match="t.tsv:2: no column 'en', only a, b") as caught:
+        pairs_of(tmp_path, {"file": "t.tsv"})
+    assert "header: false" in str(caught.value)
+
+
 @pytest.mark.parametrize(("name", "mark"), [("t.tsv", "\t"), ("t.csv", ",")])
 def test_a_row_with_a_cell_too_many_is_refused(tmp_path: Path, name: str, mark: str) -> None:
     # A sentence with a stray tab in it would otherwise lose its end, or move into the other column.

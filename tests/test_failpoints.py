@@ -15,8 +15,8 @@ SETTINGS = ("training.max_steps=8", "training.validate_every=4", "training.save_
 SAMPLES = 12
 
 
-def train(folder: Path, code: int | None = 0, **environment: str) -> Done:
-    changes = [word for setting in SETTINGS for word in ("--set", setting)]
+def train(folder: Path, code: int | None = 0, settings: tuple[str, ...] = SETTINGS, **environment: str) -> Done:
+    changes = [word for setting in settings for word in ("--set", setting)]
     return mt("train", "--config", "tiny.yaml", *changes, cwd=folder, code=code, **environment)
 
 
@@ -66,6 +66,26 @@ def test_a_failure_anywhere_changes_nothing(undisturbed: tuple[Path, list[str]],
     """Some places at even distances, with each kind of failure in turn."""
     place = (2 * sample + 1) * len(undisturbed[1]) // (2 * SAMPLES)
     check(undisturbed, tmp_path, place, KINDS[sample % len(KINDS)])
+
+
+@pytest.mark.parametrize("kind", ["SIGKILL", "EIO"])
+def test_the_only_checkpoint_outlives_its_own_replacement(tmp_path: Path, kind: str) -> None:
+    """A run's last step is saved, validated, and saved once more; in between its folder is aside for a moment."""
+    from conftest import make_project
+
+    folder, once = make_project(tmp_path), ("training.max_steps=4", "training.validate_every=4")
+    train(folder, settings=once, **{FAILPOINT: f"count:{folder / 'places'}"})
+    expected = weights(folder)
+    shutil.rmtree(folder / "runs")
+    only = RunDir(folder / "runs" / "tiny").checkpoint(4)
+    places = (folder / "places").read_text().splitlines()
+    renames = [number for number, place in enumerate(places) if place == f"rename {only}"]
+    assert len(renames) == 2
+    train(folder, code=None, settings=once, **{FAILPOINT: f"{renames[1]}:{kind}"})
+    assert only.exists() == (kind == "EIO")  # what is not killed puts it back itself
+    assert "resuming after step 4" in train(folder, settings=once).stderr
+    assert weights(folder) == expected
+    assert not list(folder.rglob("*.partial*"))
 
 
 @pytest.mark.slow

@@ -281,6 +281,32 @@ def test_a_link_that_was_left_over_is_cleared_and_not_followed(tmp_path: Path) -
     assert [path.name for path in tmp_path.iterdir()] == ["far"]
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_what_a_living_process_writes_is_not_cleared(tmp_path: Path, before: bool) -> None:
+    if before:
+        make_folder(tmp_path / "folder", version=1)
+    with storage.new_folder(tmp_path / "folder", version=2) as partial:
+        (partial / "a").write_text("x")
+        if before:
+            (tmp_path / "folder").rename(tmp_path / ".folder.old.partial")  # as between its two renames
+        storage.remove_partials(tmp_path)
+        (partial / "b").write_text("y")
+    assert storage.verify(tmp_path / "folder")["files"].keys() == {"a", "b"}
+
+
+@pytest.mark.parametrize("again", ["start", "write"])
+def test_a_folder_that_was_being_replaced_is_put_back(tmp_path: Path, again: str) -> None:
+    make_folder(tmp_path / ".folder.old.partial", version=1)
+    make_folder(tmp_path / ".folder.partial", version=2)
+    if again == "start":
+        storage.remove_partials(tmp_path)
+    else:
+        with contextlib.suppress(ValueError), storage.new_folder(tmp_path / "folder"):
+            raise ValueError
+    assert storage.verify(tmp_path / "folder")["version"] == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
 def test_what_a_killed_process_left_does_not_get_into_a_new_folder(tmp_path: Path) -> None:
     left = tmp_path / ".folder.partial"
     left.mkdir()

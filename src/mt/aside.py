@@ -22,19 +22,31 @@ def take(aside: Path, final: Path) -> int:
     Raises:
         InputError: another process writes it.
     """
+    try:
+        clear(aside)
+        aside.mkdir(parents=True)
+        return _hold(aside)
+    except BlockingIOError:
+        raise InputError(f"{final}: another process is writing this folder", "wait for it, or name another") from None
+
+
+def clear(aside: Path) -> None:
+    """Removes such a folder that a killed process left.
+
+    Raises:
+        BlockingIOError: a process is writing it.
+    """
     with contextlib.suppress(FileNotFoundError):
-        left_over = _hold(aside, final)
+        left_over = _hold(aside)
         shutil.rmtree(aside, ignore_errors=True)
         os.close(left_over)
-    aside.mkdir(parents=True)
-    return _hold(aside, final)
 
 
-def _hold(aside: Path, final: Path) -> int:
+def _hold(aside: Path) -> int:
     descriptor = os.open(aside, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise InputError(f"{final}: another process is writing this folder", "wait for it, or name another") from None
+        raise
     return descriptor

@@ -88,13 +88,6 @@ def make_data(config: Config, run_dir: RunDir, runs: Path) -> GivenModels:
     Returns:
         the models that training starts and learns from.
     """
-    given = GivenModels.find(config, runs, recorded_inputs(run_dir))
-    digests = input_digests(config.data)
-    warn_of_shared_text(config.data, digests)
-    digests |= given.identities()
-    check_resumable(run_dir, config, digests)
-    if given.start is not None and not run_dir.checkpoint_steps():
-        load_start(given.start, config)  # what does not fit is refused before anything is prepared
     for folder in (
         run_dir.root,
         run_dir.text.parent,
@@ -104,6 +97,13 @@ def make_data(config: Config, run_dir: RunDir, runs: Path) -> GivenModels:
         run_dir.scores,
     ):
         storage.remove_partials(folder)
+    given = GivenModels.find(config, runs, recorded_inputs(run_dir))
+    digests = input_digests(config.data)
+    warn_of_shared_text(config.data, digests)
+    digests |= given.identities()
+    check_resumable(run_dir, config, digests)
+    if given.start is not None and not run_dir.checkpoint_steps():
+        load_start(given.start, config)  # what does not fit is refused before anything is prepared
     storage.write_text(run_dir.config, dump_config(config))
 
     text_key = prepare(config, run_dir, digests)
@@ -118,9 +118,14 @@ def prepare(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
     no_weight = {"__all__": {"weight": True}}
     not_in_text: dict[str, Any] = {"root": True, "max_length": True, "temperature": True, "train": no_weight}
     data = config.data.model_dump(exclude=not_in_text)
+    # Runs from before a key stay what they are.
     for source in data["train"]:
         if not source.get("synthetic"):
-            source.pop("synthetic", None)  # runs from before this key stay what they are
+            source.pop("synthetic", None)
+    for sources in (data["train"], data["valid"], data["test"]):
+        for source in sources if isinstance(sources, tuple) else ():
+            if source.get("header"):
+                source.pop("header")
     key = stage_key("text", data, config.seed, digests)
     if not is_done(run_dir.text, key):
         log.info("reading the corpus")

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from mt.aside import take
+from mt.aside import clear, take
 from mt.errors import InputError, MachineError
 from mt.outputs import is_device
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MANIFEST = "MANIFEST.json"
 _LARGEST_MANIFEST = 2**24  # bytes; one of ours has a few thousand
 PARTIAL = ".partial"  # suffix of everything not yet whole; removed at the next start
+_OLD = f".old{PARTIAL}"  # suffix of a whole folder that is just being replaced; put back at the next start
 
 
 class DamagedError(Exception):
@@ -135,26 +136,50 @@ def new_folder(final: Path, facts: dict[str, Any] | None = None, **manifest: Any
     with explained(final):
         lock = take(partial, final)
         try:
+            _put_back(_aside(final))
             yield partial
             _seal(partial, {**manifest, **(facts or {})})
-            if final.exists():
-                # Two renames, since a full folder cannot be replaced in one; between them it is absent, never partial.
-                replaced = final.with_name(f".{final.name}.old{PARTIAL}")
-                shutil.rmtree(replaced, ignore_errors=True)
-                failpoint("rename", replaced)
-                final.rename(replaced)
-                failpoint("rename", final)
-                partial.rename(final)
-                shutil.rmtree(replaced, ignore_errors=True)
-            else:
-                failpoint("rename", final)
-                partial.rename(final)
+            _put_in_place(partial, final)
             sync_dir(final.parent)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
         finally:
             os.close(lock)
+
+
+def _put_in_place(partial: Path, final: Path) -> None:
+    """Gives a whole folder its name; one that has it already goes.
+
+    A full folder cannot be replaced in one rename. Between the two the old one is aside, and whole: what fails or is
+    killed there puts it back, at once or at the next start.
+    """
+    if not final.exists():
+        failpoint("rename", final)
+        partial.rename(final)
+        return
+    replaced = _aside(final)
+    shutil.rmtree(replaced, ignore_errors=True)
+    failpoint("rename", replaced)
+    final.rename(replaced)
+    try:
+        failpoint("rename", final)
+        partial.rename(final)
+    finally:
+        _put_back(replaced)
+
+
+def _aside(final: Path) -> Path:
+    return final.with_name(f".{final.name}{_OLD}")
+
+
+def _put_back(replaced: Path) -> None:
+    """Gives a folder that was being replaced its name again, unless what replaces it has the name already."""
+    final = replaced.with_name(replaced.name.removeprefix(".").removesuffix(_OLD))
+    if final.exists():
+        shutil.rmtree(replaced, ignore_errors=True)
+    elif replaced.exists():
+        replaced.rename(final)
 
 
 def _seal(folder: Path, facts: dict[str, Any]) -> None:
@@ -243,12 +268,22 @@ def remove_if_there(folder: Path) -> None:
 
 
 def remove_partials(parent: Path) -> None:
-    """Clears what a killed process left behind. Call it only while holding the run's lock."""
-    for path in parent.glob(f".*{PARTIAL}"):
+    """Clears what a killed process left behind, and leaves what a living one (an export, say) is writing.
+
+    Call it only while holding the run's lock.
+    """
+    left = [path for path in parent.glob(f".*{PARTIAL}") if not path.name.endswith(_OLD)]
+    for path in left:
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
+            with contextlib.suppress(BlockingIOError):
+                clear(path)
         else:
             path.unlink(missing_ok=True)
+    for path in parent.glob(f".*{_OLD}"):
+        if path.is_symlink() or not path.is_dir():
+            path.unlink(missing_ok=True)
+        elif not path.with_name(path.name.removesuffix(_OLD) + PARTIAL).exists():  # or a living process replaces it
+            _put_back(path)
 
 
 def append_line(path: Path, line: str) -> None:

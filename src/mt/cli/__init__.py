@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 
 import click
@@ -61,7 +62,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     except Exception as error:
         if "--debug" in sys.argv:
-            raise
+            traceback.print_exc()
         known = error if isinstance(error, MtError) else _as_known(error)
         with contextlib.suppress(OSError):  # nobody reads it; the exit code still says it
             print(harmless(f"mt: {known}"), file=sys.stderr)

@@ -145,7 +145,7 @@ class DataConfig(Section):
         )
         columns = ("", " ")
         if isinstance(source, TableFile | HubDataset):
-            columns = (source.source_column or self.source_lang, source.target_column or self.language_of(source))
+            columns = self.columns_of(source)
         yield Rule(
             columns[0] == columns[1],
             (key, "source_lang", "target_lang"),
@@ -168,6 +168,12 @@ class DataConfig(Section):
     def language_of(self, source: Source) -> str:
         """The target language of one of the sources."""
         return source.target_lang or self.target_lang[0]
+
+    def columns_of(self, source: TableFile | HubDataset) -> tuple[str, str]:
+        """The names of the columns with the two sentences; without a header, their numbers."""
+        counted = isinstance(source, TableFile) and not source.header
+        defaults = ("1", "2") if counted else (self.source_lang, self.language_of(source))
+        return source.source_column or defaults[0], source.target_column or defaults[1]
 
     @property
     def tagged(self) -> tuple[str, ...]:

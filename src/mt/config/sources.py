@@ -20,6 +20,11 @@ def _table_name(text: str) -> str:
     return text
 
 
+def _as_name(value: object) -> object:
+    """A column that is counted may be written without quotes."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 # What all sources of text have.
 _TargetLang = Annotated[
     LanguageCode | None, Field(description="Its target language, where the configuration lists several.")
@@ -67,16 +72,32 @@ class TableFile(Section):
             description="A .tsv, .csv, .jsonl or .parquet file; all but the last may be compressed (.gz, .xz, .zst)."
         ),
     ]
+    header: Annotated[
+        bool,
+        Field(
+            description="Whether the first line of a .tsv or .csv names the columns. If false, they are counted from 1."
+        ),
+    ] = True
     source_column: Annotated[
-        Line | None, Field(description="Column of the source text; null takes the source language's code.")
+        Line | None,
+        BeforeValidator(_as_name),
+        Field(description="Column of the source text; null takes the source language's code, or without header 1."),
     ] = None
     target_column: Annotated[
-        Line | None, Field(description="Column of the target text; null takes the target language's code.")
+        Line | None,
+        BeforeValidator(_as_name),
+        Field(description="Column of the target text; null takes the target language's code, or without header 2."),
     ] = None
     target_lang: _TargetLang = None
     weight: _Weight = 1.0
     optional: _Optional = False
     synthetic: _Synthetic = False
+
+    @model_validator(mode="after")
+    def _rules(self) -> Self:
+        has_lines = any(suffix in self.file.lower() for suffix in (".tsv", ".csv"))
+        enforce(Rule(not self.header and not has_lines, ("header",), "can be false for .tsv and .csv only"))
+        return self
 
 
 class HubDataset(Section):

@@ -19,7 +19,7 @@ Row = tuple[int, dict[str, Any]]
 
 _LINE_END = re.compile("\r?\n")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_COLUMNS = "name the columns with source_column and target_column"
+_COLUMNS = "name the columns with source_column and target_column; header: false counts those of a .tsv or .csv"
 
 
 def read_pairs(source: Source, data: DataConfig) -> Iterator[Pair]:
@@ -58,7 +58,7 @@ def read_numbered(source: Source, data: DataConfig, report: Report = refuse) -> 
         return ((line, src, tgt) for line, (src, tgt) in enumerate(_read_builtin(source, data), 1))
     if isinstance(source, TableFile):
         path = Path(data.root) / source.file
-        return _read_rows(_table_rows(path, _columns(source, data), report), source, data, str(path), report)
+        return _read_rows(_table_rows(path, source, data, report), source, data, str(path), report)
     return _read_rows(enumerate(_hub_rows(source), 1), source, data, f"{source.hub} ({source.split})", report)
 
 
@@ -75,7 +75,7 @@ def _read_builtin(source: Builtin, data: DataConfig) -> Iterator[Pair]:
     yield from pairs if data.source_lang == "en" else ((it, en) for en, it in pairs)
 
 
-def _table_rows(path: Path, wanted: tuple[str, str], report: Report) -> Iterator[Row]:
+def _table_rows(path: Path, source: TableFile, data: DataConfig, report: Report) -> Iterator[Row]:
     """Streams the rows of a TSV, CSV, JSON-lines or Parquet file; of the last, columns nobody wants are not decoded.
 
     The text formats are read here, through the strict line reader, and not with `datasets`: that library guesses types
@@ -85,45 +85,54 @@ def _table_rows(path: Path, wanted: tuple[str, str], report: Report) -> Iterator
         raise InputError(f"{path}: no such file")
     kind = next((suffix.lower() for suffix in reversed(path.suffixes) if suffix.lower() not in COMPRESSED), "")
     if kind == ".parquet":
-        return _parquet_rows(path, wanted, report)
-    readers = {".tsv": _tsv_rows, ".csv": _csv_rows, ".jsonl": _jsonl_rows}
+        return _parquet_rows(path, data.columns_of(source), report)
+    if kind == ".jsonl":
+        return _jsonl_rows(path, report)
+    readers = {".tsv": _tsv_cells, ".csv": _csv_cells}
     if kind not in readers:
-        raise InputError(f"{path}: unknown kind of table '{kind}'", f"known are {', '.join(readers)}, .parquet")
-    return readers[kind](path, report)
+        raise InputError(f"{path}: unknown kind of table '{kind}'", f"known are {', '.join(readers)}, .jsonl, .parquet")
+    return _cell_rows(readers[kind](path, report), source.header, path, report)
 
 
-def _tsv_rows(path: Path, report: Report) -> Iterator[Row]:
-    """Cells between tabs, nothing quoted; the first line names the columns."""
-    lines = read_lines(path, report)
-    columns = next(lines, "").split("\t")
-    for number, line in enumerate(lines, 2):
-        if line and (row := _named(columns, line.split("\t"), path, number, report)) is not None:
-            yield number, row
+def _cell_rows(lines: Iterator[tuple[int, list[str]]], header: bool, path: Path, report: Report) -> Iterator[Row]:
+    """Cells by column name; missing ones are empty, and a row with too many is left out.
+
+    Args:
+        lines: where each row begins, and its cells.
+        header: the first line names the columns; otherwise it is a row, and the columns are 1, 2 and so on.
+    """
+    columns: list[str] = []
+    for number, cells in lines:
+        if not columns:
+            columns = cells if header else [str(place) for place, _ in enumerate(cells, 1)]
+            if header:
+                continue
+        if len(cells) > len(columns):
+            message = f"{path}:{number}: {len(cells)} cells, but the first line has {len(columns)} columns"
+            report(Fault("row", str(path), number, message, "look for a separator inside of a sentence"))
+        else:
+            yield number, {column: cells[i] if i < len(cells) else "" for i, column in enumerate(columns)}
 
 
-def _csv_rows(path: Path, report: Report) -> Iterator[Row]:
+def _tsv_cells(path: Path, report: Report) -> Iterator[tuple[int, list[str]]]:
+    """Cells between tabs, nothing quoted."""
+    for number, line in enumerate(read_lines(path, report), 1):
+        if line or number == 1:
+            yield number, line.split("\t")
+
+
+def _csv_cells(path: Path, report: Report) -> Iterator[tuple[int, list[str]]]:
     """RFC 4180: a cell in double quotes may hold commas, quotes (doubled) and line breaks."""
     csv.field_size_limit(2**31 - 1)
     rows = csv.reader((line + "\n" for line in read_lines(path, report)), strict=True)
-    columns, begins = None, 1  # the first line of a row, which a quote that nobody closed makes long
+    begins = 1  # the first line of a row, which a quote that nobody closed makes long
     try:
         for cells in rows:
-            if columns is None:
-                columns = cells
-            elif cells and (row := _named(columns, cells, path, begins, report)) is not None:
-                yield begins, row
+            if cells:
+                yield begins, cells
             begins = rows.line_num + 1
     except csv.Error as error:
         raise InputError(f"{path}:{begins}: not valid CSV: {error}") from None
-
-
-def _named(columns: list[str], cells: list[str], path: Path, line: int, report: Report) -> dict[str, Any] | None:
-    """Cells by column name; missing ones are empty. None where there are too many."""
-    if len(cells) > len(columns):
-        message = f"{path}:{line}: {len(cells)} cells, but the first line names {len(columns)} columns"
-        report(Fault("row", str(path), line, message, "look for a separator inside of a sentence"))
-        return None
-    return {column: cells[i] if i < len(cells) else "" for i, column in enumerate(columns)}
 
 
 def _jsonl_rows(path: Path, report: Report) -> Iterator[Row]:
@@ -202,7 +211,7 @@ def _read_rows(
     rows: Iterable[Row], columns: TableFile | HubDataset, data: DataConfig, name: str, report: Report
 ) -> Iterator[Numbered]:
     """Takes the two sentences out of each row: named columns, or the hub's `translation` dictionary."""
-    names = _columns(columns, data)
+    names = data.columns_of(columns)
     # A file of text has lines, of which a row of CSV may take several; elsewhere rows are counted.
     unit = ":" if isinstance(columns, TableFile) and not name.lower().endswith(".parquet") else ": row "
     for line, row in rows:
@@ -213,11 +222,6 @@ def _read_rows(
             report(Fault("row", name, line, f"{name}{unit}{line}: {problem}", hint))
         else:
             yield line, cells[names[0]] or "", cells[names[1]] or ""
-
-
-def _columns(source: TableFile | HubDataset, data: DataConfig) -> tuple[str, str]:
-    """The columns of the two sentences."""
-    return source.source_column or data.source_lang, source.target_column or data.language_of(source)
 
 
 def _problem(cells: dict[str, Any], column: str) -> str:

@@ -262,7 +262,7 @@ def warn_of_shared_text(data: DataConfig, digests: dict[str, Any]) -> None:
         for number, source in enumerate(sources if isinstance(sources, tuple) else ()):
             prefix = f"data.{split}.{number}" if len(sources) > 1 else f"data.{split}"
             here = {key.removeprefix(prefix): value for key, value in digests.items() if _is_part(key, prefix)}
-            columns = source.model_dump(include={"source_column", "target_column"})
+            columns = source.model_dump(include={"header", "source_column", "target_column"})
             found.append(json.dumps([here, columns, data.language_of(source)], sort_keys=True))
     for split in ("valid", "test"):
         if set(contents[split]) & set(contents["train"]):
