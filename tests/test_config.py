@@ -95,7 +95,7 @@ def test_shipped_configurations(path: Path) -> None:
         ("data", {"max_length": 4097}, "data.max_length", "cannot hold"),
         ("data", {"train": {"source": "d/a", "target": "d/./a"}}, "data.train.target", "same file"),
         ("data", {"train": {"file": "a.tsv", "target_column": "en"}}, "data.train", "same column, en"),
-        ("data", {"test": [{"hub": "a"}, {"hub": "a", "source_column": "de"}]}, "data.test", "same column, de"),
+        ("data", {"test": [{"hub": "a"}, {"hub": "a", "source_column": "de"}]}, "data.test.1", "same column, de"),
         ("data", {"train": {"file": "a.txt"}}, "data.train.file", "must end in .tsv"),
         ("data", {"train": {"file": "a.parquet.gz"}}, "data.train.file", "must end in .tsv"),
         ("data", {"train": {"file": "a.jsonl", "header": False}}, "data.train.header", ".tsv and .csv only"),

@@ -170,27 +170,41 @@ def test_a_file_name_is_no_pattern(tmp_path: Path, name: str, suffix: str) -> No
 def test_absent_cells_are_empty_sentences(tmp_path: Path) -> None:
     write_lines(tmp_path / "t.jsonl", ['{"en": null, "it": "x"}', '{"en": "y", "it": null}'])
     assert pairs_of(tmp_path, {"file": "t.jsonl"}) == [("", "x"), ("y", "")]
-    write_lines(tmp_path / "t.tsv", ["en\tit", "\tx", "y\t", "z"])
-    assert pairs_of(tmp_path, {"file": "t.tsv"}) == [("", "x"), ("y", ""), ("z", "")]
+    write_lines(tmp_path / "t.tsv", ["en\tit\tscore", "\tx", "y\t", "z\tw\t1"])
+    assert pairs_of(tmp_path, {"file": "t.tsv"}) == [("", "x"), ("y", ""), ("z", "w")]
 
 
 @pytest.mark.parametrize(("name", "mark"), [("t.tsv", "\t"), ("t.csv", ","), ("t.tsv.gz", "\t")])
 def test_without_a_header_columns_are_counted(tmp_path: Path, name: str, mark: str) -> None:
-    content = "".join(f"{mark.join(cells)}\n" for cells in [("en", "it", "0.9"), ("a b", "c", "0.8"), ("d",)]).encode()
+    content = "".join(f"{mark.join(cells)}\n" for cells in [("en", "it", "0.9"), ("a b", "c", "0.8")]).encode()
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     source = {"file": name, "header": False}
-    assert pairs_of(tmp_path, source) == [("en", "it"), ("a b", "c"), ("d", "")]
+    assert pairs_of(tmp_path, source) == [("en", "it"), ("a b", "c")]
     other = {**source, "source_column": 3, "target_column": "1"}
-    assert pairs_of(tmp_path, other) == [("0.9", "en"), ("0.8", "a b"), ("", "d")]
+    assert pairs_of(tmp_path, other) == [("0.9", "en"), ("0.8", "a b")]
     assert "no column '4', only 1, 2, 3" in refusal(tmp_path, {**source, "target_column": 4})
-    assert pairs_of(tmp_path, {"file": name}) == [("a b", "c"), ("d", "")]
+    assert pairs_of(tmp_path, {"file": name}) == [("a b", "c")]
 
 
 def test_a_table_without_a_header_is_told_how_to_say_so(tmp_path: Path) -> None:
     write_lines(tmp_path / "t.tsv", ["a\tb", "c\td"])
-    with pytest.raises(InputError, match="t.tsv:2: no column 'en', only a, b") as caught:
+    with pytest.raises(InputError, match=r"t\.tsv:2: no column 'en', only a, b") as caught:
         pairs_of(tmp_path, {"file": "t.tsv"})
     assert "header: false" in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "mark"), [("t.tsv", "\t"), ("t.csv", ",")])
+def test_a_row_that_ends_too_early_is_refused(tmp_path: Path, name: str, mark: str) -> None:
+    """A reference that a missing tab has emptied would spoil a score without a word."""
+    write_lines(tmp_path / name, [mark.join(["en", "it"]), mark.join(["a", "b"]), "c"])
+    assert refusal(tmp_path, {"file": name}) == f"{tmp_path / name}:3: ends before column 'it'"
+
+
+@pytest.mark.parametrize(("name", "mark"), [("t.tsv", "\t"), ("t.csv", ",")])
+def test_two_columns_of_one_name_are_refused_if_they_matter(tmp_path: Path, name: str, mark: str) -> None:
+    write_lines(tmp_path / name, [mark.join(["en", "it", "x", "x"]), mark.join(["a", "b", "c", "d"])])
+    assert pairs_of(tmp_path, {"file": name}) == [("a", "b")]
+    assert "two columns are called 'x'" in refusal(tmp_path, {"file": name, "source_column": "x"})
 
 
 @pytest.mark.parametrize(("name", "mark"), [("t.tsv", "\t"), ("t.csv", ",")])

@@ -487,7 +487,7 @@ def test_back_translations_that_would_be_held_out_are_refused_as_training_does(t
     held = {"valid": {"from_train": 10}, "test": None, "drop_duplicates": False}
     diagnosis = diagnose(make_config(tmp_path, [own, source], **held), tmp_path, 3)
     assert diagnosis.refused
-    assert only(diagnosis, "back-translated") == [f"{tmp_path / 'bt.en'}:1: data.train.1"]
+    assert only(diagnosis, "back-translated") == [f"{tmp_path / 'bt.en'}:1: data.train"]
     assert not diagnose(make_config(tmp_path, [own, {**source, "synthetic": True}], **held), tmp_path, 3).refused
 
 

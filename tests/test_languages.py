@@ -88,7 +88,7 @@ def test_a_language_without_a_pair_left_is_refused_and_an_empty_source_told(
     lines = (tmp_path / "train.yy").read_text().count("\n")
     (tmp_path / "train.yy").write_text("\n" * lines)
     said = refused("train", "--config", "two.yaml", cwd=tmp_path)
-    assert "data.train.1: none of its pairs is left to train on" in said
+    assert "data.train: train.en and train.yy: none of its pairs is left to train on" in said
     assert "data.train: no pair into yy is left to train on" in said
 
 
@@ -129,10 +129,10 @@ def test_held_out_sentences_are_held_out_in_every_language(two_languages: Path, 
         ("data.target_lang=[xx, xx]", "data.target_lang: names a language twice"),
         ("data.target_lang=[]", "data.target_lang: too short: 0 given, at least 1 needed"),
         ("data.target_lang=[xx, yy, zz]", "data.target_lang: no source of data.train is in zz"),
-        ("data.target_lang=xx", "data.train: source 2: is in yy, which data.target_lang does not name"),
+        ("data.target_lang=xx", "data.train.1: is in yy, which data.target_lang does not name"),
         ("data.target_lang=[xx, 5]", "data.target_lang.1: must be text, not 5; put quotes around it"),
-        ("data.train.1.target_lang=null", "data.train: source 2: needs a target_lang of its own, one of xx, yy"),
-        ("data.valid.0.weight=2", "data.valid: source 1: has a weight, which is for training text only"),
+        ("data.train.1.target_lang=null", "data.train.1: needs a target_lang of its own, one of xx, yy"),
+        ("data.valid.0.weight=2", "data.valid.0: has a weight, which is for training text only"),
         ("data.train.0.weight=0", "data.train.0.weight: must be more than 0.0, not 0"),
         ("data.temperature=0.5", "data.temperature: must be at least 1.0, not 0.5"),
     ],

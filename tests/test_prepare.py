@@ -256,9 +256,9 @@ def test_pairs_that_keep_the_weight_of_an_earlier_source_are_told(tmp_path: Path
     held = {"valid": own, "test": None}
     prepare_text(make_config(tmp_path, [web, own], **held), tmp_path / "a", "key")
     (told,) = [line for line in notices if "weight" in line]
-    assert told.startswith("data.train.1: 12 of its 20 pairs came before")
+    assert told.startswith("data.train: own.en and own.it: 12 of its 20 pairs came before")
     prepare_text(make_config(tmp_path, [own, web], **held), tmp_path / "b", "key")
-    assert "data.train.1: 12 of its 13 pairs" in notices[-1]
+    assert "data.train: web.en and web.it: 12 of its 13 pairs" in notices[-1]
     del notices[:]
     prepare_text(make_config(tmp_path, [own, own], **held), tmp_path / "c", "key")
     assert not [line for line in notices if "weight" in line], "all have the same"
@@ -363,7 +363,8 @@ def test_back_translations_are_not_held_out_unnoticed(tmp_path: Path) -> None:
     back = write_pairs(tmp_path, "back", [(f"<BT> {src}", tgt) for src, tgt in corpus(300)])
     sources = [write_pairs(tmp_path, "human", corpus(10)), back]
     with pytest.raises(
-        InputError, match=r"data\.train\.1: back-translated text \(<BT>\) would be held out as data\."
+        InputError,
+        match=r"data\.train: back\.en and back\.it: back-translated text \(<BT>\) would be held out as data\.",
     ) as caught:
         prepare_text(make_config(tmp_path, sources, **HOLD_OUT), tmp_path / "text", "key")
     assert "add `synthetic: true` to this source" in caught.value.hint

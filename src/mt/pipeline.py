@@ -15,7 +15,7 @@ from mt import storage
 from mt.bundle.given_models import GivenModels
 from mt.bundle.model_dir import build_model
 from mt.bundle.warm_start import load_start, refuse_missing_tags, start_from
-from mt.config import Config, dump_config
+from mt.config import Config, dump_config, name_of
 from mt.console import log
 from mt.data.batching import TrainingCorpus
 from mt.data.bpe_dropout import VaryingCorpus
@@ -200,13 +200,21 @@ def report_cleaning(config: Config, run_dir: RunDir) -> None:
             "raise data.max_length",
         )
     _tell_empty_sources(config, encoded.kept)
+    for split in ("valid", "test"):
+        _tell_unscored_languages(config, split, {part["target_lang"] for part in prepared["parts"][split]})
+
+
+def _tell_unscored_languages(config: Config, split: str, there: set[str]) -> None:
+    for code in config.data.target_lang:
+        if there and code not in there:
+            log.warning("data.%s: no pair into %s, so no score says how good the model is there", split, code)
 
 
 def _tell_empty_sources(config: Config, kept: Sequence[int]) -> None:
     data = config.data
-    for number, pairs in enumerate(kept):
+    for source, pairs in zip(data.train, kept, strict=True):
         if not pairs:
-            log.warning("data.train.%d: none of its pairs is left to train on", number)
+            log.warning("data.train: %s: none of its pairs is left to train on", name_of(source))
     for code in data.target_lang:
         if not any(n for n, source in zip(kept, data.train, strict=True) if data.language_of(source) == code):
             raise InputError(

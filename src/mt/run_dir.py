@@ -1,5 +1,6 @@
 """The name of every path in a run folder and in a model folder; no other module spells one."""
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,7 +204,8 @@ def find_model(given: Path | None, runs: Path) -> ModelDir:
 
 def _newest_model(runs: Path) -> ModelDir:
     models = [RunDir(path).model for path in (runs.iterdir() if runs.is_dir() else [])]
-    finished = [model for model in models if model.manifest.is_file()]
+    # Where several people share the folder, some of their runs may be closed to others.
+    finished = [model for model in models if os.access(model.manifest, os.R_OK) and model.manifest.is_file()]
     if not finished:
         raise InputError(
             f"{runs}: no finished run here", "train one with `mt train --config configs/demo.yaml`, or give --model DIR"

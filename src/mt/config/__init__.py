@@ -9,7 +9,7 @@ from mt.config.data import DataConfig
 from mt.config.decoding import DecodingConfig, EvaluationConfig
 from mt.config.loading import dump_config, load_config, parse_config
 from mt.config.schema import Config, ModelConfig, TokenizerConfig
-from mt.config.sources import Builtin, FromTrain, HubDataset, PairFiles, Source, TableFile, is_synthetic
+from mt.config.sources import Builtin, FromTrain, HubDataset, PairFiles, Source, TableFile, is_synthetic, name_of
 from mt.config.training import TrainingConfig
 
 __all__ = [
@@ -29,5 +29,6 @@ __all__ = [
     "dump_config",
     "is_synthetic",
     "load_config",
+    "name_of",
     "parse_config",
 ]

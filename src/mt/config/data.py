@@ -108,48 +108,48 @@ class DataConfig(Section):
             *(
                 rule
                 for key, sources in corpora.items()
-                for number, source in enumerate(sources, 1)
-                for rule in self._source_rules(key, source, f"source {number}: " if len(sources) > 1 else "")
+                for number, source in enumerate(sources)
+                for rule in self._source_rules(key, source, f"{key}.{number}" if len(sources) > 1 else key)
             ),
             *self._languages_without_text(),
             *self._nothing_to_hold_out(),
         )
         return self
 
-    def _source_rules(self, key: str, source: Source, which: str) -> Iterator[Rule]:
+    def _source_rules(self, key: str, source: Source, where: str) -> Iterator[Rule]:
         several = len(self.target_lang) > 1
         yield Rule(
             several and source.target_lang is None,
-            (key, "target_lang"),
-            f"{which}needs a target_lang of its own, one of {', '.join(self.target_lang)}",
+            (where, "target_lang"),
+            f"needs a target_lang of its own, one of {', '.join(self.target_lang)}",
         )
         yield Rule(
             source.target_lang is not None and source.target_lang not in self.target_lang,
-            (key, "target_lang"),
-            f"{which}is in {source.target_lang}, which data.target_lang does not name",
+            (where, "target_lang"),
+            f"is in {source.target_lang}, which data.target_lang does not name",
         )
         yield Rule(
             key != "train" and source.weight != 1,
-            (key,),
-            f"{which}has a weight, which is for training text only",
+            (where,),
+            "has a weight, which is for training text only",
         )
         yield Rule(
             key != "train" and getattr(source, "optional", False),
-            (key,),
-            f"{which}is optional, which is for training text only",
+            (where,),
+            "is optional, which is for training text only",
         )
         yield Rule(
             key != "train" and is_synthetic(source),
-            (key,),
-            f"{which}is synthetic, which is for training text only",
+            (where,),
+            "is synthetic, which is for training text only",
         )
         columns = ("", " ")
         if isinstance(source, TableFile | HubDataset):
             columns = self.columns_of(source)
         yield Rule(
             columns[0] == columns[1],
-            (key, "source_lang", "target_lang"),
-            f"{which}reads source and target from the same column, {columns[0]}; set source_column and target_column",
+            (where, "source_lang", "target_lang"),
+            f"reads source and target from the same column, {columns[0]}; set source_column and target_column",
         )
 
     def _languages_without_text(self) -> Iterator[Rule]:

@@ -104,7 +104,7 @@ def as_yaml(value: Any) -> str:
     text = yaml.dump(
         value, Dumper=_Dumper, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
     )
-    return text.removesuffix("...\n").strip()
+    return text.removesuffix("...\n").strip("\n")  # no more: other white space may be the value's
 
 
 def _override(tree: dict[str, Value], override: str) -> TreePath:

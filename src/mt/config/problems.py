@@ -142,7 +142,9 @@ def _tree_path(location: tuple[str | int, ...], tree: Mapping[str, Any]) -> Tree
 
 
 def _broken_rule(rule: Rule, path: TreePath, tree: Mapping[str, Any]) -> Problem:
-    keys: list[TreePath] = [(*path, *key.split(".")) for key in rule.keys]
+    keys: list[TreePath] = [
+        (*path, *(int(part) if part.isdigit() else part for part in key.split("."))) for key in rule.keys
+    ]
     given = [key for key in keys if _is_given(tree, key)]
     return Problem((given or keys)[0], rule.reason, frozenset(key[:2] for key in keys))
 
@@ -151,7 +153,10 @@ def _is_given(tree: Mapping[str, Any], path: TreePath) -> bool:
     node: object = tree
     for part in path[:-1]:
         node = _child(node, part)
-    return isinstance(node, Mapping) and path[-1] in node
+    last = path[-1]
+    if isinstance(last, int):
+        return isinstance(node, list) and last < len(node)
+    return isinstance(node, Mapping) and last in node
 
 
 def _unknown_key(detail: ErrorDetails, path: TreePath) -> tuple[str, set[TreePath]]:

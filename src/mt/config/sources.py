@@ -193,6 +193,15 @@ Source = Annotated[
 ]
 
 
+def name_of(source: Source) -> str:
+    """What a user calls it: its files, or the data set's name. Its number says little once optional ones are gone."""
+    if isinstance(source, PairFiles):
+        return f"{source.source} and {source.target}"
+    if isinstance(source, TableFile):
+        return source.file
+    return source.hub if isinstance(source, HubDataset) else source.builtin
+
+
 def is_synthetic(source: Source) -> bool:
     """True if a model wrote one side of it."""
     return getattr(source, "synthetic", False)

@@ -91,11 +91,13 @@ def _table_rows(path: Path, source: TableFile, data: DataConfig, report: Report)
     readers = {".tsv": _tsv_cells, ".csv": _csv_cells}
     if kind not in readers:
         raise InputError(f"{path}: unknown kind of table '{kind}'", f"known are {', '.join(readers)}, .jsonl, .parquet")
-    return _cell_rows(readers[kind](path, report), source.header, path, report)
+    return _cell_rows(readers[kind](path, report), source.header, data.columns_of(source), path, report)
 
 
-def _cell_rows(lines: Iterator[tuple[int, list[str]]], header: bool, path: Path, report: Report) -> Iterator[Row]:
-    """Cells by column name; missing ones are empty, and a row with too many is left out.
+def _cell_rows(
+    lines: Iterator[tuple[int, list[str]]], header: bool, wanted: tuple[str, str], path: Path, report: Report
+) -> Iterator[Row]:
+    """Cells by column name. A row with too many, or that ends before a column that is wanted, is left out.
 
     Args:
         lines: where each row begins, and its cells.
@@ -105,13 +107,18 @@ def _cell_rows(lines: Iterator[tuple[int, list[str]]], header: bool, path: Path,
     for number, cells in lines:
         if not columns:
             columns = cells if header else [str(place) for place, _ in enumerate(cells, 1)]
+            if repeated := [name for name in wanted if columns.count(name) > 1]:
+                raise InputError(f"{path}:{number}: two columns are called {repeated[0]!r}", "rename one of them")
             if header:
                 continue
         if len(cells) > len(columns):
             message = f"{path}:{number}: {len(cells)} cells, but the first line has {len(columns)} columns"
             report(Fault("row", str(path), number, message, "look for a separator inside of a sentence"))
+        elif missing := [name for name in wanted if name in columns[len(cells) :]]:
+            message = f"{path}:{number}: ends before column {missing[0]!r}"
+            report(Fault("row", str(path), number, message, "look for a separator that is missing"))
         else:
-            yield number, {column: cells[i] if i < len(cells) else "" for i, column in enumerate(columns)}
+            yield number, dict(zip(columns, cells, strict=False))
 
 
 def _tsv_cells(path: Path, report: Report) -> Iterator[tuple[int, list[str]]]:

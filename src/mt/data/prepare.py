@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt import storage
-from mt.config import Config, DataConfig, FromTrain, PairFiles, Source, TableFile, is_synthetic
+from mt.config import Config, DataConfig, FromTrain, PairFiles, Source, TableFile, is_synthetic, name_of
 from mt.console import log
 from mt.data.cleaning import Cleaner, drop_duplicates
 from mt.data.corpus import read_pairs
@@ -71,7 +71,14 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
             _tell_lost_weights(data, before, parts["train"])
         for split in ("train", "valid") + (("test",) if data.test is not None else ()):
             if _pairs(parts[split]) == 0:
-                raise InputError(f"data.{split}: no sentence pair in it", "check the files, and what cleaning dropped")
+                all_held_out = split == "train" and cleaner.counts[HELD_OUT] > 0
+                left = " when those for validation and test are split off" if all_held_out else ""
+                hint = (
+                    "name files of their own for these"
+                    if all_held_out
+                    else "check the files, and what cleaning dropped"
+                )
+                raise InputError(f"data.{split}: no sentence pair in it{left}", hint)
         counts = dict(cleaner.counts)
         sizes = {split: _pairs(each) for split, each in parts.items()}
         made_of = {split: as_json(each) for split, each in parts.items()}
@@ -83,7 +90,7 @@ def _sort_training_text(
     data: DataConfig, held_out: "_HeldOut", cleaner: Cleaner, writers: dict[str, "_PairWriter"]
 ) -> None:
     """Reads the training text: what is clean stays, and what is held out goes where it belongs."""
-    for number, source in enumerate(data.train):
+    for source in data.train:
         language, synthetic = data.language_of(source), is_synthetic(source)
         for writer in writers.values():
             writer.begin_part(language)
@@ -91,17 +98,17 @@ def _sort_training_text(
             if held_out.has(src, tgt, synthetic):
                 cleaner.counts[HELD_OUT] += 1
                 if not synthetic and (split := held_out.take(src, language)):
-                    _refuse_back_translation(src, split, number)
+                    _refuse_back_translation(src, split, name_of(source))
                     writers[split].write(src, tgt)
             elif cleaner.keeps(src, tgt):
                 writers["train"].write(src, tgt)
 
 
-def _refuse_back_translation(src: str, split: str, number: int) -> None:
+def _refuse_back_translation(src: str, split: str, name: str) -> None:
     """A score on sentences that a model wrote would say nothing."""
     if src.startswith(f"{BACK_TRANSLATION_TAG} "):
         raise InputError(
-            f"data.train.{number}: back-translated text ({BACK_TRANSLATION_TAG}) would be held out as data.{split}",
+            f"data.train: {name}: back-translated text ({BACK_TRANSLATION_TAG}) would be held out as data.{split}",
             f"add `synthetic: true` to this source, or name files of its own for data.{split}",
         )
 
@@ -110,13 +117,13 @@ def _tell_lost_weights(data: DataConfig, before: Sequence[Part], after: Sequence
     """Of equal pairs the first stays, with its source's weight, which may be another than that of the later one."""
     if len({source.weight for source in data.train}) == 1:
         return
-    for number, (had, has) in enumerate(zip(before, after, strict=True)):
+    for source, had, has in zip(data.train, before, after, strict=True):
         dropped = had.pairs - has.pairs
         if dropped > TOLD_DUPLICATES * had.pairs:
             log.warning(
-                "data.train.%d: %d of its %d pairs came before, in it or in a source listed earlier, whose weight they "
-                "have; list the source first whose weight you want",
-                number,
+                "data.train: %s: %d of its %d pairs came before, in it or in a source listed earlier, whose weight "
+                "they have; list the source first whose weight you want",
+                name_of(source),
                 dropped,
                 had.pairs,
             )

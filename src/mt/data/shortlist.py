@@ -22,6 +22,7 @@ _ITERATIONS = 5
 _ALWAYS = 200  # the most frequent target pieces, which any sentence may need
 _UNLIKELY = 1e-3  # translations below this probability are noise
 _MOST_PAIRS = 15_000_000  # of tokens looked at, 62 bytes each at the peak
+_AT_A_TIME = 2**20  # sentences
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,11 @@ def _most_frequent(targets: Array, vocab: int) -> list[int]:
 
 def _token_pairs(corpus: EncodedCorpus) -> tuple[Array, Array, Array]:
     """Source ids, target ids, and which target token of the corpus it is, each (P,)."""
-    n_src, n_tgt = corpus.lengths()
-    pairs = np.cumsum((n_src - 2) * (n_tgt - 1))
-    step = max(1, -(-int(pairs[-1]) // _MOST_PAIRS))
+    n_pairs = 0
+    for start in range(0, len(corpus), _AT_A_TIME):  # the lengths of all of a large corpus would need its memory
+        n_src, n_tgt = corpus.lengths(np.arange(start, min(start + _AT_A_TIME, len(corpus))))
+        n_pairs += int(((n_src - 2) * (n_tgt - 1)).sum())
+    step = max(1, -(-n_pairs // _MOST_PAIRS))
     parts, tokens = [], 0
     for sentence in range(0, len(corpus), step):
         one = np.array([sentence])

@@ -132,7 +132,7 @@ def _note_back_translations(config: Config, surveys: Sequence[Survey], faults: F
         if one.text.split == "train" and not is_synthetic(one.text.source):
             found = [line for line, (src, _) in one.sample if src.startswith(f"{BACK_TRANSLATION_TAG} ")]
             if found:
-                said = f"{one.text.files[0]}:{found[0]}: data.train.{one.text.number - 1}"
+                said = f"{one.text.files[0]}:{found[0]}: data.train"
                 faults.add("back-translated", Example("train", (), said), len(found))
 
 
