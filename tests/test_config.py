@@ -225,6 +225,10 @@ def test_settings_that_do_nothing_are_named() -> None:
     assert idle("training.r_drop=1", "model.dropout=0") == ["training.r_drop"]
     assert idle("training.r_drop=1", "model.dropout=0", "model.word_dropout=0.1") == []
     assert idle("training.init_tokenizer=false") == ["training.init_tokenizer"]
+    assert idle("training.average_checkpoints=3") == ["training.average_checkpoints"]
+    assert idle("training.average_checkpoints=3", "training.final_weights=average_best") == []
+    assert idle("data.temperature=2") == ["data.temperature"]
+    assert idle("data.temperature=2", "data.train=[{source: a, target: b}, {source: c, target: d}]") == []
 
 
 def test_all_problems_at_once_each_with_its_line() -> None:

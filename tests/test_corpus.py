@@ -1,5 +1,6 @@
 """Where pairs come from: files, tables, hub data sets and the phrasebook; every sentence arrives as it was written."""
 
+import errno
 import gzip
 import json
 import lzma
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -18,7 +20,7 @@ from backports import zstd
 from data_helpers import make_data_config, pairs_of, write_lines, write_pairs
 from mt.data import phrasebook
 from mt.data.corpus import Pair
-from mt.errors import InputError
+from mt.errors import InputError, MachineError
 
 # What other software reads as nothing, as a number, as a date, or as the end of a line.
 AWKWARD = [
@@ -378,6 +380,24 @@ def test_a_hub_split_or_configuration_that_is_not_there(hub: Callable[..., list[
         hub(split="dev")
     with pytest.raises(InputError, match=r"config en-it.*cannot be loaded: .*en-it"):
         hub(config="en-it")
+
+
+@pytest.mark.parametrize(
+    "cause", [OSError(errno.ENOSPC, "No space left on device"), OSError("Not enough disk space. Needed: 9 GB"), None]
+)
+def test_a_full_disk_is_not_the_hub_data_sets_fault(
+    hub: Callable[..., list[Pair]], monkeypatch: pytest.MonkeyPatch, cause: OSError | None
+) -> None:
+    def load_dataset(*_: object, **__: object) -> None:
+        raise datasets.exceptions.DatasetGenerationError("An error occurred") from (cause or MemoryError())
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    if cause:
+        with pytest.raises(MachineError, match=r"\(config None, split train\): no space left on the disk"):
+            hub()
+    else:
+        with pytest.raises(MemoryError):
+            hub()
 
 
 def run_python(program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

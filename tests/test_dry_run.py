@@ -122,6 +122,17 @@ def test_several_languages(two_languages: Path) -> None:
     assert not (two_languages / "runs" / "new").exists()
 
 
+def test_a_language_without_a_usable_pair(two_languages: Path, tmp_path: Path) -> None:
+    for file in two_languages.glob("*.*"):
+        shutil.copy(file, tmp_path)
+    (tmp_path / "train.yy").write_text("\n" * 400)
+    done = mt("train", "--config", "two.yaml", "--dry-run", cwd=tmp_path, code=2)
+    assert "data.train: no pair into yy is left to train on" in done.stderr
+    checked = mt("data", "check", "two.yaml", cwd=tmp_path, code=2)
+    assert "data.train: no pair into yy that training would take" in checked.stdout
+    assert "into xx that" not in checked.stdout
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -131,14 +142,23 @@ def test_several_languages(two_languages: Path) -> None:
         (["data.test.source=valid.en", "data.test.target=train.xx"], "valid.en has 12 lines but train.xx has 300"),
         (["data.train={source: none, target: none.xx}"], "data.train: no sentence pair in it"),
         (["data.max_length=3"], "none of its pairs is within data.max_length"),
+        (
+            ["data.train={source: one, target: one.xx}", "data.valid={from_train: 1}"],
+            "when 1 for validation and test",
+        ),
+        (
+            ["data.train={source: bt, target: bt.xx}", "data.valid={from_train: 1}"],
+            "bt and bt.xx: back-translated",
+        ),
         (["training.device=cuda"], "training.device: this machine has no usable cuda device"),
         (["model.n_heads=3"], "cannot be divided among 3 heads"),
         (["evaluation.bleu_tokenize=ko-mecab"], "evaluation.bleu_tokenize: ko-mecab cannot be used here"),
     ],
 )
 def test_what_a_training_would_refuse(tiny: Path, changes: list[str], message: str) -> None:
-    for name in ("none", "none.xx"):
-        write_lines(tiny / name, [])
+    for name, lines in {"none": [], "one": ["a b", ""], "bt": ["c d", "<BT> a b"] * 9}.items():
+        write_lines(tiny / name, lines)
+        write_lines(tiny / f"{name}.xx", lines)
     done = dry(tiny, *changes, code=2)
     assert message in done.stderr
     assert "Traceback" not in done.stderr

@@ -92,6 +92,18 @@ def test_a_language_without_a_pair_left_is_refused_and_an_empty_source_told(
     assert "data.train: no pair into yy is left to train on" in said
 
 
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_a_language_that_is_not_scored_is_told(two_languages: Path, tmp_path: Path, split: str) -> None:
+    for file in two_languages.glob("*.*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    only = f"data.{split}=[{{source: valid.en, target: valid.xx, target_lang: xx}}]"
+    done = mt("train", "--config", "two.yaml", "--set", "training.max_steps=1", "--set", only, cwd=tmp_path)
+    told = [line for line in done.stderr.splitlines() if "no pair into" in line]
+    assert [line[line.index("data.") :] for line in told] == [
+        f"data.{split}: no pair into yy, so no score says how good the model is there"
+    ]
+
+
 def test_a_tag_cannot_be_written_by_hand_or_read_out() -> None:
     tokenizer = BpeTokenizer.train(["translate <2it> this <2it>"] * 20, 330, ["it", "pt-BR"])
     assert tokenizer.tags == {"it": 260, "pt-BR": 261}

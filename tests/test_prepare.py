@@ -125,6 +125,13 @@ def corpus(size: int, repeat: int = 1) -> list[Pair]:
 HOLD_OUT = {"valid": {"from_train": 20}, "test": {"from_train": 30}}
 
 
+def test_a_text_that_is_held_out_whole_is_told_apart_from_one_that_cleaning_empties(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no sentence pair in it when those for validation and test are split off"):
+        prepare(tmp_path, [("a b", "c d")] * 3, **HOLD_OUT)
+    with pytest.raises(InputError, match="no sentence pair in it\n  check the files, and what cleaning"):
+        prepare(tmp_path, [("a b", "")] * 3)
+
+
 def test_held_out_sets_have_the_size_asked_for_and_nothing_is_lost(tmp_path: Path) -> None:
     pairs = corpus(500)
     folder = prepare(tmp_path, pairs, **HOLD_OUT)

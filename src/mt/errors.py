@@ -3,6 +3,7 @@
 Anything that is not an `MtError` is a bug of ours and exits with 1.
 """
 
+import errno
 import re
 
 
@@ -58,4 +59,12 @@ def is_out_of_memory(error: BaseException) -> bool:
     # RuntimeErrors of torch's allocator for the CPU, and of CTranslate2.
     return isinstance(error, RuntimeError) and bool(
         re.search("can't allocate memory|out of memory|ALLOC_FAILED", str(error))
+    )
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether space on a disk ran out, or the user's share of it."""
+    # `datasets` foresees it, and then gives no number.
+    return isinstance(error, OSError) and (
+        error.errno in (errno.ENOSPC, errno.EDQUOT) or "Not enough disk space" in str(error)
     )

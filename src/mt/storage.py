@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from mt.aside import clear, take
-from mt.errors import InputError, MachineError
+from mt.errors import InputError, MachineError, is_disk_full
 from mt.outputs import is_device
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_disk_full(error):
             raise MachineError(
                 f"{path}: no space left on the disk", "free some space and run the same command"
             ) from None

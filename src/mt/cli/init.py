@@ -67,6 +67,10 @@ def init(
     target_lang = _language(target_lang, train[0][1], "target_lang", "Language to translate to", asks)
     usual_name = f"{source_lang}-{target_lang}"
     name = name or (_asked_word("name", "Name of the run", usual_name) if asks else usual_name)
+
+    from mt.planning.answers import Answers, checked
+
+    checked(Answers(name, source_lang, target_lang, train, None, None, minutes, device))
     path = output or Path(f"{name}.yaml")
     beside = path.with_name(_SCHEMA)
     _make_sure_of(path, beside, force)
@@ -77,7 +81,6 @@ def init(
 
     from mt import storage
     from mt.config.json_schema import json_schema
-    from mt.planning.answers import Answers
     from mt.planning.start import begin
 
     answers = Answers(name, source_lang, target_lang, train, _or_none(valid), _or_none(test), minutes, device)
@@ -164,6 +167,9 @@ def _make_sure_of(path: Path, beside: Path, force: bool) -> None:
 
     The configuration is the user's; a schema is ours to write anew, and anything else of its name is not.
     """
+    from mt.outputs import require_writable
+
+    require_writable(path, "--output")
     if path.exists() and not force:
         raise InputError(f"{path} is there already", "give another --output, or --force to overwrite it")
     if beside.is_file() and not force:

@@ -21,6 +21,13 @@ def idle_settings(config: Config) -> Iterator[str]:
         )
     if not training.distill_from and _is_set(training, "distill_weight"):
         yield "training.distill_weight: is for teachers, and training.distill_from names none"
+    if training.final_weights in ("best", "last") and _is_set(training, "average_checkpoints"):
+        yield (
+            "training.average_checkpoints: is for a mean of checkpoints, and training.final_weights is "
+            f"{training.final_weights}"
+        )
+    if config.data.temperature != 1 and len(config.data.train) == 1:
+        yield "data.temperature: is for several sources, and data.train has one"
     if training.init_from is None and _is_set(training, "init_tokenizer"):
         yield "training.init_tokenizer: is for a model to start from, and training.init_from names none"
 

@@ -11,7 +11,7 @@ from mt.compressed import COMPRESSED
 from mt.config import Builtin, DataConfig, HubDataset, PairFiles, Source, TableFile
 from mt.console import log
 from mt.data.lines import Fault, Report, read_lines, read_parallel, refuse
-from mt.errors import InputError
+from mt.errors import InputError, MachineError, is_disk_full, is_out_of_memory
 
 Pair = tuple[str, str]
 Numbered = tuple[int, str, str]
@@ -203,10 +203,25 @@ def _hub_rows(source: HubDataset) -> Iterator[dict[str, Any]]:
             source.hub, source.config, split=source.split, revision=source.revision, streaming=source.streaming
         )
     except Exception as error:
+        name = f"{source.hub} (config {source.config}, split {source.split})"
+        for cause in _causes(error):
+            if is_out_of_memory(cause):
+                raise cause from None
+            if is_disk_full(cause):
+                raise MachineError(
+                    f"{name}: no space left on the disk for the library's cache",
+                    "free some space, set HF_HOME to a folder on a larger disk, or set `streaming: true`",
+                ) from None
         raise InputError(
-            f"{source.hub} (config {source.config}, split {source.split}): cannot be loaded: {_first_line(error)}",
+            f"{name}: cannot be loaded: {_first_line(error)}",
             "check the name and the network; a copy in the cache (HF_HOME) works offline",
         ) from None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _first_line(error: Exception) -> str:

@@ -119,9 +119,28 @@ def _note_emptiness(config: Config, surveys: Sequence[Survey], masks: NDArray[np
         said = ""
     if said:
         faults.add("no-pairs", Example("train", (), f"data.train: {said}"))
+    else:
+        for code in sorted(set(config.data.target_lang) - _languages_with(surveys, (masks & unusable) == 0)):
+            faults.add("no-pairs", Example("train", (), f"data.train: no pair into {code} that training would take"))
     for split, sources in splits.items():
         if isinstance(sources, tuple) and not pairs[split]:
             faults.add("no-pairs", Example(split, (), f"data.{split}: no sentence pair in it"))
+
+
+def _languages_with(surveys: Sequence[Survey], usable: NDArray[np.bool_]) -> set[str]:
+    """The target languages that have usable training pairs.
+
+    Args:
+        surveys: whose training texts, one after the other, are what `usable` is about.
+        usable: of each training pair (N,).
+    """
+    texts = [one for one in surveys if one.text.split == "train"]
+    ends = np.cumsum([one.pairs for one in texts])
+    return {
+        one.text.data.language_of(one.text.source)
+        for one, end in zip(texts, ends.tolist(), strict=True)
+        if usable[end - one.pairs : end].any()
+    }
 
 
 def _note_back_translations(config: Config, surveys: Sequence[Survey], faults: Faults) -> None:

@@ -11,12 +11,13 @@ import torch
 from mt import storage
 from mt.bundle.given_models import GivenModels
 from mt.bundle.warm_start import load_start, refuse_missing_tags
-from mt.config import Config, FromTrain
+from mt.config import Config, DataConfig, FromTrain, is_synthetic, name_of
 from mt.console import duration, log
 from mt.data.prepare import MAX_HELD_OUT, input_digests
 from mt.data.tokenizer import TokenizerPair
 from mt.devices import choose_device, has_bf16
 from mt.errors import InputError, MachineError
+from mt.languages import BACK_TRANSLATION_TAG
 from mt.planning.estimate import Estimate, estimate
 from mt.planning.probe import Measured, probe
 from mt.planning.survey import Survey, learned_tokenizers, survey
@@ -147,8 +148,33 @@ def _read(config: Config) -> _Texts:
                 partial.add(split)
             if held_out[split] == 0:
                 raise InputError(f"data.{split}: no sentence pair in it", "check the files")
+    if train.whole:
+        _refuse_what_is_left(data, train, taken)
     # What is held out of a text of unknown size comes from all of it, not from its beginning.
     return _Texts(train, train.left(taken if train.whole else 0), held_out, partial)
+
+
+def _refuse_what_is_left(data: DataConfig, train: Survey, taken: int) -> None:
+    """What preparing the text would find: nothing to train on, or sentences to be scored on that a model wrote."""
+    if train.clean <= taken:
+        raise InputError(
+            f"data.train: no sentence pair in it when {taken} for validation and test are split off",
+            "name files of their own for these",
+        )
+    there = {data.language_of(source) for source, kept in zip(data.train, train.kept, strict=True) if kept}
+    for code in data.target_lang:
+        if code not in there:
+            raise InputError(
+                f"data.train: no pair into {code} is left to train on",
+                f"look at what cleaning drops, or take {code} out of data.target_lang",
+            )
+    for tagged, source in zip(train.tagged, data.train, strict=True):
+        if taken and tagged and not is_synthetic(source):
+            raise InputError(
+                f"data.train: {name_of(source)}: back-translated text ({BACK_TRANSLATION_TAG}) could be split off for "
+                "validation or test",
+                "add `synthetic: true` to this source, or name files of their own for these",
+            )
 
 
 def _text_rows(texts: _Texts, measured: Measured) -> dict[str, str]:

@@ -11,6 +11,7 @@ from mt.data.cleaning import Cleaner
 from mt.data.corpus import Pair, read_pairs
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
+from mt.languages import BACK_TRANSLATION_TAG
 
 SAMPLE = 20_000  # pairs that are looked at closely
 _HUB_ROWS = 2_000  # of a data set on the hub, which may be far away
@@ -22,12 +23,16 @@ class Survey:
 
     Attributes:
         pairs: of each source, in their order.
+        kept: those of each that cleaning keeps.
+        tagged: those of each whose source sentence begins with the tag of back-translations.
         counts: all of them, by what cleaning makes of them; duplicates are not looked for.
         sample: some of the clean ones, at even distances.
         whole: False where only the beginning of a source was read.
     """
 
     pairs: list[int]
+    kept: list[int]
+    tagged: list[int]
     counts: dict[str, int]
     sample: list[Pair]
     whole: bool = True
@@ -35,12 +40,12 @@ class Survey:
     @property
     def clean(self) -> int:
         """Pairs that cleaning keeps."""
-        return self.counts.get("kept", 0)
+        return sum(self.kept)
 
     def left(self, taken: int) -> list[int]:
         """Pairs of each source that training sees when cleaning, and so many held-out pairs, are gone; about."""
-        share = max(0, self.clean - taken) / max(sum(self.pairs), 1)
-        return [round(number * share) for number in self.pairs]
+        share = max(0, self.clean - taken) / max(self.clean, 1)
+        return [round(number * share) for number in self.kept]
 
     def words(self) -> tuple[float, float]:
         """Words of a source and a target sentence, on average."""
@@ -79,15 +84,16 @@ def survey(sources: Sequence[Source], data: DataConfig) -> Survey:
         InputError: a source is missing, damaged, or its two sides have different numbers of lines.
     """
     cleaner, sample = Cleaner(data), _Sample()
-    pairs, whole = [], True
-    for source in sources:
-        before = cleaner.counts.total()
+    pairs, kept, tagged, whole = [0] * len(sources), [0] * len(sources), [0] * len(sources), True
+    for number, source in enumerate(sources):
         for pair in _pairs(source, data):
+            pairs[number] += 1
+            tagged[number] += pair[0].startswith(f"{BACK_TRANSLATION_TAG} ")
             if cleaner.keeps(*pair):
+                kept[number] += 1
                 sample.add(pair)
-        pairs.append(cleaner.counts.total() - before)
-        whole = whole and not (isinstance(source, HubDataset) and pairs[-1] == _HUB_ROWS)
-    return Survey(pairs, dict(cleaner.counts), sample.pairs, whole)
+        whole = whole and not (isinstance(source, HubDataset) and pairs[number] == _HUB_ROWS)
+    return Survey(pairs, kept, tagged, dict(cleaner.counts), sample.pairs, whole)
 
 
 def learned_tokenizers(settings: TokenizerConfig, sample: Sequence[Pair], tags: Sequence[str] = ()) -> TokenizerPair:
