@@ -65,7 +65,7 @@ class Scripted:
         self.seen.append(copies(model))
         torch.randn(3)  # what validation draws must not show in training
         bleu = next(self.bleus, 0.0)
-        return Validation(1 / (1 + bleu), math.e, bleu, [])
+        return Validation(1 / (1 + bleu), math.e, bleu, "", [])
 
 
 def trainer_of(parts: Parts, validate: Scripted) -> Trainer:

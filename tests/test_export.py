@@ -101,10 +101,11 @@ def test_a_plain_folder_translates(here: Path, run: RunDir, quantization: str) -
         assert alone == exact
     before, after = (BLEU(tokenize="char").corpus_score(each, [references]).score for each in (exact, found))
     same = sum(one == other for one, other in zip(found, exact, strict=True))
-    header, ours, theirs, last = said.splitlines()
+    header, ours, theirs, signature, last = said.splitlines()
     assert header.split() == ["BLEU", "difference", "same", "of", str(len(lines))]
     assert ours.split() == ["model,", "float32", f"{before:.2f}"]
     assert theirs.split() == ["CTranslate2,", quantization, f"{after:.2f}", f"{after - before:+.2f}", str(same)]
+    assert "tok:char" in signature
     assert last == "ctranslate2: out"
 
 

@@ -171,7 +171,7 @@ class Parts:
         vocab = tokenizers.target.vocab_size
         model = Transformer(config.model, vocab, vocab, config.data.max_length, shared_vocab=True).to(dtype)
         self.weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-        self.trainer = Trainer(config, run, model.train(), corpus, lambda _: Validation(1.0, math.e, 0.0, []))
+        self.trainer = Trainer(config, run, model.train(), corpus, lambda _: Validation(1.0, math.e, 0.0, "", []))
 
     def train(self) -> list[float]:
         """The trainer's loss a target token of every step."""

@@ -184,7 +184,7 @@ def test_patience_ends_training_and_the_best_checkpoint_is_kept(tiny: Path) -> N
     parts = Parts(tiny, "training.patience=2", "training.max_steps=1000", "training.validate_every=4")
     bleus = iter([1.0, 5.0, 3.0, 4.0, 9.0])
     trainer = Trainer(
-        parts.config, parts.run, parts.model, parts.corpus, lambda _: Validation(1.0, 2.7, next(bleus), [])
+        parts.config, parts.run, parts.model, parts.corpus, lambda _: Validation(1.0, 2.7, next(bleus), "", [])
     )
     progress = trainer.run()
     assert (progress.step, progress.best_step) == (16, 8)
@@ -242,7 +242,7 @@ def test_a_signal_in_the_last_validation_loses_nothing(tiny: Path, number: signa
         if trainer.progress.step == 10:
             assert trainer.checkpoints.steps()[-1] == 10
             os.kill(os.getpid(), number)
-        return Validation(1.0, math.e, 0.0, [])
+        return Validation(1.0, math.e, 0.0, "", [])
 
     trainer._validate = validate
     with pytest.raises(StoppedError, match="stopped after step 10; everything is saved"):
@@ -268,7 +268,7 @@ def test_a_validation_that_fails_loses_no_step_and_is_made_again(tiny: Path) -> 
             step = trainer.progress.step
             if step == fails_at:
                 raise MemoryError
-            return Validation(1.0, math.e, scores[step], [])
+            return Validation(1.0, math.e, scores[step], "", [])
 
         trainer._validate = validate
         return trainer

@@ -43,6 +43,10 @@ def test_shortlists_are_measured_and_all_of_it_is_printed_and_kept(with_shortlis
     for text in (stdout, (folder / "runs" / "tiny" / "model" / "README.md").read_text()):
         assert facts["formats_table"] in text
         assert "int8 with shortlist" in text
+        assert facts["formats_table"].splitlines()[-1].startswith("bleu: nrefs:1|case:mixed|eff:no|tok:13a|")
+    events = [json.loads(line) for line in (folder / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()]
+    signatures = {event["signature"] for event in events if event["event"] == "validation"}
+    assert signatures == {facts["formats_table"].splitlines()[-1]}
 
 
 def test_the_model_translates_as_configured_unless_told_otherwise(with_shortlist: tuple[Path, str]) -> None:

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from shutil import copyfile
+from unittest.mock import ANY
 
 import pytest
 from click.testing import CliRunner
+from sacrebleu import __version__ as VERSION
 from sacrebleu.metrics import BLEU
 
 from command import mt
@@ -134,10 +136,12 @@ def test_nothing_is_written_and_no_test_set_is_needed(run: RunDir) -> None:
 
 def test_a_table_with_the_best_marked(run: RunDir) -> None:
     lines = said("eval", "--model", run.root, "--tune-length-penalty").splitlines()
-    best, rows = tuned(run)["best"], lines[1:-1]
+    found = tuned(run)
+    best, rows = found["best"], lines[1:-2]
     assert lines[0].split() == ["length", "penalty", "valid", "BLEU", "length", "ratio"]
     assert [float(row.split()[0]) for row in rows] == list(PENALTIES)
     assert [float(row.split()[0]) for row in rows if row.endswith("best")] == [best]
+    assert lines[-2] == found["signature"] == f"bleu: nrefs:1|case:mixed|eff:no|tok:char|smooth:exp|version:{VERSION}"
     assert f"--length-penalty {best:g}," in lines[-1]
 
 
@@ -207,8 +211,8 @@ def test_the_best_and_among_equals_the_one_nearest_to_1(scores: dict[float, floa
     for order in (sorted(scores), sorted(scores, reverse=True)):
         results = [PenaltyResult(penalty, scores[penalty], 1.0) for penalty in order]
         assert best_penalty(results).length_penalty == best
-        assert penalties_json(results)["best"] == best
-        assert f"best: --length-penalty {best:g}," in penalties_table(results)
+        assert penalties_json(results, "tok:x") == {"tried": ANY, "best": best, "signature": "tok:x"}
+        assert f"best: --length-penalty {best:g}," in penalties_table(results, "tok:x")
 
 
 def test_other_penalties_can_be_tried(run: RunDir) -> None:

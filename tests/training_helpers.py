@@ -35,7 +35,9 @@ class Parts:
 
     def trainer(self, late: bool = False) -> Trainer:
         """Args: late: let it ask for a step's results when the next one is under way, as on a GPU."""
-        trainer = Trainer(self.config, self.run, self.model, self.corpus, lambda _: Validation(1.0, math.e, 0.0, []))
+        trainer = Trainer(
+            self.config, self.run, self.model, self.corpus, lambda _: Validation(1.0, math.e, 0.0, "", [])
+        )
         if late:
             trainer._reads_late = True
             trainer.outcomes = Outcomes(trainer.progress, trainer.metrics, late=True)

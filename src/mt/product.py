@@ -24,6 +24,7 @@ from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator
 from mt.devices import peak_memory
 from mt.evaluate import MethodResult, evaluate, results_table, write_results
+from mt.evaluation.scores import bleu_signature
 from mt.model.build import TranslationModel
 from mt.model.transformer import set_parameters
 from mt.run_dir import ModelDir, RunDir
@@ -86,7 +87,8 @@ def _make_folder(
         converted = folder if formats and model.device.type == "cpu" else None
         results = _score(config, run_dir, _translator(config, tokenizers, model, world.from_main(converted)), world)
         facts["formats"] = [result.as_dict() for result in formats]
-        facts["formats_table"] = formats_table(formats) if formats else ""
+        signature = bleu_signature(config.evaluation, config.data.target_lang)
+        facts["formats_table"] = formats_table(formats, signature) if formats else ""
         facts["test"] = [result.as_dict() for result in results]
         facts["scores"] = results_table(results) if results else ""
         scores, formats_said = facts["scores"], facts["formats_table"]

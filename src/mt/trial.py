@@ -52,8 +52,8 @@ def try_formats(
     return results
 
 
-def formats_table(results: Sequence[FormatResult]) -> str:
-    """One row a format; differences are to the first, which is exact."""
+def formats_table(results: Sequence[FormatResult], signature: str) -> str:
+    """One row a format, then BLEU's signature; differences are to the first, which is exact."""
     rows = [
         [
             result.compute_type + (" with shortlist" if result.shortlist else ""),
@@ -63,4 +63,4 @@ def formats_table(results: Sequence[FormatResult]) -> str:
         ]
         for result in results
     ]
-    return table(["CTranslate2", "valid BLEU", "difference", "sentences/s"], rows)
+    return "\n".join([table(["CTranslate2", "valid BLEU", "difference", "sentences/s"], rows), signature])

@@ -59,8 +59,8 @@ def best_penalty(results: Sequence[PenaltyResult]) -> PenaltyResult:
     return max(results, key=lambda result: (result.bleu, -abs(result.length_penalty - 1)))
 
 
-def penalties_table(results: Sequence[PenaltyResult]) -> str:
-    """One row a penalty, and what to write into a configuration."""
+def penalties_table(results: Sequence[PenaltyResult], signature: str) -> str:
+    """One row a penalty, BLEU's signature, and what to write into a configuration."""
     best = best_penalty(results)
     rows = [
         [f"{r.length_penalty:g}", f"{r.bleu:.2f}", f"{r.length_ratio:.3f}", "best" if r is best else ""]
@@ -68,9 +68,10 @@ def penalties_table(results: Sequence[PenaltyResult]) -> str:
     ]
     header = ["length penalty", "valid BLEU", "length ratio", ""]
     advice = f"best: --length-penalty {best.length_penalty:g}, or decoding.length_penalty in the configuration"
-    return f"{table(header, rows)}\n{advice}"
+    return "\n".join([table(header, rows), signature, advice])
 
 
-def penalties_json(results: Sequence[PenaltyResult]) -> dict[str, Any]:
+def penalties_json(results: Sequence[PenaltyResult], signature: str) -> dict[str, Any]:
     """The same for programs."""
-    return {"tried": [asdict(result) for result in results], "best": best_penalty(results).length_penalty}
+    tried = [asdict(result) for result in results]
+    return {"tried": tried, "best": best_penalty(results).length_penalty, "signature": signature}

@@ -188,12 +188,14 @@ def _tune(
     beam: int | None,
     as_json: bool,
 ) -> None:
+    from mt.evaluation.scores import bleu_signature
     from mt.tuning import penalties_json, penalties_table, try_length_penalties
 
     if (beam or config.decoding.beam_size) == 1:
         raise InputError("--tune-length-penalty: greedy search has no length penalty", "give --beam 5")
     tried = try_length_penalties(translator, config, texts, beam)
-    print_result(json.dumps(penalties_json(tried)) if as_json else penalties_table(tried))
+    signature = bleu_signature(config.evaluation, [text.target_lang for text in texts])
+    print_result(json.dumps(penalties_json(tried, signature)) if as_json else penalties_table(tried, signature))
 
 
 def _given_texts(source: Path, reference: Path, config: "Config", to: str | None) -> "list[Text]":

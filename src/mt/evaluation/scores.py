@@ -80,6 +80,17 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: 
         _forget_lines(bleu.tokenizer)
 
 
+def bleu_signature(config: EvaluationConfig, target_langs: Sequence[str]) -> str:
+    """What a reader needs to reproduce a BLEU without interval, as of validation; of several languages it is a mean."""
+    signatures = []
+    for name in dict.fromkeys(bleu_tokenizer(config.bleu_tokenize, lang) for lang in target_langs):
+        bleu = BLEU(tokenize=name)
+        bleu.corpus_score(["a"], [["a"]])  # only then does it know how many references there are
+        signatures.append(str(bleu.get_signature()))
+    mean = "mean over languages, " if len(target_langs) > 1 else ""
+    return f"bleu: {mean}{', '.join(signatures)}"
+
+
 def _forget_lines(tokenizer: object) -> None:
     """Empties the caches of tokenized lines, which sacreBLEU keeps for each class and a training's validations fill."""
     for one in (tokenizer, getattr(tokenizer, "_post_tokenizer", None)):

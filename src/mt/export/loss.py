@@ -10,6 +10,7 @@ from mt.decoding.engine import SearchOptions
 from mt.decoding.translated import Translated, mean_bleu, translate_texts
 from mt.decoding.translator import Translator
 from mt.errors import InputError
+from mt.evaluation.scores import bleu_signature
 
 
 @dataclass(frozen=True)
@@ -58,4 +59,5 @@ class Yardstick:
             ["model, float32", f"{before:.2f}", "", ""],
             [name, f"{after:.2f}", f"{after - before:+.2f}", f"{same:,}"],
         ]
-        return table(["", "BLEU", "difference", f"same of {len(one):,}"], rows)
+        signature = bleu_signature(self.config.evaluation, [text.target_lang for text in self.texts])
+        return "\n".join([table(["", "BLEU", "difference", f"same of {len(one):,}"], rows), signature])

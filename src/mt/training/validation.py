@@ -7,6 +7,7 @@ from itertools import chain, islice, zip_longest
 import torch
 
 from mt.config import Config
+from mt.console import log
 from mt.data.batching import assemble, plan_epoch
 from mt.data.encoded import EncodedCorpus
 from mt.data.texts import Text
@@ -16,6 +17,7 @@ from mt.decoding.shared_engine import SharedEngine
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translated import Translated, mean_bleu, translate_texts
 from mt.decoding.translator import Translator
+from mt.evaluation.scores import bleu_signature
 from mt.model.build import TranslationModel
 from mt.model.loss import fused_cross_entropy
 from mt.model.packing import Packing
@@ -27,12 +29,14 @@ class Validation:
     """Loss (negative log-likelihood a target token, in nats, without smoothing), its perplexity, and BLEU.
 
     Attributes:
+        signature: sacreBLEU's.
         samples: (source, hypothesis, reference) of the first sentences.
     """
 
     loss: float
     perplexity: float
     bleu: float
+    signature: str
     samples: list[tuple[str, str, str]]
 
 
@@ -60,6 +64,7 @@ class Validator:
         self._encoded = encoded
         self._texts = texts
         self._tokenizers = tokenizers
+        self._signature = bleu_signature(config.evaluation, [text.target_lang for text in texts])
         self._told = not world.is_main  # of lines that are too long
 
     def __call__(self, model: TranslationModel) -> Validation:
@@ -73,11 +78,12 @@ class Validator:
         if not self._told:
             for text in self._texts:
                 translator.to(text.target_lang).tell_of_long(text.sources, "validation set")
+            log.info("validation with greedy search, %s", self._signature)
             self._told = True
         translated = translate_texts(translator, self._texts, options)
         bleu = mean_bleu(translated, config.evaluation.bleu_tokenize)
         samples = _samples(translated, config.training.sample_translations)
-        return Validation(loss, math.exp(min(loss, 700.0)), bleu, samples)
+        return Validation(loss, math.exp(min(loss, 700.0)), bleu, self._signature, samples)
 
     @torch.no_grad()
     def _loss(self, model: TranslationModel) -> float:
