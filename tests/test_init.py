@@ -265,8 +265,10 @@ def test_few_passes_need_less_dropout() -> None:
         }
         return values["dropout"]
 
+    assert dropout(30_000, 4) == 0.0
     assert dropout(30_000, 7) == 0.1  # as in configs/multi30k_en_de_fast.yaml
     assert dropout(30_000, 25) == 0.2
+    assert dropout(30_000, 55) == 0.3  # as in configs/multi30k_en_de.yaml
     assert dropout(5_000, 25) == 0.3
     assert dropout(5_000_000, 5) == 0.1
 
@@ -276,14 +278,14 @@ MEASURED = Measured("cpu", "fp32", 1_000_000, 5, 0.5, 4000.0, 0.01, 0.02, 10**9,
 
 def test_the_length_is_what_the_time_allows_or_the_text_is_worth() -> None:
     free = length_for(Ground(surveyed(30_000), "cpu", 2), MEASURED, 28_000, 1000)
-    assert free.steps == 7000  # 25 passes of 280 steps
-    assert free.epochs == pytest.approx(25)
+    assert free.steps == 15_000  # 55 passes of 280 steps, to two digits
+    assert free.epochs == pytest.approx(15_000 / 280)
     hurried = length_for(Ground(surveyed(30_000), "cpu", 2, 10.0), MEASURED, 28_000, 1000)
     in_all = hurried.steps * 0.5 + hurried.validations * 1000 * 0.02
     assert 0.7 * 600 < in_all < 0.95 * 600
     assert hurried.validations == 3  # of 20 seconds each
     endless = length_for(Ground(surveyed(30_000), "cpu", 2, 10_000.0), MEASURED, 28_000, 1000)
-    assert endless.steps == 14_000  # more would be in vain
+    assert endless.steps == 31_000  # more would be in vain
 
 
 def test_a_text_too_large_for_the_most_steps_is_said_to_be(

@@ -120,7 +120,9 @@ class TrainingConfig(Section):
     validate_every: Annotated[int, Field(ge=1, le=10**9, description="Steps between two validations.")] = 1000
     save_every: Annotated[
         int | None,
-        Field(ge=1, le=10**9, description="Steps between two checkpoints; null saves at every validation."),
+        Field(
+            ge=1, le=10**9, description="Steps between two checkpoints, besides those of validations; null: only these."
+        ),
     ] = None
     keep_checkpoints: Annotated[
         int, Field(ge=2, le=100_000, description="Number of newest checkpoints that are kept.")

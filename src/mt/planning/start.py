@@ -18,6 +18,7 @@ from mt.planning.recipe import (
     Length,
     first_shape,
     held_out,
+    least_epochs,
     rounded,
     tokenizer_choices,
     wanted_epochs,
@@ -103,7 +104,7 @@ def _tried(draft: Draft, pairs: list[int], valid_pairs: int, schema: str) -> Beg
         whole = len(ground.survey.sample) == ground.pairs
         measured = probe(draft.config(shape, _TRIAL), ground.survey.sample, tokenizers, whole, _SECONDS)
         length = length_for(ground, measured, sum(pairs), valid_pairs)
-        enough = wanted_epochs(ground.pairs) / 5  # a model is then better than the next smaller one (docs/quality.md)
+        enough = least_epochs(ground.pairs)
         if ground.minutes is None or shape == SHAPES[0] or length.epochs >= enough:
             break
         log.info("in that time it would read the text %.1f times only; trying a smaller model", length.epochs)
