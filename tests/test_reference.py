@@ -1,5 +1,6 @@
 """The reference pages: complete and current."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -8,6 +9,8 @@ from config_helpers import SECTIONS
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
 import reference
+
+ROOT = reference.DOCS.parent
 
 
 def test_the_reference_has_every_key_once_with_default_and_meaning() -> None:
@@ -38,3 +41,11 @@ def test_every_command_and_option_is_there() -> None:
 def test_the_pages_are_current() -> None:
     for name, content in reference.pages().items():
         assert (reference.DOCS / name).read_text(encoding="utf-8") == content, "run `python scripts/reference.py`"
+
+
+def test_every_key_that_a_page_names_exists() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    for page in pages:
+        named = re.findall(r"`(data|tokenizer|model|training|decoding|evaluation)\.([a-z_]+)", page.read_text())
+        for section, key in named:
+            assert key in SECTIONS[section].model_fields, f"{page.name}: {section}.{key}"
