@@ -9,7 +9,7 @@
 # references and all translations (Nguyen et al. 2020, arXiv:1911.01986). Of each line's translations they also get those
 # closest to the reference (Kim and Rush 2016, arXiv:1606.07947). Into French, which takes half the time, the students are two
 # wide models that go on with what both translate. Then the students translate the training text, each and together, and
-# one of them learns from that for a while longer, with configs/multi30k_en_LANG.yaml: that is the model. What is made
+# one of them learns from that for a while longer, with configs/multi30k_steps/last_LANG.yaml: that is the model. What is made
 # three times, with three seeds, is this last step; the first and the third go on with one student, the second with the
 # other.
 # Each command goes on where it was stopped, or does nothing when it was done, and so does the whole.
@@ -60,7 +60,9 @@ students_of_several() {
     translate "$lang" "from-$lang.en" --model "$runs/$lang-en" --length-penalty 1.2 --compute-type int8
     local teacher student
     for teacher in small wide; do
-        train "$teacher" "en-$lang-$teacher" data.train="[{source: train.en, target: train.$lang}]"
+        local settings=(data.train="[{source: train.en, target: train.$lang}]")
+        if [ "$teacher" = small ]; then settings+=(model.dropout=0.3 training.max_steps=9000); fi
+        train "$teacher" "en-$lang-$teacher" "${settings[@]}"
         translate en "$teacher.closest.$lang" --model "$runs/en-$lang-$teacher" "${closest[@]}"
     done
     translate en "small.$lang" --model "$runs/en-$lang-small" --length-penalty "$penalty" --compute-type int8
@@ -101,7 +103,7 @@ translate en "students.$lang" "${students[@]}" --length-penalty "$penalty"
 for seed in ${SEEDS:-1 2 3}; do
     words=(--set seed="$seed" --set name="en-$lang-$seed" --set data.root="$data")
     words+=(--set training.init_from="$runs/en-$lang-student-$((2 - seed % 2))")
-    mt train --runs "$runs" --config "configs/multi30k_en_$lang.yaml" "${words[@]}" "${extra[@]}"
+    mt train --runs "$runs" --config "configs/multi30k_steps/last_$lang.yaml" "${words[@]}" "${extra[@]}"
 done
 reference=$data/test_2016_flickr.$lang
 python scripts/score_multi30k.py --lang "$lang" --reference "$reference" "$runs"/en-"$lang"-[0-9]*/eval/test.beam
