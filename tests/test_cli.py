@@ -138,6 +138,35 @@ def test_another_text_of_the_same_name_leaves_the_runs_own_scores_alone(trained:
     assert {"other.test.json", "other.test.greedy"} <= after.keys() - before.keys()
 
 
+def test_other_settings_leave_the_usual_scores_of_a_given_text_alone(trained: Path, tmp_path: Path) -> None:
+    run = RunDir(shutil.copytree(trained / "runs" / "tiny", tmp_path / "tiny"))
+    text = ["--source", trained / "valid.en", "--reference", trained / "valid.xx"]
+    mt("eval", "--model", "tiny", *text, cwd=tmp_path)
+    usual = (run.scores / "valid.json").read_bytes()
+    mt("eval", "--model", "tiny", *text, "--beam", "1", cwd=tmp_path)
+    assert (run.scores / "valid.json").read_bytes() == usual
+    assert (run.scores / "changed.valid.json").is_file()
+
+
+def test_a_folder_for_scores_that_cannot_be_is_told_before_anything_is_translated(trained: Path) -> None:
+    done = mt("eval", "--output", "test.en", cwd=trained, code=2)
+    assert "test.en is a file, not a folder" in done.stderr
+    assert "translating" not in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("source", ["file", "pipe"])
+def test_a_line_that_is_no_utf_8_loses_no_work(trained: Path, tmp_path: Path, source: str) -> None:
+    (tmp_path / "in").write_bytes(b"a b\n" * 5 + b"\xff\n")
+    if source == "file":
+        done = mt("translate", "--input", tmp_path / "in", "--model", "nowhere", cwd=trained, code=2)
+        assert "in:6: not valid UTF-8" in done.stderr
+    else:
+        done = mt("translate", cwd=trained, stdin=(tmp_path / "in").read_bytes(), code=2)
+        assert "stdin:6: not valid UTF-8" in done.stderr
+        assert len(done.stdout.splitlines()) == 5
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -244,7 +273,7 @@ def test_bad_input_is_one_readable_message_and_exit_2(
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr) < 1500
-    assert done.stdout == ""
+    assert done.stdout.count("\n") == stdin.count(b"good\n"), "lines before the bad one are translated"
 
 
 def test_all_configuration_errors_come_at_once_with_their_lines(tiny: Path) -> None:

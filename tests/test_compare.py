@@ -227,6 +227,15 @@ def test_a_run_and_a_file(two_runs: Path) -> None:
     assert found["comparisons"][0]["sentence_chrf"] == runs["comparisons"][0]["sentence_chrf"]
 
 
+def test_a_file_may_be_called_reference(two_runs: Path) -> None:
+    write(two_runs / "reference", ["q"] * 12)
+    out = mt("compare", "runs/b", "reference", *QUICK, "--sentences", "1", cwd=two_runs).stdout
+    worst = out.split("loses most")[1].splitlines()
+    texts = [line.split("reference: ")[1] for line in worst if "reference: " in line]
+    assert len(texts) == 2
+    assert texts[0] in (two_runs / "runs" / "b" / "eval" / "test.reference").read_text().splitlines()
+
+
 def test_models_translate_a_text_that_is_given(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained / "runs" / "tiny" / "model", tmp_path / "moved")
     for name, original in (("in", "valid.en"), ("ref", "valid.xx")):
@@ -266,6 +275,9 @@ def test_several_languages_are_compared_one_by_one(two_languages: Path, tmp_path
         (["runs/a", "runs/b", "--reference", "ref"], "give --source"),
         (["runs/a", "runs/b", "--engine", "nonsense"], "--engine is for what --source has translated"),
         (["ref", "ref", "--reference", "ref", "--compute-type", "int8"], "--compute-type is for what --source has"),
+        (["ref", "ref", "--reference", "ref", "--method", "beam"], "--method: nothing is translated here"),
+        (["ref", "ref", "--reference", "ref", "--method", "foo"], "--method foo: new translations are made by greedy"),
+        (["ref", "ref", "--reference", "ref", "--test-set", "mine"], "--test-set is for what runs have in eval/"),
         (["runs/a", "runs/b", "--source", "short", "--reference", "ref"], "short has 3 lines but ref has 12"),
         (["one", "one", "--reference", "one"], "a single sentence is too little"),
     ],

@@ -1,6 +1,7 @@
 """One model of several target languages: tags ask for them, and everything is sorted by language on the way."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,12 @@ def test_the_tag_decides_what_a_sentence_becomes(two_languages: Path) -> None:
         for engine in ("ctranslate2", "torch"):
             found = mt("translate", "--to", language, "--engine", engine, "--", *sentences, cwd=two_languages).stdout
             assert found.split("\n")[:-1] == [into(language, sentence) for sentence in sentences]
+
+
+def test_the_command_that_a_training_ends_with_works(two_languages: Path) -> None:
+    end = mt("train", "--config", "two.yaml", cwd=two_languages).stdout.splitlines()
+    (following,) = [line.removeprefix("next: mt ") for line in end if line.startswith("next: ")]
+    assert mt(*shlex.split(following), cwd=two_languages).stdout.strip()
 
 
 def test_a_language_must_be_chosen_and_be_there(two_languages: Path) -> None:

@@ -286,6 +286,7 @@ def test_invalid_utf8_in_a_pipe_names_the_line(pipe: Pipe) -> None:
     pipe.write(b"one\ntwo\n")
     assert pipe.next() == ["one", "two"]
     pipe.write(b"three\n\xff\n")
+    assert pipe.next() == ["three"], "what is good before it is not lost"
     error = pipe.next()
     assert isinstance(error, InputError)
     assert error.message.startswith("stdin:4: not valid UTF-8")

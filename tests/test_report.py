@@ -129,6 +129,25 @@ def test_what_is_missing_is_named(run: Path, name: str) -> None:
         read_facts(RunDir(run))
 
 
+@pytest.mark.parametrize("name", ["eval/test.json", "data/text/counts.json", "data/cleaning.json"])
+@pytest.mark.parametrize("content", ['{"res', "[]", "7", "{}"])
+def test_what_is_damaged_is_named(run: Path, name: str, content: str) -> None:
+    if (name, content) == ("data/cleaning.json", "{}"):
+        return  # nothing was dropped
+    (run / name).write_text(content)
+    if (name, content) == ("data/cleaning.json", "[]"):
+        return
+    with pytest.raises(InputError, match=re.escape(f"{run / name}: damaged")):
+        read_facts(RunDir(run))
+
+
+def test_translations_that_are_cut_off_are_named(run: Path) -> None:
+    path = run / "eval" / "test.xx.beam"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
+    with pytest.raises(InputError, match="not as many lines as its source"):
+        read_facts(RunDir(run))
+
+
 def test_no_run_at_all(tmp_path: Path) -> None:
     assert "there is no config.yaml" in mt("report", "nowhere", cwd=tmp_path, code=2).stderr
     assert "no finished run here" in mt("report", cwd=tmp_path, code=2).stderr

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,13 @@ def test_what_is_longer_than_the_model_knows_has_no_score(architecture: str) -> 
         if scored is not None:
             tokenizers = TokenizerPair(tokenizer, tokenizer)
             assert scored.log_prob == pytest.approx(alone(model, tokenizers, source, target, []), abs=1e-4)
+
+
+def test_what_cannot_be_read_twice_is_refused(trained: Path, tmp_path: Path) -> None:
+    """A pipe is empty when it is read again, and the result would be so, too."""
+    os.mkfifo(tmp_path / "pipe")
+    for files in (["--source", tmp_path / "pipe", *FILES[2:]], [*FILES[:2], "--target", tmp_path / "pipe"]):
+        assert "pipe: a pipe, not a file" in mt("score", *files, cwd=trained, code=2).stderr
 
 
 @pytest.mark.parametrize(

@@ -382,6 +382,23 @@ def test_what_another_key_begins_is_not_continued_by_the_first(tmp_path: Path) -
     assert read(path) == ["1", "2"]
 
 
+def test_a_note_that_a_crash_left_beside_the_whole_file_is_passed_over(tmp_path: Path, notices: list[str]) -> None:
+    path = tmp_path / "out"
+    with GrowingFile(path, "one") as file:
+        file.append(["1"])
+        note = (tmp_path / ".out.unfinished.json").read_bytes()
+        file.finish()
+    (tmp_path / ".out.unfinished.json").write_bytes(note)
+    with GrowingFile(path, "one") as file:
+        assert file.lines == 0
+    assert not notices
+
+
+def test_a_tag_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
+    options = ("--input", "in", "--output", "out", "--tag", "\udcff")
+    assert "--tag: not valid UTF-8" in mt("backtranslate", *options, cwd=tmp_path, code=2).stderr
+
+
 def test_a_growing_file_appears_when_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with GrowingFile(path, "key") as file:

@@ -14,7 +14,7 @@ from mt.decoding.engine import SearchOptions
 from mt.decoding.mbr import by_utility
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.translated import Translated
-from mt.decoding.translator import Translator, distinct
+from mt.decoding.translator import Translator, distinct, lines_at_once
 from mt.evaluation.comet import Comet, CometScore
 from mt.evaluation.scores import Scores, score
 from mt.evaluation.utility import utility_for
@@ -40,9 +40,13 @@ class Method:
         if self.utility is None:
             return translator.best(sources, self.options)
         utility = utility_for(self.utility, translator.target_lang)
-        translated = translator.translate(sources, self.options, None)
-        pools = translated if self.options.sampling is not None else map(distinct, translated)
-        return [by_utility(pool, utility)[0].text for pool in pools]
+        chosen = []
+        at_once = lines_at_once(len(sources), self.options.n_best)
+        for start in range(0, len(sources), at_once):
+            translated = translator.translate(sources[start : start + at_once], self.options, None)
+            pools = translated if self.options.sampling is not None else map(distinct, translated)
+            chosen += [by_utility(pool, utility)[0].text for pool in pools]
+        return chosen
 
 
 @dataclass(frozen=True)

@@ -87,13 +87,15 @@ class GrowingFile:
         """Lines and bytes that an earlier session with the same key left; of another key's it says that they go."""
         try:
             note = json.loads(self._note.read_bytes())
-            if note["key"] == self._key and 0 <= int(note["bytes"]) <= self._unfinished.stat().st_size:
+            size = self._unfinished.stat().st_size
+            if note["key"] == self._key and 0 <= int(note["bytes"]) <= size:
                 return int(note["lines"]), int(note["bytes"])
-            log.warning(
-                "%s: begun anew: its %d finished lines were made with another model, text or option",
-                self._path,
-                int(note["lines"]),
-            )
+            if size:  # else the file was given its name, and a crash came before the note was removed
+                log.warning(
+                    "%s: begun anew: its %d finished lines were made with another model, text or option",
+                    self._path,
+                    int(note["lines"]),
+                )
         except (OSError, ValueError, TypeError, KeyError):
             pass
         return 0, 0

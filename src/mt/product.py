@@ -68,7 +68,9 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
         else:
             _score(config, run_dir, _translator(config, tokenizers, model, world.from_main(None)), world)
     trainer.metrics.close()
-    return _summary(run_dir, progress, storage.read_manifest(run_dir.model.root)) if world.is_main else ""
+    if not world.is_main:
+        return ""
+    return _summary(config, run_dir, progress, storage.read_manifest(run_dir.model.root))
 
 
 def _make_folder(
@@ -154,7 +156,7 @@ def _score(config: Config, run_dir: RunDir, translator: Translator, world: World
     return results
 
 
-def _summary(run_dir: RunDir, progress: Progress, product: dict[str, Any]) -> str:
+def _summary(config: Config, run_dir: RunDir, progress: Progress, product: dict[str, Any]) -> str:
     """What was trained, what it cost, and what to type next."""
     speed = progress.tokens / max(progress.seconds, 1e-9)
     lines = [
@@ -170,5 +172,6 @@ def _summary(run_dir: RunDir, progress: Progress, product: dict[str, Any]) -> st
         lines += ["validation set, beam search:", product["formats_table"]]
     if product["scores"]:
         lines += ["test set:", product["scores"]]
-    lines += [f"model: {run_dir.model.root}", f'next: mt translate --model {run_dir.root} "..."']
+    to = f" --to {config.data.target_lang[0]}" if len(config.data.target_lang) > 1 else ""
+    lines += [f"model: {run_dir.model.root}", f'next: mt translate --model {run_dir.root}{to} "..."']
     return "\n".join(lines)

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -72,29 +72,57 @@ def sync_file(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Replaces a file at once: a reader sees the old content or the new, never a part."""
-    with explained(path):
-        if is_device(path):
-            path.write_bytes(content)
-            return
-        path = Path(os.path.realpath(path))  # a link stays one
-        # Two processes that write the same file must not write into one another's.
-        partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[Callable[[bytes], None]]:
+    """A file that comes into being whole: a reader sees the old content or the new, never a part.
+
+    Yields:
+        a function that adds to it. Into a device or a pipe it writes at once.
+
+    Raises:
+        MachineError: it cannot be written.
+    """
+    lasting = not is_device(path)
+    place = Path(os.path.realpath(path)) if lasting else path  # a link stays one
+    # Two processes that write the same file must not write into one another's.
+    partial = place.with_name(f".{place.name}.{os.getpid()}{PARTIAL}") if lasting else path
+    try:
+        with explained(path):
+            if lasting:
+                place.parent.mkdir(parents=True, exist_ok=True)
             failpoint("write", partial)
-            with partial.open("wb") as file:
-                file.write(content)
+            file = partial.open("wb")
+        try:
+
+            def write(content: bytes) -> None:
+                with explained(path):
+                    file.write(content)
+
+            yield write
+            with explained(path):
                 file.flush()
-                failpoint("sync", partial)
-                os.fsync(file.fileno())
-            failpoint("rename", path)
-            partial.replace(path)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
-        sync_dir(path.parent)
+                if lasting:
+                    failpoint("sync", partial)
+                    os.fsync(file.fileno())
+        finally:
+            with contextlib.suppress(OSError):  # which a flush has told of
+                file.close()
+        if lasting:
+            with explained(path):
+                failpoint("rename", place)
+                partial.replace(place)
+                sync_dir(place.parent)
+    except BaseException:
+        if lasting:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+        raise
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Writes a file that comes into being whole."""
+    with new_file(path) as write:
+        write(content)
 
 
 def write_text(path: Path, content: str) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 from mt import storage
 from mt.compressed import refuse_compressed
 from mt.console import log, progress
-from mt.data.lines import read_lines
+from mt.data.lines import read_lines, refuse_pipe
 from mt.decoding.engine import SearchOptions
-from mt.decoding.translator import Candidate, Translator
+from mt.decoding.translator import Candidate, Translator, lines_at_once
 from mt.errors import InputError
 from mt.evaluation.utility import UTILITIES, utility_for
 from mt.growing_file import GrowingFile
@@ -32,7 +32,7 @@ def synthesize(
     output: Path,
     made_with: Any,
     tag: str = "",
-    lines_at_once: int = LINES_AT_ONCE,
+    most_lines: int = LINES_AT_ONCE,
     references: Path | None = None,
 ) -> int:
     """Translates a file to another of as many lines; an empty line stays empty.
@@ -44,7 +44,7 @@ def synthesize(
         output: where the translations go; a file that is already there is replaced.
         made_with: what identifies the model and the engine: with another, an unfinished output is begun again.
         tag: a word put before every translation (Caswell et al. 2019, arXiv:1906.06442).
-        lines_at_once: of the file.
+        most_lines: of the file, translated together.
         references: what people wrote, line by line; of the `options.n_best` translations the closest one is taken
             (Kim and Rush 2016, arXiv:1606.07947, section 3.3).
 
@@ -74,7 +74,7 @@ def synthesize(
         bar.update(file.lines)
         lines = islice(read_lines(source), file.lines, None)
         wanted = repeat(None) if references is None else islice(read_lines(references), file.lines, None)
-        while block := list(islice(lines, lines_at_once)):
+        while block := list(islice(lines, lines_at_once(most_lines, options.n_best))):
             found = translator.translate(block, options, first_line=file.lines + 1)
             choices = zip(found, islice(wanted, len(block)), strict=True)
             texts = [closest(candidates, reference, utility) for candidates, reference in choices]
@@ -101,8 +101,7 @@ def closest(candidates: Sequence[Candidate], reference: str | None, utility: str
 
 def _count_lines(path: Path) -> int:
     """Of a file that can be read again."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise InputError(f"{path}: a pipe, not a file", "write the text to a file first; it is read more than once")
+    refuse_pipe(path)
     return sum(1 for _ in read_lines(path))
 
 

@@ -65,6 +65,8 @@ def compare(
         raise InputError("a comparison needs at least two systems", "mt compare RUN_A RUN_B")
     if source is not None and reference is None:
         raise InputError("--source needs --reference", "give the translation of the source, too")
+    if reference is not None and test_set != "test":
+        raise InputError("--test-set is for what runs have in eval/, and --reference brings its own", "leave one out")
     if source is None:
         _refuse_engine(given)
     from mt.comparison.layout import compare as test

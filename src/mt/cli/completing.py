@@ -52,7 +52,7 @@ def languages(context: click.Context, parameter: click.Parameter, incomplete: st
     from mt.run_dir import find_model
 
     with contextlib.suppress(MtError, OSError):
-        given = context.params.get("models") or (None,)
+        given = context.params.get("models") or (context.params.get("model"),)
         folder = find_model(given[0], Path(context.params.get("runs") or "runs"))
         codes = TranslationSettings.read(folder.settings).target_langs
         return [CompletionItem(code) for code in codes if code.startswith(incomplete)]

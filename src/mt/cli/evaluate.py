@@ -74,6 +74,10 @@ def evaluate_command(
     set_up_logging(verbose)
     if (source is None) != (reference is None):
         raise InputError("--source and --reference go together", "give both, or neither for the run's own text")
+    if output is not None:
+        from mt.outputs import require_writable
+
+        require_writable(output / "file", "--output")
     decoding = Decoding.of(given)
     if tune_length_penalty:
         _allow_tuning({**given, "output": output, "metrics": metrics})
@@ -98,7 +102,7 @@ def evaluate_command(
         _tune(opened.translator, config, texts, decoding.beam, as_json)
         return
     results = evaluate(opened.translator, config, texts, _methods(config, decoding, opened.settings.search), comet)
-    usual = output is not None or source is not None or _is_usual(decoding, metrics, own_config, given)
+    usual = output is not None or _is_usual(decoding, metrics, own_config, given)
     name = ("" if usual else "changed.") + _name_of(source, to, config, beside_own=output is None)
     _print_and_keep(results, as_json, output or (run.scores if run and not others else None), name)
 

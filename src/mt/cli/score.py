@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,10 +57,12 @@ def score(
         raise InputError(f"--format: '{format_}' is neither text nor jsonl")
     check_output(output)
     from mt.bundle.open import open_model
-    from mt.data.lines import read_parallel
+    from mt.data.lines import read_parallel, refuse_pipe
     from mt.decoding.engine import EngineChoice
     from mt.decoding.scoring import PairScorer
 
+    for path in (source, target):
+        refuse_pipe(path)
     for _ in read_parallel(source, target):  # files that do not match are told before hours of work, not after
         pass
     [folder] = find_models([] if model is None else [model], runs)
@@ -69,22 +71,37 @@ def score(
     translator = opened.translator.to(to)
     scorer = PairScorer(opened.model, opened.tokenizers, translator.tag, opened.settings)
     pairs = read_parallel(source, target)
-    found: list[Scored | None] = []
+    total = _Total()
     with writer(output) as write:
         while block := list(islice(pairs, LINES_AT_ONCE)):
             for pair, scored in zip(block, scorer.score(block), strict=True):
                 write(_shown(pair, scored, format_))
-                found.append(scored)
-    _sum_up(found)
+                total.add(scored)
+    total.tell()
 
 
-def _sum_up(found: "Sequence[Scored | None]") -> None:
-    scores = [scored for scored in found if scored is not None]
-    if without := len(found) - len(scores):
-        log.warning("%d pairs have no score: their source is empty, or they are longer than the model takes", without)
-    if scores:
-        log_prob, tokens = (sum(column) for column in zip(*scores, strict=True))
-        log.info("%s tokens: perplexity %.2f", f"{tokens:,}", math.exp(min(-log_prob / tokens, 700)))
+@dataclass
+class _Total:
+    """What is said of all pairs together."""
+
+    log_prob: float = 0.0
+    tokens: int = 0
+    without: int = 0
+
+    def add(self, scored: "Scored | None") -> None:
+        if scored is None:
+            self.without += 1
+        else:
+            self.log_prob += scored.log_prob
+            self.tokens += scored.tokens
+
+    def tell(self) -> None:
+        if self.without:
+            reason = "their source is empty, or they are longer than the model takes"
+            log.warning("%d pairs have no score: %s", self.without, reason)
+        if self.tokens:
+            perplexity = math.exp(min(-self.log_prob / self.tokens, 700))
+            log.info("%s tokens: perplexity %.2f", f"{self.tokens:,}", perplexity)
 
 
 def _shown(pair: tuple[str, str], scored: "Scored | None", format_: str) -> str:

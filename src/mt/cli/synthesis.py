@@ -21,7 +21,7 @@ from mt.cli.options import (
     search_options,
     to_option,
 )
-from mt.cli.text import print_result
+from mt.cli.text import checked, print_result
 from mt.console import set_up_logging
 from mt.errors import InputError
 from mt.languages import BACK_TRANSLATION_TAG
@@ -92,6 +92,7 @@ def backtranslate(tag: str, **given: Any) -> None:
 
     Example: mt backtranslate --model runs/de-en --input mono.de --output mono.bt.en --sample
     """
+    checked(tag, "--tag")
     if tag != tag.strip() or len(tag.split()) > 1:
         raise InputError(f"--tag: '{tag}' is not one word")
     _synthesize(given, tag)

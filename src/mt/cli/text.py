@@ -9,19 +9,33 @@ from itertools import islice
 from pathlib import Path
 
 from mt.errors import InputError
+from mt.outputs import is_device
 
 LINES_AT_ONCE = 4000  # of a file: sorted by length they make good batches, and output still flows
 
 
-def input_lines(text: Sequence[str], path: Path | None) -> Iterator[list[str]]:
-    """Batches of lines, as large as is at hand."""
+def check_input(path: Path | None) -> None:
+    """Reads a file to its end, so that a line that is no UTF-8 is told before hours of work and not after.
+
+    Raises:
+        InputError: it is missing, or a line of it is not UTF-8. Of a pipe it is told when it comes.
+    """
+    if path is not None and str(path) != "-" and not is_device(path):
+        from mt.data.lines import read_lines
+
+        for _ in read_lines(path):
+            pass
+
+
+def input_lines(text: Sequence[str], path: Path | None, at_once: int = LINES_AT_ONCE) -> Iterator[list[str]]:
+    """Batches of lines, as large as is at hand; of a file `at_once`."""
     from mt.data.lines import read_available, read_lines
 
     if text:
-        yield [_checked(line, f"argument {number}").replace("\n", " ") for number, line in enumerate(text, 1)]
+        yield [checked(line, f"argument {number}").replace("\n", " ") for number, line in enumerate(text, 1)]
     elif path is not None and str(path) != "-":
         lines = read_lines(path)
-        yield from iter(lambda: list(islice(lines, LINES_AT_ONCE)), [])
+        yield from iter(lambda: list(islice(lines, at_once)), [])
     elif sys.stdin.isatty():
         yield from _prompt()
     else:
@@ -35,7 +49,7 @@ def _prompt() -> Iterator[list[str]]:
     while True:
         try:
             print("> ", end="", file=sys.stderr, flush=True)
-            yield [_checked(input(), "this line")]
+            yield [checked(input(), "this line")]
         except UnicodeDecodeError:
             raise InputError("this line: not valid UTF-8") from None
         except EOFError:
@@ -43,7 +57,7 @@ def _prompt() -> Iterator[list[str]]:
             return
 
 
-def _checked(line: str, name: str) -> str:
+def checked(line: str, name: str) -> str:
     """The system hands over bytes that are no UTF-8 as lone surrogates."""
     try:
         line.encode()
@@ -68,21 +82,16 @@ def check_output(path: Path | None) -> None:
     refuse_compressed(path)
 
 
-class writer:  # noqa: N801 (reads as the context manager it is)
+@contextlib.contextmanager
+def writer(path: Path | None) -> Iterator[Callable[[str], None]]:
     """Writes lines to a file that appears when whole, or to stdout at once."""
+    if path is None or str(path) == "-":
+        yield print_result
+        return
+    from mt import storage
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = None if path is None or str(path) == "-" else path
-        self._lines: list[str] = []
-
-    def __enter__(self) -> Callable[[str], None]:
-        return self._lines.append if self._path else print_result
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._path and kind is None:
-            from mt import storage
-
-            storage.write_text(self._path, "".join(line + "\n" for line in self._lines))
+    with storage.new_file(path) as write:
+        yield lambda line: write(f"{line}\n".encode())
 
 
 def print_result(text: str, code: int = 0) -> None:

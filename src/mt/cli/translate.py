@@ -21,7 +21,7 @@ from mt.cli.options import (
     search_options,
     to_option,
 )
-from mt.cli.text import check_output, input_lines, writer
+from mt.cli.text import LINES_AT_ONCE, check_input, check_output, input_lines, writer
 from mt.console import set_up_logging
 from mt.errors import InputError
 
@@ -74,6 +74,7 @@ def translate(
     set_up_logging(verbose)
     _check_texts(text, input_, format_)
     check_output(output)
+    check_input(input_)
     decoding = Decoding.of(given, greedy, n_best)
     look = alignment or attention is not None
     if look:
@@ -82,6 +83,7 @@ def translate(
         raise InputError("--by-head belongs to --attention", "add --attention FILE, or leave it out")
     one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
     from mt.bundle.open import open_model
+    from mt.decoding.translator import lines_at_once
 
     first, *others = find_models(models, runs)
     opened = open_model(first, engine_choice(given, one_by_one), others)
@@ -91,7 +93,8 @@ def translate(
     show = _as_json if format_ == "jsonl" else _as_text
     looked: list[Attention] = []
     with writer(output) as write:
-        for line, candidates in _translations(translator, options, input_lines(text, input_)):
+        blocks = input_lines(text, input_, lines_at_once(LINES_AT_ONCE, options.n_best))
+        for line, candidates in _translations(translator, options, blocks):
             chosen = _chosen(candidates, utility, n_best, options.sampling is not None)
             attentions = _attention(opened, chosen[0]) if look else None
             write(show(line, chosen, n_best, attentions if alignment else None))

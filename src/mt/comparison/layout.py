@@ -136,15 +136,15 @@ def _sentence(comparison: Comparison, number: int, one: SentenceDifference, mark
     first, second = marked_differences(
         systems[0].hypotheses[one.number], systems[number].hypotheses[one.number], text.target_lang, marks
     )
-    lines = {
-        **({"source": text.sources[one.number]} if text.sources else {}),
-        "reference": text.references[one.number],
-        systems[0].name: first,
-        systems[number].name: second,
-    }
-    width = max(map(len, lines))
+    lines = [
+        *([("source", text.sources[one.number])] if text.sources else []),
+        ("reference", text.references[one.number]),
+        (systems[0].name, first),
+        (systems[number].name, second),
+    ]
+    width = max(len(name) for name, _ in lines)
     head = f"  line {one.number + 1}: chrF {one.baseline:.1f} -> {one.system:.1f}"
-    return "\n".join([head, *(f"    {name:>{width}}: {line}" for name, line in lines.items())])
+    return "\n".join([head, *(f"    {name:>{width}}: {line}" for name, line in lines)])
 
 
 def comparison_json(compared: Sequence[Compared], shown: int) -> dict[str, Any]:

@@ -99,6 +99,9 @@ def new_translations(
     models = {number: find_model(path, runs) for number, path in enumerate(paths) if _is_folder(path)}
     if models and source is None:
         raise InputError(f"--reference alone gives {paths[next(iter(models))]} nothing to translate", "give --source")
+    searched = _searched(method)
+    if method is not None and not models:
+        raise InputError("--method: nothing is translated here", "leave it out, or compare models")
     sources = [] if source is None else list(read_lines(source))
     references = list(read_lines(reference))
     if source is not None and len(sources) != len(references):
@@ -112,7 +115,7 @@ def new_translations(
     for number, path in enumerate(paths):
         if number in models:
             log.info("translating %d sentences with %s", len(sources), path)
-            options = search_options(configs[number], _searched(method))
+            options = search_options(configs[number], searched)
             translator = open_model(models[number], choice).translator.to(language)
             translator.tell_of_long(sources, str(source))
             systems.append(System(str(path), translator.best(sources, options)))

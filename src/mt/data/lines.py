@@ -105,6 +105,12 @@ def read_lines(path: Path, report: Report = refuse) -> Iterator[str]:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
+def refuse_pipe(path: Path) -> None:
+    """Raises `InputError` for what cannot be read twice."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError(f"{path}: a pipe, not a file", "write the text to a file first; it is read more than once")
+
+
 @dataclass(frozen=True)
 class TextFile:
     """The lines of a file, or every so-manieth of them, readable any number of times."""
@@ -153,7 +159,19 @@ def read_available(stream: BufferedReader, name: str) -> Iterator[list[str]]:
         if others:
             whole = [b"".join(rest), *others[:-1]]
             rest = [others[-1]]
-            yield list(decode_lines(whole, name, number))
+            yield from _group(whole, name, number)
             number += len(whole)
     if last := b"".join(rest):
-        yield list(decode_lines([last], name, number))
+        yield from _group([last], name, number)
+
+
+def _group(raw: list[bytes], name: str, before: int) -> Iterator[list[str]]:
+    """The lines together; those before one that is not UTF-8 come before that is told."""
+    lines: list[str] = []
+    try:
+        lines.extend(decode_lines(raw, name, before))
+    except InputError:
+        if lines:
+            yield lines
+        raise
+    yield lines

@@ -14,6 +14,8 @@ from mt.errors import InputError
 from mt.languages import chosen_language, is_spaced
 from mt.world import World
 
+_CANDIDATES_AT_ONCE = 100_000
+
 
 class Part(NamedTuple):
     """A part of a line in tokens: those that went into the model, those that came out, and their attention."""
@@ -36,6 +38,11 @@ class Candidate:
     score: float
     log_prob: float
     parts: tuple[Part, ...] = field(default=(), compare=False, repr=False)
+
+
+def lines_at_once(most: int, candidates: int) -> int:
+    """How many lines to translate together where each has so many candidates, which are all in memory."""
+    return max(1, min(most, _CANDIDATES_AT_ONCE // candidates))
 
 
 def distinct(candidates: Sequence[Candidate]) -> list[Candidate]:

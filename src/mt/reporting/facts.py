@@ -1,5 +1,6 @@
 """What a run folder tells about its training."""
 
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -70,8 +71,11 @@ def read_facts(run: RunDir) -> Facts:
     """
     text = _needed(run, run.config)
     events = list(_kept(_events(_needed(run, run.metrics, errors="replace"))))
-    prepared = json.loads(_needed(run, run.prepared_counts))
-    cleaning = json.loads(_needed(run, run.cleaning))
+    remedy = "remove the run's data/ and give the same `mt train` again, which makes it anew"
+    with _undamaged(run.prepared_counts, remedy):
+        pairs = dict(json.loads(_needed(run, run.prepared_counts))["pairs"])
+    with _undamaged(run.cleaning, remedy):
+        cleaning = dict(json.loads(_needed(run, run.cleaning)))
     try:
         manifest = storage.read_manifest(run.model.root)
     except storage.DamagedError:
@@ -83,10 +87,18 @@ def read_facts(run: RunDir) -> Facts:
         events=events,
         manifest=manifest,
         cleaning=cleaning,
-        pairs=prepared["pairs"],
+        pairs=pairs,
         lengths=_lengths(run),
         tests=list(_tests(run)),
     )
+
+
+@contextlib.contextmanager
+def _undamaged(path: Path, remedy: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{path}: damaged", remedy) from None
 
 
 def _needed(run: RunDir, path: Path, errors: str = "strict") -> str:
@@ -144,10 +156,16 @@ def _tests(run: RunDir) -> Iterator[TestSet]:
     path = run.scores / "test.json"
     if not path.is_file():
         return
-    results: Sequence[dict[str, Any]] = json.loads(path.read_bytes())["results"]
-    several = len({result.get("target_lang") for result in results}) > 1
-    for result in results:
-        name = f"test.{result['target_lang']}" if several else "test"
-        files = [run.scores / f"{name}.{kind}" for kind in ("source", "reference", result["method"])]
+    remedy = f"make it again: mt eval --model {run.root}"
+    with _undamaged(path, remedy):
+        results: Sequence[dict[str, Any]] = json.loads(path.read_bytes())["results"]
+        kinds = [(result["method"], result.get("target_lang")) for result in results]
+    several = len({language for _, language in kinds}) > 1
+    for result, (method, language) in zip(results, kinds, strict=True):
+        name = f"test.{language}" if several else "test"
+        files = [run.scores / f"{name}.{kind}" for kind in ("source", "reference", method)]
         if all(file.is_file() for file in files):
-            yield TestSet(name, result, *(list(read_lines(file)) for file in files))
+            source, reference, hypotheses = (list(read_lines(file)) for file in files)
+            if not len(source) == len(reference) == len(hypotheses):
+                raise InputError(f"{files[2]}: not as many lines as its source and reference", remedy)
+            yield TestSet(name, result, source, reference, hypotheses)
