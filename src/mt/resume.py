@@ -74,7 +74,7 @@ def recorded_inputs(run_dir: RunDir) -> dict[str, Any]:
 
 def _has_checkpoints(run_dir: RunDir) -> bool:
     """Whole or damaged ones; one that was never finished does not count."""
-    return bool(run_dir.checkpoint_steps()) or any(run_dir.checkpoints.glob("damaged-step-*"))
+    return bool(run_dir.checkpoint_steps()) or run_dir.has_damaged_checkpoints()
 
 
 def _read_inputs(path: Path) -> dict[str, Any]:

@@ -8,7 +8,13 @@ from pathlib import Path
 from mt.errors import InputError
 
 MANIFEST = "MANIFEST.json"
+COUNTS = "counts.json"  # in a folder of prepared or of encoded text: how much of it there is
 VOCABULARY_MAP = "vmap.txt"  # in a converted model: from source pieces to target pieces; the name is CTranslate2's
+
+
+def tokenizer_names(shared: bool) -> tuple[str, str]:
+    """The files of the source and of the target language in a tokenizer folder."""
+    return ("tokenizer.json", "tokenizer.json") if shared else ("source.json", "target.json")
 
 
 @dataclass(frozen=True)
@@ -107,7 +113,7 @@ class RunDir:
     @property
     def prepared_counts(self) -> Path:
         """Pairs of each split, and what cleaning dropped from the training text."""
-        return self.text / "counts.json"
+        return self.text / COUNTS
 
     @property
     def cleaning(self) -> Path:
@@ -127,7 +133,7 @@ class RunDir:
         return self.root / "data" / "encoded" / split
 
     def encoded_counts(self, split: str) -> Path:
-        return self.encoded(split) / "counts.json"
+        return self.encoded(split) / COUNTS
 
     @property
     def checkpoints(self) -> Path:
@@ -144,6 +150,14 @@ class RunDir:
             if path.is_dir()
         )
         return sorted(int(match[1]) for match in found if match)
+
+    def set_aside(self, step: int) -> Path:
+        """Where a damaged checkpoint goes, out of the way of whole ones."""
+        return self.checkpoints / f"damaged-{self.checkpoint(step).name}"
+
+    def has_damaged_checkpoints(self) -> bool:
+        """True if some were set aside."""
+        return any(self.checkpoints.glob("damaged-step-*"))
 
     @property
     def metrics(self) -> Path:

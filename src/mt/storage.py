@@ -21,11 +21,11 @@ from typing import IO, TYPE_CHECKING, Any
 from mt.aside import clear, take
 from mt.errors import InputError, MachineError, is_disk_full
 from mt.outputs import is_device
+from mt.run_dir import MANIFEST
 
 if TYPE_CHECKING:
     import torch
 
-MANIFEST = "MANIFEST.json"
 _LARGEST_MANIFEST = 2**24  # bytes; one of ours has a few thousand
 PARTIAL = ".partial"  # suffix of everything not yet whole; removed at the next start
 _OLD = f".old{PARTIAL}"  # suffix of a whole folder that is just being replaced; put back at the next start

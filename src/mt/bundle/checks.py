@@ -7,7 +7,7 @@ from typing import Any
 from mt import storage
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
-from mt.run_dir import ModelDir
+from mt.run_dir import ModelDir, tokenizer_names
 
 
 def verified(folder: ModelDir, *parts: Path) -> dict[str, Any]:
@@ -37,8 +37,7 @@ def require(folder: ModelDir, listed: Mapping[str, Any], *paths: Path) -> None:
 
 def load_tokenizers(folder: ModelDir, listed: Mapping[str, Any], shared: bool) -> TokenizerPair:
     """The tokenizers of a folder whose files were checked."""
-    names = ["tokenizer.json"] if shared else ["source.json", "target.json"]
-    require(folder, listed, *(folder.tokenizer / name for name in names))
+    require(folder, listed, *(folder.tokenizer / name for name in tokenizer_names(shared)))
     return TokenizerPair.load(folder.tokenizer, shared)
 
 

@@ -21,6 +21,7 @@ from mt.cores import usable_cores
 from mt.data.encoded import SIDES, sentence_tokens
 from mt.data.lines import decode_lines
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
+from mt.run_dir import COUNTS
 from mt.stage import is_done
 from mt.workers import worker_pool
 
@@ -147,7 +148,7 @@ class _Job:
                     writer.write(sentences)
             for writer in writers:
                 writer.close()
-            storage.write_json(partial / "counts.json", asdict(counts))
+            storage.write_json(partial / COUNTS, asdict(counts))
         return counts
 
     def _fits(self, source: list[int], target: list[int]) -> bool:
@@ -211,7 +212,7 @@ def _run_all(jobs: list[_Job]) -> None:
 
 def _join(shards: Sequence[Path], folder: Path, key: str) -> Counts:
     """One folder from the shards', in their order."""
-    each = [read_counts(shard / "counts.json") for shard in shards]
+    each = [read_counts(shard / COUNTS) for shard in shards]
     kept = [sum(of_part) for of_part in zip(*(one.kept for one in each), strict=True)]
     counts = Counts(kept, sum(one.too_long for one in each))
     with storage.new_folder(folder, key=key) as partial:
@@ -222,7 +223,7 @@ def _join(shards: Sequence[Path], folder: Path, key: str) -> Counts:
                     with path.open("rb") as part:
                         shutil.copyfileobj(part, file, _BLOCK)
             _join_starts([shard / f"{side}_starts.npy" for shard in shards], partial / f"{side}_starts.npy")
-        storage.write_json(partial / "counts.json", asdict(counts))
+        storage.write_json(partial / COUNTS, asdict(counts))
     return counts
 
 

@@ -25,6 +25,7 @@ from mt.data.duplicates import Duplicates
 from mt.data.parts import Part, as_json
 from mt.errors import InputError
 from mt.languages import BACK_TRANSLATION_TAG
+from mt.run_dir import COUNTS
 
 # A held-out set never takes more than this part of the training text.
 MAX_HELD_OUT = 0.1
@@ -82,7 +83,7 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
         counts = dict(cleaner.counts)
         sizes = {split: _pairs(each) for split, each in parts.items()}
         made_of = {split: as_json(each) for split, each in parts.items()}
-        storage.write_json(partial / "counts.json", {"pairs": sizes, "train": counts, "parts": made_of})
+        storage.write_json(partial / COUNTS, {"pairs": sizes, "train": counts, "parts": made_of})
     return counts
 
 

@@ -25,6 +25,7 @@ from tokenizers.trainers import BpeTrainer
 
 from mt.console import log
 from mt.errors import InputError
+from mt.run_dir import tokenizer_names
 
 PAD, UNK, SOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
 SPECIALS = (PAD, UNK, SOS, EOS)
@@ -256,16 +257,13 @@ class TokenizerPair:
 
     def files(self) -> dict[str, str]:
         """File name to content, as they lie in a `tokenizer/` folder."""
-        if self.shared:
-            return {"tokenizer.json": self.source.to_json()}
-        return {"source.json": self.source.to_json(), "target.json": self.target.to_json()}
+        return dict(zip(tokenizer_names(self.shared), (self.source.to_json(), self.target.to_json()), strict=True))
 
     @classmethod
     def load(cls, folder: Path, shared: bool) -> "TokenizerPair":
-        if shared:
-            both = BpeTokenizer.load(folder / "tokenizer.json")
-            return cls(both, both)
-        return cls(BpeTokenizer.load(folder / "source.json"), BpeTokenizer.load(folder / "target.json"))
+        source, target = (folder / name for name in tokenizer_names(shared))
+        one = BpeTokenizer.load(source)
+        return cls(one, one if shared else BpeTokenizer.load(target))
 
     @classmethod
     def train(

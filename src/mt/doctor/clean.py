@@ -21,6 +21,7 @@ from mt.doctor.kinds import BIT, PAIR_KINDS, kinds_of
 from mt.doctor.reading import Text, read_text
 from mt.errors import InputError
 from mt.outputs import require_writable
+from mt.run_dir import MANIFEST
 
 _MADE_BY = "mt data clean"
 _STOPS = ("unreadable", "line-counts")  # what leaves pairs unread, or wrong
@@ -80,7 +81,7 @@ def check_output(output: Path) -> None:
         made_by = None
     if made_by != _MADE_BY:
         raise InputError(f"{output}: this is there already, and `{_MADE_BY}` has not made it", "name a new folder")
-    known = {storage.MANIFEST, *storage.read_manifest(output)["files"]}
+    known = {MANIFEST, *storage.read_manifest(output)["files"]}
     there = {path.relative_to(output).as_posix() for path in output.rglob("*") if not path.is_dir()}
     if added := sorted(there - known):
         raise InputError(

@@ -14,6 +14,7 @@ from mt.decoding.translator import Translator
 from mt.export.checking import random_batch, require_equal
 from mt.export.loss import Yardstick
 from mt.export.subject import Subject
+from mt.run_dir import tokenizer_names
 
 
 def write_ctranslate2(
@@ -78,8 +79,7 @@ def computed_in(number_format: str) -> str:
 
 
 def _usage(subject: Subject, settings: TranslationSettings) -> str:
-    shared = subject.tokenizers.shared
-    source, target = ("tokenizer.json", "tokenizer.json") if shared else ("source.json", "target.json")
+    source, target = tokenizer_names(subject.tokenizers.shared)
     search, tags = settings.search, subject.tags
     tag = f'["<2{next(iter(tags))}>"] + ' if tags else ""
     asks = f"\nThe first asks for the language: {', '.join(f'`<2{code}>`' for code in tags)}." if tags else ""

@@ -19,6 +19,7 @@ from mt.decoding.settings import TranslationSettings
 from mt.export.checking import random_batch, require_equal
 from mt.export.onnx_graph import DecoderGraph, EncoderGraph
 from mt.export.subject import Subject
+from mt.run_dir import tokenizer_names
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 _LARGEST = 2**31 - 2**24  # bytes; a larger model's weights lie beside it, since one file cannot hold 2 GiB
@@ -51,11 +52,12 @@ def _facts(subject: Subject) -> dict[str, Any]:
     """What a program that decodes needs to know."""
     config, settings = subject.config, TranslationSettings.of(subject.config)
     shape = config.model
+    source_tokenizer, target_tokenizer = tokenizer_names(subject.tokenizers.shared)
     return {
         "source_lang": config.data.source_lang,
         "target_lang": settings.target_langs,
-        "source_tokenizer": "tokenizer.json" if subject.tokenizers.shared else "source.json",
-        "target_tokenizer": "tokenizer.json" if subject.tokenizers.shared else "target.json",
+        "source_tokenizer": source_tokenizer,
+        "target_tokenizer": target_tokenizer,
         "pad": PAD_ID,
         "unk": UNK_ID,
         "sos": SOS_ID,

@@ -146,7 +146,7 @@ class Checkpoints:
             for each in damaged:
                 self._set_aside(each)
             return step
-        if damaged or any(self._run.checkpoints.glob("damaged-*")):
+        if damaged or self._run.has_damaged_checkpoints():
             raise MachineError(
                 f"{self._run.checkpoints}: no usable checkpoint",
                 "restore one from a copy, or delete this folder to train from the start",
@@ -154,8 +154,7 @@ class Checkpoints:
         return None
 
     def _set_aside(self, step: int) -> None:
-        folder = self._run.checkpoint(step)
-        aside = folder.with_name(f"damaged-{folder.name}")
+        folder, aside = self._run.checkpoint(step), self._run.set_aside(step)
         storage.remove_if_there(aside)
         folder.rename(aside)
         log.warning("%s: set aside as %s", folder, aside.name)
