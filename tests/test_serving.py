@@ -265,6 +265,13 @@ def test_a_body_that_does_not_say_its_size_is_read_no_further_than_allowed(serve
     connection.close()
 
 
+def test_the_largest_body_can_be_chosen(models: list[Path], tmp_path: Path) -> None:
+    with ServerProcess("--model", models[0], "--max-body", "300", cwd=tmp_path) as server:
+        assert server.ask("/translate", {"q": "a" * 100, "source": "en", "target": "xx"})[0] == 200
+        status, answer = server.ask("/translate", {"q": "a" * 300, "source": "en", "target": "xx"})
+        assert (status, answer["error"][:33]) == (413, "the body is larger than 300 bytes")
+
+
 def test_a_connection_that_asks_nothing_is_closed() -> None:
     """One without a word, one that sends its head byte by byte, one whose body never comes; none that is answered."""
 
