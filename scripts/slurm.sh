@@ -15,6 +15,7 @@ shift
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export OMP_NUM_THREADS=4
 export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 # restarts must not meet the addresses of those that died
+export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=110 # seconds for a step, a validation and a checkpoint; 30 otherwise
 exec srun torchrun \
     --nnodes "$SLURM_NNODES" --nproc-per-node "${SLURM_GPUS_PER_NODE:-8}" --max-restarts 3 \
     --rdzv-backend c10d --rdzv-id "$SLURM_JOB_ID" --rdzv-endpoint "$first:29500" \

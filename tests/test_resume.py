@@ -273,5 +273,9 @@ def test_a_second_signal_leaves_at_once() -> None:
     assert "once more to stop at once" in process.stderr.readline()
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    assert process.poll() is None, "torchrun hands on what a terminal has sent already; that is no second wish"
+    time.sleep(2)
+    process.send_signal(signal.SIGTERM)
     assert process.wait(10) == -signal.SIGTERM
     process.communicate()

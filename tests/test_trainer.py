@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from command import mt
 from mt.bundle.model_dir import build_model
 from mt.data.batching import BatchStream
 from mt.errors import DivergedError, MachineError, StoppedError
 from mt.model import linear
+from mt.run_dir import RunDir
 from mt.training.checkpoint import Checkpoints
 from mt.training.gradients import Gradients
 from mt.training.trainer import Trainer
@@ -325,3 +327,43 @@ def test_what_is_over_begins_no_curves(tiny: Path) -> None:
         trainer.run()
         trainer.metrics.close()
     assert len(list(parts.run.root.rglob("*tfevents*"))) == 1
+
+
+def test_a_best_step_whose_checkpoint_is_gone_is_forgotten(tiny: Path) -> None:
+    """The newest checkpoint is damaged, and the one before it was saved when an older one, gone since, was the best."""
+    parts = Parts(tiny, "training.max_steps=12", "training.validate_every=4")
+    bleus = iter([1.0, 2.0, 3.0, 0.5])
+
+    def trainer() -> Trainer:
+        found = Trainer(
+            parts.config, parts.run, parts.model, parts.corpus, lambda _: Validation(1.0, 2.7, next(bleus), "", [])
+        )
+        return found
+
+    first = trainer()
+    first.run()
+    assert first.checkpoints.steps() == [8, 12]
+    (parts.run.checkpoint(12) / "model.safetensors").write_bytes(b"damaged")
+    training = parts.config.training.model_copy(update={"validate_every": 100, "max_steps": 10})
+    parts.config = parts.config.model_copy(update={"training": training})
+    second = trainer()
+    assert (second.progress.step, second.progress.best_step) == (8, None)
+    second.run()
+    assert "step 10" in second.final_weights.final()[1]
+
+
+def test_steps_whose_updates_were_all_skipped_have_no_loss(tiny: Path) -> None:
+    parts = Parts(tiny)
+    trainer = parts.trainer()
+    with torch.no_grad():
+        parts.model.decoder_norm.bias[0] = math.inf
+    trainer.step()
+    assert trainer.outcomes.summary(seconds=1.0) == {}
+
+
+def test_parts_that_an_encoding_left_are_removed(tiny: Path) -> None:
+    mt("train", "--config", "tiny.yaml", cwd=tiny)
+    left = RunDir(tiny / "runs" / "tiny").encoded("train").with_name("train.shards")
+    (left / "000000000000").mkdir(parents=True)
+    mt("train", "--config", "tiny.yaml", cwd=tiny)
+    assert not left.exists()

@@ -5,7 +5,7 @@ Each stage records a key made of what it depends on, and is skipped while its ou
 
 import json
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from mt.data.batching import TrainingCorpus
 from mt.data.bpe_dropout import VaryingCorpus
 from mt.data.cleaning import cleaning_table
 from mt.data.encoded import EncodedCorpus
-from mt.data.encoding import Tagged, encode_corpus, read_counts
+from mt.data.encoding import Tagged, encode_corpus, read_counts, shards_of
 from mt.data.lines import TextFile
 from mt.data.parts import read_parts, training_shares
 from mt.data.prepare import input_digests, prepare_text, warn_of_shared_text
@@ -67,8 +67,9 @@ def run(config: Config, runs: Path, world: World = ALONE) -> str:
         given = world.from_main(make_data(config, run_dir, runs) if world.is_main else GivenModels())
         tokenizers = TokenizerPair.load(run_dir.tokenizer, config.tokenizer.shared)
         trainer = make_trainer(config, run_dir, tokenizers, device, given, world)
-        progress = trainer.run()
-        summary = finish(config, run_dir, tokenizers, trainer, progress)
+        with closing(trainer.metrics):  # whatever happens, what was written so far is to be seen
+            progress = trainer.run()
+            summary = finish(config, run_dir, tokenizers, trainer, progress)
         if world.is_main and config.exports:
             summary += f"\n{write_exports(config, run_dir)}"
         if world.is_main and config.training.report:
@@ -176,6 +177,7 @@ def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, tokenizer
             tags = tokenizers.source.tags
             parts = [Tagged(p.pairs, tags.get(p.target_lang)) for p in read_parts(run_dir.prepared_counts, split)]
             encode_corpus(text, tokenizers, run_dir.encoded(split), key, limit, parts)
+        storage.remove_if_there(shards_of(run_dir.encoded(split)))  # a crash may have left them
 
 
 def report_cleaning(config: Config, run_dir: RunDir) -> None:

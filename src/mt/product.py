@@ -67,7 +67,6 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
             )
         else:
             _score(config, run_dir, _translator(config, tokenizers, model, world.from_main(None)), world)
-    trainer.metrics.close()
     if not world.is_main:
         return ""
     return _summary(config, run_dir, progress, storage.read_manifest(run_dir.model.root))

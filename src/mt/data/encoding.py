@@ -80,12 +80,17 @@ def encode_corpus(
     made_of = tuple(parts or [Tagged(sum(lines.number for lines in ranges))])
     if len(ranges) == 1:
         return _Job(text, tokenizers, max_length, made_of, ranges[0], folder, key).run()
-    shards = folder.with_name(f"{folder.name}.shards")
+    shards = shards_of(folder)
     jobs = [_Job(text, tokenizers, max_length, made_of, lines, shards / f"{lines.first:012d}", key) for lines in ranges]
     _run_all([job for job in jobs if not is_done(job.folder, key)])
     counts = _join([job.folder for job in jobs], folder, key)
     storage.remove(shards)
     return counts
+
+
+def shards_of(folder: Path) -> Path:
+    """Where the parts of a large corpus lie until they are joined."""
+    return folder.with_name(f"{folder.name}.shards")
 
 
 @dataclass(frozen=True)

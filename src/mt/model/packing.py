@@ -17,7 +17,9 @@ PAD_ID = 0
 
 def send(x: Tensor, device: torch.device) -> Tensor:
     """Moves a CPU tensor to a device; a GPU fetches it when its work so far is done, and nobody waits."""
-    return (x.pin_memory() if device.type == "cuda" else x).to(device, non_blocking=True)
+    if device.type == "cuda":
+        return x.pin_memory().to(device, non_blocking=True)
+    return x.to(device)  # MPS would go on reading memory that is given to others by then
 
 
 class Padding(NamedTuple):

@@ -1,7 +1,7 @@
 """Averages of weights: a moving one along the way, and means of checkpoints at the end."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -134,6 +134,13 @@ def forget_other_scores(progress: Progress, measure: str) -> None:
         progress.best_score = progress.best_step = None
         progress.best_validations, progress.bad_validations = [], 0
     progress.measure = measure
+
+
+def forget_lost_best(progress: Progress, there: Collection[int]) -> None:
+    """Forgets the best validation if its checkpoint is gone, as a damaged one may leave it."""
+    if progress.best_step is not None and progress.best_step not in there:
+        progress.best_score = progress.best_step = None
+        progress.bad_validations = 0
 
 
 def remember(progress: Progress, score: float, count: int) -> None:

@@ -80,12 +80,17 @@ class Outcomes:
                 self._skipped(outcome.step, loss, norm)
 
     def summary(self, seconds: float) -> dict[str, float]:
-        """Means over all steps since the last summary, which took so many seconds."""
+        """Means over all updates since the last summary; nothing where all were skipped.
+
+        Args:
+            seconds: what the steps took.
+        """
         self.settle()
-        targets = max(self._n_target, 1)
+        if self._n_target == 0:
+            return {}
         means = {
-            "loss": self._loss / targets,
-            "perplexity": math.exp(min(self._nll / targets, 700.0)),
+            "loss": self._loss / self._n_target,
+            "perplexity": math.exp(min(self._nll / self._n_target, 700.0)),
             "tokens_per_second": self._n_tokens / seconds,
         }
         self._clear()

@@ -2,15 +2,19 @@
 
 import os
 import signal
+import time
 from types import FrameType, TracebackType
 from typing import Any, Self
+
+# torchrun hands on the signal that a terminal or a job's end sends to all processes, so it comes twice.
+_SAME_REQUEST = 2.0  # seconds
 
 
 class StopRequest:
     """While active, SIGINT and SIGTERM are only noted; the training loop looks after each step.
 
-    The second signal finds the default handlers in place again and ends the process at once. That loses nothing but the
-    steps since the last checkpoint, since every file is written aside and renamed.
+    One that comes after some seconds more finds the default handler in place again and ends the process at once. That
+    loses nothing but the steps since the last checkpoint, since every file is written aside and renamed.
 
     Args:
         silent: say nothing, as the processes beside the main one.
@@ -21,6 +25,7 @@ class StopRequest:
 
     def __init__(self, silent: bool = False) -> None:
         self.signal: int | None = None
+        self._asked_at = 0.0
         self._silent = silent
         self._previous: dict[int, Any] = {}
 
@@ -36,9 +41,12 @@ class StopRequest:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.signal = number
-        for each in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(each, signal.SIG_DFL)
+        if self.signal is not None:
+            if time.monotonic() - self._asked_at > _SAME_REQUEST:
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+            return
+        self.signal, self._asked_at = number, time.monotonic()
         if self._silent:
             return
         # Not through the log: the signal may have come in the middle of a write to the same buffered stream.

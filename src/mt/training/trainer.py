@@ -29,6 +29,7 @@ from mt.run_dir import RunDir
 from mt.training.averaging import (
     FinalWeights,
     MovingAverage,
+    forget_lost_best,
     forget_other_scores,
     having,
     measure_of,
@@ -97,6 +98,7 @@ class Trainer:
         self._reads_late = model.device.type == "cuda" and isinstance(self.optimizer, torch.optim.Optimizer)
         self.outcomes = Outcomes(self.progress, self.metrics, self._reads_late)
         self._logged_seconds = self.progress.seconds
+        self._began = 0.0, 0  # when this session did, and after which step
 
     def run(self) -> Progress:
         """Trains to the end, or until a signal asks to stop.
@@ -105,6 +107,7 @@ class Trainer:
             StoppedError: a signal came; everything is saved.
             DivergedError: five updates in a row were not finite.
         """
+        self._began = time.monotonic(), self.progress.step
         if not self.is_over() or self._has_unscored_steps():  # or it only looks whether anything is left to do
             self.metrics.write("resume" if self.progress.step else "start", self.progress.step)
         with StopRequest(silent=not self.world.is_main) as stop, self._bar() as bar:
@@ -236,6 +239,8 @@ class Trainer:
         average = None if self.average is None else self.average.weights
         found = self.checkpoints.load(newest, self.model, self.optimizer, average)
         log.info("resuming after step %d (epoch %d)", found.step, found.epoch + 1)
+        if self.settings.final_weights == "best":  # of others' the best is not kept
+            forget_lost_best(found, self.checkpoints.steps())
         self._saved = found.step, found.validated_step
         return found
 
@@ -261,7 +266,6 @@ class Trainer:
     def _stop(self, signal_number: int) -> None:
         self._save_unless_saved()
         self.metrics.write("stopped", self.progress.step, signal=signal_number)
-        self.metrics.close()
         raise StoppedError(
             signal_number,
             f"stopped after step {self.progress.step}; everything is saved",
@@ -276,9 +280,12 @@ class Trainer:
         place = self.progress
         numbers = self.outcomes.summary(place.seconds - self._logged_seconds)
         self._logged_seconds = place.seconds
+        if not numbers:  # all updates were skipped, which has been said
+            return {}
         rate = self.optimizer.param_groups[0]["lr"]
         self.metrics.write("train", place.step, epoch=place.epoch, learning_rate=rate, **numbers)
-        left = (self.settings.max_steps - place.step) * place.seconds / place.step
+        began, first = self._began  # of this session: another machine's pace says nothing, and validations count
+        left = (self.settings.max_steps - place.step) * (time.monotonic() - began) / (place.step - first)
         log.info(
             "step %d, epoch %d: loss %.4f, perplexity %.2f, learning rate %.2e, %s tokens/s, at most %s left",
             place.step,
