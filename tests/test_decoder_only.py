@@ -181,32 +181,35 @@ def decoder_only(two_languages: Path, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("decoder_only")
     for path in two_languages.glob("*.*"):
         (folder / path.name).write_bytes(path.read_bytes())
-    mt("train", "--config", "two.yaml", "--set", DECODER, cwd=folder)
+    mt("train", "--config", "two.yaml", "--set", DECODER, "--set", "training.max_steps=600", cwd=folder)
     return folder
 
 
 def test_it_learns_translates_and_scores(decoder_only: Path) -> None:
-    lines = ["a b c d", "", "j i h", "e"]
+    lines = ["", *(decoder_only / "valid.en").read_text().splitlines()]
     for language in ("xx", "yy"):
         done = mt("translate", "--to", language, stdin="\n".join(lines).encode(), cwd=decoder_only)
-        assert done.stdout.split("\n")[:4] == [into(language, line) for line in lines]
+        found = done.stdout.split("\n")[:-1]
+        assert found[0] == ""
+        right = [ours == into(language, line) for ours, line in zip(found, lines, strict=True)]
+        assert sum(right) > 0.6 * len(lines)  # which of them are wrong depends on the processor
     scores = json.loads(mt("eval", "--json", cwd=decoder_only).stdout)
     assert "ctranslate2" not in [path.name for path in (decoder_only / "runs/two/model").iterdir()]
-    assert scores
+    assert all(result["bleu"] > 50 for result in scores["results"])
 
 
 def test_it_samples_in_the_k_likeliest_and_attends(decoder_only: Path) -> None:
     drawn = mt("translate", "--to", "xx", "--sample", "--top-k", "1", "a b c", cwd=decoder_only)
-    assert drawn.stdout == into("xx", "a b c") + "\n"
+    assert drawn.stdout == mt("translate", "--to", "xx", "--greedy", "a b c", cwd=decoder_only).stdout
     opened = open_model(RunDir(decoder_only / "runs" / "two").model, EngineChoice("torch"))
     [[candidate]] = opened.translator.to("xx").translate(["a b c d"], opened.settings.search)
     assert opened.model is not None
     [attention] = read_attention(opened.model, opened.tokenizers, candidate)
     assert attention.weights.shape == (2, 2, len(attention.target), len(attention.source))
     sums = attention.weights.sum(dim=-1)
-    assert sums.max() < 1
-    # A position sees itself, at least.
-    assert sums.min() > 0
+    # A position sees itself, too; what is left of that is not the source's.
+    assert sums.max() <= 1 + 1e-5
+    assert 0 < sums.min() < 0.999
 
 
 def test_the_fast_engine_is_refused_but_not_missed(decoder_only: Path) -> None:
