@@ -102,9 +102,12 @@ def fused_cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothin
 class _FusedConsistentLoss(torch.autograd.Function):
     """R-Drop: the mean of two passes' cross-entropies plus a/4 times the sum of their two Kullback-Leibler divergences.
 
-    With p, q the passes' distributions and d = log p - log q, the divergences are KL(p, q) = sum(p d) and
-    KL(q, p) = -sum(q d). Their sum's gradient by the first pass's logits is p (d - KL(p, q)) + p - q, and the same with
-    p and q exchanged by the second's.
+    With p, q the passes' distributions, d the difference of their logits, and A, B the means of d under p and q, the
+    divergences KL(p, q) and KL(q, p) sum to A - B: the softmax's denominators cancel out. Their sum's gradient is
+    p (d - A + 1) - q by the first pass's logits and q (B - d + 1) - p by the second's.
+
+    As above, few terms need a pass over the logits: the softmax is one, its denominator comes from the largest logit
+    and that one's probability, and smoothing is the weight's mean row.
     """
 
     @staticmethod
@@ -115,29 +118,35 @@ class _FusedConsistentLoss(torch.autograd.Function):
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
         passes = states.to(dtype).view(2, len(labels), states.shape[1])
         matrix = weight.to(dtype)
+        mean_row = weight.mean(dim=0)
         loss, nll = (states.new_zeros((), dtype=torch.float32) for _ in range(2))
         grad_states, grad_weight = torch.empty_like(passes), torch.zeros_like(weight)
-        n_rows = (_CPU_ROWS if device == "cpu" else _GPU_ROWS) // 2
+        n_rows = (_CPU_ROWS if device == "cpu" else _GPU_ROWS) // 4  # of two passes, and more tensors of each
+        share = strength / 4
         for start in range(0, len(labels), n_rows):
             block = passes[:, start : start + n_rows]  # (2, R, D)
             label = labels[start : start + n_rows].expand(2, -1)[:, :, None]
             logits = product(block.flatten(0, 1), matrix).float().view(2, block.shape[1], len(weight))
-            log_probs = logits.sub_(logits.logsumexp(dim=-1, keepdim=True))
-            label_nll = -log_probs.gather(-1, label).sum()
-            nll += label_nll / 2
-            smooth = -log_probs.sum() / len(weight)
-            probs = log_probs.exp()
-            log_ratio = log_probs[0] - log_probs[1]
-            signed = torch.stack([log_ratio, log_ratio.neg()])
-            divergence = (probs * signed).sum(dim=-1, keepdim=True)  # (2, R, 1)
-            loss += ((1 - smoothing) * label_nll + smoothing * smooth) / 2 + strength / 4 * divergence.sum()
-            # By the logits: half of each pass's cross-entropy, and the divergences.
-            gradient = signed.sub_(divergence).mul_(probs).add_(probs).sub_(probs.flip(0)).mul_(strength / 4)
-            gradient.add_(probs, alpha=0.5).sub_(smoothing / (2 * len(weight)))
-            gradient.scatter_add_(-1, label, gradient.new_full((), (smoothing - 1) / 2).expand(label.shape))
-            flat = gradient.flatten(0, 1).to(dtype)
+            probs = logits.softmax(dim=-1)
+            log_total = logits.amax(dim=-1, keepdim=True) - probs.amax(dim=-1, keepdim=True).log()
+            label_logit = logits.gather(-1, label)
+            mean_logit = (block.float() @ mean_row.float())[:, :, None]
+            difference = logits[0] - logits[1]
+            means = (probs * difference).sum(dim=-1, keepdim=True)  # A and B (2, R, 1)
+            nll += (log_total - label_logit).sum() / 2
+            loss += (log_total - (1 - smoothing) * label_logit - smoothing * mean_logit).sum() / 2
+            loss += share * (means[0] - means[1]).sum()
+            # By the logits: half of each pass's cross-entropy, but for its smoothing, and the divergences.
+            gradient = torch.empty_like(logits, dtype=dtype)
+            for i, sign in enumerate((1, -1)):
+                ours = (difference * (sign * share)).add_(0.5 + share - sign * share * means[i])
+                ours.mul_(probs[i]).sub_(probs[1 - i], alpha=share)
+                gradient[i] = ours.scatter_add_(-1, label[i], torch.full_like(label_logit[i], (smoothing - 1) / 2))
+            flat = gradient.flatten(0, 1)
             grad_states[:, start : start + n_rows] = product(flat, matrix.t()).view_as(block)
-            grad_weight += (flat.t() @ block.flatten(0, 1)).to(weight.dtype)
+            grad_weight.add_(flat.t() @ block.flatten(0, 1))
+        grad_states.sub_((smoothing / 2 * mean_row).to(dtype))
+        grad_weight.sub_(passes.sum(dim=(0, 1)) * (smoothing / (2 * len(weight))))
         ctx.gradients = grad_states.view_as(states), grad_weight
         ctx.mark_non_differentiable(nll)
         return loss, nll
