@@ -12,7 +12,6 @@ with the backward pass, and that processes of one machine share its memory.
 
 import argparse
 import itertools
-import json
 import os
 import statistics
 import subprocess
@@ -20,6 +19,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from mt.reporting.facts import whole_events
+from mt.run_dir import RunDir
 
 CONFIG = """\
 name: bench
@@ -71,8 +73,8 @@ def _train(folder: Path, arguments: argparse.Namespace, processes: int, share: i
     command += ["-m", "mt", "train", "--config", "bench.yaml", *(w for c in changes for w in ("--set", c))]
     environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
     subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
-    lines = (folder / "runs" / f"n{processes}-{share}" / "metrics.jsonl").read_text().splitlines()
-    events = [e for e in map(json.loads, lines) if e["event"] == "train"][WARM_UP:]
+    text = RunDir(folder / "runs" / f"n{processes}-{share}").metrics.read_text(encoding="utf-8")
+    events = [event for event in whole_events(text) if event["event"] == "train"][WARM_UP:]
     times = [after["time"] - before["time"] for before, after in itertools.pairwise(events)]
     step = statistics.median(times)
     return step, statistics.mean(e["tokens_per_second"] * t for e, t in zip(events[1:], times, strict=True))

@@ -14,24 +14,26 @@ settings that set it apart:
 No experiment sees a test set: `data.test` is null in all of them. The table has BLEU on the validation set (greedy, the
 best of the training; beam search, of the finished model), the time in CPU minutes, which other work on the machine
 changes least, and the settings. Each experiment is an ordinary run; started again, the script skips finished ones and
-resumes the others, and refuses to go on where the file has other settings than a run began with. With `--jobs` above 1
-each gets one thread.
+resumes the others, and refuses to go on where the file or the base has other settings than a run began with. With
+`--jobs` above 1 each gets one thread. The exit code is 1 where an experiment failed.
 """
 
 import argparse
-import contextlib
+import hashlib
 import json
 import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from mt.reporting.facts import whole_events
+from mt.run_dir import RunDir
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,17 @@ def read_experiments(path: Path) -> list[Experiment]:
     ]
 
 
-def train(experiment: Experiment, runs: Path, one_thread: bool) -> None:
-    """Trains an experiment to its end; its CPU time is added up over interruptions in a file beside its run."""
+def train(experiment: Experiment, runs: Path, one_thread: bool) -> bool:
+    """Trains an experiment to its end; its CPU time is added up over interruptions in a file beside its run.
+
+    Returns:
+        whether it got there.
+    """
     changes = _changes(experiment)
     command = [sys.executable, "-m", "mt", "train", "--config", experiment.base, "--runs", str(runs)]
     environment = {**os.environ, **({"OMP_NUM_THREADS": "1"} if one_thread else {})}
     runs.mkdir(parents=True, exist_ok=True)
-    _settings(experiment, runs).write_text(json.dumps([experiment.base, *changes]))
+    _settings(experiment, runs).write_text(_identity(experiment))
     with (runs / f"{experiment.name}.log").open("ab") as log:
         arguments = [part for change in changes for part in ("--set", change)]
         process = subprocess.Popen([*command, *arguments], stderr=log, stdout=log, env=environment)
@@ -68,6 +74,7 @@ def train(experiment: Experiment, runs: Path, one_thread: bool) -> None:
     minutes.write_text(str(spent + (usage.ru_utime + usage.ru_stime) / 60))
     if status:
         print(f"{experiment.name}: failed; see {runs / experiment.name}.log", file=sys.stderr)
+    return not status
 
 
 def _changes(experiment: Experiment) -> list[str]:
@@ -78,29 +85,29 @@ def _settings(experiment: Experiment, runs: Path) -> Path:
     return runs / f"{experiment.name}.settings"
 
 
+def _identity(experiment: Experiment) -> str:
+    """What a run is of: the base by its content, for it may change under the same name."""
+    content = hashlib.sha256(Path(experiment.base).read_bytes()).hexdigest()
+    return json.dumps([experiment.base, content, *_changes(experiment)])
+
+
 def refuse_other_settings(experiment: Experiment, runs: Path) -> None:
     """A run is that of the settings it was begun with; a table must not show it beside others."""
     note = _settings(experiment, runs)
-    if note.exists() and json.loads(note.read_text()) != [experiment.base, *_changes(experiment)]:
+    if note.exists() and note.read_text() != _identity(experiment):
         sys.exit(
-            f"{runs / experiment.name}: was trained with other settings than the file has now; "
+            f"{runs / experiment.name}: was trained with other settings than the file or {experiment.base} has now; "
             f"give the experiment another name, or remove that folder and {note}"
         )
 
 
-def _events(path: Path) -> Iterator[dict[str, Any]]:
-    for line in path.read_text(encoding="utf-8").split("\n"):
-        with contextlib.suppress(ValueError):  # a line torn by a kill
-            yield json.loads(line)
-
-
 def result(experiment: Experiment, runs: Path) -> dict[str, Any] | None:
     """What a finished experiment reached; None where it did not finish."""
-    manifest = runs / experiment.name / "model" / "MANIFEST.json"
-    if not manifest.exists():
+    run = RunDir(runs / experiment.name)
+    if not run.model.manifest.exists():
         return None
-    events = _events(runs / experiment.name / "metrics.jsonl")
-    facts = json.loads(manifest.read_text())
+    events = whole_events(run.metrics.read_text(encoding="utf-8", errors="replace"))
+    facts = json.loads(run.model.manifest.read_text())
     minutes = runs / f"{experiment.name}.minutes"
     return {
         "greedy": max(event["bleu"] for event in events if event["event"] == "validation"),
@@ -135,11 +142,12 @@ def main() -> None:
         refuse_other_settings(experiment, arguments.runs)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         todo = [e for e in experiments if result(e, arguments.runs) is None]
-        list(pool.map(lambda e: train(e, arguments.runs, arguments.jobs > 1), todo))
+        ended = list(pool.map(lambda e: train(e, arguments.runs, arguments.jobs > 1), todo))
     text = table(experiments, arguments.runs)
     print(text)
     if arguments.table:
         arguments.table.write_text(text + "\n", encoding="utf-8")
+    sys.exit(not all(ended))
 
 
 if __name__ == "__main__":

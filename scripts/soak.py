@@ -10,7 +10,6 @@ kill: the weights must be the same, bit for bit, and this long life shows whethe
 
 import argparse
 import contextlib
-import json
 import os
 import random
 import signal
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from mt import storage
+from mt.reporting.facts import whole_events
 from mt.run_dir import CheckpointDir, RunDir
 
 CONFIG = """\
@@ -127,8 +127,7 @@ def live(config: Path, run: RunDir, seconds: float, last: bool) -> Life:
 
 
 def _events(run: RunDir) -> list[dict[str, Any]]:
-    lines = run.metrics.read_text().splitlines() if run.metrics.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("}")]  # the last may be torn
+    return list(whole_events(run.metrics.read_text(encoding="utf-8", errors="replace"))) if run.metrics.exists() else []
 
 
 def _whole_checkpoints(run: RunDir) -> list[int]:

@@ -7,7 +7,6 @@ counted. Points that were measured elsewhere can be added: --points "MarianMTMod
 """
 
 import argparse
-import json
 from pathlib import Path
 
 import matplotlib
@@ -15,22 +14,28 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from mt.reporting.facts import whole_events
+from mt.run_dir import RunDir
+
 Curve = list[tuple[float, float]]
 
 
 def curve(run: Path) -> Curve:
-    """(minutes, greedy BLEU on the validation set) at each validation of a run."""
-    points: Curve = []
+    """(minutes, greedy BLEU on the validation set) at each validation of a run.
+
+    What a crash lost is left out; the time that it took is not.
+    """
+    points: dict[int, tuple[float, float]] = {}
     spent = begun = last = 0.0
-    for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
-        event = json.loads(line)
+    for event in whole_events(RunDir(run).metrics.read_text(encoding="utf-8", errors="replace")):
         if event["event"] in ("start", "resume"):
             spent += last - begun
             begun = event["time"]
+            points = {step: point for step, point in points.items() if step <= event["step"]}
         last = event["time"]
         if event["event"] == "validation":
-            points.append(((spent + last - begun) / 60, event["bleu"]))
-    return points
+            points[event["step"]] = (spent + last - begun) / 60, event["bleu"]
+    return list(points.values())
 
 
 def read_points(text: str) -> tuple[str, Curve]:

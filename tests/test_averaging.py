@@ -4,6 +4,7 @@ import math
 import shutil
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,49 @@ def test_what_becomes_the_product(tiny: Path, final: str, ema: bool, steps: list
     assert trainer.checkpoints.steps() == sorted({8, 20, 24, *steps})
 
 
+def test_the_end_between_two_checkpoints_counts_among_the_newest(tiny: Path) -> None:
+    kind = ("training.final_weights=average", "training.average_checkpoints=3", "training.max_steps=10")
+    trainer = trainer_of(Parts(tiny, *EVERY_4, *kind), Scripted())
+    trainer.run()
+    assert trainer.final_weights.final()[1] == "mean of steps 4, 8, 10"
+
+
+def test_a_loss_that_is_no_number_is_the_worst(tiny: Path) -> None:
+    """Nothing is better than NaN, and nothing worse: the best would stay with it."""
+
+    class Broken(Scripted):
+        def __call__(self, model: Transformer) -> Validation:
+            found = super().__call__(model)
+            return found if len(self.seen) > 1 else replace(found, loss=math.nan)
+
+    kind = ("training.best_metric=loss", "training.final_weights=average_best", "training.average_checkpoints=2")
+    trainer = trainer_of(Parts(tiny, *EVERY_4, *kind, "training.patience=3"), Broken(0, 1, 2, 3, 4, 5))
+    trainer.run()
+    assert (trainer.progress.step, trainer.progress.best_step) == (24, 24)
+    assert trainer.final_weights.final()[1] == "mean of steps 20, 24 (best on validation)"
+
+
+def test_more_of_the_best_than_are_left_are_missed(tiny: Path, notices: list[str]) -> None:
+    kind = ("training.final_weights=average_best", "training.average_checkpoints=")
+    parts = Parts(tiny, *EVERY_4, *kind[:1], f"{kind[1]}2")
+    trainer_of(parts, Scripted(*BLEUS)).run()
+    parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", [*EVERY_4, *kind[:1], f"{kind[1]}6"])
+    assert trainer_of(parts, Scripted()).final_weights.final()[1] == "mean of steps 8, 16 (best on validation)"
+    assert "final_weights: 2 checkpoints of the 6 to average are there" in notices
+
+
+def test_the_moving_average_counts_updates_not_batches(tiny: Path) -> None:
+    """Early on its decay depends on how many there were."""
+    parts = Parts(tiny, "training.ema_decay=0.99", "training.accumulate=3")
+    trainer = trainer_of(parts, Scripted())
+    start, each = copies(parts.model), []
+    for _ in range(4):
+        trainer.step()
+        each.append(copies(parts.model))
+    assert trainer.average is not None
+    near(trainer.average.weights, followed(start, each, 0.99, 1))
+
+
 def test_the_best_by_loss_have_the_lowest(tiny: Path) -> None:
     kind = ("training.best_metric=loss", "training.final_weights=average_best", "training.average_checkpoints=2")
     parts = Parts(tiny, *EVERY_4, *kind)
@@ -262,11 +306,12 @@ def test_scores_of_another_kind_no_longer_count(
     first = trainer_of(parts, Scripted(9, 1))
     first.run()
     assert first.progress.best_step == 4
-    assert trainer_of(parts, Scripted()).progress.best_step == 4
+    again = trainer_of(parts, Scripted()).progress
+    assert (again.best_step, again.bad_validations) == (4, 1)
     later = (*EVERY_4, "training.max_steps=12", "training.best_metric=bleu", *now)
     parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", later)
     trainer = trainer_of(parts, Scripted(0.5))
-    assert trainer.progress.best_step is None
+    assert (trainer.progress.best_step, trainer.progress.bad_validations) == (None, 0)
     assert any(told in notice for notice in notices)
     trainer.run()
     assert trainer.progress.best_step == 12

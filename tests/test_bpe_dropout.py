@@ -137,6 +137,33 @@ def test_merges_are_left_out_by_the_papers_rule(
         assert abs(found[outcome] - draws * share) < 4 * (draws * share * (1 - share)) ** 0.5, outcome
 
 
+def test_tags_stay_whole() -> None:
+    """Though the vocabulary has every character of theirs, they are built by no merge."""
+    tokenizer = BpeTokenizer.train(["to it <2it> 2 < > i t"] * 20, 330, ["it"])
+    tag, chance = tokenizer.tags["it"], random.Random(1)
+    assert {*"<2it>"} <= {*tokenizer.tokens(range(tokenizer.vocab_size))}
+    for p in (0.1, 0.9):
+        assert Merges(tokenizer).segment([tag], p, chance) == [tag]
+
+
+def test_a_training_varies_by_its_own_seed_and_within_its_own_bound(tiny: Path) -> None:
+    found = []
+    for name, seed, max_length in (("a", 1, 40), ("b", 1, 40), ("c", 2, 40), ("d", 1, 9)):
+        changes = [f"seed={seed}", f"data.max_length={max_length}", "tokenizer.bpe_dropout=0.5", f"data.root={tiny}"]
+        config, run = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", changes), RunDir(tiny / "runs" / name)
+        run.root.mkdir(parents=True)
+        key = pipeline.prepare(config, run, input_digests(config.data))
+        tokenizers, tokenizer_key = pipeline.train_tokenizer(config, run, key)
+        pipeline.encode(config, run, tokenizers, tokenizer_key, key)
+        varying = pipeline._training_corpus(config, run, tokenizers)
+        assert isinstance(varying, VaryingCorpus)
+        corpus = varying.in_epoch(0)
+        found.append([corpus.side(side)[0][: corpus.side(side)[1][-1]].tolist() for side in ("source", "target")])
+        lengths = [np.diff(corpus.side(side)[1]) + special for side, special in (("source", 2), ("target", 1))]
+        assert max(map(max, lengths)) <= max_length
+    assert found[0] == found[1] != found[2]
+
+
 Making = Callable[..., VaryingCorpus]
 SOURCE, TARGET = [*lines(3), *ODD], [*ODD[::-1], *lines(4)]
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from command import Command, mt
 from config_helpers import SMALLEST, refusal
 from conftest import into, make_project
-from model_helpers import DECODER_ONLY, close, model_config, scramble, small_model, sources, targets
+from model_helpers import DECODER_ONLY, close, lively_model, model_config, scramble, small_model, sources, targets
 from mt import storage
 from mt.bundle.open import open_model
 from mt.data.tokenizer import PAD_ID, SOS_ID
@@ -154,6 +154,19 @@ def test_gradients_equal_those_of_the_plain_gpt(shape: dict) -> None:
     )
     for mine, his in zip(ours, theirs, strict=True):
         close(mine, his, 1e-4)
+
+
+@pytest.mark.parametrize("kind", ["word_dropout", "embedding_dropout"])
+@pytest.mark.parametrize("side", ["source_embedding", "target_embedding"])
+def test_each_sides_tokens_are_dropped_in_training(kind: str, side: str) -> None:
+    model = lively_model(**DECODER_ONLY[0], **{kind: 0.5})
+    getattr(model, side).train()
+    found = []
+    for seed in (1, 2, 1):
+        torch.manual_seed(seed)
+        found.append(model(sources([5, 3]), targets([4, 6])).detach())
+    assert not torch.allclose(found[0], found[1])
+    assert torch.equal(found[0], found[2])
 
 
 def test_positions_run_on_and_are_shared() -> None:

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model_helpers import model_config, scramble, small_model, sources, targets
+from mt.model.attention import CrossAttention, SelfAttention
 from mt.model.layers import Dropout, Embedding, FeedForward
 from mt.model.packing import Packing
 from mt.model.transformer import Transformer
@@ -129,6 +130,28 @@ def test_a_model_drops_in_training_only_and_on_both_sides(change: dict[str, floa
         getattr(half, side).train()
         getattr(half, "source_embedding" if side == "encoder" else "target_embedding").train()
         assert not torch.allclose(states(half, 1), states(half, 2)), side
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_attention_is_dropped_from_with_and_without_padding_in_every_number_format(
+    dtype: torch.dtype, padded: bool
+) -> None:
+    """In each of the three attentions: the encoder's own, the decoder's own, and the decoder's to the encoder."""
+    lengths = [5, 3, 7] if padded else [5, 5, 5]
+    for side, kind in (("encoder", SelfAttention), ("decoder", SelfAttention), ("decoder", CrossAttention)):
+        model = small_model(attention_dropout=0.4)
+        chosen = [module for module in getattr(model, side).modules() if isinstance(module, kind)]
+        assert len(chosen) == 2
+        for attention in chosen:
+            attention.train()
+        found = []
+        for seed in (1, 2, 1):
+            torch.manual_seed(seed)
+            with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+                found.append(model(sources(lengths), targets(lengths)).detach())
+        assert not torch.allclose(found[0], found[1]), (side, kind)
+        assert torch.equal(found[0], found[2]), (side, kind)
 
 
 @pytest.mark.parametrize("change", [*CHANGES, ALL], ids=lambda change: "-".join(change))

@@ -2,20 +2,27 @@
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
+import yaml
 
 from command import mt
+from conftest import LETTERS, into
 from conftest import TWO_LANGUAGES as CONFIG
-from conftest import into
+from mt.bundle.model_dir import build_model, load_model
+from mt.bundle.open import open_model, read_config
+from mt.bundle.warm_start import start_from
 from mt.config import parse_config
 from mt.data.encoded import EncodedCorpus
 from mt.data.parts import Part, read_parts
-from mt.data.texts import read_texts
+from mt.data.texts import Text, read_pair, read_texts
 from mt.data.tokenizer import EOS_ID, BpeTokenizer, TokenizerPair
 from mt.errors import InputError
 from mt.run_dir import RunDir
+from mt.tuning import try_length_penalties
 
 
 def refused(*arguments: str, cwd: Path) -> str:
@@ -109,6 +116,54 @@ def test_a_language_that_is_not_scored_is_told(two_languages: Path, tmp_path: Pa
     assert [line[line.index("data.") :] for line in told] == [
         f"data.{split}: no pair into yy, so no score says how good the model is there"
     ]
+
+
+def test_a_model_to_start_from_brings_its_tags(two_languages: Path, tmp_path: Path) -> None:
+    """With a tokenizer of the run's own, too: its language tags keep what they mean."""
+    loaded = load_model(RunDir(two_languages / "runs" / "two").model, torch.device("cpu"))
+    lines = [" ".join(LETTERS), "k l m n o p q r s t"]
+    ours = TokenizerPair.train(lines, lines, 320, shared=True, tags=("yy", "xx"))
+    torch.manual_seed(5)
+    model = build_model(loaded.config, ours)
+    start_from(model, ours, loaded)
+    rows, theirs = model.source_embedding.tokens.weight, loaded.model.source_embedding.tokens.weight
+    for language in ("xx", "yy"):
+        mine, other = ours.source.tags[language], loaded.tokenizers.source.tags[language]
+        assert torch.equal(rows[mine], theirs[other]), language
+    assert ours.source.tags != loaded.tokenizers.source.tags
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_tokenizer_that_is_taken_over_must_know_the_languages(
+    two_languages: Path, trained: Path, tmp_path: Path, kept: bool
+) -> None:
+    for path in two_languages.glob("*.*"):
+        shutil.copy(path, tmp_path)
+    given = ["--set", f"training.init_from={RunDir(trained / 'runs' / 'tiny').model.root}"]
+    shape = yaml.safe_load((trained / "tiny.yaml").read_text())["model"]
+    changes = [*given, "--set", f"model={json.dumps(shape)}", "--set", "training.max_steps=2"]
+    command = ["train", "--config", "two.yaml", *changes, "--set", f"training.init_tokenizer={str(kept).lower()}"]
+    done = mt(*command, cwd=tmp_path, code=2 if kept else 0)
+    if kept:
+        assert "has no tag for xx" in done.stderr
+
+
+def test_penalties_are_scored_in_every_language(two_languages: Path) -> None:
+    run = RunDir(two_languages / "runs" / "two")
+    opened, config = open_model(run.model), read_config(run.model)
+    texts = read_texts(run, "valid", config.data.target_lang)
+    worse = [texts[0], Text("yy", texts[1].sources, ["x y z"] * len(texts[1].sources))]
+    [both], [half] = (try_length_penalties(opened.translator, config, each, None, [1.0]) for each in (texts, worse))
+    assert half.bleu < both.bleu / 2 + 10
+    assert half.length_ratio != pytest.approx(both.length_ratio)
+
+
+def test_references_are_compared_in_the_form_that_models_write(tmp_path: Path, notices: list[str]) -> None:
+    (tmp_path / "s").write_text("one\ntwo\n")
+    (tmp_path / "r").write_text("ti\u0302\nb\n")
+    text = read_pair(tmp_path / "s", tmp_path / "r", "vi")
+    assert text.references == ["t\u00ee", "b"]
+    assert f"{tmp_path / 'r'}: 1 lines are compared in Unicode's normal form C, in which models write" in notices
 
 
 def test_a_tag_cannot_be_written_by_hand_or_read_out() -> None:

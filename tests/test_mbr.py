@@ -13,9 +13,12 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from engine_helpers import ENGLISH, whole_folder
 from mt.cli import app
+from mt.cli.options import Decoding
 from mt.cli.translate import _chosen
+from mt.decoding.engine import SearchOptions
 from mt.decoding.mbr import by_utility
 from mt.decoding.translator import Candidate
+from mt.evaluate import Method
 from mt.evaluation.utility import UTILITIES, bleu, expected, utility_for
 from mt.run_dir import ModelDir
 
@@ -221,6 +224,29 @@ def test_eval_scores_what_translate_says(
     usual = said("translate", "--model", folder.root, "--input", text, *engine)
     assert (tmp_path / "out" / "in.beam").read_text().split("\n")[:-1] == usual
     assert results[-1]["chrf"] == pytest.approx(CHRF().corpus_score(translations, [LINES[::-1]]).score, abs=1e-3)
+
+
+class Chinese:
+    """Says the same of every line; by words, none of it is like any other, and the first would be taken."""
+
+    target_lang = "zh"
+
+    def translate(self, lines: Sequence[str], options: object, first_line: int | None = 1) -> list[list[Candidate]]:
+        return [candidates(f"猫在睡{line}", f"我是一名学生{line}", f"我是一名学者{line}") for line in lines]
+
+
+def test_eval_compares_characters_too_and_the_lines_of_every_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mt.evaluate.lines_at_once", lambda *_: 2)
+    found = Method("mbr", SearchOptions(3, n_best=3), "bleu").translate(Chinese(), list("abcde"))  # type: ignore[arg-type]
+    assert found == [f"我是一名学生{line}" for line in "abcde"]
+
+
+def test_the_options_of_minimum_bayes_risk() -> None:
+    """Scores are needed, for of a text that was found twice the likelier way is shown."""
+    decoding = Decoding(None, None, 4, None, "bleu")
+    assert decoding.search(SearchOptions(4), scores=False).scores
+    assert not Decoding(None, None, 4, None, None).search(SearchOptions(4), scores=False).scores
+    assert (decoding.utility_for("zh"), decoding.utility_for("de")) == ("character_bleu", "bleu")
 
 
 @pytest.mark.parametrize(

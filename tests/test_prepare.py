@@ -345,9 +345,10 @@ def test_nothing_synthetic_is_held_out_nor_learned_beside_what_is(tmp_path: Path
     human = corpus(300)
     back = [(f"<BT> {src} again", tgt) for src, tgt in human]
     distilled = [(src, f"{tgt} easier") for src, tgt in human]
+    found_again = [(f"<BT> {src}", f"{tgt} otherwise") for src, tgt in human]  # the model says what people wrote
     apart = [(f"<BT> other {i}", f"altra {i}") for i in range(50)]
     sources = [
-        {**write_pairs(tmp_path, "back", back + apart), "synthetic": True},
+        {**write_pairs(tmp_path, "back", back + found_again + apart), "synthetic": True},
         write_pairs(tmp_path, "human", human),
         {**write_pairs(tmp_path, "distilled", distilled), "synthetic": True},
     ]
@@ -358,12 +359,13 @@ def test_nothing_synthetic_is_held_out_nor_learned_beside_what_is(tmp_path: Path
     held_sources, held_targets = ({pair[side] for pair in held} for side in (0, 1))
     expected = [
         *(pair for pair in back if pair[1] not in held_targets),
+        *(pair for pair in found_again if pair[0].removeprefix("<BT> ") not in held_sources),
         *apart,
         *(pair for pair in human if pair not in held),
         *(pair for pair in distilled if pair[0] not in held_sources),
     ]
     assert split(tmp_path / "text", "train") == expected
-    assert report(tmp_path / "text")["train"] == {"kept": 800, HELD_OUT: 150}
+    assert report(tmp_path / "text")["train"] == {"kept": 1050, HELD_OUT: 200}
 
 
 def test_back_translations_are_not_held_out_unnoticed(tmp_path: Path) -> None:

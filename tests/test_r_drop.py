@@ -1,5 +1,6 @@
 """R-Drop: the fused loss of two passes equals plain autograd, and training takes its gradients from it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from torch import Tensor
 from mt.data.batching import Batch
 from mt.model.loss import fused_consistent_cross_entropy, fused_cross_entropy
 from mt.model.packing import Packing
-from mt.training.gradients import Gradients, StepLoss
+from mt.training.gradients import Gradients, StepLoss, _every
 from mt.training.optimization import seed_dropout
 from test_loss import Watch, near
 from test_trainer import NoMemory, assert_equal
@@ -182,6 +183,23 @@ def test_with_dropout_the_passes_differ_and_the_gradients_are_those_of_autograd(
     assert weaker.sums[0] < 0.999 * result.sums[0]
     assert weaker.sums[1] == result.sums[1]
     assert not torch.allclose(gradients[0], other_gradients[0])
+
+
+def test_the_parts_of_a_step_are_dropped_from_differently(tiny: Path) -> None:
+    """Twice the same batch would otherwise be twice the same loss; and so would the pieces of a batch that is split."""
+    parts = Parts(tiny, "model.dropout=0.3")
+    [batch] = parts.batches(1)
+    alone, twice = (step(parts, [batch] * times, 0.0)[0].sums[0].item() for times in (1, 2))
+    assert abs(twice - 2 * alone) > 1e-3 * alone
+    doubled = replace(batch, **{name: getattr(batch, name)[[0, 0]] for name in ("src_tokens", "tgt_in", "tgt_out")})
+    gradients = Gradients(parts.config, parts.model)
+    first, second = (
+        (seed_dropout(parts.config.seed, 0, 0, piece), gradients._backward(_every(doubled, piece, 2), 1)[0].item())[1]
+        for piece in range(2)
+    )
+    assert first != second
+    total = gradients._sums([doubled], 0, 1, 2)[0].item()
+    assert total == pytest.approx(first + second, rel=1e-6)
 
 
 def test_out_of_memory_splits_the_batch_and_changes_nothing(tiny: Path) -> None:

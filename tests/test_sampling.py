@@ -130,13 +130,18 @@ def test_translations_come_as_often_as_they_are_likely() -> None:
 
 
 def test_draws_of_a_sentence_and_of_sentences_and_of_seeds_are_independent() -> None:
-    """The draws of a pair are equal as often as chance has it, whatever the two have in common."""
+    """The draws of a pair are equal as often as chance has it, whatever the two have in common.
+
+    Nor are the draws of one seed those of the next, shifted by one, nor those of a sentence its other order's.
+    """
     model, total = lively_model(vocab=8), 1500
-    first, second = [5, 6, 7], [5, 6, 7, 7]
-    one, other = ([tuple(h.ids) for h in f] for f in drawn(model, [first, second], options(total, max_length=1)))
-    [[*reseeded]] = drawn(model, [first], options(total, max_length=1, seed=2))
-    pairs = [(one[::2], one[1::2]), (one, other), (one, [tuple(h.ids) for h in reseeded])]
-    for left, right in pairs:
+    lines = [[5, 6, 7], [5, 6, 7, 7], [7, 6, 5]]
+    found = drawn(model, lines, options(total, max_length=1))
+    one, longer, turned = ([tuple(h.ids) for h in line] for line in found)
+    [[*again]] = drawn(model, lines[:1], options(total, max_length=1, seed=2))
+    reseeded = [tuple(h.ids) for h in again]
+    pairs = [(one[::2], one[1::2]), (one, longer), (one, turned), (one, reseeded)]
+    for left, right in [*pairs, (one[1:], reseeded[:-1]), (one[:-1], reseeded[1:])]:
         shares = [Counter(side) for side in (left, right)]
         p = sum(shares[0][ids] * shares[1][ids] for ids in shares[0]) / (len(left) * len(right))
         assert 0.1 < p < 0.9

@@ -22,6 +22,14 @@ def test_experiments_are_trained_without_a_test_set_and_laid_out_in_a_table(tiny
         "set": ["training.max_steps=8"],
         "experiments": [{"name": "plain"}, {"name": "wider", "set": ["model.d_ff=64"]}],
     }
+    experiments["experiments"].append({"name": "impossible", "set": ["model.n_heads=5"]})
+    (tiny / "list.yaml").write_text(yaml.safe_dump(experiments))
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        script("experiments.py", "list.yaml", cwd=tiny)
+    assert failed.value.returncode == 1
+    assert "impossible: failed" in failed.value.stderr
+    assert len(failed.value.stdout.splitlines()) == 4  # the other two have their rows
+    experiments["experiments"].pop()
     (tiny / "list.yaml").write_text(yaml.safe_dump(experiments))
     found = script("experiments.py", "list.yaml", "--table", "table.md", cwd=tiny)
     assert found == (tiny / "table.md").read_text()
@@ -33,6 +41,10 @@ def test_experiments_are_trained_without_a_test_set_and_laid_out_in_a_table(tiny
         run = tiny / "runs" / "experiments" / name
         assert json.loads((run / "model" / "MANIFEST.json").read_text())["test"] == []
         assert float((run.parent / f"{name}.minutes").read_text()) > 0
+        events = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        best = max(event["bleu"] for event in events if event["event"] == "validation")
+        beam = json.loads((run / "model" / "MANIFEST.json").read_text())["formats"][0]["valid_bleu"]
+        assert [f"{best:.2f}", f"{beam:.2f}"] == rows[name == "wider"][1:3]
     times = {path: path.stat().st_mtime_ns for path in tiny.rglob("metrics.jsonl")}
     assert script("experiments.py", "list.yaml", cwd=tiny) == found, "finished experiments are not trained again"
     assert times == {path: path.stat().st_mtime_ns for path in tiny.rglob("metrics.jsonl")}
@@ -46,6 +58,12 @@ def test_experiments_are_trained_without_a_test_set_and_laid_out_in_a_table(tiny
     with pytest.raises(subprocess.CalledProcessError) as caught:
         script("experiments.py", "list.yaml", cwd=tiny)
     assert "plain: was trained with other settings" in caught.value.stderr
+    (tiny / "list.yaml").write_text(yaml.safe_dump(experiments))
+    with (tiny / "tiny.yaml").open("a") as base:
+        base.write("# another content under the same name\n")
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        script("experiments.py", "list.yaml", cwd=tiny)
+    assert "plain: was trained with other settings than the file or tiny.yaml has now" in caught.value.stderr
 
 
 def test_the_papers_flavour_is_that_of_moses(tmp_path: Path) -> None:
@@ -64,10 +82,23 @@ def test_a_curve_leaves_out_the_pause_between_two_sessions(tmp_path: Path) -> No
     sys.path.insert(0, str(SCRIPTS))
     from time_to_quality import curve, read_points
 
-    events = [("start", 0, 0), ("validation", 60, 1), ("train", 90, 0), ("resume", 1000, 0), ("validation", 1030, 2)]
-    lines = [json.dumps({"event": event, "time": time, "bleu": bleu}) for event, time, bleu in events]
-    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    assert curve(tmp_path) == [(1.0, 1), (2.0, 2)]
+    events = [
+        ("start", 0, 0, 0),
+        ("validation", 10, 60, 1),
+        ("train", 15, 90, 0),
+        ("resume", 10, 1000, 0),
+        ("validation", 20, 1030, 2),
+        ("validation", 30, 1060, 9),  # what a crash lost is left out, its time is not
+        ("resume", 20, 2000, 0),
+        ("validation", 30, 2060, 3),
+    ]
+    lines = []
+    for event, step, time, bleu in events:
+        values = {"event": event, "step": step, "time": time, "bleu": bleu, "samples": ["a\u2028b"]}
+        lines.append(json.dumps(values, ensure_ascii=False))
+    torn = '{"event": "train", "st'
+    (tmp_path / "metrics.jsonl").write_text("\n".join([*lines[:6], torn, *lines[6:]]) + "\n")
+    assert curve(tmp_path) == [(1.0, 1), (2.0, 2), (3.5, 3)]
     assert read_points("a=5:5.8,10:8.1") == ("a", [(5.0, 5.8), (10.0, 8.1)])
 
 

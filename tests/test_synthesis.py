@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -144,6 +145,31 @@ def test_among_equally_close_translations_the_likeliest_is_chosen() -> None:
     assert closest(candidates, "d e f h") == "d e f g"
 
 
+def test_a_reference_may_have_accents_of_their_own() -> None:
+    """Models write Unicode's normal form C; by the bytes, the first of these would be as close as any."""
+    found = [Candidate(text, 0.0, 0.0) for text in ("một con gà", "những con chó đang chạy")]
+    reference = unicodedata.normalize("NFD", "những con chó chạy")
+    assert reference != unicodedata.normalize("NFC", reference)
+    assert closest(found, reference) == "những con chó đang chạy"
+
+
+def test_likeness_is_of_characters_where_words_are_not_parted(teacher: ModelDir, tmp_path: Path) -> None:
+    class Chinese(Translator):
+        """Says the same of every line; by words, neither is like the reference and the first would be taken."""
+
+        target_lang = "zh"
+
+        def __init__(self) -> None:
+            self.__dict__.update(open_model(teacher).translator.__dict__)
+
+        def translate(self, lines: Sequence[str], options: SearchOptions, first_line: int = 1) -> list[list[Candidate]]:
+            return [[Candidate(text, 0.0, 0.0) for text in ("猫在睡觉", "我是一名学者")] for _ in lines]
+
+    source, references = write(tmp_path / "in", ["I am a student."]), write(tmp_path / "references", ["我是一名学生"])
+    synthesize(Chinese(), SearchOptions(2, n_best=2), source, tmp_path / "out", "x", references=references)
+    assert read(tmp_path / "out") == ["我是一名学者"]
+
+
 def test_likeness_is_that_of_the_translation_to_the_reference() -> None:
     """The other way round, the first of these would win."""
     texts, reference = ["x a b c d", "a b c"], "a b c d"
@@ -272,6 +298,35 @@ def test_what_is_finished_is_not_translated_again(
     assert len([line for line in notices if f"after line {8 * blocks} of 50" in line]) == (blocks > 0)
 
 
+def test_what_goes_on_has_its_references_beside_their_lines(teacher: ModelDir, tmp_path: Path) -> None:
+    """Each reference is one of its line's translations, each time another one."""
+    lines, output = many(40), tmp_path / "out"
+    options = SearchOptions(4, n_best=4, max_length=6, scores=False)
+    n_best = [
+        [found.text for found in line if found.text] or [""] for line in Watched(teacher).translate(lines, options)
+    ]
+    wanted = [texts[number % len(texts)] for number, texts in enumerate(n_best)]
+    source, references = write(tmp_path / "in", lines), write(tmp_path / "references", wanted)
+    with pytest.raises(HaltError):
+        synthesize(Watched(teacher, 2), options, source, output, "x", "", 8, references)
+    translator = Watched(teacher)
+    synthesize(translator, options, source, output, "x", "", 8, references)
+    assert translator.given == lines[16:]
+    assert read(output) == wanted
+
+
+def test_other_references_are_another_question(teacher: ModelDir, tmp_path: Path) -> None:
+    lines = many(20)
+    source, references = write(tmp_path / "in", lines), write(tmp_path / "references", many(20))
+    options = SearchOptions(4, n_best=4, max_length=6, scores=False)
+    with pytest.raises(HaltError):
+        synthesize(Watched(teacher, 2), options, source, tmp_path / "out", "x", "", 4, references)
+    write(references, [*many(20)[:-1], "another"])
+    translator = Watched(teacher)
+    synthesize(translator, options, source, tmp_path / "out", "x", "", 4, references)
+    assert translator.given == lines
+
+
 @pytest.mark.parametrize("what", ["model", "option", "sampling", "tag", "input", "references"])
 def test_another_question_is_begun_again(teacher: ModelDir, tmp_path: Path, what: str) -> None:
     lines = many(20)
@@ -314,6 +369,32 @@ def test_the_commands_models_and_options_are_part_of_the_question(teacher: Model
     finally:
         teacher.root.rename(other.root)
         moved.rename(teacher.root)
+
+
+def test_the_engine_and_each_model_of_several_are_part_of_the_question(
+    teacher: ModelDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = [*SHAPE, "tokenizer.shared=false", "decoding.max_length=8"]
+    other = whole_folder(tmp_path / "other", *shape, "model.d_ff=28")
+    made_with: list[object] = []
+
+    def take_note(*arguments: object, **_: object) -> int:
+        made_with.append(arguments[4])
+        return 0
+
+    monkeypatch.setattr("mt.synthesis.synthesize", take_note)
+    command = ["distill", "--input", write(tmp_path / "in", LINES), "--output", tmp_path / "out"]
+    ways = [
+        ["--model", teacher.root, "--compute-type", "float32"],
+        ["--model", teacher.root, "--compute-type", "int8"],
+        ["--model", teacher.root, "--engine", "torch"],
+        ["--model", teacher.root, "--model", teacher.root],
+        ["--model", teacher.root, "--model", other.root],
+    ]
+    for way in [*ways, ways[0]]:
+        said(*command, *way)
+    assert made_with[-1] == made_with[0]
+    assert len({json.dumps(each, default=str) for each in made_with}) == len(ways)
 
 
 def interrupt(command: Command, output: Path) -> int:

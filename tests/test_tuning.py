@@ -161,6 +161,15 @@ def test_the_runs_test_set_is_refused_whatever_it_is_called(run: RunDir, tmp_pat
     assert tuned(run, "--source", source, "--reference", reference)["best"] in PENALTIES
 
 
+def test_the_test_set_of_any_of_several_models_is_refused(run: RunDir, tmp_path: Path) -> None:
+    bare = whole_folder(tmp_path / "bare", *CHANGES)
+    files = ["--source", run.text_file("test", "source"), "--reference", run.text_file("test", "target")]
+    command = ["eval", "--model", bare.root, "--tune-length-penalty", *files]
+    done = mt(*command, "--model", run.root, cwd=tmp_path, code=2)
+    assert f"this is the test set of {run.root}" in done.stderr
+    assert "best:" in said(*command)
+
+
 def test_it_is_refused_before_anything_is_translated(run: RunDir) -> None:
     """And before the model is opened."""
     given = ["--source", run.text_file("test", "source"), "--reference", run.text_file("test", "target")]

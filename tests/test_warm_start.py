@@ -104,8 +104,9 @@ def test_a_model_of_another_shape_is_refused_by_its_keys(saved: ModelDir, change
 
 def test_learned_positions_need_the_same_number(tmp_path: Path) -> None:
     folder, _, _ = make(tmp_path, "model.positions=learned")
-    with pytest.raises(InputError, match=r"differs from this configuration in data\.max_length"):
-        load_start(Start("given", folder, ""), configured("model.positions=learned", "data.max_length=30"))
+    for number in (10, 400):
+        with pytest.raises(InputError, match=r"differs from this configuration in data\.max_length"):
+            load_start(Start("given", folder, ""), configured("model.positions=learned", f"data.max_length={number}"))
 
 
 @pytest.mark.parametrize(
@@ -228,6 +229,7 @@ def test_a_run_refuses_a_model_of_another_shape(given: Path, kept: str) -> None:
     message = refusal(given, "model.d_ff=64", "model.n_heads=4", f"training.init_tokenizer={kept}")
     assert "model.n_heads, model.d_ff" in message
     assert str(given / "given") in message
+    assert not run_of(given).text.exists()  # before anything is prepared
 
 
 def test_a_run_that_has_not_finished_is_no_model(given: Path) -> None:

@@ -16,6 +16,7 @@ from mt import storage
 from mt.compressed import refuse_compressed
 from mt.console import log, progress
 from mt.data.lines import read_lines, refuse_pipe
+from mt.data.tokenizer import normalized
 from mt.decoding.engine import SearchOptions
 from mt.decoding.translator import Candidate, Translator, lines_at_once
 from mt.errors import InputError
@@ -95,7 +96,7 @@ def closest(candidates: Sequence[Candidate], reference: str | None, utility: str
     if reference is None:
         return candidates[0].text
     texts = list(dict.fromkeys(candidate.text for candidate in candidates))
-    likeness = UTILITIES[utility]([*texts, reference])[:-1, -1]
+    likeness = UTILITIES[utility]([*texts, normalized(reference)])[:-1, -1]
     return texts[int(likeness.argmax())]
 
 

@@ -94,7 +94,8 @@ def evaluate_command(
     else:
         texts = _own_texts(first, owner, "valid" if tune_length_penalty else "test", config, to)
     if tune_length_penalty:
-        _refuse_test_text(owner, texts, config)
+        for model in (first, *others):
+            _refuse_test_text(run_of(model) or run_of_checkpoint(model), texts, read_config(model))
     comet = _comet(metrics, comet_model, given["device"])
     opened = open_model(first, engine_choice(given), others)
     texts = _in_languages(texts, opened.settings.target_langs) if to is None else texts
@@ -227,7 +228,7 @@ def _own_texts(folder: "ModelDir", run: "RunDir | None", split: str, config: "Co
 
 
 def _refuse_test_text(run: "RunDir | None", texts: "list[Text]", config: "Config") -> None:
-    """A setting chosen on the test set would make its score worthless."""
+    """A setting chosen on the test set of any of the models would make its score worthless."""
     from mt.data.texts import read_texts
 
     if run is None or not run.text_file("test", "source").is_file():
@@ -236,6 +237,7 @@ def _refuse_test_text(run: "RunDir | None", texts: "list[Text]", config: "Config
     for text in texts:
         if any(text.sources == test.sources or text.references == test.references for test in own):
             raise InputError(
-                "--tune-length-penalty: this is the run's test set, and what is chosen on it cannot be scored on it",
+                f"--tune-length-penalty: this is the test set of {run.root}, and what is chosen on it cannot be "
+                "scored on it",
                 "leave out --source and --reference to tune on the validation set",
             )

@@ -10,7 +10,7 @@ from mt.bundle.open import open_model, read_config
 from mt.config.data import DataConfig
 from mt.console import log
 from mt.data.lines import read_lines
-from mt.data.texts import Text
+from mt.data.texts import Text, comparable
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
 from mt.evaluate import search_options
@@ -103,7 +103,7 @@ def new_translations(
     if method is not None and not models:
         raise InputError("--method: nothing is translated here", "leave it out, or compare models")
     sources = [] if source is None else list(read_lines(source))
-    references = list(read_lines(reference))
+    references = comparable(read_lines(reference), reference)
     if source is not None and len(sources) != len(references):
         raise InputError(f"{source} has {len(sources)} lines but {reference} has {len(references)}")
     configs = {number: read_config(model) for number, model in models.items()}
@@ -138,7 +138,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _lines_of(path: Path) -> list[str]:
-    return list(read_lines(path))
+    return comparable(read_lines(path), path)
 
 
 def _checked(comparison: Comparison) -> Comparison:

@@ -205,6 +205,8 @@ class _HeldOut:
         """True if a training pair's source sentence is held out; of a synthetic pair also if its target is."""
         if not self._split_of_hash or not src or not tgt:
             return False
+        if synthetic:
+            src = src.removeprefix(f"{BACK_TRANSLATION_TAG} ")
         return self._hash(src) in self._split_of_hash or (synthetic and self._hash(tgt) in self._held_targets)
 
     def take(self, src: str, target_lang: str) -> str | None:

@@ -3,7 +3,7 @@
     R rows, one translation each   V target vocabulary   T target tokens
 
 Each row has its own random numbers, a function of the seed, the source and which draw it is: what else is translated
-beside it, in which order and on how many threads changes nothing.
+beside it, in which order and on how many threads changes nothing, but where rounding in bf16 tips a close choice.
 """
 
 from collections.abc import Sequence

@@ -164,8 +164,8 @@ def final_norm(config: ModelConfig) -> nn.Module:
 class Embedding(nn.Module):
     """Token embeddings times sqrt(d_model), plus positions, plus dropout (section 3.4 and 3.5 of the paper).
 
-    In training `word_dropout` takes some tokens away and leaves their positions (Gal and Ghahramani 2016,
-    arXiv:1512.05287, without their scaling).
+    In training `word_dropout` takes some tokens away and leaves their positions (after Gal and Ghahramani 2016,
+    arXiv:1512.05287, who take all occurrences of a word together, and scale the others).
     """
 
     def __init__(self, tokens: nn.Embedding, config: ModelConfig, max_length: int) -> None:

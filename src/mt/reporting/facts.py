@@ -70,7 +70,7 @@ def read_facts(run: RunDir) -> Facts:
         InputError: it is no run folder, or what a report needs of it is missing or damaged.
     """
     text = _needed(run, run.config)
-    events = list(_kept(_events(_needed(run, run.metrics, errors="replace"))))
+    events = list(_kept(whole_events(_needed(run, run.metrics, errors="replace"))))
     remedy = "remove the run's data/ and give the same `mt train` again, which makes it anew"
     with _undamaged(run.prepared_counts, remedy):
         pairs = dict(json.loads(_needed(run, run.prepared_counts))["pairs"])
@@ -113,8 +113,8 @@ def _needed(run: RunDir, path: Path, errors: str = "strict") -> str:
         raise InputError(f"{path}: cannot be read: {error}") from None
 
 
-def _events(text: str) -> Iterator[Event]:
-    """The lines that are whole; a crash may have torn some, even within a letter."""
+def whole_events(text: str) -> Iterator[Event]:
+    """The lines of a metrics.jsonl that are whole; a crash may have torn some, even within a letter."""
     for line in text.split("\n"):
         try:
             event = json.loads(line)

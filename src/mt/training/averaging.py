@@ -55,7 +55,7 @@ class FinalWeights:
     def __init__(self, settings: TrainingConfig, save_every: int, checkpoints: Checkpoints, progress: Progress) -> None:
         self._kind, self._count = settings.final_weights, settings.average_checkpoints
         self._save_every, self._checkpoints, self._progress = save_every, checkpoints, progress
-        self._averaged = settings.ema_decay is not None
+        self._validate_every, self._averaged = settings.validate_every, settings.ema_decay is not None
 
     def candidate(self, now: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """What a validation at the present step scores.
@@ -89,7 +89,7 @@ class FinalWeights:
         what = "moving average at " if self._averaged else ""
         if self._kind in ("average", "average_best"):
             steps = self._newest() if self._kind == "average" else self._best()
-            made = place.step // self._save_every if self._kind == "average" else len(place.best_validations)
+            made = place.step // (self._save_every if self._kind == "average" else self._validate_every)
             if len(steps) < min(self._count, made):
                 log.warning("final_weights: %d checkpoints of the %d to average are there", len(steps), self._count)
             best = " (best on validation)" if self._kind == "average_best" else ""

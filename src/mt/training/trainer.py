@@ -174,6 +174,7 @@ class Trainer:
         with self._having(self.final_weights.candidate(self._weights())) as model:
             result = self._validate(model)
         score = result.bleu if self.settings.best_metric == "bleu" else -result.loss
+        score = -math.inf if math.isnan(score) else score  # nothing is better or worse than NaN
         place.validated_step = place.step
         place.bad_validations += 1
         remember(place, score, self.settings.average_checkpoints)
@@ -239,7 +240,7 @@ class Trainer:
         average = None if self.average is None else self.average.weights
         found = self.checkpoints.load(newest, self.model, self.optimizer, average)
         log.info("resuming after step %d (epoch %d)", found.step, found.epoch + 1)
-        if self.settings.final_weights == "best":  # of others' the best is not kept
+        if self.settings.final_weights == "best":
             forget_lost_best(found, self.checkpoints.steps())
         self._saved = found.step, found.validated_step
         return found
