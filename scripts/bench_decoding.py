@@ -273,7 +273,7 @@ def _ratios(contestants: list[Contestant]) -> None:
 def _bleu(task: Task, translations: list[str]) -> str:
     from mt.evaluation.scores import bleu_tokenizer, corpus_bleu
 
-    tokenizer = bleu_tokenizer(task.config.evaluation.bleu_tokenize, task.config.data.target_lang)
+    tokenizer = bleu_tokenizer(task.config.evaluation.bleu_tokenize, task.config.data.target_lang[0])
     references = task.references[: len(translations)]
     return f"{corpus_bleu(translations, references, tokenizer):.1f}" if references else ""
 

@@ -49,7 +49,7 @@ def read_experiments(path: Path) -> list[Experiment]:
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     shared = content.get("set", [])
     return [
-        Experiment(entry["name"], entry.get("base", content["base"]), [*shared, *entry.get("set", [])])
+        Experiment(str(entry["name"]), entry.get("base", content["base"]), [*shared, *entry.get("set", [])])
         for entry in content["experiments"]
     ]
 
@@ -64,7 +64,8 @@ def train(experiment: Experiment, runs: Path, one_thread: bool) -> bool:
     command = [sys.executable, "-m", "mt", "train", "--config", experiment.base, "--runs", str(runs)]
     environment = {**os.environ, **({"OMP_NUM_THREADS": "1"} if one_thread else {})}
     runs.mkdir(parents=True, exist_ok=True)
-    _settings(experiment, runs).write_text(_identity(experiment))
+    if not (runs / experiment.name).exists():
+        _settings(experiment, runs).write_text(_identity(experiment))
     with (runs / f"{experiment.name}.log").open("ab") as log:
         arguments = [part for change in changes for part in ("--set", change)]
         process = subprocess.Popen([*command, *arguments], stderr=log, stdout=log, env=environment)
@@ -94,7 +95,11 @@ def _identity(experiment: Experiment) -> str:
 def refuse_other_settings(experiment: Experiment, runs: Path) -> None:
     """A run is that of the settings it was begun with; a table must not show it beside others."""
     note = _settings(experiment, runs)
-    if note.exists() and note.read_text() != _identity(experiment):
+    if not (runs / experiment.name).exists():  # it was never begun: its settings were refused
+        return
+    identity = json.loads(_identity(experiment))
+    without_content = [identity[0], *identity[2:]]  # as it was noted before 2026-11-24
+    if note.exists() and json.loads(note.read_text()) not in (identity, without_content):
         sys.exit(
             f"{runs / experiment.name}: was trained with other settings than the file or {experiment.base} has now; "
             f"give the experiment another name, or remove that folder and {note}"

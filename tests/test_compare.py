@@ -1,5 +1,6 @@
 """`mt compare`: sacreBLEU's own tests and numbers, honest verdicts, and where systems differ."""
 
+import importlib.util
 import json
 import os
 import pty
@@ -13,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from command import mt
+from engine_helpers import reseal
 from mt.comparison.layout import compare, comparison_text
 from mt.comparison.systems import Comparison
 from mt.data.texts import Text
 from mt.evaluation.differences import marked_differences, sentence_differences
 from mt.evaluation.significance import System, paired_tests
+from mt.run_dir import RunDir
 
 WORDS = "der die das Mann Frau Hund Ball läuft spielt rot blau auf im Haus Garten und mit".split()
 QUICK = ["--samples", "100", "--trials", "200"]
@@ -234,6 +237,42 @@ def test_a_file_may_be_called_reference(two_runs: Path) -> None:
     texts = [line.split("reference: ")[1] for line in worst if "reference: " in line]
     assert len(texts) == 2
     assert texts[0] in (two_runs / "runs" / "b" / "eval" / "test.reference").read_text().splitlines()
+
+
+@pytest.mark.parametrize("name", ["test_2016", "testimony", "other"])
+def test_what_another_test_set_is_called_by_is_what_compares_it(trained: Path, two_runs: Path, name: str) -> None:
+    """As the message says that asks for it."""
+    for side, split in (("en", "valid.en"), ("xx", "valid.xx")):
+        shutil.copy(trained / split, two_runs / f"{name}.{side}")
+    command = ["compare", "runs/a", "runs/b", "--test-set", name, *QUICK]
+    for run in ("runs/a", "runs/b"):
+        said = mt(*command, cwd=two_runs, code=2).stderr
+        asked = f"--model {run} --source {name}.en --reference {name}.xx"
+        assert f"mt eval {asked}" in said
+        mt("eval", *asked.split(), cwd=two_runs)
+    assert "runs/b against runs/a" in mt(*command, cwd=two_runs).stdout
+    assert "mt eval --model runs/a --to xx" in mt(*command[:4], "test.xx", cwd=two_runs, code=2).stderr
+    assert "the settings to be compared" in mt(*command[:4], "changed.test", cwd=two_runs, code=2).stderr
+
+
+def test_sentences_cannot_command_the_terminal(two_runs: Path) -> None:
+    write(two_runs / "mine", ["\x1b]0;evil\x07 q"] * 12)
+    out = mt("compare", "runs/b", "mine", *QUICK, "--sentences", "1", cwd=two_runs).stdout
+    assert "⟨U+001B⟩]0;evil" in out
+    assert "\x1b]0" not in out
+
+
+@pytest.mark.skipif(importlib.util.find_spec("MeCab") is not None, reason="it is there")
+def test_a_tokenizer_that_is_not_there_is_named(two_runs: Path) -> None:
+    for name in ("a", "b"):
+        model = RunDir(two_runs / "runs" / name).model
+        text = model.config.read_text().replace("bleu_tokenize: auto", "bleu_tokenize: ja-mecab")
+        model.config.write_text(text)
+        reseal(model)
+    for command in (["compare", "runs/a", "runs/b"], ["eval", "--model", "runs/a"]):
+        said = mt(*command, cwd=two_runs, code=2).stderr
+        assert "ja-mecab cannot be used here" in said
+        assert "sacrebleu[ja]" in said
 
 
 def test_models_translate_a_text_that_is_given(trained: Path, tmp_path: Path) -> None:

@@ -28,6 +28,16 @@ def test_set_changes_the_file() -> None:
     assert config.data.source_lang == "no"
 
 
+@pytest.mark.parametrize("text", ["'x #2'", '"x #2"', "x#2", "  x  ", "'x' "])
+def test_a_sign_that_begins_no_comment(text: str) -> None:
+    parse_config(SMALLEST, "x.yaml", [f"data.train.source={text}"])
+
+
+@pytest.mark.parametrize("override", ["data.max_ratio=", "data.max_ratio=null ", "evaluation.methods=[greedy, beam] "])
+def test_a_value_without_a_comment(override: str) -> None:
+    parse_config(SMALLEST, "x.yaml", [override])
+
+
 def test_set_reaches_into_lists() -> None:
     text = SMALLEST.replace("{source: a, target: b}", "[{source: a, target: b}, {source: c, target: d}]")
     config = parse_config(text, "x.yaml", ["data.train.1.source=x", "data.train.0={file: t.tsv}"])
@@ -42,6 +52,9 @@ def test_set_reaches_into_lists() -> None:
         ("training..max_steps=5", "not of the form KEY=VALUE"),
         (".".join("a" * 5000) + "=5", "not of the form KEY=VALUE"),
         ("seed=[1", "a bracket is not closed"),
+        ("data.root=/tmp/x #2", "the value would end before '#'"),
+        ("training.patience=#", "the value would end before '#'"),
+        ("training.betas=[0.8, 0.9] # as before", "the value would end before '#'"),
         ("seed=.nan", ".nan is not a usable number"),
         ("seed=*x", "aliases"),
         ("name=a: b", "looks like part of a file"),

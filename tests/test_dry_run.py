@@ -13,7 +13,8 @@ from data_helpers import make_data_config, write_lines
 from mt import storage
 from mt.config import load_config
 from mt.devices import has_bf16
-from mt.planning.dry_run import dry_run
+from mt.errors import MachineError
+from mt.planning.dry_run import _space, dry_run
 from mt.planning.survey import survey
 
 DRY = ["train", "--config", "tiny.yaml", "--dry-run"]
@@ -171,6 +172,22 @@ def test_disks_that_do_not_suffice(tiny: Path) -> None:
     assert "GB free on this disk, but the run may need" in done.stderr
     done = mt(*DRY, "--runs", "tiny.yaml", cwd=tiny, code=4)
     assert "tiny.yaml: cannot write here" in done.stderr
+
+
+def test_what_a_run_has_already_need_not_be_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "a").write_bytes(bytes(600))
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=500))
+    assert "up to" in _space(tmp_path, tmp_path, 1000, whole=True)
+    with pytest.raises(MachineError, match="may need"):
+        _space(tmp_path, tmp_path, 1200, whole=True)
+
+
+def test_a_run_folder_that_leads_nowhere(tiny: Path) -> None:
+    (tiny / "runs").mkdir()
+    (tiny / "runs" / "tiny").symlink_to(tiny / "nowhere")
+    assert "cannot write here" in dry(tiny, code=4).stderr
 
 
 def test_a_run_that_is_at_work(tiny: Path) -> None:

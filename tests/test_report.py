@@ -72,6 +72,53 @@ def test_a_training_under_way_has_a_report(run: Path) -> None:
     assert "Attention" not in found.text
 
 
+def test_a_finished_training_that_goes_on_says_so(run: Path) -> None:
+    more = [{"event": "resume", "step": 300, "time": 1.0}, {"event": "train", "step": 360, "time": 2.0, "loss": 1.0}]
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write("".join(json.dumps(event) + "\n" for event in more))
+    found = checked(report_html(read_facts(RunDir(run)))).text
+    assert "This training goes on; it is at step 360 of at most 300" in found
+    assert "The scores are those of the model made after step 300." in found
+    assert "time in training" not in found
+
+
+def test_a_run_whose_text_was_removed_to_save_space_has_a_report(run: Path) -> None:
+    shutil.rmtree(run / "data")
+    found = checked(report_html(read_facts(RunDir(run)))).text
+    assert "BLEU" in found
+    assert "split after cleaning" not in found
+
+
+def test_scores_that_are_not_whole_are_named(run: Path) -> None:
+    scores = json.loads((run / "eval" / "test.json").read_text())
+    del scores["results"][0]["bleu"]
+    (run / "eval" / "test.json").write_text(json.dumps(scores))
+    with pytest.raises(InputError, match=re.escape(f"{run / 'eval' / 'test.json'}: damaged")):
+        read_facts(RunDir(run))
+
+
+def test_a_report_that_cannot_be_written_costs_no_summary(tiny: Path) -> None:
+    (tiny / "runs" / "tiny" / "report.html").mkdir(parents=True)
+    done = mt("train", "--config", "tiny.yaml", "--set", "training.report=true", cwd=tiny)
+    assert "trained 24 steps" in done.stdout
+    assert "report: not written: " in done.stdout
+
+
+def test_more_steps_that_are_no_better_are_in_the_report_and_the_model(tiny: Path) -> None:
+    command = ["train", "--config", "tiny.yaml", "--set", "training.report=true", "--set"]
+    mt(*command, "training.validate_every=8", cwd=tiny)
+    best = "training.learning_rate=1e-9"  # it stays where it is
+    for settings in ("training.max_steps=32", "training.max_steps=40"):
+        done = mt(*command, settings, "--set", "training.validate_every=8", "--set", best, cwd=tiny)
+    run = RunDir(tiny / "runs" / "tiny")
+    manifest = json.loads(run.model.manifest.read_text())
+    assert f"weights: {manifest['weights']}" in done.stdout
+    assert manifest["steps"] == 40
+    assert "40 steps" in run.model.readme.read_text()
+    assert [event["step"] for event in events(tiny) if event["event"] == "done"] == [24, 32, 40]
+    assert "max_steps: 40" in checked(run.report.read_text()).text
+
+
 def test_steps_that_a_crash_lost_are_left_out(run: Path) -> None:
     events = [
         {"event": "start", "step": 0},

@@ -186,6 +186,18 @@ def test_without_its_prepared_data_a_run_still_refuses_another_model(project: Pa
     start(project)
 
 
+def test_checkpoints_of_nobody_knows_what_are_refused(project: Path) -> None:
+    run = start_and_train(project)
+    run.config.unlink()
+    assert "there is no config.yaml, so nothing says what its checkpoints are of" in refusal(project)
+
+
+def test_a_configuration_that_is_no_text_is_refused(project: Path) -> None:
+    start_and_train(project).config.write_bytes(b"name: \xff\n")
+    with pytest.raises(InputError, match="not UTF-8"):
+        start(project)
+
+
 def test_a_damaged_record_of_the_inputs_is_one_sentence(tmp_path: Path) -> None:
     run = RunDir(tmp_path / "run")
     run.checkpoint(4).mkdir(parents=True)

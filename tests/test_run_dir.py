@@ -7,7 +7,7 @@ import pytest
 
 from mt import storage
 from mt.errors import InputError
-from mt.run_dir import ModelDir, RunDir, find_model, run_of
+from mt.run_dir import ModelDir, RunDir, find_model, run_of, run_of_checkpoint
 
 
 def finished_run(runs: Path, name: str, finished_at: int = 0) -> RunDir:
@@ -83,5 +83,20 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 def test_a_model_knows_its_run_only_inside_it(tmp_path: Path) -> None:
     run = finished_run(tmp_path, "a")
     assert run_of(run.model) == RunDir(run.root.resolve())
+    away = tmp_path / "another disk"
+    run.model.root.rename(away)
+    run.model.root.symlink_to(away)
+    assert run_of(run.model) == RunDir(run.root.absolute())
+    run.model.root.unlink()
+    away.rename(run.model.root)
     moved = ModelDir(run.model.root.rename(tmp_path / "elsewhere"))
     assert run_of(moved) is None
+
+
+def test_a_checkpoint_knows_its_run_through_a_link(tmp_path: Path) -> None:
+    run = finished_run(tmp_path, "a")
+    run.config.write_text("")
+    (tmp_path / "another disk" / "step-00000010").mkdir(parents=True)
+    run.checkpoints.symlink_to(tmp_path / "another disk")
+    assert run_of_checkpoint(ModelDir(run.checkpoint(10))) == RunDir(run.root.absolute())
+    assert run_of_checkpoint(ModelDir(tmp_path / "another disk" / "step-00000010")) is None

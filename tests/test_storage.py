@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from mt import storage
 from mt.errors import InputError, MachineError
@@ -292,6 +293,27 @@ def test_what_a_living_process_writes_is_not_cleared(tmp_path: Path, before: boo
         storage.remove_partials(tmp_path)
         (partial / "b").write_text("y")
     assert storage.verify(tmp_path / "folder")["files"].keys() == {"a", "b"}
+
+
+def test_a_file_that_a_living_process_writes_is_not_cleared(tmp_path: Path) -> None:
+    living, gone, own = os.getppid(), subprocess.Popen(["true"]), os.getpid()
+    gone.wait()
+    for process in (living, gone.pid, 2**80, own):  # one of before may have had the same number as this one
+        (tmp_path / f".file.{process}.partial").write_bytes(b"x")
+    storage.remove_partials(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [f".file.{living}.partial"]
+
+
+def test_weights_may_be_read_by_whoever_may_read_the_rest(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with storage.new_folder(tmp_path / "folder") as partial:
+            storage.write_tensors(partial / "a.safetensors", {"a": torch.ones(2)})
+            storage.write_text(partial / "b", "x")
+    finally:
+        os.umask(before)
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "folder").iterdir()}
+    assert modes == {0o640}
 
 
 @pytest.mark.parametrize("again", ["start", "write"])

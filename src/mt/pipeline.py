@@ -28,7 +28,7 @@ from mt.data.prepare import input_digests, prepare_text, warn_of_shared_text
 from mt.data.texts import read_texts
 from mt.data.tokenizer import TokenizerPair
 from mt.devices import choose_device
-from mt.errors import InputError
+from mt.errors import InputError, MtError
 from mt.export.in_run import write_exports
 from mt.model.build import TranslationModel
 from mt.product import finish
@@ -77,10 +77,16 @@ def run(config: Config, runs: Path, world: World = ALONE) -> str:
         return summary
 
 
-def _report(run_dir: RunDir) -> Path:
-    """The run's report, written anew where the model is newer."""
+def _report(run_dir: RunDir) -> str:
+    """Where the run's report is, written anew where the model is newer; the training survives that it fails."""
     made = run_dir.report.stat().st_mtime_ns if run_dir.report.exists() else 0
-    return run_dir.report if made > run_dir.model.manifest.stat().st_mtime_ns else write_report(run_dir)
+    if made > run_dir.model.manifest.stat().st_mtime_ns:
+        return str(run_dir.report)
+    try:
+        return str(write_report(run_dir))
+    except MtError as error:
+        log.warning("report: not written: %s", error.message)
+        return f"not written: {error.message}"
 
 
 def make_data(config: Config, run_dir: RunDir, runs: Path) -> GivenModels:

@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any
 
 import torch
@@ -42,7 +43,7 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
     world = trainer.world
     weights, origin = trainer.final_weights.final()
     key = _key(config, run_dir, tokenizers, weights, origin) if world.is_main else ""
-    if not world.from_main(world.is_main and is_done(run_dir.model.root, key)):
+    if not world.from_main(world.is_main and _is_made(run_dir.model, key, progress.step)):
         model = trainer.whole_model.to(trainer.model.device)
         set_parameters(model, weights)
         if world.is_main:
@@ -70,6 +71,11 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
     if not world.is_main:
         return ""
     return _summary(config, run_dir, progress, storage.read_manifest(run_dir.model.root))
+
+
+def _is_made(folder: ModelDir, key: str, steps: int) -> bool:
+    """Whether the folder is there, and says how long it was trained: more steps may end in the same best weights."""
+    return is_done(folder.root, key) and storage.read_manifest(folder.root)["steps"] == steps
 
 
 def _make_folder(
@@ -172,5 +178,5 @@ def _summary(config: Config, run_dir: RunDir, progress: Progress, product: dict[
     if product["scores"]:
         lines += ["test set:", product["scores"]]
     to = f" --to {config.data.target_lang[0]}" if len(config.data.target_lang) > 1 else ""
-    lines += [f"model: {run_dir.model.root}", f'next: mt translate --model {run_dir.root}{to} "..."']
+    lines += [f"model: {run_dir.model.root}", f'next: mt translate --model {quote(str(run_dir.root))}{to} "..."']
     return "\n".join(lines)

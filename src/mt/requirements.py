@@ -3,7 +3,7 @@
 from mt.config import Config
 from mt.config.idle import idle_settings
 from mt.console import log
-from mt.evaluation.scores import refuse_missing_tokenizer
+from mt.evaluation.scores import bleu_tokenizer, refuse_missing_tokenizer
 from mt.export.in_run import require_exports
 from mt.training.parallel import refuse_unjoined
 from mt.training.trackers import refuse_missing_wandb
@@ -18,7 +18,9 @@ def check_requirements(config: Config, world: World = ALONE) -> None:
     """
     refuse_unjoined(config.training, world)
     refuse_missing_wandb(config.training)
-    refuse_missing_tokenizer(config.evaluation, config.data.target_lang)
+    refuse_missing_tokenizer(
+        *(bleu_tokenizer(config.evaluation.bleu_tokenize, lang) for lang in config.data.target_lang)
+    )
     require_exports(config)
     if world.is_main:
         for sentence in idle_settings(config):

@@ -46,8 +46,14 @@ def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> 
         InputError: something differs that a resume cannot survive; the message names the key.
     """
     inputs = run_dir.inputs
-    if _has_checkpoints(run_dir) and run_dir.config.is_file():
-        earlier = _flat(parse_config(run_dir.config.read_text(encoding="utf-8"), str(run_dir.config)).model_dump())
+    if _has_checkpoints(run_dir):
+        if not run_dir.config.is_file():
+            raise InputError(
+                f"{run_dir.root}: cannot resume: there is no {run_dir.config.name}, so nothing says what its "
+                "checkpoints are of",
+                "put that file back, or give the configuration another name to start a new run",
+            )
+        earlier = _flat(parse_config(run_dir.config.read_bytes(), str(run_dir.config)).model_dump())
         now = _flat(config.model_dump())
         changed = [key for key in sorted(earlier.keys() | now.keys()) if earlier.get(key) != now.get(key)]
         before = _read_inputs(inputs) if inputs.is_file() else digests

@@ -229,12 +229,22 @@ def _newest_model(runs: Path) -> ModelDir:
 
 def run_of(model: ModelDir) -> RunDir | None:
     """The run folder a model folder lies in, or None where it was moved out on its own."""
-    parent = RunDir(model.root.resolve().parent)
-    return parent if parent.model.root == model.root.resolve() and parent.config.is_file() else None
+    for root in _places(model):
+        parent = RunDir(root.parent)
+        if parent.model.root == root and parent.config.is_file():
+            return parent
+    return None
 
 
 def run_of_checkpoint(folder: ModelDir) -> RunDir | None:
     """The run that a checkpoint belongs to; None where the folder is not a checkpoint."""
-    root = folder.root.resolve()
-    run = RunDir(root.parent.parent)
-    return run if root.parent == run.checkpoints and root.name.startswith("step-") and run.config.is_file() else None
+    for root in _places(folder):
+        run = RunDir(root.parent.parent)
+        if root.parent == run.checkpoints and root.name.startswith("step-") and run.config.is_file():
+            return run
+    return None
+
+
+def _places(folder: ModelDir) -> tuple[Path, Path]:
+    """Where a folder is, as it is named and without links: part of a run may lie on another disk."""
+    return folder.root.absolute(), folder.root.resolve()

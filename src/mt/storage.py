@@ -139,8 +139,11 @@ def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]", **facts: str) 
     from safetensors.torch import save_file
 
     failpoint("write", path)
+    path.touch()
+    mode = path.stat().st_mode
     try:
         save_file(tensors, path, facts or None)
+        path.chmod(mode)  # the library makes a file that nobody but its owner can read
     except SafetensorError as error:  # the library reports a full disk as text; give it its number back
         number = re.search(r"os error (\d+)", str(error))
         raise OSError(int(number[1]) if number else errno.EIO, str(error)) from None
@@ -305,13 +308,26 @@ def remove_partials(parent: Path) -> None:
         if path.is_dir() and not path.is_symlink():
             with contextlib.suppress(BlockingIOError):
                 clear(path)
-        else:
+        elif not _is_alive(path.name.removesuffix(PARTIAL).rpartition(".")[2]):
             path.unlink(missing_ok=True)
     for path in parent.glob(f".*{_OLD}"):
         if path.is_symlink() or not path.is_dir():
             path.unlink(missing_ok=True)
         elif not path.with_name(path.name.removesuffix(_OLD) + PARTIAL).exists():  # or a living process replaces it
             _put_back(path)
+
+
+def _is_alive(process: str) -> bool:
+    """Whether there is another process of this number, as `new_file` writes it into a name."""
+    if not process.isdecimal() or int(process) == os.getpid():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except PermissionError:  # somebody else's
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
 
 
 def append_line(path: Path, line: str) -> None:

@@ -22,6 +22,8 @@ from mt.cli.text import print_result
 from mt.console import set_up_logging
 from mt.errors import InputError
 
+_RESAMPLINGS = click.IntRange(2, 1_000_000)  # more say no more, and fill the memory
+
 
 @click.command()
 @click.argument("systems", metavar="RUN_A RUN_B [RUN_C ...]", type=path_type, nargs=-1, shell_complete=runs_or_files)
@@ -32,8 +34,8 @@ from mt.errors import InputError
 @click.option("--method", help="greedy, beam, ...; default: beam where all runs have it.")
 @click.option("--to", metavar="LANG", help="Compare in this language only.")
 @click.option("--sentences", type=click.IntRange(min=0), default=5, show_default=True, help="Shown in each direction.")
-@click.option("--samples", type=click.IntRange(2), default=1000, show_default=True, help="Of bootstrap resampling.")
-@click.option("--trials", type=click.IntRange(2), default=10_000, show_default=True, help="Of randomisation.")
+@click.option("--samples", type=_RESAMPLINGS, default=1000, show_default=True, help="Of bootstrap resampling.")
+@click.option("--trials", type=_RESAMPLINGS, default=10_000, show_default=True, help="Of randomisation.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 @engine_options
 @runs_option

@@ -83,12 +83,16 @@ def evaluate_command(
         _allow_tuning({**given, "output": output, "metrics": metrics})
     from mt.bundle.open import open_model, read_config
     from mt.evaluate import evaluate
+    from mt.evaluation.scores import bleu_tokenizer, refuse_missing_tokenizer
     from mt.run_dir import run_of, run_of_checkpoint
 
     first, *others = find_models(models, runs)
     owner = (run := run_of(first)) or run_of_checkpoint(first)
     own_config = read_config(first)
     config = _with_metrics(own_config, metrics)
+    refuse_missing_tokenizer(
+        *(bleu_tokenizer(config.evaluation.bleu_tokenize, lang) for lang in config.data.target_lang)
+    )
     if source is not None and reference is not None:
         texts = _given_texts(source, reference, config, to)
     else:
@@ -147,7 +151,7 @@ def _name_of(source: Path | None, to: str | None, config: "Config", beside_own: 
     language = f".{to}" if to is not None and len(config.data.target_lang) > 1 else ""
     if source is None:
         return f"test{language}"
-    other = "other." if beside_own and source.stem.startswith("test") else ""
+    other = "other." if beside_own and f"{source.stem}.".startswith("test.") else ""
     return f"{other}{source.stem}{language}"
 
 

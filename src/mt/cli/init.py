@@ -28,7 +28,7 @@ _NO_LANGUAGE = frozenset("bpe csv hyp lc out raw ref sp spm src tc tgt tok trg t
 @click.option("--valid", nargs=2, metavar="SRC TGT", help="Validation text; default: split off the training text.")
 @click.option("--test", nargs=2, metavar="SRC TGT", help="Test text; default: split off the training text.")
 @click.option(
-    "--minutes", type=click.FloatRange(min=1), help="How long training may take, with all before and after it."
+    "--minutes", type=click.FloatRange(1, 10_000_000), help="How long training may take, with all before and after it."
 )
 @click.option("--device", default="auto", help="auto, cpu, cuda or mps.")
 @click.option("--output", type=path_type, help="The file to write; default: NAME.yaml.")
@@ -92,7 +92,7 @@ def init(
 
 def _asked_minutes() -> float | None:
     question = "Minutes that training may take (at least 1; 0: as many as it needs)"
-    while 0 < (minutes := float(click.prompt(question, 0, type=click.FloatRange(min=0), err=True))) < 1:
+    while 0 < (minutes := float(click.prompt(question, 0, type=click.FloatRange(0, 10_000_000), err=True))) < 1:
         pass
     return minutes or None
 
@@ -172,6 +172,8 @@ def _make_sure_of(path: Path, beside: Path, force: bool) -> None:
     require_writable(path, "--output")
     if path.exists() and not force:
         raise InputError(f"{path} is there already", "give another --output, or --force to overwrite it")
+    if beside.is_dir():
+        raise InputError(f"{beside} is a folder, where a file is to be written", "move it, or give another --output")
     if beside.is_file() and not force:
         from mt.config.json_schema import TITLE
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mt.comparison.systems import Comparison
-from mt.console import log, table
+from mt.console import harmless, log, table
 from mt.errors import InputError
 from mt.evaluation.differences import (
     Mark,
@@ -134,11 +134,14 @@ def _listed(words: list[str]) -> str:
 def _sentence(comparison: Comparison, number: int, one: SentenceDifference, marks: tuple[Mark, Mark]) -> str:
     text, systems = comparison.text, comparison.systems
     first, second = marked_differences(
-        systems[0].hypotheses[one.number], systems[number].hypotheses[one.number], text.target_lang, marks
+        harmless(systems[0].hypotheses[one.number]),
+        harmless(systems[number].hypotheses[one.number]),
+        text.target_lang,
+        marks,
     )
     lines = [
-        *([("source", text.sources[one.number])] if text.sources else []),
-        ("reference", text.references[one.number]),
+        *([("source", harmless(text.sources[one.number]))] if text.sources else []),
+        ("reference", harmless(text.references[one.number])),
         (systems[0].name, first),
         (systems[number].name, second),
     ]

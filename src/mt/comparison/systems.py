@@ -14,7 +14,7 @@ from mt.data.texts import Text, comparable
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
 from mt.evaluate import search_options
-from mt.evaluation.scores import bleu_tokenizer
+from mt.evaluation.scores import bleu_tokenizer, refuse_missing_tokenizer
 from mt.evaluation.significance import System
 from mt.languages import chosen_language
 from mt.run_dir import RunDir, find_model, run_of
@@ -150,6 +150,7 @@ def _checked(comparison: Comparison) -> Comparison:
                 f"{system.name}: {len(system.hypotheses)} translations, but the reference has {expected} lines",
                 "line n of each must belong to line n of the reference",
             )
+    refuse_missing_tokenizer(comparison.tokenize)
     if expected < 2:
         raise InputError("a single sentence is too little to compare systems on", "give a larger test set")
     return comparison
@@ -218,12 +219,15 @@ def _results(path: Path, run: RunDir, test_set: str, data: DataConfig) -> list[d
 
 def _missing(path: Path, file: Path, test_set: str, data: DataConfig) -> InputError:
     """There is no score file; what makes one depends on what the run was tested on."""
-    if test_set != "test":
+    own, _, language = test_set.partition(".")
+    if test_set.startswith("changed."):
+        words = " and the settings to be compared"
+    elif own != "test":
         words = f" --source {test_set}.{data.source_lang} --reference {test_set}.{data.target_lang[0]}"
     elif data.test is None:
         return InputError(f"{path}: its configuration has no test set, so it has no translations of one", _OTHER_TEXT)
     else:
-        words = ""
+        words = f" --to {language}" if language else ""
     return InputError(
         f"{path}: no translations of its test set ({file} is missing)",
         f"make them with `mt eval --model {path}{words}`; or {_OTHER_TEXT}",

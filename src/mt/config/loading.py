@@ -138,6 +138,11 @@ def _split_override(override: str) -> tuple[list[str], Value]:
         value = parse_yaml(text, origin).root
     except InputError as error:
         raise InputError(error.message.replace(f"{origin}:1: ", f"{origin}: ", 1), error.hint) from None
+    end = max(
+        (token.end_mark.index for token in yaml.scan(text) if token.end_mark.index > token.start_mark.index), default=0
+    )
+    if text[end:].strip():
+        raise InputError(f"{origin}: the value would end before '#'", "Put it into quotes: KEY='\"...\"'.")
     if isinstance(value, dict | list) and not text.lstrip().startswith(("{", "[")):
         raise InputError(f"{origin}: the value looks like part of a file", "Write [a, b], {key: value} or 'text'.")
     return keys, value

@@ -53,14 +53,13 @@ def ter_metric(target_lang: str) -> TER | None:
     return TER() if is_spaced(target_lang) else None
 
 
-def refuse_missing_tokenizer(config: EvaluationConfig, target_langs: Sequence[str]) -> None:
-    """Looks whether sacreBLEU has what a tokenizer needs, before a training does its first validation with it.
+def refuse_missing_tokenizer(*names: str) -> None:
+    """Looks whether sacreBLEU has what its tokenizers need, before anything is translated to be scored with them.
 
     Raises:
         InputError: a package or a download is missing.
     """
-    for lang in target_langs:
-        name = bleu_tokenizer(config.bleu_tokenize, lang)
+    for name in names:
         try:
             BLEU(tokenize=name)
         except (ImportError, RuntimeError, OSError) as error:

@@ -85,7 +85,7 @@ def dry_run(config: Config, runs: Path) -> str:
         "training": _training(config, foreseen, measured, texts.train.whole),
         "time": _time(config, foreseen, measured, done, texts.train.whole),
         "memory": _memory(measured),
-        "disk": _space(disk, foreseen.disk, texts.train.whole),
+        "disk": _space(disk, run_dir.root, foreseen.disk, texts.train.whole),
     }
     width = max(map(len, rows))
     lines = [f"{name:<{width}}  {text}" for name, text in rows.items()]
@@ -231,20 +231,21 @@ def _memory(measured: Measured) -> str:
 def _disk(run_dir: RunDir) -> Path:
     """A folder on the disk where the run folder is, or will be."""
     there = run_dir.root.absolute()
-    while not there.exists():
+    while not os.path.lexists(there):
         there = there.parent
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise MachineError(f"{there}: cannot write here, where the run folder is to be")
     return there
 
 
-def _space(disk: Path, needed: int, whole: bool) -> str:
-    """What the run folder may need, and what there is."""
+def _space(disk: Path, run: Path, needed: int, whole: bool) -> str:
+    """What the run folder may need, and what there is; what it has already is part of what it needs."""
+    has = sum(path.stat().st_size for path in run.rglob("*") if path.is_file())
     free = shutil.disk_usage(disk).free
-    if free < needed:
+    if free + has < needed:
         raise MachineError(
             f"{disk}: {free / 1e9:.1f} GB free on this disk, but the run may need {needed / 1e9:.1f}",
             "free some space, or lower training.keep_checkpoints",
         )
     most = "up to" if whole else "at least"
-    return f"{most} {needed / 1e9:.2g} GB, of {free / 1e9:,.0f} GB free"
+    return f"{most} {needed / 1e9:.2g} GB, of {(free + has) / 1e9:,.{0 if free > 1e10 else 2}f} GB free"

@@ -18,6 +18,9 @@ from mt.run_dir import RunDir
 
 _LOOKED_AT = 200_000  # training sentences whose lengths are counted; of more, some at even distances
 
+# Of a test set's scores, those that a report has a column for.
+_SHOWN = "bleu bleu_low bleu_high chrf ter exact_match length_ratio sentences_per_second signatures".split()
+
 Event = dict[str, Any]
 
 
@@ -58,6 +61,16 @@ class Facts:
     lengths: tuple[Any, Any]
     tests: list[TestSet]
 
+    @property
+    def steps(self) -> int:
+        """How far training has come."""
+        return max((event["step"] for event in self.events), default=0)
+
+    @property
+    def goes_on(self) -> bool:
+        """True if the model is of an earlier step: a finished training was given more of them."""
+        return bool(self.manifest) and self.steps > self.manifest["steps"]
+
     def of_kind(self, kind: str) -> list[Event]:
         """The events of a kind, in their order."""
         return [event for event in self.events if event["event"] == kind]
@@ -72,14 +85,16 @@ def read_facts(run: RunDir) -> Facts:
     text = _needed(run, run.config)
     events = list(_kept(whole_events(_needed(run, run.metrics, errors="replace"))))
     remedy = "remove the run's data/ and give the same `mt train` again, which makes it anew"
-    with _undamaged(run.prepared_counts, remedy):
-        pairs = dict(json.loads(_needed(run, run.prepared_counts))["pairs"])
-    with _undamaged(run.cleaning, remedy):
-        cleaning = dict(json.loads(_needed(run, run.cleaning)))
     try:
         manifest = storage.read_manifest(run.model.root)
     except storage.DamagedError:
         manifest = {}
+    pairs, cleaning = {}, {}
+    if run.text.is_dir() or not manifest:  # of a finished run it may have been removed to save space
+        with _undamaged(run.prepared_counts, remedy):
+            pairs = dict(json.loads(_needed(run, run.prepared_counts))["pairs"])
+        with _undamaged(run.cleaning, remedy):
+            cleaning = dict(json.loads(_needed(run, run.cleaning)))
     return Facts(
         run=run,
         config=parse_config(text, str(run.config)),
@@ -160,6 +175,8 @@ def _tests(run: RunDir) -> Iterator[TestSet]:
     with _undamaged(path, remedy):
         results: Sequence[dict[str, Any]] = json.loads(path.read_bytes())["results"]
         kinds = [(result["method"], result.get("target_lang")) for result in results]
+        for result in results:
+            _ = [result[key] for key in _SHOWN]
     several = len({language for _, language in kinds}) > 1
     for result, (method, language) in zip(results, kinds, strict=True):
         name = f"test.{language}" if several else "test"

@@ -73,10 +73,15 @@ def report_html(facts: Facts) -> str:
 
 
 def _result(facts: Facts) -> str:
+    under_way = f"it is at step {facts.steps:,} of at most {facts.config.training.max_steps:,}."
     if not facts.manifest:
-        steps = max((event["step"] for event in facts.events), default=0)
-        most = facts.config.training.max_steps
-        return f"<p>This training has not finished; it is at step {steps:,} of at most {most:,}.</p>"
+        return f"<p>This training has not finished; {under_way}</p>"
+    of_before = f"The scores are those of the model made after step {facts.manifest['steps']:,}."
+    before = f"<p>This training goes on; {under_way} {of_before}</p>" if facts.goes_on else ""
+    return before + _scores(facts)
+
+
+def _scores(facts: Facts) -> str:
     scores = [test.scores for test in facts.tests] or facts.manifest.get("test", [])
     if not scores:
         return "<p>No test set was scored.</p>"
@@ -140,8 +145,8 @@ def _curves(facts: Facts) -> str:
 def _cost(facts: Facts) -> str:
     done = (facts.of_kind("done") or [{}])[-1]
     counted = {kind: len(facts.of_kind(kind)) for kind in ("resume", "skipped_update", "out_of_memory")}
-    rows: list[tuple[str, str]] = [("steps", f"{max((event['step'] for event in facts.events), default=0):,}")]
-    if "training_seconds" in facts.manifest:
+    rows: list[tuple[str, str]] = [("steps", f"{facts.steps:,}")]
+    if "training_seconds" in facts.manifest and not facts.goes_on:
         rows.append(("time in training", duration(facts.manifest["training_seconds"])))
     if "tokens" in done:
         rows.append(("tokens trained on", f"{done['tokens']:,}"))
@@ -154,6 +159,8 @@ def _cost(facts: Facts) -> str:
 
 
 def _data(facts: Facts) -> str:
+    if not facts.cleaning:
+        return ""
     total = sum(facts.cleaning.values()) or 1
     cleaned = [(reason, f"{n:,}", f"{100 * n / total:.1f} %") for reason, n in facts.cleaning.items()]
     splits = [(split, f"{number:,}") for split, number in facts.pairs.items()]
