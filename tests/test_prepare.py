@@ -373,10 +373,14 @@ def test_back_translations_are_not_held_out_unnoticed(tmp_path: Path) -> None:
     sources = [write_pairs(tmp_path, "human", corpus(10)), back]
     with pytest.raises(
         InputError,
-        match=r"data\.train: back\.en and back\.it: back-translated text \(<BT>\) would be held out as data\.",
+        match=r"data\.train: back\.en and back\.it: back-translated text \(<BT>\) could be split off",
     ) as caught:
         prepare_text(make_config(tmp_path, sources, **HOLD_OUT), tmp_path / "text", "key")
     assert "add `synthetic: true` to this source" in caught.value.hint
+    # Nor is it chance whether one of them would be chosen.
+    one = write_pairs(tmp_path, "one", [*corpus(300), ("<BT> a word", "una parola")])
+    with pytest.raises(InputError, match=r"back-translated text \(<BT>\) could be split off"):
+        prepare_text(make_config(tmp_path, one, **HOLD_OUT), tmp_path / "text", "key")
     # With sets of their own nothing is held out, and nothing is asked.
     own = write_pairs(tmp_path, "own", GOOD)
     prepare_text(make_config(tmp_path, sources, valid=own, test=own), tmp_path / "text", "key")

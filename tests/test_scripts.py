@@ -109,6 +109,15 @@ def test_a_large_corpus_is_measured(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_decoding_is_measured_and_scored(trained: Path) -> None:
+    text = ["--source", trained / "valid.en", "--reference", trained / "valid.xx"]
+    few = ["--rounds", 1, "--sentences", 4, "--singles", 2, "--threads", 1, "--only", "mt torch", "mt int8"]
+    found = script("bench_decoding.py", "--model", trained / "runs" / "tiny" / "model", *text, *few, cwd=trained)
+    rows = [line.split(" | ") for line in found.splitlines() if line.startswith("| mt ")]
+    assert {row[0] for row in rows} == {"| mt torch", "| mt int8"}
+    assert all(0 <= float(row[5]) <= 100 for row in rows)
+
+
 def test_the_doctor_is_measured(tmp_path: Path) -> None:
     found = script("bench_doctor.py", "--pairs", 2000, "--folder", tmp_path, cwd=tmp_path).splitlines()
     assert found[1].split()[0] == "4,000"  # 1,000 each of validation and test beside them

@@ -97,8 +97,19 @@ def test_the_line_of_every_key_and_item() -> None:
 
 
 def test_lines_are_an_editors_lines() -> None:
-    # U+2028 and U+0085 end a line for PyYAML, but not for an editor.
-    assert parse_yaml("a: 'x\u2028y\u0085z'\r\nb: 1\nc: 2\n", "f").lines == {(): 1, ("a",): 1, ("b",): 2, ("c",): 3}
+    assert parse_yaml("a: 'x'\r\nb: 1\nc: 2\n", "f").lines == {(): 1, ("a",): 1, ("b",): 2, ("c",): 3}
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85"])
+@pytest.mark.parametrize("text", ["a: 1 # c{}b: 2\n", "a: x{}y\n", "a: 'x{} y'\n"])
+def test_a_line_that_ends_for_yaml_alone_is_refused(text: str, sign: str) -> None:
+    """A comment's end would be a key, and part of a text would get lost."""
+    with pytest.raises(
+        InputError, match=f"f:2: U\\+{ord(sign):04X}, where a line ends for YAML but for no editor"
+    ) as caught:
+        parse_yaml("z: 1\r\n" + text.format(sign), "f")
+    assert f'"\\u{ord(sign):04X}"' in caught.value.hint
+    assert parse_yaml(f'a: "x\\u{ord(sign):04X}y"', "f").root == {"a": f"x{sign}y"}
 
 
 def test_carriage_returns_and_byte_order_mark() -> None:

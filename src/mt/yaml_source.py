@@ -29,6 +29,7 @@ _FLOAT = re.compile(r"([-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?))(?:[eE][-+]?[0-9]+)
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LINE_END = re.compile(r"\r\n|\n|\r")
+_ODD_LINE_END = re.compile("[\x85\u2028\u2029]")
 _MAX_INT_TEXT = 40
 
 _SYNTAX = (
@@ -71,6 +72,12 @@ def parse_yaml(source: bytes | str, origin: str) -> YamlTree:
         InputError: `ORIGIN:LINE: what`, for anything that is not plain, unambiguous YAML.
     """
     text = _decode(source, origin)
+    if odd := _ODD_LINE_END.search(text):
+        line, sign = len(_LINE_END.findall(text[: odd.start()])) + 1, f"{ord(odd[0]):04X}"
+        raise InputError(
+            f"{origin}:{line}: U+{sign}, where a line ends for YAML but for no editor",
+            f'take it out, or write "\\u{sign}" in double quotes',
+        )
     return _Builder(origin, text).build()
 
 
@@ -139,7 +146,6 @@ class _Builder:
     def __init__(self, origin: str, text: str) -> None:
         self._origin = origin
         self._text = text
-        # PyYAML also counts U+0085, U+2028 and U+2029 as line ends; editors do not.
         self._line_starts = [0] + [end.end() for end in _LINE_END.finditer(text)]
         self._open: list[_Open] = []
         self._root: Value = None

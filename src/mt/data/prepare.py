@@ -96,21 +96,23 @@ def _sort_training_text(
         for writer in writers.values():
             writer.begin_part(language)
         for src, tgt in read_pairs(source, data):
+            if held_out and not synthetic:
+                _refuse_back_translation(src, name_of(source))
             if held_out.has(src, tgt, synthetic):
                 cleaner.counts[HELD_OUT] += 1
                 if not synthetic and (split := held_out.take(src, language)):
-                    _refuse_back_translation(src, split, name_of(source))
                     writers[split].write(src, tgt)
             elif cleaner.keeps(src, tgt):
                 writers["train"].write(src, tgt)
 
 
-def _refuse_back_translation(src: str, split: str, name: str) -> None:
-    """A score on sentences that a model wrote would say nothing."""
+def _refuse_back_translation(src: str, name: str) -> None:
+    """A score on sentences that a model wrote would say nothing; nor should it be chance whether there are some."""
     if src.startswith(f"{BACK_TRANSLATION_TAG} "):
         raise InputError(
-            f"data.train: {name}: back-translated text ({BACK_TRANSLATION_TAG}) would be held out as data.{split}",
-            f"add `synthetic: true` to this source, or name files of its own for data.{split}",
+            f"data.train: {name}: back-translated text ({BACK_TRANSLATION_TAG}) could be split off for validation or "
+            "test",
+            "add `synthetic: true` to this source, or name files of their own for these",
         )
 
 
@@ -192,6 +194,10 @@ class _HeldOut:
             start = end
         if any(map(is_synthetic, data.train)):
             self._held_targets = {self._hash(tgt) for src, tgt in _written_by_people(data) if self.has(src, tgt)}
+
+    def __bool__(self) -> bool:
+        """True if anything is held out."""
+        return bool(self._split_of_hash)
 
     def _hashes(self, data: DataConfig) -> Iterator[int]:
         for src, tgt in _written_by_people(data):
