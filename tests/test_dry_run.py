@@ -1,8 +1,13 @@
 """`mt train --dry-run`: it refuses what a training would refuse, tells what one costs, and leaves nothing behind."""
 
 import json
+import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -182,6 +187,22 @@ def test_what_a_run_has_already_need_not_be_free(tmp_path: Path, monkeypatch: py
     assert "up to" in _space(tmp_path, tmp_path, 1000, whole=True)
     with pytest.raises(MachineError, match="may need"):
         _space(tmp_path, tmp_path, 1200, whole=True)
+
+
+def test_a_signal_to_all_of_its_processes_leaves_no_text_behind(tiny: Path) -> None:
+    """As a terminal sends one that is closed, or a batch system."""
+    temporary = tiny / "temporary"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "mt", *DRY]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen(
+        command, cwd=tiny, env=environment, start_new_session=True, stderr=subprocess.DEVNULL
+    ) as made:
+        while not list(temporary.rglob("train.source")):
+            assert made.poll() is None
+            time.sleep(0.02)
+        os.killpg(made.pid, signal.SIGTERM)
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_run_folder_that_leads_nowhere(tiny: Path) -> None:

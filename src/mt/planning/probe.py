@@ -101,9 +101,13 @@ def probe(
     silent = config.training.model_copy(update={"tensorboard": False, "wandb": False})
     config = config.model_copy(update={"training": silent})
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, context, initializer=start_worker) as pool:
+    with (
+        TemporaryDirectory(prefix="mt-") as folder,  # of this process, which clears it whatever kills the other
+        ProcessPoolExecutor(1, context, initializer=start_worker) as pool,
+    ):
         try:
-            return pool.submit(_measure, config, list(sample), tokenizers, whole, seconds, given, log.level).result()
+            work = (RunDir(Path(folder)), config, list(sample), tokenizers, whole, seconds, given, log.level)
+            return pool.submit(_measure, *work).result()
         except BrokenProcessPool:
             raise MachineError(
                 "a trial of this configuration was killed, probably for lack of memory",
@@ -112,6 +116,7 @@ def probe(
 
 
 def _measure(
+    run: RunDir,
     config: Config,
     sample: list[Pair],
     tokenizers: TokenizerPair,
@@ -131,27 +136,25 @@ def _measure(
         config.data.max_length,
         tokenizers.shared,
     ).to(device)
-    with TemporaryDirectory(prefix="mt-") as folder:
-        run = RunDir(Path(folder))
-        corpus = _encoded(run, config, sample, tokenizers)
-        teachers = given.load_teachers(config, tokenizers, device)
-        trainer = Trainer(config, run, model, corpus, _no_validation, teachers=teachers)
-        steps, in_steps, tokens, split = _train(trainer, corpus, seconds)
-        batches = len(plan_epoch(*corpus.lengths(), config.training.max_tokens, config.seed, 0))
-        return Measured(
-            device=device.type,
-            precision="bf16" if _is_bf16(device, config) else "fp32",
-            parameters=sum(parameter.numel() for parameter in model.parameters()),
-            steps=steps,
-            seconds_per_step=in_steps / steps,
-            tokens_per_step=tokens / steps,
-            steps_per_pair=batches / config.training.accumulate / len(sample),
-            seconds_per_sentence=_translate(model, corpus, config),
-            memory=peak_memory(),
-            gpu_memory=torch.cuda.max_memory_allocated() if device.type == "cuda" else None,
-            too_long=1 - len(corpus) / len(sample),
-            split=split,
-        )
+    corpus = _encoded(run, config, sample, tokenizers)
+    teachers = given.load_teachers(config, tokenizers, device)
+    trainer = Trainer(config, run, model, corpus, _no_validation, teachers=teachers)
+    steps, in_steps, tokens, split = _train(trainer, corpus, seconds)
+    batches = len(plan_epoch(*corpus.lengths(), config.training.max_tokens, config.seed, 0))
+    return Measured(
+        device=device.type,
+        precision="bf16" if _is_bf16(device, config) else "fp32",
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        steps=steps,
+        seconds_per_step=in_steps / steps,
+        tokens_per_step=tokens / steps,
+        steps_per_pair=batches / config.training.accumulate / len(sample),
+        seconds_per_sentence=_translate(model, corpus, config),
+        memory=peak_memory(),
+        gpu_memory=torch.cuda.max_memory_allocated() if device.type == "cuda" else None,
+        too_long=1 - len(corpus) / len(sample),
+        split=split,
+    )
 
 
 def _encoded(run: RunDir, config: Config, sample: list[Pair], tokenizers: TokenizerPair) -> EncodedCorpus:
