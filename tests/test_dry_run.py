@@ -15,7 +15,7 @@ import torch
 
 from command import mt
 from data_helpers import make_data_config, write_lines
-from mt import storage
+from mt import run_lock
 from mt.config import load_config
 from mt.devices import has_bf16
 from mt.errors import MachineError
@@ -212,9 +212,9 @@ def test_a_run_folder_that_leads_nowhere(tiny: Path) -> None:
 
 
 def test_a_run_that_is_at_work(tiny: Path) -> None:
-    with storage.exclusive(tiny / "runs" / "tiny" / ".lock"):
+    with run_lock.exclusive(tiny / "runs" / "tiny" / ".lock"):
         assert "another training" in dry(tiny, code=2).stderr
-    storage.refuse_locked(tiny / "runs" / "tiny" / ".lock")  # it is free
+    run_lock.refuse_locked(tiny / "runs" / "tiny" / ".lock")  # it is free
 
 
 def test_only_the_beginning_of_a_hub_data_set_is_read(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from mt import storage
+from mt import run_lock, storage
 from mt.bundle.given_models import GivenModels
 from mt.bundle.model_dir import build_model
 from mt.bundle.warm_start import load_start, refuse_missing_tags, start_from
@@ -63,7 +63,7 @@ def run(config: Config, runs: Path, world: World = ALONE) -> str:
     check_requirements(config, world)
     run_dir = RunDir(runs / config.name)
     device = choose_device(config.training.device, local_rank=world.local_rank)
-    with storage.exclusive(run_dir.lock) if world.is_main else nullcontext(), lost_explained():
+    with run_lock.exclusive(run_dir.lock) if world.is_main else nullcontext(), lost_explained():
         given = world.from_main(make_data(config, run_dir, runs) if world.is_main else GivenModels())
         tokenizers = TokenizerPair.load(run_dir.tokenizer, config.tokenizer.shared)
         trainer = make_trainer(config, run_dir, tokenizers, device, given, world)

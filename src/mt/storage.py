@@ -7,32 +7,28 @@ but not from a disk that alters bytes.
 
 import contextlib
 import errno
-import fcntl
-import hashlib
 import json
 import os
 import re
 import shutil
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from mt.aside import clear, take
-from mt.errors import InputError, MachineError, is_disk_full
+from mt.errors import MachineError, is_disk_full
+from mt.manifest import DamagedError, read_manifest, sha256, verify
 from mt.outputs import is_device
 from mt.run_dir import MANIFEST
 
 if TYPE_CHECKING:
     import torch
 
-_LARGEST_MANIFEST = 2**24  # bytes; one of ours has a few thousand
+# What a folder's manifest is written for; readers find it here, beside what wrote it.
+__all__ = ["DamagedError", "read_manifest", "sha256", "verify"]
+
 PARTIAL = ".partial"  # suffix of everything not yet whole; removed at the next start
 _OLD = f".old{PARTIAL}"  # suffix of a whole folder that is just being replaced; put back at the next start
-
-
-class DamagedError(Exception):
-    """A folder does not agree with its manifest; the message names the first file that differs."""
 
 
 @contextlib.contextmanager
@@ -224,66 +220,6 @@ def _seal(folder: Path, facts: dict[str, Any]) -> None:
     write_json(folder / MANIFEST, {**facts, "files": files})
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """Reads a folder's manifest without checking the files.
-
-    Raises:
-        DamagedError: it is missing or no manifest.
-    """
-    path = folder / MANIFEST
-    try:
-        # A device or a pipe under this name would never end.
-        if not stat.S_ISREG((about := path.stat()).st_mode) or about.st_size > _LARGEST_MANIFEST:
-            raise TypeError
-        manifest = json.loads(path.read_bytes())
-        entries = manifest["files"].values()
-        if not all(isinstance(e["bytes"], int) and isinstance(e["sha256"], str) for e in entries):
-            raise TypeError
-    except OSError:
-        raise DamagedError(f"{MANIFEST} is missing") from None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise DamagedError(f"{MANIFEST} is not a manifest") from None
-    return dict(manifest)
-
-
-def verify(folder: Path, *parts: Path) -> dict[str, Any]:
-    """Checks the files of a folder against its manifest and returns the manifest.
-
-    Args:
-        folder: what to check.
-        parts: files and folders in it; where none is given, everything is checked.
-
-    Raises:
-        DamagedError: a file is missing, has another size or other content.
-    """
-    manifest = read_manifest(folder)
-    for name, expected in manifest["files"].items():
-        path = folder / name
-        leads_out = ".." in path.parts or not path.is_relative_to(folder)  # an absolute name does
-        if parts and not leads_out and not any(path.is_relative_to(part) for part in parts):
-            continue
-        if not _is_file_inside(folder, path):
-            raise DamagedError(f"{name!r:.100} is missing")
-        if path.stat().st_size != expected["bytes"]:
-            raise DamagedError(f"{name} has {path.stat().st_size} bytes instead of {expected['bytes']}")
-        if sha256(path) != expected["sha256"]:
-            raise DamagedError(f"{name} was altered (its sha256 differs from the manifest)")
-    return manifest
-
-
-def _is_file_inside(folder: Path, path: Path) -> bool:
-    """A manifest's names are data from outside: none may lead out of the folder, not even through a link."""
-    try:
-        return path.resolve() == folder.resolve() / path.relative_to(folder) and path.is_file()
-    except (OSError, ValueError, RuntimeError):  # ValueError: an absolute name, or a NUL in it; RuntimeError: a loop
-        return False
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def remove(folder: Path) -> None:
     """Removes a folder so that a crash half-way leaves nothing that looks whole."""
     doomed = folder.with_name(f".{folder.name}{PARTIAL}")
@@ -339,41 +275,3 @@ def append_line(path: Path, line: str) -> None:
                 line = "\n" + line
         failpoint("write", path)
         file.write((line + "\n").encode())
-
-
-def refuse_locked(path: Path) -> None:
-    """Raises what `exclusive` would raise, and leaves the file as it is; one that is not there is not locked."""
-    if path.is_file():
-        with explained(path), path.open("rb") as file:
-            _lock(path, file)
-
-
-@contextlib.contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """Holds a lock file, so that two trainers never write into one run. The kernel frees it when the process dies.
-
-    Raises:
-        InputError: another process holds it.
-    """
-    with explained(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("ab+", buffering=0)
-    with file:
-        _lock(path, file)
-        with explained(path):
-            failpoint("write", path)
-            file.truncate(0)
-            file.write(str(os.getpid()).encode())
-        yield
-
-
-def _lock(path: Path, file: IO[bytes]) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.seek(0)
-        holder = file.read().decode().strip() or "unknown"
-        raise InputError(
-            f"{path.parent}: another training (process {holder}) is working in this run folder",
-            "wait for it, stop it, or choose another name in the configuration",
-        ) from None

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from mt import storage
+from mt import run_lock
 from mt.bundle.given_models import GivenModels
 from mt.bundle.warm_start import load_start, refuse_missing_tags
 from mt.config import Config, DataConfig, FromTrain, is_synthetic, name_of
@@ -98,7 +98,7 @@ def _device(device: torch.device, precision: str) -> str:
 
 
 def _steps_done(run_dir: RunDir) -> int:
-    storage.refuse_locked(run_dir.lock)
+    run_lock.refuse_locked(run_dir.lock)
     return max(Checkpoints(run_dir).steps(), default=0)
 
 
