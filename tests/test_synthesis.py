@@ -264,7 +264,8 @@ def test_the_result_is_a_source_of_a_configuration(teacher: ModelDir, tmp_path: 
     write(tmp_path / "b", ["eins", "zwei"])
     both = SMALLEST.replace(
         "train: {source: a, target: b}",
-        "valid: {source: a, target: b}\n  train: [{source: a, target: b}, {source: mono.bt.en, target: mono.de, synthetic: true}]",
+        "valid: {source: a, target: b}\n"
+        "  train: [{source: a, target: b}, {source: mono.bt.en, target: mono.de, synthetic: true}]",
     )
     config = parse_config(both, "x.yaml", [f"data.root={tmp_path}"])
     prepare_text(config, tmp_path / "text", "key")
