@@ -248,4 +248,5 @@ def _space(disk: Path, run: Path, needed: int, whole: bool) -> str:
             "free some space, or lower training.keep_checkpoints",
         )
     most = "up to" if whole else "at least"
-    return f"{most} {needed / 1e9:.2g} GB, of {(free + has) / 1e9:,.{0 if free > 1e10 else 2}f} GB free"
+    there = f", {has / 1e9:.2g} of it there" if has else ""
+    return f"{most} {needed / 1e9:.2g} GB{there}, of {free / 1e9:,.{0 if free > 1e10 else 2}f} GB free"
