@@ -5,34 +5,25 @@ validation scores are computed on raw text.
 """
 
 import json
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from hashlib import blake2b
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mt import storage
-from mt.config import Config, DataConfig, FromTrain, PairFiles, Source, TableFile, is_synthetic, name_of
+from mt.config import Config, DataConfig, PairFiles, TableFile, is_synthetic, name_of
 from mt.console import log
 from mt.data.cleaning import Cleaner, drop_duplicates
 from mt.data.corpus import read_pairs
-from mt.data.duplicates import Duplicates
+from mt.data.held_out import HeldOut
 from mt.data.parts import Part, as_json
 from mt.errors import InputError
 from mt.languages import BACK_TRANSLATION_TAG
 from mt.run_dir import COUNTS
 
-# A held-out set never takes more than this part of the training text.
-MAX_HELD_OUT = 0.1
 # Where sources have weights, so large a part of one that came before is worth a warning.
 TOLD_DUPLICATES = 0.1
 
-_HASHES_AT_ONCE = 2**20
 _NOT_CONTENT = {"target_lang", "weight", "streaming", "synthetic"}  # of a source: how it is read, not what
 
 HELD_OUT = "held out for validation or test"
@@ -60,7 +51,7 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
                     writers[split].begin_part(data.language_of(source))
                     for src, tgt in read_pairs(source, data):
                         writers[split].write(src, tgt)
-            _sort_training_text(data, _HeldOut(data, config.seed, partial), cleaner, writers)
+            _sort_training_text(data, HeldOut(data, config.seed, partial), cleaner, writers)
         # The training text's parts are its sources, one by one; of the others only those with a sentence.
         parts = {s: [part for part in w.parts() if part.pairs or s == "train"] for s, w in writers.items()}
         if data.drop_duplicates:
@@ -88,7 +79,7 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
 
 
 def _sort_training_text(
-    data: DataConfig, held_out: "_HeldOut", cleaner: Cleaner, writers: dict[str, "_PairWriter"]
+    data: DataConfig, held_out: HeldOut, cleaner: Cleaner, writers: dict[str, "_PairWriter"]
 ) -> None:
     """Reads the training text: what is clean stays, and what is held out goes where it belongs."""
     for source in data.train:
@@ -164,83 +155,6 @@ class _PairWriter:
         """What was written."""
         ends = [*(start for _, start in self._parts[1:]), self._pairs]
         return [Part(end - start, language) for (language, start), end in zip(self._parts, ends, strict=True)]
-
-
-class _HeldOut:
-    """Splits validation and test pairs off the training text, where the configuration asks for it.
-
-    The choice is a pure function of the seed and the source sentences: those with the smallest hashes. All pairs that
-    share a source sentence leave the training text with it, and the first of them in each target language is held out.
-    Of synthetic text nothing is held out, and pairs that share either side with what is leave the training text, too:
-    what was translated back has the sentences of people as targets.
-    """
-
-    def __init__(self, data: DataConfig, seed: int, folder: Path) -> None:
-        self._seed = seed
-        self._split_of_hash: dict[int, str] = {}
-        self._taken: set[tuple[int, str]] = set()
-        self._held_targets: set[int] = set()
-        wanted = {s: v.from_train for s, v in (("test", data.test), ("valid", data.valid)) if isinstance(v, FromTrain)}
-        if not wanted:
-            return
-        values, distinct = _smallest(self._hashes(data), sum(wanted.values()), folder)
-        limit = max(1, int(distinct * MAX_HELD_OUT))
-        start = 0
-        for split, number in wanted.items():
-            if number > limit:
-                log.warning("data.%s: from_train lowered from %d to %d, a tenth of the text", split, number, limit)
-            end = start + min(number, limit)
-            self._split_of_hash.update(dict.fromkeys(values[start:end].tolist(), split))
-            start = end
-        if any(map(is_synthetic, data.train)):
-            self._held_targets = {self._hash(tgt) for src, tgt in _written_by_people(data) if self.has(src, tgt)}
-
-    def __bool__(self) -> bool:
-        """True if anything is held out."""
-        return bool(self._split_of_hash)
-
-    def _hashes(self, data: DataConfig) -> Iterator[int]:
-        for src, tgt in _written_by_people(data):
-            if src and tgt:
-                yield self._hash(src)
-
-    def _hash(self, sentence: str) -> int:
-        return int.from_bytes(blake2b(f"{self._seed}\n{sentence}".encode(), digest_size=8).digest(), "little")
-
-    def has(self, src: str, tgt: str, synthetic: bool = False) -> bool:
-        """True if a training pair's source sentence is held out; of a synthetic pair also if its target is."""
-        if not self._split_of_hash or not src or not tgt:
-            return False
-        if synthetic:
-            src = src.removeprefix(f"{BACK_TRANSLATION_TAG} ")
-        return self._hash(src) in self._split_of_hash or (synthetic and self._hash(tgt) in self._held_targets)
-
-    def take(self, src: str, target_lang: str) -> str | None:
-        """The split of a held-out sentence at its first call with a language, None at later ones."""
-        key = self._hash(src)
-        if (key, target_lang) in self._taken:
-            return None
-        self._taken.add((key, target_lang))
-        return self._split_of_hash[key]
-
-
-def _written_by_people(data: DataConfig) -> Iterator[tuple[str, str]]:
-    sources: list[Source] = [source for source in data.train if not is_synthetic(source)]
-    for source in sources:
-        yield from read_pairs(source, data)
-
-
-def _smallest(hashes: Iterator[int], number: int, folder: Path) -> tuple[NDArray[np.uint64], int]:
-    """The smallest of distinct hashes, in ascending order, and how many distinct ones there are."""
-    smallest = np.empty(0, dtype=np.uint64)
-    total = 0
-    with Duplicates(folder) as duplicates:
-        while chunk := array("Q", islice(hashes, _HASHES_AT_ONCE)):
-            for value in chunk:
-                duplicates.add(value)
-            total += len(chunk)
-            smallest = np.unique(np.concatenate([smallest, np.frombuffer(chunk, np.uint64)]))[:number]
-        return smallest, total - duplicates.later().count
 
 
 def input_digests(data: DataConfig) -> dict[str, Any]:

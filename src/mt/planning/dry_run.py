@@ -13,7 +13,8 @@ from mt.bundle.given_models import GivenModels
 from mt.bundle.warm_start import load_start, refuse_missing_tags
 from mt.config import Config, DataConfig, FromTrain, is_synthetic, name_of
 from mt.console import duration, log
-from mt.data.prepare import MAX_HELD_OUT, input_digests
+from mt.data.held_out import MAX_HELD_OUT
+from mt.data.prepare import input_digests
 from mt.data.tokenizer import TokenizerPair
 from mt.devices import choose_device, has_bf16
 from mt.errors import InputError, MachineError

@@ -180,18 +180,7 @@ class Trainer:
         remember(place, score, self.settings.average_checkpoints)
         if place.best_score is None or score > place.best_score:
             place.best_score, place.best_step, place.bad_validations = score, place.step, 0
-        log.info(
-            "step %d: validation loss %.4f, perplexity %.2f, BLEU %.2f (greedy)%s",
-            place.step,
-            result.loss,
-            result.perplexity,
-            result.bleu,
-            ", the best so far" if place.best_step == place.step else "",
-        )
-        for source, hypothesis, reference in result.samples:
-            log.info("    source: %s", source)
-            log.info("      here: %s", hypothesis)
-            log.info(" reference: %s", reference)
+        result.tell(place.step, is_best=place.best_step == place.step)
         self.metrics.write("validation", place.step, epoch=place.epoch, **asdict(result))
 
     @property

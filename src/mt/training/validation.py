@@ -39,6 +39,21 @@ class Validation:
     signature: str
     samples: list[tuple[str, str, str]]
 
+    def tell(self, step: int, is_best: bool) -> None:
+        """Shows the scores and the samples in the log."""
+        log.info(
+            "step %d: validation loss %.4f, perplexity %.2f, BLEU %.2f (greedy)%s",
+            step,
+            self.loss,
+            self.perplexity,
+            self.bleu,
+            ", the best so far" if is_best else "",
+        )
+        for source, hypothesis, reference in self.samples:
+            log.info("    source: %s", source)
+            log.info("      here: %s", hypothesis)
+            log.info(" reference: %s", reference)
+
 
 class Validator:
     """Scores a model on the validation set.
