@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# The demo's commands name the folder runs, wherever a user keeps others.
+unexport MT_RUNS
 
 .PHONY: demo test test-slow soak docs lint format clean
 

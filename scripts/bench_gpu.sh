@@ -12,10 +12,14 @@ cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
 DATA=${DATA:-data/multi30k}
 OUT=${OUT:-gpu-results}
-MISSING="pydantic numpy pyarrow pytest hypothesis click pyyaml tqdm sacrebleu ctranslate2"
+
+# What mt needs but torch, and what its tests need.
+mapfile -t NEEDED < <("$PYTHON" -c 'import tomllib
+needed = tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"]
+print(*(one for one in needed if not one.startswith("torch")), "pytest", "hypothesis", sep="\n")')
 
 if [ "${1:-}" = prepare ]; then
-    exec "$PYTHON" -m pip download --quiet --only-binary :all: --dest wheels $MISSING
+    exec "$PYTHON" -m pip download --quiet --only-binary :all: --constraint constraints.txt --dest wheels "${NEEDED[@]}"
 fi
 
 DEVICE=cuda PRECISION=bf16 TOKENS=25000 SHAPES="base big" ROUNDS=4 UPDATES=10 STEPS=4500
@@ -25,18 +29,22 @@ fi
 
 mkdir -p "$OUT"
 if [ -d wheels ]; then
-    "$PYTHON" -m pip install --quiet --no-index --find-links wheels $MISSING
+    "$PYTHON" -m pip install --quiet --no-index --find-links wheels "${NEEDED[@]}"
 fi
 export PYTHONPATH="$PWD/src:${PYTHONPATH:-}"
 MT="$PYTHON -m mt"
 
-# phase NAME SECONDS COMMAND...: one step, stopped when it takes too long, its output in a file and on the screen
+# phase NAME SECONDS COMMAND...: one step, stopped when it takes too long, its output in a file and on the screen.
+# The others run, too, when one fails; the script fails in the end.
+failed=()
 phase() {
     local name=$1 limit=$2 started=$SECONDS
     shift 2
     echo "== $name: $*"
     timeout --signal=INT --kill-after=20 "$limit" "$@" 2>&1 | tee "$OUT/$name.log"
-    echo "== $name: exit ${PIPESTATUS[0]}, $((SECONDS - started)) s"
+    local code=${PIPESTATUS[0]}
+    echo "== $name: exit $code, $((SECONDS - started)) s"
+    if [ "$code" != 0 ]; then failed+=("$name"); fi
 }
 
 bench() {
@@ -61,3 +69,8 @@ phase train 170 $MT train --config configs/multi30k_en_de_plain.yaml --runs "$OU
 
 phase decode 50 "$PYTHON" scripts/bench_decoding.py --model "$OUT/runs/multi30k-en-de-plain/model" --device $DEVICE --rounds 2 \
     --singles 20 --source "$DATA/test_2016_flickr.en" --reference "$DATA/test_2016_flickr.de" --peers "$PYTHON"
+
+if [ ${#failed[@]} != 0 ]; then
+    echo "failed: ${failed[*]}" >&2
+    exit 1
+fi

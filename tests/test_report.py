@@ -62,6 +62,8 @@ def test_it_is_written_at_the_end_of_a_training_and_once(tiny: Path) -> None:
 def test_it_does_not_replace_a_folder(run: Path) -> None:
     said = mt("report", "--output", run, cwd=run.parents[1], code=2).stderr
     assert f"--output {run}: this is a folder, not a file" in said
+    said = mt("report", "--output", "-", cwd=run.parents[1], code=2).stderr
+    assert "--output -: this goes to a file, not to the standard output" in said
 
 
 def test_a_training_under_way_has_a_report(run: Path) -> None:

@@ -15,9 +15,11 @@ def require_writable(path: Path, option: str) -> None:
     """Refuses, before long work, a file that could not be written after it.
 
     Raises:
-        InputError: it is a folder.
+        InputError: it is a folder, or `-`, by which users mean the standard output.
         MachineError: this user may not write there.
     """
+    if str(path) == "-":
+        raise InputError(f"{option} -: this goes to a file, not to the standard output", "name a file")
     if path.is_dir():
         raise InputError(f"{option} {path}: this is a folder, not a file", "name a file")
     place = path
