@@ -18,6 +18,7 @@ from mt.bundle.warm_start import load_start, refuse_missing_tags, start_from
 from mt.config import Config, dump_config, name_of
 from mt.console import log
 from mt.data.batching import TrainingCorpus
+from mt.data.both_ways import BothWays
 from mt.data.bpe_dropout import VaryingCorpus
 from mt.data.cleaning import cleaning_table
 from mt.data.encoded import EncodedCorpus
@@ -270,7 +271,9 @@ def make_trainer(
 
 def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> TrainingCorpus:
     folder, p = run_dir.encoded("train"), config.tokenizer.bpe_dropout
-    corpus = EncodedCorpus.open(folder)
-    if p == 0:
-        return corpus
-    return VaryingCorpus(corpus, tokenizers, p, config.seed, config.data.max_length, folder.parent)
+    encoded = EncodedCorpus.open(folder)
+    corpus: TrainingCorpus = encoded
+    if p > 0:
+        corpus = VaryingCorpus(encoded, tokenizers, p, config.seed, config.data.max_length, folder.parent)
+    both_ways = config.training.bidirectional_epochs
+    return BothWays(corpus, both_ways, config.seed, config.data.max_length) if both_ways else corpus

@@ -17,6 +17,7 @@ FROZEN = (
     "tokenizer.",
     "model.",
     "training.max_tokens",
+    "training.bidirectional_epochs",
     "training.accumulate",
     "training.optimizer",
     "training.init_",

@@ -19,6 +19,11 @@ def idle_settings(config: Config) -> Iterator[str]:
             "training.r_drop: compares two passes that differ in their dropout, and there is none (model.dropout): it "
             "costs time for nothing"
         )
+    if training.max_epochs is not None and 0 < training.max_epochs <= training.bidirectional_epochs:
+        yield (
+            f"training.bidirectional_epochs: of {training.max_epochs:,} epochs (training.max_epochs) none is left to "
+            "learn the one direction alone"
+        )
     if not training.distill_from and _is_set(training, "distill_weight"):
         yield "training.distill_weight: is for teachers, and training.distill_from names none"
     if training.final_weights in ("best", "last") and _is_set(training, "average_checkpoints"):

@@ -235,11 +235,26 @@ class Config(Section):
                 f"min_length {self.decoding.min_length} is larger than max_length, which is {self.longest_translation} "
                 "unless it is set",
             ),
+            *self._both_ways(),
             *self._without_fast_engine(),
             *self._matrices_too_large(),
             *(rule for export_format in self.exports for rule in export_rules(self, export_format)),
         )
         return self
+
+    def _both_ways(self) -> Iterator[Rule]:
+        """What pairs that are turned round need of the text."""
+        chosen = self.training.bidirectional_epochs > 0
+        yield Rule(
+            chosen and not self.tokenizer.shared,
+            ("training.bidirectional_epochs", "tokenizer.shared"),
+            "a sentence is now source and now target, so both languages need one vocabulary (tokenizer.shared: true)",
+        )
+        yield Rule(
+            chosen and len(self.data.target_lang) > 1,
+            ("training.bidirectional_epochs", "data.target_lang"),
+            "is for one target language: turned round, sentences that ask for a language would be what is learned",
+        )
 
     def _without_fast_engine(self) -> Iterator[Rule]:
         """What only CTranslate2 does, which does not run decoder-only models here."""

@@ -22,6 +22,15 @@ class TrainingConfig(Section):
         ),
     ] = True
 
+    bidirectional_epochs: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=10**6,
+            description="First passes over the data in which half of the pairs, others each time, are learned the "
+            "other way round: from target to source (bidirectional training, Ding et al. 2021); for little text.",
+        ),
+    ] = 0
     max_tokens: Annotated[
         int,
         Field(ge=1, le=10**8, description="Size of a batch, in tokens of its longer side with padding counted."),
@@ -180,6 +189,11 @@ class TrainingConfig(Section):
                 self.r_drop > 0 and len(self.distill_from) > 0,
                 ("r_drop", "distill_from"),
                 "a training has two passes of its own or teachers, not both; set r_drop: 0, or distill_from: []",
+            ),
+            Rule(
+                self.bidirectional_epochs > 0 and len(self.distill_from) > 0,
+                ("bidirectional_epochs", "distill_from"),
+                "teachers translate one way only; set bidirectional_epochs: 0, or distill_from: []",
             ),
             Rule(
                 ends_at_max_steps and self.warmup_steps >= self.max_steps,

@@ -12,11 +12,29 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.data.encoded import EncodedCorpus, Lengths
+from mt.data.encoded import Ids, Lengths
 from mt.data.parts import Share
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.data.windows import Indices, Windows
 from mt.world import ALONE, World
+
+
+class Sentences(Protocol):
+    """Pairs of sentences as token ids, as `EncodedCorpus` has them."""
+
+    def __len__(self) -> int: ...
+
+    def lengths(self, indices: Indices) -> tuple[Lengths, Lengths]: ...
+
+    def copied(self, indices: Indices) -> "Sentences": ...
+
+    def gather(self, side: str, indices: Indices) -> tuple[Ids, Lengths]: ...
+
+
+class TrainingCorpus(Protocol):
+    """What a stream of batches is made from: sentences whose tokens may differ from epoch to epoch."""
+
+    def in_epoch(self, epoch: int) -> Sentences: ...
 
 
 @dataclass(frozen=True)
@@ -82,7 +100,7 @@ def _cut(longest: Lengths, max_tokens: int) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def assemble(corpus: EncodedCorpus, indices: Indices, max_length: int | None = None) -> Batch:
+def assemble(corpus: Sentences, indices: Indices, max_length: int | None = None) -> Batch:
     """Builds the padded arrays of one batch.
 
     Args:
@@ -119,12 +137,6 @@ def padding_share(batches: list[Indices], src_lengths: Lengths, tgt_lengths: Len
     real = int(src_lengths.sum() + tgt_lengths.sum())
     padded = sum(len(b) * int(src_lengths[b].max() + tgt_lengths[b].max()) for b in batches)
     return 1 - real / padded
-
-
-class TrainingCorpus(Protocol):
-    """What a stream of batches is made from: sentences whose tokens may differ from epoch to epoch."""
-
-    def in_epoch(self, epoch: int) -> EncodedCorpus: ...
 
 
 @dataclass
