@@ -222,6 +222,9 @@ def test_settings_that_do_nothing_are_named() -> None:
     assert idle("training.max_steps=100") == ["training.max_steps"]
     assert idle("training.distill_weight=0.7") == ["training.distill_weight"]
     assert idle("training.distill_weight=0.7", "training.distill_from=runs/a") == []
+    both_ways = ("training.max_epochs=8", "training.bidirectional_epochs=8")
+    assert idle("training.max_steps=9999", *both_ways) == ["training.bidirectional_epochs"]
+    assert idle("training.max_steps=9999", both_ways[0], "training.bidirectional_epochs=7") == []
     assert idle("training.r_drop=1", "model.dropout=0") == ["training.r_drop"]
     assert idle("training.r_drop=1", "model.dropout=0", "model.word_dropout=0.1") == []
     assert idle("training.init_tokenizer=false") == ["training.init_tokenizer"]

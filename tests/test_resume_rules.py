@@ -73,6 +73,7 @@ FROZEN = [
     ("data.test", None, {"from_train": 1}),
     ("training.max_tokens", 2048, 4096),
     ("training.accumulate", 2, 1),
+    ("training.bidirectional_epochs", 4, 0),
 ]
 
 
