@@ -23,10 +23,13 @@ def is_near(word: str, known: str) -> bool:
 
 
 def similar(word: str, known: Iterable[str]) -> list[str]:
-    """Known words that differ from a word by one edit or by case and dashes, else the one that looks most like it."""
+    """Known words that differ from a word by one edit or by case and dashes, else what looks most like it.
+
+    Of a dotted key, its last part counts.
+    """
     known = list(known)
     near = _matching(word, known, is_near)
-    return near or get_close_matches(_plain(word), known, n=1, cutoff=0.75)
+    return near or _matching(_closest(word, known), known, _same)
 
 
 def suggest_key(key: str, own: Iterable[str], elsewhere: Iterable[str]) -> list[str]:
@@ -46,13 +49,19 @@ def suggest_key(key: str, own: Iterable[str], elsewhere: Iterable[str]) -> list[
         or _matching(key, elsewhere, _same)
         or similar(key, own)
         or _matching(key, own, _shares_words)
-        or _matching(key, elsewhere, is_near)
+        or similar(key, elsewhere)
         or _matching(key, elsewhere, _shares_words)
     )[:_MOST]
 
 
 def _matching(word: str, known: list[str], match: Callable[[str, str], bool]) -> list[str]:
     return [candidate for candidate in known if match(_plain(word), candidate.rpartition(".")[2])]
+
+
+def _closest(word: str, known: list[str]) -> str:
+    """The last part of the known word that looks most like a word; empty where none does."""
+    names = [candidate.rpartition(".")[2] for candidate in known]
+    return next(iter(get_close_matches(_plain(word), names, n=1, cutoff=0.75)), "")
 
 
 def _plain(word: str) -> str:
