@@ -29,7 +29,9 @@ def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], lang: str) 
     return float(metric.corpus_score(moses_tokens(hypotheses, lang), [moses_tokens(references, lang)]).score)
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(path: Path, parser: argparse.ArgumentParser) -> list[str]:
+    if not path.is_file():
+        parser.error(f"{path} is not a file")
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
@@ -39,10 +41,10 @@ def main() -> None:
     parser.add_argument("--reference", type=Path, required=True)
     parser.add_argument("--lang", required=True, help="target language: de, fr, cs")
     arguments = parser.parse_args()
-    references = _lines(arguments.reference)
+    references = _lines(arguments.reference, parser)
     scores = []
     for path in arguments.hypotheses:
-        hypotheses = _lines(path)
+        hypotheses = _lines(path, parser)
         if len(hypotheses) != len(references):
             parser.error(f"{path} has {len(hypotheses)} lines, {arguments.reference} has {len(references)}")
         metric = BLEU()
