@@ -11,7 +11,7 @@ from mt.run_dir import RunDir
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 VARIANTS = sorted((CONFIGS / "variants").glob("*.yaml"), key=lambda path: path.name)
-RECIPES = [*sorted(CONFIGS.glob("*.yaml")), *sorted(CONFIGS.glob("multi30k_steps/*.yaml")), *VARIANTS]
+RECIPES = [*sorted(CONFIGS.glob("*.yaml")), *VARIANTS]
 SMALL = (
     "model.d_model=16 model.n_heads=2 model.d_ff=24 training.max_steps=3 training.validate_every=3 "
     "training.warmup_steps=1 training.report=false training.tensorboard=false decoding.max_length=8 "
