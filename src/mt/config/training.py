@@ -172,9 +172,11 @@ class TrainingConfig(Section):
 
     @model_validator(mode="after")
     def _rules(self) -> Self:
-        ends_at_max_steps = self.schedule in ("cosine", "linear")
-        divides_by_warmup = self.schedule in ("inverse_sqrt", "noam")
-        enforce(
+        enforce(*self._what_goes_together(), *self._what_schedules_need())
+        return self
+
+    def _what_goes_together(self) -> tuple[Rule, ...]:
+        return (
             Rule(
                 self.optimizer == "adam" and self.weight_decay > 0,
                 ("weight_decay", "optimizer"),
@@ -195,6 +197,12 @@ class TrainingConfig(Section):
                 ("bidirectional_epochs", "distill_from"),
                 "teachers translate one way only; set bidirectional_epochs: 0, or distill_from: []",
             ),
+        )
+
+    def _what_schedules_need(self) -> tuple[Rule, ...]:
+        ends_at_max_steps = self.schedule in ("cosine", "linear")
+        divides_by_warmup = self.schedule in ("inverse_sqrt", "noam")
+        return (
             Rule(
                 ends_at_max_steps and self.warmup_steps >= self.max_steps,
                 ("warmup_steps", "max_steps", "schedule"),
@@ -224,4 +232,3 @@ class TrainingConfig(Section):
                 f"{self.learning_rate:g} diverges with the {self.schedule} schedule; only for noam is it a factor",
             ),
         )
-        return self
