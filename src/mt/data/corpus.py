@@ -10,6 +10,7 @@ from typing import Any
 from mt.compressed import COMPRESSED
 from mt.config import Builtin, DataConfig, HubDataset, PairFiles, Source, TableFile
 from mt.console import log
+from mt.data import phrasebook
 from mt.data.lines import Fault, Report, read_lines, read_parallel, refuse
 from mt.errors import InputError, MachineError, is_disk_full, is_out_of_memory
 
@@ -63,8 +64,6 @@ def read_numbered(source: Source, data: DataConfig, report: Report = refuse) -> 
 
 
 def _read_builtin(source: Builtin, data: DataConfig) -> Iterator[Pair]:
-    from mt.data import phrasebook
-
     target_lang = data.language_of(source)
     if (data.source_lang, target_lang) not in {("en", "it"), ("it", "en")}:
         raise InputError(

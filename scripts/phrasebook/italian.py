@@ -42,12 +42,12 @@ PRONOUNS = (
 
 
 def starts_with_vowel(text: str) -> bool:
-    """Whether the phrase begins with a vowel sound; h is silent."""
+    """True if the phrase begins with a vowel sound; h is silent."""
     return text[0].lower() in _VOWELS + "h"
 
 
 def takes_lo(text: str) -> bool:
-    """Whether a masculine phrase takes "lo, uno" for "il, un": z, x, y, gn, ps, or s before a consonant."""
+    """True if a masculine phrase takes "lo, uno" for "il, un": z, x, y, gn, ps, or s before a consonant."""
     word = text.lower()
     if word[0] in "zxy" or word[:2] in {"gn", "ps", "pn"}:
         return True

@@ -1,12 +1,12 @@
 """Questions with who, what, where, when and why, and sentences with a second clause."""
 
-from mt.data.phrasebook import english, lexicon
-from mt.data.phrasebook.draw import Draw
-from mt.data.phrasebook.italian import PRONOUNS
-from mt.data.phrasebook.lexicon import Word
-from mt.data.phrasebook.patterns.describing import be, moods
-from mt.data.phrasebook.patterns.wanting import someone_verb
-from mt.data.phrasebook.phrases import (
+from phrasebook import english, lexicon
+from phrasebook.draw import Draw
+from phrasebook.italian import PRONOUNS
+from phrasebook.lexicon import Word
+from phrasebook.patterns.describing import be, moods
+from phrasebook.patterns.wanting import someone_verb
+from phrasebook.phrases import (
     Draft,
     Form,
     Phrase,
@@ -43,7 +43,7 @@ _EXCUSES = ("tired", "sick", "busy", "sad", "angry", "sleepy", "in a hurry", "co
 
 
 def asks_what(draw: Draw) -> Draft:
-    """What is your mother cooking? — Che cosa sta cucinando tua madre?"""
+    """Question: what is your mother cooking? — Che cosa sta cucinando tua madre?"""
     verb = draw.rare([verb for verb in lexicon.verbs_of("verb") if verb.lemma in _WHAT_VERBS])
     if draw.chance(0.25):
         verb = lexicon.verb("do")
@@ -68,7 +68,7 @@ def asks_where(draw: Draw) -> Draft:
 
 
 def asks_where_bought(draw: Draw) -> Draft:
-    """Where did you buy the hat? — Dove hai comprato il cappello?"""
+    """Question: where did you buy the hat? — Dove hai comprato il cappello?"""
     verb = draw.rare([verb for verb in lexicon.verbs_of("verb") if "imperfect" not in verb.grammar])
     subject = draw.subject(pronoun=1, asked=True)
     thing = draw.object_of(verb, subject, "negative")

@@ -6,7 +6,7 @@ be derived.
 
 from typing import Literal
 
-from mt.data.phrasebook.italian import agree, join, starts_with_vowel
+from phrasebook.italian import agree, join, starts_with_vowel
 
 Tense = Literal["present", "past", "imperfect", "future", "progressive", "conditional"]
 
@@ -100,7 +100,7 @@ _IRREGULAR_IMPERATIVES = {
 
 
 def is_reflexive(infinitive: str) -> bool:
-    """Whether the infinitive is that of a reflexive verb, as in "alzarsi"."""
+    """True if the infinitive is that of a reflexive verb, as in "alzarsi"."""
     return infinitive.endswith("rsi")
 
 

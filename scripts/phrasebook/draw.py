@@ -1,14 +1,14 @@
-"""Draws words and phrases at random, but evenly and sensibly: rarer words first, and only what can be said."""
+"""Random but even choice of words and phrases: rarer words first, and only meaningful combinations."""
 
 import random
 from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, TypeVar
 
-from mt.data.phrasebook import lexicon
-from mt.data.phrasebook.italian import PRONOUNS, Pronoun, and_
-from mt.data.phrasebook.lexicon import Noun, Verb, Word
-from mt.data.phrasebook.phrases import Form, Phrase, noun_phrase, place, plain, pronoun_subject, region, said
+from phrasebook import lexicon
+from phrasebook.italian import PRONOUNS, Pronoun, and_
+from phrasebook.lexicon import Noun, Verb, Word
+from phrasebook.phrases import Form, Phrase, noun_phrase, place, plain, pronoun_subject, region, said
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Word)
@@ -95,7 +95,7 @@ class Draw:
         return said(self.word("when", kind=kind)) if self.chance(probability) else plain("")
 
     def manner(self, verb: Verb, probability: float = 1.0) -> Phrase:
-        """How it is done, if there is a word that goes with the verb."""
+        """An adverb of manner, if one goes with the verb."""
         fitting = lexicon.words_of("how", kind=verb.lemma)
         return said(self.rare(fitting)) if fitting and self.chance(probability) else plain("")
 
@@ -107,14 +107,14 @@ class Draw:
         return place(self.rare(places), direction)
 
     def place_for(self, verb: Verb) -> Phrase:
-        """Where one does such a thing: one swims at the lake."""
+        """A place that goes with the verb: one swims at the lake."""
         sites = lexicon.nouns_for(verb)
         return place(self.rare(sites), "at") if sites else region(self.word("city", "country"), "at")
 
     # --- things
 
     def is_plural(self, noun: Noun) -> bool:
-        """Whether to speak of several."""
+        """Draw singular or plural."""
         return not noun.has_singular or (noun.has_plural and self.chance(0.33))
 
     def owner(self, noun: Noun) -> str:

@@ -1,11 +1,11 @@
-"""What people like and how they feel: sentences Italian builds the other way round."""
+"""Patterns: likes and feelings, where Italian swaps subject and object."""
 
-from mt.data.phrasebook import english, italian, italian_verbs, lexicon
-from mt.data.phrasebook.draw import Draw
-from mt.data.phrasebook.italian import PRONOUNS, Pronoun
-from mt.data.phrasebook.lexicon import Noun
-from mt.data.phrasebook.patterns.asking import has_state
-from mt.data.phrasebook.phrases import Draft, Form, Phrase, clause, noun_phrase, plain, said, sentence
+from phrasebook import english, italian, italian_verbs, lexicon
+from phrasebook.draw import Draw
+from phrasebook.italian import PRONOUNS, Pronoun
+from phrasebook.lexicon import Noun
+from phrasebook.patterns.asking import has_state
+from phrasebook.phrases import Draft, Form, Phrase, clause, noun_phrase, plain, said, sentence
 
 _LIKED = "food drink pet animal clothes pretty sight home tale song text vehicle instrument nature outdoors".split()
 _NO_DEGREE = plain("")

@@ -1,10 +1,10 @@
-"""What people have, whose it is, and where things are."""
+"""Patterns: possessions, owners and places of things."""
 
-from mt.data.phrasebook import english, italian, lexicon
-from mt.data.phrasebook.draw import POSSESSIVES, Draw
-from mt.data.phrasebook.lexicon import Noun
-from mt.data.phrasebook.patterns.describing import be, pointer
-from mt.data.phrasebook.phrases import (
+from phrasebook import english, italian, lexicon
+from phrasebook.draw import POSSESSIVES, Draw
+from phrasebook.lexicon import Noun
+from phrasebook.patterns.describing import be, pointer
+from phrasebook.phrases import (
     Draft,
     Phrase,
     adjective_phrase,
@@ -122,18 +122,18 @@ def whose(draw: Draw) -> Draft:
 
 
 def where(thing: Phrase) -> Draft:
-    """Where is the station? — Dov'è la stazione?"""
+    """Question: where is the station? — Dov'è la stazione?"""
     return draft(plain("where are", "dove sono") if thing.plural else plain("where is", "dov'è"), thing, mark="wh")
 
 
 def where_is(draw: Draw) -> Draft:
-    """Where are my keys? — Dove sono le mie chiavi?"""
+    """Question: where are my keys? — Dove sono le mie chiavi?"""
     kinds = ("family", "person", "public", "thing", "clothes", "pet", "sight", "room", "vehicle")
     return where(draw.known(draw.noun(*kinds)))
 
 
 def location(draw: Draw, noun: Noun) -> Phrase:
-    """Where such a thing can be: small ones on a table, people in the kitchen, buildings near the station."""
+    """A place that suits a thing: small ones on a table, people in the kitchen, buildings near the station."""
     small = bool(noun.kinds & {"thing", "dish", "clothes", "single"})
     if not small and "public" not in noun.kinds and draw.chance(0.7):
         return _site(draw, noun)

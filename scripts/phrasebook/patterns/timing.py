@@ -1,11 +1,11 @@
 """Clock times, days, months, seasons, and the weather."""
 
-from mt.data.phrasebook import english, italian, italian_numbers, lexicon
-from mt.data.phrasebook.draw import Draw
-from mt.data.phrasebook.lexicon import Verb
-from mt.data.phrasebook.patterns.describing import be
-from mt.data.phrasebook.patterns.doing import TIMES
-from mt.data.phrasebook.phrases import (
+from phrasebook import english, italian, italian_numbers, lexicon
+from phrasebook.draw import Draw
+from phrasebook.lexicon import Verb
+from phrasebook.patterns.describing import be
+from phrasebook.patterns.doing import TIMES
+from phrasebook.phrases import (
     Draft,
     Phrase,
     adjective_phrase,
@@ -69,7 +69,7 @@ def at_a_time(draw: Draw) -> Draft:
 
 
 def what_time(draw: Draw) -> Draft:
-    """What time does the train leave? — A che ora parte il treno?"""
+    """Question: what time does the train leave? — A che ora parte il treno?"""
     subject, verb = _scheduled(draw, asked=True)
     tense: english.Tense = draw.one(("present", "past", "future"))
     return wh_question(plain("what time", "a che ora"), subject, verb, tense)

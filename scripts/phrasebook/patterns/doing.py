@@ -1,11 +1,11 @@
-"""What people do: verbs in all tenses, with objects, times and places."""
+"""Patterns: actions in all tenses, with objects, times and places."""
 
 from typing import Literal
 
-from mt.data.phrasebook import english, italian_verbs, lexicon
-from mt.data.phrasebook.draw import Draw
-from mt.data.phrasebook.lexicon import Verb
-from mt.data.phrasebook.phrases import (
+from phrasebook import english, italian_verbs, lexicon
+from phrasebook.draw import Draw
+from phrasebook.lexicon import Verb
+from phrasebook.phrases import (
     Draft,
     Form,
     Phrase,

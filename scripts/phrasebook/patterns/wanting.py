@@ -1,10 +1,10 @@
-"""What people can, must and want to do, and what they tell each other to do."""
+"""Patterns: abilities, duties and wishes, and orders."""
 
-from mt.data.phrasebook import english, italian, italian_verbs, lexicon
-from mt.data.phrasebook.draw import Draw
-from mt.data.phrasebook.italian import PRONOUNS, Pronoun
-from mt.data.phrasebook.lexicon import Verb
-from mt.data.phrasebook.phrases import (
+from phrasebook import english, italian, italian_verbs, lexicon
+from phrasebook.draw import Draw
+from phrasebook.italian import PRONOUNS, Pronoun
+from phrasebook.lexicon import Verb
+from phrasebook.phrases import (
     Draft,
     Form,
     Phrase,

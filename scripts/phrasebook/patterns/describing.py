@@ -1,9 +1,9 @@
-"""What people and things are like: adjectives that agree, comparisons, professions."""
+"""Patterns: descriptions with agreeing adjectives, comparisons, professions."""
 
-from mt.data.phrasebook import english, italian, lexicon
-from mt.data.phrasebook.draw import Draw
-from mt.data.phrasebook.lexicon import Noun, Word
-from mt.data.phrasebook.phrases import (
+from phrasebook import english, italian, lexicon
+from phrasebook.draw import Draw
+from phrasebook.lexicon import Noun, Word
+from phrasebook.phrases import (
     Draft,
     Form,
     Phrase,
@@ -90,7 +90,7 @@ def works_as(draw: Draw) -> Draft:
 
 
 def profession(noun: Noun, subject: Phrase) -> Phrase:
-    """What somebody is: "a teacher", "un'insegnante" for a woman; several have no article."""
+    """A profession: "a teacher", "un'insegnante" for a woman; no article in the plural."""
     singular = noun.option("fem") if subject.gender == "f" else noun.italian
     if not subject.plural:
         return Phrase(english.a(noun.english), italian.indefinite(singular, subject.gender), parts=(noun.lemma,))
@@ -180,7 +180,7 @@ def pointer(thing: Phrase, near: bool = True) -> Phrase:
 
 
 def what_a(draw: Draw) -> Draft:
-    """What a beautiful house! — Che bella casa!"""
+    """Exclamation: what a beautiful house! — Che bella casa!"""
     noun = draw.rare([noun for noun in describable() if "mass" not in noun.grammar])
     adjective = draw.adjective(noun, barred=_ABSOLUTE | {"modern"}) or lexicon.word("adjective", "strange")
     plural = draw.is_plural(noun)
@@ -190,7 +190,7 @@ def what_a(draw: Draw) -> Draft:
 
 
 def what_color(draw: Draw) -> Draft:
-    """What color is your car? — Di che colore è la tua macchina?"""
+    """Question: what color is your car? — Di che colore è la tua macchina?"""
     thing = draw.known(draw.noun("clothes", "vehicle", "holder", "pet", "home"), adjective=0)
     several, single = plain("what color are", "di che colore sono"), plain("what color is", "di che colore è")
     return draft(several if thing.plural else single, thing, mark="wh")

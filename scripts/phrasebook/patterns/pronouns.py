@@ -1,13 +1,13 @@
 """Pronouns as objects: before the verb ("ti amo"), elided ("l'ho vista"), hung on ("dammi") or stressed ("con me")."""
 
-from mt.data.phrasebook import english, lexicon
-from mt.data.phrasebook.draw import Draw
-from mt.data.phrasebook.italian import PRONOUNS
-from mt.data.phrasebook.lexicon import Verb
-from mt.data.phrasebook.patterns.describing import be
-from mt.data.phrasebook.patterns.doing import past_time
-from mt.data.phrasebook.patterns.wanting import PLEASE, YOU, someone_verb, told
-from mt.data.phrasebook.phrases import Draft, Phrase, clause, draft, plain, sentence, with_preposition
+from phrasebook import english, lexicon
+from phrasebook.draw import Draw
+from phrasebook.italian import PRONOUNS
+from phrasebook.lexicon import Verb
+from phrasebook.patterns.describing import be
+from phrasebook.patterns.doing import past_time
+from phrasebook.patterns.wanting import PLEASE, YOU, someone_verb, told
+from phrasebook.phrases import Draft, Phrase, clause, draft, plain, sentence, with_preposition
 
 _ALONE = frozenset({"sleep", "cry"})
 _ME_OR_US = (PRONOUNS[0], PRONOUNS[4])

@@ -1,12 +1,12 @@
-"""Builds phrases and clauses in both languages at once, so that they always say the same thing."""
+"""Phrases and clauses, built in both languages at once so that they always mean the same."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from mt.data.phrasebook import english, italian, italian_numbers, italian_verbs
-from mt.data.phrasebook.italian import Pronoun
-from mt.data.phrasebook.lexicon import Noun, Verb, Word
+from phrasebook import english, italian, italian_numbers, italian_verbs
+from phrasebook.italian import Pronoun
+from phrasebook.lexicon import Noun, Verb, Word
 
 Form = Literal["statement", "negative", "question"]
 Mark = Literal[".", "?", "!", "wh"]
@@ -197,7 +197,7 @@ def with_preposition(english_word: str, italian_word: str, phrase: Phrase, *part
 
 
 def place(noun: Noun, direction: Literal["at", "to"]) -> Phrase:
-    """Where someone is or goes, by the custom of each place: "al ristorante", "in banca", "a scuola"."""
+    """A place to be at or go to, by the custom of each place: "al ristorante", "in banca", "a scuola"."""
     english_word, _, italian_word = noun.option("at").partition("/")
     article = "" if english_word.endswith("-") else "the "
     english_word = "to" if direction == "to" else english_word.rstrip("-")

@@ -1,10 +1,10 @@
-"""Reads the words of the demo phrasebook from `lexicon.tsv`, where the columns are explained."""
+"""The words, read from `lexicon.tsv`, which explains its columns."""
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
-from mt.data.phrasebook import english, italian
+from phrasebook import english, italian
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,7 @@ def _parse_noun(
 
 @cache
 def _rows() -> tuple[Word, ...]:
-    text = files("mt.data.phrasebook").joinpath("lexicon.tsv").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("lexicon.tsv").read_text(encoding="utf-8")
     return tuple(_parse(row) for row in text.splitlines() if row and not row.startswith("#"))
 
 

@@ -1,6 +1,6 @@
 """Italian numbers in words and clock times."""
 
-from mt.data.phrasebook.italian import preposition
+from phrasebook.italian import preposition
 
 _SMALL = (
     "zero uno due tre quattro cinque sei sette otto nove dieci undici dodici tredici quattordici quindici sedici "

@@ -1,9 +1,9 @@
-"""The sentence patterns of the demo phrasebook, by what one talks about."""
+"""The sentence patterns, grouped by topic, with their quotas."""
 
 from collections.abc import Callable
 
-from mt.data.phrasebook.draw import Draw
-from mt.data.phrasebook.patterns import (
+from phrasebook.draw import Draw
+from phrasebook.patterns import (
     asking,
     counting,
     describing,
@@ -15,7 +15,7 @@ from mt.data.phrasebook.patterns import (
     timing,
     wanting,
 )
-from mt.data.phrasebook.phrases import Draft
+from phrasebook.phrases import Draft
 
 Pattern = Callable[[Draw], Draft]
 

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from mt.data.phrasebook import english, italian, lexicon
-from mt.data.phrasebook.draw import POSSESSIVES, Draw
-from mt.data.phrasebook.patterns.describing import be
-from mt.data.phrasebook.patterns.doing import TIMES
-from mt.data.phrasebook.patterns.owning import where
-from mt.data.phrasebook.phrases import (
+from phrasebook import english, italian, lexicon
+from phrasebook.draw import POSSESSIVES, Draw
+from phrasebook.patterns.describing import be
+from phrasebook.patterns.doing import TIMES
+from phrasebook.patterns.owning import where
+from phrasebook.phrases import (
     Draft,
     Mark,
     Phrase,
@@ -98,7 +98,7 @@ def friend_is(draw: Draw) -> Draft:
 
 
 def where_lives(draw: Draw) -> Draft:
-    """Where does your father live? — Dove abita tuo padre?"""
+    """Question: where does your father live? — Dove abita tuo padre?"""
     verb = lexicon.verb("live") if draw.chance(0.6) else lexicon.verb("work", "action")
     return wh_question(plain("where", "dove"), draw.subject(asked=True), verb, "present")
 
@@ -115,7 +115,7 @@ def comes_from(draw: Draw) -> Draft:
 
 
 def how_is(draw: Draw) -> Draft:
-    """How is your mother? — Come sta tua madre?"""
+    """Question: how is your mother? — Come sta tua madre?"""
     subject = draw.subject(pronoun=0)
     are, stanno = ("are", "stanno") if subject.plural else ("is", "sta")
     return Draft(f"how {are} {subject.english}", f"come {stanno} {subject.italian}", subject.parts, "wh")

@@ -1,10 +1,10 @@
 """Numbers: ages, prices, quantities; and orders at the table."""
 
-from mt.data.phrasebook import english, italian, italian_numbers, italian_verbs, lexicon
-from mt.data.phrasebook.draw import Draw
-from mt.data.phrasebook.lexicon import Noun
-from mt.data.phrasebook.patterns.wanting import PLEASE
-from mt.data.phrasebook.phrases import (
+from phrasebook import english, italian, italian_numbers, italian_verbs, lexicon
+from phrasebook.draw import Draw
+from phrasebook.lexicon import Noun
+from phrasebook.patterns.wanting import PLEASE
+from phrasebook.phrases import (
     Draft,
     Form,
     Phrase,
@@ -54,7 +54,7 @@ def age(draw: Draw) -> Draft:
 
 
 def aged(subject: Phrase, years: int, form: Form = "statement") -> Draft:
-    """How old somebody is: in Italian one has years."""
+    """An age: in Italian one has years."""
     english_age = plain(f"{english.number(years)} years old")
     english_side = clause(subject, lexicon.verb("be"), "present", english_age, form=form)
     italian_age = plain("", italian_numbers.years_of_age(years))
@@ -64,7 +64,7 @@ def aged(subject: Phrase, years: int, form: Form = "statement") -> Draft:
 
 
 def how_old(draw: Draw) -> Draft:
-    """How old is your brother? — Quanti anni ha tuo fratello?"""
+    """Question: how old is your brother? — Quanti anni ha tuo fratello?"""
     subject = draw.subject(pronoun=0.2, asked=True)
     asked = clause(subject, lexicon.verb("be"), "present", form="question")
     have = italian_verbs.conjugate("avere", subject.person, "present")
@@ -85,7 +85,7 @@ def costs(draw: Draw) -> Draft:
 
 
 def how_many(draw: Draw) -> Draft:
-    """How many brothers do you have? — Quanti fratelli hai?"""
+    """Question: how many brothers do you have? — Quanti fratelli hai?"""
     verb = lexicon.verb(draw.one(("have", "have", "buy", "see")), "verb")
     countable = [noun for noun in lexicon.nouns_for(verb) if noun.has_plural and noun.has_singular]
     noun = draw.noun("many") if verb.lemma == "have" and draw.chance(0.4) else draw.rare(countable)
