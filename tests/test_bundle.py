@@ -229,7 +229,7 @@ def test_a_symlink_in_place_of_a_file(folder: ModelDir, tmp_path: Path) -> None:
 def test_a_file_that_may_not_be_read(folder: ModelDir) -> None:
     folder.weights.chmod(0)
     with pytest.raises(MachineError, match=r"model\.safetensors: cannot be read: Permission denied"):
-        load_model(folder, CPU)
+        load_model(folder, torch.device("cpu"))
 
 
 def test_no_manifest(folder: ModelDir) -> None:
