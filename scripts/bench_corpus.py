@@ -74,10 +74,7 @@ def _measure(folder: Path) -> None:
     def lap(_: object) -> None:
         times.append(time.perf_counter())
 
-    from mt.resume import check_resumable
-
     digests = pipeline.input_digests(config.data)
-    check_resumable(run_dir, config, digests)
     lap(key := pipeline.prepare(config, run_dir, digests))
     tokenizers, tokenizer_key = pipeline.train_tokenizer(config, run_dir, key)
     lap(tokenizers)

@@ -1,6 +1,7 @@
 """`mt report`: one HTML file with all of a training, and nothing from elsewhere."""
 
 import json
+import os
 import re
 import shutil
 from dataclasses import replace
@@ -54,9 +55,22 @@ def test_it_is_written_at_the_end_of_a_training_and_once(tiny: Path) -> None:
     written = path.stat().st_mtime_ns
     assert "report: runs/tiny/report.html" in train()
     assert path.stat().st_mtime_ns == written
+    os.utime(path, (0, 0))  # as after a clock that was ahead was set right
+    train()
+    assert path.stat().st_mtime_ns == 0
     # The second had nothing to do, so it is not counted, and what the first cost is still known.
     assert "tokens trained on" in checked(report_html(read_facts(RunDir(tiny / "runs" / "tiny")))).text
     assert not [event for event in events(tiny) if event["event"] == "resume"]
+
+
+def test_it_is_written_again_for_another_model(tiny: Path) -> None:
+    """Whatever the clock said when they were written."""
+    command = ["train", "--config", "tiny.yaml", "--set", "training.report=true"]
+    mt(*command, cwd=tiny)
+    path = tiny / "runs" / "tiny" / "report.html"
+    os.utime(path, (2**32, 2**32))
+    mt(*command, "--set", "training.max_steps=32", cwd=tiny)
+    assert "max_steps: 32" in checked(path.read_text()).text
 
 
 def test_it_does_not_replace_a_folder(run: Path) -> None:

@@ -7,7 +7,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ import pytest
 from command import Command, mt
 from mt import storage
 from mt.cores import usable_cores
-from mt.run_dir import RunDir
+from mt.run_dir import MANIFEST, CheckpointDir, RunDir
 
 KILLS = 20
 
@@ -202,6 +204,153 @@ def test_changed_text_is_refused_by_name(trained: Path, tmp_path: Path) -> None:
     assert "data.train.source" in train(folder, code=2).stderr
 
 
+def without_data(trained: Path, folder: Path) -> Path:
+    """A copy of a finished run whose prepared data were removed to save space."""
+    shutil.copytree(trained, folder)
+    shutil.rmtree(run_of(folder).text.parent)
+    return folder
+
+
+def test_without_its_prepared_data_a_run_resumes_with_the_same_weights(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "expected")
+    train(tmp_path / "expected", "training.max_steps=40")
+    folder = without_data(trained, tmp_path / "copy")
+    assert "resuming after step 24" in train(folder, "training.max_steps=40").stderr
+    assert weights(folder) == weights(tmp_path / "expected")
+
+
+@pytest.mark.parametrize(
+    ("as_before", "same_size"),
+    [(False, True), (True, True), (True, False)],
+    ids=["recorded", "older", "smaller"],
+)
+def test_without_its_prepared_data_changed_text_is_refused(
+    trained: Path, tmp_path: Path, as_before: bool, same_size: bool
+) -> None:
+    """Otherwise the tokenizer would be trained on the new text, and the weights would be of the old one."""
+    folder = without_data(trained, tmp_path / "copy")
+    if as_before:
+        forget_origins(run_of(folder))
+    model, tokenizer = weights(folder), storage.verify(run_of(folder).tokenizer)
+    original = {side: (folder / f"train.{side}").read_bytes() for side in ("en", "xx")}
+    for side, content in original.items():
+        (folder / f"train.{side}").write_bytes(content.upper() if same_size else b"a b\n" * 300)
+    said = train(folder, "training.max_steps=30", code=2).stderr
+    assert f"{run_of(Path()).root}: cannot resume: " in said
+    assert "tokenizer" in said if as_before else "data.train.source: the content" in said
+    assert (weights(folder), storage.verify(run_of(folder).tokenizer)) == (model, tokenizer)
+    for side, content in original.items():
+        (folder / f"train.{side}").write_bytes(content)
+    assert "resuming after step 24" in train(folder, "training.max_steps=30").stderr
+
+
+def forget_origins(run: RunDir) -> None:
+    """Makes checkpoints such as versions wrote that did not record what they were trained on."""
+    for step in run.checkpoint_steps():
+        folder = CheckpointDir(run.checkpoint(step))
+        manifest = storage.read_manifest(folder.root)
+        del manifest["files"][folder.origin.name]
+        folder.origin.unlink()
+        storage.write_json(folder.root / MANIFEST, manifest)
+
+
+def test_checkpoints_of_an_older_version_resume(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "expected")
+    train(tmp_path / "expected", "training.max_steps=40")
+    shutil.copytree(trained, folder := tmp_path / "copy")
+    forget_origins(run_of(folder))
+    train(folder, "training.max_steps=40")
+    assert weights(folder) == weights(tmp_path / "expected")
+    assert CheckpointDir(run_of(folder).checkpoint(40)).origin.is_file()
+
+
+def test_another_tokenizer_in_the_run_is_refused(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, folder := tmp_path / "copy")
+    run = run_of(folder)
+    key, [name] = storage.read_manifest(run.tokenizer)["key"], storage.read_manifest(run.tokenizer)["files"]
+    with storage.new_folder(run.tokenizer, key=key) as other:
+        storage.write_text(other / name, (run.tokenizer / name).read_text() + "\n")
+    assert "tokenizer: it is not the one" in train(folder, "training.max_steps=40", code=2).stderr
+
+
+def test_encoded_text_is_that_of_the_present_tokenizer(tiny: Path) -> None:
+    """Two tokenizers may come from the same settings and text, as of two versions of the library."""
+    train(tiny, "training.max_steps=4")
+    run = run_of(tiny)
+    shutil.rmtree(run.checkpoints)
+    before = storage.read_manifest(run.encoded("train"))["key"]
+    key, [name] = storage.read_manifest(run.tokenizer)["key"], storage.read_manifest(run.tokenizer)["files"]
+    with storage.new_folder(run.tokenizer, key=key) as other:
+        storage.write_text(other / name, (run.tokenizer / name).read_text() + "\n")
+    assert "encoding train" in train(tiny, "training.max_steps=4").stderr
+    assert storage.read_manifest(run.encoded("train"))["key"] != before
+
+
+def train_as_nobody(folder: Path, *changes: str) -> subprocess.CompletedProcess[str]:
+    """Trains as a user whom permissions bind; root is bound by none."""
+    words = [word for change in changes for word in ("--set", change)]
+    code = (
+        "import os, sys\n"
+        "from mt.cli import main\n"
+        "import mt.pipeline, datasets, torch._dynamo, matplotlib.figure\n"  # where nobody may not read the packages
+        "os.getuid() or os.setuid(65534)\n"
+        "main()\n"
+    )
+    for path in (folder, *folder.rglob("*")):
+        if os.getuid() == 0 and not path.is_symlink():
+            os.chown(path, 65534, 65534)
+    return subprocess.run(
+        [sys.executable, "-c", code, "train", "--config", "tiny.yaml", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture
+def everyones(trained: Path) -> Iterator[Path]:
+    """A copy of a finished run where another user finds it: pytest's folders are closed to others."""
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        shutil.copytree(trained, folder := Path(place) / "copy")
+        yield folder
+
+
+def test_checkpoints_that_cannot_be_listed_are_no_restart(everyones: Path) -> None:
+    run = run_of(everyones)
+    config = run.config.read_bytes()
+    run.checkpoints.chmod(0)
+    done = train_as_nobody(everyones, "seed=2")
+    assert done.returncode == 4
+    assert "runs/tiny/checkpoints: cannot be listed: Permission denied" in done.stderr
+    assert run.config.read_bytes() == config
+    run.checkpoints.chmod(0o755)
+    assert "seed is now 2" in train(everyones, "seed=2", code=2).stderr
+
+
+@pytest.mark.parametrize("target", ["checkpoints", "nowhere"])
+def test_checkpoints_behind_a_dead_link_are_no_restart(trained: Path, tmp_path: Path, target: str) -> None:
+    """They may lie on a disk that is not mounted now."""
+    shutil.copytree(trained, folder := tmp_path / "copy")
+    run = run_of(folder)
+    config = run.config.read_bytes()
+    run.checkpoints.rename(folder / "moved")
+    run.checkpoints.symlink_to(target)
+    assert "runs/tiny/checkpoints: cannot be listed: " in train(folder, "seed=2", code=4).stderr
+    assert run.config.read_bytes() == config
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "origin.json", "MANIFEST.json"])
+def test_a_checkpoint_that_cannot_be_read_is_not_damaged(everyones: Path, name: str) -> None:
+    (run_of(everyones).checkpoint(24) / name).chmod(0)
+    done = train_as_nobody(everyones, "training.max_steps=30")
+    assert done.returncode == 4
+    assert f"step-00000024/{name}: cannot be read: Permission denied" in done.stderr
+    assert not run_of(everyones).has_damaged_checkpoints()
+    (run_of(everyones).checkpoint(24) / name).chmod(0o644)
+    assert "resuming after step 24" in train(everyones, "training.max_steps=30").stderr
+
+
 def test_a_finished_run_does_nothing_again(trained: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(trained, folder)
@@ -220,6 +369,9 @@ def test_a_second_trainer_in_the_same_run_is_refused(tiny: Path) -> None:
     second = train(tiny, code=2)
     assert str(first.process.pid) in second.stderr
     assert "another training" in second.stderr
+    run_of(tiny).lock.unlink()  # what somebody does who takes it for a leftover
+    for again in (("--dry-run",), ()):
+        assert "another training" in mt("train", "--config", "tiny.yaml", *again, cwd=tiny, code=2).stderr
     first.signal(signal.SIGTERM)
     assert first.wait().code == 143
 

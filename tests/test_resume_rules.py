@@ -11,8 +11,8 @@ from mt import storage
 from mt.config import Config, dump_config, parse_config
 from mt.data.prepare import input_digests
 from mt.errors import InputError
-from mt.resume import check_resumable
-from mt.run_dir import RunDir
+from mt.resume import recorded_inputs, refuse_changes
+from mt.run_dir import CheckpointDir, RunDir
 
 PAIRS = [("one", "uno"), ("two", "due")]
 
@@ -42,15 +42,24 @@ def configure(project: Path, *changes: str) -> Config:
 def start(project: Path, *changes: str) -> None:
     """What `mt train` does before its first stage."""
     run, config = RunDir(project / "run"), configure(project, *changes)
-    check_resumable(run, config, input_digests(config.data))
+    refuse_changes(run, config, input_digests(config.data))
     storage.write_text(run.config, dump_config(config))
 
 
 def start_and_train(project: Path) -> RunDir:
     start(project)
     run = RunDir(project / "run")
-    run.checkpoint(100).mkdir(parents=True)
+    checkpoint(run, 100, inputs=input_digests(configure(project).data))
     return run
+
+
+def checkpoint(run: RunDir, step: int, **origin: Any) -> Path:
+    """A checkpoint that records what it was trained on, if anything."""
+    with storage.new_folder(run.checkpoint(step), step=step) as folder:
+        storage.write_text(folder / "state.json", "{}")
+        if origin:
+            storage.write_json(CheckpointDir(folder).origin, origin)
+    return run.checkpoint(step)
 
 
 def refusal(project: Path, *changes: str) -> str:
@@ -82,12 +91,12 @@ def test_a_change_that_a_resume_cannot_survive_is_refused_by_name(
     project: Path, key: str, now: Any, before: Any
 ) -> None:
     run = start_and_train(project)
-    config, inputs = run.config.read_bytes(), run.inputs.read_bytes()
+    config = run.config.read_bytes()
     message = refusal(project, f"{key}={json.dumps(now)}")
     assert message.startswith(f"{run.root}: cannot resume: {key}")
     assert f"{now!r}" in message
     # Refusing changes nothing, so that it is refused again, and the old configuration goes on.
-    assert (run.config.read_bytes(), run.inputs.read_bytes()) == (config, inputs)
+    assert run.config.read_bytes() == config
     assert refusal(project, f"{key}={json.dumps(now)}") == message
     start(project)
 
@@ -182,9 +191,33 @@ def test_what_is_no_checkpoint_does_not_count(project: Path, name: str) -> None:
 
 def test_without_its_prepared_data_a_run_still_refuses_another_model(project: Path) -> None:
     run = start_and_train(project)
-    run.inputs.unlink()
+    assert not run.text.parent.exists()
     assert "model.d_model is now 64, it was 512" in refusal(project, "model.d_model=64")
     start(project)
+
+
+def test_a_damaged_record_is_that_of_the_checkpoint_before(project: Path) -> None:
+    run = start_and_train(project)
+    newest = CheckpointDir(checkpoint(run, 200, inputs={"data.train.source": "other"}))
+    assert "data.train.source: the content" in refusal(project)
+    newest.origin.write_text(newest.origin.read_text().replace("other", "otter"))
+    start(project)
+
+
+def test_checkpoints_without_a_record_resume(project: Path) -> None:
+    """As in runs of older versions, which noted the digests in data/."""
+    start(project)
+    run = RunDir(project / "run")
+    checkpoint(run, 100)
+    start(project)
+    storage.write_json(run.inputs, input_digests(configure(project).data))
+    start(project)
+    write_lines(project / "here" / "train.en", ["changed", "changed"])
+    assert "data.train.source: the content" in refusal(project)
+    run.inputs.unlink()
+    start(project)
+    checkpoint(run, 200, inputs={"a": "b"})
+    assert recorded_inputs(run) == {"a": "b"}
 
 
 def test_checkpoints_of_nobody_knows_what_are_refused(project: Path) -> None:
@@ -207,4 +240,4 @@ def test_a_damaged_record_of_the_inputs_is_one_sentence(tmp_path: Path) -> None:
     run.inputs.parent.mkdir()
     run.inputs.write_text("{torn")
     with pytest.raises(InputError, match="damaged"):
-        check_resumable(run, config, {})
+        refuse_changes(run, config, {})

@@ -1,7 +1,6 @@
 """Folders that are written under another name until they are whole, each by one process."""
 
 import contextlib
-import fcntl
 import os
 import shutil
 from pathlib import Path
@@ -43,10 +42,10 @@ def clear(aside: Path) -> None:
 
 
 def _hold(aside: Path) -> int:
+    from filelock import lock_descriptor  # it takes a while to import, and a reader locks nothing
+
     descriptor = os.open(aside, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not lock_descriptor(descriptor, blocking=False):
         os.close(descriptor)
-        raise
+        raise BlockingIOError
     return descriptor

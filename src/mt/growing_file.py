@@ -3,12 +3,13 @@
 Beside it lie its lines so far and a note of how many are safe; whoever starts again with the same key goes on there.
 """
 
-import fcntl
 import json
 import os
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from filelock import lock_descriptor
 
 from mt import storage
 from mt.console import log
@@ -78,9 +79,9 @@ class GrowingFile:
     def _locked(self) -> bool:
         """Takes the lock; False where another process has it, or has just given the file its name."""
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return os.path.samestat(self._unfinished.stat(), os.fstat(self._file.fileno()))
-        except (BlockingIOError, FileNotFoundError):
+            locked = lock_descriptor(self._file.fileno(), blocking=False)
+            return locked and os.path.samestat(self._unfinished.stat(), os.fstat(self._file.fileno()))
+        except FileNotFoundError:
             return False
 
     def _safe(self) -> tuple[int, int]:

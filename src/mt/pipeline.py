@@ -3,8 +3,9 @@
 Each stage records a key made of what it depends on, and is skipped while its output carries that key.
 """
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,9 @@ from mt.errors import InputError, MtError
 from mt.export.in_run import write_exports
 from mt.model.build import TranslationModel
 from mt.product import finish
-from mt.reporting.report import write_report
+from mt.reporting.report import is_current, write_report
 from mt.requirements import check_requirements
-from mt.resume import check_resumable, recorded_inputs
+from mt.resume import recorded_inputs, refuse_changes, refuse_other_tokenizer, tokenizer_files
 from mt.run_dir import RunDir
 from mt.stage import is_done, stage_key
 from mt.training.trainer import Trainer
@@ -65,9 +66,9 @@ def run(config: Config, runs: Path, world: World = ALONE) -> str:
     run_dir = RunDir(runs / config.name)
     device = choose_device(config.training.device, local_rank=world.local_rank)
     with run_lock.exclusive(run_dir.lock) if world.is_main else nullcontext(), lost_explained():
-        given = world.from_main(make_data(config, run_dir, runs) if world.is_main else GivenModels())
+        given, origin = world.from_main(make_data(config, run_dir, runs) if world.is_main else (GivenModels(), {}))
         tokenizers = TokenizerPair.load(run_dir.tokenizer, config.tokenizer.shared)
-        trainer = make_trainer(config, run_dir, tokenizers, device, given, world)
+        trainer = make_trainer(config, run_dir, tokenizers, device, given, world, origin)
         with closing(trainer.metrics):  # whatever happens, what was written so far is to be seen
             progress = trainer.run()
             summary = finish(config, run_dir, tokenizers, trainer, progress)
@@ -79,9 +80,8 @@ def run(config: Config, runs: Path, world: World = ALONE) -> str:
 
 
 def _report(run_dir: RunDir) -> str:
-    """Where the run's report is, written anew where the model is newer; the training survives that it fails."""
-    made = run_dir.report.stat().st_mtime_ns if run_dir.report.exists() else 0
-    if made > run_dir.model.manifest.stat().st_mtime_ns:
+    """Write the report unless the present one is of this model; a failure does not fail the training."""
+    if is_current(run_dir):
         return str(run_dir.report)
     try:
         return str(write_report(run_dir))
@@ -90,11 +90,11 @@ def _report(run_dir: RunDir) -> str:
         return f"not written: {error.message}"
 
 
-def make_data(config: Config, run_dir: RunDir, runs: Path) -> GivenModels:
+def make_data(config: Config, run_dir: RunDir, runs: Path) -> tuple[GivenModels, dict[str, Any]]:
     """All that comes before training: checked inputs, clean text, the tokenizer, token ids.
 
     Returns:
-        the models that training starts and learns from.
+        the models that training starts and learns from, and the digests that checkpoints record.
     """
     for folder in (
         run_dir.root,
@@ -109,16 +109,16 @@ def make_data(config: Config, run_dir: RunDir, runs: Path) -> GivenModels:
     digests = input_digests(config.data)
     warn_of_shared_text(config.data, digests)
     digests |= given.identities()
-    check_resumable(run_dir, config, digests)
+    refuse_changes(run_dir, config, digests)
     if given.start is not None and not run_dir.checkpoint_steps():
         load_start(given.start, config)  # what does not fit is refused before anything is prepared
     storage.write_text(run_dir.config, dump_config(config))
 
     text_key = prepare(config, run_dir, digests)
-    tokenizers, tokenizer_key = train_tokenizer(config, run_dir, text_key, given)
-    encode(config, run_dir, tokenizers, tokenizer_key, text_key)
+    tokenizers, files = train_tokenizer(config, run_dir, text_key, given)
+    encode(config, run_dir, tokenizers, files, text_key)
     report_cleaning(config, run_dir)
-    return given
+    return given, {"inputs": digests, "tokenizer": files}
 
 
 def prepare(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
@@ -143,11 +143,14 @@ def prepare(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
 
 def train_tokenizer(
     config: Config, run_dir: RunDir, text_key: str, given: GivenModels = _NO_MODELS
-) -> tuple[TokenizerPair, str]:
+) -> tuple[TokenizerPair, dict[str, str]]:
     """Trains the tokenizer on the cleaned training text, and on nothing else; or takes that of a given model.
 
     Returns:
-        the tokenizers and the stage's key.
+        the tokenizers and the SHA-256 of each of their files.
+
+    Raises:
+        InputError: checkpoints were made with another tokenizer.
     """
     settings = config.tokenizer
     key = stage_key("tokenizer", settings.model_dump(exclude={"bpe_dropout"}), text_key)
@@ -164,20 +167,25 @@ def train_tokenizer(
             every = -(-pairs // settings.train_pairs)
             source, target = (TextFile(run_dir.text_file("train", side), every) for side in ("source", "target"))
             trained = TokenizerPair.train(source, target, settings.vocab_size, settings.shared, config.data.tagged)
+        content = {name: text.encode() for name, text in trained.files().items()}
+        files = {name: hashlib.sha256(text).hexdigest() for name, text in content.items()}
+        refuse_other_tokenizer(run_dir, files)
         with storage.new_folder(run_dir.tokenizer, key=key) as folder:
-            for name, content in trained.files().items():
-                storage.write_text(folder / name, content)
+            for name, text in content.items():
+                storage.write_bytes(folder / name, text)
+    files = tokenizer_files(run_dir)
+    refuse_other_tokenizer(run_dir, files)  # it may have been put there by hand
     tokenizers = TokenizerPair.load(run_dir.tokenizer, settings.shared)
     refuse_missing_tags(config, tokenizers)
     log.info("vocabulary: %d source and %d target pieces", tokenizers.source.vocab_size, tokenizers.target.vocab_size)
-    return tokenizers, key
+    return tokenizers, files
 
 
-def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, tokenizer_key: str, text_key: str) -> None:
+def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, files: Mapping[str, str], text_key: str) -> None:
     """Writes the training and validation text as token ids; over-long training pairs are dropped."""
     for split, limit in (("train", config.data.max_length), ("valid", None)):
         # Of the text, too: a tokenizer that came with training.init_from says nothing of it.
-        key = stage_key("encoded", tokenizer_key, text_key, split, limit)
+        key = stage_key("encoded", files, text_key, split, limit)
         if not is_done(run_dir.encoded(split), key):
             log.info("encoding %s", split)
             text = (run_dir.text_file(split, "source"), run_dir.text_file(split, "target"))
@@ -239,6 +247,7 @@ def make_trainer(
     device: torch.device,
     given: GivenModels = _NO_MODELS,
     world: World = ALONE,
+    origin: Mapping[str, Any] | None = None,
 ) -> Trainer:
     """Puts the pieces of a training together; the weights start from the seed, a model, or the newest checkpoint."""
     torch.manual_seed(config.seed)
@@ -263,7 +272,7 @@ def make_trainer(
         teachers = given.load_teachers(config, tokenizers, device)
     except InputError as error:  # where the training has ended they may be gone, which is all right
         missing = error
-    trainer = Trainer(config, run_dir, model, corpus, validator, world, shares, teachers)
+    trainer = Trainer(config, run_dir, model, corpus, validator, world, shares, teachers, origin)
     if missing is not None and not trainer.is_over():
         raise missing
     return trainer

@@ -1,14 +1,14 @@
-"""What may change between two starts of one run, and what may not."""
+"""Checks of a resume: configuration, data and tokenizer must be those of the checkpoints."""
 
 import json
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from mt import storage
 from mt.config import Config, parse_config
 from mt.console import log
 from mt.errors import InputError
-from mt.run_dir import RunDir
+from mt.run_dir import CheckpointDir, RunDir
 
 # A change of these would continue another model or optimiser, on other data, or at another place in the batch order.
 FROZEN = (
@@ -27,12 +27,6 @@ FROZEN = (
 FREE = ("data.root",)
 
 
-def check_resumable(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> None:
-    """Refuses what a resume cannot survive, as `refuse_changes` does, and records the inputs."""
-    refuse_changes(run_dir, config, digests)
-    storage.write_json(run_dir.inputs, digests)
-
-
 def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> None:
     """Compares a configuration and its input files with those that a run's checkpoints come from.
 
@@ -46,7 +40,6 @@ def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> 
     Raises:
         InputError: something differs that a resume cannot survive; the message names the key.
     """
-    inputs = run_dir.inputs
     if _has_checkpoints(run_dir):
         if not run_dir.config.is_file():
             raise InputError(
@@ -57,7 +50,7 @@ def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> 
         earlier = _flat(parse_config(run_dir.config.read_bytes(), str(run_dir.config)).model_dump())
         now = _flat(config.model_dump())
         changed = [key for key in sorted(earlier.keys() | now.keys()) if earlier.get(key) != now.get(key)]
-        before = _read_inputs(inputs) if inputs.is_file() else digests
+        before = recorded_inputs(run_dir) or digests
         frozen = [
             f"{key} is now {now.get(key)!r}, it was {earlier.get(key)!r}"
             for key in changed
@@ -65,33 +58,70 @@ def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> 
         ]
         frozen += [f"{key}: the content is not what it was" for key in digests if digests[key] != before.get(key)]
         if frozen:
-            raise InputError(
-                f"{run_dir.root}: cannot resume: {'; '.join(frozen)}",
-                "undo the change, or give the configuration another name to start a new run",
-            )
+            raise _refusal(run_dir, "; ".join(frozen))
         for key in changed:
             log.info("%s is now %r, it was %r", key, now.get(key), earlier.get(key))
 
 
+def refuse_other_tokenizer(run_dir: RunDir, files: Mapping[str, str]) -> None:
+    """Compares a tokenizer with the one that a run's checkpoints were trained with.
+
+    Args:
+        run_dir: the run; where no checkpoint names its tokenizer, the one that lies in the run counts.
+        files: SHA-256 of each file of the tokenizer to go on with.
+
+    Raises:
+        InputError: they differ.
+    """
+    before = recorded_origin(run_dir).get("tokenizer") or tokenizer_files(run_dir)
+    if _has_checkpoints(run_dir) and before and before != files:
+        raise _refusal(run_dir, "tokenizer: it is not the one that the checkpoints were trained with")
+
+
+def tokenizer_files(run_dir: RunDir) -> dict[str, str]:
+    """SHA-256 of each file of the run's tokenizer; empty where there is none yet."""
+    try:
+        return {name: file["sha256"] for name, file in storage.read_manifest(run_dir.tokenizer)["files"].items()}
+    except storage.DamagedError:
+        return {}
+
+
+def _refusal(run_dir: RunDir, reason: str) -> InputError:
+    return InputError(
+        f"{run_dir.root}: cannot resume: {reason}",
+        "undo the change, or give the configuration another name to start a new run",
+    )
+
+
 def recorded_inputs(run_dir: RunDir) -> dict[str, Any]:
-    """What identified the inputs when the run's checkpoints were made; nothing where there are none."""
-    there = _has_checkpoints(run_dir) and run_dir.inputs.is_file()
-    return _read_inputs(run_dir.inputs) if there else {}
+    """Digests of the data sources and given models when the checkpoints were made; empty if nothing records them."""
+    recorded = recorded_origin(run_dir).get("inputs")
+    if recorded or not (_has_checkpoints(run_dir) and run_dir.inputs.is_file()):
+        return dict(recorded or {})
+    try:
+        return dict(json.loads(run_dir.inputs.read_bytes()))
+    except (ValueError, TypeError):
+        raise InputError(
+            f"{run_dir.inputs}: damaged, so nobody can tell whether the corpus is what it was",
+            "delete the file if you are sure that it is",
+        ) from None
+
+
+def recorded_origin(run_dir: RunDir) -> dict[str, Any]:
+    """Digests in the newest checkpoint that has them undamaged; older versions of `mt` did not record any."""
+    for step in reversed(run_dir.checkpoint_steps()):
+        checkpoint = CheckpointDir(run_dir.checkpoint(step))
+        try:
+            if checkpoint.origin.name in storage.verify(checkpoint.root, checkpoint.origin)["files"]:
+                return dict(json.loads(checkpoint.origin.read_bytes()))
+        except storage.DamagedError:
+            continue
+    return {}
 
 
 def _has_checkpoints(run_dir: RunDir) -> bool:
     """Whole or damaged ones; one that was never finished does not count."""
     return bool(run_dir.checkpoint_steps()) or run_dir.has_damaged_checkpoints()
-
-
-def _read_inputs(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_bytes()))
-    except (ValueError, TypeError):
-        raise InputError(
-            f"{path}: damaged, so nobody can tell whether the corpus is what it was",
-            "delete the file if you are sure that it is",
-        ) from None
 
 
 def _flat(tree: Any, prefix: str = "") -> dict[str, Any]:

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from mt.errors import InputError
+from mt.errors import InputError, MachineError
 
 MANIFEST = "MANIFEST.json"
 COUNTS = "counts.json"  # in a folder of prepared or of encoded text: how much of it there is
@@ -86,6 +86,11 @@ class CheckpointDir:
     def state(self) -> Path:
         return self.root / "state.json"
 
+    @property
+    def origin(self) -> Path:
+        """Digests of the data and the tokenizer it was trained with."""
+        return self.root / "origin.json"
+
 
 @dataclass(frozen=True)
 class RunDir:
@@ -122,7 +127,7 @@ class RunDir:
 
     @property
     def inputs(self) -> Path:
-        """What identifies the content of the data sources."""
+        """Digests of the data sources, in runs whose checkpoints do not record them."""
         return self.root / "data" / "inputs.json"
 
     @property
@@ -144,12 +149,25 @@ class RunDir:
 
     def checkpoint_steps(self) -> list[int]:
         """The steps there are checkpoints of, in order. Other names, such as those of copies, are not ours."""
-        found = (
-            re.fullmatch(r"step-(\d{8}|[1-9]\d{8,})", path.name)
-            for path in self.checkpoints.glob("step-*")
-            if path.is_dir()
-        )
+        found = (re.fullmatch(r"step-(\d{8}|[1-9]\d{8,})", name) for name in self._checkpoint_names())
         return sorted(int(match[1]) for match in found if match)
+
+    def _checkpoint_names(self) -> list[str]:
+        """Names of the folders in `checkpoints/`.
+
+        Raises:
+            MachineError: they cannot be listed, which must not look like a run without checkpoints.
+        """
+        try:
+            with os.scandir(self.checkpoints) as entries:
+                return [entry.name for entry in entries if entry.is_dir()]
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and not self.checkpoints.is_symlink():
+                return []
+            raise MachineError(
+                f"{self.checkpoints}: cannot be listed: {error.strerror or error}",
+                "check its permissions and the disk, then run the same command",
+            ) from None
 
     def set_aside(self, step: int) -> Path:
         """Where a damaged checkpoint goes, out of the way of whole ones."""
@@ -157,7 +175,7 @@ class RunDir:
 
     def has_damaged_checkpoints(self) -> bool:
         """True if some were set aside."""
-        return any(self.checkpoints.glob("damaged-step-*"))
+        return any(name.startswith("damaged-step-") for name in self._checkpoint_names())
 
     @property
     def metrics(self) -> Path:

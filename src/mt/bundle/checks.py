@@ -15,6 +15,7 @@ def verified(folder: ModelDir, *parts: Path) -> dict[str, Any]:
 
     Raises:
         InputError: a file is missing or altered.
+        MachineError: one cannot be read.
     """
     try:
         files: dict[str, Any] = storage.verify(folder.root, *parts)["files"]
@@ -22,8 +23,6 @@ def verified(folder: ModelDir, *parts: Path) -> dict[str, Any]:
         raise InputError(
             f"{folder.root}: not a whole model folder: {error}", "copy it again, or finish its training"
         ) from None
-    except OSError as error:
-        raise InputError(f"{folder.root}: cannot be read: {error.strerror or error}") from None
     return files
 
 

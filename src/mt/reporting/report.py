@@ -3,6 +3,7 @@
 import html
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
@@ -23,6 +24,7 @@ from mt.reporting.charts import Line, bar_chart, histogram, line_chart
 from mt.reporting.facts import Event, Facts, TestSet, read_facts
 from mt.reporting.page import charts, page, table, titled
 from mt.run_dir import RunDir
+from mt.stage import stage_key
 
 _SHOWN = 8  # worst and best sentences
 _MAPS = 3  # sentences whose attention is shown
@@ -49,6 +51,18 @@ def write_report(run: RunDir, output: Path | None = None) -> Path:
     return path
 
 
+def is_current(run: RunDir) -> bool:
+    """Tell whether the run's report is of its present model, by the digest at the report's end."""
+    try:
+        return run.report.read_bytes().endswith(_signature(storage.read_manifest(run.model.root)).encode())
+    except OSError:
+        return False
+
+
+def _signature(manifest: dict[str, Any]) -> str:
+    return f"<!-- model {stage_key(manifest)} -->\n"
+
+
 def report_html(facts: Facts) -> str:
     """The page."""
     parts = [
@@ -62,7 +76,7 @@ def report_html(facts: Facts) -> str:
         ("Configuration", f"<pre>{html.escape(facts.config_text)}</pre>"),
     ]
     languages = f"{facts.config.data.source_lang} to {', '.join(facts.config.data.target_lang)}"
-    return page(
+    whole = page(
         facts.config.name,
         "report",
         languages,
@@ -70,6 +84,7 @@ def report_html(facts: Facts) -> str:
         attention_map.STYLE,
         attention_map.SCRIPT,
     )
+    return whole + _signature(facts.manifest)
 
 
 def _result(facts: Facts) -> str:

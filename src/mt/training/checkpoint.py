@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -59,11 +60,13 @@ class Checkpoints:
     Args:
         run: where they are.
         world: the processes that train together; one of them writes, for any number of them to go on with.
+        origin: digests of the data and the tokenizer, which each checkpoint records.
     """
 
-    def __init__(self, run: RunDir, world: World = ALONE) -> None:
+    def __init__(self, run: RunDir, world: World = ALONE, origin: Mapping[str, Any] | None = None) -> None:
         self._run = run
         self.world = world
+        self._origin = origin
 
     def steps(self) -> list[int]:
         """The steps there are checkpoints of, oldest first, not verified."""
@@ -122,6 +125,8 @@ class Checkpoints:
             if average is not None:
                 storage.write_tensors(checkpoint.average, average)
             storage.write_json(checkpoint.state, asdict(progress))
+            if self._origin is not None:
+                storage.write_json(checkpoint.origin, self._origin)
 
     def newest(self) -> int | None:
         """The newest checkpoint that is whole; damaged newer ones are set aside.
@@ -130,7 +135,7 @@ class Checkpoints:
             its step, or None where there never was a checkpoint; the same in all processes.
 
         Raises:
-            MachineError: there are checkpoints, but none is usable.
+            MachineError: there are checkpoints, but none is usable, or one cannot be read.
         """
         return self.world.from_main(self._newest() if self.world.is_main else None)
 
@@ -139,7 +144,7 @@ class Checkpoints:
         for step in reversed(self.steps()):
             try:
                 storage.verify(self._run.checkpoint(step))
-            except (storage.DamagedError, OSError) as error:
+            except storage.DamagedError as error:
                 log.warning("%s: damaged: %s", self._run.checkpoint(step), error)
                 damaged.append(step)
                 continue
@@ -196,14 +201,14 @@ class Checkpoints:
             averaged: take the moving average that each has, not the weights themselves.
 
         Raises:
-            MachineError: one of them is damaged.
+            MachineError: one of them is damaged or cannot be read.
         """
         total: dict[str, Tensor] = {}
         for step in steps:
             folder = self._run.checkpoint(step)
             try:
                 storage.verify(folder)
-            except (storage.DamagedError, OSError) as error:
+            except storage.DamagedError as error:
                 raise MachineError(
                     f"{folder}: its weights are wanted for the final model, but it is damaged: {error}",
                     "restore it from a copy, or set training.final_weights to last",
@@ -216,7 +221,7 @@ class Checkpoints:
     def prune(self, keep: int, also: set[int]) -> None:
         """Removes all but the newest `keep` whole checkpoints and those of the steps in `also`.
 
-        The whole ones are counted after verifying them: a damaged one protects nobody.
+        The whole ones are counted after verifying them: a damaged or unreadable one does not count.
         """
         if self.world.is_main:
             self._prune(keep, also)
@@ -232,6 +237,8 @@ class Checkpoints:
             try:
                 storage.verify(self._run.checkpoint(step))
                 n_whole += 1
-            except (storage.DamagedError, OSError) as error:
+            except MachineError as error:
+                log.warning("%s", error.message)
+            except storage.DamagedError as error:
                 log.warning("%s: damaged: %s", self._run.checkpoint(step), error)
                 self._set_aside(step)

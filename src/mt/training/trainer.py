@@ -59,6 +59,7 @@ class Trainer:
         world: the processes that train together.
         shares: how often an epoch has which sentences; None: all once.
         teachers: models whose word probabilities it learns, too.
+        origin: digests of the data and the tokenizer, for the checkpoints.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Trainer:
         world: World = ALONE,
         shares: tuple[Share, ...] | None = None,
         teachers: Sequence[TranslationModel] = (),
+        origin: Mapping[str, Any] | None = None,
     ) -> None:
         self.config = config
         self.settings = config.training
@@ -82,7 +84,7 @@ class Trainer:
         self.optimizer = make_optimizer(model, self.settings)
         decay = self.settings.ema_decay
         self.average = None if decay is None else MovingAverage(model, decay)
-        self.checkpoints = Checkpoints(run, world)
+        self.checkpoints = Checkpoints(run, world, origin)
         self._saved: tuple[int, int] | None = None
         self.progress = self._resume()
         self.final_weights = FinalWeights(self.settings, self.save_every, self.checkpoints, self.progress)
