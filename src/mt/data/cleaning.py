@@ -70,8 +70,8 @@ def drop_duplicates(text: tuple[Path, Path], parts: Sequence[Part], folder: Path
     """
     with Duplicates(folder) as duplicates:
         for pair, language in zip(_raw_pairs(text), languages(parts), strict=True):
-            src, tgt = (line.decode().removesuffix("\n") for line in pair)
-            duplicates.add(int.from_bytes(pair_hash(src, tgt, language), "little"))
+            sides = [line.decode().removesuffix("\n") for line in pair]
+            duplicates.add(int.from_bytes(pair_hash(*sides, language), "little"))
         later = duplicates.later()
     if not later.count:
         return list(parts)
