@@ -349,6 +349,18 @@ def test_a_matrix_that_the_model_folder_cannot_hold(changes: list[str], key: str
     parse_config(SMALLEST, "x.yaml", ["tokenizer.vocab_size=1000000", "model.d_model=1024"])
 
 
+@pytest.mark.parametrize("least", [7, 8])
+def test_learned_positions_hold_any_character(least: int) -> None:
+    text = SMALLEST
+    if least == 8:
+        sources = "[{source: a, target: b, target_lang: de}, {source: a, target: c, target_lang: fr}]"
+        text = SMALLEST.replace("de\n", "[de, fr]\n").replace("{source: a, target: b}", sources)
+    parse_config(text, "x.yaml", ["data.max_length=3"])
+    parse_config(text, "x.yaml", ["model.positions=learned", f"data.max_length={least}"])
+    with pytest.raises(InputError, match=rf"data\.max_length: must be at least {least} with learned positions"):
+        parse_config(text, "x.yaml", ["model.positions=learned", f"data.max_length={least - 1}"])
+
+
 def test_a_shortest_translation_beyond_the_learned_positions() -> None:
     changes = ["model.positions=learned", "data.max_length=12", "training.max_tokens=100", "decoding.min_length="]
     parse_config(SMALLEST, "x.yaml", [*changes[:-1], changes[-1] + "11"])

@@ -5,12 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from config_helpers import SECTIONS, configured, messages, smallest
 from mt.config import Config
-from mt.config.suggestions import one_edit_apart
 
 
 def one_edit_typos(word: str) -> Iterator[str]:
@@ -42,7 +39,8 @@ def test_every_typo_in_a_top_level_key(name: str) -> None:
 )
 def test_every_typo_in_a_key_of_a_section(section: str, key: str) -> None:
     known = SECTIONS[section].model_fields
-    for typo in {*one_edit_typos(key), key.replace("_", "-"), key.title()} - set(known):
+    edited = one_edit_typos(key) if len(key) > 4 else ()  # one edit of a shorter key leaves too little
+    for typo in {*edited, key.replace("_", "-"), key.title()} - set(known):
         tree = configured(section)
         tree[section][typo] = tree[section].pop(key, 1)
         assert key in suggested(tree)
@@ -77,6 +75,8 @@ def test_every_typo_in_a_key_of_a_source(part: str, source: dict[str, Any], key:
         ("model", "epochs", "training.max_epochs"),
         ("model", "layers", "encoder_layers or decoder_layers"),
         ("training", "learningrates", "learning_rate"),
+        ("training", "lr", "learning_rate"),
+        ("decoding", "lp", "length_penalty"),
     ],
 )
 def test_keys_are_suggested_across_sections(section: str, key: str, meant: str) -> None:
@@ -99,10 +99,3 @@ def test_a_key_that_looks_like_an_internal_mark() -> None:
         "data.train.<source>: unknown key"
         in messages(configured("data", train={"source": "a", "target": "b", "<source>": 1}))[0]
     )
-
-
-@given(st.text("abc", max_size=6), st.text("abc", max_size=6))
-def test_one_edit_is_one_edit(first: str, second: str) -> None:
-    edits = {first[:i] + c + first[j:] for i in range(len(first) + 1) for j in (i, i + 1) for c in ("a", "b", "c", "")}
-    edits |= {first[:i] + first[i + 1] + first[i] + first[i + 2 :] for i in range(len(first) - 1)}
-    assert one_edit_apart(first, second) == (second in edits - {first})

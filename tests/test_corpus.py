@@ -209,6 +209,17 @@ def test_two_columns_of_one_name_are_refused_if_they_matter(tmp_path: Path, name
     assert "two columns are called 'x'" in refusal(tmp_path, {"file": name, "source_column": "x"})
 
 
+def test_two_parquet_columns_of_one_name_are_refused_if_they_matter(tmp_path: Path) -> None:
+    path, cells = tmp_path / "t.parquet", [pyarrow.array([value]) for value in "abcd"]
+    pyarrow.parquet.write_table(pyarrow.table(cells, names=["en", "it", "x", "x"]), path)
+    assert pairs_of(tmp_path, {"file": path.name}) == [("a", "b")]
+    message = refusal(tmp_path, {"file": path.name, "source_column": "x", "target_column": "it"})
+    assert message.startswith(f"{path}: two columns are called 'x'")
+    pairs = pyarrow.StructArray.from_arrays(cells[:3], names=["en", "it", "it"])
+    pyarrow.parquet.write_table(pyarrow.table({"translation": pairs}), path)
+    assert refusal(tmp_path, {"file": path.name}).startswith(f"{path}: two columns are called 'translation.it'")
+
+
 @pytest.mark.parametrize(("name", "mark"), [("t.tsv", "\t"), ("t.csv", ",")])
 def test_a_row_with_a_cell_too_many_is_refused(tmp_path: Path, name: str, mark: str) -> None:
     # A sentence with a stray tab in it would otherwise lose its end, or move into the other column.

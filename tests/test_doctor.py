@@ -5,6 +5,7 @@ import json
 import lzma
 import re
 import tempfile
+import unicodedata
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
@@ -397,6 +398,22 @@ def test_an_error_is_what_training_refuses(
         # Which of two sentences is split off is the luck of a hash.
         perhaps = any("perhaps" in example.note for finding in diagnosis.findings for example in finding.examples)
         assert diagnosis.refused == refused or perhaps
+
+
+def test_text_in_two_normal_forms_is_one_text(tmp_path: Path) -> None:
+    def decomposed(pair: Pair) -> Pair:
+        return unicodedata.normalize("NFD", pair[0]), unicodedata.normalize("NFD", pair[1])
+
+    held = ("The café lies on the old square, où est-il.", "Il caffè è là, perché no.")
+    twice = ("Déjà vu is what they call that feeling.", "Ciò che si chiama così è già visto.")
+    texts = clean_text()
+    texts["train"] += [decomposed(held), twice, decomposed(twice)]
+    texts["valid"] += [held]
+    first = len(texts["train"]) - 2
+    assert found(diagnose(configured(tmp_path, texts), tmp_path, 9)) == {
+        "leak": {"train": {first}},
+        "duplicate": {"train": {first + 2}},
+    }
 
 
 def test_everyday_phrases_are_no_leak(tmp_path: Path) -> None:

@@ -103,6 +103,34 @@ def test_damaged_compressed_files_are_refused(tmp_path: Path, damage: str, kind:
         assert refusal(path).startswith(f"{path}: not a whole {name} file")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("damage", ["head", "body", "cut", "cut head", "garbage"])
+def test_damage_after_the_first_stream_is_refused(tmp_path: Path, damage: str, kind: str) -> None:
+    library, name = KINDS[kind]
+    options = {"options": {zstd.CompressionParameter.checksum_flag: 1}} if library is zstd else {}
+    first, second = (library.compress(os.urandom(3000).hex().encode() + b"\n", **options) for _ in range(2))
+    rest = {
+        "head": b"\0x" + second[2:],
+        "body": second[:-5] + bytes([second[-5] ^ 1]) + second[-4:] if kind == ".gz" else second[:60] + second[61:],
+        "cut": second[:-6],
+        "cut head": second[:4],
+        "garbage": b"more text\n",
+    }[damage]
+    path = tmp_path / f"text{kind}"
+    path.write_bytes(first + rest)
+    assert refusal(path).startswith(f"{path}: not a whole {name} file")
+
+
+def test_an_xz_file_of_many_streams_is_read_to_its_end(tmp_path: Path) -> None:
+    lines = [f"line {number}" for number in range(40_000)]
+    streams = [
+        lzma.compress("".join(f"{line}\n" for line in lines[n : n + 8_000]).encode()) for n in range(0, 40_000, 8_000)
+    ]
+    content = bytes(8).join(streams) + bytes(4)  # with the padding that the format allows
+    assert lines_of(tmp_path, content, "text.en.xz") == lines
+    assert lines_of(tmp_path, lzma.compress(b"") + streams[0], "text.en.xz") == lines[:8_000]
+
+
 @pytest.mark.parametrize("name", ["text.en", "text.en.gz"])
 def test_invalid_utf8_names_file_and_line(tmp_path: Path, name: str) -> None:
     content = b"one\r\ntwo\xe2\x80\xa8\n\nfa\xe7ade\nfive\n"

@@ -2,6 +2,7 @@
 
 import json
 import random
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -271,30 +272,53 @@ def test_pairs_that_keep_the_weight_of_an_earlier_source_are_told(tmp_path: Path
     assert not [line for line in notices if "weight" in line], "all have the same"
 
 
+def decomposed(pairs: list[Pair]) -> list[Pair]:
+    return [(unicodedata.normalize("NFD", src), unicodedata.normalize("NFD", tgt)) for src, tgt in pairs]
+
+
+def test_text_in_two_normal_forms_is_one_text(tmp_path: Path) -> None:
+    """Tokenizers see normal form C: what differs in the form alone would be training text that is tested on."""
+    pairs = [(f"caf\u00e9 {number} \uac00", f"perch\u00e9 {number}") for number in range(400)]
+    folder = prepare(tmp_path, pairs + decomposed(pairs), valid={"from_train": 20}, test={"from_train": 20})
+    sources = {
+        name: {unicodedata.normalize("NFC", src) for src, _ in split(folder, name)} for name in report(folder)["pairs"]
+    }
+    assert not sources["train"] & (sources["valid"] | sources["test"])
+    assert report(folder)["pairs"] == {"train": 360, "valid": 20, "test": 20}
+    assert report(folder)["train"] == {"kept": 360, HELD_OUT: 80, "duplicate": 360}
+
+
 @pytest.mark.parametrize(
     ("valid", "shared"),
     [
         ({"source": "copy.en", "target": "copy.it"}, True),
         ({"source": "copy.it", "target": "copy.en"}, False),
         ({"source": "other.en", "target": "other.it"}, False),
+        ({"source": "longer.en", "target": "longer.it"}, False),
+        ({"source": "decomposed.en", "target": "decomposed.it"}, True),
+        ({"file": "table.tsv", "source_column": "en", "target_column": "it"}, True),
         ({"from_train": 1}, False),
     ],
 )
 def test_scores_on_the_training_text_are_warned_of(
     tmp_path: Path, notices: list[str], valid: dict[str, Any], shared: bool
 ) -> None:
-    train = [write_pairs(tmp_path, "more", EXTRA), write_pairs(tmp_path, "train", GOOD)]
-    write_pairs(tmp_path, "copy", GOOD)
-    write_pairs(tmp_path, "other", GOOD[:2])
+    text = [*GOOD, ("four, \u00e9", "quattro, \u00e8")]
+    train = [write_pairs(tmp_path, "more", EXTRA), write_pairs(tmp_path, "train", text)]
+    write_pairs(tmp_path, "copy", text)
+    write_pairs(tmp_path, "other", text[:3])
+    write_pairs(tmp_path, "longer", [*text, ("five", "cinque")])
+    write_pairs(tmp_path, "decomposed", decomposed(text))
+    write_lines(tmp_path / "table.tsv", ["en\tit", *("\t".join(pair) for pair in text)])
     data = make_data_config(tmp_path, train, valid=valid, test=None)
-    warn_of_shared_text(data, input_digests(data))
+    warn_of_shared_text(data)
     assert notices == (["data.valid: has the same text as data.train; it says nothing about new sentences"] * shared)
 
 
 def test_parts_of_a_hub_or_builtin_set_are_told_apart(tmp_path: Path, notices: list[str]) -> None:
     sets = {"valid": {"hub": "a/b", "split": "validation"}, "test": {"hub": "a/b"}}
     data = make_data_config(tmp_path, {"hub": "a/b"}, **sets)
-    warn_of_shared_text(data, input_digests(data))
+    warn_of_shared_text(data)
     (told,) = notices
     assert told.startswith("data.test: has the same text")
 

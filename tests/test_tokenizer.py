@@ -341,3 +341,13 @@ def test_a_line_without_end_does_not_hold_up_training() -> None:
     assert time.process_time() - started < 20
     assert trained.decode(trained.encode(endless[:2000])) == endless[:2000]
     assert len(trained.encode("the house")) < len("the house")
+
+
+@pytest.mark.parametrize("unit", [" ", "a dog ", "e\u0301", "\u1111\u1171\u11b6", "▁", "😀"])
+def test_a_text_too_long_may_end_early_but_stays_too_long(unit: str) -> None:
+    tokenizer = BpeTokenizer.train(["a dog and a cat, a dog"] * 9, 300)
+    text = f"x{unit * 15_000}x"
+    whole, (cut,) = tokenizer.encode(text), tokenizer.encode_batch([text], 20)
+    assert 20 < len(cut) <= len(whole)
+    assert tokenizer.encode_batch([text], len(whole)) == [whole]
+    assert tokenizer.encode_batch([f" {unit * 9}", "y" + " " * 20_000], 20) == tokenizer.encode_batch([unit * 9, "y"])

@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import os
+import resource
 import shutil
 import signal
 from dataclasses import replace
@@ -20,6 +21,7 @@ from mt.model import linear
 from mt.run_dir import RunDir
 from mt.training.checkpoint import Checkpoints
 from mt.training.gradients import Gradients
+from mt.training.trackers import TensorBoard
 from mt.training.trainer import Trainer
 from mt.training.validation import Validation
 from mt.world import World
@@ -327,6 +329,19 @@ def test_what_is_over_begins_no_curves(tiny: Path) -> None:
         trainer.run()
         trainer.metrics.close()
     assert len(list(parts.run.root.rglob("*tfevents*"))) == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # tensorboard's own thread
+def test_curves_that_cannot_be_written_name_their_folder(tiny: Path) -> None:
+    run = Parts(tiny).run
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(MachineError) as caught:
+            TensorBoard(run)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert str(caught.value).startswith(f"{run.tensorboard}: cannot write here: ")
 
 
 def test_a_best_step_whose_checkpoint_is_gone_is_forgotten(tiny: Path) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import re
+import resource
 import time
 import unicodedata
 from concurrent.futures import ThreadPoolExecutor
@@ -327,6 +328,17 @@ def test_the_model_never_gets_more_than_it_takes(line: str) -> None:
     assert max(src_tokens.shape[1] for src_tokens in batches) <= limit
     assert "\n" not in text
     assert unicodedata.normalize("NFC", text)
+
+
+def test_an_endless_run_of_spaces_is_quick() -> None:
+    line = "Two men." + " " * 3_000_000 + "Two men."
+    translator = make(lively_model(vocab=TOKENIZER.vocab_size), max_source_tokens=64)
+    started = time.process_time()
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    [text] = translator.best([line], GREEDY)
+    assert time.process_time() - started < 2
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 100_000  # KiB
+    assert text == " ".join(translator.best(["Two men."] * 2, GREEDY))
 
 
 # The engine ---------------------------------------------------------------------------------------------------------

@@ -3,11 +3,11 @@
 import contextlib
 import gzip
 import importlib
+import io
 import lzma
 import sys
 import zlib
 from collections.abc import Iterator
-from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,9 +15,11 @@ from mt.errors import InputError
 
 COMPRESSED = {".gz": "gzip", ".xz": "xz", ".zst": "Zstandard"}
 
+_BLOCK = 2**16  # compressed bytes read at a time
+
 
 @contextlib.contextmanager
-def open_bytes(path: Path) -> Iterator[IO[bytes] | BufferedReader]:
+def open_bytes(path: Path) -> Iterator[IO[bytes]]:
     """Opens a file for reading, decompressed where its name says so.
 
     Raises:
@@ -28,10 +30,10 @@ def open_bytes(path: Path) -> Iterator[IO[bytes] | BufferedReader]:
         with path.open("rb") as plain:
             yield plain
         return
-    library: Any = {".gz": gzip, ".xz": lzma}.get(kind) or _zstd()
+    opened: Any = {".gz": gzip.open, ".xz": _open_xz}.get(kind) or _zstd().open
     errors = {".gz": (gzip.BadGzipFile, zlib.error), ".xz": (lzma.LZMAError,)}.get(kind) or (_zstd().ZstdError,)
     try:
-        with library.open(path, "rb") as stream:
+        with opened(path, "rb") as stream:
             yield stream
     except (*errors, EOFError) as error:
         raise InputError(f"{path}: not a whole {COMPRESSED[kind]} file ({error})") from None
@@ -41,6 +43,48 @@ def refuse_compressed(output: Path) -> None:
     """Raises `InputError` for a name that promises compression: nothing here is written compressed."""
     if (ending := output.suffix.lower()) in COMPRESSED:
         raise InputError(f"{output}: cannot be written compressed", f"leave out {ending}, and compress it afterwards")
+
+
+class _XzReader(io.RawIOBase):
+    """All streams of an .xz file; `lzma.open` ends without an error where a later stream is damaged."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._decompressor = lzma.LZMADecompressor()
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def readinto(self, buffer: Any) -> int:
+        content = b""
+        while not content:
+            if self._decompressor.eof:
+                block = self._next_stream()
+                if not block:
+                    return 0
+                self._decompressor = lzma.LZMADecompressor()
+            else:
+                block = self._file.read(_BLOCK) if self._decompressor.needs_input else b""
+                if self._decompressor.needs_input and not block:
+                    raise EOFError("it ends within a stream")
+            content = self._decompressor.decompress(block, len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def _next_stream(self) -> bytes:
+        """The first bytes after a stream and its padding; empty at the end of the file."""
+        block = self._decompressor.unused_data.lstrip(b"\0")
+        while not block and (read := self._file.read(_BLOCK)):
+            block = read.lstrip(b"\0")
+        return block
+
+
+def _open_xz(path: Path, mode: str) -> IO[bytes]:
+    return io.BufferedReader(_XzReader(path.open("rb")))
 
 
 def _zstd() -> Any:

@@ -107,7 +107,7 @@ def make_data(config: Config, run_dir: RunDir, runs: Path) -> tuple[GivenModels,
         storage.remove_partials(folder)
     given = GivenModels.find(config, runs, recorded_inputs(run_dir))
     digests = input_digests(config.data)
-    warn_of_shared_text(config.data, digests)
+    warn_of_shared_text(config.data)
     digests |= given.identities()
     refuse_changes(run_dir, config, digests)
     if given.start is not None and not run_dir.checkpoint_steps():

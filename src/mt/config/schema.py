@@ -224,23 +224,34 @@ class Config(Section):
                 f"({self.data.max_length}) tokens",
             ),
             Rule(
-                self.model.positions == "learned" and self.decoding.min_length >= self.data.max_length,
-                ("decoding.min_length", "data.max_length"),
-                f"a translation of at least {self.decoding.min_length} tokens and its end need more learned positions "
-                f"than the model has (data.max_length, {self.data.max_length})",
-            ),
-            Rule(
                 self.decoding.max_length is None and self.decoding.min_length > self.longest_translation,
                 ("decoding.min_length", "decoding.max_length", "data.max_length"),
                 f"min_length {self.decoding.min_length} is larger than max_length, which is {self.longest_translation} "
                 "unless it is set",
             ),
+            *self._learned_positions(),
             *self._both_ways(),
             *self._without_fast_engine(),
             *self._matrices_too_large(),
             *(rule for export_format in self.exports for rule in export_rules(self, export_format)),
         )
         return self
+
+    def _learned_positions(self) -> Iterator[Rule]:
+        """Limits of a model that has data.max_length positions and no more."""
+        learned, least = self.model.positions == "learned", 7 + bool(self.data.tagged)
+        yield Rule(
+            learned and self.decoding.min_length >= self.data.max_length,
+            ("decoding.min_length", "data.max_length"),
+            f"a translation of at least {self.decoding.min_length} tokens and its end need more learned positions "
+            f"than the model has (data.max_length, {self.data.max_length})",
+        )
+        yield Rule(
+            learned and self.data.max_length < least,
+            ("data.max_length", "model.positions"),
+            f"must be at least {least} with learned positions: one character may take {least} tokens "
+            f"(start, {'tag, ' * bool(self.data.tagged)}space, 4 bytes, end)",
+        )
 
     def _both_ways(self) -> Iterator[Rule]:
         """What pairs that are turned round need of the text."""

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 
 from mt.compressed import COMPRESSED
 from mt.config.section import SWITCH_TAGS, LanguageCode, Line, OneOrList, Rule, Section, as_tuple, enforce, refuse
-from mt.config.suggestions import is_near
+from mt.config.suggestions import GOOD, likeness
 
 _TEXT_TABLES = (".tsv", ".csv", ".jsonl")
 TABLE_SUFFIXES = (*_TEXT_TABLES, ".parquet", *(kind + suffix for kind in _TEXT_TABLES for suffix in COMPRESSED))
@@ -173,7 +173,7 @@ def source_kind(value: object) -> str | None:
     for key, tag in telling.items():
         if key in value:
             return tag
-    guesses = (tag for key, tag in telling.items() if any(is_near(str(given), key) for given in value))
+    guesses = (tag for key, tag in telling.items() if any(likeness(str(given), key) >= GOOD for given in value))
     return next(guesses, None)
 
 

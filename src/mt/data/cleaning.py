@@ -10,6 +10,7 @@ from pathlib import Path
 from mt.config import DataConfig
 from mt.console import table
 from mt.data.duplicates import Duplicates
+from mt.data.lines import nfc
 from mt.data.parts import Part, languages
 
 # Short sentences differ in length for good reasons ("Yes." - "Ja, das stimmt."): characters that the ratio forgives.
@@ -48,15 +49,9 @@ def reason_to_drop(src: str, tgt: str, max_ratio: float | None) -> str | None:
     return None
 
 
-def pair_hash(src: bytes, tgt: bytes, target_lang: str) -> bytes:
-    """What tells whether two pairs are equal: 8 bytes.
-
-    Args:
-        src: the source sentence with the LF that ends it.
-        tgt: the target sentence, likewise.
-        target_lang: pairs are equal in one language only.
-    """
-    return blake2b(src + tgt, digest_size=8, key=target_lang.encode()).digest()
+def pair_hash(src: str, tgt: str, target_lang: str) -> bytes:
+    """Hash a pair into 8 bytes: pairs of one target language are equal where they are so in Unicode's normal form C."""
+    return blake2b(f"{nfc(src)}\n{nfc(tgt)}\n".encode(), digest_size=8, key=target_lang.encode()).digest()
 
 
 def drop_duplicates(text: tuple[Path, Path], parts: Sequence[Part], folder: Path) -> list[Part]:
@@ -75,7 +70,8 @@ def drop_duplicates(text: tuple[Path, Path], parts: Sequence[Part], folder: Path
     """
     with Duplicates(folder) as duplicates:
         for pair, language in zip(_raw_pairs(text), languages(parts), strict=True):
-            duplicates.add(int.from_bytes(pair_hash(*pair, language), "little"))
+            sides = [line.decode().removesuffix("\n") for line in pair]
+            duplicates.add(int.from_bytes(pair_hash(*sides, language), "little"))
         later = duplicates.later()
     if not later.count:
         return list(parts)

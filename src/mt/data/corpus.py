@@ -3,7 +3,7 @@
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +106,7 @@ def _cell_rows(
     for number, cells in lines:
         if not columns:
             columns = cells if header else [str(place) for place, _ in enumerate(cells, 1)]
-            if repeated := [name for name in wanted if columns.count(name) > 1]:
-                raise InputError(f"{path}:{number}: two columns are called {repeated[0]!r}", "rename one of them")
+            _refuse_repeated([name for name in columns if name in wanted], f"{path}:{number}")
             if header:
                 continue
         if len(cells) > len(columns):
@@ -170,7 +169,10 @@ def _parquet_rows(path: Path, wanted: tuple[str, str], report: Report) -> Iterat
             missing = next((name for name in wanted if name not in there), None)
             if missing is not None and "translation" not in there:
                 raise InputError(f"{path}: {_no_column(missing, there)}", _COLUMNS)
-            for batch in file.iter_batches(columns=[name for name in there if name in ("translation", *wanted)]):
+            read = [field for field in file.schema_arrow if field.name in ("translation", *wanted)]
+            for fields in (read, *(field.flatten() for field in read)):
+                _refuse_repeated([field.name for field in fields], str(path))
+            for batch in file.iter_batches(columns=[field.name for field in read]):
                 try:
                     yield from enumerate(batch.to_pylist(), number + 1)
                 except UnicodeDecodeError:  # the library takes any bytes for text
@@ -178,6 +180,11 @@ def _parquet_rows(path: Path, wanted: tuple[str, str], report: Report) -> Iterat
                 number += batch.num_rows
     except (pyarrow.ArrowException, OSError) as error:
         raise InputError(f"{path}: cannot be read as Parquet: {_first_line(error)}") from None
+
+
+def _refuse_repeated(columns: Sequence[str], where: str) -> None:
+    if repeated := [name for name in columns if columns.count(name) > 1]:
+        raise InputError(f"{where}: two columns are called {repeated[0]!r}", "rename one of them")
 
 
 def _one_by_one(batch: Any, path: Path, before: int, report: Report) -> Iterator[Row]:

@@ -142,7 +142,9 @@ class _Job:
         with storage.new_folder(self.folder, key=self.key) as partial:
             writers = [_SideWriter(partial, side, t) for side, t in zip(SIDES, tokenizers, strict=True)]
             for part, *chunk in self._chunks():
-                source, target = (t.encode_batch(lines) for t, lines in zip(tokenizers, chunk, strict=True))
+                source, target = (
+                    t.encode_batch(lines, self.max_length) for t, lines in zip(tokenizers, chunk, strict=True)
+                )
                 tag = self.parts[part].tag
                 if tag is not None:
                     source = [[tag, *ids] for ids in source]

@@ -13,6 +13,7 @@ from mt.config import DataConfig, FromTrain, Source, is_synthetic
 from mt.console import log
 from mt.data.corpus import read_pairs
 from mt.data.duplicates import Duplicates
+from mt.data.lines import nfc
 from mt.languages import BACK_TRANSLATION_TAG
 
 # A held-out set never takes more than this part of the training text.
@@ -60,7 +61,7 @@ class HeldOut:
                 yield self._hash(src)
 
     def _hash(self, sentence: str) -> int:
-        return int.from_bytes(blake2b(f"{self._seed}\n{sentence}".encode(), digest_size=8).digest(), "little")
+        return int.from_bytes(blake2b(f"{self._seed}\n{nfc(sentence)}".encode(), digest_size=8).digest(), "little")
 
     def has(self, src: str, tgt: str, synthetic: bool = False) -> bool:
         """True if a training pair's source sentence is held out; of a synthetic pair also if its target is."""

@@ -4,6 +4,7 @@
 shifts every pair after it.
 """
 
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from io import BufferedReader
@@ -45,6 +46,11 @@ def refuse(fault: Fault) -> None:
         InputError: always.
     """
     raise InputError(fault.message, fault.hint) from None
+
+
+def nfc(text: str) -> str:
+    """Return a text in Unicode's normal form C, which tokenizers see: texts are compared in it."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def decode_lines(stream: Iterable[bytes], name: str, before: int = 0, report: Report = refuse) -> Iterator[str]:

@@ -4,18 +4,19 @@ They lie in the run folder as text, so that later stages read them any number of
 validation scores are computed on raw text.
 """
 
-import json
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from mt import storage
-from mt.config import Config, DataConfig, PairFiles, TableFile, is_synthetic, name_of
+from mt.config import Config, DataConfig, PairFiles, Source, TableFile, is_synthetic, name_of
 from mt.console import log
 from mt.data.cleaning import Cleaner, drop_duplicates
 from mt.data.corpus import read_pairs
 from mt.data.held_out import HeldOut
+from mt.data.lines import nfc
 from mt.data.parts import Part, as_json
 from mt.errors import InputError
 from mt.languages import BACK_TRANSLATION_TAG
@@ -179,28 +180,24 @@ def input_digests(data: DataConfig) -> dict[str, Any]:
     return digests
 
 
-def warn_of_shared_text(data: DataConfig, digests: dict[str, Any]) -> None:
-    """Says where validation or test text is training text, so that its scores tell nothing about new sentences.
-
-    Args:
-        data: the sources.
-        digests: of them, from `input_digests`.
-    """
-    contents: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
-    for split, found in contents.items():
-        sources = getattr(data, split)
-        for number, source in enumerate(sources if isinstance(sources, tuple) else ()):
-            prefix = f"data.{split}.{number}" if len(sources) > 1 else f"data.{split}"
-            here = {key.removeprefix(prefix): value for key, value in digests.items() if _is_part(key, prefix)}
-            columns = source.model_dump(include={"header", "source_column", "target_column"})
-            found.append(json.dumps([here, columns, data.language_of(source)], sort_keys=True))
-    for split in ("valid", "test"):
-        if set(contents[split]) & set(contents["train"]):
+def warn_of_shared_text(data: DataConfig) -> None:
+    """Say where validation or test text is training text, so that its scores tell nothing about new sentences."""
+    for split, sources in (("valid", data.valid), ("test", data.test)):
+        if isinstance(sources, tuple) and any(_same_text(data, a, b) for a in sources for b in data.train):
             log.warning("data.%s: has the same text as data.train; it says nothing about new sentences", split)
 
 
-def _is_part(key: str, prefix: str) -> bool:
-    return key == prefix or key.startswith(f"{prefix}.")
+def _same_text(data: DataConfig, one: Source, other: Source) -> bool:
+    """Whether two sources have the same pairs; of different ones, the first few lines are read."""
+    if data.language_of(one) != data.language_of(other):
+        return False
+    if not (isinstance(one, PairFiles | TableFile) and isinstance(other, PairFiles | TableFile)):
+        return one.model_dump(exclude=_NOT_CONTENT) == other.model_dump(exclude=_NOT_CONTENT)
+    try:
+        pairs = zip_longest(read_pairs(one, data), read_pairs(other, data), fillvalue=("", ""))
+        return all(nfc(a) == nfc(b) for both in pairs for a, b in zip(*both, strict=True))
+    except InputError:  # reading for training will report it
+        return False
 
 
 def _file_digest(data: DataConfig, name: str) -> str:

@@ -1,12 +1,11 @@
 """Validation and test text: raw sentences, with what they should become."""
 
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mt.console import log
-from mt.data.lines import read_lines, read_parallel
+from mt.data.lines import nfc, read_lines, read_parallel
 from mt.data.parts import languages, read_parts
 from mt.errors import InputError
 from mt.run_dir import RunDir
@@ -24,7 +23,7 @@ class Text:
 def comparable(lines: Iterable[str], name: object) -> list[str]:
     """Lines in Unicode's normal form C, in which models write: an accent of its own would make every word another."""
     before = list(lines)
-    after = [unicodedata.normalize("NFC", line) for line in before]
+    after = list(map(nfc, before))
     if changed := sum(a != b for a, b in zip(after, before, strict=True)):
         log.info("%s: %d lines are compared in Unicode's normal form C, in which models write", name, changed)
     return after

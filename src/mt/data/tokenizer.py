@@ -11,7 +11,6 @@
 
 import json
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -24,6 +23,7 @@ from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
 
 from mt.console import log
+from mt.data.lines import nfc
 from mt.errors import InputError
 from mt.run_dir import tokenizer_names
 
@@ -37,8 +37,8 @@ N_UNMERGED = len(SPECIALS) + len(BYTES)  # the ids below are never built by merg
 SPACE = "▁"
 # A private-use character escapes the space marker and itself: E000 -> E000 a, ▁ -> E000 b. Both ways are exact.
 _ESCAPE, _ESCAPED_ESCAPE, _ESCAPED_SPACE = "\ue000", "\ue000a", "\ue000b"
-# Characters of a line that merges are learned from: the library's time grows with the square of a word's length, and
-# such a line is longer than a model takes.
+# Characters of a usual line. Longer ones teach no merges (the library's time grows with the square of a word's length),
+# and are not encoded beyond what a model takes.
 _LONGEST = 10_000
 _TAG = re.compile("<2([A-Za-z0-9][A-Za-z0-9_-]*)>")
 
@@ -132,8 +132,19 @@ class BpeTokenizer:
         """Token ids of a sentence, without SOS and EOS."""
         return self.encode_batch([text])[0]
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        return [e.ids for e in self._tokenizer.encode_batch_fast([text.strip() for text in texts])]
+    def encode_batch(self, texts: Sequence[str], most: int | None = None) -> list[list[int]]:
+        """Encode sentences; one with more than `most` tokens may end early, still with more than `most`."""
+        texts = [text.strip() for text in texts]
+        if most is not None:
+            texts = [text if len(text) <= _LONGEST else self._beginning(text, most) for text in texts]
+        return [e.ids for e in self._tokenizer.encode_batch_fast(texts)]
+
+    def _beginning(self, text: str, most: int) -> str:
+        return nfc(text)[: most * self._longest_piece + 1]
+
+    @cached_property
+    def _longest_piece(self) -> int:
+        return max(map(len, self._tokenizer.get_vocab()))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of token ids; specials and tags are left out."""
@@ -230,7 +241,7 @@ def _without_added_tokens(tokenizer: Tokenizer) -> Tokenizer:
 
 def normalized(text: str) -> str:
     """What `decode(encode(text))` returns."""
-    return unicodedata.normalize("NFC", text.strip())
+    return nfc(text.strip())
 
 
 class _Both:

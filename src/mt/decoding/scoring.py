@@ -47,8 +47,10 @@ class PairScorer:
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Scored | None]:
         """One a pair; None where the source is empty, or a side is longer than what the model was made for."""
-        sources = self._tokenizers.source.encode_batch([source for source, _ in pairs])
-        targets = self._tokenizers.target.encode_batch([target for _, target in pairs])
+        sources = self._tokenizers.source.encode_batch(
+            [source for source, _ in pairs], self._settings.max_source_tokens
+        )
+        targets = self._tokenizers.target.encode_batch([target for _, target in pairs], self._settings.max_positions)
         given = [[SOS_ID, *self._tag, *source, EOS_ID] for source in sources]
         found: list[Scored | None] = [None] * len(pairs)
         lengths = [max(len(source), len(target) + 1) for source, target in zip(given, targets, strict=True)]

@@ -179,13 +179,15 @@ class Translator:
             )
 
     def _parts(self, line: str) -> list[str]:
-        text = line.strip()
+        text = normalized(line)  # in which a character has at most 4 tokens, its bytes
         if not text:
             return []
-        # A character is at most four bytes, so a short line needs no counting.
-        if 4 * len(normalized(text)) + 1 <= self._limit:
+        if 4 * len(text) + 1 <= self._limit:
             return [text]
-        return split_long(text, lambda part: len(self._tokenizers.source.encode(part)), self._limit)
+        return split_long(text, self._count_tokens, self._limit)
+
+    def _count_tokens(self, text: str) -> int:
+        return len(self._tokenizers.source.encode_batch([text], self._limit)[0])
 
     def _joined(self, parts: list[tuple[Sequence[int], list[Hypothesis]]]) -> list[Candidate]:
         """Joins the parts of a line, each its source tokens and what was found: best with best, second with second."""

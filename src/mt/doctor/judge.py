@@ -12,6 +12,7 @@ import numpy as np
 from mt.data.cleaning import EMPTY, GRACE, pair_hash, reason_to_drop
 from mt.data.corpus import one_line
 from mt.data.encoded import sentence_tokens
+from mt.data.lines import nfc
 from mt.data.tokenizer import BpeTokenizer
 from mt.doctor.agreement import ends_differ, numbers_differ
 from mt.doctor.another_language import other_language
@@ -91,7 +92,7 @@ def _of_both_sides(pair: Pair, yardstick: Yardstick) -> Iterator[tuple[str, str]
         yield "ratio", lengths
     elif abs(log((len(tgt) + GRACE) / (len(src) + GRACE)) - middle) > far:
         yield "unusual-ratio", lengths
-    if src == tgt and any(map(str.isalpha, src)):
+    if nfc(src) == nfc(tgt) and any(map(str.isalpha, src)):
         yield "identical" if len(_letters(src)) >= _IDENTICAL else "same-words", ""
     if _TWO_LETTERS.search(src) is None or _TWO_LETTERS.search(tgt) is None:
         yield "short", ""
@@ -104,11 +105,13 @@ def _of_both_sides(pair: Pair, yardstick: Yardstick) -> Iterator[tuple[str, str]
 def _digests(pair: Pair, language: str) -> bytes:
     """The bytes of one of `HASHES`."""
     key = language.encode()
-    src, tgt = (side.encode() + b"\n" for side in pair)
-    letters = [_letters(side).encode() for side in pair]
+    src, tgt = map(nfc, pair)
+    letters = [_letters(side).encode() for side in (src, tgt)]
     sides = (_hash(side, key) if len(side) >= _TELLING else bytes(8) for side in letters)
     both = _hash(b"\n".join(letters), key) if sum(map(len, letters)) >= 2 * _TELLING else bytes(8)
-    return b"".join((pair_hash(src, tgt, language), _hash(src, key), _hash(tgt, key), both, *sides))
+    return b"".join(
+        (pair_hash(src, tgt, language), *(_hash(f"{side}\n".encode(), key) for side in (src, tgt)), both, *sides)
+    )
 
 
 def _letters(text: str) -> str:

@@ -12,6 +12,7 @@ from mt.config import Config
 from mt.console import log as console
 from mt.data.cleaning import GRACE, reason_to_drop
 from mt.data.corpus import one_line
+from mt.data.lines import nfc
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
 from mt.doctor.another_language import detectable, why_not
 from mt.doctor.chunks import Yardstick
@@ -67,7 +68,7 @@ def survey(text: Text, faults: Faults, wanted: int) -> Survey:
         if not unreadable and len(found.sources) < _FEW:
             pair = (one_line(src), one_line(tgt))
             if reason_to_drop(*pair, text.data.max_ratio) is None:
-                found.sources.add(pair[0])
+                found.sources.add(nfc(pair[0]))
         found.pairs += 1
     return found
 

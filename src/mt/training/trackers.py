@@ -38,14 +38,18 @@ class TensorBoard:
     def __init__(self, run: RunDir) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer: Any = SummaryWriter(str(run.tensorboard))
+        self._folder = run.tensorboard
+        with storage.explained(self._folder):
+            self._writer: Any = SummaryWriter(str(self._folder))
 
     def write(self, event: str, step: int, numbers: Mapping[str, float]) -> None:
-        for name, value in numbers.items():
-            self._writer.add_scalar(f"{event}/{name}", value, step)
+        with storage.explained(self._folder):
+            for name, value in numbers.items():
+                self._writer.add_scalar(f"{event}/{name}", value, step)
 
     def close(self) -> None:
-        self._writer.close()
+        with storage.explained(self._folder):
+            self._writer.close()
 
 
 def refuse_missing_wandb(training: TrainingConfig) -> None:
