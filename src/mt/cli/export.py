@@ -66,8 +66,8 @@ def export(
     require_packages(wanted)
     folder = find_model(model, runs)
     run = run_of(folder) or run_of_checkpoint(folder)
-    inputs = (folder.root, run and run.root, source, reference)
-    require_replaceable(output, "mt export", "export", filter(None, inputs), force)
+    inputs = [path for path in (folder.root, run.root if run else None, source, reference) if path]
+    require_replaceable(output, "mt export", "export", inputs, force)
     languages = read_config(folder).data.target_lang
     if source is not None and reference is not None:
         texts = [read_pair(source, reference, chosen_language(languages, to))]
