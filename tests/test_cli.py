@@ -217,6 +217,33 @@ def test_an_output_that_is_no_file(trained: Path, tmp_path: Path) -> None:
     assert (tmp_path / "pipe").is_fifo(), "it was replaced by a file"
 
 
+@pytest.mark.parametrize("name", ["in", "link", "hard"])
+def test_translate_does_not_overwrite_its_input(trained: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "in").write_text("a b\n")
+    (tmp_path / "link").symlink_to("in")
+    (tmp_path / "hard").hardlink_to(tmp_path / "in")
+    said = mt("translate", "--input", tmp_path / "in", "--output", tmp_path / name, cwd=trained, code=2).stderr
+    assert "this is an input" in said
+    command = f"{sys.executable} -m mt translate --output {tmp_path / name} < {tmp_path / 'in'}"
+    done = subprocess.run(command, shell=True, cwd=trained, capture_output=True, text=True, check=False)
+    assert (done.returncode, "this is an input" in done.stderr) == (2, True)
+    assert (tmp_path / "in").read_text() == (tmp_path / "hard").read_text() == "a b\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "reference"), [("x.source", "y"), ("x.en", "x.greedy"), ("x.en", "x.json"), ("x.en", "link")]
+)
+def test_eval_does_not_overwrite_its_input(trained: Path, tmp_path: Path, source: str, reference: str) -> None:
+    (tmp_path / "link").symlink_to("x.reference")
+    for name in (source, reference):
+        (tmp_path / name).write_bytes(b"a b\r\n")
+    given = ["--source", tmp_path / source, "--reference", tmp_path / reference]
+    done = mt("eval", *given, "--output", tmp_path, cwd=trained, code=2)
+    assert "this is an input" in done.stderr
+    assert done.stdout == ""
+    assert {(tmp_path / name).read_bytes() for name in (source, reference)} == {b"a b\r\n"}
+
+
 def test_an_output_that_is_a_link_stays_one(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "link.txt").symlink_to("real.txt")
     mt("translate", "a b", "--output", tmp_path / "link.txt", cwd=trained)

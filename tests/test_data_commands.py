@@ -170,9 +170,9 @@ def test_lines_that_are_not_utf8_can_only_go(project: Path) -> None:
 def test_no_folder_of_the_user_is_replaced(project: Path) -> None:
     (project / "precious").mkdir()
     (project / "precious" / "file").write_text("x")
-    for output in ("precious", "train.en"):
-        assert "is there already" in clean(project, output, code=2)
-    assert "the folder one is in cannot be replaced" in clean(project, ".", code=2)
+    assert "is there already" in clean(project, "precious", code=2)
+    assert "train.en: this is a file, not a folder" in clean(project, "train.en", code=2)
+    assert "this folder is or holds the current directory" in clean(project, ".", code=2)
     config = make_config(project, {"source": "train.en", "target": "train.it"})
     with pytest.raises(InputError, match="is there already"):
         write_clean(diagnose(config, project, 0), project / "precious", reasons((), ()))
@@ -187,6 +187,22 @@ def test_what_the_user_put_beside_cleaned_text_is_not_lost(project: Path) -> Non
     (project / "out" / "notes.txt").write_text("x")
     assert "notes.txt would be lost" in clean(project, "out", code=2)
     assert (project / "out" / "notes.txt").read_text() == "x"
+
+
+def test_a_cleaning_is_not_replaced_while_it_is_the_input(project: Path) -> None:
+    clean(project, "out")
+    (project / "mine.yaml").write_text(YAML.replace("train.en", "out/train.en").replace("train.it", "out/train.it"))
+    before = (project / "out" / "train.en").read_bytes()
+    assert "out: this folder is or holds the input out/train.en" in clean(project, "out", code=2)
+    assert (project / "out" / "train.en").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["mine.yaml", "train.en", "link"])
+def test_the_page_is_not_written_over_an_input(project: Path, name: str) -> None:
+    (project / "link").symlink_to("valid.it")
+    before = (project / name).read_bytes()
+    assert "this is an input" in mt("data", "check", "mine.yaml", "--html", name, cwd=project, code=2).stderr
+    assert (project / name).read_bytes() == before
 
 
 def test_an_output_that_cannot_be_written_is_refused_before_the_reading(project: Path) -> None:

@@ -271,11 +271,13 @@ def test_what_is_there_is_not_replaced(here: Path) -> None:
     (here / "folder").mkdir()
     (here / "folder" / "mine").write_text("mine")
     for name, options, sentence in (
-        ("file", [], "there is a file of this name"),
-        ("file", ["--force"], "there is a file of this name"),
-        ("folder", [], "this folder is not empty"),
-        ("folder", ["--force"], "--force replaces earlier exports only"),
-        ("run/model", ["--force"], "--force replaces earlier exports only"),
+        ("file", [], "this is a file, not a folder"),
+        ("file", ["--force"], "this is a file, not a folder"),
+        ("folder", [], "not made by `mt export`"),
+        ("folder", ["--force"], "not made by `mt export`"),
+        ("run", ["--force"], "this folder is or holds the input run"),
+        ("run/model", ["--force"], "this folder is or holds the input run/model"),
+        (".", ["--force"], "this folder is or holds the current directory"),
         ("run/model/more", [], "this is inside the model's own folder"),
     ):
         given = ["--model", "run", "--output", name, *options]
@@ -287,10 +289,28 @@ def test_an_empty_folder_is_filled_and_an_earlier_export_replaced(here: Path) ->
     (here / "out").mkdir()
     exported(here)
     assert "this folder is not empty" in refusal("ctranslate2", "--model", "run", "--output", "out", cwd=here)
-    (here / "out" / "stale").write_text("")
+    (here / "out" / "README.md").write_text("stale")
     exported(here, "--force")
-    assert not (here / "out" / "stale").exists()
     storage.verify(here / "out")
+
+
+def test_force_deletes_nothing_but_the_earlier_export(here: Path, run: RunDir) -> None:
+    exported(here)
+    out = here / "out"
+    shutil.copytree(run.root, out / "run")
+    (out / "link").symlink_to(here / "run")
+    text = ["--source", "out/README.md", "--reference", "out/README.md"]
+    for model, cwd, output, options, sentence in (
+        ("out/run", here, "out", [], "holds the input out/run/model"),
+        ("out/run/model", here, "out", [], "holds the input out/run/model"),
+        (here / "run", out / "run", "..", [], "holds the current directory"),
+        ("run", here, "out", [], "link, run/config.yaml, run/data/text/valid.source would be lost"),
+        ("run", here, "out", text, "holds the input out/README.md"),
+    ):
+        given = ["--model", model, "--output", output, "--force", *options]
+        assert sentence in refusal("ctranslate2", *given, cwd=cwd)
+        storage.verify(out)
+        storage.verify(out / "run" / "model")
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,13 @@ def test_it_trains(begun: Path, tmp_path: Path) -> None:
     assert len((tmp_path / "en-xx" / "eval" / "test.beam").read_text().splitlines()) == 15
 
 
+def test_force_does_not_overwrite_the_training_text(begun: Path) -> None:
+    before = (begun / TRAIN[1]).read_bytes()
+    said = mt("init", *TRAIN, "--name", "x", "--force", "--output", TRAIN[1], cwd=begun, code=2).stderr
+    assert "this is an input" in said
+    assert (begun / TRAIN[1]).read_bytes() == before
+
+
 def test_nothing_is_overwritten_unless_forced(begun: Path, tmp_path: Path) -> None:
     write_corpus(tmp_path)
     (tmp_path / "en-xx.yaml").write_text("mine")

@@ -91,6 +91,18 @@ def test_what_is_longer_than_the_model_knows_has_no_score(architecture: str) -> 
             assert scored.log_prob == pytest.approx(alone(model, tokenizers, source, target, []), abs=1e-4)
 
 
+@pytest.mark.parametrize("name", ["a", "b", "link", "hard"])
+def test_an_input_is_not_overwritten(trained: Path, tmp_path: Path, name: str) -> None:
+    for file in "ab":
+        (tmp_path / file).write_text("a b\n")
+    (tmp_path / "link").symlink_to("a")
+    (tmp_path / "hard").hardlink_to(tmp_path / "b")
+    given = ["--source", tmp_path / "a", "--target", tmp_path / "b", "--output", tmp_path / name]
+    assert "this is an input" in mt("score", *given, cwd=trained, code=2).stderr
+    assert [(tmp_path / file).read_text() for file in "ab"] == ["a b\n"] * 2
+    assert (tmp_path / "hard").samefile(tmp_path / "b")
+
+
 def test_what_cannot_be_read_twice_is_refused(trained: Path, tmp_path: Path) -> None:
     """A pipe is empty when it is read again, and the result would be so, too."""
     os.mkfifo(tmp_path / "pipe")

@@ -519,15 +519,15 @@ def test_the_input_is_not_overwritten(teacher: ModelDir, tmp_path: Path) -> None
     (tmp_path / "sub").mkdir()
     before = source.read_bytes()
     for name in ("in", "link", "hard", "sub/../in"):
-        assert "this is the input" in refused(teacher, tmp_path, source, Path(name))
-        assert "this is the input" in refused(teacher, tmp_path, Path(name), source)
+        assert "this is an input" in refused(teacher, tmp_path, source, Path(name))
+        assert "this is an input" in refused(teacher, tmp_path, Path(name), source)
     assert source.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hard", "in", "link", "sub"]
 
 
 def test_the_references_are_not_overwritten(teacher: ModelDir, tmp_path: Path) -> None:
     source, references = write(tmp_path / "in", LINES), write(tmp_path / "references", LINES)
-    with pytest.raises(InputError, match="this is the references"):
+    with pytest.raises(InputError, match="this is an input"):
         synthesize(Watched(teacher), OPTIONS, source, references, "x", references=references)
     assert read(references) == LINES
 

@@ -22,6 +22,7 @@ from mt.decoding.translator import Candidate, Translator, lines_at_once
 from mt.errors import InputError
 from mt.evaluation.utility import UTILITIES, utility_for
 from mt.growing_file import GrowingFile
+from mt.outputs import refuse_inputs
 
 LINES_AT_ONCE = 2000  # translated together, and lost at most when the process is killed
 
@@ -59,9 +60,7 @@ def synthesize(
     total = _count_lines(source)
     if total == 0:
         raise InputError(f"{source}: no line in it")
-    for given, what in ((source, "the input"), (references, "the references")):
-        if given is not None and given.exists() and output.exists() and given.samefile(output):
-            raise InputError(f"{output}: this is {what}", "name another output")
+    refuse_inputs([output], [source, references])
     refuse_compressed(output)
     content = [made_with, asdict(options), tag, storage.sha256(source)]
     if references is not None:

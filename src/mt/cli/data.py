@@ -45,12 +45,14 @@ def check(
     from mt.data.optional import with_present_sources
     from mt.doctor import report
     from mt.doctor.diagnosis import diagnose
-    from mt.outputs import require_writable
+    from mt.doctor.reading import texts_of
+    from mt.outputs import refuse_inputs, require_writable
 
     if html is not None:
         require_writable(html, "--html")
-
-    diagnosis = diagnose(with_present_sources(load_config(config, changes)), runs, examples)
+    settings = with_present_sources(load_config(config, changes))
+    refuse_inputs([html], [config, *(Path(name) for text in texts_of(settings.data) for name in text.files)])
+    diagnosis = diagnose(settings, runs, examples)
     if html is not None:
         from mt.doctor.page import html_report
 
@@ -63,7 +65,7 @@ def check(
 
 @data.command()
 @click.argument("config", type=path_type)
-@click.option("--output", type=path_type, required=True, help="The folder to write; it must be new.")
+@click.option("--output", type=path_type, required=True, help="The folder to write: new, or an earlier cleaning.")
 @click.option("--keep", multiple=True, type=_reason, metavar="REASON", help="Keep such pairs; can be given repeatedly.")
 @click.option("--drop", multiple=True, type=_reason, metavar="REASON", help="Drop such pairs, too; likewise.")
 @_set_option
@@ -94,7 +96,7 @@ def clean(
 
     settings = with_present_sources(load_config(config, changes))
     dropped_for = reasons(keep if settings.data.drop_duplicates or "duplicate" in drop else {*keep, "duplicate"}, drop)
-    check_output(output)
+    check_output(output, settings.data, config)
     diagnosis = diagnose(settings, runs, 1, "language" in dropped_for, dropped_for)
     cleaned = write_clean(diagnosis, output, dropped_for)
     print_result(cleaning_table(cleaned.counts))

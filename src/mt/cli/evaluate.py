@@ -25,6 +25,7 @@ from mt.cli.options import (
 from mt.cli.text import print_result
 from mt.console import set_up_logging
 from mt.errors import InputError
+from mt.outputs import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
     from mt.config import Config
@@ -75,8 +76,6 @@ def evaluate_command(
     if (source is None) != (reference is None):
         raise InputError("--source and --reference go together", "give both, or neither for the run's own text")
     if output is not None:
-        from mt.outputs import require_writable
-
         require_writable(output / "file", "--output")
     decoding = Decoding.of(given)
     if tune_length_penalty:
@@ -106,10 +105,15 @@ def evaluate_command(
     if tune_length_penalty:
         _tune(opened.translator, config, texts, decoding.beam, as_json)
         return
-    results = evaluate(opened.translator, config, texts, _methods(config, decoding, opened.settings.search), comet)
+    methods = _methods(config, decoding, opened.settings.search)
     usual = output is not None or _is_usual(decoding, metrics, own_config, given)
     name = ("" if usual else "changed.") + _name_of(source, to, config, beside_own=output is None)
-    _print_and_keep(results, as_json, output or (run.scores if run and not others else None), name)
+    folder = output or (run.scores if run and not others else None)
+    if folder is not None:
+        kinds = ("source", "reference", "json", *(method.name for method in methods))
+        refuse_inputs([folder / f"{name}.{kind}" for kind in kinds], [source, reference])
+    results = evaluate(opened.translator, config, texts, methods, comet)
+    _print_and_keep(results, as_json, folder, name)
 
 
 def _in_languages(texts: "list[Text]", known: Sequence[str]) -> "list[Text]":

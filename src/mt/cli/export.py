@@ -55,21 +55,23 @@ def export(
         raise InputError("--to says which language --reference is in", "give both, or leave it out")
     from mt.bundle.open import read_config
     from mt.data.texts import read_pair, read_texts
-    from mt.export.exporting import ExportOptions, check_options, export, require_free, require_packages
+    from mt.export.exporting import ExportOptions, check_options, export, require_packages
     from mt.export.subject import export_format
     from mt.languages import chosen_language
+    from mt.outputs import require_replaceable
     from mt.run_dir import find_model, run_of, run_of_checkpoint
 
     wanted, options = export_format(format_), ExportOptions(quantization, max_loss)
     check_options(wanted, options)
     require_packages(wanted)
-    require_free(output, force)
     folder = find_model(model, runs)
+    run = run_of(folder) or run_of_checkpoint(folder)
+    inputs = [path for path in (folder.root, run.root if run else None, source, reference) if path]
+    require_replaceable(output, "mt export", "export", inputs, force)
     languages = read_config(folder).data.target_lang
     if source is not None and reference is not None:
         texts = [read_pair(source, reference, chosen_language(languages, to))]
     else:
-        run = run_of(folder) or run_of_checkpoint(folder)
         there = run is not None and run.text_file("valid", "source").is_file()
         texts = read_texts(run, "valid", languages) if run is not None and there else []
     print_result(export(folder, wanted, output, texts, options))

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -11,6 +12,7 @@ from mt.cli.options import debug_option, path_type
 from mt.cli.text import print_result
 from mt.console import set_up_logging
 from mt.errors import InputError
+from mt.outputs import refuse_inputs, require_writable
 
 _SCHEMA = "mt.schema.json"
 _COMPRESSED = (".gz", ".xz", ".zst")
@@ -79,6 +81,7 @@ def init(
         test = test or _asked_pair("Test text, {} (no answer: split off)", optional=True)
         minutes = minutes or _asked_minutes()
 
+    refuse_inputs([path, beside], map(Path, filter(None, (*chain(*train), *(valid or ()), *(test or ())))))
     from mt import storage
     from mt.config.json_schema import json_schema
     from mt.planning.start import begin
@@ -167,8 +170,6 @@ def _make_sure_of(path: Path, beside: Path, force: bool) -> None:
 
     The configuration is the user's; a schema is ours to write anew, and anything else of its name is not.
     """
-    from mt.outputs import require_writable
-
     require_writable(path, "--output")
     if path.exists() and not force:
         raise InputError(f"{path} is there already", "give another --output, or --force to overwrite it")

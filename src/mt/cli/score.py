@@ -55,7 +55,7 @@ def score(
     set_up_logging()
     if format_ not in ("text", "jsonl"):
         raise InputError(f"--format: '{format_}' is neither text nor jsonl")
-    check_output(output)
+    check_output(output, source, target)
     from mt.bundle.open import open_model
     from mt.data.lines import read_parallel, refuse_pipe
     from mt.decoding.engine import EngineChoice

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from mt.errors import InputError
-from mt.outputs import is_device
+from mt.outputs import is_device, refuse_inputs, require_writable
 
 LINES_AT_ONCE = 4000  # of a file: sorted by length they make good batches, and output still flows
 
@@ -66,20 +66,20 @@ def checked(line: str, name: str) -> str:
     return line
 
 
-def check_output(path: Path | None) -> None:
+def check_output(path: Path | None, *inputs: Path | None) -> None:
     """Refuses an output that could not be written in the end, or not under this name.
 
     Raises:
-        InputError: it is a folder, or its name promises compression.
+        InputError: it is a folder or one of the inputs, or its name promises compression.
         MachineError: there is no permission to write it.
     """
     if path is None or str(path) == "-":
         return
     from mt.compressed import refuse_compressed
-    from mt.outputs import require_writable
 
     require_writable(path, "--output")
     refuse_compressed(path)
+    refuse_inputs([path], inputs)
 
 
 @contextlib.contextmanager

@@ -24,6 +24,7 @@ from mt.cli.options import (
 from mt.cli.text import LINES_AT_ONCE, check_input, check_output, input_lines, writer
 from mt.console import set_up_logging
 from mt.errors import InputError
+from mt.outputs import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -73,12 +74,14 @@ def translate(
     """
     set_up_logging(verbose)
     _check_texts(text, input_, format_)
-    check_output(output)
+    given_input = input_ if text or (input_ and str(input_) != "-") else Path("/dev/stdin")
+    check_output(output, given_input)
     check_input(input_)
     decoding = Decoding.of(given, greedy, n_best)
     look = alignment or attention is not None
     if look:
         _allow_looking(given, models, n_best, attention, by_head, text)
+        refuse_inputs([attention], [given_input])
     elif by_head:
         raise InputError("--by-head belongs to --attention", "add --attention FILE, or leave it out")
     one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
@@ -141,7 +144,6 @@ def _allow_looking(
     contradict(given["compute_type"] not in ("auto", *FLOAT_TYPES), option, f"--compute-type {given['compute_type']}")
     given["engine"] = "torch"
     if attention is not None:
-        from mt.outputs import require_writable
         from mt.reporting.attention_map import check_drawable
 
         check_drawable(attention, by_head, texts)

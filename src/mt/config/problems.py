@@ -5,7 +5,8 @@ by valid ones and the rest is validated again; a rule that touches a replaced va
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from mt.config.schema import Config
-from mt.config.section import SWITCH_TAGS, Rule, Section
+from mt.config.section import PATTERNS, SWITCH_TAGS, Rule, Section
 from mt.config.sources import SOURCE_KINDS, TAGS
 from mt.config.suggestions import similar, suggest_key
 from mt.yaml_source import TreePath
@@ -21,6 +22,7 @@ from mt.yaml_source import TreePath
 _KIND_KEYS = {tag.strip("<>") for tag in SOURCE_KINDS} | {"target"}
 _SOURCE_HELP = "{source: FILE, target: FILE}, {file: FILE}, {hub: NAME} or {builtin: NAME}"
 _LONGEST_SHOWN = 40
+_ABSENT = object()
 
 
 @dataclass(frozen=True)
@@ -120,12 +122,11 @@ def _problem(path: TreePath, message: str) -> Problem:
     return Problem(path, message, frozenset({path[:2]}))
 
 
-def _child(node: object, part: str | int) -> object:
-    if isinstance(node, Mapping):
-        return node.get(part)
-    if isinstance(node, Sequence) and isinstance(part, int) and part < len(node):
-        return node[part]
-    return None
+def _child(node: Any, part: str | int) -> Any:
+    try:
+        return node[part] if isinstance(node, list | Mapping) else _ABSENT
+    except (LookupError, TypeError):
+        return _ABSENT
 
 
 def _tree_path(location: tuple[str | int, ...], tree: Mapping[str, Any]) -> TreePath:
@@ -145,18 +146,8 @@ def _broken_rule(rule: Rule, path: TreePath, tree: Mapping[str, Any]) -> Problem
     keys: list[TreePath] = [
         (*path, *(int(part) if part.isdigit() else part for part in key.split("."))) for key in rule.keys
     ]
-    given = [key for key in keys if _is_given(tree, key)]
+    given = [key for key in keys if functools.reduce(_child, key, tree) is not _ABSENT]
     return Problem((given or keys)[0], rule.reason, frozenset(key[:2] for key in keys))
-
-
-def _is_given(tree: Mapping[str, Any], path: TreePath) -> bool:
-    node: object = tree
-    for part in path[:-1]:
-        node = _child(node, part)
-    last = path[-1]
-    if isinstance(last, int):
-        return isinstance(node, list) and last < len(node)
-    return isinstance(node, Mapping) and last in node
 
 
 def _unknown_key(detail: ErrorDetails, path: TreePath) -> tuple[str, set[TreePath]]:
@@ -221,14 +212,16 @@ _WORDING = {
     "model_attributes_type": "must be a section with keys of its own, not {shown}",
     "union_tag_not_found": "must be a source such as {sources}{given}",
     "union_tag_invalid": "must be a source such as {sources}{given}",
+    "string_pattern_mismatch": "must be {shape}",
     "plain": "{sentence}",
 }
 
 
 def sentence(detail: ErrorDetails) -> str:
     """Say in plain words what pydantic found wrong with a value."""
-    given = detail["input"]
+    given, context = detail["input"], detail.get("ctx", {})
     words = {
+        "shape": PATTERNS.get(context.get("pattern", "")),
         "shown": _shown(given),
         "quote": "; put quotes around it" if isinstance(given, bool | int | float) else "",
         "guess": _guess_value(detail),
@@ -237,7 +230,7 @@ def sentence(detail: ErrorDetails) -> str:
     }
     kind = "switch_or_name" if detail["loc"][-1:] == SWITCH_TAGS[:1] else detail["type"]
     wording = _WORDING.get(kind, "cannot be {shown}")
-    return wording.format(**{**detail.get("ctx", {}), **words})
+    return wording.format(**{**context, **words})
 
 
 def _shown(value: object) -> str:

@@ -4,7 +4,6 @@ The descriptions are the reference, docs/configuration.md. What a class cannot s
 about several, each with its reason.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
@@ -13,16 +12,8 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from mt.config.data import DataConfig
 from mt.config.decoding import DecodingConfig, EvaluationConfig
 from mt.config.exports import ExportFormat, export_rules
-from mt.config.section import Rule, Section, Shaped, enforce, refuse, without_repeats
+from mt.config.section import RUN_NAME, Rule, Section, enforce, without_repeats
 from mt.config.training import TrainingConfig
-
-_RUN_NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
-
-
-def _run_name(text: str) -> str:
-    if not re.fullmatch(_RUN_NAME, text):
-        raise refuse("must be letters, digits, dots, - and _ only (at most 100), starting with a letter or digit")
-    return text
 
 
 class TokenizerConfig(Section):
@@ -179,10 +170,7 @@ class Config(Section):
     """The whole file."""
 
     name: Annotated[
-        str,
-        AfterValidator(_run_name),
-        Shaped(_RUN_NAME),
-        Field(description="Name of the run, and of its folder.", examples=["my-run"]),
+        str, Field(pattern=RUN_NAME, description="Name of the run, and of its folder.", examples=["my-run"])
     ]
     seed: Annotated[int, Field(ge=0, lt=2**31, description="Start of all random numbers.")] = 1
     data: Annotated[

@@ -1,6 +1,5 @@
 """What every section of a configuration shares: strictness, and rules that span several values."""
 
-import re
 import unicodedata
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
@@ -66,12 +65,6 @@ def _one_line(text: str) -> str:
     return text
 
 
-def _language(text: str) -> str:
-    if not re.fullmatch(_LANGUAGE, text):
-        raise refuse("must be a short code such as en or pt-BR: letters, digits, - and _ only")
-    return text
-
-
 def as_tuple(value: object) -> object:
     """A list's items, or the one thing that stands without a list around it."""
     return tuple(value) if isinstance(value, list | tuple) else (value,)
@@ -94,17 +87,13 @@ class OneOrList:
         return {"anyOf": [several["items"], several]}
 
 
-@dataclass(frozen=True)
-class Shaped:
-    """Tells the JSON schema the regular expression that a validator uses."""
-
-    pattern: str
-
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {**handler(core), "pattern": f"^{self.pattern}$"}
-
-
-_LANGUAGE = "[A-Za-z0-9][A-Za-z0-9_-]{0,31}"
+_LANGUAGE = "^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
+RUN_NAME = "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+# What a text has to be that matches a pattern.
+PATTERNS = {
+    _LANGUAGE: "a short code such as en or pt-BR: letters, digits, - and _ only",
+    RUN_NAME: "letters, digits, dots, - and _ only (at most 100), starting with a letter or digit",
+}
 Line = Annotated[str, Field(max_length=4096), AfterValidator(_one_line)]
 Lines = Annotated[
     tuple[Line, ...],
@@ -119,4 +108,4 @@ SwitchOrName = Annotated[
     Annotated[bool, Tag(SWITCH_TAGS[0])] | Annotated[Line, Tag(SWITCH_TAGS[1])],
     Discriminator(lambda value: SWITCH_TAGS[isinstance(value, str)]),
 ]
-LanguageCode = Annotated[str, AfterValidator(_language), Shaped(_LANGUAGE)]
+LanguageCode = Annotated[str, Field(pattern=_LANGUAGE)]

@@ -11,6 +11,7 @@ import numpy as np
 import yaml
 
 from mt import storage
+from mt.config import DataConfig
 from mt.config.loading import as_yaml
 from mt.console import log
 from mt.data.corpus import one_line
@@ -18,10 +19,9 @@ from mt.data.encoded import SIDES
 from mt.doctor.characters import visible
 from mt.doctor.diagnosis import Diagnosis
 from mt.doctor.kinds import BIT, PAIR_KINDS, kinds_of
-from mt.doctor.reading import Text, read_text
+from mt.doctor.reading import Text, read_text, texts_of
 from mt.errors import InputError
-from mt.outputs import require_writable
-from mt.run_dir import MANIFEST
+from mt.outputs import require_replaceable
 
 _MADE_BY = "mt data clean"
 _STOPS = ("unreadable", "line-counts")  # what leaves pairs unread, or wrong
@@ -64,30 +64,14 @@ def reasons(keep: Iterable[str], drop: Iterable[str]) -> frozenset[str]:
     return (frozenset(kind.name for kind in PAIR_KINDS if kind.dropped) - keep) | drop
 
 
-def check_output(output: Path) -> None:
-    """Sees that nothing is lost when a folder is written.
+def check_output(output: Path, data: DataConfig, *inputs: Path) -> None:
+    """Refuse an output folder whose replacement would lose anything but an earlier cleaning.
 
     Raises:
-        InputError: there is something that an earlier cleaning has not made.
+        InputError: it holds an input, or a file of the user's.
     """
-    if output.exists() and output.samefile("."):
-        raise InputError(f"--output {output}: the folder one is in cannot be replaced", "name a new folder")
-    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
-        require_writable(output / "file", "--output")
-        return
-    try:
-        made_by = storage.read_manifest(output).get("made_by") if output.is_dir() else None
-    except storage.DamagedError:
-        made_by = None
-    if made_by != _MADE_BY:
-        raise InputError(f"{output}: this is there already, and `{_MADE_BY}` has not made it", "name a new folder")
-    known = {MANIFEST, *storage.read_manifest(output)["files"]}
-    there = {path.relative_to(output).as_posix() for path in output.rglob("*") if not path.is_dir()}
-    if added := sorted(there - known):
-        raise InputError(
-            f"{output}: {', '.join(added[:3])} would be lost, which `{_MADE_BY}` has not made",
-            "name a new folder, or move what is not of the cleaning out of this one",
-        )
+    corpus = (Path(name) for text in texts_of(data) for name in text.files)
+    require_replaceable(output, _MADE_BY, "made_by", (*inputs, *corpus))
 
 
 def write_clean(diagnosis: Diagnosis, output: Path, dropped_for: frozenset[str]) -> Cleaned:
@@ -107,7 +91,7 @@ def write_clean(diagnosis: Diagnosis, output: Path, dropped_for: frozenset[str])
     marked = diagnosis.masks & np.uint64(sum(BIT[kind] for kind in dropped_for))
     if not np.any(marked == 0):
         raise InputError("data.train: no pair of it would be left", "see `mt data check`, and --keep what may stay")
-    check_output(output)
+    check_output(output, diagnosis.config.data)
     texts = [survey.text for survey in diagnosis.surveys if survey.text.split == "train"]
     counts: Counter[str] = Counter(kept=0)
     place = 0

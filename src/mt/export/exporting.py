@@ -75,31 +75,6 @@ def require_packages(wanted: ExportFormat) -> None:
             )
 
 
-def require_free(output: Path, force: bool) -> None:
-    """Refuses to write over anything but an empty folder or, if so told, an earlier export.
-
-    Raises:
-        InputError: something else is there.
-    """
-    if output.exists() and output.samefile("."):
-        raise InputError(f"--output {output}: the folder one is in cannot be replaced", "name a new folder")
-    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
-        return
-    if not output.is_dir():
-        raise InputError(f"--output {output}: there is a file of this name", "choose another name")
-    if not force:
-        raise InputError(f"--output {output}: this folder is not empty", "choose another, or replace it with --force")
-    try:
-        earlier = "export" in storage.read_manifest(output)
-    except storage.DamagedError:
-        earlier = False
-    if not earlier:
-        raise InputError(
-            f"--output {output}: --force replaces earlier exports only, and this folder is none",
-            "choose another, or remove it yourself",
-        )
-
-
 def export(
     folder: ModelDir,
     wanted: ExportFormat,
@@ -125,7 +100,7 @@ def export(
         InputError: the format has no place for this model, or the export loses more than it may.
     """
     if output.resolve().is_relative_to(folder.root.resolve()):
-        raise InputError(f"--output {output}: this is inside the model's own folder", "choose another")
+        raise InputError(f"--output {output}: this is inside the model's own folder", "name another")
     config = read_config(folder)
     require_exportable(config, wanted)
     usual = "int8" if wanted == "argos" else config.decoding.compute_type
