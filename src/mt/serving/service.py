@@ -186,7 +186,7 @@ class Service:
         """Each text's translation and its alternatives."""
         translator = direction.translator
         cut = html_pieces if request.is_html else plain_pieces
-        pieces = await self.in_thread(lambda: [cut(text, translator.joint) for text in texts])
+        pieces = await self.in_thread(lambda: [cut(text, translator.joint, direction.source) for text in texts])
         n_best = 1 + request.alternatives
         # Greedy search has no second best; a beam must hold what is asked for.
         beam = direction.search.beam_size if n_best == 1 else max(direction.search.beam_size, n_best)
