@@ -51,10 +51,12 @@ class ServerProcess:
         self.process.stderr.close()
         return code
 
-    def ask(self, path: str, body: Any = None, kind: str = "application/json", timeout: float = 60) -> tuple[int, Any]:
+    def ask(
+        self, path: str, body: Any = None, kind: str = "application/json", timeout: float = 60, **headers: str
+    ) -> tuple[int, Any]:
         """Sends a body (an object as JSON, bytes as they are; None is a GET); the status and the answer's JSON."""
         data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, {"Content-Type": kind})
+        request = urllib.request.Request(self.url + path, data, {"Content-Type": kind, **headers})
         try:
             with urllib.request.urlopen(request, timeout=timeout) as answer:
                 return answer.status, json.loads(answer.read())

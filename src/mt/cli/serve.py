@@ -45,6 +45,11 @@ from mt.errors import InputError
     show_default=True,
     help="Requests a minute of a client; 0: any.",
 )
+@click.option(
+    "--forwarded-allow-ips",
+    default="",
+    help="Proxies whose X-Forwarded-For names the client: addresses or networks with commas. Default: none.",
+)
 @click.option("--device", default="auto", help="auto, cpu or cuda.")
 @click.option("--compute-type", default="auto", help="Number format: auto, float32, int8, ...")
 @click.option("--verbose", "-v", is_flag=True, help="Say more, such as which engine runs.")
@@ -91,7 +96,12 @@ def serve(
     bound = listen(host, port)  # before models are read: a port in use is known at once
     choice = EngineChoice(device=given["device"], compute_type=given["compute_type"])
     directions = open_directions(find_models(models, runs), choice)
-    answer(create_app(directions, limits, keys), bound, drain_seconds=round(limits.seconds) + 1)
+    answer(
+        create_app(directions, limits, keys),
+        bound,
+        drain_seconds=min(round(limits.seconds) + 1, 8),  # supervisors kill after 10 s
+        forwarded_allow_ips=given["forwarded_allow_ips"],
+    )
 
 
 def _number(seconds: float) -> float:

@@ -123,8 +123,11 @@ def _problem(path: TreePath, message: str) -> Problem:
 
 
 def _child(node: Any, part: str | int) -> Any:
+    if not isinstance(node, list | Mapping):
+        return _ABSENT
+    container: Any = node
     try:
-        return node[part] if isinstance(node, list | Mapping) else _ABSENT
+        return container[part]
     except (LookupError, TypeError):
         return _ABSENT
 

@@ -70,8 +70,8 @@ def drop_duplicates(text: tuple[Path, Path], parts: Sequence[Part], folder: Path
     """
     with Duplicates(folder) as duplicates:
         for pair, language in zip(_raw_pairs(text), languages(parts), strict=True):
-            sides = [line.decode().removesuffix("\n") for line in pair]
-            duplicates.add(int.from_bytes(pair_hash(*sides, language), "little"))
+            src_text, tgt_text = (line.decode().removesuffix("\n") for line in pair)
+            duplicates.add(int.from_bytes(pair_hash(src_text, tgt_text, language), "little"))
         later = duplicates.later()
     if not later.count:
         return list(parts)

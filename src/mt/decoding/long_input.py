@@ -4,13 +4,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
-# Where text may be parted, best places first: after a sentence, after a clause, at white space, anywhere.
-_BOUNDARIES = [
-    re.compile(
-        r"(?<=[.!?…।॥؟۔።။។])\s+|(?<=[.!?…][\"'»”“’)])\s+|(?<=[。！？])(?![。！？」』）”])|(?<=[。！？][」』）”])"
-    ),
-    re.compile(r"(?<=[;:,،؛])\s+|(?<=[；：，、])"),
-    re.compile(r"\s+"),
+from mt.text.sentences import sentence_ends
+
+# Places to split, best first: after a sentence, after a clause, at white space.
+_BOUNDARIES: list[Callable[[str], list[int]]] = [
+    sentence_ends,
+    lambda text: [match.end() for match in re.finditer(r"(?<=[;:,،؛])\s+|(?<=[；：，、」』）])", text)],
+    lambda text: [match.end() for match in re.finditer(r"\s+", text)],
 ]
 
 
@@ -33,14 +33,13 @@ def _split(text: str, count_tokens: Callable[[str], int], limit: int, level: int
         halves = (text[:middle], text[middle:])
         return [part for half in halves if half for part in _split(half, count_tokens, limit, level)]
     parts: list[str] = []
-    for packed in _pack(_pieces(text, _BOUNDARIES[level]), count_tokens, limit):
+    for packed in _pack(_pieces(text, _BOUNDARIES[level](text)), count_tokens, limit):
         parts.extend(_split(packed, count_tokens, limit, level + 1))
     return parts
 
 
-def _pieces(text: str, boundary: re.Pattern[str]) -> Iterator[str]:
+def _pieces(text: str, ends: Iterable[int]) -> Iterator[str]:
     """The text between boundaries, each piece with the white space that follows it."""
-    ends = [match.end() for match in boundary.finditer(text)]
     for start, end in pairwise([0, *ends, len(text)]):
         if text[start:end].strip():
             yield text[start:end]

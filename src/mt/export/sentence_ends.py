@@ -1,7 +1,8 @@
 """A sentence splitter in the form that Argos Translate looks for in a package: a MiniSBD model.
 
 MiniSBD runs an ONNX graph on the numbers of a text's characters and takes, for each, the likeliest of five labels.
-Ours is no network but a rule, the one that `mt serve` has: a package with it needs nothing from the network.
+This one is a rule written as a graph, since Argos runs nothing else: a package with it downloads nothing. Elsewhere
+`mt.text.sentences` splits sentences.
 
     B texts   N characters
 """

@@ -41,7 +41,7 @@ def create_app(directions: list[Direction], limits: Limits, keys: Collection[str
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        service.batcher.close()
+        service.close()
 
     app = FastAPI(title="mt", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     _handle_problems(app)
@@ -63,7 +63,8 @@ def create_app(directions: list[Direction], limits: Limits, keys: Collection[str
     async def detect(request: Request) -> Response:
         fields = await fields_of(request, limits)
         guard.check(request, fields)
-        return JSONResponse(service.detect(text_of(fields, limits)))
+        text = text_of(fields, limits)
+        return JSONResponse(await service.in_thread(lambda: service.detect(text)))
 
     return app
 
@@ -183,6 +184,10 @@ class _Counting:
 
         try:
             await self._app(scope, receive, noting)
+        except asyncio.CancelledError:  # uvicorn, when the time to finish at shutdown is over
+            if status:
+                raise
+            await JSONResponse({"error": "the server is stopping"}, 503)(scope, receive, noting)
         except Exception as error:
             log.error("%s %s: %s: %s", scope["method"], scope["path"], type(error).__name__, error)
             if status:  # an answer was begun, and cannot be taken back

@@ -1,43 +1,99 @@
-"""A client's connection, closed when nothing comes of it."""
+"""HTTP connections bounded in number and in the time they may be stuck."""
 
 import asyncio
+import resource
+from functools import cache
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from mt.console import log
+
+_CLOSING_SECONDS = 1.0  # at shutdown, for a client that neither finishes its request nor reads its answer
+
+
+def connection_limits() -> tuple[int, int]:
+    """The most connections and the most that may wait to be accepted, by the process's limit of open files.
+
+    asyncio accepts the whole backlog in one turn of the event loop and needs three turns to close a connection.
+    """
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if files == resource.RLIM_INFINITY:
+        files = 16_384
+    return max(1, min(files // 2, 8192)), max(1, min(files // 8, 2048))
+
 
 class Connection(H11Protocol):
-    """Closes itself when no request was being answered for the seconds that a connection may be kept.
+    """uvicorn's HTTP/1.1 connection with the bounds that uvicorn lacks.
 
-    uvicorn gives a connection that much only after an answer and until the first byte that follows. One that never asks
-    anything, or sends a request byte by byte, would stay for good, and each takes one of the process's open files.
+    uvicorn limits concurrent requests, not connections, and times out only between an answer and the next request. Here
+    a connection beyond `limit_concurrency` is closed at once, and so is one that waits for its client longer than
+    `timeout_keep_alive`: a client that is silent, sends its request byte by byte or does not read its answer.
     """
 
-    _patience: asyncio.TimerHandle | None = None
+    _idle: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._wait()
+        most, self.limit_concurrency = self.limit_concurrency, None  # uvicorn would answer 503 in plain text
+        if most is not None and len(self.connections) > most:
+            _report_full(most)
+            transport.abort()
+        self._watch()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._wait()
+        self._watch()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._wait()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
         super().connection_lost(exc)
+        self._stop_watching()
 
-    def _wait(self) -> None:
-        answering = self.cycle is not None and not self.cycle.response_complete
-        if answering or self.transport.is_closing():
-            self._stop_waiting()
-        elif self._patience is None:
-            self._patience = self.loop.call_later(self.timeout_keep_alive, self.transport.close)
+    def shutdown(self) -> None:
+        super().shutdown()
+        self._close_if_stuck(was_stuck=False)
 
-    def _stop_waiting(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+    def send_400_response(self, msg: str) -> None:
+        """Answer a request that is not HTTP, in JSON like every other error."""
+        if self.cycle is None or not self.cycle.response_started:
+            content = f'{{"error":"{msg}"}}'.encode()
+            head = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close\r\n"
+            self.transport.write(f"{head}content-length: {len(content)}\r\n\r\n".encode() + content)
+        self.transport.close()
+
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete and not self.flow.write_paused
+
+    def _watch(self) -> None:
+        if self._answering():
+            self._stop_watching()
+        elif self._idle is None:
+            self._idle = self.loop.call_later(self.timeout_keep_alive, self.transport.abort)
+
+    def _stop_watching(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
+    def _close_if_stuck(self, was_stuck: bool) -> None:
+        stuck = not self._answering() or self.cycle.more_body
+        if stuck and was_stuck:
+            self.transport.abort()
+        elif self in self.connections:
+            self.loop.call_later(_CLOSING_SECONDS, self._close_if_stuck, stuck)
+
+
+@cache
+def _report_full(most: int) -> None:
+    log.warning("%d connections are open; more are closed at once (raise the limit of open files, ulimit -n)", most)

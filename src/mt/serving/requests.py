@@ -1,18 +1,21 @@
 """What a client sends, as JSON, as a form or in the address, and what it means."""
 
 import asyncio
+import codecs
 import json
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
 from fastapi import Request as HttpRequest
-from starlette.exceptions import HTTPException
+from python_multipart.multipart import Field, create_form_parser, parse_options_header
 from starlette.requests import ClientDisconnect
 
 from mt.serving.limits import Limits
 from mt.serving.problems import RequestError, gone
 from mt.serving.service import Request
+
+_MOST_FIELDS = 100
 
 
 async def fields_of(request: HttpRequest, limits: Limits) -> dict[str, Any]:
@@ -32,11 +35,11 @@ async def fields_of(request: HttpRequest, limits: Limits) -> dict[str, Any]:
 
 async def _fields(request: HttpRequest, most_bytes: int) -> dict[str, Any]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "multipart/form-data":
-        return await _multipart(request, most_bytes)
     body = await _body(request, most_bytes)
     if not body and request.url.query:
         return _form(request.url.query.encode(), "the address")
+    if kind == "multipart/form-data":
+        return _multipart(request.headers["content-type"], body)
     if kind == "application/x-www-form-urlencoded":
         return _form(body, "the body")
     try:
@@ -50,9 +53,9 @@ async def _fields(request: HttpRequest, most_bytes: int) -> dict[str, Any]:
 
 def _form(text: bytes, where: str) -> dict[str, Any]:
     try:
-        fields = parse_qs(text.decode(), keep_blank_values=True, errors="strict", max_num_fields=100)
+        fields = parse_qs(text.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
     except ValueError:
-        raise RequestError(400, f"{where} is not a form of at most 100 fields in UTF-8") from None
+        raise RequestError(400, f"{where} is not a form of at most {_MOST_FIELDS} fields in UTF-8") from None
     return _single(fields)
 
 
@@ -79,20 +82,32 @@ async def _body(request: HttpRequest, most: int) -> bytes:
     return b"".join(parts)
 
 
-async def _multipart(request: HttpRequest, most: int) -> dict[str, Any]:
-    """A form as browsers send it; files are not for us."""
-    length = request.headers.get("content-length", "")
-    if not length.isdecimal() or int(length) > most:
-        raise RequestError(413, f"the body is larger than {most:,} bytes, or does not say how large it is")
+def _multipart(content_type: str, body: bytes) -> dict[str, Any]:
+    """The fields of a form as browsers send it, in UTF-8; files are refused."""
+    fields: dict[str, list[str]] = {}
+
+    def take(field: Field) -> None:
+        if sum(map(len, fields.values())) == _MOST_FIELDS:
+            raise ValueError(f"more than {_MOST_FIELDS} fields")
+        fields.setdefault((field.field_name or b"").decode(), []).append((field.value or b"").decode())
+
+    def refuse(_: object) -> None:
+        raise ValueError("files are not translated")
+
+    charset = parse_options_header(content_type)[1].get(b"charset", b"utf-8").decode("latin-1")
     try:
-        form = await request.form(max_files=0, max_fields=100, max_part_size=most)
-    except ClientDisconnect:
-        raise gone() from None
-    except Exception as error:  # whatever the library finds wrong with it
-        reason = error.detail if isinstance(error, HTTPException) else error
-        raise RequestError(400, f"the body is not a form: {reason}"[:200]) from None
-    fields = {key: [value for value in form.getlist(key) if isinstance(value, str)] for key in form}
-    return _single({key: values for key, values in fields.items() if values})
+        if codecs.lookup(charset).name != "utf-8":
+            raise LookupError
+        parser = create_form_parser({"Content-Type": content_type}, take, refuse)  # type: ignore[dict-item]
+        parser.write(body)
+        parser.finalize()
+    except LookupError:
+        raise RequestError(400, f"the form's charset is {charset!r:.50}; only UTF-8 is read") from None
+    except UnicodeDecodeError:
+        raise RequestError(400, "the body is not a form in UTF-8") from None
+    except ValueError as error:  # python_multipart's own errors are ValueErrors
+        raise RequestError(400, f"the body is not a form: {error}"[:200]) from None
+    return _single(fields)
 
 
 def translation_request(fields: dict[str, Any], limits: Limits) -> tuple[Request, bool]:

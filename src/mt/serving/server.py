@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from mt.console import log
 from mt.errors import InputError, MachineError
-from mt.serving.connection import Connection
+from mt.serving.connection import Connection, connection_limits
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -42,7 +42,9 @@ def _cannot_listen(host: str, port: int, error: OSError) -> MachineError:
     return MachineError(f"cannot listen at {host}:{port}: {error.strerror or error}", "choose another --port")
 
 
-def serve(app: FastAPI, bound: socket.socket, drain_seconds: int, idle_seconds: int = 30) -> None:
+def serve(
+    app: FastAPI, bound: socket.socket, drain_seconds: int, idle_seconds: int = 30, forwarded_allow_ips: str = ""
+) -> None:
     """Answers requests until SIGTERM or SIGINT; those that were begun are answered first.
 
     Args:
@@ -50,13 +52,15 @@ def serve(app: FastAPI, bound: socket.socket, drain_seconds: int, idle_seconds: 
         bound: where.
         drain_seconds: how long it may take to answer the last ones.
         idle_seconds: how long a connection may ask nothing.
+        forwarded_allow_ips: addresses of proxies whose X-Forwarded-For is believed, with commas; none by default.
 
     Raises:
         MachineError: the port has been taken since.
     """
     host, port = bound.getsockname()[:2]
+    most, backlog = connection_limits()
     try:
-        bound.listen(2048)  # who comes before all is set up waits a moment
+        bound.listen(backlog)  # who comes before all is set up waits a moment
     except OSError as error:  # another server has taken the port while models were read
         raise _cannot_listen(host, port, error) from None
     shown = f"[{host}]" if ":" in host else host
@@ -70,7 +74,11 @@ def serve(app: FastAPI, bound: socket.socket, drain_seconds: int, idle_seconds: 
         timeout_graceful_shutdown=drain_seconds,
         timeout_keep_alive=idle_seconds,
         server_header=False,
-        limit_concurrency=None,
+        limit_concurrency=most,
+        backlog=backlog,
+        proxy_headers=bool(forwarded_allow_ips),
+        forwarded_allow_ips=forwarded_allow_ips,
+        ws="none",
         h11_max_incomplete_event_size=64 * 1024,
     )
     try:

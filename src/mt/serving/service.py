@@ -1,8 +1,10 @@
 """The models of a server, and what it does with a request once that is understood."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from mt.bundle.open import open_model, read_config
 from mt.decoding.engine import EngineChoice, SearchOptions
@@ -17,6 +19,7 @@ from mt.serving.metrics import Metrics
 from mt.serving.problems import RequestError
 from mt.serving.texts import Pieces, html_pieces, plain_pieces
 
+_T = TypeVar("_T")
 _SURE = 50.0  # percent of confidence that a text need not be translated
 
 
@@ -99,7 +102,17 @@ class Service:
         self._metrics = metrics
         self._detector = Detector([code for pair in self._directions for code in pair])
         self._detector.rank("a")  # reads its model; the first client would wait for that, and all others with it
+        # Text is cut and joined here, one request at a time, so that the event loop stays free to answer.
+        self._thread = ThreadPoolExecutor(1, "markup")
         self.batcher = Batcher(limits.waiting, limits.seconds, metrics)
+
+    def close(self) -> None:
+        """Stop the threads, after the batches that they are at."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self.batcher.close()
+
+    async def in_thread(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def languages(self) -> list[dict[str, Any]]:
         """LibreTranslate's list: each language, and what it can be translated into."""
@@ -125,7 +138,7 @@ class Service:
         Raises:
             RequestError: no model fits, or the server is too busy.
         """
-        chosen = [self._direction(text, request) for text in request.texts]
+        chosen = await self.in_thread(lambda: [self._direction(text, request) for text in request.texts])
         found: dict[int, Translation] = {}
         deadline = self.batcher.deadline()  # of all directions together
         for direction in dict.fromkeys(direction for direction, _ in chosen):
@@ -173,7 +186,7 @@ class Service:
         """Each text's translation and its alternatives."""
         translator = direction.translator
         cut = html_pieces if request.is_html else plain_pieces
-        pieces = [cut(text, translator.joint) for text in texts]
+        pieces = await self.in_thread(lambda: [cut(text, translator.joint, direction.source) for text in texts])
         n_best = 1 + request.alternatives
         # Greedy search has no second best; a beam must hold what is asked for.
         beam = direction.search.beam_size if n_best == 1 else max(direction.search.beam_size, n_best)
@@ -184,7 +197,9 @@ class Service:
             return [(one.together([], translator.units), []) for one in pieces]
         self._metrics.characters.labels(direction.source, direction.target).inc(sum(map(len, sentences)))
         following = iter(await self.batcher.translate(translator, sentences, options, deadline))
-        return [_joined(one, [next(following) for _ in one.sentences], n_best, translator) for one in pieces]
+        return await self.in_thread(
+            lambda: [_joined(one, [next(following) for _ in one.sentences], n_best, translator) for one in pieces]
+        )
 
 
 def _joined(

@@ -8,16 +8,14 @@ import html
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from mt.decoding.alignment import Unit
 from mt.decoding.translator import Candidate
 from mt.serving.html_lines import html_lines
 from mt.serving.markup import Line, Writer
+from mt.text.sentences import sentence_ends
 
-# The end of a sentence: a short word before a full stop may be an abbreviation ("Dr. Smith").
-_SENTENCE_END = re.compile(
-    r"(?:(?<=\w{4}\.)|(?<=[!?…])|(?<=[.!?…][\"'»”)]))\s+(?=\S)|(?<=[。！？])(?=[^\s。！？」』）”])"
-)
 Origins = Callable[[str, Candidate], Sequence[Unit]]
 
 _BREAK = re.compile(r"(\r\n|\r|\n)")
@@ -30,22 +28,10 @@ def _says(text: str) -> bool:
     return any(character.isalnum() for character in text)
 
 
-def _sentences(text: str) -> list[tuple[int, int]]:
-    """Where the sentences of a text are.
-
-    Signs alone (":)" or an emoji) belong to the sentence before them: no model has learned from such a sentence.
-    """
-    found: list[tuple[int, int]] = []
-    begin = 0
-    for stop, after in [*(match.span() for match in _SENTENCE_END.finditer(text)), (len(text), len(text))]:
-        if _says(text[begin:stop]):
-            found.append((begin, stop))
-        elif found:
-            found[-1] = (found[-1][0], stop)
-        else:
-            continue  # signs at the beginning belong to what follows
-        begin = after
-    return found
+def _sentences(text: str, language: str) -> list[tuple[int, int]]:
+    """The spans of a text's sentences, without the white space between them."""
+    places = [0, *sentence_ends(text, language), len(text)]
+    return [(begin, begin + len(text[begin:end].rstrip())) for begin, end in pairwise(places)]
 
 
 @dataclass(frozen=True)
@@ -61,12 +47,12 @@ class _Run:
     flows: bool
 
     @classmethod
-    def of(cls, line: Line, flows: bool = False) -> "_Run":
+    def of(cls, line: Line, language: str, flows: bool = False) -> "_Run":
         inner = line.text.strip()
         if not _says(inner):
             return cls(line, [], flows)
         start = len(line.text) - len(line.text.lstrip())
-        return cls(line, [(start + begin, start + stop) for begin, stop in _sentences(inner)], flows)
+        return cls(line, [(start + begin, start + stop) for begin, stop in _sentences(inner, language)], flows)
 
     def sentence(self, start: int, end: int) -> str:
         """A part of the line as a model is to read it."""
@@ -147,18 +133,19 @@ class Pieces:
         )
 
 
-def plain_pieces(text: str, joint: str) -> Pieces:
+def plain_pieces(text: str, joint: str, language: str = "en") -> Pieces:
     """Cuts plain text.
 
     Args:
         text: any text.
         joint: what stands between two sentences of the target language.
+        language: the text's.
     """
-    parts = [part if number % 2 else _Run.of(Line(part)) for number, part in enumerate(_BREAK.split(text))]
+    parts = [part if number % 2 else _Run.of(Line(part), language) for number, part in enumerate(_BREAK.split(text))]
     return Pieces(parts, joint, str)
 
 
-def html_pieces(text: str, joint: str) -> Pieces:
+def html_pieces(text: str, joint: str, language: str = "en") -> Pieces:
     """Cuts HTML: tags, comments, entities in them, and what is not language (`<code>`, `translate="no"`) stay."""
-    parts = [part if isinstance(part, str) else _Run.of(part, flows=True) for part in html_lines(text)]
+    parts = [part if isinstance(part, str) else _Run.of(part, language, flows=True) for part in html_lines(text)]
     return Pieces(parts, joint, lambda translation: html.escape(translation, quote=False))

@@ -1,0 +1,1 @@
+"""Text utilities that every layer may use."""

@@ -1,0 +1,158 @@
+"""`mt serve` under clients that mean no good: connections, stuck requests, forged addresses, costly markup."""
+
+import http.client
+import json
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import pytest
+
+from serving_helpers import ServerProcess
+
+FEW_FILES = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+from mt.cli import main
+main()
+"""
+HALF_A_REQUEST = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{"
+
+
+@pytest.fixture(scope="module")
+def model(trained: Path) -> Path:
+    return trained / "runs" / "tiny"
+
+
+@pytest.fixture(scope="module")
+def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess("--model", model, "--rate-limit", "0", cwd=tmp_path_factory.mktemp("serve")) as process:
+        yield process
+
+
+def address(server: ServerProcess) -> tuple[str, int]:
+    where = urlparse(server.url)
+    return where.hostname or "", where.port or 0
+
+
+def sent(server: ServerProcess, content: bytes) -> bytes:
+    """The whole answer to some bytes."""
+    with socket.create_connection(address(server), timeout=20) as connection:
+        connection.sendall(content)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def test_more_connections_than_open_files_leave_the_others_answered(model: Path, tmp_path: Path) -> None:
+    program = ["-c", FEW_FILES, "serve", "--port", "0"]
+    with ServerProcess("--model", model, cwd=tmp_path, program=program) as server:
+        kept = http.client.HTTPConnection(*address(server), timeout=10)
+        kept.request("GET", "/health")
+        assert kept.getresponse().read()
+        idle = [socket.create_connection(address(server), timeout=10) for _ in range(400)]
+        time.sleep(0.5)
+        kept.request("GET", "/health")
+        assert kept.getresponse().read() == b'{"status":"ok"}'
+        closed = 0
+        for connection in idle:
+            connection.settimeout(0.001)
+            try:
+                closed += connection.recv(1) == b""
+            except ConnectionResetError:
+                closed += 1
+            except TimeoutError:
+                pass
+            connection.close()
+        assert 400 - 128 <= closed < 300
+        time.sleep(0.2)
+        assert server.ask("/health")[0] == 200
+        assert server.process.stderr is not None
+        log = server.process.stderr.read()
+        assert log.count("\n") == 1, log[:2000]
+        assert "127 connections are open" in log or "128 connections are open" in log
+
+
+def test_a_shutdown_waits_for_no_stuck_client(model: Path, tmp_path: Path) -> None:
+    """Neither for the rest of a request, nor for a client that does not read its answers."""
+    server = ServerProcess("--model", model, cwd=tmp_path)
+    with socket.create_connection(address(server)) as half, socket.create_connection(address(server)) as deaf:
+        half.sendall(HALF_A_REQUEST)
+        deaf.settimeout(1)
+        with pytest.raises(TimeoutError):
+            deaf.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 1_000_000)
+        started = time.monotonic()
+        assert server.stop() in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+        assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("believed", [False, True])
+def test_the_address_that_a_client_claims_is_believed_from_named_proxies_only(
+    model: Path, tmp_path: Path, believed: bool
+) -> None:
+    options = ["--forwarded-allow-ips", "127.0.0.1"] if believed else []
+    with ServerProcess("--model", model, "--rate-limit", "6", *options, cwd=tmp_path) as server:
+        asked = [server.ask("/detect", {"q": "a"}, **{"X-Forwarded-For": f"10.0.0.{n}"})[0] for n in range(3)]
+    assert asked == ([200, 200, 200] if believed else [200, 429, 429])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "sentence"),
+    [
+        ("", b"caff\xe8", "the body is not a form in UTF-8"),
+        ("; charset=nope", b"caf\xc3\xa9", "the form's charset is 'nope'; only UTF-8 is read"),
+        ("; charset=latin-1", b"caff\xe8", "the form's charset is 'latin-1'; only UTF-8 is read"),
+    ],
+)
+def test_multipart_text_is_strict_utf_8(server: ServerProcess, kind: str, text: bytes, sentence: str) -> None:
+    part = b'--x\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+    body = part % (b"q", text) + part % (b"target", b"xx") + b"--x--\r\n"
+    found = server.ask("/translate", body, f"multipart/form-data; boundary=x{kind}")
+    assert found == (400, {"error": sentence})
+    assert server.ask("/translate", body.replace(text, b"a"), "multipart/form-data; boundary=x; charset=UTF8")[0] == 200
+    file = body.replace(b'"q"', b'"q"; filename="a.txt"')
+    assert server.ask("/translate", file, "multipart/form-data; boundary=x")[0] == 400
+    many = part % (b"q", b"a") * 101 + b"--x--\r\n"
+    assert "more than 100 fields" in server.ask("/translate", many, "multipart/form-data; boundary=x")[1]["error"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"\x00\xff\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", HALF_A_REQUEST.replace(b"500", b"x")]
+)
+def test_what_is_not_http_is_answered_in_json(server: ServerProcess, content: bytes) -> None:
+    head, _, body = sent(server, content).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"application/json" in head
+    assert list(json.loads(body)) == ["error"]
+
+
+def test_costly_markup_does_not_hold_up_other_requests(server: ServerProcess) -> None:
+    html = "".join(f"<b>{'abcdefghij'[n % 10]}</b> " for n in range(600))[:5000]
+    request = {"q": html, "source": "en", "target": "xx", "format": "html", "alternatives": 10}
+    waits: list[float] = []
+    done = threading.Event()
+
+    def look() -> None:
+        with closing(http.client.HTTPConnection(*address(server), timeout=30)) as connection:
+            while not done.is_set():
+                started = time.monotonic()
+                connection.request("GET", "/health")
+                connection.getresponse().read()
+                waits.append(time.monotonic() - started)
+                time.sleep(0.01)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        with ThreadPoolExecutor(6) as pool:
+            answers: list[tuple[int, Any]] = list(pool.map(lambda _: server.ask("/translate", request), range(6)))
+    finally:
+        done.set()
+        looking.join()
+    assert {status for status, _ in answers} == {200}
+    assert max(waits) < 0.5
