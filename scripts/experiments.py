@@ -32,8 +32,8 @@ from typing import Any
 
 import yaml
 
-from mt.reporting.facts import whole_events
-from mt.run_dir import RunDir
+from mt.extras.reporting.facts import whole_events
+from mt.storage.run_dir import RunDir
 
 
 @dataclass(frozen=True)

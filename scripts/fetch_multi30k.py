@@ -10,9 +10,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from mt import storage
-from mt.data.lines import read_lines
 from mt.errors import InputError, MtError
+from mt.storage import atomic
+from mt.text.lines import read_lines
 
 HUB = "bentrevett/multi30k"
 # Our file names, as in the repository of the data, and the hub's names of the same splits.
@@ -49,7 +49,7 @@ def fetch_from_hub(to: Path) -> None:
 
 
 def write(path: Path, lines: list[str]) -> None:
-    storage.write_text(path, "".join(line + "\n" for line in lines))
+    atomic.write_text(path, "".join(line + "\n" for line in lines))
     print(f"{path}: {len(lines)} lines")
 
 

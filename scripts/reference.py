@@ -11,8 +11,8 @@ from pydantic.fields import FieldInfo
 
 from mt.cli import app
 from mt.config import Builtin, Config, FromTrain, HubDataset, PairFiles, TableFile
+from mt.config.base import Section, as_tuple
 from mt.config.problems import section_class
-from mt.config.section import Section, as_tuple
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 

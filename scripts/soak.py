@@ -23,9 +23,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from mt import storage
-from mt.reporting.facts import whole_events
-from mt.run_dir import CheckpointDir, RunDir
+from mt.extras.reporting.facts import whole_events
+from mt.storage import atomic
+from mt.storage.manifest import sha256, verify
+from mt.storage.run_dir import CheckpointDir, RunDir
 
 CONFIG = """\
 name: {name}
@@ -133,14 +134,14 @@ def _events(run: RunDir) -> list[dict[str, Any]]:
 def _whole_checkpoints(run: RunDir) -> list[int]:
     steps = []
     for folder in run.checkpoints.glob("step-*"):
-        storage.verify(folder)  # whole or absent: anything else is a failure of the soak
+        verify(folder)  # whole or absent: anything else is a failure of the soak
         steps.append(int(folder.name.removeprefix("step-")))
     return steps
 
 
 def strays(run: RunDir) -> list[str]:
     """Temporaries that a run has left."""
-    return [str(path.relative_to(run.root)) for path in run.root.rglob(f"*{storage.PARTIAL}*")]
+    return [str(path.relative_to(run.root)) for path in run.root.rglob(f"*{atomic.PARTIAL}*")]
 
 
 def undisturbed(config: Path, runs: Path) -> Usage:
@@ -212,7 +213,7 @@ def compare(usage: Usage, runs: Path, steps: int) -> bool:
         f"{usage.slope(1):+.1f} MB an hour; open files {usage.peak(2)} at most, slope {usage.slope(2):+.2f} an hour"
     )
     pair = [CheckpointDir(RunDir(runs / name).checkpoint(steps)) for name in ("soaked", "undisturbed")]
-    same = [storage.sha256(each.weights) + storage.sha256(each.average) for each in pair]
+    same = [sha256(each.weights) + sha256(each.average) for each in pair]
     print(f"weights after {steps:,} steps: {'the same' if same[0] == same[1] else 'DIFFERENT'} without a kill")
     return same[0] == same[1]
 

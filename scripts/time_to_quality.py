@@ -14,8 +14,8 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from mt.reporting.facts import whole_events
-from mt.run_dir import RunDir
+from mt.extras.reporting.facts import whole_events
+from mt.storage.run_dir import RunDir
 
 Curve = list[tuple[float, float]]
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 
-from mt.run_dir import ModelDir
+from mt.storage.run_dir import ModelDir
 
 
 def reseal(folder: ModelDir) -> None:

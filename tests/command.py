@@ -18,7 +18,7 @@ FAILPOINT = "TEST_FAILPOINT"
 
 _SERVER = multiprocessing.get_context("forkserver")
 # torch imports its compiler, which takes longer than a tiny training, when it makes an optimiser.
-_PRELOAD = ["mt.cli", "mt.pipeline", "mt.bundle.open", "datasets", "matplotlib.figure", "torch._dynamo"]
+_PRELOAD = ["mt.cli", "mt.pipeline.run", "mt.bundle.load_translator", "datasets", "matplotlib.figure", "torch._dynamo"]
 _SERVER.set_forkserver_preload(_PRELOAD)
 
 
@@ -68,13 +68,13 @@ def mt(*arguments: str | Path, cwd: Path, stdin: bytes = b"", code: int | None =
 
 
 def _set_failpoint(point: str) -> None:
-    """Arms `storage.failpoint`.
+    """Arms `atomic.failpoint`.
 
     Args:
         point: `count:FILE` writes down each place that is passed; `NUMBER:KIND` lets the one of that number, from 0,
             fail with an errno's name or, with SIGKILL, be the last thing the process does.
     """
-    from mt import storage
+    from mt.storage import atomic
 
     first, _, second = point.partition(":")
     passed = 0
@@ -92,7 +92,7 @@ def _set_failpoint(point: str) -> None:
             number = getattr(errno, second)
             raise OSError(number, os.strerror(number), str(path))
 
-    storage.failpoint = count if first == "count" else fail
+    atomic.failpoint = count if first == "count" else fail
 
 
 def _main(words: list[str], cwd: str, streams: list[str], environment: dict[str, str]) -> None:

@@ -13,8 +13,8 @@ import torch
 
 from config_helpers import SMALLEST
 from model_helpers import scramble
-from mt.bundle.conversion import convert
-from mt.bundle.model_dir import build_model, new_model
+from mt.bundle.model_folder import build_model, new_model
+from mt.bundle.to_ctranslate2 import convert
 from mt.config import Config, parse_config
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS, UNK_ID, BpeTokenizer, TokenizerPair
 from mt.decoding.ctranslate2_engine import CTranslate2Engine
@@ -22,7 +22,7 @@ from mt.decoding.engine import Hypothesis, SearchOptions
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.torch_engine import TorchEngine
 from mt.model.transformer import Transformer
-from mt.run_dir import ModelDir
+from mt.storage.run_dir import ModelDir
 
 ENGLISH = ["A dog runs over the grass.", "Two men are talking.", "The old house is on the hill."]
 GERMAN = ["Ein Hund läuft über das Gras.", "Zwei Männer reden.", "Das alte Haus steht auf dem Hügel."]

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from command import mt
 from engine_helpers import ENGLISH, GERMAN, PUSHABLE, configured, ending_model, push_all, random_model, tokenizers
-from mt.bundle.model_dir import new_model
-from mt.bundle.open import open_model
+from mt.bundle.load_translator import open_model
+from mt.bundle.model_folder import new_model
 from mt.data.shortlist import Shortlist
 from mt.data.tokenizer import EOS_ID, N_UNMERGED, PAD_ID, SOS_ID
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.decoding.torch_engine import TorchEngine
-from mt.export.subject import Subject
-from mt.run_dir import ModelDir, RunDir
+from mt.extras.export.subject import Subject
+from mt.storage.run_dir import ModelDir, RunDir
 
 SHORT = "decoding.max_length=12"
 VALID = [*ENGLISH, *GERMAN, "the dog", "men", "on the hill a house is", "grass grass", "old dog talking."]

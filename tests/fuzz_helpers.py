@@ -92,9 +92,9 @@ def damaged(rng: random.Random, content: bytes) -> bytes:
 
 def _serve(seconds: int, modules: Sequence[str]) -> None:
     # Where a configuration is valid after all, nothing must be trained.
-    stub: Any = types.ModuleType("mt.pipeline")
+    stub: Any = types.ModuleType("mt.pipeline.run")
     stub.run = lambda *_: "valid"
-    sys.modules["mt.pipeline"] = stub
+    sys.modules["mt.pipeline.run"] = stub
     for name in modules:
         __import__(name)
     for line in sys.stdin:

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import torch
 
-from mt.bundle.model_dir import build_model
+from mt.bundle.model_folder import build_model
 from mt.config import Config, parse_config
 from mt.data.batching import BatchStream
-from mt.data.encoded import EncodedCorpus
-from mt.data.encoding import encode_corpus
-from mt.data.lines import TextFile
+from mt.data.encode import encode_corpus
+from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
-from mt.run_dir import RunDir
+from mt.storage.run_dir import RunDir
+from mt.text.lines import TextFile
 from mt.training.gradients import Gradients
-from mt.training.outcomes import Outcomes
+from mt.training.step_results import Outcomes
 from mt.training.trainer import Trainer
 from mt.training.validation import Validation
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mt import storage
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
-from mt.run_dir import ModelDir, tokenizer_names
+from mt.storage.manifest import DamagedError, verify
+from mt.storage.run_dir import ModelDir, tokenizer_names
 
 
 def verified(folder: ModelDir, *parts: Path) -> dict[str, Any]:
@@ -18,8 +18,8 @@ def verified(folder: ModelDir, *parts: Path) -> dict[str, Any]:
         MachineError: one cannot be read.
     """
     try:
-        files: dict[str, Any] = storage.verify(folder.root, *parts)["files"]
-    except storage.DamagedError as error:
+        files: dict[str, Any] = verify(folder.root, *parts)["files"]
+    except DamagedError as error:
         raise InputError(
             f"{folder.root}: not a whole model folder: {error}", "copy it again, or finish its training"
         ) from None

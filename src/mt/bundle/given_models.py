@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from mt.bundle.model_dir import LoadedModel, load_model
+from mt.bundle.model_folder import LoadedModel, load_model
 from mt.bundle.warm_start import INIT_FROM, Start, find_start, load_start
 from mt.config import Config
 from mt.data.tokenizer import TokenizerPair

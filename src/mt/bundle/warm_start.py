@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mt import storage
-from mt.bundle.model_dir import LoadedModel, load_model
+from mt.bundle.model_folder import LoadedModel, load_model
 from mt.config import Config
 from mt.console import log
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
 from mt.errors import InputError
 from mt.model.build import TranslationModel
-from mt.run_dir import ModelDir, find_model
+from mt.storage.manifest import DamagedError, read_manifest
+from mt.storage.run_dir import ModelDir, find_model
 
 INIT_FROM = "training.init_from"
 # What may differ between the two models: it has no weights of its own.
@@ -53,13 +53,13 @@ def find_start(path: str, runs: Path, recorded: str | None, key: str) -> Start:
     """
     try:
         folder = find_model(Path(path), runs)
-        files = storage.read_manifest(folder.root)["files"]
+        files = read_manifest(folder.root)["files"]
         of_before = _digest(files)  # runs of before recorded all files, the measured figures of README.md among them
         return Start(path, folder, of_before if recorded == of_before else _digest(learned(files)))
     except InputError as error:
         if recorded is None:
             raise InputError(f"{key}: {error.message}", error.hint) from None
-    except storage.DamagedError as error:
+    except DamagedError as error:
         if recorded is None:
             raise InputError(f"{key}: {path} is not a whole model folder: {error}") from None
     needed = "at the beginning" if key == INIT_FROM else "until training ends"

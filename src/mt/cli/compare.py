@@ -71,9 +71,9 @@ def compare(
         raise InputError("--test-set is for what runs have in eval/, and --reference brings its own", "leave one out")
     if source is None:
         _refuse_engine(given)
-    from mt.comparison.layout import compare as test
-    from mt.comparison.layout import comparison_json, comparison_text
-    from mt.comparison.systems import new_translations, stored_translations
+    from mt.extras.comparison.layout import compare as test
+    from mt.extras.comparison.layout import comparison_json, comparison_text
+    from mt.extras.comparison.systems import new_translations, stored_translations
 
     chosen = metrics or ("bleu", "chrf", "ter")
     if reference is None:

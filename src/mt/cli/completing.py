@@ -15,7 +15,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 def run_folders(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Runs, the newest first; other folders where none begins so."""
-    from mt.run_dir import RunDir
+    from mt.storage.run_dir import RunDir
 
     found: list[Path] = []
     with contextlib.suppress(OSError):
@@ -49,7 +49,7 @@ def languages(context: click.Context, parameter: click.Parameter, incomplete: st
     """The languages that the model translates into: that of --model, or the newest run's."""
     from mt.decoding.settings import TranslationSettings
     from mt.errors import MtError
-    from mt.run_dir import find_model
+    from mt.storage.run_dir import find_model
 
     with contextlib.suppress(MtError, OSError):
         given = context.params.get("models") or (context.params.get("model"),)

@@ -7,7 +7,7 @@ import click
 from mt.cli.options import debug_option, path_type, runs_option
 from mt.cli.text import print_result
 from mt.console import set_up_logging
-from mt.doctor.kinds import DROPPABLE
+from mt.extras.doctor.kinds import DROPPABLE
 
 _set_option = click.option(
     "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Replace a value of the configuration."
@@ -40,13 +40,13 @@ def check(
     set_up_logging()
     import json
 
-    from mt import storage
     from mt.config import load_config
     from mt.data.optional import with_present_sources
-    from mt.doctor import report
-    from mt.doctor.diagnosis import diagnose
-    from mt.doctor.reading import texts_of
-    from mt.outputs import refuse_inputs, require_writable
+    from mt.extras.doctor import report
+    from mt.extras.doctor.diagnosis import diagnose
+    from mt.extras.doctor.reading import texts_of
+    from mt.storage import atomic
+    from mt.storage.output_path import refuse_inputs, require_writable
 
     if html is not None:
         require_writable(html, "--html")
@@ -54,9 +54,9 @@ def check(
     refuse_inputs([html], [config, *(Path(name) for text in texts_of(settings.data) for name in text.files)])
     diagnosis = diagnose(settings, runs, examples)
     if html is not None:
-        from mt.doctor.page import html_report
+        from mt.extras.doctor.page import html_report
 
-        storage.write_text(html, html_report(diagnosis))
+        atomic.write_text(html, html_report(diagnosis))
     found = report.as_json(diagnosis)
     code = 2 if diagnosis.refused else 0
     print_result(json.dumps(found, indent=2, ensure_ascii=False) if as_json else report.text_report(diagnosis), code)
@@ -91,8 +91,8 @@ def clean(
     from mt.config import load_config
     from mt.data.cleaning import cleaning_table
     from mt.data.optional import with_present_sources
-    from mt.doctor.clean import check_output, reasons, write_clean
-    from mt.doctor.diagnosis import diagnose
+    from mt.extras.doctor.clean import check_output, reasons, write_clean
+    from mt.extras.doctor.diagnosis import diagnose
 
     settings = with_present_sources(load_config(config, changes))
     dropped_for = reasons(keep if settings.data.drop_duplicates or "duplicate" in drop else {*keep, "duplicate"}, drop)

@@ -25,16 +25,16 @@ from mt.cli.options import (
 from mt.cli.text import print_result
 from mt.console import set_up_logging
 from mt.errors import InputError
-from mt.outputs import refuse_inputs, require_writable
+from mt.storage.output_path import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
     from mt.config import Config
-    from mt.data.texts import Text
+    from mt.data.eval_texts import Text
     from mt.decoding.engine import SearchOptions
     from mt.decoding.translator import Translator
-    from mt.evaluate import Method, MethodResult
-    from mt.evaluation.comet import Comet
-    from mt.run_dir import ModelDir, RunDir
+    from mt.evaluation.test_set import Method, MethodResult
+    from mt.metrics.comet import Comet
+    from mt.storage.run_dir import ModelDir, RunDir
 
 
 @click.command(name="eval")
@@ -80,10 +80,10 @@ def evaluate_command(
     decoding = Decoding.of(given)
     if tune_length_penalty:
         _allow_tuning({**given, "output": output, "metrics": metrics})
-    from mt.bundle.open import open_model, read_config
-    from mt.evaluate import evaluate
-    from mt.evaluation.scores import bleu_tokenizer, refuse_missing_tokenizer
-    from mt.run_dir import run_of, run_of_checkpoint
+    from mt.bundle.load_translator import open_model, read_config
+    from mt.evaluation.test_set import evaluate
+    from mt.metrics.scores import bleu_tokenizer, refuse_missing_tokenizer
+    from mt.storage.run_dir import run_of, run_of_checkpoint
 
     first, *others = find_models(models, runs)
     owner = (run := run_of(first)) or run_of_checkpoint(first)
@@ -125,7 +125,7 @@ def _in_languages(texts: "list[Text]", known: Sequence[str]) -> "list[Text]":
 
 
 def _print_and_keep(results: "list[MethodResult]", as_json: bool, folder: Path | None, name: str) -> None:
-    from mt.evaluate import results_json, results_table, write_results
+    from mt.evaluation.test_set import results_json, results_table, write_results
 
     try:
         # Printed first: a folder that cannot be written must not cost the scores, nor a closed pipe the files.
@@ -161,7 +161,7 @@ def _name_of(source: Path | None, to: str | None, config: "Config", beside_own: 
 
 def _methods(config: "Config", decoding: Decoding, usual: "SearchOptions") -> "list[Method]":
     """The configured methods, with what the options change of them, and what the options add."""
-    from mt.evaluate import Method, configured_methods
+    from mt.evaluation.test_set import Method, configured_methods
 
     methods = configured_methods(config, beam_size=decoding.beam, length_penalty=decoding.length_penalty)
     if decoding.sampling is not None or decoding.utility is not None:
@@ -180,8 +180,8 @@ def _comet(metrics: tuple[str, ...], checkpoint: Path | None, device: str) -> "C
         raise InputError(
             "--metrics comet needs a checkpoint of your own; mt downloads none", "give --comet-model FOLDER"
         )
-    from mt.devices import choose_device
-    from mt.evaluation.comet import Comet
+    from mt.metrics.comet import Comet
+    from mt.system.devices import choose_device
 
     return Comet(checkpoint, gpu=choose_device(device, "--device").type == "cuda")
 
@@ -201,8 +201,8 @@ def _tune(
     beam: int | None,
     as_json: bool,
 ) -> None:
-    from mt.evaluation.scores import bleu_signature
-    from mt.tuning import penalties_json, penalties_table, try_length_penalties
+    from mt.evaluation.length_penalty import penalties_json, penalties_table, try_length_penalties
+    from mt.metrics.scores import bleu_signature
 
     if (beam or config.decoding.beam_size) == 1:
         raise InputError("--tune-length-penalty: greedy search has no length penalty", "give --beam 5")
@@ -212,16 +212,16 @@ def _tune(
 
 
 def _given_texts(source: Path, reference: Path, config: "Config", to: str | None) -> "list[Text]":
-    from mt.data.texts import read_pair
-    from mt.languages import chosen_language
+    from mt.data.eval_texts import read_pair
+    from mt.text.languages import chosen_language
 
     return [read_pair(source, reference, chosen_language(config.data.target_lang, to))]
 
 
 def _own_texts(folder: "ModelDir", run: "RunDir | None", split: str, config: "Config", to: str | None) -> "list[Text]":
     """The test or validation text of the run that a model belongs to, in one language or all."""
-    from mt.data.texts import read_texts
-    from mt.languages import chosen_language
+    from mt.data.eval_texts import read_texts
+    from mt.text.languages import chosen_language
 
     languages = config.data.target_lang
     if to is not None:
@@ -237,7 +237,7 @@ def _own_texts(folder: "ModelDir", run: "RunDir | None", split: str, config: "Co
 
 def _refuse_test_text(run: "RunDir | None", texts: "list[Text]", config: "Config") -> None:
     """A setting chosen on the test set of any of the models would make its score worthless."""
-    from mt.data.texts import read_texts
+    from mt.data.eval_texts import read_texts
 
     if run is None or not run.text_file("test", "source").is_file():
         return

@@ -53,13 +53,13 @@ def export(
         raise InputError("--source and --reference go together", "give both, or neither for the run's validation set")
     if to is not None and source is None:
         raise InputError("--to says which language --reference is in", "give both, or leave it out")
-    from mt.bundle.open import read_config
-    from mt.data.texts import read_pair, read_texts
-    from mt.export.exporting import ExportOptions, check_options, export, require_packages
-    from mt.export.subject import export_format
-    from mt.languages import chosen_language
-    from mt.outputs import require_replaceable
-    from mt.run_dir import find_model, run_of, run_of_checkpoint
+    from mt.bundle.load_translator import read_config
+    from mt.data.eval_texts import read_pair, read_texts
+    from mt.extras.export.exporting import ExportOptions, check_options, export, require_packages
+    from mt.extras.export.subject import export_format
+    from mt.storage.output_path import require_replaceable
+    from mt.storage.run_dir import find_model, run_of, run_of_checkpoint
+    from mt.text.languages import chosen_language
 
     wanted, options = export_format(format_), ExportOptions(quantization, max_loss)
     check_options(wanted, options)

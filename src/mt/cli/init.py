@@ -12,7 +12,7 @@ from mt.cli.options import debug_option, path_type
 from mt.cli.text import print_result
 from mt.console import set_up_logging
 from mt.errors import InputError
-from mt.outputs import refuse_inputs, require_writable
+from mt.storage.output_path import refuse_inputs, require_writable
 
 _SCHEMA = "mt.schema.json"
 _COMPRESSED = (".gz", ".xz", ".zst")
@@ -70,7 +70,7 @@ def init(
     usual_name = f"{source_lang}-{target_lang}"
     name = name or (_asked_word("name", "Name of the run", usual_name) if asks else usual_name)
 
-    from mt.planning.answers import Answers, checked
+    from mt.extras.planning.answers import Answers, checked
 
     checked(Answers(name, source_lang, target_lang, train, None, None, minutes, device))
     path = output or Path(f"{name}.yaml")
@@ -82,14 +82,14 @@ def init(
         minutes = minutes or _asked_minutes()
 
     refuse_inputs([path, beside], map(Path, filter(None, (*chain(*train), *(valid or ()), *(test or ())))))
-    from mt import storage
     from mt.config.json_schema import json_schema
-    from mt.planning.start import begin
+    from mt.extras.planning.start import begin
+    from mt.storage import atomic
 
     answers = Answers(name, source_lang, target_lang, train, _or_none(valid), _or_none(test), minutes, device)
     beginning = begin(answers, f"./{_SCHEMA}")
-    storage.write_text(beside, json_schema())
-    storage.write_text(path, beginning.text)
+    atomic.write_text(beside, json_schema())
+    atomic.write_text(path, beginning.text)
     print_result(f"{beginning.summary}\nwritten: {path}, and {beside} for editors\nnext: mt train --config {path}")
 
 
@@ -133,7 +133,7 @@ def _asked_word(key: str, question: str, guess: str | None) -> str:
     """Asks until the answer is one that a configuration may have for the key."""
 
     def suitable(answer: str) -> str:
-        from mt.planning.answers import objection
+        from mt.extras.planning.answers import objection
 
         wrong = objection(key, answer)
         if wrong:
@@ -180,8 +180,8 @@ def _make_sure_of(path: Path, beside: Path, force: bool) -> None:
 
         if f'"title": "{TITLE}"' not in beside.read_text(encoding="utf-8", errors="replace"):
             raise InputError(f"{beside} is there already and not a schema of mt's", "move it, or give --force")
-    from mt import storage
+    from mt.storage import atomic
 
-    with storage.explained(path):
+    with atomic.explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=path.parent).close()

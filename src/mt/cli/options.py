@@ -12,7 +12,7 @@ from mt.errors import InputError
 
 if TYPE_CHECKING:
     from mt.decoding.engine import SearchOptions
-    from mt.run_dir import ModelDir
+    from mt.storage.run_dir import ModelDir
 
 Command = Callable[..., None]
 
@@ -116,7 +116,7 @@ def engine_choice(given: dict[str, Any], one_by_one: bool = False) -> Any:
 
 def find_models(given: Sequence[Path], runs: Path) -> "list[ModelDir]":
     """The model folders that --model names, or the newest run's."""
-    from mt.run_dir import find_model
+    from mt.storage.run_dir import find_model
 
     return [find_model(path, runs) for path in given] or [find_model(None, runs)]
 
@@ -188,7 +188,7 @@ class Decoding:
         """The utility to choose with in a language."""
         if self.utility is None:
             return None
-        from mt.evaluation.utility import utility_for
+        from mt.metrics.pairwise import utility_for
 
         return utility_for(self.utility, target_lang)
 

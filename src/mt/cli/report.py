@@ -23,9 +23,9 @@ def report(run: Path | None, output: Path | None, runs: Path, debug: bool) -> No
     Example: mt report runs/demo
     """
     set_up_logging()
-    from mt.outputs import require_writable
-    from mt.reporting.report import write_report
-    from mt.run_dir import RunDir, find_model
+    from mt.extras.reporting.report import write_report
+    from mt.storage.output_path import require_writable
+    from mt.storage.run_dir import RunDir, find_model
 
     if output is not None:
         require_writable(output, "--output")

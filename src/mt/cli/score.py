@@ -56,10 +56,10 @@ def score(
     if format_ not in ("text", "jsonl"):
         raise InputError(f"--format: '{format_}' is neither text nor jsonl")
     check_output(output, source, target)
-    from mt.bundle.open import open_model
-    from mt.data.lines import read_parallel, refuse_pipe
+    from mt.bundle.load_translator import open_model
     from mt.decoding.engine import EngineChoice
     from mt.decoding.scoring import PairScorer
+    from mt.text.lines import read_parallel, refuse_pipe
 
     for path in (source, target):
         refuse_pipe(path)

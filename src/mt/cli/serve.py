@@ -72,17 +72,17 @@ def serve(
     try:
         import py3langid  # noqa: F401
 
-        from mt.serving.app import create_app
-        from mt.serving.server import listen
-        from mt.serving.server import serve as answer
+        from mt.extras.serving.app import create_app
+        from mt.extras.serving.server import listen
+        from mt.extras.serving.server import serve as answer
     except ImportError as error:
         raise InputError(
             f"mt serve needs a package that is not installed ({error.name})",
             "pip install '.[serve]' in mt's own folder",
         ) from None
     from mt.decoding.engine import EngineChoice
-    from mt.serving.limits import Limits
-    from mt.serving.service import open_directions
+    from mt.extras.serving.limits import Limits
+    from mt.extras.serving.service import open_directions
 
     limits = Limits(
         body=given["max_body"],
@@ -114,7 +114,7 @@ def _number(seconds: float) -> float:
 def _keys(path: Path | None) -> list[str]:
     if path is None:
         return []
-    from mt.data.lines import read_lines
+    from mt.text.lines import read_lines
 
     keys = [key.strip() for key in read_lines(path) if key.strip()]
     if not keys:

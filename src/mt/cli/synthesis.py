@@ -24,7 +24,7 @@ from mt.cli.options import (
 from mt.cli.text import checked, print_result
 from mt.console import set_up_logging
 from mt.errors import InputError
-from mt.languages import BACK_TRANSLATION_TAG
+from mt.text.languages import BACK_TRANSLATION_TAG
 
 
 def _command(name: str, *more: Any) -> Callable[[Command], click.Command]:
@@ -101,10 +101,10 @@ def backtranslate(tag: str, **given: Any) -> None:
 def _synthesize(given: dict[str, Any], tag: str, n_best: int | None = 1, references: Path | None = None) -> None:
     set_up_logging(given["verbose"])
     decoding = Decoding.of(given, given["greedy"], n_best or 1)
-    from mt import storage
-    from mt.bundle.open import open_model
+    from mt.bundle.load_translator import open_model
     from mt.bundle.warm_start import learned
-    from mt.synthesis import synthesize
+    from mt.decoding.synthesis import synthesize
+    from mt.storage.manifest import read_manifest
 
     folders = find_models(given["models"], given["runs"])
     opened = open_model(folders[0], engine_choice(given), folders[1:])
@@ -117,7 +117,7 @@ def _synthesize(given: dict[str, Any], tag: str, n_best: int | None = 1, referen
     made_with = [
         opened.engine,
         translator.target_lang,
-        *(learned(storage.read_manifest(folder.root)["files"]) for folder in folders),
+        *(learned(read_manifest(folder.root)["files"]) for folder in folders),
     ]
     lines = synthesize(translator, options, given["input_"], given["output"], made_with, tag, references=references)
     print_result(f"{given['output']}: {lines:,} lines")

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from mt.errors import InputError
-from mt.outputs import is_device, refuse_inputs, require_writable
+from mt.storage.output_path import is_device, refuse_inputs, require_writable
 
 LINES_AT_ONCE = 4000  # of a file: sorted by length they make good batches, and output still flows
 
@@ -21,7 +21,7 @@ def check_input(path: Path | None) -> None:
         InputError: it is missing, or a line of it is not UTF-8. Of a pipe it is told when it comes.
     """
     if path is not None and str(path) != "-" and not is_device(path):
-        from mt.data.lines import read_lines
+        from mt.text.lines import read_lines
 
         for _ in read_lines(path):
             pass
@@ -29,7 +29,7 @@ def check_input(path: Path | None) -> None:
 
 def input_lines(text: Sequence[str], path: Path | None, at_once: int = LINES_AT_ONCE) -> Iterator[list[str]]:
     """Batches of lines, as large as is at hand; of a file `at_once`."""
-    from mt.data.lines import read_available, read_lines
+    from mt.text.lines import read_available, read_lines
 
     if text:
         yield [checked(line, f"argument {number}").replace("\n", " ") for number, line in enumerate(text, 1)]
@@ -75,7 +75,7 @@ def check_output(path: Path | None, *inputs: Path | None) -> None:
     """
     if path is None or str(path) == "-":
         return
-    from mt.compressed import refuse_compressed
+    from mt.text.compressed import refuse_compressed
 
     require_writable(path, "--output")
     refuse_compressed(path)
@@ -88,9 +88,9 @@ def writer(path: Path | None) -> Iterator[Callable[[str], None]]:
     if path is None or str(path) == "-":
         yield print_result
         return
-    from mt import storage
+    from mt.storage import atomic
 
-    with storage.new_file(path) as write:
+    with atomic.new_file(path) as write:
         yield lambda line: write(f"{line}\n".encode())
 
 

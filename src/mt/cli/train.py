@@ -16,7 +16,7 @@ from mt.errors import InputError, MtError
 
 if TYPE_CHECKING:
     from mt.config import Config
-    from mt.world import World
+    from mt.system.distributed import World
 
 
 @click.command()
@@ -38,7 +38,7 @@ def train(config: Path, changes: tuple[str, ...], dry_run: bool, runs: Path, deb
 
     Example: mt train --config configs/demo.yaml --set training.max_steps=2000
     """
-    from mt.world import join
+    from mt.system.distributed import join
 
     world = join(os.environ)
     if not world.is_main:
@@ -53,9 +53,9 @@ def train(config: Path, changes: tuple[str, ...], dry_run: bool, runs: Path, deb
         if dry_run:
             summary = _try(settings, runs, world)
         else:
-            from mt import pipeline
+            from mt.pipeline import run
 
-            summary = pipeline.run(settings, runs, world)
+            summary = run.run(settings, runs, world)
     except Exception as error:
         if not world.speaks():  # another process has told the user
             sys.exit(error.exit_code if isinstance(error, MtError) else 1)
@@ -68,6 +68,6 @@ def train(config: Path, changes: tuple[str, ...], dry_run: bool, runs: Path, deb
 def _try(config: "Config", runs: Path, world: "World") -> str:
     if world.size > 1:
         raise InputError("--dry-run is for one process", "start it without torchrun")
-    from mt.planning.dry_run import dry_run
+    from mt.extras.planning.dry_run import dry_run
 
     return dry_run(config, runs)

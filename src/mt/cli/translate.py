@@ -24,13 +24,13 @@ from mt.cli.options import (
 from mt.cli.text import LINES_AT_ONCE, check_input, check_output, input_lines, writer
 from mt.console import set_up_logging
 from mt.errors import InputError
-from mt.outputs import refuse_inputs, require_writable
+from mt.storage.output_path import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from mt.bundle.open import OpenedModel
-    from mt.decoding.attention import Attention
+    from mt.bundle.load_translator import OpenedModel
+    from mt.decoding.attention_weights import Attention
     from mt.decoding.engine import SearchOptions
     from mt.decoding.translator import Candidate, Translator
 
@@ -85,7 +85,7 @@ def translate(
     elif by_head:
         raise InputError("--by-head belongs to --attention", "add --attention FILE, or leave it out")
     one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
-    from mt.bundle.open import open_model
+    from mt.bundle.load_translator import open_model
     from mt.decoding.translator import lines_at_once
 
     first, *others = find_models(models, runs)
@@ -104,7 +104,7 @@ def translate(
             if attention is not None:
                 looked += attentions or []
     if attention is not None:
-        from mt.reporting.attention_map import draw
+        from mt.extras.reporting.attention_map import draw
 
         draw(attention, looked, by_head)
 
@@ -144,14 +144,14 @@ def _allow_looking(
     contradict(given["compute_type"] not in ("auto", *FLOAT_TYPES), option, f"--compute-type {given['compute_type']}")
     given["engine"] = "torch"
     if attention is not None:
-        from mt.reporting.attention_map import check_drawable
+        from mt.extras.reporting.attention_map import check_drawable
 
         check_drawable(attention, by_head, texts)
         require_writable(attention, "--attention")
 
 
 def _attention(opened: "OpenedModel", candidate: "Candidate") -> "list[Attention]":
-    from mt.decoding.attention import read_attention
+    from mt.decoding.attention_weights import read_attention
 
     assert opened.model is not None, "one model, and torch runs it"
     return read_attention(opened.model, opened.tokenizers, candidate)
@@ -171,7 +171,7 @@ def _chosen(candidates: "list[Candidate]", utility: str | None, n_best: int, sam
 
 def _as_text(line: str, candidates: "list[Candidate]", n_best: int, attentions: "list[Attention] | None" = None) -> str:
     if attentions is not None:
-        from mt.decoding.attention import pharaoh
+        from mt.decoding.attention_weights import pharaoh
 
         return f"{candidates[0].text} ||| {pharaoh(attentions)}".rstrip(" ") if line.strip() else ""
     if n_best == 1:
@@ -188,7 +188,7 @@ def _as_json(line: str, candidates: "list[Candidate]", n_best: int, attentions: 
         "n_best": alternatives,
     }
     if attentions is not None:
-        from mt.decoding.attention import pharaoh
+        from mt.decoding.attention_weights import pharaoh
 
         record["alignment"] = pharaoh(attentions)
     return json.dumps(record, ensure_ascii=False)

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
-from mt.config.section import LanguageCode, Line, OneOrList, Rule, Section, as_tuple, enforce, refuse
+from mt.config.base import LanguageCode, Line, OneOrList, Rule, Section, as_tuple, enforce, refuse
 from mt.config.sources import (
     FromTrain,
     HubDataset,

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from mt.config.section import Rule, Section, enforce, without_repeats
+from mt.config.base import Rule, Section, enforce, without_repeats
 
 
 class DecodingConfig(Section):

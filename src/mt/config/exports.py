@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, get_args
 
-from mt.config.section import Rule
+from mt.config.base import Rule
 
 if TYPE_CHECKING:
     from mt.config.schema import Config

@@ -9,8 +9,8 @@ import yaml
 
 from mt.config.problems import Problem, dotted, validate
 from mt.config.schema import Config
+from mt.config.yaml_tree import MAX_BYTES, MAX_DEPTH, TreePath, Value, parse_yaml, plain_scalar
 from mt.errors import InputError
-from mt.yaml_source import MAX_BYTES, MAX_DEPTH, TreePath, Value, parse_yaml, plain_scalar
 
 # A rank to sort by, and what to show: the file and line, or the argument.
 Place = tuple[float, str]

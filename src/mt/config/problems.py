@@ -13,11 +13,11 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from mt.config.base import PATTERNS, SWITCH_TAGS, Rule, Section
 from mt.config.schema import Config
-from mt.config.section import PATTERNS, SWITCH_TAGS, Rule, Section
 from mt.config.sources import SOURCE_KINDS, TAGS
 from mt.config.suggestions import similar, suggest_key
-from mt.yaml_source import TreePath
+from mt.config.yaml_tree import TreePath
 
 _KIND_KEYS = {tag.strip("<>") for tag in SOURCE_KINDS} | {"target"}
 _SOURCE_HELP = "{source: FILE, target: FILE}, {file: FILE}, {hub: NAME} or {builtin: NAME}"

@@ -9,10 +9,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from mt.config.base import RUN_NAME, Rule, Section, enforce, without_repeats
 from mt.config.data import DataConfig
 from mt.config.decoding import DecodingConfig, EvaluationConfig
 from mt.config.exports import ExportFormat, export_rules
-from mt.config.section import RUN_NAME, Rule, Section, enforce, without_repeats
 from mt.config.training import TrainingConfig
 
 

@@ -6,9 +6,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from mt.compressed import COMPRESSED
-from mt.config.section import SWITCH_TAGS, LanguageCode, Line, OneOrList, Rule, Section, as_tuple, enforce, refuse
+from mt.config.base import SWITCH_TAGS, LanguageCode, Line, OneOrList, Rule, Section, as_tuple, enforce, refuse
 from mt.config.suggestions import GOOD, likeness
+from mt.text.compressed import COMPRESSED
 
 _TEXT_TABLES = (".tsv", ".csv", ".jsonl")
 TABLE_SUFFIXES = (*_TEXT_TABLES, ".parquet", *(kind + suffix for kind in _TEXT_TABLES for suffix in COMPRESSED))

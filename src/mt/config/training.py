@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from mt.config.section import Line, Lines, Rule, Section, SwitchOrName, enforce
+from mt.config.base import Line, Lines, Rule, Section, SwitchOrName, enforce
 
 
 class TrainingConfig(Section):

@@ -12,11 +12,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.data.encoded import Ids, Lengths
-from mt.data.parts import Share
+from mt.data.mixture import Share
+from mt.data.shuffle import Indices, Windows
+from mt.data.token_store import Ids, Lengths
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
-from mt.data.windows import Indices, Windows
-from mt.world import ALONE, World
+from mt.system.distributed import ALONE, World
 
 
 class Sentences(Protocol):

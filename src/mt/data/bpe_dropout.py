@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.data.encoded import SIDES, EncodedCorpus, Ids, Lengths, sentence_tokens
+from mt.data.token_store import SIDES, EncodedCorpus, Ids, Lengths, sentence_tokens
 from mt.data.tokenizer import N_UNMERGED, SPACE, BpeTokenizer, TokenizerPair
 
 MAX_DRAWS = 16

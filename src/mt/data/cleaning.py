@@ -10,8 +10,8 @@ from pathlib import Path
 from mt.config import DataConfig
 from mt.console import table
 from mt.data.duplicates import Duplicates
-from mt.data.lines import nfc
-from mt.data.parts import Part, languages
+from mt.data.mixture import Part, languages
+from mt.text.lines import nfc
 
 # Short sentences differ in length for good reasons ("Yes." - "Ja, das stimmt."): characters that the ratio forgives.
 GRACE = 10

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from mt.compressed import COMPRESSED
 from mt.config import Builtin, DataConfig, HubDataset, PairFiles, Source, TableFile
 from mt.console import log
 from mt.data import phrasebook
-from mt.data.lines import Fault, Report, read_lines, read_parallel, refuse
 from mt.errors import InputError, MachineError, is_disk_full, is_out_of_memory
+from mt.text.compressed import COMPRESSED
+from mt.text.lines import Fault, Report, read_lines, read_parallel, refuse
 
 Pair = tuple[str, str]
 Numbered = tuple[int, str, str]

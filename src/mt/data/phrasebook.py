@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from mt.data.lines import read_lines
+from mt.text.lines import read_lines
 
 _TEXT = Path(__file__).with_name("phrasebook.tsv.xz")
 

@@ -10,17 +10,18 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from mt import storage
 from mt.config import Config, DataConfig, PairFiles, Source, TableFile, is_synthetic, name_of
 from mt.console import log
 from mt.data.cleaning import Cleaner, drop_duplicates
 from mt.data.corpus import read_pairs
-from mt.data.held_out import HeldOut
-from mt.data.lines import nfc
-from mt.data.parts import Part, as_json
+from mt.data.mixture import Part, as_json
+from mt.data.split import HeldOut
 from mt.errors import InputError
-from mt.languages import BACK_TRANSLATION_TAG
-from mt.run_dir import COUNTS
+from mt.storage import atomic
+from mt.storage.manifest import sha256
+from mt.storage.run_dir import COUNTS
+from mt.text.languages import BACK_TRANSLATION_TAG
+from mt.text.lines import nfc
 
 # Where sources have weights, so large a part of one that came before is worth a warning.
 TOLD_DUPLICATES = 0.1
@@ -43,7 +44,7 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
     """
     data = config.data
     cleaner = Cleaner(data)
-    with storage.new_folder(folder, key=key) as partial:
+    with atomic.new_folder(folder, key=key) as partial:
         with ExitStack() as stack:
             writers = {split: stack.enter_context(_PairWriter(partial, split)) for split in ("train", "valid", "test")}
             # The small files first: what is wrong with them is said before the long work.
@@ -75,7 +76,7 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
         counts = dict(cleaner.counts)
         sizes = {split: _pairs(each) for split, each in parts.items()}
         made_of = {split: as_json(each) for split, each in parts.items()}
-        storage.write_json(partial / COUNTS, {"pairs": sizes, "train": counts, "parts": made_of})
+        atomic.write_json(partial / COUNTS, {"pairs": sizes, "train": counts, "parts": made_of})
     return counts
 
 
@@ -203,7 +204,7 @@ def _same_text(data: DataConfig, one: Source, other: Source) -> bool:
 def _file_digest(data: DataConfig, name: str) -> str:
     path = Path(data.root) / name
     try:
-        return storage.sha256(path)
+        return sha256(path)
     except FileNotFoundError:
         hint = f"the path is relative to data.root, which is '{data.root}'" if not Path(name).is_absolute() else ""
         raise InputError(f"{path}: no such file", hint) from None

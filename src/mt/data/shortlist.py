@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.data.encoded import EncodedCorpus
+from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import BYTES, SPECIALS
 
 Array = NDArray[Any]

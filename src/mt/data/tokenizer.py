@@ -23,9 +23,9 @@ from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
 
 from mt.console import log
-from mt.data.lines import nfc
 from mt.errors import InputError
-from mt.run_dir import tokenizer_names
+from mt.storage.run_dir import tokenizer_names
+from mt.text.lines import nfc
 
 PAD, UNK, SOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
 SPECIALS = (PAD, UNK, SOS, EOS)

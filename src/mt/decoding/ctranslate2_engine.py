@@ -14,10 +14,10 @@ from typing import Any
 
 import ctranslate2
 
-from mt.cores import usable_cores
 from mt.data.tokenizer import EOS, PAD, SOS, TokenizerPair
 from mt.decoding.engine import NOTHING, Hypothesis, SearchOptions, UnusableError, batches_of
 from mt.errors import InputError, MachineError
+from mt.system.cpus import usable_cores
 
 # Sentences in a batch, as measured (docs/performance.md): the fewer share a shortlist, the shorter it is.
 _BATCH, _SHORTLIST_BATCH = 64, 8

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mt.decoding.translator import Candidate
-from mt.evaluation.utility import expected
+from mt.metrics.pairwise import expected
 
 
 def by_utility(candidates: Sequence[Candidate], utility: str) -> list[Candidate]:

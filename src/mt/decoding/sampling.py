@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mt.decoding.engine import Sampling
-from mt.devices import widest_float
+from mt.system.devices import widest_float
 
 
 class Draws:

@@ -21,8 +21,8 @@ from mt.decoding.beam import Beam, Finished, top
 from mt.decoding.engine import Hypothesis, SearchOptions
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.sampling import Draws
-from mt.devices import widest_float
 from mt.model.build import TranslationModel
+from mt.system.devices import widest_float
 
 Model = TranslationModel | Ensemble
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mt.decoding.engine import Engine, Hypothesis, SearchOptions
-from mt.world import World
+from mt.system.distributed import World
 
 
 class SharedEngine:

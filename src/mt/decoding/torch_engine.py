@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
-from mt.decoding.attention import attention_weights, telling
+from mt.decoding.attention_weights import attention_weights, telling
 from mt.decoding.engine import NOTHING, Hypothesis, SearchOptions, batches_of
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.search import Model, sample, search

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mt.data.texts import Text
+from mt.data.eval_texts import Text
 from mt.decoding.engine import SearchOptions
 from mt.decoding.translator import Translator
-from mt.evaluation.scores import bleu_tokenizer, corpus_bleu
+from mt.metrics.scores import bleu_tokenizer, corpus_bleu
 
 
 @dataclass(frozen=True)

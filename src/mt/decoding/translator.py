@@ -11,8 +11,8 @@ from mt.decoding.engine import Engine, Hypothesis, SearchOptions
 from mt.decoding.long_input import split_long
 from mt.decoding.shared_engine import SharedEngine
 from mt.errors import InputError
-from mt.languages import chosen_language, is_spaced
-from mt.world import World
+from mt.system.distributed import World
+from mt.text.languages import chosen_language, is_spaced
 
 _CANDIDATES_AT_ONCE = 100_000
 

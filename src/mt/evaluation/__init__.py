@@ -1,1 +1,1 @@
-"""Scores."""
+"""A model on a test set."""

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from mt.config.schema import ModelConfig
 from mt.model.attention import Cache, visible
+from mt.model.decoder_only_packing import Joined, join
 from mt.model.decoder_state import DecoderState, Prompt
 from mt.model.initialization import initialize
-from mt.model.joining import Joined, join
 from mt.model.layers import Embedding, EncoderLayer, final_norm, token_embeddings
 from mt.model.packing import Packing
 

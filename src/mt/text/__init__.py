@@ -1,1 +1,1 @@
-"""Text utilities that every layer may use."""
+"""Text files: lines, compression, languages, sentences."""

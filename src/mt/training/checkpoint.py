@@ -9,13 +9,14 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from mt import storage
 from mt.console import log
 from mt.errors import MachineError
-from mt.run_dir import CheckpointDir, RunDir
+from mt.storage import atomic
+from mt.storage.manifest import DamagedError, verify
+from mt.storage.run_dir import CheckpointDir, RunDir
+from mt.system.distributed import ALONE, World
 from mt.training.muon import Together
-from mt.training.parallel import is_shard, placed_like, whole
-from mt.world import ALONE, World
+from mt.training.sharding import is_shard, placed_like, whole
 
 
 @dataclass
@@ -118,15 +119,15 @@ class Checkpoints:
         moments: dict[str, Tensor],
         average: dict[str, Tensor] | None,
     ) -> None:
-        with storage.new_folder(self._run.checkpoint(progress.step), step=progress.step) as folder:
+        with atomic.new_folder(self._run.checkpoint(progress.step), step=progress.step) as folder:
             checkpoint = CheckpointDir(folder)
-            storage.write_tensors(checkpoint.weights, weights)
-            storage.write_tensors(checkpoint.optimizer, moments)
+            atomic.write_tensors(checkpoint.weights, weights)
+            atomic.write_tensors(checkpoint.optimizer, moments)
             if average is not None:
-                storage.write_tensors(checkpoint.average, average)
-            storage.write_json(checkpoint.state, asdict(progress))
+                atomic.write_tensors(checkpoint.average, average)
+            atomic.write_json(checkpoint.state, asdict(progress))
             if self._origin is not None:
-                storage.write_json(checkpoint.origin, self._origin)
+                atomic.write_json(checkpoint.origin, self._origin)
 
     def newest(self) -> int | None:
         """The newest checkpoint that is whole; damaged newer ones are set aside.
@@ -143,8 +144,8 @@ class Checkpoints:
         damaged = []
         for step in reversed(self.steps()):
             try:
-                storage.verify(self._run.checkpoint(step))
-            except storage.DamagedError as error:
+                verify(self._run.checkpoint(step))
+            except DamagedError as error:
                 log.warning("%s: damaged: %s", self._run.checkpoint(step), error)
                 damaged.append(step)
                 continue
@@ -160,7 +161,7 @@ class Checkpoints:
 
     def _set_aside(self, step: int) -> None:
         folder, aside = self._run.checkpoint(step), self._run.set_aside(step)
-        storage.remove_if_there(aside)
+        atomic.remove_if_there(aside)
         folder.rename(aside)
         log.warning("%s: set aside as %s", folder, aside.name)
 
@@ -207,8 +208,8 @@ class Checkpoints:
         for step in steps:
             folder = self._run.checkpoint(step)
             try:
-                storage.verify(folder)
-            except storage.DamagedError as error:
+                verify(folder)
+            except DamagedError as error:
                 raise MachineError(
                     f"{folder}: its weights are wanted for the final model, but it is damaged: {error}",
                     "restore it from a copy, or set training.final_weights to last",
@@ -232,13 +233,13 @@ class Checkpoints:
         for step in reversed(self.steps()):
             if n_whole >= keep:
                 if step not in also:
-                    storage.remove(self._run.checkpoint(step))
+                    atomic.remove(self._run.checkpoint(step))
                 continue
             try:
-                storage.verify(self._run.checkpoint(step))
+                verify(self._run.checkpoint(step))
                 n_whole += 1
             except MachineError as error:
                 log.warning("%s", error.message)
-            except storage.DamagedError as error:
+            except DamagedError as error:
                 log.warning("%s: damaged: %s", self._run.checkpoint(step), error)
                 self._set_aside(step)

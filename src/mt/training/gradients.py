@@ -12,9 +12,9 @@ from mt.data.batching import Batch
 from mt.errors import MachineError, is_out_of_memory
 from mt.model.build import TranslationModel
 from mt.model.packing import Packing, send
+from mt.system.distributed import ALONE, World, lost_explained
 from mt.training.optimization import autocast, seed_dropout
-from mt.training.parallel import Objective, distributed, exchanging
-from mt.world import ALONE, World, lost_explained
+from mt.training.sharding import Objective, distributed, exchanging
 
 MAX_PIECES = 64  # a batch that does not fit in so many pieces never will
 

@@ -4,9 +4,9 @@ import json
 import time
 from typing import Any
 
-from mt import storage
 from mt.config import Config
-from mt.run_dir import RunDir
+from mt.storage import atomic
+from mt.storage.run_dir import RunDir
 from mt.training.trackers import Tracker, trackers
 
 
@@ -32,7 +32,7 @@ class Metrics:
         if self._trackers is None:
             self._trackers = trackers(self._run, self._config)
         record = {"event": event, "step": step, "time": round(time.time(), 3), **values}
-        storage.append_line(self._path, json.dumps(record, ensure_ascii=False))
+        atomic.append_line(self._path, json.dumps(record, ensure_ascii=False))
         numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}
         for tracker in self._trackers:
             tracker.write(event, step, numbers)

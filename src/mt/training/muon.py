@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mt.devices import has_bf16
 from mt.model.attention import CrossAttention, SelfAttention
 from mt.model.layers import FeedForward
+from mt.system.devices import has_bf16
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the iteration; Jordan's choice
 _ITERATIONS = 5

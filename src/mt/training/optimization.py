@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from mt.config import TrainingConfig
-from mt.devices import has_bf16
+from mt.system.devices import has_bf16
 from mt.training.muon import Muon, Together, matrices
 
 MUON_MOMENTUM = 0.95

@@ -6,10 +6,10 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from mt import storage
 from mt.config import Config, TrainingConfig
 from mt.errors import InputError
-from mt.run_dir import RunDir
+from mt.storage import atomic
+from mt.storage.run_dir import RunDir
 
 _PROJECT = "mt"  # on Weights & Biases, unless the configuration names another
 
@@ -39,16 +39,16 @@ class TensorBoard:
         from torch.utils.tensorboard import SummaryWriter
 
         self._folder = run.tensorboard
-        with storage.explained(self._folder):
+        with atomic.explained(self._folder):
             self._writer: Any = SummaryWriter(str(self._folder))
 
     def write(self, event: str, step: int, numbers: Mapping[str, float]) -> None:
-        with storage.explained(self._folder):
+        with atomic.explained(self._folder):
             for name, value in numbers.items():
                 self._writer.add_scalar(f"{event}/{name}", value, step)
 
     def close(self) -> None:
-        with storage.explained(self._folder):
+        with atomic.explained(self._folder):
             self._writer.close()
 
 
@@ -82,7 +82,7 @@ class WeightsAndBiases:
     def __init__(self, run: RunDir, config: Config) -> None:
         wandb: Any = importlib.import_module("wandb")
         if not run.wandb_id.is_file():
-            storage.write_text(run.wandb_id, secrets.token_hex(4))
+            atomic.write_text(run.wandb_id, secrets.token_hex(4))
         project = config.training.wandb if isinstance(config.training.wandb, str) else _PROJECT
         try:
             self._run = wandb.init(

@@ -21,11 +21,12 @@ from torch import Tensor
 from mt.config import Config
 from mt.console import duration, log, progress
 from mt.data.batching import BatchStream, TrainingCorpus
-from mt.data.parts import Share
+from mt.data.mixture import Share
 from mt.errors import StoppedError
 from mt.model.build import TranslationModel
 from mt.model.transformer import set_parameters
-from mt.run_dir import RunDir
+from mt.storage.run_dir import RunDir
+from mt.system.distributed import ALONE, World
 from mt.training.averaging import (
     FinalWeights,
     MovingAverage,
@@ -40,11 +41,10 @@ from mt.training.ending import reason_to_end
 from mt.training.gradients import Gradients
 from mt.training.metrics import Metrics
 from mt.training.optimization import learning_rate, make_optimizer
-from mt.training.outcomes import Outcomes
-from mt.training.parallel import whole
+from mt.training.sharding import whole
 from mt.training.signals import StopRequest
+from mt.training.step_results import Outcomes
 from mt.training.validation import Validation
-from mt.world import ALONE, World
 
 
 class Trainer:

@@ -9,19 +9,19 @@ import torch
 from mt.config import Config
 from mt.console import log
 from mt.data.batching import assemble, plan_epoch
-from mt.data.encoded import EncodedCorpus
-from mt.data.texts import Text
+from mt.data.eval_texts import Text
+from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import SearchOptions
 from mt.decoding.shared_engine import SharedEngine
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translated import Translated, mean_bleu, translate_texts
 from mt.decoding.translator import Translator
-from mt.evaluation.scores import bleu_signature
+from mt.metrics.scores import bleu_signature
 from mt.model.build import TranslationModel
 from mt.model.loss import fused_cross_entropy
 from mt.model.packing import Packing
-from mt.world import ALONE, World
+from mt.system.distributed import ALONE, World
 
 
 @dataclass(frozen=True)

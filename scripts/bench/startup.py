@@ -1,0 +1,94 @@
+"""Measures how soon a fresh process answers, and what the time goes to.
+
+    python scripts/bench_startup.py --model runs/demo
+
+Fresh processes in turn, round after round, and the median of each: Python alone, CTranslate2 alone with the same model
+and the same sentence already tokenised, and mt. What mt takes beyond CTranslate2 is its own.
+"""
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from mt.bundle.checks import load_tokenizers, verified
+from mt.decoding.settings import TranslationSettings
+from mt.errors import MtError
+from mt.storage.run_dir import ModelDir, find_model
+
+LIBRARY = """\
+import json, sys
+import ctranslate2
+translator = ctranslate2.Translator(sys.argv[1], intra_threads=int(sys.argv[3]))
+answer = translator.translate_batch([json.loads(sys.argv[2])], beam_size=int(sys.argv[4]))
+print(answer[0].hypotheses[0])
+"""
+
+
+def main() -> int:
+    """Print the table."""
+    arguments = _arguments()
+    try:
+        commands = _commands(find_model(arguments.model, Path("runs")), arguments)
+    except MtError as error:
+        print(f"bench_startup: {error}", file=sys.stderr)
+        return error.exit_code
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    for number in range(arguments.rounds + 1):
+        for name, command in commands.items():
+            started = time.perf_counter()
+            subprocess.run(command, check=True, capture_output=True)
+            if number:  # the first round fills the disk's cache
+                seconds[name].append(time.perf_counter() - started)
+    print("| fresh process | seconds (median) | from - to |\n|---|---|---|")
+    for name, times in seconds.items():
+        print(f"| {name} | {statistics.median(times):.3f} | {min(times):.3f} - {max(times):.3f} |")
+    alone, ours, helps, bare = (
+        seconds[name] for name in ("CTranslate2 alone", "mt translate", "mt --help", "python -c pass")
+    )
+    beyond = statistics.median(mine - its for mine, its in zip(ours, alone, strict=True))
+    above = statistics.median(mine - its for mine, its in zip(helps, bare, strict=True))
+    print(f"\nmt translate beyond CTranslate2 alone: {beyond:.3f} s; mt --help beyond Python alone: {above:.3f} s")
+    print("\nThe slowest imports of mt translate, each without what it imports in turn:\n")
+    print("| module | ms |\n|---|---|")
+    for milliseconds, module in _imports(commands["mt translate"])[:10]:
+        print(f"| {module} | {milliseconds:.1f} |")
+    return 0
+
+
+def _commands(folder: ModelDir, arguments: argparse.Namespace) -> dict[str, list[str]]:
+    settings = TranslationSettings.read(folder.settings)
+    tokenizer = load_tokenizers(folder, verified(folder), settings.shared_vocabulary).source
+    pieces = json.dumps(tokenizer.tokens(tokenizer.encode(arguments.sentence)))
+    library = [str(folder.converted("float32")), pieces, str(arguments.threads), str(settings.search.beam_size)]
+    return {
+        "python -c pass": [sys.executable, "-c", "pass"],
+        "import ctranslate2": [sys.executable, "-c", "import ctranslate2"],
+        "CTranslate2 alone": [sys.executable, "-c", LIBRARY, *library],
+        "mt --help": [sys.executable, "-m", "mt", "--help"],
+        "mt translate": [sys.executable, "-m", "mt", "translate", "--model", str(folder.root), arguments.sentence],
+    }
+
+
+def _imports(command: list[str]) -> list[tuple[float, str]]:
+    """Own time of each import of a command, in milliseconds, the slowest first."""
+    report = subprocess.run([command[0], "-X", "importtime", *command[1:]], capture_output=True, text=True, check=True)
+    rows = re.findall(r"import time:\s*(\d+) \|\s*\d+ \|\s*(\S+)", report.stderr)
+    return sorted(((int(micros) / 1000, module) for micros, module in rows), reverse=True)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, help="a run or model folder; default: the newest finished run")
+    parser.add_argument("--sentence", default="I love you very much")
+    parser.add_argument("--rounds", type=int, default=15, help="rounds that count")
+    parser.add_argument("--threads", type=int, default=2, help="of CTranslate2 alone")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Everything around the core; the core never imports it."""

@@ -1,0 +1,192 @@
+"""A folder that transformers loads with `AutoModelForSeq2SeqLM` and `AutoTokenizer`.
+
+B sentences   S, T source and target positions
+"""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mt.config import Config
+from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID, TokenizerPair
+from mt.decoding.settings import TranslationSettings
+from mt.errors import MtError
+from mt.extras.export.checking import random_batch, require_equal, sample_texts
+from mt.extras.export.huggingface_tokenizer import tokenizer_config, tokenizer_json
+from mt.extras.export.huggingface_weights import class_of, huggingface_weights, positions_of, target_shift
+from mt.extras.export.subject import Subject
+from mt.storage import atomic
+
+
+def write_huggingface(subject: Subject, folder: Path, card: str) -> str:
+    """Writes the folder, loads it with transformers, and compares.
+
+    Args:
+        subject: the model.
+        folder: being written.
+        card: the README; the header of Hugging Face's hub and how to translate are added.
+
+    Returns:
+        what was found.
+
+    Raises:
+        MtError: transformers computes or tokenizes something else.
+    """
+    config, model, tokenizers = subject.config, subject.model, subject.tokenizers
+    shift = target_shift(model)
+    atomic.write_tensors(folder / "model.safetensors", huggingface_weights(model, config), format="pt")
+    atomic.write_json(folder / "config.json", _model_config(config, tokenizers, shift))
+    atomic.write_json(folder / "generation_config.json", _generation_config(config, shift))
+    longest = TranslationSettings.of(config).max_source_tokens
+    atomic.write_text(folder / "tokenizer.json", tokenizer_json(tokenizers, shift))
+    atomic.write_json(folder / "tokenizer_config.json", tokenizer_config(tokenizers, shift, longest))
+    atomic.write_text(folder / "README.md", _card_header(config) + card + _usage(subject, shift))
+    with _quiet():
+        _check_tokenizer(subject, folder, shift)
+        return _check(subject, folder, shift)
+
+
+def _model_config(config: Config, tokenizers: TokenizerPair, shift: int) -> dict[str, Any]:
+    """`config.json`; every key whose default could matter is there."""
+    shape = config.model
+    model_type, class_name = class_of(shape)
+    vocab_size = shift + tokenizers.target.vocab_size
+    return {
+        "architectures": [class_name],
+        "model_type": model_type,
+        "vocab_size": vocab_size,
+        **(
+            {"decoder_vocab_size": vocab_size, "share_encoder_decoder_embeddings": True} if shape.norm == "post" else {}
+        ),
+        "d_model": shape.d_model,
+        "encoder_layers": shape.encoder_layers,
+        "decoder_layers": shape.decoder_layers,
+        "encoder_attention_heads": shape.n_heads,
+        "decoder_attention_heads": shape.n_heads,
+        "encoder_ffn_dim": shape.d_ff,
+        "decoder_ffn_dim": shape.d_ff,
+        "encoder_layerdrop": 0.0,
+        "decoder_layerdrop": 0.0,
+        "activation_function": shape.activation,
+        "dropout": shape.dropout,
+        "attention_dropout": shape.attention_dropout,
+        "activation_dropout": shape.activation_dropout,
+        "max_position_embeddings": positions_of(config),
+        "scale_embedding": True,
+        "tie_word_embeddings": shape.tie_embeddings,
+        "is_encoder_decoder": True,
+        "use_cache": True,
+        "pad_token_id": PAD_ID,
+        "bos_token_id": shift + SOS_ID,
+        "eos_token_id": shift + EOS_ID,
+        "decoder_start_token_id": shift + SOS_ID,
+        "forced_eos_token_id": None,
+        "torch_dtype": "float32",
+    }
+
+
+def _generation_config(config: Config, shift: int) -> dict[str, Any]:
+    """`generation_config.json`: `generate()` searches as `mt` does.
+
+    What it has no word for is the bound on a translation's length that depends on its source.
+    """
+    decoding = config.decoding
+    longest = min(config.longest_translation, positions_of(config) - 1)
+    return {
+        "num_beams": decoding.beam_size,
+        "length_penalty": decoding.length_penalty,
+        "early_stopping": decoding.beam_size > 1,
+        "max_length": longest + 2,  # SOS and EOS are counted
+        "min_length": decoding.min_length + 1 if decoding.min_length else 0,
+        # They leave the distribution, as in our search.
+        "suppress_tokens": [shift + i for i in (PAD_ID, UNK_ID, SOS_ID)],
+        "renormalize_logits": True,
+        "pad_token_id": PAD_ID,
+        "bos_token_id": shift + SOS_ID,
+        "eos_token_id": shift + EOS_ID,
+        "decoder_start_token_id": shift + SOS_ID,
+    }
+
+
+def _card_header(config: Config) -> str:
+    languages = "\n".join(f'- "{language}"' for language in (config.data.source_lang, *config.data.target_lang))
+    return f"---\nlanguage:\n{languages}\npipeline_tag: translation\nlibrary_name: transformers\ntags:\n- mt\n---\n\n"
+
+
+def _check(subject: Subject, folder: Path, shift: int) -> str:
+    from transformers import AutoModelForSeq2SeqLM
+
+    theirs = AutoModelForSeq2SeqLM.from_pretrained(folder, local_files_only=True).eval()
+    sources, targets = random_batch(subject)
+    with torch.no_grad():
+        expected = subject.model(sources, targets)
+        found = theirs(
+            input_ids=sources, attention_mask=(sources != PAD_ID).long(), decoder_input_ids=targets + shift
+        ).logits
+    return require_equal("transformers", found[..., shift:], expected)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The library tells of every file that it opens."""
+    from transformers.utils import logging
+
+    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bar:
+            logging.enable_progress_bar()
+
+
+def _check_tokenizer(subject: Subject, folder: Path, shift: int) -> None:
+    from transformers import AutoTokenizer
+
+    theirs = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    tokenizers = subject.tokenizers
+    texts = sample_texts(tokenizers.source, subject.sources)
+    expected = [[SOS_ID, *ids, EOS_ID] for ids in tokenizers.source.encode_batch(texts)]
+    if theirs(texts)["input_ids"] != expected:
+        raise MtError("transformers splits text into other pieces than the model's tokenizer", "please report it")
+    targets = tokenizers.target.encode_batch(sample_texts(tokenizers.target, subject.references))
+    shifted = [[shift + i for i in (SOS_ID, *ids, EOS_ID)] for ids in targets]
+    if theirs.batch_decode(shifted, skip_special_tokens=True) != tokenizers.target.decode_batch(targets):
+        raise MtError("transformers makes other text of pieces than the model's tokenizer", "please report it")
+
+
+def _usage(subject: Subject, shift: int) -> str:
+    """How to translate, and what is particular about the folder."""
+    tags = subject.tags
+    tag = f"<2{next(iter(tags))}> " if tags else ""
+    notes = [
+        f"A source may have {subject.config.data.max_length:,} tokens; what is beyond is cut off. To train on, give "
+        "labels without the `<s>` that the tokenizer begins with: the library puts one before them itself."
+    ]
+    if tags:
+        notes.append(f"The tag before a text asks for the language: {', '.join(f'`<2{code}>`' for code in tags)}.")
+    if shift:
+        notes.append(
+            f"Source and target have matrices of their own: target ids begin at {shift}, and the tokenizer encodes "
+            "source text and decodes translations."
+        )
+    shape = subject.config.model
+    if (shape.norm, shape.positions) == ("post", "learned"):
+        notes.append("Its positions are learned; `save_pretrained` leaves them out, so keep this folder's weights.")
+    return f'''
+## Translating
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("THIS_FOLDER")
+model = AutoModelForSeq2SeqLM.from_pretrained("THIS_FOLDER").eval()
+batch = tokenizer(["{tag}{subject.example}"], return_tensors="pt", padding=True, truncation=True)
+print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
+```
+{"".join(f"{chr(10)}{note}{chr(10)}" for note in notes)}'''

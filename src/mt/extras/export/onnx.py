@@ -1,0 +1,206 @@
+"""A folder for ONNX Runtime: an encoder, a decoder of one step, tokenizers, and a README that decodes with them.
+
+B sentences   S source positions   T target positions   H heads   K width of a head   L decoder layers
+"""
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID
+from mt.decoding.settings import TranslationSettings
+from mt.extras.export.checking import random_batch, require_equal
+from mt.extras.export.onnx_graph import DecoderGraph, EncoderGraph
+from mt.extras.export.subject import Subject
+from mt.storage import atomic
+from mt.storage.run_dir import tokenizer_names
+
+ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
+_LARGEST = 2**31 - 2**24  # bytes; a larger model's weights lie beside it, since one file cannot hold 2 GiB
+
+
+def write_onnx(subject: Subject, folder: Path, card: str) -> str:
+    """Writes the folder, runs it with ONNX Runtime, and compares.
+
+    Args:
+        subject: the model, on the CPU.
+        folder: being written.
+        card: the README; how to decode is added.
+
+    Returns:
+        what was found.
+
+    Raises:
+        MtError: ONNX Runtime computes something else.
+    """
+    for name, content in subject.tokenizers.files().items():
+        atomic.write_text(folder / name, content)
+    atomic.write_json(folder / "config.json", _facts(subject))
+    atomic.write_text(folder / "README.md", card + _DECODING.replace("@", subject.example))
+    with torch.no_grad(), _quiet():
+        _write_graphs(subject, folder)
+        return _check(subject, folder)
+
+
+def _facts(subject: Subject) -> dict[str, Any]:
+    """What a program that decodes needs to know."""
+    config, settings = subject.config, TranslationSettings.of(subject.config)
+    shape = config.model
+    source_tokenizer, target_tokenizer = tokenizer_names(subject.tokenizers.shared)
+    return {
+        "source_lang": config.data.source_lang,
+        "target_lang": settings.target_langs,
+        "source_tokenizer": source_tokenizer,
+        "target_tokenizer": target_tokenizer,
+        "pad": PAD_ID,
+        "unk": UNK_ID,
+        "sos": SOS_ID,
+        "eos": EOS_ID,
+        "tags": subject.tags,
+        "decoder_layers": shape.decoder_layers,
+        "heads": shape.n_heads,
+        "head_width": shape.d_model // shape.n_heads,
+        "max_source_tokens": settings.max_source_tokens,
+        "max_target_tokens": min(config.longest_translation, settings.max_positions - 1),
+    }
+
+
+def _write_graphs(subject: Subject, folder: Path) -> None:
+    model, positions = subject.model, TranslationSettings.of(subject.config).max_positions
+    encoder, decoder = EncoderGraph(model, positions).eval(), DecoderGraph(model, positions).eval()
+    sources, targets = random_batch(subject)
+    memory = encoder(sources)
+    # Sizes of 1 would be taken for constants, so the examples are larger.
+    cache = torch.zeros(len(memory), len(sources), *memory.shape[2:3], 2, memory.shape[4])
+    _write_graph(encoder, folder / ENCODER, {"src_tokens": sources}, {"memory": {}}, {"src_tokens": {0: "B", 1: "S"}})
+    inputs = {"tokens": targets[:, 0], "src_tokens": sources, "memory": memory, "cache": cache}
+    sizes = {
+        "tokens": {0: "B"},
+        "src_tokens": {0: "B", 1: "S"},
+        "memory": {1: "B", 3: "S"},
+        "cache": {1: "B", 3: "T"},
+    }
+    _write_graph(decoder, folder / DECODER, inputs, {"logits": {}, "new_cache": {}}, sizes)
+
+
+def _write_graph(
+    graph: nn.Module,
+    path: Path,
+    inputs: dict[str, Tensor],
+    outputs: dict[str, Any],
+    sizes: dict[str, dict[int, str]],
+) -> None:
+    """Writes one graph.
+
+    Args:
+        graph: what to write.
+        path: where.
+        inputs: an example of each.
+        outputs: their names.
+        sizes: for each input which of its dimensions may be of any size, and what they are called.
+    """
+    weights = sum(tensor.nbytes for tensor in graph.state_dict().values())
+    torch.onnx.export(
+        graph,
+        tuple(inputs.values()),
+        path,
+        dynamo=True,
+        verbose=False,
+        input_names=list(inputs),
+        output_names=list(outputs),
+        dynamic_shapes=sizes,
+        external_data=weights > _LARGEST,
+    )
+
+
+def _check(subject: Subject, folder: Path) -> str:
+    """Compares the logits of whole batches, of several sentences and of one."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    encoder, decoder = (
+        onnxruntime.InferenceSession(folder / name, options, providers=["CPUExecutionProvider"])
+        for name in (ENCODER, DECODER)
+    )
+    sources, targets = random_batch(subject)
+    shape = subject.config.model
+    found = ""
+    for src, tgt in ((sources[1:2, :3], targets[:1]), (sources, targets)):
+        [memory] = encoder.run(None, {"src_tokens": src.numpy()})
+        empty = (2 * shape.decoder_layers, len(src), shape.n_heads, 0, shape.d_model // shape.n_heads)
+        cache = torch.zeros(empty).numpy()
+        steps = []
+        for tokens in tgt.t():
+            inputs = {"tokens": tokens.numpy(), "src_tokens": src.numpy(), "memory": memory, "cache": cache}
+            logits, cache = decoder.run(None, inputs)
+            steps.append(torch.from_numpy(logits))
+        found = require_equal("ONNX Runtime", torch.stack(steps, dim=1), subject.model(src, tgt))
+    return found
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter tells of what it is not concerned with, such as that torchvision is not there."""
+    exporter = logging.getLogger("torch.onnx")
+    level = exporter.level
+    exporter.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        exporter.setLevel(level)
+
+
+_DECODING = """
+## Decoding
+
+Greedy search with `pip install numpy onnxruntime tokenizers`, in this folder:
+
+```python
+import json
+import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+
+config = json.load(open("config.json"))
+source, target = (Tokenizer.from_file(config[f"{side}_tokenizer"]) for side in ("source", "target"))
+encoder, decoder = (onnxruntime.InferenceSession(f"{part}.onnx") for part in ("encoder", "decoder"))
+
+tag = list(config["tags"].values())[:1]  # of the language to translate into, where the model wants one
+
+
+def translate(texts):
+    ids = [[config["sos"], *tag, *source.encode(text.strip()).ids, config["eos"]] for text in texts]
+    src_tokens = np.full((len(ids), max(map(len, ids))), config["pad"])
+    for row, tokens in zip(src_tokens, ids):
+        row[: len(tokens)] = tokens
+    [memory] = encoder.run(None, {"src_tokens": src_tokens})
+    cache = np.zeros((2 * config["decoder_layers"], len(ids), config["heads"], 0, config["head_width"]), np.float32)
+    tokens, found = np.full(len(ids), config["sos"]), []
+    for _ in range(config["max_target_tokens"]):
+        inputs = {"tokens": tokens, "src_tokens": src_tokens, "memory": memory, "cache": cache}
+        logits, cache = decoder.run(None, inputs)
+        logits[:, [config["pad"], config["unk"], config["sos"]]] = -np.inf
+        tokens = logits.argmax(axis=1)
+        found.append(tokens)
+        if all(config["eos"] in row for row in np.array(found).T):
+            break
+    rows = (list(row) + [config["eos"]] for row in np.array(found).T)
+    return [target.decode(row[: row.index(config["eos"])], skip_special_tokens=False) for row in rows]
+
+
+print(translate(["@"]))
+```
+
+Sizes that may be anything: B sentences, S source tokens (at most `max_source_tokens`), T target tokens. `memory` holds
+the keys and values of the source, `cache` those of the target so far, both (2 x layers, B, heads, tokens, head_width).
+Where `config.json` has `tags`, the number of the language's tag comes behind `sos`.
+"""

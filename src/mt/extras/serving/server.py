@@ -1,0 +1,99 @@
+"""Runs the server until it is told to stop, and lets it finish what it has begun."""
+
+import errno
+import logging
+import os
+import socket
+
+import uvicorn
+from fastapi import FastAPI
+
+from mt.console import log
+from mt.errors import InputError, MachineError
+from mt.extras.serving.connection import Connection, connection_limits
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket at an address; port 0 takes a free one.
+
+    Raises:
+        InputError: the host cannot be one of this machine's.
+        MachineError: the port is in use or not allowed.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (socket.gaierror, UnicodeError) as error:
+        raise InputError(
+            f"--host {host}: {error}", "127.0.0.1 is this machine only, 0.0.0.0 all its networks"
+        ) from None
+    bound = socket.socket(family, kind, protocol)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        raise _cannot_listen(host, port, error) from None
+    return bound
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> MachineError:
+    if error.errno == errno.EADDRINUSE:
+        return MachineError(f"port {port} of {host} is in use", "stop what uses it, or choose another --port")
+    return MachineError(f"cannot listen at {host}:{port}: {error.strerror or error}", "choose another --port")
+
+
+def serve(
+    app: FastAPI, bound: socket.socket, drain_seconds: int, idle_seconds: int = 30, forwarded_allow_ips: str = ""
+) -> None:
+    """Answers requests until SIGTERM or SIGINT; those that were begun are answered first.
+
+    Args:
+        app: what answers.
+        bound: where.
+        drain_seconds: how long it may take to answer the last ones.
+        idle_seconds: how long a connection may ask nothing.
+        forwarded_allow_ips: addresses of proxies whose X-Forwarded-For is believed, with commas; none by default.
+
+    Raises:
+        MachineError: the port has been taken since.
+    """
+    host, port = bound.getsockname()[:2]
+    most, backlog = connection_limits()
+    try:
+        bound.listen(backlog)  # who comes before all is set up waits a moment
+    except OSError as error:  # another server has taken the port while models were read
+        raise _cannot_listen(host, port, error) from None
+    shown = f"[{host}]" if ":" in host else host
+    log.info("serving at http://%s:%d/ (Ctrl-C stops)", shown, port)
+    logging.getLogger("uvicorn.error").addHandler(_OnlyFaults())
+    config = uvicorn.Config(
+        app,
+        http=Connection,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=drain_seconds,
+        timeout_keep_alive=idle_seconds,
+        server_header=False,
+        limit_concurrency=most,
+        backlog=backlog,
+        proxy_headers=bool(forwarded_allow_ips),
+        forwarded_allow_ips=forwarded_allow_ips,
+        ws="none",
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+    try:
+        uvicorn.Server(config).run(sockets=[bound])
+    except KeyboardInterrupt:
+        # Python would wait for the threads of batches that nobody waits for any more.
+        logging.shutdown()
+        os._exit(130)
+
+
+class _OnlyFaults(logging.Handler):
+    """What goes wrong inside of the web server, as our own log."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log.warning("%s", record.getMessage())

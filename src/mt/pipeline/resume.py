@@ -1,0 +1,133 @@
+"""Checks of a resume: configuration, data and tokenizer must be those of the checkpoints."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from mt.config import Config, parse_config
+from mt.console import log
+from mt.errors import InputError
+from mt.storage.manifest import DamagedError, read_manifest, verify
+from mt.storage.run_dir import CheckpointDir, RunDir
+
+# A change of these would continue another model or optimiser, on other data, or at another place in the batch order.
+FROZEN = (
+    "seed",
+    "data.",
+    "tokenizer.",
+    "model.",
+    "training.max_tokens",
+    "training.bidirectional_epochs",
+    "training.accumulate",
+    "training.optimizer",
+    "training.init_",
+    "training.distill_from",
+)
+# The files' content is compared instead of where they lie.
+FREE = ("data.root",)
+
+
+def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> None:
+    """Compares a configuration and its input files with those that a run's checkpoints come from.
+
+    Without checkpoints anything may change. Other training settings may too; the log says which did.
+
+    Args:
+        run_dir: the run.
+        config: the configuration to go on with.
+        digests: what identifies the content of each data source now.
+
+    Raises:
+        InputError: something differs that a resume cannot survive; the message names the key.
+    """
+    if _has_checkpoints(run_dir):
+        if not run_dir.config.is_file():
+            raise InputError(
+                f"{run_dir.root}: cannot resume: there is no {run_dir.config.name}, so nothing says what its "
+                "checkpoints are of",
+                "put that file back, or give the configuration another name to start a new run",
+            )
+        earlier = _flat(parse_config(run_dir.config.read_bytes(), str(run_dir.config)).model_dump())
+        now = _flat(config.model_dump())
+        changed = [key for key in sorted(earlier.keys() | now.keys()) if earlier.get(key) != now.get(key)]
+        before = recorded_inputs(run_dir) or digests
+        frozen = [
+            f"{key} is now {now.get(key)!r}, it was {earlier.get(key)!r}"
+            for key in changed
+            if key.startswith(FROZEN) and key not in FREE
+        ]
+        frozen += [f"{key}: the content is not what it was" for key in digests if digests[key] != before.get(key)]
+        if frozen:
+            raise _refusal(run_dir, "; ".join(frozen))
+        for key in changed:
+            log.info("%s is now %r, it was %r", key, now.get(key), earlier.get(key))
+
+
+def refuse_other_tokenizer(run_dir: RunDir, files: Mapping[str, str]) -> None:
+    """Compares a tokenizer with the one that a run's checkpoints were trained with.
+
+    Args:
+        run_dir: the run; where no checkpoint names its tokenizer, the one that lies in the run counts.
+        files: SHA-256 of each file of the tokenizer to go on with.
+
+    Raises:
+        InputError: they differ.
+    """
+    before = recorded_origin(run_dir).get("tokenizer") or tokenizer_files(run_dir)
+    if _has_checkpoints(run_dir) and before and before != files:
+        raise _refusal(run_dir, "tokenizer: it is not the one that the checkpoints were trained with")
+
+
+def tokenizer_files(run_dir: RunDir) -> dict[str, str]:
+    """SHA-256 of each file of the run's tokenizer; empty where there is none yet."""
+    try:
+        return {name: file["sha256"] for name, file in read_manifest(run_dir.tokenizer)["files"].items()}
+    except DamagedError:
+        return {}
+
+
+def _refusal(run_dir: RunDir, reason: str) -> InputError:
+    return InputError(
+        f"{run_dir.root}: cannot resume: {reason}",
+        "undo the change, or give the configuration another name to start a new run",
+    )
+
+
+def recorded_inputs(run_dir: RunDir) -> dict[str, Any]:
+    """Digests of the data sources and given models when the checkpoints were made; empty if nothing records them."""
+    recorded = recorded_origin(run_dir).get("inputs")
+    if recorded or not (_has_checkpoints(run_dir) and run_dir.inputs.is_file()):
+        return dict(recorded or {})
+    try:
+        return dict(json.loads(run_dir.inputs.read_bytes()))
+    except (ValueError, TypeError):
+        raise InputError(
+            f"{run_dir.inputs}: damaged, so nobody can tell whether the corpus is what it was",
+            "delete the file if you are sure that it is",
+        ) from None
+
+
+def recorded_origin(run_dir: RunDir) -> dict[str, Any]:
+    """Digests in the newest checkpoint that has them undamaged; older versions of `mt` did not record any."""
+    for step in reversed(run_dir.checkpoint_steps()):
+        checkpoint = CheckpointDir(run_dir.checkpoint(step))
+        try:
+            if checkpoint.origin.name in verify(checkpoint.root, checkpoint.origin)["files"]:
+                return dict(json.loads(checkpoint.origin.read_bytes()))
+        except DamagedError:
+            continue
+    return {}
+
+
+def _has_checkpoints(run_dir: RunDir) -> bool:
+    """Whole or damaged ones; one that was never finished does not count."""
+    return bool(run_dir.checkpoint_steps()) or run_dir.has_damaged_checkpoints()
+
+
+def _flat(tree: Any, prefix: str = "") -> dict[str, Any]:
+    """{'a': {'b': 1}} to {'a.b': 1}."""
+    if not isinstance(tree, dict):
+        return {prefix: tree}
+    return {
+        path: leaf for key, value in tree.items() for path, leaf in _flat(value, f"{prefix}.{key}".lstrip(".")).items()
+    }

@@ -1,0 +1,1 @@
+"""Run folders: paths, atomic writes, manifests, locks, stages."""

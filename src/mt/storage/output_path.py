@@ -1,0 +1,103 @@
+"""Checks of output paths: can they be written, and would that destroy an input or other files?"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from mt.errors import InputError, MachineError
+from mt.storage.manifest import DamagedError, read_manifest
+from mt.storage.run_dir import MANIFEST
+
+
+def is_device(path: Path) -> bool:
+    """True for a device or a pipe, such as /dev/null or /dev/stdout: one writes into it, and does not replace it."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def require_writable(path: Path, option: str) -> None:
+    """Refuses, before long work, a file that could not be written after it.
+
+    Raises:
+        InputError: it is a folder, or `-`, by which users mean the standard output.
+        MachineError: this user may not write there.
+    """
+    if str(path) == "-":
+        raise InputError(f"{option} -: this goes to a file, not to the standard output", "name a file")
+    if path.is_dir():
+        raise InputError(f"{option} {path}: this is a folder, not a file", "name a file")
+    place = path
+    if not is_device(path):  # a file is replaced, which its folder must allow
+        place = next(one for one in Path(os.path.realpath(path)).parents if one.exists())
+        if not place.is_dir():
+            raise InputError(f"{option} {path}: {place} is a file, not a folder", "name another file")
+    if not os.access(place, os.W_OK):
+        raise MachineError(f"{option} {path}: cannot write here: no permission to write {place}")
+
+
+def refuse_inputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None]) -> None:
+    """Refuse to write over a file that is read, under whatever name; devices and pipes are no such files.
+
+    Raises:
+        InputError: an output is the same file as an input.
+    """
+    given = [path for path in inputs if path is not None and path.is_file()]
+    for output in outputs:
+        for path in given:
+            if output is not None and output.is_file() and output.samefile(path):
+                same = "" if path == output else f", the same file as {path}"
+                raise InputError(f"{output}{same}: this is an input and would be overwritten", "name another output")
+
+
+def require_replaceable(output: Path, command: str, mark: str, inputs: Iterable[Path] = (), force: bool = True) -> None:
+    """Refuse an output folder unless it is new, empty, or holds nothing but an earlier output of the same command.
+
+    Args:
+        output: the folder to be written.
+        command: writes it.
+        mark: the key that this command, and no other, writes into a folder's manifest.
+        inputs: files and folders that the command reads.
+        force: False also refuses an earlier output.
+
+    Raises:
+        InputError: replacing the folder would lose an input, the current directory or other files.
+        MachineError: it cannot be written or listed.
+    """
+    if not output.exists():
+        require_writable(output / "file", "--output")
+        return
+    if not output.is_dir():
+        raise InputError(f"--output {output}: this is a file, not a folder", "name a new folder")
+    for path, what in ((Path(), "the current directory"), *((path, f"the input {path}") for path in inputs)):
+        real = path.resolve()
+        if path.exists() and any(output.samefile(folder) for folder in (real, *real.parents)):
+            raise InputError(f"--output {output}: this folder is or holds {what}", "name a new folder")
+    found = _files_in(output)
+    if not any(output.iterdir()):
+        require_writable(output / "file", "--output")
+        return
+    try:
+        manifest = read_manifest(output)
+    except DamagedError:
+        manifest = {}
+    if mark not in manifest:
+        raise InputError(f"--output {output}: this is there already, and not made by `{command}`", "name a new folder")
+    if not force:
+        raise InputError(f"--output {output}: this folder is not empty", "name another, or replace it with --force")
+    if added := sorted(found - {MANIFEST, *manifest["files"]}):
+        raise InputError(
+            f"--output {output}: {', '.join(added[:3])} would be lost, which `{command}` has not made",
+            "name a new folder, or move these files",
+        )
+
+
+def _files_in(folder: Path) -> set[str]:
+    """List all files in a folder, and links as files; unlike Path.rglob it does not pass over what it cannot list."""
+    found: set[str] = set()
+
+    def fail(error: OSError) -> None:
+        raise MachineError(f"--output {error.filename}: cannot be listed: {error.strerror}")
+
+    for root, folders, files in os.walk(folder, onerror=fail):
+        paths = [Path(root, name) for name in (*folders, *files)]
+        found |= {path.relative_to(folder).as_posix() for path in paths if path.is_symlink() or not path.is_dir()}
+    return found

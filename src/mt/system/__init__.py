@@ -1,0 +1,1 @@
+"""The machine: devices, CPUs, worker processes, torch.distributed."""

@@ -1,0 +1,301 @@
+"""Training that starts from a given model: what is taken over, what is refused, and that a resume goes its own way."""
+
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from test_bundle import ENGLISH, GERMAN, configured, make, reseal
+from test_resume import events, resumes, run_of, wait_for_step, weights
+
+from command import Command, mt
+from mt.bundle.given_models import GivenModels
+from mt.bundle.model_folder import LoadedModel, build_model
+from mt.bundle.warm_start import Start, load_start, start_from
+from mt.config import Config, parse_config
+from mt.data.encode import read_counts
+from mt.data.prepare import input_digests
+from mt.data.tokenizer import TokenizerPair
+from mt.errors import InputError
+from mt.model.transformer import Transformer
+from mt.pipeline import run
+from mt.storage.manifest import sha256
+from mt.storage.run_dir import ModelDir
+from mt.training.trainer import Trainer
+
+VOCABULARIES = ("source_embedding.tokens.weight", "target_embedding.tokens.weight", "output.weight")
+SHAPES = [[], ["tokenizer.shared=false"], ["model.tie_embeddings=false"], ["model.positions=learned", "model.norm=pre"]]
+
+
+def fresh(config: Config, tokenizers: TokenizerPair) -> Transformer:
+    torch.manual_seed(3)
+    return build_model(config, tokenizers)
+
+
+@pytest.mark.parametrize("changes", SHAPES, ids=lambda changes: " ".join(changes) or "default")
+def test_with_the_same_tokenizer_every_weight_is_taken_over(tmp_path: Path, changes: list[str]) -> None:
+    folder, given, tokenizers = make(tmp_path, *changes)
+    start = load_start(Start("given", folder, ""), configured(*changes))
+    assert start.tokenizers.files() == tokenizers.files()
+    model = fresh(configured(*changes), tokenizers)
+    start_from(model, tokenizers, start)
+    for (name, ours), theirs in zip(model.named_parameters(), given.parameters(), strict=True):
+        assert torch.equal(ours, theirs), name
+
+
+@pytest.mark.parametrize("changes", SHAPES, ids=lambda changes: " ".join(changes) or "default")
+def test_of_another_tokenizer_the_shared_pieces_rows_are_taken_over(
+    tmp_path: Path, changes: list[str], notices: list[str]
+) -> None:
+    folder, given, theirs = make(tmp_path, *changes)
+    config = configured(*changes)
+    # Pieces before, between and after those both know, so that rows move.
+    ours = TokenizerPair.train([*ENGLISH, "0 quay by a jumping fox"], [*GERMAN, "Über Öl & Äpfel"], 340, theirs.shared)
+    model, untouched = fresh(config, ours), dict(fresh(config, ours).named_parameters())
+    start_from(model, ours, load_start(Start("given", folder, ""), config))
+    by_name, moved = dict(given.named_parameters()), 0
+    for name, parameter in model.named_parameters():
+        if name not in VOCABULARIES:
+            assert torch.equal(parameter, by_name[name]), name
+            continue
+        side = "source" if name.startswith("source") else "target"
+        pieces, known = (getattr(pair, side).tokens(range(getattr(pair, side).vocab_size)) for pair in (ours, theirs))
+        new = 0
+        for row, piece in enumerate(pieces):
+            if piece in known:
+                assert torch.equal(parameter[row], by_name[name][known.index(piece)]), (name, piece)
+                moved += row != known.index(piece)
+            else:
+                assert torch.equal(parameter[row], untouched[name][row]), (name, piece)
+                new += 1
+        assert 5 < new < len(pieces) - 270
+        if side == "target" or theirs.shared:
+            assert f"{len(pieces) - new} of {len(pieces)} target pieces were known" in notices[-1]
+    assert moved > 10
+
+
+REFUSED = [
+    (["model.d_ff=64"], ["model.d_ff"]),
+    (["model.n_heads=4"], ["model.n_heads"]),  # its weights would fit, and mean something else
+    (["model.norm=pre", "model.activation=gelu"], ["model.norm", "model.activation"]),
+    (["model.decoder_layers=2", "model.bias=false"], ["model.decoder_layers", "model.bias"]),
+    (["model.positions=learned"], ["model.positions"]),
+    (["model.tie_embeddings=false"], ["model.tie_embeddings"]),
+    (["tokenizer.shared=false"], ["tokenizer.shared"]),
+]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> ModelDir:
+    return make(tmp_path_factory.mktemp("given"))[0]
+
+
+@pytest.mark.parametrize(("changes", "keys"), REFUSED, ids=lambda part: " ".join(part))
+def test_a_model_of_another_shape_is_refused_by_its_keys(saved: ModelDir, changes: list[str], keys: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        load_start(Start("given", saved, ""), configured(*changes))
+    named = caught.value.message.partition(" differs from this configuration in ")[2].split(", ")
+    assert sorted(named) == sorted(keys)
+    assert caught.value.message.startswith(f"training.init_from: {saved.root}")
+    assert caught.value.exit_code == 2
+
+
+def test_learned_positions_need_the_same_number(tmp_path: Path) -> None:
+    folder, _, _ = make(tmp_path, "model.positions=learned")
+    for number in (10, 400):
+        with pytest.raises(InputError, match=r"differs from this configuration in data\.max_length"):
+            load_start(Start("given", folder, ""), configured("model.positions=learned", f"data.max_length={number}"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["model.dropout=0.4", "model.attention_dropout=0.2", "model.activation_dropout=0.1"],
+        ["model.embedding_dropout=0.3", "model.word_dropout=0.2", "model.init=normal", "data.max_length=40"],
+        ["tokenizer.vocab_size=500", "tokenizer.bpe_dropout=0.1", "seed=7", "training.r_drop=1"],
+    ],
+    ids=" ".join,
+)
+def test_what_has_no_weights_may_differ(saved: ModelDir, changes: list[str]) -> None:
+    assert isinstance(load_start(Start("given", saved, ""), configured(*changes)), LoadedModel)
+
+
+# From a run to a run ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def given(trained: Path, tiny: Path) -> Path:
+    """The tiny project, and in `given` a model that was trained on it."""
+    return Path(shutil.copytree(run_of(trained).model.root, tiny / "given")).parent
+
+
+def config_of(folder: Path, *changes: str) -> Config:
+    changes = (f"data.root={folder}", f"training.init_from={folder / 'given'}", *changes)
+    return parse_config((folder / "tiny.yaml").read_text(), "tiny.yaml", changes)
+
+
+def trainer_of(folder: Path, *changes: str) -> tuple[Trainer, TokenizerPair]:
+    """What `mt train` makes before its first step."""
+    config = config_of(folder, *changes)
+    run, given = run_of(folder), GivenModels.find(config, folder / "runs", {})
+    key = run.prepare(config, run, input_digests(config.data))
+    tokenizers, tokenizer_key = run.train_tokenizer(config, run, key, given)
+    run.encode(config, run, tokenizers, tokenizer_key, key)
+    return run.make_trainer(config, run, tokenizers, torch.device("cpu"), given), tokenizers
+
+
+def add_letters(folder: Path) -> None:
+    """Text that gives another tokenizer than the given model's."""
+    for name, extra in (("train.en", "k m k m\n"), ("train.xx", "0 z 0 z\n")):
+        (folder / name).write_text(20 * extra + (folder / name).read_text())
+
+
+def test_a_run_begins_with_the_given_model_and_its_tokenizer(given: Path) -> None:
+    # Neither the text, the vocabulary size nor the seed of this run makes a difference to them.
+    add_letters(given)
+    trainer, tokenizers = trainer_of(given, "tokenizer.vocab_size=310", "seed=5", "training.ema_decay=0.9")
+    stored = load_file(given / "given" / "model.safetensors")
+    assert tokenizers.files()["tokenizer.json"] == (given / "given" / "tokenizer" / "tokenizer.json").read_text()
+    for found in (dict(trainer.model.named_parameters()), trainer.average.weights):
+        assert found.keys() == stored.keys()
+        assert all(torch.equal(found[name], stored[name]) for name in stored)
+
+
+def test_a_run_with_a_tokenizer_of_its_own_keeps_what_it_can(given: Path) -> None:
+    add_letters(given)
+    trainer, tokenizers = trainer_of(given, "training.init_tokenizer=false")
+    stored = load_file(given / "given" / "model.safetensors")
+    known = json.loads((given / "given" / "tokenizer" / "tokenizer.json").read_text())["model"]["vocab"]
+    pieces = tokenizers.source.tokens(range(tokenizers.source.vocab_size))
+    assert {"▁k", "▁m", "▁0", "▁z"} & (set(pieces) - known.keys())
+    torch.manual_seed(trainer.config.seed)
+    untouched = dict(build_model(trainer.config, tokenizers).named_parameters())
+    for name, parameter in trainer.model.named_parameters():
+        if name in VOCABULARIES:
+            for row, piece in enumerate(pieces):
+                wanted = stored[name][known[piece]] if piece in known else untouched[name][row]
+                assert torch.equal(parameter[row], wanted), piece
+        else:
+            assert torch.equal(parameter, stored[name])
+
+
+def test_trained_on_the_weights_are_a_resumes_own(given: Path) -> None:
+    trainer, _ = trainer_of(given)
+    for _ in range(2):
+        trainer.step()
+    trainer.save()
+    ours = {name: parameter.detach().clone() for name, parameter in trainer.model.named_parameters()}
+    # Not even read again: with nothing in it, it could not be.
+    shutil.rmtree(given / "given" / "tokenizer")
+    resumed, _ = trainer_of(given)
+    assert resumed.progress.step == 2
+    assert all(torch.equal(parameter, ours[name]) for name, parameter in resumed.model.named_parameters())
+
+
+def refusal(folder: Path, *changes: str) -> str:
+    with pytest.raises(InputError) as caught:
+        run.run(config_of(folder, *changes), folder / "runs")
+    assert caught.value.exit_code == 2
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+@pytest.mark.parametrize("kept", ["true", "false"])
+@pytest.mark.parametrize("damage", ["weights", "tokenizer", "manifest", "no manifest", "no folder", "a file", "empty"])
+def test_a_given_model_that_is_not_whole_is_refused(given: Path, damage: str, kept: str) -> None:
+    model = ModelDir(given / "given")
+    if damage == "weights":
+        model.weights.write_bytes(model.weights.read_bytes()[:-1])
+    elif damage == "tokenizer":
+        (model.tokenizer / "tokenizer.json").unlink()
+    elif damage == "manifest":
+        model.manifest.write_text("{}")
+    elif damage == "no manifest":
+        model.manifest.unlink()
+    else:
+        shutil.rmtree(model.root)
+        if damage == "a file":
+            model.root.write_text("")
+        elif damage == "empty":
+            model.root.mkdir()
+    assert str(model.root) in refusal(given, f"training.init_tokenizer={kept}")
+    assert not any(run_of(given).checkpoints.glob("*step-*"))
+
+
+@pytest.mark.parametrize("kept", ["true", "false"])
+def test_a_run_refuses_a_model_of_another_shape(given: Path, kept: str) -> None:
+    message = refusal(given, "model.d_ff=64", "model.n_heads=4", f"training.init_tokenizer={kept}")
+    assert "model.n_heads, model.d_ff" in message
+    assert str(given / "given") in message
+    assert not run_of(given).text.exists()  # before anything is prepared
+
+
+def test_a_run_that_has_not_finished_is_no_model(given: Path) -> None:
+    (given / "runs" / "begun" / "data").mkdir(parents=True)
+    assert "has not finished" in refusal(given, f"training.init_from={given / 'runs' / 'begun'}")
+
+
+def test_another_text_is_encoded_anew_though_the_tokenizer_is_the_same(given: Path) -> None:
+    trainer_of(given)
+    counts = run_of(given).encoded_counts("train")
+    before = sum(read_counts(counts).kept)
+    add_letters(given)
+    trainer_of(given)
+    assert sum(read_counts(counts).kept) == before + 1  # twenty times the same pair
+
+
+def test_the_command_refuses_with_exit_2(given: Path) -> None:
+    done = mt(
+        "train",
+        "--config",
+        "tiny.yaml",
+        "--set",
+        "training.init_from=given",
+        "--set",
+        "model.d_ff=64",
+        cwd=given,
+        code=2,
+    )
+    assert "model.d_ff" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_killed_and_resumed_ends_in_the_same_weights_and_another_model_is_refused(given: Path) -> None:
+    changes = (
+        *("training.max_steps=40", "training.save_every=5", "training.validate_every=20", "training.log_every=5"),
+        *("training.init_from=given", "data.test=null"),
+    )
+    command = [word for change in changes for word in ("--set", change)]
+    expected_folder = given / "uninterrupted"
+    shutil.copytree(given, expected_folder)
+    first = mt("train", "--config", "tiny.yaml", *command, cwd=expected_folder)
+    assert "starting from given weights" in first.stderr
+    killed = Command("train", "--config", "tiny.yaml", *command, cwd=given)
+    wait_for_step(given, 25, killed)
+    killed.signal(signal.SIGKILL)
+    assert killed.wait().code == -signal.SIGKILL
+    (given / "given").rename(given / "away")  # it was needed at the beginning only
+    resumed = mt("train", "--config", "tiny.yaml", *command, cwd=given)
+    assert "training.init_from: given is gone" in resumed.stderr
+    (given / "away").rename(given / "given")
+    assert resumes(given) == 1, "the kill missed the training; the test proves nothing"
+    assert "starting from given weights" not in resumed.stderr
+    assert weights(given) == weights(expected_folder)
+    assert weights(given) != sha256(given / "given" / "model.safetensors")
+
+    before = events(given)
+    (given / "given" / "README.md").write_text("# The same model, with speeds measured anew\n")
+    reseal(ModelDir(given / "given"))
+    mt("train", "--config", "tiny.yaml", *command, cwd=given)
+    shutil.copy(expected_folder / "runs" / "tiny" / "model" / "model.safetensors", given / "given")
+    reseal(ModelDir(given / "given"))
+    again = mt("train", "--config", "tiny.yaml", *command, cwd=given, code=2)
+    assert "cannot resume: training.init_from: the content is not what it was" in again.stderr
+    changed = ["--set", "training.init_from=null", "--set", "training.init_tokenizer=false"]
+    again = mt("train", "--config", "tiny.yaml", *command, *changed, cwd=given, code=2)
+    assert "training.init_from is now None" in again.stderr
+    assert "training.init_tokenizer is now False" in again.stderr
+    assert events(given) == before

@@ -1,0 +1,223 @@
+"""The converted model computes what the model computes, in every shape the configuration allows."""
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine_helpers import (
+    PUSHABLE,
+    Twins,
+    both_find,
+    configured,
+    ending_model,
+    endless_model,
+    fast_log_probs,
+    random_model,
+    same,
+    sentences,
+    token_log_probs,
+    tokenizers,
+    twins,
+)
+from mt.bundle.to_ctranslate2 import convert
+from mt.data.tokenizer import SOS_ID
+from mt.decoding.engine import Hypothesis, SearchOptions
+from mt.storage.run_dir import ModelDir
+
+CHOICES = {
+    "model.activation": ("relu", "gelu", "swiglu"),
+    "model.norm": ("pre", "post"),
+    "model.positions": ("sinusoidal", "learned"),
+    "model.tie_embeddings": ("true", "false"),
+    "tokenizer.shared": ("true", "false"),
+    "model.bias": ("true", "false"),
+}
+SHAPES = [
+    [f"{key}={value}" for key, value in zip(CHOICES, values, strict=True)] for values in product(*CHOICES.values())
+]
+SHAPES += [
+    [f"model.bias={one}", f"model.attention_bias={other}"] for one, other in (("true", "false"), ("false", "true"))
+]
+
+
+def deep(number: int) -> list[str]:
+    """Two layers on one side and one on the other, in turn."""
+    return [f"model.encoder_layers={1 + number % 2}", f"model.decoder_layers={2 - number % 2}"]
+
+
+def assert_same_probabilities(both: Twins, tolerance: float = 1e-4) -> None:
+    """Of every token of given translations, the source of one padded by the other's."""
+    engine = both.fast()
+    sources = sentences([7, 1, 12], both.tokenizers.source.vocab_size)
+    targets = sentences([9, 14, 0], both.tokenizers.target.vocab_size, seed=1)
+    for source, target in zip(sources, targets, strict=True):
+        expected = token_log_probs(both.model, source, target)
+        assert fast_log_probs(engine, both, source, target) == pytest.approx(expected, abs=tolerance)
+
+
+@pytest.mark.parametrize("number", range(len(SHAPES)), ids=lambda i: "-".join(s.split("=")[1] for s in SHAPES[i]))
+def test_every_shape(tmp_path: Path, number: int) -> None:
+    shape = [*SHAPES[number], *deep(number)]
+    options = SearchOptions(beam_size=3, n_best=2, max_length=12)
+    pair = tokenizers("tokenizer.shared=true" in shape)
+    ids = sentences([7, 2, 4], pair.source.vocab_size)
+    both = twins(tmp_path, *shape, model=lambda config: ending_model(config, ids, options))
+    assert_same_probabilities(both)
+    found = both_find(both, ids, options)
+    assert all(len(hypotheses) == 2 for hypotheses in found)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        ["model.d_model=6", "model.n_heads=3"],
+        ["model.d_model=4", "model.n_heads=1"],
+        ["model.d_model=4", "model.n_heads=4"],
+        ["model.d_model=16", "model.n_heads=1"],
+        ["model.d_model=5", "model.n_heads=5", "model.positions=learned"],
+        ["model.d_ff=1"],
+        ["model.d_ff=1", "model.activation=swiglu"],
+        ["model.d_ff=77"],
+        ["model.encoder_layers=6", "model.decoder_layers=1"],
+        ["model.encoder_layers=1", "model.decoder_layers=6"],
+        ["data.max_length=3", "training.max_tokens=3", "decoding.max_length=40"],
+    ],
+    ids=" ".join,
+)
+def test_odd_sizes(tmp_path: Path, shape: list[str], norm: str) -> None:
+    assert_same_probabilities(twins(tmp_path, *shape, f"model.norm={norm}"))
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("changes", [["model.d_model=2"], ["model.d_model=1", "model.positions=learned"]], ids=" ".join)
+def test_the_smallest_widths(tmp_path: Path, changes: list[str], norm: str) -> None:
+    """Normalising two numbers nearly divides by zero, so little mistakes grow."""
+    both = twins(tmp_path, *changes, "model.n_heads=1", f"model.norm={norm}")
+    assert_same_probabilities(both, tolerance=1e-3)
+    assert both.fast().translate([[5, 6]], SearchOptions(2, max_length=4))
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_the_epsilon_of_the_norms(tmp_path: Path, norm: str) -> None:
+    """It shows where numbers are tiny."""
+
+    def tiny(config):
+        model = random_model(config)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if "norm" not in name and name != "output.weight":
+                    parameter.mul_(0.002)
+        return model
+
+    assert_same_probabilities(twins(tmp_path, "model.positions=learned", f"model.norm={norm}", model=tiny))
+
+
+@pytest.mark.parametrize("tied", ["true", "false"])
+@pytest.mark.parametrize("shape", [[], ["model.activation=swiglu", "model.norm=pre"]], ids=["paper", "modern"])
+def test_int8_is_nearly_the_same(tmp_path: Path, shape: list[str], tied: str) -> None:
+    changes = [*shape, f"model.tie_embeddings={tied}", "model.d_model=32", *deep(0)]
+    both = twins(tmp_path, *changes, model=lambda config: random_model(config, std=0.1))
+    exact, rounded = both.fast(), both.fast("int8")
+    size = {kind: (both.folder.converted(kind) / "model.bin").stat().st_size for kind in ("float32", "int8")}
+    assert size["int8"] < 0.7 * size["float32"]
+    ids = sentences([7, 1, 12, 30], both.tokenizers.source.vocab_size)
+    targets = sentences([9, 14, 1, 20], both.tokenizers.target.vocab_size, seed=1)
+    off = []
+    for source, target in zip(ids, targets, strict=True):
+        pairs = (fast_log_probs(engine, both, source, target) for engine in (exact, rounded))
+        off += [abs(one - other) for one, other in zip(*pairs, strict=True)]
+    assert 1e-5 < sum(off) / len(off) < 0.02
+    assert max(off) < 0.2
+    for hypotheses in rounded.translate(ids, SearchOptions(3, 2, max_length=10)):
+        assert len(hypotheses) == 2
+        assert all(h.log_prob < 0 for h in hypotheses)
+
+
+@pytest.mark.parametrize("tied", ["true", "false"])
+def test_the_model_is_left_as_it_was(tmp_path: Path, tied: str) -> None:
+    """The library quantizes in place."""
+    config = configured(f"model.tie_embeddings={tied}", "model.activation=swiglu")
+    model = random_model(config)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    convert(model, config, tokenizers(True), ModelDir(tmp_path))
+    after = dict(model.named_parameters())
+    assert before.keys() == after.keys()
+    assert all(after[name].equal(before[name]) and after[name].dtype == torch.float32 for name in before)
+
+
+def test_tied_matrices_are_stored_once(tmp_path: Path) -> None:
+    sizes = []
+    for tied in ("true", "false"):
+        folder = tmp_path / tied
+        twins(folder, f"model.tie_embeddings={tied}", "model.d_model=64", "model.d_ff=8")
+        sizes.append(sum(path.stat().st_size for path in folder.rglob("model.bin")))
+    assert sizes[0] < 0.7 * sizes[1]
+
+
+# Lengths ------------------------------------------------------------------------------------------------------------
+
+
+def found_for(folder: Path, ids: list[list[int]], *changes: str) -> list[list[Hypothesis]]:
+    both = twins(folder, *PUSHABLE, *changes, model=endless_model)
+    ratio = both.config.decoding.max_length_ratio
+    options = SearchOptions(2, max_length=both.config.longest_translation, max_length_ratio=ratio)
+    return both_find(both, ids, options)
+
+
+@pytest.mark.parametrize(("max_length", "ratio"), [(90, "20"), (300, "3"), (7, "3")])
+def test_sinusoidal_positions_reach_as_far_as_a_translation_can(tmp_path: Path, max_length: int, ratio: str) -> None:
+    """Also far beyond the longest source. Sources as long as can be stand beside short ones."""
+    ids = sentences([38, 3], 300)
+    changes = [f"decoding.max_length={max_length}", f"decoding.max_length_ratio={ratio}"]
+    [long], [short] = found_for(tmp_path, ids, *changes)
+    assert len(long.ids) == min(max_length, 40 * int(ratio) + 10)
+    assert len(short.ids) == min(max_length, 5 * int(ratio) + 10)
+
+
+def test_learned_positions_end_where_the_table_ends(tmp_path: Path) -> None:
+    [long], [short] = found_for(tmp_path, sentences([38, 3], 300), "model.positions=learned")
+    assert len(long.ids) == 39
+    assert len(short.ids) == 25
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_the_last_positions_are_the_right_ones(tmp_path: Path, positions: str) -> None:
+    both = twins(tmp_path, f"model.positions={positions}", "decoding.max_length=60")
+    [source] = sentences([38], both.tokenizers.source.vocab_size)
+    [target] = sentences([39 if positions == "learned" else 60], both.tokenizers.target.vocab_size, seed=1)
+    expected = token_log_probs(both.model, source, target)
+    assert fast_log_probs(both.fast(), both, source, target) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_minimum_length_needs_positions_too(tmp_path: Path) -> None:
+    options = SearchOptions(2, min_length=70, max_length=70, max_length_ratio=0.1)
+    changes = ["decoding.min_length=70", "decoding.max_length=70", "decoding.max_length_ratio=0.1"]
+    both = twins(tmp_path, *PUSHABLE, *changes, model=endless_model)
+    for [hypothesis] in both_find(both, sentences([3, 8], 300), options):
+        assert len(hypothesis.ids) == 70
+
+
+def test_a_source_is_between_sos_and_eos(tmp_path: Path) -> None:
+    """The engine gives the library the tokens alone; it must put both around them, once."""
+    both = twins(tmp_path)
+    [source] = sentences([5], 300)
+    expected = token_log_probs(both.model, source, [7, 8])
+    assert fast_log_probs(both.fast(), both, source, [7, 8]) == pytest.approx(expected, abs=1e-4)
+    for other in (source[1:], source[:-1], [SOS_ID, *source]):
+        assert token_log_probs(both.model, other, [7, 8]) != pytest.approx(expected, abs=1e-3)
+
+
+def test_both_number_formats_and_the_settings_are_written(tmp_path: Path) -> None:
+    both = twins(tmp_path, "tokenizer.shared=false", "decoding.beam_size=7")
+    names = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    files = ("config.json", "model.bin", "source_vocabulary.json", "target_vocabulary.json")
+    both_kinds = {f"ctranslate2/{kind}/{name}" for kind in ("float32", "int8") for name in files}
+    assert names == {"ctranslate2/settings.json", *both_kinds}
+    ids = sentences([4, 5], both.tokenizers.source.vocab_size)
+    same(
+        both.fast().translate(ids, SearchOptions(1, max_length=5)),
+        both.fast().translate(ids, SearchOptions(1, max_length=5)),
+    )

@@ -1,0 +1,377 @@
+"""The command line as a user meets it: arguments, streams, exit codes, one-sentence errors."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from command import mt
+from mt.storage.run_dir import RunDir
+
+
+def words(done) -> list[str]:
+    return done.stdout.splitlines()
+
+
+def test_translates_arguments(trained: Path) -> None:
+    assert len(words(mt("translate", "a b c", "c d", cwd=trained))) == 2
+
+
+def test_n_lines_in_are_n_lines_out_in_order(trained: Path) -> None:
+    lines = ["a b", "", "  ", "c d e f", "x\u2028y", "\x0c", "</s> <pad>", "a b", "日本", "a " * 300]
+    done = mt("translate", cwd=trained, stdin="".join(f"{line}\n" for line in lines).encode())
+    out = done.stdout.split("\n")
+    assert len(out) == len(lines) + 1
+    assert out[1] == out[2] == out[5] == ""
+    assert out[0] == out[7]
+    assert out[0] == words(mt("translate", "a b", cwd=trained))[0]
+    assert "translated in" in done.stderr  # the long line, in parts
+
+
+def test_windows_line_ends_and_a_missing_last_one(trained: Path) -> None:
+    unix = mt("translate", cwd=trained, stdin=b"a b\nc d\n").stdout
+    assert mt("translate", cwd=trained, stdin=b"\xef\xbb\xbfa b\r\nc d").stdout == unix
+
+
+def test_a_pipe_that_does_not_wait_is_read_to_its_end(trained: Path) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    pipes = {"stdin": reading, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-m", "mt", "translate"], cwd=trained, **pipes) as process:
+        for line in (b"a b\n", b"c d\n"):
+            os.write(writing, line)
+            time.sleep(2.5)
+        os.close(writing)
+        found = process.communicate(timeout=60)[0]
+    os.close(reading)
+    assert found.decode() == mt("translate", cwd=trained, stdin=b"a b\nc d\n").stdout
+
+
+@pytest.mark.parametrize("seed", ["abc", "0", "-3", ""])
+def test_a_seed_that_sacrebleu_cannot_read_is_refused_at_once(tiny: Path, seed: str) -> None:
+    done = mt("train", "--config", "tiny.yaml", cwd=tiny, code=2, SACREBLEU_SEED=seed)
+    assert "SACREBLEU_SEED" in done.stderr
+    assert not (tiny / "runs").exists()
+
+
+def test_files_in_and_out(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("a b\n\nc d\n")
+    mt("translate", "--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt", cwd=trained)
+    assert len((tmp_path / "out.txt").read_text().split("\n")) == 4
+
+
+def test_n_best_and_jsonl_carry_the_same_scores(two_languages: Path) -> None:
+    command = ["translate", "a b c", "--to", "xx", "--n-best", "2"]
+    text = words(mt(*command, cwd=two_languages))
+    record = json.loads(mt(*command, "--format", "jsonl", cwd=two_languages).stdout)
+    assert record["source"] == "a b c"
+    assert [f"{rank}\t{c['score']:.4f}\t{c['text']}" for rank, c in enumerate(record["n_best"], 1)] == text
+    assert record["translation"] == record["n_best"][0]["text"]
+    assert record["n_best"][0]["score"] >= record["n_best"][1]["score"]
+
+
+def test_greedy_is_a_beam_of_one(trained: Path) -> None:
+    arguments = ["a b c d", "e f g"]
+    greedy = mt("translate", *arguments, "--greedy", cwd=trained).stdout
+    assert greedy == mt("translate", *arguments, "--beam", "1", cwd=trained).stdout
+
+
+def test_head_ends_it_quietly(trained: Path) -> None:
+    """A reader that has seen enough is no error."""
+    script = f"for i in $(seq 3000); do echo a b c; done | {sys.executable} -m mt translate --greedy | head -n 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", script], cwd=trained, capture_output=True, check=False)
+    assert done.stdout.count(b"\n") == 1
+    assert done.stderr == b""
+    assert done.returncode in (0, 141)  # 141: the shell's own loop met the closed pipe
+
+
+def test_eval_prints_a_table_with_signatures_and_writes_files(trained: Path, tmp_path: Path) -> None:
+    done = mt("eval", "--output", tmp_path, cwd=trained)
+    header, greedy, beam, *signatures = words(done)
+    assert header.split()[:2] == ["method", "BLEU"]
+    assert (greedy.split()[0], beam.split()[0]) == ("greedy", "beam")
+    assert "tok:13a" in signatures[0]
+    assert "version:" in signatures[0]
+    assert len((tmp_path / "test.greedy").read_text().splitlines()) == 12
+    assert json.loads((tmp_path / "test.json").read_text())["sentences"] == 12
+
+
+def test_eval_json_is_one_object_and_its_bleu_is_sacrebleus(trained: Path, tmp_path: Path) -> None:
+    done = mt("eval", "--json", "--output", tmp_path, cwd=trained)
+    result = json.loads(done.stdout)
+    assert [r["method"] for r in result["results"]] == ["greedy", "beam"]
+    for entry in result["results"]:
+        files = [tmp_path / "test.reference", "-i", tmp_path / f"test.{entry['method']}"]
+        command = [sys.executable, "-m", "sacrebleu", *files, "-b", "-w", "4"]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert float(printed) == pytest.approx(entry["bleu"], abs=1e-4)
+
+
+def test_eval_of_given_files(trained: Path, tmp_path: Path) -> None:
+    shutil.copy(trained / "valid.en", tmp_path / "mine.en")
+    shutil.copy(trained / "valid.xx", tmp_path / "mine.xx")
+    mt("eval", "--source", tmp_path / "mine.en", "--reference", tmp_path / "mine.xx", "--output", tmp_path, cwd=trained)
+    assert (tmp_path / "mine.beam").is_file()
+
+
+def test_the_model_folder_works_on_its_own(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "runs" / "tiny" / "model", tmp_path / "moved")
+    alone = mt("translate", "a b c", "--model", "moved", cwd=tmp_path).stdout
+    assert alone == mt("translate", "a b c", cwd=trained).stdout
+    assert not [path for path in (tmp_path / "moved").rglob("*") if path.suffix in (".pt", ".pkl", ".pickle")]
+
+
+def test_another_text_of_the_same_name_leaves_the_runs_own_scores_alone(trained: Path, tmp_path: Path) -> None:
+    run = RunDir(shutil.copytree(trained / "runs" / "tiny", tmp_path / "tiny"))
+    before = {path.name: path.read_bytes() for path in run.scores.iterdir()}
+    (tmp_path / "test.en").write_text("a b\n")
+    (tmp_path / "test.xx").write_text("x\n")
+    mt("eval", "--model", "tiny", "--source", "test.en", "--reference", "test.xx", cwd=tmp_path)
+    after = {path.name: path.read_bytes() for path in run.scores.iterdir()}
+    assert before.items() <= after.items()
+    assert {"other.test.json", "other.test.greedy"} <= after.keys() - before.keys()
+
+
+def test_other_settings_leave_the_usual_scores_of_a_given_text_alone(trained: Path, tmp_path: Path) -> None:
+    run = RunDir(shutil.copytree(trained / "runs" / "tiny", tmp_path / "tiny"))
+    text = ["--source", trained / "valid.en", "--reference", trained / "valid.xx"]
+    mt("eval", "--model", "tiny", *text, cwd=tmp_path)
+    usual = (run.scores / "valid.json").read_bytes()
+    mt("eval", "--model", "tiny", *text, "--beam", "1", cwd=tmp_path)
+    assert (run.scores / "valid.json").read_bytes() == usual
+    assert (run.scores / "changed.valid.json").is_file()
+
+
+def test_a_folder_for_scores_that_cannot_be_is_told_before_anything_is_translated(trained: Path) -> None:
+    done = mt("eval", "--output", "test.en", cwd=trained, code=2)
+    assert "test.en is a file, not a folder" in done.stderr
+    assert "translating" not in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("source", ["file", "pipe"])
+def test_a_line_that_is_no_utf_8_loses_no_work(trained: Path, tmp_path: Path, source: str) -> None:
+    (tmp_path / "in").write_bytes(b"a b\n" * 5 + b"\xff\n")
+    if source == "file":
+        done = mt("translate", "--input", tmp_path / "in", "--model", "nowhere", cwd=trained, code=2)
+        assert "in:6: not valid UTF-8" in done.stderr
+    else:
+        done = mt("translate", cwd=trained, stdin=(tmp_path / "in").read_bytes(), code=2)
+        assert "stdin:6: not valid UTF-8" in done.stderr
+        assert len(done.stdout.splitlines()) == 5
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--beam", "1"),
+        ("--length-penalty", "0"),
+        ("--metrics", "chrf"),
+        ("--compute-type", "int8"),
+        ("--sample",),
+        ("--mbr", "2"),
+    ],
+    ids=str,
+)
+def test_other_settings_leave_the_runs_own_scores_alone(
+    trained: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    run = RunDir(shutil.copytree(trained / "runs" / "tiny", tmp_path / "tiny"))
+    before = {path.name: path.read_bytes() for path in run.scores.iterdir()}
+    mt("eval", "--model", "tiny", *options, cwd=tmp_path)
+    after = {path.name: path.read_bytes() for path in run.scores.iterdir()}
+    assert before.items() <= after.items()
+    assert "changed.test.json" in after
+
+
+def test_scores_are_stored_though_nobody_reads_them(trained: Path, tmp_path: Path) -> None:
+    script = f"{sys.executable} -m mt eval --output {tmp_path} | true"
+    subprocess.run(["bash", "-c", script], cwd=trained, capture_output=True, check=True)
+    assert (tmp_path / "test.json").is_file()
+
+
+def test_scores_are_shown_though_they_cannot_be_stored(trained: Path, tmp_path: Path) -> None:
+    run = RunDir(shutil.copytree(trained / "runs" / "tiny", tmp_path / "tiny"))
+    shutil.rmtree(run.scores)
+    run.scores.write_text("a file where the folder should be")
+    done = mt("eval", "--model", "tiny", cwd=tmp_path, code=4)
+    assert done.stdout.startswith("method")
+    assert "cannot write here" in done.stderr
+
+
+def test_an_output_that_is_no_file(trained: Path, tmp_path: Path) -> None:
+    said = mt("translate", "a b", "--output", tmp_path, cwd=trained, code=2).stderr
+    assert f"--output {tmp_path}: this is a folder, not a file" in said
+    said = mt("translate", "a b", "--output", tmp_path / "out.gz", cwd=trained, code=2).stderr
+    assert "cannot be written compressed" in said
+    os.mkfifo(tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE)
+    mt("translate", "a b", "--output", tmp_path / "pipe", cwd=trained)
+    assert reader.communicate()[0].decode() == mt("translate", "a b", cwd=trained).stdout
+    assert (tmp_path / "pipe").is_fifo(), "it was replaced by a file"
+
+
+@pytest.mark.parametrize("name", ["in", "link", "hard"])
+def test_translate_does_not_overwrite_its_input(trained: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "in").write_text("a b\n")
+    (tmp_path / "link").symlink_to("in")
+    (tmp_path / "hard").hardlink_to(tmp_path / "in")
+    said = mt("translate", "--input", tmp_path / "in", "--output", tmp_path / name, cwd=trained, code=2).stderr
+    assert "this is an input" in said
+    command = f"{sys.executable} -m mt translate --output {tmp_path / name} < {tmp_path / 'in'}"
+    done = subprocess.run(command, shell=True, cwd=trained, capture_output=True, text=True, check=False)
+    assert (done.returncode, "this is an input" in done.stderr) == (2, True)
+    assert (tmp_path / "in").read_text() == (tmp_path / "hard").read_text() == "a b\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "reference"), [("x.source", "y"), ("x.en", "x.greedy"), ("x.en", "x.json"), ("x.en", "link")]
+)
+def test_eval_does_not_overwrite_its_input(trained: Path, tmp_path: Path, source: str, reference: str) -> None:
+    (tmp_path / "link").symlink_to("x.reference")
+    for name in (source, reference):
+        (tmp_path / name).write_bytes(b"a b\r\n")
+    given = ["--source", tmp_path / source, "--reference", tmp_path / reference]
+    done = mt("eval", *given, "--output", tmp_path, cwd=trained, code=2)
+    assert "this is an input" in done.stderr
+    assert done.stdout == ""
+    assert {(tmp_path / name).read_bytes() for name in (source, reference)} == {b"a b\r\n"}
+
+
+def test_an_output_that_is_a_link_stays_one(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.txt").symlink_to("real.txt")
+    mt("translate", "a b", "--output", tmp_path / "link.txt", cwd=trained)
+    mt("distill", "--input", "test.en", "--output", tmp_path / "link.txt", cwd=trained)
+    assert (tmp_path / "link.txt").is_symlink()
+    assert len((tmp_path / "real.txt").read_text().splitlines()) == 12
+
+
+@pytest.mark.parametrize(("closed", "code"), [("<&-", 0), (">&-", 0), ("2>&-", 0)])
+def test_a_closed_stream_is_an_empty_one(trained: Path, closed: str, code: int) -> None:
+    script = f"{sys.executable} -m mt translate {'a' if closed != '<&-' else ''} {closed}"
+    done = subprocess.run(["bash", "-c", script], cwd=trained, capture_output=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_log_that_nobody_can_store_ends_no_training(tiny: Path) -> None:
+    command = f"{sys.executable} -m mt train --config tiny.yaml --set training.max_steps=40 2> /dev/full"
+    done = subprocess.run(["bash", "-c", command], cwd=tiny, capture_output=True, check=False)
+    assert done.returncode == 0
+    assert (tiny / "runs" / "tiny" / "model" / "MANIFEST.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "message"),
+    [
+        (["translate", "good", "caf\udce9"], b"", "argument 2: not valid UTF-8"),
+        (["translate", "a", "--model", "nowhere"], b"", "nowhere"),
+        (["translate", "a", "--model", "."], b"", "not a whole model folder"),
+        (["translate", "a", "--runs", "empty"], b"", "no finished run"),
+        (["translate", "a", "--n-best", "9"], b"", "--n-best 9"),
+        (["translate", "a", "--greedy", "--beam", "3"], b"", "--greedy"),
+        (["translate", "a", "--input", "tiny.yaml"], b"", "--input"),
+        (["translate", "a", "--format", "xml"], b"", "xml"),
+        (["translate", "a", "--beam", "0"], b"", "--beam"),
+        (["translate", "a", "--device", "tpu"], b"", "tpu"),
+        (["translate", "--input", "missing.txt"], b"", "missing.txt"),
+        (["translate"], b"good\nb\xe4d\n", "stdin:2"),
+        (["eval", "--source", "test.en"], b"", "--reference"),
+        (["eval", "--source", "train.en", "--reference", "test.xx"], b"", "300 lines but test.xx has 12"),
+        (["train"], b"", "--config"),
+        (["train", "--config", "missing.yaml"], b"", "missing.yaml"),
+        (["train", "--config", "tiny.yaml", "--set", "training.max_step=3"], b"", "max_steps"),
+        (["train", "--config", "tiny.yaml", "--set", "model.n_heads=3"], b"", "n_heads"),
+        (["train", "--config", "tiny.yaml", "--set", "name=new", "--set", "data.root=gone"], b"", "gone/train.en"),
+        (["train", "--config", "tiny.yaml", "--set", "name=new", "--set", "data.train.target=test.xx"], b"", "300"),
+        (["tarin"], b"", "tarin"),
+    ],
+)
+def test_bad_input_is_one_readable_message_and_exit_2(
+    trained: Path, arguments: list[str], stdin: bytes, message: str
+) -> None:
+    done = mt(*arguments, cwd=trained, stdin=stdin, code=2)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr) < 1500
+    assert done.stdout.count("\n") == stdin.count(b"good\n"), "lines before the bad one are translated"
+
+
+def test_all_configuration_errors_come_at_once_with_their_lines(tiny: Path) -> None:
+    text = (tiny / "tiny.yaml").read_text().replace("max_steps", "max_stepps")
+    (tiny / "tiny.yaml").write_text(text.replace("vocab_size: 320", "vocab_size: many"))
+    done = mt("train", "--config", "tiny.yaml", cwd=tiny, code=2)
+    assert "tiny.yaml:9: tokenizer.vocab_size" in done.stderr
+    assert "did you mean max_steps" in done.stderr
+    assert "tiny.yaml:13" in done.stderr
+
+
+def test_debug_shows_the_traceback_and_changes_nothing_else(tiny: Path) -> None:
+    plain = mt("translate", "--model", "nope", "a b", cwd=tiny, code=2)
+    done = mt("translate", "--model", "nope", "a b", "--debug", cwd=tiny, code=2)
+    assert "Traceback" in done.stderr
+    assert done.stderr.endswith(plain.stderr)
+
+
+def test_a_full_disk_is_exit_4_and_nothing_is_lost(tiny: Path) -> None:
+    disk = tiny / "runs"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=500k", "tmpfs", disk], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a small file system needs root")
+    try:
+        changes = ["--set", "training.average_checkpoints=20", "--set", "training.final_weights=average"]
+        done = mt("train", "--config", "tiny.yaml", *changes, cwd=tiny, code=4)
+        assert "no space left" in done.stderr
+        subprocess.run(["mount", "-o", "remount,size=100m", disk], check=True)
+        resumed = mt("train", "--config", "tiny.yaml", *changes, cwd=tiny)
+        assert "resuming after step" in resumed.stderr
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_an_unwritable_runs_folder_is_exit_4(tiny: Path) -> None:
+    (tiny / "blocked").write_text("a file where a folder should be")
+    done = mt("train", "--config", "tiny.yaml", "--runs", "blocked", cwd=tiny, code=4)
+    assert "blocked" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['mt', '--help']\n"
+        "from mt.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert end.code == 0\n"
+        "heavy = {'torch', 'datasets', 'tokenizers', 'sacrebleu', 'numpy', 'pydantic'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "train" in done.stdout
+
+
+def test_python_m_mt_is_the_same_command(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "mt", "eval"], cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 2
+    assert b"no finished run" in done.stderr
+
+
+def test_a_line_is_answered_before_the_next_and_ctrl_c_is_exit_130(trained: Path) -> None:
+    command = [sys.executable, "-m", "mt", "translate", "--greedy"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=trained, **pipes) as process:
+        for line in (b"a b c\n", b"d e\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert process.stdout.readline().endswith(b"\n")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert b"Traceback" not in process.stderr.read()

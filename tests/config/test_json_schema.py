@@ -1,0 +1,89 @@
+"""The JSON schema for editors: it takes what `load_config` takes, and refuses what a person mistypes."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from config_helpers import SECTIONS, configured, smallest
+from mt.config import parse_config
+from mt.config.json_schema import json_schema
+from mt.config.yaml_tree import parse_yaml
+from mt.errors import InputError
+
+CONFIGS = sorted((Path(__file__).resolve().parent.parent.parent / "configs").glob("*.yaml"))
+SCHEMA: dict[str, Any] = json.loads(json_schema())
+
+
+def faults(tree: object) -> list[str]:
+    return [error.message for error in Draft202012Validator(SCHEMA).iter_errors(tree)]
+
+
+def test_it_is_a_schema() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_shipped_configuration_is_right(path: Path) -> None:
+    assert faults(parse_yaml(path.read_text(), str(path)).root) == []
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_typo_anywhere_in_one_is_found(path: Path) -> None:
+    tree = parse_yaml(path.read_text(), str(path)).root
+    assert isinstance(tree, dict)
+    for section, keys in [("", tree), *((name, keys) for name, keys in tree.items() if isinstance(keys, dict))]:
+        for key in keys:
+            mistyped = copy.deepcopy(tree)
+            place: Any = mistyped[section] if section else mistyped
+            place[f"{key}z"] = place.pop(key)
+            assert any(f"{key}z" in fault for fault in faults(mistyped)), f"{section}.{key}"
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_every_key_is_there_with_its_meaning(section: str) -> None:
+    reference = SCHEMA["properties"][section]
+    name = (reference.get("$ref") or reference["anyOf"][0]["$ref"]).rpartition("/")[2]
+    for key, field in SECTIONS[section].model_fields.items():
+        assert SCHEMA["$defs"][name]["properties"][key]["description"] == field.description
+
+
+GOOD = [
+    configured("data", train=[{"source": "a", "target": "b"}, {"file": "x.tsv"}]),
+    configured("data", train={"hub": "a/b"}, valid={"from_train": 5}, test=None),
+    configured(
+        "data", target_lang=["de", "fr"], train=[{"file": "a.tsv", "target_lang": code} for code in ("de", "fr")]
+    ),
+    configured("training", patience=None, betas=[0.9, 0.98], eps=1),
+    {**smallest(), "training": None},
+]
+BAD = [
+    configured("data", train={"source": "a"}),
+    configured("data", train={"from_train": 5}),
+    configured("data", train=[]),
+    configured("data", target_lang="not a code"),
+    configured("model", norm="pree"),
+    configured("model", dropout=1),
+    configured("model", n_heads=2.5),
+    configured("training", betas=[0.9]),
+    configured("training", max_steps="many"),
+    {**smallest(), "name": "two words"},
+    {**smallest(), "data": None},
+    {"name": "x"},
+]
+
+
+@pytest.mark.parametrize("tree", GOOD, ids=str)
+def test_what_the_loader_takes(tree: dict[str, Any]) -> None:
+    parse_config(json.dumps(tree), "x.yaml")
+    assert faults(tree) == []
+
+
+@pytest.mark.parametrize("tree", BAD, ids=str)
+def test_what_the_loader_refuses(tree: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        parse_config(json.dumps(tree), "x.yaml")
+    assert faults(tree)

@@ -1,0 +1,178 @@
+"""Bidirectional training: in the first epochs half of the pairs are turned round, by the seed and the epoch alone."""
+
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_resume import LONG, events, resumes, train, wait_for_step, weights
+
+from command import Command, mt
+from data_helpers import write_lines
+from mt.data import batching
+from mt.data.batching import BatchStream
+from mt.data.bidirectional import BothWays
+from mt.data.bpe_dropout import VaryingCorpus
+from mt.data.encode import encode_corpus
+from mt.data.mixture import Share
+from mt.data.shuffle import Windows
+from mt.data.token_store import EncodedCorpus
+from mt.data.tokenizer import EOS_ID, SOS_ID, TokenizerPair
+from training_helpers import Parts
+
+NUMBER = 400
+SOURCE = [f"der Hund {i} " + "und " * (i % 5) for i in range(NUMBER)]
+TARGET = [f"a dog {i} " + "or not " * (i % 7) for i in range(NUMBER)]
+Pair = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> TokenizerPair:
+    return TokenizerPair.train(SOURCE, TARGET, 320, shared=True)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, tokenizers: TokenizerPair) -> EncodedCorpus:
+    text = (write_lines(tmp_path / "s", SOURCE), write_lines(tmp_path / "t", TARGET))
+    encode_corpus(text, tokenizers, tmp_path / "encoded", "key", None)
+    return EncodedCorpus.open(tmp_path / "encoded")
+
+
+def pairs(sentences: batching.Sentences, indices: np.ndarray | None = None) -> list[Pair]:
+    """The ids of both sides, of each sentence."""
+    indices = np.arange(len(sentences)) if indices is None else indices
+    sides = []
+    for side, specials, lengths in zip(("source", "target"), (2, 1), sentences.lengths(indices), strict=True):
+        ids, found = sentences.gather(side, indices)
+        assert np.array_equal(found + specials, lengths)
+        sides.append([tuple(row[:n].tolist()) for row, n in zip(ids, found, strict=True)])
+    return list(zip(*sides, strict=True))
+
+
+def turned(plain: list[Pair], now: list[Pair]) -> list[bool]:
+    """Which pairs are the other way round; all others must be as they were."""
+    assert all(b in (a, a[::-1]) for a, b in zip(plain, now, strict=True))
+    return [a != b for a, b in zip(plain, now, strict=True)]
+
+
+def test_half_of_the_pairs_are_turned_others_in_each_epoch_and_none_later(corpus: EncodedCorpus) -> None:
+    plain, both = pairs(corpus), BothWays(corpus, epochs=3, seed=1, max_length=100)
+    found = [turned(plain, pairs(both.in_epoch(epoch))) for epoch in range(3)]
+    for first, second in ((0, 1), (1, 2), (0, 2)):
+        assert 0.4 < np.mean(found[first]) < 0.6
+        assert 0.4 < np.mean(np.array(found[first]) != found[second]) < 0.6
+        assert 0.4 < np.mean([a != b for a, b in zip(found[first][:-1], found[first][1:], strict=True)]) < 0.6
+    assert both.in_epoch(3) is corpus
+    again = BothWays(corpus, epochs=3, seed=1, max_length=100)
+    assert [turned(plain, pairs(again.in_epoch(epoch))) for epoch in (2, 0)] == [found[2], found[0]]
+    other = BothWays(corpus, epochs=3, seed=2, max_length=100)
+    assert turned(plain, pairs(other.in_epoch(0))) not in found
+
+
+def test_a_copied_part_has_the_pairs_as_the_whole_has_them(corpus: EncodedCorpus) -> None:
+    whole = BothWays(corpus, 1, seed=1, max_length=100).in_epoch(0)
+    part = np.array([5, 6, 7, 300, 2, 2, 399])
+    copied = whole.copied(part)
+    assert len(copied) == len(part)
+    assert pairs(copied) == pairs(whole, part)
+    assert pairs(copied.copied(np.array([3, 1]))) == pairs(whole, part[[3, 1]])
+
+
+def test_each_pair_is_in_some_batch_once_in_large_corpora_too(
+    corpus: EncodedCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = sorted(pairs(BothWays(corpus, 1, seed=1, max_length=100).in_epoch(0)))
+    found = []
+    for windows in (Windows, lambda *a: Windows(*a, window=128, block=16)):
+        monkeypatch.setattr(batching, "Windows", windows)
+        stream = BatchStream(BothWays(corpus, 1, seed=1, max_length=100), 300, seed=1, shares=(Share(NUMBER),))
+        epoch: list[Pair] = []
+        while not stream.epochs_done:
+            batch = stream.next()
+            assert max(batch.src_tokens.shape[1], batch.tgt_out.shape[1]) * len(batch.src_tokens) <= 300
+            for source, target in zip(batch.src_tokens.tolist(), batch.tgt_out.tolist(), strict=True):
+                assert source[0] == SOS_ID
+                epoch.append((tuple(source[1 : source.index(EOS_ID)]), tuple(target[: target.index(EOS_ID)])))
+        found.append(sorted(epoch))
+    assert found == [expected, expected]
+
+
+def test_a_target_that_is_too_long_for_a_source_stays_a_target(corpus: EncodedCorpus) -> None:
+    """A source has two special tokens, a target one."""
+    plain = pairs(corpus)
+    limit = sorted(len(target) for _, target in plain)[NUMBER // 2]
+    now = pairs(BothWays(corpus, 1, seed=1, max_length=limit + 2).in_epoch(0))
+    found = [is_turned for is_turned, (_, target) in zip(turned(plain, now), plain, strict=True) if len(target) > limit]
+    assert len(found) > NUMBER / 4
+    assert not any(found)
+    at_limit = [t for t, (_, target) in zip(turned(plain, now), plain, strict=True) if len(target) == limit]
+    assert any(at_limit)
+
+
+def test_bpe_dropout_goes_with_it(corpus: EncodedCorpus, tokenizers: TokenizerPair, tmp_path: Path) -> None:
+    varying = VaryingCorpus(corpus, tokenizers, 0.3, 1, 10_000, tmp_path)
+    found = turned(pairs(varying.in_epoch(0)), pairs(BothWays(varying, 1, 1, 10_000).in_epoch(0)))
+    assert found == turned(pairs(corpus), pairs(BothWays(corpus, 1, 1, 10_000).in_epoch(0)))
+
+
+def test_the_model_learns_the_other_direction_too(tiny: Path) -> None:
+    losses = {}
+    for epochs in (0, 1000):
+        folder = tiny / str(epochs)
+        shutil.copytree(tiny, folder, ignore=shutil.ignore_patterns("0", "1000"))
+        parts = Parts(folder, "training.max_steps=250", "training.validate_every=1000", "model.dropout=0")
+        swapped = EncodedCorpus(*({"source": t["target"], "target": t["source"]} for t in _arrays(parts.corpus)))
+        if epochs:
+            parts.corpus = BothWays(parts.corpus, epochs, seed=1, max_length=parts.config.data.max_length)
+        trainer = parts.trainer()
+        trainer.run()
+        sums = trainer.gradients.add([BatchStream(swapped, 2000, seed=1).next()], 0)
+        losses[epochs] = float(sums.sums[0]) / sums.n_tokens
+    assert losses[1000] < 0.9 * losses[0]
+
+
+def _arrays(corpus: EncodedCorpus) -> tuple[dict, dict]:
+    return corpus._tokens, corpus._starts
+
+
+BOTH_WAYS = ("training.bidirectional_epochs=8", *LONG)
+
+
+def test_killed_in_either_part_it_ends_in_the_same_weights(tiny: Path) -> None:
+    expected = tiny / "uninterrupted"
+    shutil.copytree(tiny, expected)
+    train(expected, *BOTH_WAYS)
+    plain = tiny / "plain"
+    shutil.copytree(tiny, plain, ignore=shutil.ignore_patterns("uninterrupted"))
+    train(plain, *BOTH_WAYS[1:])
+    assert weights(plain) != weights(expected)
+    overrides = [word for change in BOTH_WAYS for word in ("--set", change)]
+    for step in (25, 150):
+        command = Command("train", "--config", "tiny.yaml", *overrides, cwd=tiny)
+        wait_for_step(tiny, step, command)
+        command.signal(signal.SIGKILL)
+        command.wait()
+    train(tiny, *BOTH_WAYS)
+    assert resumes(tiny) == 2
+    resumed = [event["step"] for event in events(tiny) if event["event"] == "resume"]
+    epochs = {event["step"]: event["epoch"] for event in events(tiny) if event["event"] == "train"}
+    assert [epochs[step] < 8 for step in resumed] == [True, False], epochs
+    assert weights(tiny) == weights(expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("tokenizer.shared=false", "so both languages need one vocabulary (tokenizer.shared: true)"),
+        ("training.distill_from=[given]", "set bidirectional_epochs: 0, or distill_from: []"),
+    ],
+)
+def test_what_does_not_go_with_it_is_refused(tiny: Path, change: str, said: str) -> None:
+    words = ("--set", "training.bidirectional_epochs=2", "--set", change)
+    assert said in mt("train", "--config", "tiny.yaml", *words, cwd=tiny, code=2).stderr
+
+
+def test_several_target_languages_are_refused(two_languages: Path) -> None:
+    done = mt("train", "--config", "two.yaml", "--set", "training.bidirectional_epochs=2", cwd=two_languages, code=2)
+    assert "is for one target language" in done.stderr

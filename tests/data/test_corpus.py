@@ -1,0 +1,474 @@
+"""Where pairs come from: files, tables, hub data sets and the phrasebook; every sentence arrives as it was written."""
+
+import errno
+import gzip
+import json
+import lzma
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow
+import pyarrow.parquet
+import pytest
+from backports import zstd
+
+from data_helpers import make_data_config, pairs_of, write_lines, write_pairs
+from mt.data import phrasebook
+from mt.data.corpus import Pair
+from mt.errors import InputError, MachineError
+
+# What other software reads as nothing, as a number, as a date, or as the end of a line.
+AWKWARD = [
+    ("NA", "null"),
+    ("007", "1e5"),
+    ("None", "nan"),
+    ("true", "1.0"),
+    ("2020-01-01", "12:30"),
+    ("#REF!", "-"),
+    ('"quoted" word', 'l\'altro "uno"'),
+    ("\\N", "\\t is no tab"),
+    ("a\u2028b", "c\x85d"),
+    ("😀 e\u0301", "è"),
+    ("</s>", "<pad>"),
+]
+
+
+COMPRESS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd.compress}
+
+
+def write_table(path: Path, pairs: list[Pair], names: tuple[str, str] = ("en", "it"), shape: str = "") -> None:
+    """Writes a table by hand, so that no reader's own writer hides its quirks."""
+    kind = next(s for s in reversed(path.suffixes) if s.lower() not in COMPRESS).lower()
+    if kind == ".parquet":
+        columns: dict[str, Any] = {name: [pair[side] for pair in pairs] for side, name in enumerate(names)}
+        if shape == "translation":
+            columns = {"translation": [dict(zip(names, pair, strict=True)) for pair in pairs]}
+        pyarrow.parquet.write_table(pyarrow.table(columns), path)
+        return
+    if kind == ".jsonl":
+        rows = [dict(zip(names, pair, strict=True)) for pair in pairs]
+        lines = [json.dumps({"translation": row} if shape == "translation" else row) for row in rows]
+    elif kind == ".tsv":
+        lines = ["\t".join(cells) for cells in [names, *pairs]]
+    else:
+        lines = [",".join('"' + cell.replace('"', '""') + '"' for cell in cells) for cells in [names, *pairs]]
+    content = "".join(line + "\n" for line in lines).encode()
+    path.write_bytes(COMPRESS.get(path.suffix.lower(), bytes)(content))
+
+
+def refusal(root: Path, train: Any, **data: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        pairs_of(root, train, **data)
+    assert caught.value.exit_code == 2
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+def pairs_or_refusal(root: Path, train: Any) -> list[Pair] | str:
+    try:
+        return pairs_of(root, train)
+    except InputError as error:
+        return error.message
+
+
+def test_plain_files_keep_their_order_and_white_space_inside(tmp_path: Path) -> None:
+    pairs = [("  a  b ", "c\t"), ("", " "), ("a\rb\u2028c", "d")]
+    assert pairs_of(tmp_path, write_pairs(tmp_path, "train", pairs)) == [("a  b", "c"), ("", ""), ("a\rb\u2028c", "d")]
+
+
+def test_plain_files_may_be_gzipped(tmp_path: Path) -> None:
+    (tmp_path / "a.en.gz").write_bytes(gzip.compress(b"one\ntwo\n"))
+    write_lines(tmp_path / "a.it", ["uno", "due"])
+    assert pairs_of(tmp_path, {"source": "a.en.gz", "target": "a.it"}) == [("one", "uno"), ("two", "due")]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "t.tsv",
+        "t.csv",
+        "t.jsonl",
+        "t.parquet",
+        "t.tsv.gz",
+        "t.csv.gz",
+        "t.jsonl.gz",
+        "t.tsv.xz",
+        "t.jsonl.zst",
+        "my.1.tsv",
+        "T.TSV",
+        "T.JSONL.GZ",
+    ],
+)
+def test_a_table_gives_every_cell_as_it_was_written(tmp_path: Path, name: str) -> None:
+    write_table(tmp_path / name, AWKWARD)
+    assert pairs_of(tmp_path, {"file": name}) == AWKWARD
+
+
+@pytest.mark.parametrize("name", ["t.tsv", "t.csv", "t.jsonl", "t.parquet"])
+def test_a_table_with_named_columns(tmp_path: Path, name: str) -> None:
+    write_table(tmp_path / name, AWKWARD, names=("German text", "en"))
+    swapped = {"file": name, "source_column": "en", "target_column": "German text"}
+    assert pairs_of(tmp_path, swapped) == [(target, source) for source, target in AWKWARD]
+    assert pairs_of(tmp_path, {"file": name, "source_column": "German text", "target_column": "en"}) == AWKWARD
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz", "t.parquet"])
+def test_a_table_with_translation_dictionaries(tmp_path: Path, name: str) -> None:
+    write_table(tmp_path / name, AWKWARD, shape="translation")
+    assert pairs_of(tmp_path, {"file": name}) == AWKWARD
+
+
+@pytest.mark.parametrize(
+    "text", ["2020-01-01", "2020-01-01T12:30:00Z", "2020-01-01 12:30:00", "12:30:00", "007", "true"]
+)
+def test_a_column_that_looks_like_something_else_stays_text(tmp_path: Path, text: str) -> None:
+    for name, shape in [("t.tsv", ""), ("t.csv", ""), ("t.jsonl", ""), ("t.jsonl", "translation"), ("t.parquet", "")]:
+        write_table(tmp_path / name, [(text, "x")] * 2, shape=shape)
+        assert pairs_of(tmp_path, {"file": name}) == [(text, "x")] * 2, (name, shape)
+
+
+def test_a_line_break_inside_a_sentence_becomes_a_space(tmp_path: Path) -> None:
+    pairs = [("two\nlines", "due\r\nrighe\n"), ("a", "b")]
+    for name in ("t.csv", "t.jsonl", "t.parquet"):
+        write_table(tmp_path / name, pairs)
+        assert pairs_of(tmp_path, {"file": name}) == [("two lines", "due righe"), ("a", "b")], name
+
+
+@pytest.mark.parametrize("inside", ["\r", "\x00", "\x0b", "\x0c", "\x1c", "\u2028"])
+@pytest.mark.parametrize("name", ["t.tsv", "t.csv", "t.jsonl"])
+def test_a_control_character_in_a_cell_ends_no_row(tmp_path: Path, name: str, inside: str) -> None:
+    pairs = [(f"a{inside}b", f"c{inside}d"), ("e", "f")]
+    write_table(tmp_path / name, pairs)
+    assert pairs_of(tmp_path, {"file": name}) == pairs
+
+
+def test_a_quote_that_opens_a_tsv_cell_is_text(tmp_path: Path) -> None:
+    pairs = [('"open', "x"), ("y", 'z"')]
+    write_table(tmp_path / "t.tsv", pairs)
+    assert pairs_of(tmp_path, {"file": "t.tsv"}) == pairs
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize(("name", "content"), [("t.tsv", b"en\tit\r\na\tb\r\n"), ("t.csv", b'en,it\r\n"a",b\r\n')])
+def test_a_table_from_windows(tmp_path: Path, name: str, content: bytes, mark: bytes) -> None:
+    (tmp_path / name).write_bytes(mark + content)
+    assert pairs_of(tmp_path, {"file": name}) == [("a", "b")]
+
+
+@pytest.mark.parametrize("name", ["a[1]*", "what?", "#1 {a,b} 100%"])
+@pytest.mark.parametrize("suffix", [".tsv", ".parquet"])
+def test_a_file_name_is_no_pattern(tmp_path: Path, name: str, suffix: str) -> None:
+    for other in ("a1x", "whatX"):
+        write_table(tmp_path / f"{other}{suffix}", [("wrong", "wrong")])
+    write_table(tmp_path / f"{name}{suffix}", [("a", "b")])
+    assert pairs_of(tmp_path, {"file": f"{name}{suffix}"}) == [("a", "b")]
+
+
+def test_absent_cells_are_empty_sentences(tmp_path: Path) -> None:
+    write_lines(tmp_path / "t.jsonl", ['{"en": null, "it": "x"}', '{"en": "y", "it": null}'])
+    assert pairs_of(tmp_path, {"file": "t.jsonl"}) == [("", "x"), ("y", "")]
+    write_lines(tmp_path / "t.tsv", ["en\tit\tscore", "\tx", "y\t", "z\tw\t1"])
+    assert pairs_of(tmp_path, {"file": "t.tsv"}) == [("", "x"), ("y", ""), ("z", "w")]
+
+
+@pytest.mark.parametrize(("name", "mark"), [("t.tsv", "\t"), ("t.csv", ","), ("t.tsv.gz", "\t")])
+def test_without_a_header_columns_are_counted(tmp_path: Path, name: str, mark: str) -> None:
+    content = "".join(f"{mark.join(cells)}\n" for cells in [("en", "it", "0.9"), ("a b", "c", "0.8")]).encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    source = {"file": name, "header": False}
+    assert pairs_of(tmp_path, source) == [("en", "it"), ("a b", "c")]
+    other = {**source, "source_column": 3, "target_column": "1"}
+    assert pairs_of(tmp_path, other) == [("0.9", "en"), ("0.8", "a b")]
+    assert "no column '4', only 1, 2, 3" in refusal(tmp_path, {**source, "target_column": 4})
+    assert pairs_of(tmp_path, {"file": name}) == [("a b", "c")]
+
+
+def test_a_table_without_a_header_is_told_how_to_say_so(tmp_path: Path) -> None:
+    write_lines(tmp_path / "t.tsv", ["a\tb", "c\td"])
+    with pytest.raises(InputError, match=r"t\.tsv:2: no column 'en', only a, b") as caught:
+        pairs_of(tmp_path, {"file": "t.tsv"})
+    assert "header: false" in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "mark"), [("t.tsv", "\t"), ("t.csv", ",")])
+def test_a_row_that_ends_too_early_is_refused(tmp_path: Path, name: str, mark: str) -> None:
+    """A reference that a missing tab has emptied would spoil a score without a word."""
+    write_lines(tmp_path / name, [mark.join(["en", "it"]), mark.join(["a", "b"]), "c"])
+    assert refusal(tmp_path, {"file": name}) == f"{tmp_path / name}:3: ends before column 'it'"
+
+
+@pytest.mark.parametrize(("name", "mark"), [("t.tsv", "\t"), ("t.csv", ",")])
+def test_two_columns_of_one_name_are_refused_if_they_matter(tmp_path: Path, name: str, mark: str) -> None:
+    write_lines(tmp_path / name, [mark.join(["en", "it", "x", "x"]), mark.join(["a", "b", "c", "d"])])
+    assert pairs_of(tmp_path, {"file": name}) == [("a", "b")]
+    assert "two columns are called 'x'" in refusal(tmp_path, {"file": name, "source_column": "x"})
+
+
+def test_two_parquet_columns_of_one_name_are_refused_if_they_matter(tmp_path: Path) -> None:
+    path, cells = tmp_path / "t.parquet", [pyarrow.array([value]) for value in "abcd"]
+    pyarrow.parquet.write_table(pyarrow.table(cells, names=["en", "it", "x", "x"]), path)
+    assert pairs_of(tmp_path, {"file": path.name}) == [("a", "b")]
+    message = refusal(tmp_path, {"file": path.name, "source_column": "x", "target_column": "it"})
+    assert message.startswith(f"{path}: two columns are called 'x'")
+    pairs = pyarrow.StructArray.from_arrays(cells[:3], names=["en", "it", "it"])
+    pyarrow.parquet.write_table(pyarrow.table({"translation": pairs}), path)
+    assert refusal(tmp_path, {"file": path.name}).startswith(f"{path}: two columns are called 'translation.it'")
+
+
+@pytest.mark.parametrize(("name", "mark"), [("t.tsv", "\t"), ("t.csv", ",")])
+def test_a_row_with_a_cell_too_many_is_refused(tmp_path: Path, name: str, mark: str) -> None:
+    # A sentence with a stray tab in it would otherwise lose its end, or move into the other column.
+    long, good = mark.join(["a", "b", "c"]), mark.join(["d", "e"])
+    for rows in ([long, good], [good, long], [long]):
+        write_lines(tmp_path / name, [mark.join(["en", "it"]), *rows])
+        assert refusal(tmp_path, {"file": name}).startswith(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["t.tsv", "t.csv", "t.jsonl", "t.parquet"])
+def test_a_missing_column_names_those_there_are(tmp_path: Path, name: str) -> None:
+    write_table(tmp_path / name, [("a", "b")], names=("src", "dst"))
+    message = refusal(tmp_path, {"file": name})
+    line = {"t.parquet": "", "t.jsonl": ":1"}.get(name, ":2")
+    assert message == f"{tmp_path / name}{line}: no column 'en', only src, dst"
+    message = refusal(tmp_path, {"file": name, "source_column": "src", "target_column": "tgt"})
+    assert message == f"{tmp_path / name}{line}: no column 'tgt', only src, dst"
+
+
+def test_a_translation_without_one_of_the_languages(tmp_path: Path) -> None:
+    write_table(tmp_path / "t.jsonl", [("a", "b")], names=("en", "de"), shape="translation")
+    assert "t.jsonl:1: no column 'it', only en, de" in refusal(tmp_path, {"file": "t.jsonl"})
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (['{"en": "a", "it": "b"}', "", '{"en": 7, "it": "b"}'], "3: column 'en' is no text but 7"),
+        (['{"en": "a", "it": ["b"]}'], "1: column 'it' is no text but ['b']"),
+        (['{"en": "a", "it": {"x": "b"}}'], "1: column 'it' is no text but {'x': 'b'}"),
+    ],
+)
+def test_a_cell_that_is_no_text_names_its_row(tmp_path: Path, rows: list[str], said: str) -> None:
+    write_lines(tmp_path / "t.jsonl", rows)
+    assert refusal(tmp_path, {"file": "t.jsonl"}) == f"{tmp_path / 't.jsonl'}:{said}"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.jsonl", b'{"en": "a", "it": "b"}\n{"en": "a", "it": \n'),
+        ("t.jsonl", b'{"en": "\\ud800", "it": "b"}\n'),
+        ("t.jsonl.gz", gzip.compress(b'{"en": "a", "it": "b"}\n' * 500, mtime=0)[:-9]),
+        ("t.tsv.gz", gzip.compress(b"en\tit\na\tb\n" * 500, mtime=0)[:-9]),
+        ("t.tsv.gz", b"en\tit\na\tb\n"),
+        ("t.jsonl", b'["a", "b"]\n'),
+        ("t.csv", b'en,it\n"a,b\n'),
+        ("t.csv", b"en,it\na\rb,c\n"),
+        ("t.parquet", b"PAR1 is not enough PAR1"),
+        ("t.parquet", b""),
+    ],
+)
+def test_a_damaged_table_is_refused_by_name(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert refusal(tmp_path, {"file": name}).startswith(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.tsv", "t.csv"])
+def test_an_empty_table_has_no_pairs_or_is_refused_in_plain_words(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"")
+    found = pairs_or_refusal(tmp_path, {"file": name})
+    if isinstance(found, str):
+        assert found.startswith(str(tmp_path / name))
+        assert "StopIteration" not in found
+    else:
+        assert found == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.tsv", b"en\tit\na\tb\nc\td\xff\n"),
+        ("t.csv", b"en,it\na,b\nc,d\xff\n"),
+        ("t.jsonl", b'{"en": "a", "it": "b"}\n\n{"en": "c", "it": "d\xff"}\n'),
+    ],
+)
+def test_invalid_utf8_in_a_table_names_the_line(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert refusal(tmp_path, {"file": name}).startswith(f"{tmp_path / name}:3: not valid UTF-8")
+
+
+def test_a_missing_table_and_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "folder.jsonl").mkdir()
+    for name in ("none.tsv", "none.csv.gz", "none.jsonl", "none.parquet"):
+        assert refusal(tmp_path, {"file": name}) == f"{tmp_path / name}: no such file"
+    assert str(tmp_path / "folder.jsonl") in refusal(tmp_path, {"file": "folder.jsonl"})
+
+
+def test_a_quote_that_nobody_closed_is_said_where_it_opens(tmp_path: Path) -> None:
+    write_lines(tmp_path / "t.csv", ["en,it", "a,b", 'c,"d', "e,f", "g,h"])
+    assert refusal(tmp_path, {"file": "t.csv"}).startswith(f"{tmp_path / 't.csv'}:3: not valid CSV")
+    write_lines(tmp_path / "t.csv", ["en,it", "a,b", '"c', 'd",e,f', "g,h"])
+    assert refusal(tmp_path, {"file": "t.csv"}).startswith(f"{tmp_path / 't.csv'}:3: 3 cells")
+
+
+def test_parquet_columns_that_nobody_asked_for_are_not_decoded(tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    beyond = pyarrow.array([2**40], pyarrow.int64()).cast(pyarrow.timestamp("s"))  # no date of Python's
+    parquet.write_table(pyarrow.table({"en": ["a"], "when": beyond, "it": ["b"]}), tmp_path / "t.parquet")
+    assert pairs_of(tmp_path, {"file": "t.parquet"}) == [("a", "b")]
+
+
+def test_parquet_text_that_is_none_names_its_row(tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    columns = [
+        pyarrow.array([b"a", b"c", b"\xff\xfe", b"e"]).cast(pyarrow.binary()),
+        pyarrow.array(["b", "d", "x", "f"]),
+    ]
+    offsets, data = columns[0].buffers()[1:]
+    text = pyarrow.StringArray.from_buffers(4, offsets, data)
+    parquet.write_table(pyarrow.table([text, columns[1]], names=["en", "it"]), tmp_path / "t.parquet")
+    assert refusal(tmp_path, {"file": "t.parquet"}) == f"{tmp_path / 't.parquet'}: row 3: not valid UTF-8"
+
+
+def test_an_unknown_kind_of_table_is_a_configuration_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"must end in \.tsv"):
+        make_data_config(tmp_path, {"file": "t.xlsx"})
+
+
+def test_a_list_of_sources_is_read_one_after_the_other(tmp_path: Path) -> None:
+    first = write_pairs(tmp_path, "first", [("1", "uno"), ("2", "due")])
+    write_table(tmp_path / "t.tsv", [("3", "tre")])
+    write_table(tmp_path / "t.jsonl", [("4", "quattro")], shape="translation")
+    sources = [{"file": "t.jsonl"}, first, {"file": "t.tsv"}, first]
+    assert [source for source, _ in pairs_of(tmp_path, sources)] == ["4", "1", "2", "3", "1", "2"]
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Callable[..., list[Pair]]:
+    """Reads a data set that lies in a folder: to `load_dataset` its path is as good as a name on the hub."""
+    folder = tmp_path / "set"
+    folder.mkdir()
+    write_table(folder / "train.jsonl", [("hello", "ciao"), ("NA", "null")], shape="translation")
+    write_table(folder / "validation.jsonl", [("good", "buono")], shape="translation")
+    return lambda **source: pairs_of(tmp_path, {"hub": str(folder), **source})
+
+
+def test_a_hub_data_set_and_its_splits(hub: Callable[..., list[Pair]]) -> None:
+    assert hub() == [("hello", "ciao"), ("NA", "null")]
+    assert hub(split="validation") == [("good", "buono")]
+
+
+STREAMED = """
+import sys
+from pathlib import Path
+from data_helpers import pairs_of
+print(pairs_of(Path(), {"hub": sys.argv[1], "streaming": sys.argv[2] == "yes"}))
+"""
+
+
+def test_a_streamed_hub_data_set_is_the_same_and_is_not_stored(hub: Callable[..., list[Pair]], tmp_path: Path) -> None:
+    stored = {}
+    for streaming in ("no", "yes"):
+        home = tmp_path / streaming
+        done = run_python(STREAMED, str(tmp_path / "set"), streaming, HF_HOME=str(home))
+        assert done.stdout == "[('hello', 'ciao'), ('NA', 'null')]\n", done.stderr
+        stored[streaming] = len(list(home.rglob("*.arrow")))
+    assert stored["no"] > 0 == stored["yes"]
+    with pytest.raises(InputError, match=r"split dev.*cannot be loaded: "):
+        hub(split="dev", streaming=True)
+
+
+def test_a_hub_split_or_configuration_that_is_not_there(hub: Callable[..., list[Pair]]) -> None:
+    with pytest.raises(InputError, match=r"split dev.*cannot be loaded: .*train.*validation"):
+        hub(split="dev")
+    with pytest.raises(InputError, match=r"config en-it.*cannot be loaded: .*en-it"):
+        hub(config="en-it")
+
+
+@pytest.mark.parametrize(
+    "cause", [OSError(errno.ENOSPC, "No space left on device"), OSError("Not enough disk space. Needed: 9 GB"), None]
+)
+def test_a_full_disk_is_not_the_hub_data_sets_fault(
+    hub: Callable[..., list[Pair]], monkeypatch: pytest.MonkeyPatch, cause: OSError | None
+) -> None:
+    def load_dataset(*_: object, **__: object) -> None:
+        raise datasets.exceptions.DatasetGenerationError("An error occurred") from (cause or MemoryError())
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    if cause:
+        with pytest.raises(MachineError, match=r"\(config None, split train\): no space left on the disk"):
+            hub()
+    else:
+        with pytest.raises(MemoryError):
+            hub()
+
+
+def run_python(program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program in a fresh process: what a library reads from the environment it reads once."""
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        env={**os.environ, **environment},
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+UNREACHABLE = """
+from pathlib import Path
+from data_helpers import pairs_of
+from mt.errors import InputError
+try:
+    pairs_of(Path(), {"hub": "nobody/no-such-set", "config": "en-it"})
+except InputError as error:
+    print(error.message)
+"""
+
+
+def test_an_unreachable_hub_data_set_is_one_sentence(tmp_path: Path) -> None:
+    done = run_python(UNREACHABLE, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))
+    assert done.stdout.count("\n") == 1, done.stderr
+    assert done.stdout.startswith("nobody/no-such-set (config en-it, split train): cannot be loaded: ")
+    assert "Traceback" not in done.stderr
+
+
+LOCAL = """
+import sys
+from pathlib import Path
+from data_helpers import pairs_of
+attempts = []
+sys.addaudithook(lambda event, arguments: event in ("socket.connect", "socket.getaddrinfo") and attempts.append(event))
+print(pairs_of(Path("FOLDER"), [{"file": "t.tsv"}, {"file": "t.parquet"}]), attempts)
+"""
+
+
+def test_reading_a_table_asks_nothing_of_the_network(tmp_path: Path) -> None:
+    write_table(tmp_path / "t.tsv", [("a", "b")])
+    write_table(tmp_path / "t.parquet", [("c", "d")])
+    program = LOCAL.replace("FOLDER", str(tmp_path))
+    done = run_python(program, HF_HUB_OFFLINE="0", HF_UPDATE_DOWNLOAD_COUNTS="AUTO", HF_HOME=str(tmp_path))
+    assert done.stdout == "[('a', 'b'), ('c', 'd')] []\n", done.stderr
+
+
+def test_the_phrasebook_in_both_directions(tmp_path: Path) -> None:
+    expected = list(phrasebook.sentence_pairs("test"))
+    source = {"builtin": "phrasebook", "split": "test"}
+    assert pairs_of(tmp_path, source) == expected
+    assert len(expected) == 500
+    mirrored = pairs_of(tmp_path, source, source_lang="it", target_lang="en")
+    assert mirrored == [(italian, english) for english, italian in expected]
+
+
+@pytest.mark.parametrize(("source", "target"), [("en", "de"), ("fr", "it"), ("en", "IT")])
+def test_the_phrasebook_refuses_other_languages(tmp_path: Path, source: str, target: str) -> None:
+    message = refusal(tmp_path, {"builtin": "phrasebook"}, source_lang=source, target_lang=target)
+    assert message == f"data: the built-in phrasebook is English-Italian, not {source}-{target}"

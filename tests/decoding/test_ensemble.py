@@ -1,0 +1,356 @@
+"""Several models as one, and checkpoints as models: the mean of the distributions, and what fits together."""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from shutil import copyfile, copytree
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from safetensors.torch import load_file
+
+from command import mt
+from conftest import make_project
+from engine_helpers import ENGLISH, GERMAN, configured, random_model, tokenizers, whole_folder
+from model_helpers import close, lively_model, small_model, sources
+from mt.bundle.load_translator import open_model
+from mt.bundle.model_folder import load_model, new_model
+from mt.cli import app
+from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer, TokenizerPair
+from mt.decoding.engine import EngineChoice, SearchOptions
+from mt.decoding.ensemble import Ensemble
+from mt.decoding.search import log_probs_of, search
+from mt.decoding.translator import Translator, distinct
+from mt.errors import InputError
+from mt.model.transformer import Transformer, set_parameters
+from mt.storage.run_dir import CheckpointDir, ModelDir, RunDir, find_model
+
+LIVELY = ["model.positions=learned", "model.norm=pre", "model.activation=swiglu", "model.tie_embeddings=false"]
+TEXT = [*ENGLISH, "", "The dog is old.", "Men on the grass", "talking"]
+BEAM = SearchOptions(3, n_best=3, max_length=8)
+GREEDY = SearchOptions(1, max_length=8)
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> ModelDir:
+    return whole_folder(tmp_path_factory.mktemp("first") / "model", *LIVELY)
+
+
+@pytest.fixture(scope="module")
+def second(tmp_path_factory: pytest.TempPathFactory) -> ModelDir:
+    """With the same tokenizer, and of another size."""
+    changes = ["model.d_model=24", "model.decoder_layers=2", "model.positions=sinusoidal", "model.norm=post"]
+    return whole_folder(tmp_path_factory.mktemp("second") / "model", *LIVELY, *changes)
+
+
+@pytest.fixture(scope="module")
+def averaged(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    """A finished run whose checkpoints have moving averages."""
+    folder = make_project(tmp_path_factory.mktemp("averaged"))
+    changes = ["training.ema_decay=0.9", "training.learning_rate=1.0e-2"]
+    mt("train", "--config", "tiny.yaml", *(word for c in changes for word in ("--set", c)), cwd=folder)
+    return RunDir(folder / "runs" / "tiny")
+
+
+def refusal(folders: Sequence[ModelDir], **choice: object) -> str:
+    with pytest.raises(InputError) as caught:
+        open_model(folders[0], EngineChoice(**choice), folders[1:])
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+def found(translator: Translator, options: SearchOptions) -> tuple[list[str], list[float]]:
+    candidates = [candidate for line in translator.translate(TEXT, options) for candidate in line]
+    return [c.text for c in candidates], [number for c in candidates for number in (c.score, c.log_prob)]
+
+
+def agree(one: Translator, other: Translator, options: SearchOptions) -> None:
+    (texts, numbers), (expected_texts, expected_numbers) = found(one, options), found(other, options)
+    assert texts == expected_texts
+    assert numbers == pytest.approx(expected_numbers, abs=1e-5)
+
+
+def said(*arguments: str | Path) -> Result:
+    """What a command prints; in this process, which has imported torch already."""
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert done.exit_code == 0
+    return done
+
+
+def mixed(models: Sequence[Transformer], src_tokens: torch.Tensor, ids: Sequence[int]) -> torch.Tensor:
+    """The mean of what models say (1 + T, V) at each step of a translation, worked out without caches."""
+    with torch.no_grad():
+        each = [model(src_tokens[None], torch.tensor([[SOS_ID, *ids]]))[0].double().softmax(-1) for model in models]
+    return torch.stack(each).mean(dim=0)
+
+
+# The mean -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [GREEDY, BEAM], ids=["greedy", "beam"])
+@pytest.mark.parametrize("copies", [2, 3])
+def test_a_model_with_itself_changes_nothing(first: ModelDir, options: SearchOptions, copies: int) -> None:
+    alone, together = open_model(first, EngineChoice("torch")), open_model(first, None, [first] * (copies - 1))
+    assert together.engine == f"{copies} models together, torch float32 on cpu"
+    assert len(set(found(alone.translator, options)[0])) > 2, "no variety"
+    agree(together.translator, alone.translator, options)
+
+
+def test_each_step_is_the_mean_of_all_models() -> None:
+    """Of different shapes, also after hypotheses have moved and sentences left."""
+    models = [small_model(0), small_model(1, d_model=8, decoder_layers=1), small_model(2, positions="learned")]
+    together, src_tokens = Ensemble(models), sources([6, 2, 4])
+    generator = torch.Generator().manual_seed(2)
+    rows, prefixes = torch.arange(3), torch.full((3, 1), SOS_ID)
+    with torch.no_grad():
+        state = together.start(src_tokens)
+        for position in range(6):
+            assert state.position == position
+            width = len(prefixes) // len(rows)
+            log_probs = together.step(prefixes[:, -1].view(-1, width), state)
+            expected = [
+                mixed(models, src_tokens[rows[place // width]], prefix[1:].tolist())[-1]
+                for place, prefix in enumerate(prefixes)
+            ]
+            close(log_probs.exp(), torch.stack(expected).float())
+            kept = torch.tensor([0, 2]) if position == 2 else torch.arange(len(rows))
+            origins = torch.randint(width, (len(kept), 2), generator=generator)
+            state.select(kept if position == 2 else None, origins)
+            moves = (origins + kept[:, None] * width).flatten()
+            new = torch.randint(4, 12, (len(moves), 1), generator=generator)
+            rows, prefixes = rows[kept], torch.cat([prefixes[moves], new], dim=1)
+
+
+@pytest.mark.parametrize("options", [GREEDY, BEAM], ids=["greedy", "beam"])
+def test_what_is_found_has_the_mean_probability(options: SearchOptions) -> None:
+    """The logarithm of the mean, not the mean of the logarithms."""
+    models, src_tokens = [lively_model(0), lively_model(3)], sources([5, 2, 7])
+    for row, hypotheses in enumerate(search(Ensemble(models), src_tokens, options)):
+        alone = src_tokens[row][src_tokens[row] != 0]
+        for h in hypotheses:
+            steps = log_probs_of(mixed(models, alone, h.ids).log())
+            expected = sum(steps[place, token].item() for place, token in enumerate([*h.ids, EOS_ID]))
+            assert h.log_prob == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_order_of_the_models_changes_nothing_and_each_counts(first: ModelDir, second: ModelDir) -> None:
+    together = open_model(first, None, [second]).translator
+    agree(together, open_model(second, None, [first]).translator, BEAM)
+    for folder in (first, second):
+        assert found(together, BEAM)[0] != found(open_model(folder, EngineChoice("torch")).translator, BEAM)[0]
+    thrice = open_model(first, None, [second, second]).translator
+    assert found(thrice, BEAM)[1] != pytest.approx(found(together, BEAM)[1], abs=1e-3)
+
+
+def test_the_shortest_positions_bound_all() -> None:
+    longer, shorter = (small_model(positions="learned", max_length=length) for length in (20, 12))
+    assert Ensemble([longer, shorter]).max_positions == Ensemble([shorter, longer]).max_positions == 12
+    assert Ensemble([shorter, small_model()]).max_positions == 12
+    assert Ensemble([small_model(), small_model()]).max_positions is None
+
+
+def test_a_line_too_long_for_one_of_them_is_translated_in_parts(tmp_path: Path) -> None:
+    longer, shorter = (
+        whole_folder(tmp_path / str(length), *LIVELY, f"data.max_length={length}") for length in (40, 20)
+    )
+    lines = ["grass hill dog men house " * 3, *ENGLISH]
+    expected = open_model(shorter, None, [longer]).translator.best(lines, GREEDY)
+    assert open_model(longer, None, [shorter]).translator.best(lines, GREEDY) == expected
+
+
+# What fits together ---------------------------------------------------------------------------------------------------
+
+
+def other_tokenizer(root: Path) -> ModelDir:
+    """As many pieces, and not the same."""
+    config = configured(*LIVELY)
+    both = BpeTokenizer.train([line[::-1] for line in ENGLISH + GERMAN], tokenizers(True).source.vocab_size)
+    assert both.vocab_size == tokenizers(True).source.vocab_size
+    weights = {name: parameter.detach() for name, parameter in random_model(config).named_parameters()}
+    with new_model(ModelDir(root), config, TokenizerPair(both, both), weights, {}) as aside:
+        aside.readme.write_text("# A model\n")
+    return ModelDir(root)
+
+
+def two_tokenizers(root: Path) -> ModelDir:
+    return whole_folder(root, *LIVELY, "tokenizer.shared=false")
+
+
+@pytest.mark.parametrize("make", [other_tokenizer, two_tokenizers])
+def test_different_vocabularies_are_refused(
+    first: ModelDir, second: ModelDir, tmp_path: Path, make: Callable[[Path], ModelDir]
+) -> None:
+    other = make(tmp_path / "other")
+    message = refusal([first, second, other])
+    assert f"{other.root}: its vocabulary is not that of {first.root}" in message
+    refusal([other, first])
+
+
+@pytest.mark.parametrize("changes", [["data.source_lang=nl"], ["data.target_lang=fr"]], ids=str)
+def test_other_directions_are_refused(first: ModelDir, tmp_path: Path, changes: list[str]) -> None:
+    other = whole_folder(tmp_path / "other", *LIVELY, *changes)
+    message = refusal([first, other])
+    assert f"{other.root}: translates from " in message
+    assert message.startswith(f"{other.root}")
+    refusal([other, first])
+
+
+def test_several_translate_into_the_languages_that_all_have(tmp_path: Path) -> None:
+    code = configured(*LIVELY).data.target_lang[0]
+    train = [f"{{source: a, target: b, target_lang: {one}}}" for one in (code, "fr")]
+    both = whole_folder(
+        tmp_path / "both", *LIVELY, f"data.target_lang=[{code}, fr]", f"data.train=[{', '.join(train)}]"
+    )
+    one = whole_folder(tmp_path / "one", *LIVELY)
+    for folders in ([both, one], [one, both]):
+        assert open_model(folders[0], None, folders[1:]).settings.target_langs == (code,)
+
+
+def test_the_command_says_so_in_one_sentence(first: ModelDir, trained: Path) -> None:
+    done = mt("translate", "a", "--model", first.root, "--model", trained / "runs" / "tiny", cwd=trained, code=2)
+    assert done.stdout == ""
+    assert "its vocabulary is not that of" in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize("options", [["--n-best", "2"], ["--greedy"]], ids=str)
+def test_the_command_translates_with_all_that_are_named(first: ModelDir, second: ModelDir, options: list[str]) -> None:
+    names = ["--model", first.root, "--model", second.root, "--format", "jsonl", "-v"]
+    done = said("translate", *TEXT[:3], *names, *options)
+    assert "2 models together, torch float32 on cpu" in done.stderr
+    settings = open_model(first).settings.search
+    wanted = SearchOptions(1 if "--greedy" in options else settings.beam_size, n_best=1 if "--greedy" in options else 2)
+    expected = open_model(first, None, [second]).translator.translate(TEXT[:3], wanted)
+    for line, candidates in zip(done.stdout.splitlines(), expected, strict=True):
+        shown = json.loads(line)["n_best"]
+        assert [c["text"] for c in shown] == [c.text for c in distinct(candidates)]
+        assert [c["log_prob"] for c in shown] == pytest.approx([c.log_prob for c in distinct(candidates)], abs=1e-4)
+
+
+def test_eval_of_several_leaves_the_runs_scores_alone(averaged: RunDir) -> None:
+    before = {path.name: path.read_bytes() for path in averaged.scores.iterdir()}
+    names = ["--model", averaged.root, "--model", averaged.checkpoint(20)]
+    done = said("eval", *names, "--json", "--length-penalty", "0")
+    assert json.loads(done.stdout)["sentences"] == 12
+    assert {path.name: path.read_bytes() for path in averaged.scores.iterdir()} == before
+
+
+@pytest.mark.parametrize("number_type", ["int8", "int8_float32", "int16"])
+def test_number_formats_of_the_fast_engine_are_refused(first: ModelDir, second: ModelDir, number_type: str) -> None:
+    assert f"--compute-type {number_type}" in refusal([first, second], compute_type=number_type)
+
+
+def test_another_number_format_is_that_of_all(first: ModelDir, second: ModelDir) -> None:
+    opened = open_model(first, EngineChoice(compute_type="bfloat16"), [second])
+    assert opened.engine == "2 models together, torch bfloat16 on cpu"
+    assert len(opened.translator.best(TEXT, GREEDY)) == len(TEXT)
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [("several", "one model only"), ("--sample", "samples"), ("checkpoint", "checkpoints")],
+)
+def test_what_the_fast_engine_cannot_do_is_refused(trained: Path, what: str, words: str) -> None:
+    run = trained / "runs" / "tiny"
+    names = {
+        "several": ["--model", run, "--model", run],
+        "--sample": ["--model", run, "--sample"],
+        "checkpoint": ["--model", run / "checkpoints" / "step-00000024"],
+    }[what]
+    for command in (["translate", "a"], ["distill", "--input", "test.en", "--output", "never"]):
+        done = mt(*command, *names, "--engine", "ctranslate2", cwd=trained, code=2)
+        assert done.stderr.startswith("mt: --engine ctranslate2 ")
+        assert words in done.stderr
+        assert len(done.stderr.splitlines()) == 2
+        assert done.stdout == ""
+    assert not (trained / "never").exists()
+
+
+# Checkpoints ----------------------------------------------------------------------------------------------------------
+
+
+def with_weights(run: RunDir, weights: Path) -> Translator:
+    """The run's finished model with other weights in it."""
+    loaded = load_model(run.model, CPU)
+    set_parameters(loaded.model, load_file(weights))
+    translator = open_model(run.model, EngineChoice("torch")).translator
+    translator._engine._model = loaded.model
+    return translator
+
+
+def test_a_checkpoint_translates_with_its_moving_average(averaged: RunDir) -> None:
+    root = averaged.checkpoint(24)
+    opened = open_model(find_model(root, Path("none")))
+    assert opened.engine == "torch float32 on cpu"
+    agree(opened.translator, with_weights(averaged, root / "average.safetensors"), BEAM)
+    last = found(with_weights(averaged, root / "model.safetensors"), BEAM)[1]
+    assert found(opened.translator, BEAM)[1] != pytest.approx(last, abs=1e-2)
+
+
+def test_a_checkpoint_without_a_moving_average_translates_with_its_weights(trained: Path) -> None:
+    run = RunDir(trained / "runs" / "tiny")
+    for step in (16, 24):
+        checkpoint = CheckpointDir(run.checkpoint(step))
+        assert not checkpoint.average.exists()
+        opened = open_model(find_model(checkpoint.root, Path("none")))
+        agree(opened.translator, with_weights(run, checkpoint.weights), BEAM)
+    finished = open_model(run.model, EngineChoice("torch")).translator
+    agree(open_model(ModelDir(run.checkpoint(16))).translator, finished, BEAM)  # the best step, which became the model
+    assert found(opened.translator, BEAM)[1] != pytest.approx(found(finished, BEAM)[1], abs=1e-3)
+
+
+def test_checkpoints_translate_together_and_with_models(averaged: RunDir) -> None:
+    folders = [ModelDir(averaged.checkpoint(20)), ModelDir(averaged.checkpoint(24)), averaged.model]
+    opened = open_model(folders[0], None, folders[1:])
+    assert opened.engine.startswith("3 models together")
+    models = [load_model(folder, CPU).model for folder in folders]
+    line = load_model(folders[2], CPU).tokenizers.source.encode("a b c")
+    [[candidate]] = opened.translator.translate(["a b c"], GREEDY)
+    src_tokens = torch.tensor([[SOS_ID, *line, EOS_ID]])
+    [[expected]] = search(Ensemble(models), src_tokens, GREEDY)
+    assert candidate.log_prob == pytest.approx(expected.log_prob, abs=1e-5)
+
+
+def test_a_checkpoint_is_a_model_of_the_command(averaged: RunDir) -> None:
+    """Named from any folder; the text of its run is not its own, so `eval` needs one."""
+    name = Path("checkpoints") / "step-00000024"
+    [line] = mt("translate", "a b c", "--model", name, "--beam", "3", cwd=averaged.root).stdout.splitlines()
+    options = SearchOptions(3, max_length=12)
+    [expected] = open_model(ModelDir(averaged.checkpoint(24))).translator.best(["a b c"], options)
+    assert line == expected
+
+
+@pytest.mark.parametrize("name", ["average.safetensors", "model.safetensors", "MANIFEST.json"])
+def test_a_damaged_checkpoint_is_refused(averaged: RunDir, tmp_path: Path, name: str) -> None:
+    run = RunDir(Path(copytree(averaged.root, tmp_path / "run")))
+    checkpoint = run.checkpoint(24)
+    content = bytearray((checkpoint / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (checkpoint / name).write_bytes(content)
+    assert checkpoint.name in refusal([ModelDir(checkpoint)])
+    (checkpoint / name).unlink()
+    assert name in refusal([ModelDir(checkpoint)])
+
+
+def test_what_a_checkpoints_manifest_does_not_list_is_not_used(trained: Path, averaged: RunDir, tmp_path: Path) -> None:
+    run = RunDir(Path(copytree(trained / "runs" / "tiny", tmp_path / "run")))
+    copyfile(averaged.checkpoint(24) / "average.safetensors", run.checkpoint(24) / "average.safetensors")
+    try:
+        opened = open_model(ModelDir(run.checkpoint(24)))
+    except InputError:
+        return
+    agree(opened.translator, with_weights(run, CheckpointDir(run.checkpoint(24)).weights), BEAM)
+
+
+def test_numbers_that_fail_in_one_of_them_end_the_search() -> None:
+    models = [lively_model(0, shared=False), lively_model(1, shared=False)]
+    with torch.no_grad():
+        models[1].source_embedding.tokens.weight[5] = math.nan
+    src_tokens = torch.tensor([[SOS_ID, 5, 6, EOS_ID], [SOS_ID, 7, 8, EOS_ID]])
+    for options in (GREEDY, BEAM):
+        broken, whole = search(Ensemble(models), src_tokens, options)
+        assert all(len(h.ids) <= 8 for h in broken)
+        assert all(math.isfinite(h.log_prob) for h in whole)

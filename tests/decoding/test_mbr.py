@@ -1,0 +1,259 @@
+"""Minimum Bayes risk: the likeness of sentences is sacreBLEU's, and what is most like all others is chosen."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from sacrebleu.metrics import BLEU, CHRF
+
+from engine_helpers import ENGLISH, whole_folder
+from mt.cli import app
+from mt.cli.options import Decoding
+from mt.cli.translate import _chosen
+from mt.decoding.engine import SearchOptions
+from mt.decoding.mbr import by_utility
+from mt.decoding.translator import Candidate
+from mt.evaluation.test_set import Method
+from mt.metrics.pairwise import UTILITIES, bleu, expected, utility_for
+from mt.storage.run_dir import ModelDir
+
+# Sentences that share words and parts of words, and sentences of anything that a translation may contain.
+WORDY = st.lists(st.sampled_from(["a", "b", "aa", "ab", "ba.", "aab", "the", ",", "!", "3.5"]), max_size=8).map(
+    " ".join
+)
+ANYTHING = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
+SENTENCES = st.lists(
+    WORDY | ANYTHING | st.sampled_from(["", " ", "a", "日本語", "<skipped>", "&quot;a&amp;"]), min_size=1
+)
+LIVELY = ["positions=learned", "norm=pre", "activation=swiglu", "tie_embeddings=false"]
+LINES = [*ENGLISH, "", "The dog is old.", "Men on the grass", "talking"]
+
+
+def pairwise(sentences: Sequence[str], score: Callable[[str, str], float]) -> list[list[float]]:
+    return [[score(hypothesis, reference) for reference in sentences] for hypothesis in sentences]
+
+
+@settings(max_examples=150)
+@given(SENTENCES)
+@example(["", "a", "ab", "abcdefg", "abcdefgh", "a b c d e f g h"])
+@example(["the the the the", "the", "the cat", "cat the cat the"])
+@example(["é", "e\u0301", "\u2028", "a\u2028b", "\ue000", "a\tb"])
+def test_both_likenesses_are_sacrebleus(sentences: list[str]) -> None:
+    chrf_metric, bleu_metric = CHRF(), BLEU(effective_order=True)
+    theirs = pairwise(sentences, lambda hyp, ref: chrf_metric.sentence_score(hyp, [ref]).score)
+    np.testing.assert_allclose(UTILITIES["chrf"](sentences), theirs, atol=1e-6)
+    theirs = pairwise(sentences, lambda hyp, ref: bleu_metric.sentence_score(hyp, [ref]).score)
+    np.testing.assert_allclose(UTILITIES["bleu"](sentences), theirs, atol=1e-6)
+
+
+@settings(max_examples=50)
+@given(SENTENCES)
+def test_bleu_of_characters_is_sacrebleus(sentences: list[str]) -> None:
+    metric = BLEU(effective_order=True, tokenize="char")
+    theirs = pairwise(sentences, lambda hyp, ref: metric.sentence_score(hyp, [ref]).score)
+    np.testing.assert_allclose(bleu(sentences, characters=True), theirs, atol=1e-6)
+
+
+@settings(max_examples=50)
+@given(SENTENCES, st.sampled_from(["chrf", "bleu"]))
+def test_the_expectation_is_the_mean_over_all_as_references(sentences: list[str], utility: str) -> None:
+    means = UTILITIES[utility](sentences).mean(axis=1) if len(set(sentences)) > 1 else [100.0] * len(sentences)
+    np.testing.assert_allclose(expected(sentences, utility), means, atol=1e-9)
+
+
+# Choosing -------------------------------------------------------------------------------------------------------------
+
+
+def candidates(*texts: str, log_probs: Sequence[float] | None = None) -> list[Candidate]:
+    log_probs = log_probs or [-1.0 - i for i in range(len(texts))]
+    return [Candidate(text, log_prob / 2, log_prob) for text, log_prob in zip(texts, log_probs, strict=True)]
+
+
+@pytest.mark.parametrize("utility", ["chrf", "bleu"])
+@pytest.mark.parametrize("text", ["", "a", "Ein Hund."])
+def test_a_single_candidate_is_chosen(text: str, utility: str) -> None:
+    [chosen] = by_utility(candidates(text), utility)
+    assert (chosen.text, chosen.log_prob) == (text, -1.0)
+
+
+def test_the_one_most_like_the_others() -> None:
+    """chrF2 of `ab` with either letter as the reference is 83.3 (half precise, nothing missed), of a letter with `ab`
+    55.6, of the letters with one another 0."""
+    found = by_utility(candidates("a", "b", "ab", log_probs=[-1, -2, -30]), "chrf")
+    assert [c.text for c in found] == ["ab", "a", "b"]
+    assert [c.score for c in found] == pytest.approx(
+        [(100 + 2 * 250 / 3) / 3, (100 + 500 / 9) / 3, (100 + 500 / 9) / 3]
+    )
+    assert [c.log_prob for c in found] == [-30, -1, -2]
+
+
+def test_it_is_the_likeness_as_a_hypothesis_that_counts() -> None:
+    """BLEU of `a` with `a b` as the reference: all of it right, too short by half, exp(-1); of `a b` with `a` as the
+    reference: one of two words, no pair, sqrt(1/2 * 1/2). Three times `a` and once `a b`."""
+    found = by_utility(candidates("a b", "a", "a", "a"), "bleu")
+    assert [c.text for c in found] == ["a", "a b"]
+    assert [c.score for c in found] == pytest.approx([(300 + 100 * np.exp(-1)) / 4, (100 + 3 * 50) / 4])
+
+
+@pytest.mark.parametrize("utility", ["chrf", "bleu"])
+def test_what_was_drawn_twice_counts_twice(utility: str) -> None:
+    once = by_utility(candidates("x y", "u v"), utility)
+    assert [c.text for c in once] == ["x y", "u v"]
+    twice = by_utility(candidates("x y", "u v", "u v"), utility)
+    assert [c.text for c in twice] == ["u v", "x y"]
+    assert [c.score for c in twice] == pytest.approx([200 / 3, 100 / 3])
+
+
+def test_of_a_text_that_was_found_twice_the_likelier_way_is_shown() -> None:
+    found = by_utility(candidates("a", "a", "b", log_probs=[-5, -2, -1]), "chrf")
+    assert [(c.text, c.log_prob) for c in found] == [("a", -2), ("b", -1)]
+
+
+@pytest.mark.parametrize("utility", ["chrf", "bleu"])
+def test_among_equals_the_likelier(utility: str) -> None:
+    found = by_utility(candidates("x", "y", "z", log_probs=[-3, -1, -2]), utility)
+    assert [c.text for c in found] == ["y", "z", "x"]
+
+
+@pytest.mark.parametrize(
+    ("utility", "stem", "number"), [("chrf", "abc", 3), ("chrf", "a b c d e", 5), ("bleu", "Ein Hund läuft", 5)]
+)
+def test_among_equals_that_share_something_the_likelier(utility: str, stem: str, number: int) -> None:
+    """They differ in the last letter only, so each is as like the others as any."""
+    texts = [f"{stem} {letter}" for letter in "uvwxy"[:number]]
+    for likeliest in range(number):
+        log_probs = [-1.0 if i == likeliest else -2.0 for i in range(number)]
+        assert by_utility(candidates(*texts, log_probs=log_probs), utility)[0].text == texts[likeliest]
+
+
+def test_the_command_keeps_their_order() -> None:
+    texts = [f"Ein Hund läuft {letter}" for letter in "uvwxy"]
+    for likeliest in range(5):
+        found = candidates(*texts, log_probs=[-1.0 if i == likeliest else -2.0 for i in range(5)])
+        for utility in ("chrf", "bleu"):
+            assert _chosen(found, utility, 2, sampled=True) == by_utility(found, utility)[:2]
+
+
+def test_a_text_that_is_spelt_in_two_ways_is_one_of_the_n_best() -> None:
+    found = candidates("a b", "a b", "c d", "e f", log_probs=[-1.0, -2.0, -3.0, -4.0])
+    assert [each.text for each in _chosen(found, None, 3, sampled=False)] == ["a b", "c d", "e f"]
+    assert [each.text for each in _chosen(found, None, 3, sampled=True)] == ["a b", "a b", "c d"]
+    # Otherwise its double would speak for it.
+    alone = by_utility(candidates("a b", "c d", "e f"), "chrf")
+    assert [each.score for each in _chosen(found, "chrf", 3, sampled=False)] == [each.score for each in alone]
+
+
+# The command line -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelDir:
+    """A model that says something else of every line."""
+    changes = ["tokenizer.shared=false", "decoding.max_length=8", "decoding.beam_size=3", "evaluation.methods=[beam]"]
+    return whole_folder(tmp_path_factory.mktemp("mbr") / "model", *(f"model.{c}" for c in LIVELY), *changes)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "in.txt"
+    path.write_text("".join(f"{line}\n" for line in LINES))
+    return path
+
+
+def said(*arguments: str | Path) -> list[str]:
+    """What a command prints; in this process, which has imported torch already."""
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.stdout.split("\n")[:-1]
+
+
+def listed(*arguments: str | Path) -> list[list[Candidate]]:
+    """The n best of each line."""
+    records = [json.loads(line) for line in said(*arguments, "--format", "jsonl")]
+    return [[Candidate(**candidate) for candidate in record["n_best"]] for record in records]
+
+
+@pytest.mark.parametrize("utility", ["chrf", "bleu"])
+@pytest.mark.parametrize(
+    "way", [["--engine", "torch"], [], ["--sample", "--seed", "4", "--temperature", "0.7"]], ids=str
+)
+def test_translate_chooses_among_the_n_best_or_the_samples(
+    folder: ModelDir, text: Path, way: list[str], utility: str
+) -> None:
+    command = ["translate", "--model", folder.root, "--input", text, *way]
+    beam = [] if "--sample" in way else ["--beam", "6"]  # which --mbr does by itself
+    ranked = [by_utility(found, utility) for found in listed(*command, *beam, "--n-best", "6")]
+    wanted = [*command, "--mbr", "6", *([] if utility == "chrf" else ["--utility", utility])]
+    found = said(*wanted)
+    assert found == [line[0].text for line in ranked]
+    assert found != said(*command), "what is likeliest is chosen anyway"
+    two = listed(*wanted, "--n-best", "2")
+    assert [[c.text for c in line] for line in two] == [[c.text for c in line[:2]] for line in ranked]
+    for line, expected_line in zip(two, ranked, strict=True):
+        assert [c.score for c in line] == pytest.approx([c.score for c in expected_line[:2]], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "rows", "how"),
+    [
+        (["--mbr", "5"], ["beam", "mbr"], ["--mbr", "5"]),
+        (["--mbr", "5", "--utility", "bleu"], ["beam", "mbr"], ["--mbr", "5", "--utility", "bleu"]),
+        (["--sample", "--mbr", "5", "--top-k", "9"], ["beam", "mbr"], ["--sample", "--mbr", "5", "--top-k", "9"]),
+        (["--sample", "--seed", "5"], ["beam", "sample"], ["--sample", "--seed", "5"]),
+        ([], ["beam"], []),
+    ],
+    ids=str,
+)
+def test_eval_scores_what_translate_says(
+    folder: ModelDir, text: Path, tmp_path: Path, options: list[str], rows: list[str], how: list[str]
+) -> None:
+    references = tmp_path / "references"
+    references.write_text("".join(f"{line}\n" for line in LINES[::-1]))
+    given = ["--source", text, "--reference", references, "--output", tmp_path / "out", "--json"]
+    [line] = said("eval", "--model", folder.root, *given, *options)
+    results = json.loads(line)["results"]
+    assert [row["method"] for row in results] == rows
+    translations = (tmp_path / "out" / f"in.{rows[-1]}").read_text().split("\n")[:-1]
+    engine = ["--engine", "torch"] if "--sample" in options else []
+    assert translations == said("translate", "--model", folder.root, "--input", text, *how)
+    usual = said("translate", "--model", folder.root, "--input", text, *engine)
+    assert (tmp_path / "out" / "in.beam").read_text().split("\n")[:-1] == usual
+    assert results[-1]["chrf"] == pytest.approx(CHRF().corpus_score(translations, [LINES[::-1]]).score, abs=1e-3)
+
+
+class Chinese:
+    """Says the same of every line; by words, none of it is like any other, and the first would be taken."""
+
+    target_lang = "zh"
+
+    def translate(self, lines: Sequence[str], options: object, first_line: int | None = 1) -> list[list[Candidate]]:
+        return [candidates(f"猫在睡{line}", f"我是一名学生{line}", f"我是一名学者{line}") for line in lines]
+
+
+def test_eval_compares_characters_too_and_the_lines_of_every_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mt.evaluation.test_set.lines_at_once", lambda *_: 2)
+    found = Method("mbr", SearchOptions(3, n_best=3), "bleu").translate(Chinese(), list("abcde"))  # type: ignore[arg-type]
+    assert found == [f"我是一名学生{line}" for line in "abcde"]
+
+
+def test_the_options_of_minimum_bayes_risk() -> None:
+    """Scores are needed, for of a text that was found twice the likelier way is shown."""
+    decoding = Decoding(None, None, 4, None, "bleu")
+    assert decoding.search(SearchOptions(4), scores=False).scores
+    assert not Decoding(None, None, 4, None, None).search(SearchOptions(4), scores=False).scores
+    assert (decoding.utility_for("zh"), decoding.utility_for("de")) == ("character_bleu", "bleu")
+
+
+@pytest.mark.parametrize(
+    ("name", "lang", "expected"), [("bleu", "de", "bleu"), ("bleu", "ja", "character_bleu"), ("chrf", "zh", "chrf")]
+)
+def test_bleu_compares_characters_where_words_are_not_parted(name: str, lang: str, expected: str) -> None:
+    assert utility_for(name, lang) == expected
+    assert (
+        UTILITIES["character_bleu"](["我很好", "我很好吗"])[0, 1] > 0 == UTILITIES["bleu"](["我很好", "我很好吗"])[0, 1]
+    )

@@ -1,0 +1,127 @@
+"""`mt score`: forced decoding, line by line."""
+
+import json
+import math
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from command import mt
+from config_helpers import SMALLEST
+from mt.bundle.load_translator import open_model
+from mt.config import ModelConfig, parse_config
+from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer, TokenizerPair
+from mt.decoding.engine import EngineChoice
+from mt.decoding.scoring import PairScorer
+from mt.decoding.search import forced_score
+from mt.decoding.settings import TranslationSettings
+from mt.model.build import build
+from mt.storage.run_dir import ModelDir
+
+FILES = ("--source", "test.en", "--target", "test.xx")
+
+
+def alone(model, tokenizers: TokenizerPair, source: str, target: str, tag: list[int]) -> float:
+    tokens = torch.tensor([[SOS_ID, *tag, *tokenizers.source.encode(source), EOS_ID]])
+    return forced_score(model, tokens, [tokenizers.target.encode(target)])[0]
+
+
+def test_each_line_has_the_log_probability_of_its_pair(trained: Path) -> None:
+    done = mt("score", *FILES, cwd=trained)
+    opened = open_model(ModelDir(trained / "runs" / "tiny" / "model"), EngineChoice(engine="torch"))
+    pairs = list(zip(*((trained / f"test.{side}").read_text().splitlines() for side in ("en", "xx")), strict=True))
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert len(rows) == len(pairs) > 10
+    for (source, target), (log_prob, tokens) in zip(pairs, rows, strict=True):
+        assert float(log_prob) == pytest.approx(alone(opened.model, opened.tokenizers, source, target, []), abs=2e-4)
+        assert int(tokens) == len(opened.tokenizers.target.encode(target)) + 1
+    total = sum(float(log_prob) for log_prob, _ in rows), sum(int(tokens) for _, tokens in rows)
+    assert f"{total[1]:,} tokens: perplexity {math.exp(-total[0] / total[1]):.2f}" in done.stderr
+
+
+def test_what_translate_calls_a_translations_probability_is_its_score(two_languages: Path, tmp_path: Path) -> None:
+    found = mt(
+        "translate", "--to", "xx", "--input", "valid.en", "--format", "jsonl", cwd=two_languages
+    ).stdout.splitlines()
+    translated = [json.loads(line) for line in found]
+    expected = {each["source"]: each["n_best"][0]["log_prob"] for each in translated}
+    for side, key in (("en", "source"), ("xx", "translation")):
+        (tmp_path / side).write_text("".join(f"{each[key]}\n" for each in translated))
+    files = ("--source", tmp_path / "en", "--target", tmp_path / "xx")
+    mt("score", *files, "--to", "xx", "--format", "jsonl", "--output", tmp_path / "scored", cwd=two_languages)
+    scored = [json.loads(line) for line in (tmp_path / "scored").read_text().splitlines()]
+    assert [each["source"] for each in scored] == [each["source"] for each in translated]
+    # A model may spell a word in other pieces than the tokenizer does; then its probability is another.
+    same = [math.isclose(each["log_prob"], expected[each["source"]], abs_tol=1e-3) for each in scored]
+    assert sum(same) > len(same) / 2
+
+
+def test_a_model_of_several_languages_is_asked_for_one(two_languages: Path) -> None:
+    files = ("--source", "valid.en", "--target", "valid.en")
+    model = two_languages / "runs" / "two"
+    done = mt("score", *files, "--model", model, cwd=two_languages, code=2)
+    assert "--to" in done.stderr
+    opened = open_model(ModelDir(model / "model"), EngineChoice(engine="torch"))
+    lines = (two_languages / "valid.en").read_text().splitlines()
+    for lang in ("xx", "yy"):
+        found = mt("score", *files, "--model", model, "--to", lang, cwd=two_languages).stdout.splitlines()
+        tag = [opened.tokenizers.source.tags[lang]]
+        expected = [alone(opened.model, opened.tokenizers, line, line, tag) for line in lines]
+        assert [float(line.split("\t")[0]) for line in found] == pytest.approx(expected, abs=2e-4)
+
+
+@pytest.mark.parametrize("architecture", ["encoder_decoder", "decoder_only"])
+def test_what_is_longer_than_the_model_knows_has_no_score(architecture: str) -> None:
+    tokenizer = BpeTokenizer.train(["a b c", "d e f"], 300)
+    layers = {} if architecture == "decoder_only" else {"encoder_layers": 1}
+    shape = ModelConfig(
+        architecture=architecture, d_model=16, n_heads=2, d_ff=16, decoder_layers=1, positions="learned", **layers
+    )
+    model = build(shape, tokenizer.vocab_size, tokenizer.vocab_size, 8, True).eval()
+    config = parse_config(SMALLEST, "x.yaml", ["data.max_length=8", "decoding.max_length=7"])
+    scorer = PairScorer(model, TokenizerPair(tokenizer, tokenizer), [], TranslationSettings.of(config))
+    pairs = [("a", "b"), ("a " * 9, "b"), ("a", "b " * 9), ("", "a"), ("a b c d e f", "f e d c b a"), ("b", "a")]
+    found = scorer.score(pairs)
+    assert [each is None for each in found] == [False, True, True, True, False, False]
+    for (source, target), scored in zip(pairs, found, strict=True):
+        if scored is not None:
+            tokenizers = TokenizerPair(tokenizer, tokenizer)
+            assert scored.log_prob == pytest.approx(alone(model, tokenizers, source, target, []), abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["a", "b", "link", "hard"])
+def test_an_input_is_not_overwritten(trained: Path, tmp_path: Path, name: str) -> None:
+    for file in "ab":
+        (tmp_path / file).write_text("a b\n")
+    (tmp_path / "link").symlink_to("a")
+    (tmp_path / "hard").hardlink_to(tmp_path / "b")
+    given = ["--source", tmp_path / "a", "--target", tmp_path / "b", "--output", tmp_path / name]
+    assert "this is an input" in mt("score", *given, cwd=trained, code=2).stderr
+    assert [(tmp_path / file).read_text() for file in "ab"] == ["a b\n"] * 2
+    assert (tmp_path / "hard").samefile(tmp_path / "b")
+
+
+def test_what_cannot_be_read_twice_is_refused(trained: Path, tmp_path: Path) -> None:
+    """A pipe is empty when it is read again, and the result would be so, too."""
+    os.mkfifo(tmp_path / "pipe")
+    for files in (["--source", tmp_path / "pipe", *FILES[2:]], [*FILES[:2], "--target", tmp_path / "pipe"]):
+        assert "pipe: a pipe, not a file" in mt("score", *files, cwd=trained, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--source", "test.en", "--target", "train.xx"], "test.en has 12 lines but train.xx has 300"),
+        (["--source", "test.en", "--target", "gone"], "gone: no such file"),
+        ([*FILES, "--format", "xml"], "--format: 'xml' is neither text nor jsonl"),
+        ([*FILES, "--device", "tpu"], "--device: 'tpu' is none of"),
+    ],
+)
+def test_what_cannot_be_scored_is_one_sentence(
+    trained: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    done = mt("score", *arguments, "--output", tmp_path / "out", cwd=trained, code=2)
+    assert message in done.stderr
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,51 @@
+"""The reference pages: complete and current."""
+
+import re
+import sys
+from pathlib import Path
+
+from config_helpers import SECTIONS
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "scripts"))
+
+import reference
+
+ROOT = reference.DOCS.parent
+
+
+def test_the_reference_has_every_key_once_with_default_and_meaning() -> None:
+    page = reference.configuration_page()
+    for name, section in SECTIONS.items():
+        table = page.split(f"## {name}\n")[1].split("##")[0]
+        for key, field in section.model_fields.items():
+            (row,) = [row for row in table.splitlines() if row.startswith(f"| `{key}` |")]
+            assert field.description
+            assert field.description.endswith(".")
+            assert row.endswith(f"{field.description} |")
+    assert "| `n_heads` | whole number, ≥ 1 | `8` |" in page
+    assert "| `norm` | `post`, `pre` | `post` |" in page
+    assert "| `patience` | whole number, null, ≥ 1 | `10` |" in page
+    assert "| `betas` | list of 2 × number | `[0.9, 0.98]` |" in page
+    assert "| `test` | source, list of sources, null | `{from_train: 1000}` |" in page
+    assert "| `hub` | text | required |" in page
+
+
+def test_every_command_and_option_is_there() -> None:
+    page = reference.commands_page()
+    for name in ("train", "translate", "eval", "report", "serve", "distill", "backtranslate"):
+        assert f"\n## mt {name}\n" in page
+    assert "`--length-penalty FLOAT`" in page
+    assert "Example: `mt eval --model runs/demo`" in page
+
+
+def test_the_pages_are_current() -> None:
+    for name, content in reference.pages().items():
+        assert (reference.DOCS / name).read_text(encoding="utf-8") == content, "run `python scripts/reference.py`"
+
+
+def test_every_key_that_a_page_names_exists() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    for page in pages:
+        named = re.findall(r"`(data|tokenizer|model|training|decoding|evaluation)\.([a-z_]+)", page.read_text())
+        for section, key in named:
+            assert key in SECTIONS[section].model_fields, f"{page.name}: {section}.{key}"

@@ -1,0 +1,261 @@
+"""The length penalty that suits a model: found on the validation set, never on the test set."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from shutil import copyfile
+from unittest.mock import ANY
+
+import pytest
+from click.testing import CliRunner
+from sacrebleu import __version__ as VERSION
+from sacrebleu.metrics import BLEU
+
+from command import mt
+from config_helpers import SMALLEST
+from engine_helpers import ENGLISH, GERMAN, configured, whole_folder
+from mt.bundle.load_translator import OpenedModel, open_model, read_config
+from mt.cli import app
+from mt.config import parse_config
+from mt.data.eval_texts import Text
+from mt.decoding.engine import EngineChoice
+from mt.errors import InputError
+from mt.evaluation.length_penalty import (
+    PENALTIES,
+    PenaltyResult,
+    best_penalty,
+    penalties_json,
+    penalties_table,
+    try_length_penalties,
+)
+from mt.evaluation.test_set import configured_methods
+from mt.storage.run_dir import RunDir
+
+CHANGES = ["decoding.beam_size=4", "decoding.min_length=4", "decoding.max_length=12", "evaluation.bleu_tokenize=char"]
+VALID = [*ENGLISH, "the dog", "men", "on the hill a house is", "grass grass", "old dog talking."]
+TEST = [*GERMAN, "a grass house"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    """A run folder whose model says shorter and longer things, and has short ones as references of its validation
+    text and long ones of its test text."""
+    run = RunDir(tmp_path_factory.mktemp("tuned") / "run")
+    whole_folder(run.model.root, *CHANGES)
+    copyfile(run.model.config, run.config)
+    run.text.mkdir(parents=True)
+    for split, lines, penalty in (("valid", VALID, 0.4), ("test", TEST, 2.0)):
+        write(run.text_file(split, "source"), lines)
+        write(run.text_file(split, "target"), translated(opened(run), lines, penalty))
+    return run
+
+
+def opened(run: RunDir) -> OpenedModel:
+    return open_model(run.model)
+
+
+def translated(model: OpenedModel, lines: Sequence[str], penalty: float, beam: int = 4) -> list[str]:
+    return model.translator.best(lines, replace(model.settings.search, length_penalty=penalty, beam_size=beam))
+
+
+def write(path: Path, lines: Sequence[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+def read(path: Path) -> list[str]:
+    return path.read_text().split("\n")[:-1]
+
+
+def said(*arguments: str | Path) -> str:
+    """What a command prints; in this process, which has imported torch already."""
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def tuned(run: RunDir, *options: str | Path) -> dict:
+    return json.loads(said("eval", "--model", run.root, "--tune-length-penalty", "--json", *options))
+
+
+def refused(run: RunDir, *options: str | Path) -> str:
+    done = mt("eval", "--model", run.root, "--tune-length-penalty", *options, cwd=run.root, code=2)
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) <= 2
+    return done.stderr
+
+
+def test_it_is_the_validation_set_that_is_translated(run: RunDir, tmp_path: Path) -> None:
+    """Each penalty's BLEU is sacreBLEU's of what beam search with it says, and the best is the references' own."""
+    assert tuple(tenths / 10 for tenths in range(0, 31, 2)) == PENALTIES
+    result = tuned(run)
+    references = read(run.text_file("valid", "target"))
+    assert [row["length_penalty"] for row in result["tried"]] == list(PENALTIES)
+    for row in result["tried"]:
+        hypotheses = translated(opened(run), VALID, row["length_penalty"])
+        expected = BLEU(tokenize="char").corpus_score(hypotheses, [references]).score
+        assert row["bleu"] == pytest.approx(expected, abs=1e-6)
+        assert row["length_ratio"] == pytest.approx(len("".join(hypotheses)) / len("".join(references)))
+    scores = {row["length_penalty"]: row["bleu"] for row in result["tried"]}
+    assert scores[0.4] == max(scores.values())
+    assert scores[0.4] > scores[2.0] + 5
+    assert result["best"] == max((p for p in scores if scores[p] == scores[0.4]), key=lambda p: -abs(p - 1))
+    lengths = [row["length_ratio"] for row in result["tried"]]
+    assert lengths == sorted(lengths)
+    assert lengths[0] < lengths[-1]
+
+    same = ["--source", run.text_file("valid", "source"), "--reference", run.text_file("valid", "target")]
+    assert tuned(run, *same) == result
+    for penalty in (0.0, 1.4):
+        given = [*same, "--output", tmp_path / "scores", "--length-penalty", str(penalty), "--json"]
+        rows = json.loads(said("eval", "--model", run.root, *given))["results"]
+        assert [row["bleu"] for row in rows if row["method"] == "beam"] == [pytest.approx(scores[penalty], abs=1e-3)]
+
+
+def test_another_set_may_be_given_and_another_best_is_found(run: RunDir, tmp_path: Path) -> None:
+    write(tmp_path / "source", VALID)
+    write(tmp_path / "reference", translated(opened(run), VALID, 2.0))
+    result = tuned(run, "--source", tmp_path / "source", "--reference", tmp_path / "reference")
+    assert result["best"] > 1
+    assert max(row["bleu"] for row in result["tried"]) == pytest.approx(100)
+
+
+def test_the_beam_is_the_one_asked_for(run: RunDir) -> None:
+    rows = tuned(run, "--beam", "2")["tried"]
+    hypotheses = translated(opened(run), VALID, rows[0]["length_penalty"], beam=2)
+    assert hypotheses != translated(opened(run), VALID, rows[0]["length_penalty"], beam=4), "too much alike to show it"
+    references = read(run.text_file("valid", "target"))
+    assert rows[0]["bleu"] == pytest.approx(BLEU(tokenize="char").corpus_score(hypotheses, [references]).score)
+
+
+def test_the_engine_is_the_one_asked_for_and_says_the_same(run: RunDir) -> None:
+    fast, slow = tuned(run), tuned(run, "--engine", "torch")
+    assert [row["bleu"] for row in slow["tried"]] == pytest.approx([row["bleu"] for row in fast["tried"]], abs=1e-6)
+    doubled = tuned(run, "--model", run.root)
+    assert doubled["best"] == fast["best"]
+
+
+def test_nothing_is_written_and_no_test_set_is_needed(run: RunDir) -> None:
+    before = sorted(path for path in run.root.rglob("*"))
+    said("eval", "--model", run.root, "--tune-length-penalty")
+    assert sorted(path for path in run.root.rglob("*")) == before
+
+
+def test_a_table_with_the_best_marked(run: RunDir) -> None:
+    lines = said("eval", "--model", run.root, "--tune-length-penalty").splitlines()
+    found = tuned(run)
+    best, rows = found["best"], lines[1:-2]
+    assert lines[0].split() == ["length", "penalty", "valid", "BLEU", "length", "ratio"]
+    assert [float(row.split()[0]) for row in rows] == list(PENALTIES)
+    assert [float(row.split()[0]) for row in rows if row.endswith("best")] == [best]
+    assert lines[-2] == found["signature"] == f"bleu: nrefs:1|case:mixed|eff:no|tok:char|smooth:exp|version:{VERSION}"
+    assert f"--length-penalty {best:g}," in lines[-1]
+
+
+# The test set ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_runs_test_set_is_refused_whatever_it_is_called(run: RunDir, tmp_path: Path) -> None:
+    source, reference = tmp_path / "renamed.en", tmp_path / "renamed.de"
+    copyfile(run.text_file("test", "source"), source)
+    source.write_bytes(source.read_bytes().replace(b"\n", b"\r\n"))
+    copyfile(run.text_file("test", "target"), reference)
+    assert "test set" in refused(run, "--source", source, "--reference", reference)
+    assert "test set" in refused(run, "--source", source, "--reference", run.text_file("test", "source"))
+    assert "test set" in refused(run, "--source", run.text_file("test", "target"), "--reference", reference)
+    write(source, [*TEST[:-1], "Something else."])
+    write(reference, TEST)
+    assert tuned(run, "--source", source, "--reference", reference)["best"] in PENALTIES
+
+
+def test_the_test_set_of_any_of_several_models_is_refused(run: RunDir, tmp_path: Path) -> None:
+    bare = whole_folder(tmp_path / "bare", *CHANGES)
+    files = ["--source", run.text_file("test", "source"), "--reference", run.text_file("test", "target")]
+    command = ["eval", "--model", bare.root, "--tune-length-penalty", *files]
+    done = mt(*command, "--model", run.root, cwd=tmp_path, code=2)
+    assert f"this is the test set of {run.root}" in done.stderr
+    assert "best:" in said(*command)
+
+
+def test_it_is_refused_before_anything_is_translated(run: RunDir) -> None:
+    """And before the model is opened."""
+    given = ["--source", run.text_file("test", "source"), "--reference", run.text_file("test", "target")]
+    assert "test set" in refused(run, *given, "--engine", "onnx")
+
+
+def test_with_a_checkpoint_too(trained: Path) -> None:
+    name = trained / "runs" / "tiny" / "checkpoints" / "step-00000024"
+    files = ["--source", trained / "test.en", "--reference", trained / "test.xx"]
+    with pytest.raises(InputError, match="test set"):
+        said("eval", "--model", name, "--tune-length-penalty", *files)
+
+
+def test_a_checkpoint_has_its_runs_validation_set(trained: Path) -> None:
+    run = RunDir(trained / "runs" / "tiny")
+    files = ["--source", run.text_file("valid", "source"), "--reference", run.text_file("valid", "target")]
+    command = ["eval", "--model", run.checkpoint(24), "--tune-length-penalty"]
+    assert said(*command) == said(*command, *files)
+
+
+@pytest.mark.parametrize("options", [["--source", "a"], ["--reference", "a"]], ids=str)
+def test_half_a_set_is_refused(run: RunDir, options: list[str]) -> None:
+    assert "--source and --reference" in refused(run, *options)
+
+
+def test_a_model_without_a_run_needs_a_set(tmp_path: Path) -> None:
+    folder = whole_folder(tmp_path / "moved", *CHANGES)
+    done = mt("eval", "--model", folder.root, "--tune-length-penalty", cwd=tmp_path, code=2)
+    assert "no validation set beside this model" in done.stderr
+    assert "--source" in done.stderr
+
+
+# The best -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scores", "best"),
+    [
+        ({0.0: 1, 1.0: 2, 2.0: 3}, 2.0),
+        ({0.0: 3, 1.0: 2, 2.0: 1}, 0.0),
+        ({0.0: 5, 0.8: 5, 1.4: 5, 2.0: 1}, 0.8),
+        ({0.0: 5, 0.4: 5, 1.2: 5, 2.0: 5}, 1.2),
+        ({0.0: 0, 0.2: 0, 1.0: 0, 2.0: 0}, 1.0),
+    ],
+    ids=str,
+)
+def test_the_best_and_among_equals_the_one_nearest_to_1(scores: dict[float, float], best: float) -> None:
+    for order in (sorted(scores), sorted(scores, reverse=True)):
+        results = [PenaltyResult(penalty, scores[penalty], 1.0) for penalty in order]
+        assert best_penalty(results).length_penalty == best
+        assert penalties_json(results, "tok:x") == {"tried": ANY, "best": best, "signature": "tok:x"}
+        assert f"best: --length-penalty {best:g}," in penalties_table(results, "tok:x")
+
+
+def test_other_penalties_can_be_tried(run: RunDir) -> None:
+    model, config = open_model(run.model, EngineChoice("torch")), read_config(run.model)
+    references = read(run.text_file("valid", "target"))
+    results = try_length_penalties(model.translator, config, [Text("de", VALID, references)], 2, [-1.0, 3.0])
+    assert [result.length_penalty for result in results] == [-1.0, 3.0]
+    for result in results:
+        hypotheses = translated(model, VALID, result.length_penalty, beam=2)
+        assert result.bleu == pytest.approx(BLEU(tokenize="char").corpus_score(hypotheses, [references]).score)
+
+
+def test_the_tokenizer_of_bleu_is_the_configured_one(run: RunDir) -> None:
+    """Words of no more than one each: by words nothing is scored."""
+    words = configured(*CHANGES, "evaluation.bleu_tokenize=13a")
+    references = read(run.text_file("valid", "target"))
+    [result] = try_length_penalties(opened(run).translator, words, [Text("de", VALID, references)], None, [0.4])
+    assert result.bleu < 50
+
+
+def test_greedy_search_has_nothing_to_tune(trained: Path) -> None:
+    done = mt("eval", "--tune-length-penalty", "--beam", "1", cwd=trained, code=2)
+    assert "greedy search has no length penalty" in done.stderr
+
+
+def test_who_asks_for_a_beam_gets_its_scores() -> None:
+    config = parse_config(SMALLEST, "x.yaml", ["evaluation.methods=[greedy]"])
+    assert [method.name for method in configured_methods(config)] == ["greedy"]
+    _, beam = configured_methods(config, beam_size=12, length_penalty=None)
+    assert (beam.name, beam.options.beam_size) == ("beam", 12)

@@ -1,0 +1,381 @@
+"""`mt compare`: sacreBLEU's own tests and numbers, honest verdicts, and where systems differ."""
+
+import importlib.util
+import json
+import os
+import pty
+import random
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from command import mt
+from engine_helpers import reseal
+from mt.data.eval_texts import Text
+from mt.extras.comparison.differences import marked_differences, sentence_differences
+from mt.extras.comparison.layout import compare, comparison_text
+from mt.extras.comparison.significance import System, paired_tests
+from mt.extras.comparison.systems import Comparison
+from mt.storage.run_dir import RunDir
+
+WORDS = "der die das Mann Frau Hund Ball läuft spielt rot blau auf im Haus Garten und mit".split()
+QUICK = ["--samples", "100", "--trials", "200"]
+BRACKETS = (lambda text: f"[-{text}-]", lambda text: f"{{+{text}+}}")
+
+
+def references(number: int, seed: int = 0) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choice(WORDS) for _ in range(rng.randint(5, 12))) + "." for _ in range(number)]
+
+
+def worsened(lines: list[str], share: float, seed: int = 1) -> list[str]:
+    """The lines with a share of their words replaced."""
+    rng = random.Random(seed)
+    return [" ".join(rng.choice(WORDS) if rng.random() < share else word for word in line.split()) for line in lines]
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def sacrebleu(folder: Path, test: str, number: int) -> tuple[list[list[float]], ...]:
+    """What the sacrebleu command prints of ref, a and b, a list of numbers for each metric: of a, of b, and b's p."""
+    command = [sys.executable, "-m", "sacrebleu", "ref", "-i", "a", "b", "-m", "bleu", "chrf", "ter", "-w", "4"]
+    options = ["-f", "text", f"--paired-{test}", f"--paired-{test}-n", str(number)]
+    done = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True, check=True)
+    rows = [row.split("│")[2:5] for row in done.stdout.splitlines() if row.startswith("│")][1:]
+    return tuple([[float(number) for number in re.findall(r"\d+\.\d+", cell)] for cell in row] for row in rows)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """ref, and the translations a and b of it, of which b is a little better."""
+    lines = references(120)
+    write(tmp_path / "ref", lines)
+    write(tmp_path / "a", worsened(lines, 0.30))
+    write(tmp_path / "b", worsened(lines, 0.27, seed=2))
+    return tmp_path
+
+
+def test_scores_intervals_and_p_values_are_the_sacrebleu_commands(files: Path) -> None:
+    done = mt("compare", "a", "b", "--reference", "ref", *QUICK, "--json", cwd=files)
+    (ours,) = json.loads(done.stdout)["comparisons"]
+    bootstrap, randomisation = sacrebleu(files, "bs", 100), sacrebleu(files, "ar", 200)
+    for number, metric in enumerate(("bleu", "chrf", "ter")):
+        baseline, system = ours["metrics"][metric]["systems"]
+        for one, theirs in zip((baseline, system), bootstrap, strict=False):
+            middle, radius = (one["low"] + one["high"]) / 2, (one["high"] - one["low"]) / 2
+            assert [one["score"], middle, radius] == pytest.approx(theirs[number], abs=1e-4)
+        assert [system["p_bootstrap"]] == pytest.approx(bootstrap[2][number], abs=1e-4)
+        assert [system["p_randomisation"]] == pytest.approx(randomisation[2][number], abs=1e-4)
+        assert system["difference"] == pytest.approx(system["score"] - baseline["score"], abs=1e-4)
+        assert baseline["p_bootstrap"] is baseline["difference"] is baseline["verdict"] is None
+    bleu = ours["metrics"]["bleu"]
+    assert "bs:100|seed:12345" in bleu["signature_bootstrap"]
+    assert "ar:200|seed:12345" in bleu["signature_randomisation"]
+    assert ours["sentences"] == 120
+
+
+def test_the_same_command_says_the_same(files: Path) -> None:
+    first, second = (mt("compare", "a", "b", "--reference", "ref", *QUICK, cwd=files) for _ in range(2))
+    assert first.stdout == second.stdout
+    assert "seed:12345" in first.stdout
+
+
+def verdicts(
+    systems: list[list[str]], lines: list[str], metrics: tuple[str, ...] = ("bleu", "chrf", "ter")
+) -> list[str]:
+    named = [System(f"s{number}", each) for number, each in enumerate(systems)]
+    tests = paired_tests(named, lines, metrics, "13a", 100, 200)
+    return [test.verdict(one) for test in tests for one in test.systems[1:]]
+
+
+def test_a_large_difference_is_significant_in_its_direction() -> None:
+    lines = references(150)
+    good, bad = worsened(lines, 0.1), worsened(lines, 0.5)
+    assert verdicts([bad, good], lines) == ["better", "better", "better"]  # although a lower TER is better
+    assert verdicts([good, bad], lines) == ["worse", "worse", "worse"]
+
+
+def test_a_small_one_is_not() -> None:
+    lines = references(150)
+    assert verdicts([worsened(lines, 0.3, seed=5), worsened(lines, 0.3, seed=6)], lines) == ["unclear"] * 3
+
+
+def test_no_difference_is_never_significant() -> None:
+    """sacreBLEU gives a system against itself the smallest p there is."""
+    lines = references(50)
+    (test,) = paired_tests([System("a", lines), System("b", list(lines))], lines, ["bleu"], "13a", 50, 50)
+    assert (test.systems[1].p_bootstrap, test.systems[1].p_randomisation) == (1.0, 1.0)
+    assert test.verdict(test.systems[1]) == "same"
+
+
+@pytest.mark.parametrize(("differing", "p"), [(1, 1.0), (3, 0.25), (5, 0.0625)])
+def test_few_sentences_that_differ_are_never_significant(differing: int, p: float) -> None:
+    """Whatever the systems, chance moves all of them the same way with this probability."""
+    lines = references(40)
+    baseline = [*(["x"] * differing), *lines[differing:]]
+    (test,) = paired_tests([System("a", baseline), System("b", lines)], lines, ["chrf"], "13a", 300, 300)
+    assert test.systems[1].difference > 1
+    assert test.systems[1].p_randomisation == p
+    assert test.verdict(test.systems[1]) in ("unclear", "undecided")
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "ter"])
+def test_a_difference_that_a_metric_does_not_see_counts_as_none(metric: str) -> None:
+    """Every sentence is spaced differently, three differ: no p can be below 2^-2."""
+    lines = references(40)
+    baseline = [f"{line.replace(' ', '  ')} " for line in [*(["x"] * 3), *lines[3:]]]
+    (test,) = paired_tests([System("a", baseline), System("b", lines)], lines, [metric], "13a", 300, 300)
+    assert test.systems[1].p_randomisation == 0.25
+    assert test.verdict(test.systems[1]) in ("unclear", "undecided")
+
+
+def test_tests_that_disagree_are_called_so(notices: list[str]) -> None:
+    lines = references(5)
+    systems = [System("a", ["x"] * 5), System("b", lines)]
+    compared = compare(Comparison(Text("de", [], lines), systems, "13a"), ["chrf"], 200, 200)
+    assert compared.tests[0].systems[1].p_bootstrap < 0.05
+    assert "b against a: the tests disagree about chrF (+" in comparison_text(compared, 0, BRACKETS)
+    assert any("only 5 sentences" in notice for notice in notices)
+
+
+def test_the_verdict_is_a_sentence(files: Path) -> None:
+    lines = references(120)
+    write(files / "c", worsened(lines, 0.9))
+    out = mt("compare", "a", "a", "c", "--reference", "ref", "--metrics", "bleu,ter", *QUICK, cwd=files).stdout
+    assert "a against a: no difference in BLEU and TER.\n" in out
+    (sentence,) = [line for line in out.splitlines() if line.startswith("c against a")]
+    assert sentence.startswith("c against a: significantly worse in BLEU (-")
+    assert sentence.endswith("(p < 0.05 in both tests).")
+    assert "of 20 pairs" in out
+    assert "chrF2" not in out
+    assert "nc:6" not in out
+
+
+def test_wins_ties_losses_and_the_largest_differences_first() -> None:
+    lines = ["ein roter Hund", "das blaue Haus", "die Frau spielt", "der Mann läuft", "ein Ball"]
+    baseline = ["ein roter Hund", "das Haus", "eine", "der Mann lief", "x"]
+    system = ["ein Hund", "das blaue Haus", "die Frau spielt", "der Mann lief", "x"]
+    found = sentence_differences(baseline, system, lines)
+    assert (found.wins, found.ties, found.losses) == (2, 2, 1)
+    assert [one.number for one in found.best(5)] == [2, 1]
+    assert [one.number for one in found.best(1)] == [2]
+    assert [one.number for one in found.worst(5)] == [0]
+    assert found.best(1)[0].system == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "language", "expected"),
+    [
+        (
+            "ein roter Hund läuft",
+            "ein Hund läuft schnell",
+            "de",
+            ("ein [-roter-] Hund läuft", "ein Hund läuft {+schnell+}"),
+        ),
+        ("a b c d", "a x y d", "en", ("a [-b c-] d", "a {+x y+} d")),
+        ("gleich", "gleich", "de", ("gleich", "gleich")),
+        ("", "neu", "de", ("", "{+neu+}")),
+        ("我爱你。", "我很爱她。", "zh", ("我爱[-你-]。", "我{+很+}爱{+她+}。")),
+        ("나는 집에 간다", "나는 학교에 간다", "ko", ("나는 [-집에-] 간다", "나는 {+학교에+} 간다")),
+    ],
+)
+def test_what_differs_is_marked(first: str, second: str, language: str, expected: tuple[str, str]) -> None:
+    assert marked_differences(first, second, language, BRACKETS) == expected
+
+
+def copied_run(trained: Path, folder: Path, name: str) -> Path:
+    return Path(shutil.copytree(trained / "runs" / "tiny", folder / "runs" / name))
+
+
+@pytest.fixture
+def two_runs(trained: Path, tmp_path: Path) -> Path:
+    """Runs a and b of one test set; b's beam translations are the references but for two lines."""
+    copied_run(trained, tmp_path, "a")
+    scores = copied_run(trained, tmp_path, "b") / "eval"
+    lines = (scores / "test.reference").read_text().splitlines()
+    write(scores / "test.beam", [*lines[:5], "q q", "q", *lines[7:]])
+    return tmp_path
+
+
+def test_runs_are_compared_by_what_they_have_stored(two_runs: Path) -> None:
+    out = mt("compare", "runs/a", "runs/b", *QUICK, "--sentences", "1", cwd=two_runs).stdout
+    assert "12 sentences into xx; the baseline is runs/a\n" in out
+    assert "runs/b gains most over runs/a:" in out
+    lines = (two_runs / "runs" / "b" / "eval" / "test.reference").read_text().splitlines()
+    best = out.split("gains most")[1].split("loses most")[0]
+    (reference,) = [line.split("reference: ")[1] for line in best.splitlines() if "reference: " in line]
+    assert reference in lines
+    assert "{+" in best
+
+
+def test_the_method_can_be_chosen(two_runs: Path) -> None:
+    out = mt("compare", "runs/a", "runs/b", "--method", "greedy", *QUICK, cwd=two_runs).stdout
+    assert "runs/b against runs/a: no difference in BLEU, chrF and TER." in out
+
+
+def test_a_run_and_a_file(two_runs: Path) -> None:
+    other = two_runs / "runs" / "b" / "eval" / "test.beam"
+    found = json.loads(mt("compare", "runs/a", other, "--json", *QUICK, cwd=two_runs).stdout)
+    runs = json.loads(mt("compare", "runs/a", "runs/b", "--json", *QUICK, cwd=two_runs).stdout)
+    name = found["comparisons"][0]["sentence_chrf"][0].pop("name")
+    assert name == str(other)
+    runs["comparisons"][0]["sentence_chrf"][0].pop("name")
+    assert found["comparisons"][0]["sentence_chrf"] == runs["comparisons"][0]["sentence_chrf"]
+
+
+def test_a_file_may_be_called_reference(two_runs: Path) -> None:
+    write(two_runs / "reference", ["q"] * 12)
+    out = mt("compare", "runs/b", "reference", *QUICK, "--sentences", "1", cwd=two_runs).stdout
+    worst = out.split("loses most")[1].splitlines()
+    texts = [line.split("reference: ")[1] for line in worst if "reference: " in line]
+    assert len(texts) == 2
+    assert texts[0] in (two_runs / "runs" / "b" / "eval" / "test.reference").read_text().splitlines()
+
+
+@pytest.mark.parametrize("name", ["test_2016", "testimony", "other"])
+def test_what_another_test_set_is_called_by_is_what_compares_it(trained: Path, two_runs: Path, name: str) -> None:
+    """As the message says that asks for it."""
+    for side, split in (("en", "valid.en"), ("xx", "valid.xx")):
+        shutil.copy(trained / split, two_runs / f"{name}.{side}")
+    command = ["compare", "runs/a", "runs/b", "--test-set", name, *QUICK]
+    for run in ("runs/a", "runs/b"):
+        said = mt(*command, cwd=two_runs, code=2).stderr
+        asked = f"--model {run} --source {name}.en --reference {name}.xx"
+        assert f"mt eval {asked}" in said
+        mt("eval", *asked.split(), cwd=two_runs)
+    assert "runs/b against runs/a" in mt(*command, cwd=two_runs).stdout
+    assert "mt eval --model runs/a --to xx" in mt(*command[:4], "test.xx", cwd=two_runs, code=2).stderr
+    assert "the settings to be compared" in mt(*command[:4], "changed.test", cwd=two_runs, code=2).stderr
+
+
+def test_sentences_cannot_command_the_terminal(two_runs: Path) -> None:
+    write(two_runs / "mine", ["\x1b]0;evil\x07 q"] * 12)
+    out = mt("compare", "runs/b", "mine", *QUICK, "--sentences", "1", cwd=two_runs).stdout
+    assert "⟨U+001B⟩]0;evil" in out
+    assert "\x1b]0" not in out
+
+
+@pytest.mark.skipif(importlib.util.find_spec("MeCab") is not None, reason="it is there")
+def test_a_tokenizer_that_is_not_there_is_named(two_runs: Path) -> None:
+    for name in ("a", "b"):
+        model = RunDir(two_runs / "runs" / name).model
+        text = model.config.read_text().replace("bleu_tokenize: auto", "bleu_tokenize: ja-mecab")
+        model.config.write_text(text)
+        reseal(model)
+    for command in (["compare", "runs/a", "runs/b"], ["eval", "--model", "runs/a"]):
+        said = mt(*command, cwd=two_runs, code=2).stderr
+        assert "ja-mecab cannot be used here" in said
+        assert "sacrebleu[ja]" in said
+
+
+def test_models_translate_a_text_that_is_given(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "runs" / "tiny" / "model", tmp_path / "moved")
+    for name, original in (("in", "valid.en"), ("ref", "valid.xx")):
+        shutil.copy(trained / original, tmp_path / name)
+    translations = mt("translate", "--model", "moved", "--input", "in", cwd=tmp_path).stdout
+    (tmp_path / "mine").write_text(translations)
+    given = ["--source", "in", "--reference", "ref", *QUICK]
+    out = mt("compare", "moved", "mine", *given, cwd=tmp_path).stdout
+    assert "mine against moved: no difference in BLEU, chrF and TER." in out
+    # A model folder is in no run, so it has nothing stored.
+    assert "no run folder" in mt("compare", "moved", trained / "runs" / "tiny", cwd=tmp_path, code=2).stderr
+
+
+def test_several_languages_are_compared_one_by_one(two_languages: Path, tmp_path: Path) -> None:
+    run = two_languages / "runs" / "two"
+    out = mt("compare", run, run, *QUICK, "--metrics", "chrf", cwd=tmp_path).stdout
+    assert out.index("20 sentences into xx") < out.index("20 sentences into yy")
+    only = mt("compare", run, run, "--to", "yy", *QUICK, "--metrics", "chrf", cwd=tmp_path).stdout
+    assert "into xx" not in only
+    beside = [run, run / "eval" / "test.yy.beam", *QUICK, "--metrics", "chrf"]
+    assert "--to xx" in mt("compare", *beside, cwd=tmp_path, code=2).stderr
+    assert "no difference in chrF" in mt("compare", *beside, "--to", "yy", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["runs/a"], "needs at least two systems"),
+        (["runs/a", "runs/nowhere"], "runs/nowhere: there is no such folder or file"),
+        (["ref", "ref"], "give --reference FILE"),
+        (["runs/a", "short"], "short: 3 translations, but the reference has 12 lines"),
+        (["runs/a", "runs/b", "--test-set", "mine"], "mt eval --model runs/a --source mine.en --reference mine.xx"),
+        (["runs/a", "runs/b", "--method", "mbr"], "runs/a: its test set was translated by greedy, beam, not by mbr"),
+        (["runs/a", "runs/b", "--to", "it"], "no language in common that is it"),
+        (["runs/a", "runs/b", "--metrics", "bleu,comet"], "--metrics: 'comet' is none of bleu, chrf, ter"),
+        (["runs/a", "runs/b", "--source", "ref"], "--source needs --reference"),
+        (["runs/a", "runs/b", "--reference", "ref"], "give --source"),
+        (["runs/a", "runs/b", "--engine", "nonsense"], "--engine is for what --source has translated"),
+        (["ref", "ref", "--reference", "ref", "--compute-type", "int8"], "--compute-type is for what --source has"),
+        (["ref", "ref", "--reference", "ref", "--method", "beam"], "--method: nothing is translated here"),
+        (["ref", "ref", "--reference", "ref", "--method", "foo"], "--method foo: new translations are made by greedy"),
+        (["ref", "ref", "--reference", "ref", "--test-set", "mine"], "--test-set is for what runs have in eval/"),
+        (["runs/a", "runs/b", "--source", "short", "--reference", "ref"], "short has 3 lines but ref has 12"),
+        (["one", "one", "--reference", "one"], "a single sentence is too little"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_sentence(two_runs: Path, arguments: list[str], message: str) -> None:
+    write(two_runs / "ref", references(12))
+    write(two_runs / "short", references(3))
+    write(two_runs / "one", references(1))
+    done = mt("compare", *arguments, cwd=two_runs, code=2)
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) <= 2
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("side", ["reference", "source"])
+def test_runs_of_different_texts_are_refused(two_runs: Path, side: str) -> None:
+    file = two_runs / "runs" / "b" / "eval" / f"test.{side}"
+    lines = file.read_text().splitlines()
+    write(file, [*lines[:6], "other", *lines[7:]])
+    done = mt("compare", "runs/a", "runs/b", cwd=two_runs, code=2)
+    assert f"their {side}s differ (line 7 is the first)" in done.stderr
+    assert "--source FILE --reference FILE" in done.stderr
+
+
+def test_a_run_without_translations_says_how_to_make_them(two_runs: Path) -> None:
+    shutil.rmtree(two_runs / "runs" / "b" / "eval")
+    assert "mt eval --model runs/b" in mt("compare", "runs/a", "runs/b", cwd=two_runs, code=2).stderr
+    (two_runs / "runs" / "a" / "eval" / "test.json").write_text("{}")
+    assert "not a score file" in mt("compare", "runs/a", "runs/b", cwd=two_runs, code=2).stderr
+
+
+def test_a_run_without_a_test_set_is_not_told_to_translate_it(tiny: Path) -> None:
+    settings = ("data.test=null", "training.max_steps=2", "training.warmup_steps=1")
+    mt("train", "--config", "tiny.yaml", *(word for s in settings for word in ("--set", s)), cwd=tiny)
+    said = mt("compare", "runs/tiny", "runs/tiny", cwd=tiny, code=2).stderr
+    assert "its configuration has no test set" in said
+    assert "mt eval" not in said
+
+
+def on_a_terminal(cwd: Path, *words: str, **environment: str) -> str:
+    main, other = pty.openpty()
+    command = [sys.executable, "-m", "mt", "compare", *words]
+    process = subprocess.Popen(command, cwd=cwd, stdout=other, stderr=subprocess.DEVNULL, env=os.environ | environment)
+    os.close(other)
+    shown = b""
+    try:
+        while chunk := os.read(main, 65536):
+            shown += chunk
+    except OSError:  # the other end is closed
+        pass
+    os.close(main)
+    assert process.wait() == 0
+    return shown.decode()
+
+
+def test_colours_are_for_terminals_that_want_them(files: Path) -> None:
+    words = ["a", "b", "--reference", "ref", "--metrics", "chrf", *QUICK]
+    shown = on_a_terminal(files, *words)
+    assert "\x1b[31m" in shown
+    assert "\x1b[32m" in shown
+    assert "[-" not in shown
+    assert "\x1b" not in on_a_terminal(files, *words, NO_COLOR="1")

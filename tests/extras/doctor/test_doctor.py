@@ -1,0 +1,530 @@
+"""`mt data check` finds every fault that was planted, at its line, and nothing in clean text."""
+
+import gzip
+import json
+import lzma
+import re
+import tempfile
+import unicodedata
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_helpers import make_config, write_lines, write_pairs
+from mt.config import Config, PairFiles, load_config
+from mt.data import phrasebook
+from mt.data.corpus import Pair
+from mt.data.duplicates import Records
+from mt.data.encode import Tagged, encode_corpus
+from mt.data.prepare import prepare_text
+from mt.data.tokenizer import TokenizerPair
+from mt.errors import InputError
+from mt.extras.doctor import examination, overlaps
+from mt.extras.doctor.characters import mojibake, odd_characters
+from mt.extras.doctor.chunks import Examples
+from mt.extras.doctor.diagnosis import Diagnosis, diagnose
+from mt.extras.doctor.kinds import PAIR_KINDS, TEXT_KINDS, Kind
+from mt.extras.doctor.reading import Faults, texts_of
+from mt.extras.doctor.report import text_report
+from mt.extras.doctor.scripts import foreign_letters, scripts_of
+from mt.extras.doctor.survey import survey
+from mt.text.lines import read_lines
+
+Lines = dict[str, dict[str, set[int]]]
+
+# By kind: pairs with that fault and no other, and none that could be of both.
+PLANTED: dict[str, list[Pair]] = {
+    "empty": [("", "Il gatto nero."), ("The black cat.", ""), ("", "")],
+    "ratio": [("The cat sleeps.", "Il gatto dorme " + "e la casa grande resta vuota " * 8 + "qui.")],
+    "unusual-ratio": [("The cat sleeps.", "Il gatto dorme e la casa grande resta vuota ma nessuno lo sa davvero qui.")],
+    "too-long": [("The cat sleeps. " * 99 + "Now.", "Il gatto dorme. " * 99 + "Ora.")],
+    "duplicate": [("The boat is on the lake.", "La barca sta sul lago.")] * 3,
+    "leak": [("The red apple lies on the old table.", "La mela rossa sta sul vecchio tavolo.")],
+    "near-leak": [("the green apple lies on the old table!", "La mela verde sta  sul vecchio tavolo!")],
+    "side-leak": [("The blue apple lies on the old table.", "Ecco una mela azzurra sul tavolo.")],
+    "identical": [("Questa frase non fu mai tradotta.", "Questa frase non fu mai tradotta.")],
+    "same-words": [("Roma Milano.", "Roma Milano.")],
+    "wrong-script": [("The hat is here.", "Шляпа лежит здесь."), ("帽子在这里吗？", "Il cappello è qui?")],
+    "language": [
+        ("She wants to know where the station is.", "Sie möchte gerne wissen, wo sich der Bahnhof hier befindet."),
+    ],
+    "replacement": [("The caf\ufffd is open.", "Il bar ha aperto.")],
+    "mojibake": [
+        ("That is fine.", "Ã¨ vero che va bene."),
+        ("It\u00e2\u20ac\u2122s late now.", "Ora si fa tardi."),
+        ("A word: Ð¿Ñ€Ð¸Ð²ÐµÑ‚.", "Una parola: ciao."),
+    ],
+    "nul": [("The dog\0 barks.", "Il cane abbaia.")],
+    "control": [("The bird \x1b[31msings.", "Un uccello canta."), ("The fish swims.", "Un pesce\x90 nuota.")],
+    "line-break": [
+        ("The sun\u2028shines.", "Ora splende il sole."),
+        ("Rain falls.", "Cade\x85la pioggia."),
+        ("Snow falls.\u2029", "Cade la neve."),
+        ("Wind\rblows.", "Soffia il vento."),
+    ],
+    "private-use": [("The icon \ue0b0 is small.", "Quella icona sembra piccola.")],
+    "markup": [
+        ("Salt &amp; pepper.", "Sale e pepe."),
+        ("Bread and oil.", "Pane <b>e</b> olio."),
+        ("Wine &#39;n&#39; water.", "Vino e acqua."),
+    ],
+    "mixed-script": [("The p\u0430per burns.", "La carta brucia."), ("A candle burns.", "Brucia una candel\u0391.")],
+    "zero-width": [("The wall\u200b falls.", "Cade il muro."), ("The tower falls.", "Cade la\ufeff torre.")],
+    "soft-hyphen": [("The win\u00addow falls.", "Cade la finestra.")],
+    "bidi": [("The door\u200f falls.", "Cade la porta."), ("The roof falls.", "Cade il \u202etetto.")],
+    "foreign-letters": [("The letter Ж is not ours.", "Quella lettera non fa parte di noi.")],
+    "short": [("?", "!?"), ("X.", "Ics."), ("Three dots.", "...")],
+    "numbers": [
+        ("It costs 350 euros.", "Costa 530 euro."),
+        ("There were 1,234 people.", "C'era tanta gente."),
+        ("Room 17 is free.", "La stanza 71 si trova libera."),
+    ],
+    "punctuation": [("Do you sleep?", "Tu dormi."), ("Come here!", "Vieni qui"), ("I sing", "Canto.")],
+    "many-targets": [("Many words are said.", f"Si dice {word}.") for word in ("molto", "tanto", "troppo", "assai")],
+    "many-sources": [(f"One {word} says this.", "Uno dice questo.") for word in ("man", "boy", "girl", "child")],
+}
+HELD_OUT = {
+    "valid": [("The white apple lies on the old table.", "La mela bianca sta sul vecchio tavolo.")],
+    "test": [
+        ("The red apple lies on the old table.", "La mela rossa sta sul vecchio tavolo."),
+        ("The green apple lies on the old table.", "La mela verde sta sul vecchio tavolo."),
+        ("The blue apple lies on the old table.", "La mela blu sta sul vecchio tavolo."),
+        ("The \u0175hite wolf.", "Il lupo bianco."),  # a letter that training does not have
+        ("The yellow wolf.", "Il lupo\0 giallo."),
+    ],
+}
+
+
+def clean_text() -> dict[str, list[Pair]]:
+    """Pairs of the phrasebook that share no sentence."""
+    texts: dict[str, list[Pair]] = {}
+    seen: set[str] = set()
+    for split, size in {"train": 400, "valid": 30, "test": 30}.items():
+        fresh = (pair for pair in phrasebook.sentence_pairs(split) if seen.isdisjoint(pair) and not seen.update(pair))
+        texts[split] = list(islice(fresh, size))
+    return texts
+
+
+def configured(folder: Path, texts: dict[str, list[Pair]], **data: Any) -> Config:
+    sources = {split: write_pairs(folder, split, pairs) for split, pairs in texts.items()}
+    return make_config(folder, tokenizer={"vocab_size": 2000}, **{**sources, **data})
+
+
+def planted(folder: Path) -> tuple[Config, Lines]:
+    """A corpus with every fault, and where they are."""
+    texts = clean_text()
+    expected: Lines = {}
+    train, base = [], iter(texts["train"])
+    for kind, pairs in PLANTED.items():
+        for number, pair in enumerate(pairs):
+            train += [*islice(base, 3), pair]
+            if kind != "duplicate" or number:
+                expected.setdefault(kind, {}).setdefault("train", set()).add(len(train))
+    texts["train"] = [*train, *base]
+    for split, pairs in HELD_OUT.items():
+        texts[split] += pairs
+    expected["rare-characters"] = {"test": {34}}
+    expected["nul"]["test"] = {35}
+    config = configured(folder, texts)
+    path = folder / "train.it"
+    lines = path.read_bytes().split(b"\n")
+    lines[1], lines[399] = b"caff\xe8", b"\xff\xfe" + lines[399]
+    path.write_bytes(b"\n".join(lines))
+    return config, expected | {"encoding": {"train": {2, 400}}}
+
+
+def found(diagnosis: Diagnosis) -> Lines:
+    """The lines that the examples show, where all are shown; of a duplicate the later one."""
+    lines: Lines = {}
+    for finding in diagnosis.findings:
+        for example in finding.examples:
+            shown = lines.setdefault(finding.kind.name, {}).setdefault(example.split, set())
+            later = example.places[2:] if finding.kind.name == "duplicate" else example.places
+            shown.update(place.line for place in later)
+    return lines
+
+
+def check_counts(diagnosis: Diagnosis, expected: Lines) -> None:
+    for finding in diagnosis.findings:
+        counts = {split: len(lines) for split, lines in expected[finding.kind.name].items()}
+        assert {split: n for split, n in finding.counts.items() if n} == counts, finding.kind.name
+
+
+def test_every_fault_is_found_where_it_is_and_nothing_else(tmp_path: Path) -> None:
+    config, expected = planted(tmp_path)
+    diagnosis = diagnose(config, tmp_path / "runs", 1000)
+    assert set(expected) == {kind.name for kind in PAIR_KINDS}
+    assert found(diagnosis) == expected
+    check_counts(diagnosis, expected)
+    assert diagnosis.refused
+    [latin1, _] = diagnosis.findings[0].examples
+    assert (latin1.places[0].text, latin1.note) == ("caff\ufffd", "not valid UTF-8 (byte 0xe8 at column 5)")
+    assert diagnosis.pairs == {"train": 400 + sum(map(len, PLANTED.values())), "valid": 31, "test": 35}
+
+
+def test_clean_text_raises_no_alarm(tmp_path: Path) -> None:
+    diagnosis = diagnose(configured(tmp_path, clean_text()), tmp_path / "runs", 1000)
+    assert found(diagnosis) == {}
+    assert diagnosis.findings == []
+    assert not diagnosis.refused
+
+
+def test_processes_chunks_and_files_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, expected = planted(tmp_path)
+    monkeypatch.setattr(examination, "_ALONE", 0)
+    monkeypatch.setattr(examination, "_PAIRS", 11)
+    monkeypatch.setattr(overlaps, "Records", partial(Records, at_once=50))
+    diagnosis = diagnose(config, tmp_path / "runs", 1000)
+    assert found(diagnosis) == expected
+    check_counts(diagnosis, expected)
+
+
+def test_a_long_text_is_sampled_for_its_language_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "_JUDGED", 10)
+    german = ("She wants to know where the station is.", "Sie möchte gerne wissen, wo sich der Bahnhof hier befindet.")
+    config = make_config(tmp_path, write_pairs(tmp_path, "train", [german] * 95))
+    [sampled] = [f for f in diagnose(config, tmp_path, 1).findings if f.kind.name == "language"]
+    assert (sampled.counts["train"], sampled.judged["train"]) == (10, 10)
+    [every] = [f for f in diagnose(config, tmp_path, 1, every_language=True).findings if f.kind.name == "language"]
+    assert (every.counts["train"], every.judged["train"]) == (95, 95)
+
+
+FAULTY = [("The cat.", "Il gatto."), ("The \u200bdog.", "Il cane."), ("Two\nlines.", "Due righe."), ("", "Niente.")]
+
+
+def write_table(path: Path) -> None:
+    """The pairs above as a table of any kind, after an empty row where rows can be empty."""
+    if path.suffix == ".parquet":
+        columns: dict[str, Any] = {name: [pair[side] for pair in FAULTY] for side, name in enumerate(("en", "it"))}
+        pyarrow.parquet.write_table(pyarrow.table(columns), path)
+        return
+    rows = [(en.replace("\n", " "), it) for en, it in FAULTY] if ".tsv" in path.name else FAULTY
+    if ".jsonl" in path.name:
+        lines = ["", *(json.dumps({"en": en, "it": it}) for en, it in rows)]
+    else:
+        quote, mark = ('"', ",") if ".csv" in path.name else ("", "\t")
+        lines = [mark.join(["en", "it"]), "", *(mark.join(f"{quote}{cell}{quote}" for cell in row) for row in rows)]
+    compress: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".xz": lzma.compress}
+    content = "".join(line + "\n" for line in lines).encode()
+    path.write_bytes(compress.get(path.suffix, bytes)(content))
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("t.tsv", {"zero-width": 4, "empty": 6}),
+        ("t.tsv.gz", {"zero-width": 4, "empty": 6}),
+        ("t.csv", {"zero-width": 4, "line-break": 5, "empty": 7}),
+        ("t.jsonl.xz", {"zero-width": 3, "line-break": 4, "empty": 5}),
+        ("t.parquet", {"zero-width": 2, "line-break": 3, "empty": 4}),
+    ],
+)
+def test_a_table_is_examined_like_plain_files(tmp_path: Path, name: str, lines: dict[str, int]) -> None:
+    write_table(tmp_path / name)
+    diagnosis = diagnose(make_config(tmp_path, {"file": name}, test=None), tmp_path, 10)
+    assert found(diagnosis) == {kind: {"train": {line}} for kind, line in lines.items()}
+    assert diagnosis.findings[0].examples[0].places[0].file == str(tmp_path / name)
+
+
+def test_a_hub_data_set_is_examined_too(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    write_lines(folder / "train.jsonl", [json.dumps({"translation": {"en": en, "it": it}}) for en, it in FAULTY])
+    diagnosis = diagnose(make_config(tmp_path, {"hub": str(folder)}, test=None), tmp_path, 10)
+    assert found(diagnosis) == {
+        kind: {"train": {n}} for kind, n in (("zero-width", 2), ("line-break", 3), ("empty", 4))
+    }
+    assert diagnosis.findings[0].examples[0].places[0].file == f"{folder} (train)"
+
+
+def test_rows_that_cannot_be_read_are_all_named(tmp_path: Path) -> None:
+    rows = ['{"en": "a", "it": "b"}', "{", '{"en": 7, "it": "b"}', '["x"]', '{"en": "c", "it": "d"}', '{"it": "d"}']
+    write_lines(tmp_path / "t.jsonl", rows)
+    (tmp_path / "t.tsv").write_bytes(b"en\tit\na\tb\tc\nd\te\nf\t\xffg\n\xff\th\ti\nj\tk\n")
+    config = make_config(tmp_path, [{"file": "t.jsonl"}, {"file": "t.tsv"}])
+    lines = found(diagnose(config, tmp_path, 10))
+    assert lines["row"] == {"train": {2, 3, 4, 6, 5}}  # 2 of each table
+    assert lines["encoding"] == {"train": {4}}
+    [rows_found] = [f for f in diagnose(config, tmp_path, 10).findings if f.kind.name == "row"]
+    assert rows_found.counts == {"train": 6}
+    assert [example.places[0].text for example in rows_found.examples][:1] == [
+        "not valid JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
+    ]
+
+
+def only(diagnosis: Diagnosis, name: str) -> list[str]:
+    """What is said of whole texts."""
+    [finding] = [finding for finding in diagnosis.findings if finding.kind.name == name]
+    return [example.note for example in finding.examples]
+
+
+@pytest.mark.parametrize("block", [3, 4, 5, 6, 7, 8, 100])
+def test_the_form_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr("mt.extras.doctor.reading._BLOCK", block)
+    (tmp_path / "a.en").write_bytes(b"\xef\xbb\xbfone\ntwo\nthree\r\nfour\r\nfive\n")
+    (tmp_path / "a.it").write_bytes(b"uno\r\ndue\r\ntre\r\nquattro\r\ncinque\r\n")
+    diagnosis = diagnose(make_config(tmp_path, {"source": "a.en", "target": "a.it"}), tmp_path, 10)
+    assert only(diagnosis, "byte-order-mark") == [f"{tmp_path}/a.en"]
+    assert only(diagnosis, "crlf") == [
+        f"{tmp_path}/a.en: 2 lines, the first is line 3",
+        f"{tmp_path}/a.it: 5 lines, the first is line 1",
+    ]
+    assert {finding.kind.name for finding in diagnosis.findings} == {"byte-order-mark", "crlf"}
+
+
+def test_files_of_different_length(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a.en", ["one", "two", "three"])
+    write_lines(tmp_path / "a.it", ["uno", "due"])
+    diagnosis = diagnose(make_config(tmp_path, {"source": "a.en", "target": "a.it"}, test=None), tmp_path, 10)
+    assert only(diagnosis, "line-counts") == [f"{tmp_path}/a.en has 3 lines but {tmp_path}/a.it has 2"]
+    assert diagnosis.pairs["train"] == 2
+    assert diagnosis.refused
+
+
+def test_utf_16_is_called_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_bytes("one\ntwo\n".encode("utf-16"))
+    write_lines(tmp_path / "a.it", ["uno", "due"])
+    diagnosis = diagnose(make_config(tmp_path, {"source": "a.en", "target": "a.it"}), tmp_path, 10)
+    assert "encoding" in found(diagnosis)
+    with pytest.raises(InputError, match="iconv -f utf-16") as caught:
+        list(read_lines(tmp_path / "a.en"))
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "data.train: no pair that training would take"),
+        (b"\n", "data.train: no pair that training would take"),
+        (b"one\n", "data.train: perhaps no pair is left when those for validation and test are split off"),
+        (b"one\none\ntwo\n", "data.train: perhaps no pair is left when those for validation and test are split off"),
+    ],
+)
+def test_nothing_to_train_on(tmp_path: Path, content: bytes, said: str) -> None:
+    for name in ("a.en", "a.it"):
+        (tmp_path / name).write_bytes(content)
+    config = make_config(tmp_path, {"source": "a.en", "target": "a.it"})
+    diagnosis = diagnose(config, tmp_path, 10)
+    assert only(diagnosis, "no-pairs") == [said]
+    with pytest.raises(InputError):
+        prepare_text(config, tmp_path / "text", "key")
+
+
+def test_a_text_that_is_missing_does_not_hide_the_others(tmp_path: Path) -> None:
+    sources = {split: write_pairs(tmp_path, split, clean_text()[split]) for split in ("train", "valid")}
+    config = make_config(
+        tmp_path, [sources["train"], {"file": "none.tsv"}], valid=sources["valid"], test={"file": "empty.tsv"}
+    )
+    (tmp_path / "empty.tsv").write_bytes(b"")
+    diagnosis = diagnose(config, tmp_path, 10)
+    assert only(diagnosis, "unreadable") == [f"{tmp_path}/none.tsv: no such file"]
+    assert only(diagnosis, "no-pairs") == ["data.test: no sentence pair in it"]
+    assert diagnosis.pairs == {"train": 400, "valid": 30, "test": 0}
+
+
+def test_a_line_of_a_million_characters(tmp_path: Path) -> None:
+    texts = clean_text()
+    for text in ("x" * 10**6, "<a " * 333_333, "1 " * 500_000, "0" * 10**6, "ÃÐ" * 500_000, "12,345 " * 150_000):
+        texts["train"].append((text, text[::-1]))
+    diagnosis = diagnose(configured(tmp_path, texts), tmp_path, 10)
+    assert found(diagnosis)["too-long"] == {"train": set(range(401, 407))}
+    assert len(text_report(diagnosis)) < 50_000
+
+
+def test_several_languages_have_measures_of_their_own(tmp_path: Path) -> None:
+    texts = clean_text()["train"][:100]
+    sentence = "Это предложение на русском языке, и в нём много слов"
+    russian = [(en, f"{sentence}{'' if en[-1].isalpha() else en[-1]}") for en, _ in texts]
+    few = [[("It is said.", f"{start} {word}.") for word in ("uno", "due")] for start in ("Si dice", "Говорят о")]
+    few[1] = [(en, ru.replace("uno", "первом").replace("due", "втором")) for en, ru in few[1]]
+    sources = [
+        {**write_pairs(tmp_path, "a", [*texts, *few[0]]), "target_lang": "it"},
+        {**write_pairs(tmp_path, "b", [*russian, texts[0], *few[1]]), "target_lang": "ru"},
+    ]
+    config = make_config(tmp_path, sources, target_lang=["it", "ru"], test=None)
+    diagnosis = diagnose(config, tmp_path, 1000)
+    lines = found(diagnosis)
+    assert lines.pop("many-sources")
+    assert lines == {"wrong-script": {"train": {101}}}
+
+
+def test_what_training_drops_is_counted_as_training_counts_it(tmp_path: Path) -> None:
+    texts = clean_text()
+    for kind in ("empty", "ratio", "duplicate"):
+        texts["train"] += [*PLANTED[kind], *PLANTED[kind]]
+    config = configured(tmp_path, texts)
+    found_here = {f.kind.name: f.counts["train"] for f in diagnose(config, tmp_path, 0).findings}
+    counts = prepare_text(config, tmp_path / "text", "key")
+    assert {name: found_here[kind] for name, kind in (("empty", "empty"), ("badly proportioned", "ratio"))} == {
+        name: counts[name] for name in ("empty", "badly proportioned")
+    }
+    assert found_here["duplicate"] == counts["duplicate"] == 5
+
+
+_sentences = st.sampled_from(
+    [b"", b"one", b"two", b"three three three", b"four\xff", b"x" * 200, b" \r", b"\xef\xbb\xbf"]
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(_sentences, _sentences), max_size=4), st.lists(_sentences, max_size=2), st.booleans())
+def test_an_error_is_what_training_refuses(
+    train: list[tuple[bytes, bytes]], more: list[bytes], with_valid: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "train.en").write_bytes(b"".join(src + b"\n" for src, _ in train))
+        (folder / "train.it").write_bytes(b"".join(tgt + b"\n" for _, tgt in [*train, *((b"", x) for x in more)]))
+        (folder / "valid.en").write_bytes(b"".join(src + b"\n" for src, _ in train[:1]))
+        (folder / "valid.it").write_bytes(b"".join(tgt + b"\n" for _, tgt in train[:1]))
+        valid = {"valid": {"source": "valid.en", "target": "valid.it"}} if with_valid else {}
+        config = make_config(folder, {"source": "train.en", "target": "train.it"}, test=None, **valid)
+        try:
+            prepare_text(config, folder / "text", "key")
+            refused = False
+        except InputError:
+            refused = True
+        diagnosis = diagnose(config, folder, 1)
+        assert diagnosis.refused >= refused
+        # Which of two sentences is split off is the luck of a hash.
+        perhaps = any("perhaps" in example.note for finding in diagnosis.findings for example in finding.examples)
+        assert diagnosis.refused == refused or perhaps
+
+
+def test_text_in_two_normal_forms_is_one_text(tmp_path: Path) -> None:
+    def decomposed(pair: Pair) -> Pair:
+        return unicodedata.normalize("NFD", pair[0]), unicodedata.normalize("NFD", pair[1])
+
+    held = ("The café lies on the old square, où est-il.", "Il caffè è là, perché no.")
+    twice = ("Déjà vu is what they call that feeling.", "Ciò che si chiama così è già visto.")
+    texts = clean_text()
+    texts["train"] += [decomposed(held), twice, decomposed(twice)]
+    texts["valid"] += [held]
+    first = len(texts["train"]) - 2
+    assert found(diagnose(configured(tmp_path, texts), tmp_path, 9)) == {
+        "leak": {"train": {first}},
+        "duplicate": {"train": {first + 2}},
+    }
+
+
+def test_everyday_phrases_are_no_leak(tmp_path: Path) -> None:
+    texts = clean_text()
+    for split in ("train", "valid", "test"):
+        texts[split] += [("Yes.", "Sì."), ("Thank you.", "Grazie."), ("1 2 3 4 5 6 7 8 9 10.", "1 2 3 4 5 6 7 8 9 10.")]
+    assert set(found(diagnose(configured(tmp_path, texts), tmp_path, 9))) <= {"short"}
+
+
+def test_the_validation_text_must_not_have_the_test_text_either(tmp_path: Path) -> None:
+    texts = clean_text()
+    texts["valid"] += texts["test"][3:5]
+    texts["test"] += texts["test"][:1]
+    assert found(diagnose(configured(tmp_path, texts), tmp_path, 9)) == {"leak": {"valid": {31, 32}}}
+
+
+@pytest.mark.parametrize(("pairs", "wanted"), [(0, 10), (10, 10), (11, 10), (99, 10), (1000, 7)])
+def test_a_sample_is_spread_over_the_whole_text(tmp_path: Path, pairs: int, wanted: int) -> None:
+    source = write_pairs(tmp_path, "train", [(f"a {n}", f"b {n}") for n in range(pairs)])
+    data = make_config(tmp_path, source, test=None).data
+    one = survey(texts_of(data)[0], Faults(Examples(0)), wanted)
+    lines = [line for line, _ in one.sample]
+    assert min(pairs, (wanted + 1) // 2) <= len(lines) <= wanted
+    assert len(set(np.diff(lines).tolist())) <= 1
+    assert pairs - max(lines, default=0) <= 2 * pairs // wanted + 1
+    assert all(pair == (f"a {line - 1}", f"b {line - 1}") for line, pair in one.sample)
+    assert one.pairs == pairs
+
+
+def test_too_long_is_what_training_leaves_out(two_languages: Path, tmp_path: Path) -> None:
+    config = load_config(two_languages / "two.yaml", ["data.max_length=7", f"data.root={two_languages}"])
+    tokenizers = TokenizerPair.load(two_languages / "runs" / "two" / "tokenizer", shared=True)
+    diagnosis = diagnose(config, two_languages / "runs", 0)
+    [too_long] = [finding for finding in diagnosis.findings if finding.kind.name == "too-long"]
+    expected = 0
+    for source in config.data.train:
+        assert isinstance(source, PairFiles)
+        tag = tokenizers.source.tags[config.data.language_of(source)]
+        text = (two_languages / source.source, two_languages / source.target)
+        expected += encode_corpus(text, tokenizers, tmp_path / "out", "key", 7, [Tagged(400, tag)]).too_long
+    assert too_long.counts["train"] == expected > 50
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("zh", "请参阅 Microsoft Azure Active Directory 文档。"),
+        ("zh-CN", "GNU General Public License（GNU通用公共许可证）是自由软件许可证。"),
+        ("ja", "Microsoft Visual Studio をインストールします"),
+        ("ko", "Visual Studio Code Enterprise 설치 방법 안내"),
+        ("iu-Cans", "ᐃᓄᒃᑎᑐᑦ CBC"),
+        ("zgh_Tfng", "ⵜⴰⵎⴰⵣⵉⵖⵜ"),
+    ],
+)
+def test_names_in_latin_letters_make_no_line_another_script(language: str, text: str) -> None:
+    assert list(foreign_letters(text, scripts_of(language))) == []
+
+
+def test_another_script_is_still_one() -> None:
+    english = "This whole sentence is English, and one word of Chinese (中文) does not change that at all."
+    assert [kind for kind, *_ in foreign_letters(english, scripts_of("zh"))] == ["wrong-script"]
+    assert [kind for kind, *_ in foreign_letters("ᐃᓄᒃᑎᑐᑦ", scripts_of("fr"))] == ["wrong-script"]
+
+
+def test_of_a_language_in_a_script_that_is_not_listed_nothing_is_known() -> None:
+    assert scripts_of("iu", ["ᐃᓄᒃᑎᑐᑦ ᐅᖃᐅᓯᖅ", "CBC ᐃᓄᒃᑎᑐᑦ"]) == frozenset()
+    assert scripts_of("qaa", ["Слово о полку", "и дело о другом", "ok"]) == {"Cyrl"}
+
+
+@pytest.mark.parametrize("text", ["1200 Å³", "10 Å²", "2.5Å±0.1", "BLÅ®"])
+def test_an_angstrom_is_no_mojibake(text: str) -> None:
+    assert list(mojibake(text)) == []
+
+
+def test_lithuanian_decoded_wrongly_is() -> None:
+    assert [kind for kind, *_ in mojibake("kalbų".encode().decode("cp1252"))] == ["mojibake"]
+
+
+def test_an_old_macintosh_file_takes_no_quadratic_time() -> None:
+    """Half a million carriage returns: each once looked at the rest of the line, which took minutes."""
+    assert len(list(odd_characters("ab\r" * 500_000 + "end", frozenset({"Latn"})))) == 500_000
+
+
+def test_back_translations_that_would_be_held_out_are_refused_as_training_does(tmp_path: Path) -> None:
+    texts = clean_text()
+    source = write_pairs(tmp_path, "bt", [(f"<BT> {src}", tgt) for src, tgt in texts["train"][:100]])
+    own = write_pairs(tmp_path, "own", texts["train"][100:])
+    held = {"valid": {"from_train": 10}, "test": None, "drop_duplicates": False}
+    diagnosis = diagnose(make_config(tmp_path, [own, source], **held), tmp_path, 3)
+    assert diagnosis.refused
+    assert only(diagnosis, "back-translated") == [f"{tmp_path / 'bt.en'}:1: data.train"]
+    assert not diagnose(make_config(tmp_path, [own, {**source, "synthetic": True}], **held), tmp_path, 3).refused
+
+
+def test_the_page_for_users_lists_the_findings() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "data.md").read_text()
+    listed = re.findall(r"^\| `([a-z-]+)` \| (\w+) \| ([a-z, ]*?) ?\|", page, re.MULTILINE)
+    kinds = sorted(
+        [*TEXT_KINDS, *PAIR_KINDS], key=lambda kind: listed.index((kind.name, kind.seriousness, _marks(kind)))
+    )
+    assert [kind.name for kind in kinds] == [name for name, *_ in listed]
+    assert [kind for kind in kinds if kind in PAIR_KINDS] == list(PAIR_KINDS), "a pair is counted for the first"
+
+
+def _marks(kind: Kind) -> str:
+    dropped = kind.dropped or kind.name == "row"
+    return ", ".join(mark for mark, there in (("yes", dropped), ("train", kind.in_training)) if there)
+
+
+def test_a_language_that_cannot_be_told_is_named(tmp_path: Path, notices: list[str]) -> None:
+    write_lines(tmp_path / "t.tsv", ["en\txx", "one\tuno"])
+    diagnose(make_config(tmp_path, {"file": "t.tsv"}, target_lang="xx"), tmp_path, 0)
+    named = [notice for notice in notices if "another language" in notice]
+    assert named == ["no sentence is examined for being in another language than xx: py3langid does not know it"]

@@ -1,0 +1,363 @@
+"""`mt export`: what it refuses, what it leaves behind, and the plain CTranslate2 folder."""
+
+import contextlib
+import copy
+import dataclasses
+import io
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import pytest
+import torch
+from click.testing import CliRunner
+from sacrebleu.metrics import BLEU
+from tokenizers import Tokenizer
+
+from command import FAILPOINT, mt
+from export_helpers import lines_of, readme_program, refusal, run_folder, write
+from mt.bundle.load_translator import open_model
+from mt.cli import app
+from mt.data.eval_texts import Text
+from mt.data.shortlist import Shortlist
+from mt.data.tokenizer import EOS_ID
+from mt.decoding.engine import EngineChoice
+from mt.decoding.settings import TranslationSettings
+from mt.errors import InputError
+from mt.extras.export import converted, exporting
+from mt.extras.export.subject import load_subject
+from mt.model.transformer import Transformer
+from mt.storage import atomic
+from mt.storage.manifest import verify
+from mt.storage.run_dir import RunDir
+
+WIDE = [
+    *("model.d_model=32", "model.d_ff=64", "model.positions=learned", "tokenizer.shared=false"),
+    "evaluation.bleu_tokenize=char",
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    """No test may write into it."""
+    return run_folder(tmp_path_factory.mktemp("exported") / "run", *WIDE)
+
+
+@pytest.fixture
+def here(run: RunDir, tmp_path: Path) -> Path:
+    """A folder with nothing but that run."""
+    (tmp_path / "run").symlink_to(run.root)
+    return tmp_path
+
+
+def exported(folder: Path, *options: str) -> str:
+    return mt("export", "ctranslate2", "--model", "run", "--output", "out", *options, cwd=folder).stdout
+
+
+def translations(folder: Path, lines: list[str], **options: object) -> list[str]:
+    """What the library itself makes of lines."""
+    translator = ctranslate2.Translator(str(folder), **options)
+    source, target = (Tokenizer.from_file(str(folder / f"{side}.json")) for side in ("source", "target"))
+    found = translator.translate_batch(
+        [source.encode(line).tokens for line in lines],
+        beam_size=5,
+        max_decoding_length=13,
+        disable_unk=True,
+        suppress_sequences=[["<pad>"], ["<s>"]],
+    )
+    return [
+        target.decode([target.token_to_id(p) for p in one.hypotheses[0]], skip_special_tokens=False) for one in found
+    ]
+
+
+# CTranslate2 ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("quantization", ["float32", "float16", "int8"])
+def test_a_plain_folder_translates(here: Path, run: RunDir, quantization: str) -> None:
+    said = exported(here, "--quantization", quantization, "--max-loss", "100")
+    files = {"MANIFEST.json", "README.md", "config.json", "model.bin", "source.json", "target.json"}
+    assert {path.name for path in (here / "out").iterdir()} == files | {
+        "source_vocabulary.json",
+        "target_vocabulary.json",
+    }
+    assert json.loads((here / "out" / "MANIFEST.json").read_text())["export"] == "ctranslate2"
+    lines, references = (lines_of(run.text_file("valid", side)) for side in ("source", "target"))
+    exact, found = (
+        opened.translator.best(lines, opened.settings.search)
+        for opened in (
+            open_model(run.model, EngineChoice(compute_type=compute_type))
+            for compute_type in ("float32", "int8" if quantization == "int8" else "float32")
+        )
+    )
+    compute_type = "float32" if quantization == "float16" else "default"
+    alone = translations(here / "out", lines, compute_type=compute_type)
+    assert sum(one == other for one, other in zip(alone, found, strict=True)) >= len(lines) - 1
+    if quantization != "int8":
+        assert alone == exact
+    before, after = (BLEU(tokenize="char").corpus_score(each, [references]).score for each in (exact, found))
+    same = sum(one == other for one, other in zip(found, exact, strict=True))
+    header, ours, theirs, signature, last = said.splitlines()
+    assert header.split() == ["BLEU", "difference", "same", "of", str(len(lines))]
+    assert ours.split() == ["model,", "float32", f"{before:.2f}"]
+    assert theirs.split() == ["CTranslate2,", quantization, f"{after:.2f}", f"{after - before:+.2f}", str(same)]
+    assert "tok:char" in signature
+    assert last == "ctranslate2: out"
+
+
+def test_the_weights_are_in_the_format_asked_for(here: Path) -> None:
+    sizes = {}
+    for quantization in ("float32", "float16", "int8"):
+        exported(here, "--quantization", quantization, "--force", "--max-loss", "100")
+        sizes[quantization] = (here / "out" / "model.bin").stat().st_size
+    assert sizes["float16"] < 0.55 * sizes["float32"]
+    assert sizes["int8"] < 0.7 * sizes["float16"]
+
+
+def test_the_readmes_program(here: Path, run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    exported(here)
+    monkeypatch.chdir(here / "out")
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(readme_program(here / "out"), {})
+    opened = open_model(run.model)
+    assert said.getvalue() == opened.translator.best(["the dog"], opened.settings.search)[0] + "\n"
+
+
+def test_a_loss_too_great_is_refused(here: Path, run: RunDir) -> None:
+    """The references are the model's own translations, and eight bits do not say all the same."""
+    write(here / "src", lines_of(run.text_file("valid", "source")))
+    opened = open_model(run.model, EngineChoice(compute_type="float32"))
+    write(here / "ref", opened.translator.best(lines_of(here / "src"), opened.settings.search))
+    given = ["--model", "run", "--output", "out", "--source", "src", "--reference", "ref"]
+    said = refusal("ctranslate2", *given, "--quantization", "int8", "--max-loss", "0", cwd=here)
+    assert "int8 loses" in said
+    assert "(100.00 to " in said
+    assert "--max-loss" in said
+    done = mt("export", "ctranslate2", *given, "--quantization", "int8", "--max-loss", "100", cwd=here)
+    assert "100.00" in done.stdout
+    mt("export", "ctranslate2", *given, "--max-loss", "0", "--force", cwd=here)  # float32 loses nothing
+
+
+def test_without_text_only_what_rounds_nothing_is_exported(run: RunDir, tmp_path: Path) -> None:
+    shutil.copytree(run.model.root, tmp_path / "moved")
+    for quantization in ("int8", "float16"):
+        given = ["--model", "moved", "--output", "out", "--quantization", quantization]
+        assert "no validation set beside this model" in refusal("ctranslate2", *given, cwd=tmp_path)
+    assert "no validation set" in refusal("argos", "--model", "moved", "--output", "out", cwd=tmp_path)
+    said = mt("export", "ctranslate2", "--model", "moved", "--output", "out", cwd=tmp_path).stdout
+    assert said.startswith("CTranslate2 computes what the model does")
+    assert said.endswith("\nctranslate2: out\n")
+
+
+def test_a_wrong_conversion_is_noticed_without_text(
+    run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(run.model.root, tmp_path / "moved")
+    convert = converted.write_converted
+
+    def other(model: Transformer, *arguments: Any) -> None:
+        changed = copy.deepcopy(model)
+        with torch.no_grad():
+            changed.output.weight.mul_(1.01)
+        convert(changed, *arguments)
+
+    monkeypatch.setattr(converted, "write_converted", other)
+    command = ["export", "ctranslate2", "--model", str(tmp_path / "moved"), "--output", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, command)
+    assert "CTranslate2 computes something else than the model" in str(done.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_lost_is_told_from_the_exact_model(tmp_path: Path) -> None:
+    """Not from one that looks at a few likely words only: the export has no such list."""
+    few = Shortlist([EOS_ID, 262, 263], {})
+    run = run_folder(tmp_path / "run", *WIDE, "decoding.shortlist=1", shortlist=few)
+    subject = load_subject(run.model, "ctranslate2", [])
+    text = Text("xx", lines_of(run.text_file("valid", "source")), lines_of(run.text_file("valid", "target")))
+    yardstick = exporting._yardstick(dataclasses.replace(subject, texts=[text]), 0.5)
+    assert yardstick is not None
+    exact = open_model(run.model, EngineChoice("torch", "cpu")).translator
+    search = TranslationSettings.of(subject.config).search
+    assert yardstick.translator.best(text.sources, search) == exact.best(text.sources, search)
+
+
+def test_a_model_of_one_language_with_a_tokenizer_of_several_is_asked_for_its_own(
+    two_languages: Path, tmp_path: Path
+) -> None:
+    for path in two_languages.glob("*.*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "runs").symlink_to(two_languages / "runs")
+    own = "{source: SPLIT.en, target: SPLIT.yy}"
+    changes = [
+        "data.target_lang=yy",
+        "data.test=null",
+        "training.max_steps=2",
+        "training.init_from=runs/two",
+        "name=own",
+    ]
+    changes += [f"data.{split}={own.replace('SPLIT', split)}" for split in ("train", "valid")]
+    mt("train", "--config", "two.yaml", "--runs", "own", *(w for c in changes for w in ("--set", c)), cwd=tmp_path)
+    for wanted in ("ctranslate2", "huggingface", "onnx"):
+        mt("export", wanted, "--model", "own/own", "--output", wanted, cwd=tmp_path)
+        readme = (tmp_path / wanted / "README.md").read_text()
+        assert "<2xx>" not in readme
+        assert ("<2yy>" in readme) == (wanted != "onnx")
+    assert list(json.loads((tmp_path / "onnx" / "config.json").read_text())["tags"]) == ["yy"]
+    said = mt("export", "argos", "--model", "own/own", "--output", "argos", cwd=tmp_path, code=2).stderr
+    assert "asked with <2yy> before a text" in said
+
+
+def test_a_terminated_export_leaves_nothing(tmp_path: Path) -> None:
+    program = """
+import sys, time
+from pathlib import Path
+from mt import cli
+from mt.storage import atomic
+from mt.storage.manifest import verify
+@cli.app.command()
+def hang():
+    with atomic.new_folder(Path("a/out")):
+        print("inside", flush=True)
+        time.sleep(60)
+sys.argv = ["mt", "hang"]
+cli.main()
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"inside\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 143
+    assert list((tmp_path / "a").iterdir()) == []
+
+
+def test_the_models_own_number_format_is_the_default(tmp_path: Path) -> None:
+    run_folder(tmp_path / "run", "decoding.compute_type=int8", *WIDE)
+    assert "CTranslate2, int8" in exported(tmp_path, "--max-loss", "100")
+
+
+# Refusals -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["tflite"], "'tflite' is no format to export to"),
+        (["huggingface", "--quantization", "int8"], "--quantization is for ctranslate2 and argos, not for huggingface"),
+        (["onnx", "--max-loss", "1"], "--max-loss is for ctranslate2 and argos, not for onnx"),
+        (["ctranslate2", "--quantization", "int4"], "--quantization: 'int4' is none of float32, float16, int8"),
+        (["ctranslate2", "--max-loss", "nan"], "--max-loss nan is not a number of BLEU points"),
+        (["argos", "--max-loss", "-1"], "--max-loss -1.0 is not a number of BLEU points"),
+        (["ctranslate2", "--source", "x"], "--source and --reference go together"),
+        (["ctranslate2", "--to", "de"], "--to says which language --reference is in"),
+        (["ctranslate2", "--model", "nowhere"], "nowhere: there is no such folder"),
+        (["ctranslate2", "--to", "fr", "--source", "x", "--reference", "x"], "the model translates into de"),
+    ],
+    ids=str,
+)
+def test_one_sentence(here: Path, arguments: list[str], sentence: str) -> None:
+    given = arguments if "--model" in arguments else [*arguments, "--model", "run"]
+    assert refusal(*given, "--output", "out", cwd=here).startswith(f"mt: {sentence}")
+
+
+def test_the_help_names_the_usual_limit(tmp_path: Path) -> None:
+    assert f"[{exporting.MAX_LOSS}]" in " ".join(mt("export", "--help", cwd=tmp_path).stdout.split())
+
+
+def test_what_is_there_is_not_replaced(here: Path) -> None:
+    (here / "file").write_text("mine")
+    (here / "folder").mkdir()
+    (here / "folder" / "mine").write_text("mine")
+    for name, options, sentence in (
+        ("file", [], "this is a file, not a folder"),
+        ("file", ["--force"], "this is a file, not a folder"),
+        ("folder", [], "not made by `mt export`"),
+        ("folder", ["--force"], "not made by `mt export`"),
+        ("run", ["--force"], "this folder is or holds the input run"),
+        ("run/model", ["--force"], "this folder is or holds the input run/model"),
+        (".", ["--force"], "this folder is or holds the current directory"),
+        ("run/model/more", [], "this is inside the model's own folder"),
+    ):
+        given = ["--model", "run", "--output", name, *options]
+        assert sentence in refusal("ctranslate2", *given, cwd=here)
+    assert (here / "folder" / "mine").read_text() == "mine"
+
+
+def test_an_empty_folder_is_filled_and_an_earlier_export_replaced(here: Path) -> None:
+    (here / "out").mkdir()
+    exported(here)
+    assert "this folder is not empty" in refusal("ctranslate2", "--model", "run", "--output", "out", cwd=here)
+    (here / "out" / "README.md").write_text("stale")
+    exported(here, "--force")
+    verify(here / "out")
+
+
+def test_force_deletes_nothing_but_the_earlier_export(here: Path, run: RunDir) -> None:
+    exported(here)
+    out = here / "out"
+    shutil.copytree(run.root, out / "run")
+    (out / "link").symlink_to(here / "run")
+    text = ["--source", "out/README.md", "--reference", "out/README.md"]
+    for model, cwd, output, options, sentence in (
+        ("out/run", here, "out", [], "holds the input out/run/model"),
+        ("out/run/model", here, "out", [], "holds the input out/run/model"),
+        (here / "run", out / "run", "..", [], "holds the current directory"),
+        ("run", here, "out", [], "link, run/config.yaml, run/data/text/valid.source would be lost"),
+        ("run", here, "out", text, "holds the input out/README.md"),
+    ):
+        given = ["--model", model, "--output", output, "--force", *options]
+        assert sentence in refusal("ctranslate2", *given, cwd=cwd)
+        verify(out)
+        verify(out / "run" / "model")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "package"),
+    [("huggingface", "transformers"), ("onnx", "onnxscript"), ("onnx", "onnxruntime"), ("argos", "sentencepiece")],
+)
+def test_a_missing_package_is_named(here: Path, monkeypatch: pytest.MonkeyPatch, wanted: str, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(InputError, match=f"needs a package that is not installed \\({package}\\)") as caught:
+        CliRunner().invoke(
+            app, ["export", wanted, "--model", str(here / "run"), "--output", str(here / "out")], catch_exceptions=False
+        )
+    assert "pip install '.[export]'" in caught.value.hint
+    assert not (here / "out").exists()
+
+
+# Interruptions --------------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_export_leaves_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(action: str, path: Path) -> None:
+        if action == "rename" and path.name == "out":
+            raise KeyboardInterrupt
+
+    before = sorted(here.iterdir())
+    monkeypatch.setattr(atomic, "failpoint", interrupt)
+    done = CliRunner().invoke(
+        app, ["export", "ctranslate2", "--model", str(here / "run"), "--output", str(here / "out")]
+    )
+    assert done.exit_code != 0
+    assert sorted(here.iterdir()) == before
+
+
+def test_a_failure_anywhere_leaves_the_whole_or_nothing(here: Path) -> None:
+    places = here / "places"
+    mt("export", "ctranslate2", "--model", "run", "--output", "out", cwd=here, **{FAILPOINT: f"count:{places}"})
+    count = len(places.read_text().splitlines())
+    shutil.rmtree(here / "out")
+    for place, kind in ((0, "ENOSPC"), (count // 2, "SIGKILL"), (count - 2, "EIO")):
+        arguments = ["export", "ctranslate2", "--model", "run", "--output", "out"]
+        done = mt(*arguments, cwd=here, code=None, **{FAILPOINT: f"{place}:{kind}"})
+        assert done.code == (-signal.SIGKILL if kind == "SIGKILL" else 4), done.stderr
+        assert not (here / "out").exists()
+        exported(here)
+        verify(here / "out")
+        assert not list(here.glob("*.partial")) + list(here.glob(".*.partial"))
+        shutil.rmtree(here / "out")

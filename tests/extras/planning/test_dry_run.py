@@ -1,0 +1,250 @@
+"""`mt train --dry-run`: it refuses what a training would refuse, tells what one costs, and leaves nothing behind."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from command import mt
+from data_helpers import make_data_config, write_lines
+from mt.config import load_config
+from mt.errors import MachineError
+from mt.extras.planning.dry_run import _space, dry_run
+from mt.extras.planning.survey import survey
+from mt.storage import lock
+from mt.system.devices import has_bf16
+
+DRY = ["train", "--config", "tiny.yaml", "--dry-run"]
+
+
+def dry(folder: Path, *changes: str, code: int | None = 0):
+    words = [word for change in changes for word in ("--set", change)]
+    return mt(*DRY, *words, cwd=folder, code=code)
+
+
+def rows(text: str) -> dict[str, str]:
+    return dict(re.split(" {2,}", line, maxsplit=1) for line in text.splitlines()[:-1])
+
+
+def files(folder: Path) -> dict[str, tuple[int, int]]:
+    """All that is in a folder, and when it was last changed."""
+    found = [path for path in folder.rglob("*") if "__pycache__" not in path.parts]
+    return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in found}
+
+
+def test_it_tells_all_and_leaves_nothing(tiny: Path, tmp_path: Path) -> None:
+    before = files(tiny)
+    done = mt(*DRY, cwd=tiny)
+    assert files(tiny) == before
+    found = rows(done.stdout)
+    assert found["run"] == "runs/tiny, new"
+    assert found["device"].startswith("cpu, fp32")
+    assert found["training text"] == "300 pairs before duplicates are looked for"
+    assert (found["validation text"], found["test text"]) == ("12 pairs", "12 pairs")
+    assert found["tokenizer"] == "301 pieces"
+    assert found["model"] == "10,448 parameters"
+    steps = re.fullmatch(r"24 steps of about (\d+) tokens, (\d+\.\d) passes over the text", found["training"])
+    assert steps
+    assert 200 < int(steps[1]) <= 400
+    assert re.match(r"about \d+ s \(\d+ s of it validation\), \S+ s a step", found["time"])
+    assert re.match(r"0\.\d GB, and some 0\.3 for scoring, of \d+ GB here$", found["memory"])
+    assert re.match(r"up to 0\.\d+ GB, of [\d,]+ GB free$", found["disk"])
+    assert done.stdout.splitlines()[-1].startswith("nothing was trained")
+
+
+@pytest.mark.parametrize(
+    ("precision", "has_it", "said"),
+    [
+        ("auto", True, "cpu, fp32; training.precision: bf16 may be faster"),
+        ("auto", False, "cpu, fp32"),
+        ("bf16", True, "cpu, bf16"),
+    ],
+)
+def test_a_processor_with_bf16_is_pointed_out(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, precision: str, has_it: bool, said: str
+) -> None:
+    capabilities = {**torch.cpu.get_capabilities(), "avx512_bf16": has_it}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    monkeypatch.chdir(tiny)
+    has_bf16.cache_clear()
+    try:
+        found = dry_run(load_config(Path("tiny.yaml"), [f"training.precision={precision}"]), Path("runs"))
+    finally:
+        has_bf16.cache_clear()
+    assert rows(found)["device"] == said
+
+
+def test_the_passes_over_the_text_are_those_of_the_training(tiny: Path) -> None:
+    foretold = float(re.search(r"(\S+) passes", dry(tiny, "data.drop_duplicates=false").stdout)[1])
+    mt("train", "--config", "tiny.yaml", "--set", "data.drop_duplicates=false", cwd=tiny)
+    events = [json.loads(line) for line in (tiny / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()]
+    (last,) = [event for event in events if event["event"] == "train" and event["step"] == 24]
+    assert last["epoch"] == int(foretold) > 0
+
+
+def test_what_is_dropped_and_held_out(tiny: Path) -> None:
+    write_lines(tiny / "train.en", [*(tiny / "train.en").read_text().splitlines(), "", "a", "b"])
+    write_lines(tiny / "train.xx", [*(tiny / "train.xx").read_text().splitlines(), "x", "p " * 90, ""])
+    found = rows(dry(tiny, "data.valid={from_train: 20}", "data.test={from_train: 1000}", "data.max_length=6").stdout)
+    assert found["validation text"] == "20 pairs"
+    assert found["test text"] == "30 pairs"  # no more than a tenth
+    counts, dropped = found["training text"].split("; cleaning drops ")
+    assert counts == "250 pairs before duplicates are looked for"
+    assert re.fullmatch(r"2 empty, 1 badly proportioned, about \d\d\.\d% longer than max_length", dropped)
+
+
+def test_a_run_that_has_begun_is_left_as_it_is(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "copy")
+    before = files(tmp_path / "copy")
+    done = dry(tmp_path / "copy", "training.max_steps=48")
+    assert rows(done.stdout)["run"] == "runs/tiny, goes on after step 24"
+    assert "training.max_steps is now 48, it was 24" in done.stderr
+    refused = dry(tmp_path / "copy", "seed=2", code=2)
+    assert "cannot resume: seed" in refused.stderr
+    assert files(tmp_path / "copy") == before
+
+
+def test_a_model_to_start_from_must_fit(trained: Path, tiny: Path) -> None:
+    given = f"training.init_from={trained / 'runs' / 'tiny'}"
+    found = rows(dry(tiny, given).stdout)
+    assert found["starts from"] == str(trained / "runs" / "tiny" / "model")
+    assert found["tokenizer"] == "301 pieces"
+    assert "differs from this configuration in model.d_ff" in dry(tiny, given, "model.d_ff=64", code=2).stderr
+    assert "nowhere" in dry(tiny, "training.init_from=nowhere", code=2).stderr
+
+
+def test_several_languages(two_languages: Path) -> None:
+    found = rows(mt("train", "--config", "two.yaml", "--dry-run", "--set", "name=new", cwd=two_languages).stdout)
+    assert found["training text"].startswith("800 pairs")
+    assert found["validation text"] == "40 pairs"
+    assert not (two_languages / "runs" / "new").exists()
+
+
+def test_a_language_without_a_usable_pair(two_languages: Path, tmp_path: Path) -> None:
+    for file in two_languages.glob("*.*"):
+        shutil.copy(file, tmp_path)
+    (tmp_path / "train.yy").write_text("\n" * 400)
+    done = mt("train", "--config", "two.yaml", "--dry-run", cwd=tmp_path, code=2)
+    assert "data.train: no pair into yy is left to train on" in done.stderr
+    checked = mt("data", "check", "two.yaml", cwd=tmp_path, code=2)
+    assert "data.train: no pair into yy that training would take" in checked.stdout
+    assert "into xx that" not in checked.stdout
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["data.train.target=gone"], "gone: no such file"),
+        (["data.train.target=test.xx"], "train.en has 300 lines but test.xx has 12"),
+        (["data.valid={source: none, target: none.xx}"], "data.valid: no sentence pair in it"),
+        (["data.test.source=valid.en", "data.test.target=train.xx"], "valid.en has 12 lines but train.xx has 300"),
+        (["data.train={source: none, target: none.xx}"], "data.train: no sentence pair in it"),
+        (["data.max_length=3"], "none of its pairs is within data.max_length"),
+        (
+            ["data.train={source: one, target: one.xx}", "data.valid={from_train: 1}"],
+            "when 1 for validation and test",
+        ),
+        (
+            ["data.train={source: bt, target: bt.xx}", "data.valid={from_train: 1}"],
+            "bt and bt.xx: back-translated",
+        ),
+        (["training.device=cuda"], "training.device: this machine has no usable cuda device"),
+        (["model.n_heads=3"], "cannot be divided among 3 heads"),
+        (["evaluation.bleu_tokenize=ko-mecab"], "evaluation.bleu_tokenize: ko-mecab cannot be used here"),
+    ],
+)
+def test_what_a_training_would_refuse(tiny: Path, changes: list[str], message: str) -> None:
+    for name, lines in {"none": [], "one": ["a b", ""], "bt": ["c d", "<BT> a b"] * 9}.items():
+        write_lines(tiny / name, lines)
+        write_lines(tiny / f"{name}.xx", lines)
+    done = dry(tiny, *changes, code=2)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert not (tiny / "runs").exists()
+
+
+def test_disks_that_do_not_suffice(tiny: Path) -> None:
+    done = dry(tiny, "training.keep_checkpoints=100000", "model.d_ff=8192", code=4)
+    assert "GB free on this disk, but the run may need" in done.stderr
+    done = mt(*DRY, "--runs", "tiny.yaml", cwd=tiny, code=4)
+    assert "tiny.yaml: cannot write here" in done.stderr
+
+
+def test_what_a_run_has_already_need_not_be_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "a").write_bytes(bytes(600))
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=500))
+    assert _space(tmp_path, tmp_path, 1000, whole=True) == "up to 1e-06 GB, 6e-07 of it there, of 0.00 GB free"
+    with pytest.raises(MachineError, match="may need"):
+        _space(tmp_path, tmp_path, 1200, whole=True)
+
+
+def test_a_signal_to_all_of_its_processes_leaves_no_text_behind(tiny: Path) -> None:
+    """As a terminal sends one that is closed, or a batch system."""
+    temporary = tiny / "temporary"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "mt", *DRY]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen(
+        command, cwd=tiny, env=environment, start_new_session=True, stderr=subprocess.DEVNULL
+    ) as made:
+        while not list(temporary.rglob("train.source")):
+            assert made.poll() is None
+            time.sleep(0.02)
+        os.killpg(made.pid, signal.SIGTERM)
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_run_folder_that_leads_nowhere(tiny: Path) -> None:
+    (tiny / "runs").mkdir()
+    (tiny / "runs" / "tiny").symlink_to(tiny / "nowhere")
+    assert "cannot write here" in dry(tiny, code=4).stderr
+
+
+def test_a_run_that_is_at_work(tiny: Path) -> None:
+    with lock.exclusive(tiny / "runs" / "tiny" / ".lock"):
+        assert "another training" in dry(tiny, code=2).stderr
+    lock.refuse_locked(tiny / "runs" / "tiny" / ".lock")  # it is free
+
+
+def test_only_the_beginning_of_a_hub_data_set_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    write_lines(folder / "train.csv", ["en,it", *(f"hello {n},ciao {n}" for n in range(2500))])
+    found = survey(*hub(tmp_path, folder))
+    assert found.pairs == [2000]
+    assert not found.whole
+    write_lines(folder / "train.csv", ["en,it", "hello,ciao"])
+    assert survey(*hub(tmp_path, folder)).pairs == [1]
+
+
+def test_what_a_hub_data_set_goes_on_with_is_not_foretold(tiny: Path) -> None:
+    folder = tiny / "set"
+    folder.mkdir()
+    write_lines(folder / "train.csv", ["en,xx", *(["a b c,x y z", "c a b,z x y"] * 1100)])
+    changes = [
+        "data.train=[{hub: set}]",
+        "data.valid={from_train: 1000}",
+        "data.test=null",
+        "data.drop_duplicates=false",
+    ]
+    found = rows(dry(tiny, *changes, "training.max_epochs=1").stdout)
+    assert found["training text"].startswith("at least 2,000 pairs")
+    assert found["validation text"] == "1,000 pairs"
+    assert found["training"].startswith("at most 24 steps")
+    assert found["disk"].startswith("at least ")
+
+
+def hub(root: Path, folder: Path):
+    data = make_data_config(root, {"hub": str(folder)})
+    return data.train, data

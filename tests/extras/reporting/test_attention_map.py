@@ -1,0 +1,136 @@
+"""`mt translate --attention` and `--alignment`: read from the model that translated."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+import torch
+
+from command import mt
+from conftest import into
+from model_helpers import lively_model
+from mt.bundle.load_translator import open_model
+from mt.data.tokenizer import EOS, SOS
+from mt.decoding.attention_weights import Attention, align_words, pharaoh, read_attention
+from mt.decoding.engine import EngineChoice
+from mt.extras.reporting.attention_map import page, picture
+from mt.model.attention import KeyValues, attend, split_heads, visible
+from mt.model.packing import Packing
+from mt.storage.run_dir import RunDir
+
+
+def test_weights_are_those_that_attention_uses() -> None:
+    """softmax(q k') v with our weights is what torch's kernel gives, padding included."""
+    model = lively_model(vocab=50).eval()
+    layer = model.decoder[0].cross_attention
+    src = Packing.of(torch.tensor([[2, 7, 8, 9, 3], [2, 7, 3, 0, 0]]))
+    tgt = Packing.of(torch.tensor([[2, 11, 12], [2, 13, 0]]))
+    torch.manual_seed(1)
+    memory, x = torch.randn(8, layer.q_proj.in_features), torch.randn(5, layer.q_proj.in_features)
+    projected = layer.project(memory, src)
+    weights = layer.weights(x, tgt, projected, src.pad)
+    assert weights.shape == (2, layer.n_heads, 3, 5)
+    assert torch.allclose(weights.sum(dim=-1), torch.ones(2, layer.n_heads, 3))
+    assert weights[1, :, :, 3:].max() == 0
+    heads = attend(split_heads(tgt.unpack(layer.q_proj(x)), layer.n_heads), projected, visible(src.pad), False, 0.0)
+    assert torch.allclose((weights @ projected.values).transpose(1, 2).flatten(2), heads, atol=1e-5)
+    assert isinstance(projected, KeyValues)
+
+
+def test_every_layer_and_head_of_a_translation_is_read(two_languages: Path) -> None:
+    opened = open_model(RunDir(two_languages / "runs" / "two").model, EngineChoice("torch"))
+    [[candidate], [empty]] = opened.translator.to("xx").translate(["a b c d", ""], opened.settings.search)
+    assert opened.model is not None
+    [attention] = read_attention(opened.model, opened.tokenizers, candidate)
+    assert attention.source == [SOS, "<2xx>", "▁a", "▁b", "▁c", "▁d", EOS]
+    assert attention.target[-1] == EOS
+    layers, heads, target, source = attention.weights.shape
+    assert (layers, heads, target, source) == (1, 2, len(attention.target), 7)
+    assert torch.allclose(attention.weights.sum(dim=-1), torch.ones(1, 2, target))
+    assert read_attention(opened.model, opened.tokenizers, empty) == []
+
+
+def attention_of(source: list[str], target: list[str], *looks: tuple[int, int, float]) -> Attention:
+    """An attention of two layers, of which the first counts: (target place, source place, weight)."""
+    weights = torch.full((2, 1, len(target), len(source)), 0.01)
+    weights[1] = torch.rand(1, len(target), len(source))
+    for t, s, weight in looks:
+        weights[0, 0, t, s] = weight
+    return Attention(source, target, weights)
+
+
+def test_words_are_aligned_by_all_of_their_pieces() -> None:
+    source = [SOS, "<2xx>", "▁the", "▁play", "ing", "▁", "(", EOS]
+    target = ["▁spiel", "end", "▁die", EOS]
+    looks = [(0, 3, 0.3), (0, 4, 0.3), (1, 2, 0.5), (2, 2, 0.4), (2, 0, 0.9), (3, 7, 0.9)]
+    found = attention_of(source, target, *looks)
+    assert align_words(found) == [(0, 1), (1, 0)]
+    assert pharaoh([found, found]) == "0-1 1-0 3-3 4-2"
+    assert pharaoh([]) == ""
+    assert align_words(attention_of([SOS, EOS], [EOS])) == []
+
+
+def test_alignments_of_a_model_that_copies_are_straight(two_languages: Path) -> None:
+    found = mt("translate", "--to", "xx", "--alignment", "--", "a b c", "", "j", cwd=two_languages).stdout.split("\n")
+    text, pairs = found[0].split(" ||| ")
+    assert text == into("xx", "a b c")
+    assert [pair.split("-")[1] for pair in sorted(pairs.split(), key=lambda pair: pair.split("-")[1])] == [
+        "0",
+        "1",
+        "2",
+    ]
+    assert found[1] == ""
+    assert found[2] == f"{into('xx', 'j')} ||| 0-0"
+    record = json.loads(
+        mt("translate", "--to", "xx", "--alignment", "--format", "jsonl", "j", cwd=two_languages).stdout
+    )
+    assert record["alignment"] == "0-0"
+
+
+@pytest.mark.parametrize("by_head", [False, True])
+def test_pictures_are_pictures(by_head: bool) -> None:
+    attention = attention_of([SOS, "▁a$b$", "<&>", "▁\U0001f600", EOS], ["▁x", EOS], (0, 1, 0.9))
+    assert picture(attention, "png", by_head).startswith(b"\x89PNG")
+    drawing = picture(attention, "svg", by_head)
+    ElementTree.fromstring(drawing.decode())
+    assert (b"layer 2" in drawing) == by_head or b"<text" not in drawing
+    long = attention_of(["▁a"] * 300, ["▁b"] * 300)
+    assert len(picture(long, "png")) > 1000
+
+
+def test_a_page_holds_its_maps_as_text() -> None:
+    attention = attention_of([SOS, "▁</script>", '"&', EOS], ["▁x", EOS], (0, 1, 0.9))
+    content = page([attention, attention])
+    assert content.count("</script>") == 1
+    assert "http" not in content
+
+
+def test_files_by_their_endings(two_languages: Path, tmp_path: Path) -> None:
+    model = ("--model", two_languages / "runs" / "two", "--to", "yy")
+    for name in ("a.png", "a.SVG", "a.html"):
+        done = mt("translate", *model, "--attention", name, "a b c", cwd=tmp_path)
+        assert done.stdout == into("yy", "a b c") + "\n"
+        assert (tmp_path / name).stat().st_size > 1000
+    mt("translate", *model, "--attention", "two.html", "--", "a b", "", "c", cwd=tmp_path)
+    assert (tmp_path / "two.html").read_text().count("&quot;source&quot;") == 2
+    mt("translate", *model, "--attention", "h.png", "--by-head", "a b c", cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--attention", "a.pdf", "a"), "must end in .png, .svg, .html"),
+        (("--attention", "a.html", "--by-head", "a"), "--by-head is for pictures"),
+        (("--by-head", "a"), "--by-head belongs to --attention"),
+        (("--attention", "a.png", "a", "b"), "a picture shows one text, and there are 2"),
+        (("--attention", "a.png", ""), "an empty text has no attention"),
+        (("--attention", "a.png", "--engine", "ctranslate2", "a"), "--attention and --engine ctranslate2 contradict"),
+        (("--alignment", "--n-best", "2", "a"), "--alignment and --n-best contradict"),
+        (("--alignment", "--model", "x", "--model", "y", "a"), "--alignment and several models contradict"),
+    ],
+)
+def test_what_cannot_be_looked_at(two_languages: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = mt("translate", "--to", "xx", *arguments, cwd=two_languages, code=2)
+    assert said in done.stderr
+    assert not done.stdout, "it was translated before it was refused"

@@ -1,0 +1,527 @@
+"""`mt serve`: LibreTranslate's interface, with its own client; limits; and every failure one JSON sentence."""
+
+import asyncio
+import http.client
+import re
+import signal
+import socket
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlparse
+
+import pytest
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from libretranslatepy import LibreTranslateAPI
+
+from command import mt
+from conftest import CONFIG, write_corpus
+from mt.decoding.engine import SearchOptions
+from mt.decoding.translator import Candidate, Translator
+from mt.extras.serving.batching import Batcher
+from mt.extras.serving.connection import Connection
+from mt.extras.serving.limits import Limits
+from mt.extras.serving.metrics import Metrics
+from mt.extras.serving.problems import RequestError
+from mt.extras.serving.requests import fields_of
+from mt.extras.serving.server import listen
+from serving_helpers import ServerProcess
+
+LINES = ["a b c", "d e", "f g h i", "j", "c c a", "b e d"]
+
+
+@pytest.fixture(scope="module")
+def models(two_languages: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A model from en to xx and yy, and one back."""
+    folder = tmp_path_factory.mktemp("back")
+    write_corpus(folder)
+    back = CONFIG.replace("source: ", "SIDE: ").replace("target: ", "source: ").replace("SIDE: ", "target: ")
+    back = back.replace("source_lang: en", "source_lang: xx").replace("target_lang: xx", "target_lang: en")
+    (folder / "tiny.yaml").write_text(back)
+    mt("train", "--config", "tiny.yaml", "--set", "training.max_steps=16", cwd=folder)
+    return [two_languages / "runs" / "two", folder / "runs" / "tiny" / "model"]
+
+
+@pytest.fixture(scope="module")
+def expected(models: list[Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What `mt translate` says to some lines."""
+    found = mt(
+        "translate", "--model", models[0], "--to", "xx", *LINES, cwd=tmp_path_factory.mktemp("cwd")
+    ).stdout.split("\n")
+    assert len(set(found)) == len(LINES) + 1, "too much alike to show a mistake"
+    return dict(zip(LINES, found[:-1], strict=True))
+
+
+@pytest.fixture(scope="module")
+def server(models: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    options = ("--rate-limit", "0", "--max-characters", "500", "--max-texts", "8")
+    with ServerProcess(
+        *(word for model in models for word in ("--model", model)), *options, cwd=tmp_path_factory.mktemp("serve")
+    ) as process:
+        yield process
+
+
+def question(text: Any, **more: Any) -> dict[str, Any]:
+    return {"q": text, "source": "en", "target": "xx", **more}
+
+
+def test_libretranslates_own_client_is_served(server: ServerProcess, expected: dict[str, str]) -> None:
+    client = LibreTranslateAPI(server.url)
+    for line, translation in expected.items():
+        assert client.translate(line, "en", "xx", timeout=60) == translation
+    assert [language["code"] for language in client.languages()] == ["en", "xx", "yy"]
+    assert client.detect("Good morning, how are you today?")[0]["language"] == "en"
+
+
+def test_a_list_gives_a_list_and_a_text_a_text(server: ServerProcess, expected: dict[str, str]) -> None:
+    assert server.ask("/translate", question(LINES)) == (200, {"translatedText": list(expected.values())})
+    assert server.ask("/translate", question("a b c")) == (200, {"translatedText": expected["a b c"]})
+    other = server.ask("/translate", question(LINES, target="yy"))[1]["translatedText"]
+    assert not set(other) & set(expected.values())
+    assert server.ask("/translate", question([])) == (400, {"error": "q must be a text or a list of texts"})
+
+
+def test_forms_are_read_as_json_is(server: ServerProcess, expected: dict[str, str]) -> None:
+    form = urlencode(question("d e")).encode()
+    assert server.ask("/translate", form, "application/x-www-form-urlencoded")[1] == {"translatedText": expected["d e"]}
+    part = '--x\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
+    parts = "".join(part.format(*field) for field in question("d e").items()) + "--x--\r\n"
+    status, answer = server.ask("/translate", parts.encode(), "multipart/form-data; boundary=x")
+    assert (status, answer) == (200, {"translatedText": expected["d e"]})
+    two = part.format("q", "j") + parts
+    assert server.ask("/translate", two.encode(), "multipart/form-data; boundary=x")[1] == {
+        "translatedText": [expected["j"], expected["d e"]]
+    }
+    careless = form + b"&api_key&"
+    assert server.ask("/translate", careless, "application/x-www-form-urlencoded")[0] == 200
+
+
+def test_an_address_is_read_where_there_is_no_body(server: ServerProcess, expected: dict[str, str]) -> None:
+    """The LibreTranslate client of deep-translator asks so."""
+    found = server.ask("/translate?" + urlencode(question("d e", format="text", api_key="x")), b"", "")
+    assert found == (200, {"translatedText": expected["d e"]})
+    assert server.ask("/translate?q=%ff", b"", "")[0] == 400
+    assert server.ask("/translate?q=j", question("d e"))[1] == {"translatedText": expected["d e"]}
+
+
+def test_heads_are_answered_and_methods_named(server: ServerProcess) -> None:
+    where = urlparse(server.url)
+    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=30)
+    for path in ("/", "/health", "/languages", "/metrics", "/frontend/settings"):
+        connection.request("HEAD", path)
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (200, b"")
+    connection.request("GET", "/translate")
+    answer = connection.getresponse()
+    assert (answer.status, answer.headers["Allow"]) == (405, "POST")
+    connection.close()
+
+
+def test_lines_stay_lines_and_nothing_stays_nothing(server: ServerProcess, expected: dict[str, str]) -> None:
+    text = "a b c\n\n  d e \r\n--\n"
+    answer = f"{expected['a b c']}\n\n  {expected['d e']} \r\n--\n"
+    assert server.ask("/translate", question(text))[1] == {"translatedText": answer}
+    for empty in ("", " ", "\n", "...", "\u2028"):
+        assert server.ask("/translate", question(empty))[1] == {"translatedText": empty}
+
+
+def test_html_keeps_its_tags(server: ServerProcess, expected: dict[str, str]) -> None:
+    html = '<p title="a b c">d\ne<br>\n<code>a b c</code> <b translate=no>j <i>j</i></b></p><!-- a b c -->&amp;'
+    status, answer = server.ask("/translate", question(html, format="html"))
+    assert status == 200
+    assert answer["translatedText"] == html.replace(">d\ne<", f">{expected['d e']}<")
+    assert server.ask("/translate", question("a", format="pdf"))[0] == 400
+
+
+def test_tags_inside_of_a_sentence_go_with_their_words(server: ServerProcess) -> None:
+    """With the attention of the engine that serves; the model translates letter by letter, in their order."""
+    html = '<p>a b <b>c <i title="d">d</i></b> e <a href="/x">f</a></p>'
+    _, answer = server.ask("/translate", question([html, "a b c d e f"], format="html"))
+    tagged, plain = answer["translatedText"]
+    assert re.sub("<[^>]*>", "", tagged) == plain
+    one, two, three, four, five, six = plain.split()
+    assert tagged == f'<p>{one} {two} <b>{three} <i title="d">{four}</i></b> {five} <a href="/x">{six}</a></p>'
+
+
+def test_alternatives_differ(server: ServerProcess, expected: dict[str, str]) -> None:
+    _, answer = server.ask("/translate", question("f g h i", alternatives=3))
+    assert len({answer["translatedText"], *answer["alternatives"]}) == 1 + len(answer["alternatives"])
+    assert answer["alternatives"]
+    _, answer = server.ask("/translate", question(["a b c", "d e"], alternatives=1))
+    assert [len(each) for each in answer["alternatives"]] == [1, 1]
+    assert server.ask("/translate", question("a", alternatives=11))[0] == 400
+    assert server.ask("/translate", question("a", alternatives="x"))[0] == 400
+
+
+def test_auto_takes_the_model_that_fits(server: ServerProcess, expected: dict[str, str]) -> None:
+    _, answer = server.ask("/translate", question("a b c", source="auto"))
+    assert answer["translatedText"] == expected["a b c"]
+    assert answer["detectedLanguage"]["language"] == "en"
+    _, answer = server.ask("/translate", question(["a b c", "j"], source="auto"))
+    assert [one["language"] for one in answer["detectedLanguage"]] == ["en", "en"]
+
+
+def test_what_is_in_the_wanted_language_already_stays_as_it_is(server: ServerProcess) -> None:
+    english = "Good morning, how are you today?"
+    _, answer = server.ask("/translate", {"q": [english, "a b c"], "source": "auto", "target": "en"})
+    assert answer["translatedText"][0] == english
+    assert answer["detectedLanguage"][0]["language"] == "en"
+    assert answer["detectedLanguage"][1]["language"] == "xx"  # too short to be sure
+    _, answer = server.ask("/translate", {"q": "c c", "source": "en", "target": "en", "alternatives": 2})
+    assert answer == {"translatedText": "c c", "alternatives": []}
+    assert server.ask("/translate", {"q": "c c", "source": "zz", "target": "zz"})[0] == 400
+    assert server.ask("/translate", question("a b", source="auto", target="zz"))[1] == {"error": "zz is not supported"}
+
+
+def test_a_language_that_no_model_writes_can_still_be_the_wanted_one(models: list[Path], tmp_path: Path) -> None:
+    english = "Good morning, how are you today?"
+    with ServerProcess("--model", models[0], cwd=tmp_path) as only_from_english:
+        for source in ("auto", "en"):
+            _, answer = only_from_english.ask("/translate", {"q": english, "source": source, "target": "en"})
+            assert answer["translatedText"] == english
+        status, answer = only_from_english.ask("/translate", {"q": "xyz", "source": "xx", "target": "en"})
+        assert (status, answer["error"]) == (400, "no model here translates from xx to en")
+
+
+def test_markup_is_no_language(server: ServerProcess) -> None:
+    german = '<a href="https://example.com/read-more-about-the-house" class="button primary" title="x">Hier klicken</a>'
+    _, answer = server.ask("/translate", {"q": german, "source": "auto", "target": "en", "format": "html"})
+    assert answer["detectedLanguage"]["language"] == "xx"
+
+
+def test_what_clients_ask_first(server: ServerProcess) -> None:
+    assert server.ask("/health") == (200, {"status": "ok"})
+    assert server.ask("/languages")[1] == [
+        {"code": "en", "name": "English", "targets": ["xx", "yy"]},
+        {"code": "xx", "name": "xx", "targets": ["en"]},
+        {"code": "yy", "name": "yy", "targets": []},
+    ]
+    _, settings = server.ask("/frontend/settings")
+    assert settings["charLimit"] == 500
+    assert settings["language"]["source"] == {"code": "en", "name": "English"}
+    assert settings["keyRequired"] is False
+    with urllib.request.urlopen(server.url + "/") as page:
+        assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+        assert b"<textarea" in page.read()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "kind", "status", "sentence"),
+    [
+        ("/translate", b'{"q":', "application/json", 400, "the body is not JSON"),
+        ("/translate", b"[1]", "application/json", 400, "the body is not a JSON object"),
+        ("/translate", b"[" * 60_000, "application/json", 400, "the body is not JSON"),
+        ("/translate", b"\xff=1", "application/x-www-form-urlencoded", 400, "the body is not a form"),
+        ("/translate", b"q=%ff&target=xx", "application/x-www-form-urlencoded", 400, "the body is not a form"),
+        ("/translate", b"nonsense", "multipart/form-data; boundary=x", 400, "the body is not a form"),
+        ("/translate", {"source": "en", "target": "xx"}, "application/json", 400, "q, the text, is missing"),
+        ("/translate", {"q": "a", "source": "en"}, "application/json", 400, "target is missing"),
+        ("/translate", {"q": 5, "target": "xx"}, "application/json", 400, "q must be a text or a list of texts"),
+        ("/translate", {"q": ["a", 5], "target": "xx"}, "application/json", 400, "q must be a text or a list of texts"),
+        ("/translate", question("a", target="de"), "application/json", 400, "de is not supported"),
+        ("/translate", question("a", source="fr"), "application/json", 400, "fr is not supported"),
+        ("/translate", question("a", source=["en"]), "application/json", 400, "source must be a text"),
+        (
+            "/translate",
+            question("a", source="xx", target="yy"),
+            "application/json",
+            400,
+            "no model here translates from xx to yy",
+        ),
+        ("/translate", question("a" * 501), "application/json", 400, "q has 501 characters, more than the 500 allowed"),
+        ("/translate", question(["a"] * 9), "application/json", 400, "q has 9 texts, more than the 8 allowed"),
+        ("/translate", question("\ud800"), "application/json", 400, "q holds half of a surrogate pair"),
+        ("/translate", question("a" * 70_000), "application/json", 413, "the body is larger than 65,536 bytes"),
+        ("/translate", None, "", 405, "GET /translate: Method Not Allowed"),
+        ("/nothing", None, "", 404, "GET /nothing: Not Found"),
+        ("/detect", {"q": None}, "application/json", 400, "q, the text, is missing"),
+    ],
+)
+def test_a_bad_request_is_one_sentence(
+    server: ServerProcess, path: str, body: Any, kind: str, status: int, sentence: str
+) -> None:
+    found, answer = server.ask(path, body, kind)
+    assert (found, list(answer)) == (status, ["error"])
+    assert answer["error"].startswith(sentence)
+    assert server.ask("/health")[0] == 200
+
+
+def test_a_body_that_does_not_say_its_size_is_read_no_further_than_allowed(server: ServerProcess) -> None:
+    where = urlparse(server.url)
+    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=30)
+    connection.putrequest("POST", "/translate")
+    connection.putheader("Transfer-Encoding", "chunked")
+    connection.putheader("Content-Type", "application/json")
+    connection.endheaders()
+    for _ in range(3):
+        connection.send(b"7000\r\n" + b"x" * 0x7000 + b"\r\n")
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+def test_the_largest_body_can_be_chosen(models: list[Path], tmp_path: Path) -> None:
+    with ServerProcess("--model", models[0], "--max-body", "300", cwd=tmp_path) as server:
+        assert server.ask("/translate", {"q": "a" * 100, "source": "en", "target": "xx"})[0] == 200
+        status, answer = server.ask("/translate", {"q": "a" * 300, "source": "en", "target": "xx"})
+        assert (status, answer["error"][:33]) == (413, "the body is larger than 300 bytes")
+
+
+def test_a_connection_that_asks_nothing_is_closed() -> None:
+    """One without a word, one that sends its head byte by byte, one whose body never comes; none that is answered."""
+
+    app = FastAPI()
+
+    @app.get("/slow")
+    async def slow() -> str:
+        await asyncio.sleep(2.5)
+        return "done"
+
+    @app.post("/read")
+    async def read(request: Request) -> JSONResponse:
+        try:
+            return JSONResponse(await fields_of(request, Limits(seconds=1.0)))
+        except RequestError as error:
+            return JSONResponse(error.sentence, error.status)
+
+    bound = listen("127.0.0.1", 0)
+    bound.listen()
+    address = bound.getsockname()
+
+    def first_bytes(sent: bytes, drip: bytes = b"") -> bytes:
+        with socket.create_connection(address, timeout=10) as connection:
+            connection.sendall(sent)
+            connection.settimeout(0.3)
+            for _ in range(25):
+                try:
+                    return connection.recv(12)
+                except TimeoutError:
+                    connection.sendall(drip)
+            return b"still open"
+
+    config = uvicorn.Config(app, http=Connection, timeout_keep_alive=1, log_config=None)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    head = b"POST /read HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{"
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            silent, dripping, bodiless, slow_one = pool.map(
+                first_bytes,
+                (b"", b"GET / HT", head, b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"),
+                (b"", b"T", b"", b""),
+            )
+    finally:
+        server.should_exit = True
+        thread.join(30)
+    assert (silent, dripping) == (b"", b"")
+    assert bodiless == b"HTTP/1.1 408"
+    assert slow_one == b"HTTP/1.1 200"
+
+
+def test_many_clients_each_get_their_own_answer(server: ServerProcess, expected: dict[str, str]) -> None:
+    def ask(number: int) -> bool:
+        line = LINES[number % len(LINES)]
+        return server.ask("/translate", question(line)) == (200, {"translatedText": expected[line]})
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(ask, range(200)))
+    with urllib.request.urlopen(server.url + "/metrics") as answer:
+        metrics = answer.read().decode()
+    assert 'mt_requests_total{path="/translate",status="200"}' in metrics
+    assert "mt_waiting_sentences 0.0" in metrics
+
+
+def test_a_client_that_hangs_up_harms_nobody(server: ServerProcess, expected: dict[str, str]) -> None:
+    where = urlparse(server.url)
+    for sent in (b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{", b"GET", b"\x00\xff\r\n\r\n"):
+        with socket.create_connection((where.hostname, where.port), timeout=10) as connection:
+            connection.sendall(sent)
+    assert server.ask("/translate", question("d e"))[1] == {"translatedText": expected["d e"]}
+    assert 'status="500"' not in _metrics(server)
+
+
+def test_keys_rates_and_a_full_queue(models: list[Path], tmp_path: Path, expected: dict[str, str]) -> None:
+    (tmp_path / "keys").write_text("secret\n\nother\n")
+    options = ("--api-keys", "keys", "--rate-limit", "60", "--max-waiting", "3")
+    with ServerProcess("--model", models[0], *options, cwd=tmp_path) as server:
+        assert server.ask("/translate", question("j")) == (403, {"error": "an API key is needed"})
+        assert server.ask("/translate", question("j", api_key="x"))[0] == 403
+        assert server.ask("/translate", question("j", api_key="\ud800"))[0] == 403
+        assert server.ask("/detect", {"q": "j"})[0] == 403
+        client = LibreTranslateAPI(server.url, api_key="secret")
+        assert client.translate("d e", "en", "xx", timeout=60) == expected["d e"]
+        assert server.ask("/frontend/settings")[1]["keyRequired"] is True
+
+        found: list[int] = []
+        many = question(["f g h i"] * 3, api_key="other")
+        with ThreadPoolExecutor(8) as pool:
+            found = [status for status, _ in pool.map(lambda _: server.ask("/translate", many), range(8))]
+        assert set(found) <= {200, 503}
+        assert 200 in found
+        for key, first in (("secret", 200), ("guessed", 403)):
+            statuses = [server.ask("/translate", question("j", api_key=key))[0] for _ in range(15)]
+            assert statuses[0] == first
+            assert 429 in statuses
+
+
+def test_sigterm_lets_begun_requests_end(models: list[Path], tmp_path: Path) -> None:
+    server = ServerProcess("--model", models[0], "--max-characters", "60000", cwd=tmp_path)
+    long_text = "\n".join(["a b c d e f g h i j"] * 1500)
+    answers: list[tuple[int, Any]] = []
+    asking = threading.Thread(target=lambda: answers.append(server.ask("/translate", question(long_text))))
+    asking.start()
+    deadline = time.monotonic() + 30
+    while "mt_waiting_sentences 0.0" in _metrics(server):
+        assert time.monotonic() < deadline
+    code = server.stop()
+    asking.join()
+    assert code in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+    [(status, answer)] = answers
+    assert status == 200
+    assert answer["translatedText"].count("\n") == 1499
+
+
+STUCK_SERVER = """
+import sys, time
+from mt.console import set_up_logging
+from mt.decoding.engine import SearchOptions
+from mt.decoding.translator import Translator
+from mt.extras.serving.app import create_app
+from mt.extras.serving.limits import Limits
+from mt.extras.serving.server import listen, serve
+from mt.extras.serving.service import Direction
+
+class Stuck(Translator):
+    def __init__(self): self._joint = " "
+    def translate(self, *_): time.sleep(100)
+
+set_up_logging()
+app = create_app([Direction("en", "xx", Stuck(), SearchOptions())], Limits(seconds=0.3))
+serve(app, listen("127.0.0.1", 0), drain_seconds=1)
+"""
+
+
+def test_ctrl_c_does_not_wait_for_a_batch_that_nobody_waits_for() -> None:
+    server = ServerProcess(cwd=Path(), program=["-c", STUCK_SERVER])
+    assert server.ask("/translate", question("a"))[0] == 503
+    started = time.monotonic()
+    assert server.stop(signal.SIGINT) == 130
+    assert time.monotonic() - started < 30
+
+
+def test_a_batch_that_nobody_waits_for_does_not_keep_the_server() -> None:
+    held = threading.Event()
+
+    class Stuck(Translator):
+        def __init__(self) -> None: ...
+
+        def translate(self, *_: object) -> list[list[Candidate]]:
+            held.wait(60)
+            return []
+
+    async def ask() -> None:
+        batcher = Batcher(10, 0.1, Metrics())
+        with pytest.raises(RequestError, match=r"no translation within 0\.1 s"):
+            await batcher.translate(Stuck(), ["a"], SearchOptions(), batcher.deadline())
+        batcher.close()
+
+    started = time.monotonic()
+    try:
+        asyncio.run(ask())
+        assert time.monotonic() - started < 30
+    finally:
+        held.set()
+
+
+def test_requests_take_turns_and_what_nobody_waits_for_is_not_begun() -> None:
+    batches: list[list[str]] = []
+
+    class Echo(Translator):
+        def __init__(self) -> None: ...
+
+        def translate(
+            self, lines: Sequence[str], options: SearchOptions, first_line: int | None = 1
+        ) -> list[list[Candidate]]:
+            batches.append(list(lines))
+            time.sleep(0.02)
+            return [[Candidate(line, 0.0, 0.0)] for line in lines]
+
+    async def ask() -> list[list[list[Candidate]]]:
+        batcher, one, other = Batcher(10_000, 30, Metrics()), Echo(), Echo()
+        gone = asyncio.create_task(batcher.translate(one, ["gone"] * 2000, SearchOptions(), batcher.deadline()))
+        lines, deadline = [f"large {n}" for n in range(500)], batcher.deadline()
+        large = asyncio.create_task(batcher.translate(one, lines, SearchOptions(), deadline))
+        small = asyncio.create_task(batcher.translate(other, ["small"], SearchOptions(), deadline))
+        await asyncio.sleep(0.01)
+        gone.cancel()
+        found = [await large, await small]
+        batcher.close()
+        return found
+
+    large, small = asyncio.run(ask())
+    assert [candidate.text for [candidate] in large] == [f"large {n}" for n in range(500)]
+    assert [candidate.text for [candidate] in small] == ["small"]
+    assert sum(batch[0] == "gone" for batch in batches) == 1
+    assert batches.index(["small"]) <= 2
+    assert max(map(len, batches)) <= 128
+
+
+def test_two_batches_are_translated_side_by_side_and_no_more() -> None:
+    running, most = [0], [0]
+
+    class Slow(Translator):
+        def __init__(self) -> None: ...
+
+        def translate(
+            self, lines: Sequence[str], options: SearchOptions, first_line: int | None = 1
+        ) -> list[list[Candidate]]:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+            time.sleep(0.05)
+            running[0] -= 1
+            return [[Candidate(line, 0.0, 0.0)] for line in lines]
+
+    async def ask() -> list[list[list[Candidate]]]:
+        batcher, translator = Batcher(10_000, 30, Metrics()), Slow()
+        found = []
+        for turn in range(3):  # after a pause, too
+            asked = [
+                batcher.translate(translator, [f"{turn} {n}"] * 100, SearchOptions(), batcher.deadline())
+                for n in range(5)
+            ]
+            found += await asyncio.gather(*asked)
+        batcher.close()
+        return found
+
+    found = asyncio.run(ask())
+    assert [[c.text for [c] in answer] for answer in found] == [[f"{t} {n}"] * 100 for t in range(3) for n in range(5)]
+    assert most == [2]
+
+
+def _metrics(server: ServerProcess) -> str:
+    with urllib.request.urlopen(server.url + "/metrics", timeout=30) as answer:
+        return answer.read().decode()
+
+
+def test_what_keeps_a_server_from_starting(models: list[Path], tmp_path: Path) -> None:
+    def refused(*arguments: str | Path, code: int) -> str:
+        return mt("serve", *arguments, cwd=tmp_path, code=code).stderr
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert f"port {port} of 127.0.0.1 is in use" in refused("--model", models[0], "--port", port, code=4)
+    assert "there is no such folder" in refused("--model", "nowhere", "--port", "0", code=2)
+    assert "so does" in refused("--model", models[0], "--model", models[0] / "model", "--port", "0", code=2)
+    for seconds in ("nan", "inf"):
+        assert "--timeout" in refused("--model", models[0], "--port", "0", "--timeout", seconds, code=2)
+    assert "--host" in refused("--model", models[0], "--host", "no.such.host.invalid", code=2)
+    (tmp_path / "keys").write_text("\n")
+    assert "no key in it" in refused("--model", models[0], "--api-keys", "keys", code=2)
+    (tmp_path / "empty").mkdir()
+    assert "not a whole model folder" in refused("--model", "empty", "--port", "0", code=2)

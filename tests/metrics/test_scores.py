@@ -1,0 +1,281 @@
+"""Scores: the very numbers and signatures that the `sacrebleu` command prints for the same files."""
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sacrebleu.metrics.ter import TER
+from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+from sacrebleu.tokenizers.tokenizer_char import TokenizerChar
+from sacrebleu.tokenizers.tokenizer_intl import TokenizerV14International
+from sacrebleu.tokenizers.tokenizer_re import TokenizerRegexp
+
+from config_helpers import SMALLEST
+from model_helpers import lively_model
+from mt.config import EvaluationConfig, parse_config
+from mt.data.eval_texts import Text
+from mt.data.tokenizer import BpeTokenizer, TokenizerPair
+from mt.decoding.torch_engine import TorchEngine
+from mt.decoding.translated import Translated
+from mt.decoding.translator import Translator
+from mt.evaluation.test_set import MethodResult, evaluate, results_json, results_table, search_options, write_results
+from mt.metrics.scores import Scores, bleu_tokenizer, corpus_bleu, score
+
+GERMAN = """Ein Mann mit einem roten Hut läuft über die Straße.
+Zwei Hunde spielen im Schnee, und ein Kind lacht!
+"Kommst du mit?", fragt die Frau im 3. Stock.
+Die Mannschaft gewann das Spiel mit 2:1 (nach Verlängerung).
+Eine Gruppe von Menschen steht vor einem Gebäude - es regnet.
+Der Junge springt ins Wasser; seine Schwester sieht zu.""".splitlines()
+CHINESE = ["我非常爱你。", "两只狗在雪地里玩，孩子笑了。", "这座房子有3层，很旧。", "她在读一本书。"]
+JAPANESE = [
+    "私はあなたをとても愛しています。",
+    "二匹の犬が雪の中で遊んでいる。",
+    "この家は3階建てです。",
+    "彼女は本を読んでいる。",
+]
+
+
+def distorted(references: list[str], copies: int = 4, seed: int = 0) -> tuple[list[str], list[str]]:
+    """Hypotheses with errors of every kind, one of them empty and some right, and their references."""
+    rng = random.Random(seed)
+    hypotheses, repeated = [], references * copies
+    for reference in repeated:
+        parts = reference.split() if " " in reference else list(reference)
+        for _ in range(rng.randrange(4)):
+            parts[rng.randrange(len(parts))] = rng.choice([*parts, "the", ""])
+        if rng.random() < 0.2:
+            rng.shuffle(parts)
+        hypotheses.append((" " if " " in reference else "").join(part for part in parts if part))
+    hypotheses[1] = ""
+    hypotheses[2] = repeated[2]
+    return hypotheses, repeated
+
+
+def sacrebleu(folder: Path, pair: tuple[list[str], list[str]], *options: str) -> dict[str, dict]:
+    """What the command prints, by metric."""
+    paths = [folder / "hypotheses", folder / "references"]
+    for path, lines in zip(paths, pair, strict=True):
+        path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    command = [sys.executable, "-m", "sacrebleu", paths[1], "-i", paths[0], "--width", "6", *options]
+    done = subprocess.run(command, capture_output=True, check=True, text=True, encoding="utf-8")
+    printed = json.loads(done.stdout)
+    return {entry["name"]: entry for entry in (printed if isinstance(printed, list) else [printed])}
+
+
+def scored(pair: tuple[list[str], list[str]], lang: str = "de", **settings: object) -> Scores:
+    return score(*pair, EvaluationConfig(**settings), lang)
+
+
+def test_equals_the_sacrebleu_command(tmp_path: Path) -> None:
+    pair = distorted(GERMAN)
+    ours, theirs = scored(pair), sacrebleu(tmp_path, pair, "--metrics", "bleu", "chrf", "ter")
+    assert 20 < ours.bleu < 90
+    assert ours.bleu == pytest.approx(theirs["BLEU"]["score"], abs=1e-5)
+    assert ours.chrf == pytest.approx(theirs["chrF2"]["score"], abs=1e-5)
+    assert ours.ter == pytest.approx(theirs["TER"]["score"], abs=1e-5)
+    assert ours.signatures["chrf"] == theirs["chrF2"]["signature"]
+    assert ours.signatures["ter"] == theirs["TER"]["signature"]
+    ratio = float(theirs["BLEU"]["verbose_score"].split("ratio = ")[1].split()[0])
+    assert ours.length_ratio == pytest.approx(ratio, abs=5e-4)
+
+
+@pytest.mark.parametrize("samples", [1000, 50])
+def test_the_interval_and_signature_are_the_commands(tmp_path: Path, samples: int) -> None:
+    pair = distorted(GERMAN)
+    ours = scored(pair, bootstrap_samples=samples)
+    theirs = sacrebleu(tmp_path, pair, "--confidence", "--confidence-n", str(samples))["BLEU"]
+    assert ours.signatures["bleu"] == theirs["signature"]
+    assert f"bs:{samples}" in ours.signatures["bleu"]
+    mean, radius = theirs["confidence_mean"], theirs["confidence_var"]
+    assert ours.bleu_low == pytest.approx(mean - radius, abs=1e-5)
+    assert ours.bleu_high == pytest.approx(mean + radius, abs=1e-5)
+    assert ours.bleu_low < ours.bleu < ours.bleu_high
+    assert ours.bleu == pytest.approx(theirs["score"], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("lang", "references", "tokenizer"), [("zh", CHINESE, "zh"), ("ja", JAPANESE, "char"), ("en", GERMAN, "13a")]
+)
+def test_the_tokenizer_goes_by_language(tmp_path: Path, lang: str, references: list[str], tokenizer: str) -> None:
+    pair = distorted(references)
+    ours = scored(pair, lang, bootstrap_samples=0)
+    theirs = sacrebleu(tmp_path, pair, "--tokenize", tokenizer)["BLEU"]
+    assert ours.bleu == pytest.approx(theirs["score"], abs=1e-5)
+    assert ours.signatures["bleu"] == theirs["signature"]
+    assert f"tok:{tokenizer}" in ours.signatures["bleu"]
+    assert corpus_bleu(*pair, bleu_tokenizer("auto", lang)) == pytest.approx(theirs["score"], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("lang", "tokenizer"),
+    [
+        ("zh", "zh"),
+        ("zh-CN", "zh"),
+        ("zh_Hans", "zh"),
+        ("ZH", "zh"),
+        ("ja", "char"),
+        ("ja_JP", "char"),
+        ("ko", "char"),
+        ("th", "char"),
+        ("yue", "zh"),
+        ("zho_Hant", "zh"),
+        ("jpn", "char"),
+        ("kor_Hang", "char"),
+        ("tha_Thai", "char"),
+        ("bo", "char"),
+        ("de", "13a"),
+        ("deu_Latn", "13a"),
+        ("pt-BR", "13a"),
+    ],
+)
+def test_every_spelling_of_a_language_means_it(lang: str, tokenizer: str) -> None:
+    assert bleu_tokenizer("auto", lang) == tokenizer
+
+
+@pytest.mark.parametrize("lang", ["zh", "yue", "ja"])
+def test_ter_counts_characters_where_words_are_not_parted(tmp_path: Path, lang: str) -> None:
+    hypotheses, references = distorted(JAPANESE if lang == "ja" else CHINESE)
+    ours = scored((hypotheses, references), lang, bootstrap_samples=0)
+    expected = TER(normalized=True, asian_support=True).corpus_score(hypotheses, [references]).score
+    assert ours.ter == pytest.approx(expected)
+    assert ours.ter < TER().corpus_score(hypotheses, [references]).score
+    assert "asian:yes" in ours.signatures["ter"]
+
+
+def test_there_is_no_ter_where_it_would_count_sentences() -> None:
+    found = scored(distorted(GERMAN), "th", bootstrap_samples=0)
+    assert found.ter is None
+    assert "ter" not in found.signatures
+    assert scored(distorted(GERMAN), "ko", bootstrap_samples=0).ter is not None
+
+
+def test_a_tokenizer_that_is_configured_is_used() -> None:
+    assert bleu_tokenizer("intl", "zh") == "intl"
+    assert "tok:char" in scored(distorted(GERMAN), bleu_tokenize="char", bootstrap_samples=0).signatures["bleu"]
+
+
+def test_case_and_punctuation_count() -> None:
+    references = GERMAN[:2] * 2
+    perfect = scored((references, references), bootstrap_samples=0)
+    assert perfect.bleu == pytest.approx(100)
+    assert perfect.exact_match == 100
+    assert scored(([line.lower() for line in references], references), bootstrap_samples=0).bleu < 90
+    assert scored(([line.rstrip(".!") for line in references], references), bootstrap_samples=0).bleu < 99
+
+
+def test_intervals_repeat_whatever_was_drawn_before() -> None:
+    pair = distorted(GERMAN)
+    first = scored(pair, bootstrap_samples=100)
+    np.random.seed(99)
+    random.seed(99)
+    assert scored(pair, bootstrap_samples=100) == first
+    assert first.bleu_low < first.bleu < first.bleu_high
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "ter"])
+def test_only_the_metrics_asked_for(metric: str) -> None:
+    scores = scored(distorted(GERMAN), metrics=[metric], bootstrap_samples=20)
+    values = {"bleu": scores.bleu, "chrf": scores.chrf, "ter": scores.ter}
+    assert {name for name, value in values.items() if value is not None} == {metric}
+    assert set(scores.signatures) == {metric}
+    assert (scores.bleu_low is not None) == (scores.bleu_high is not None) == (metric == "bleu")
+    everything = scored(distorted(GERMAN), bootstrap_samples=20)
+    assert values[metric] == getattr(everything, metric)
+    assert scores.length_ratio == everything.length_ratio
+
+
+def test_a_single_sentence_has_no_interval() -> None:
+    scores = scored((["Ein Mann mit Hut"], ["Ein Mann mit einem Hut"]))
+    assert scores.bleu_low is None
+    assert scores.bleu_high is None
+    assert scores.bleu > 0
+    assert "bs:" not in scores.signatures["bleu"]
+
+
+@pytest.mark.parametrize("samples", [0, 1])
+def test_too_few_resamplings_give_no_interval(samples: int) -> None:
+    scores = scored(distorted(GERMAN), bootstrap_samples=samples)
+    assert scores.bleu_low is None
+    assert scores.bleu_high is None
+    assert "bs:" not in scores.signatures["bleu"]
+
+
+def test_nothing_translated_scores_nothing() -> None:
+    scores = scored(([""] * 4, GERMAN[:4]), bootstrap_samples=10)
+    assert scores.bleu == scores.chrf == scores.exact_match == scores.length_ratio == 0
+    assert scores.ter == 100
+
+
+def test_exact_matches_are_counted() -> None:
+    assert scored((["a b", "c", "d", "e "], ["a b", "C", "d", "e"]), bootstrap_samples=0).exact_match == 50
+
+
+# The public JSON object ----------------------------------------------------------------------------------------------
+
+PROMISED = {
+    "method",
+    "bleu",
+    "bleu_low",
+    "bleu_high",
+    "chrf",
+    "ter",
+    "length_ratio",
+    "sentences_per_second",
+    "signature",
+}
+SETTINGS = ["evaluation.bootstrap_samples=10", "decoding.max_length=8", "decoding.beam_size=3"]
+
+
+def translator(lines: list[str]) -> Translator:
+    tokenizer = BpeTokenizer.train(lines, 320)
+    engine = TorchEngine(lively_model(vocab=tokenizer.vocab_size, max_length=100), 400)
+    return Translator(engine, TokenizerPair(tokenizer, tokenizer), 100, ["de"])
+
+
+def test_an_evaluation_has_everything_promised(tmp_path: Path) -> None:
+    config = parse_config(SMALLEST, "x.yaml", SETTINGS)
+    model = translator(GERMAN)
+    results = evaluate(model, config, [Text("de", GERMAN, GERMAN)])
+    public = json.loads(json.dumps(results_json(results), allow_nan=False))
+    assert public["sentences"] == len(GERMAN)
+    assert [result["method"] for result in public["results"]] == ["greedy", "beam"]
+    for result, private in zip(public["results"], results, strict=True):
+        assert result.keys() >= PROMISED
+        assert result["signature"].startswith("nrefs:1|bs:10|seed:")
+        assert result["sentences_per_second"] > 0
+        assert result["bleu"] == pytest.approx(private.scores.bleu, abs=1e-3)
+        assert private.translated.hypotheses == model.best(GERMAN, search_options(config, private.method))
+        assert private.scores == score(private.translated.hypotheses, GERMAN, config.evaluation, "de")
+    assert results[0].translated.hypotheses != results[1].translated.hypotheses
+
+    write_results(tmp_path, "test", results)
+    assert (tmp_path / "test.beam").read_text() == "".join(f"{line}\n" for line in results[1].translated.hypotheses)
+    assert json.loads((tmp_path / "test.json").read_text()) == public
+    printed = results_table(results)
+    assert results[0].scores.signatures["bleu"] in printed
+    assert f"{results[1].scores.bleu:.1f}" in printed
+
+
+def test_metrics_left_out_are_null_in_the_object() -> None:
+    result = MethodResult(
+        "greedy", scored(distorted(GERMAN), metrics=["chrf"]), 12.3456, Translated(Text("de", [], []), [])
+    )
+    [public] = results_json([result])["results"]
+    assert public.keys() >= PROMISED
+    assert public["bleu"] is public["bleu_low"] is public["bleu_high"] is public["ter"] is public["signature"] is None
+    assert public["chrf"] > 0
+    assert "chrF2" in results_table([result])
+
+
+def test_validations_keep_no_lines() -> None:
+    """sacreBLEU's tokenizers would remember tens of thousands of them, for as long as a training runs."""
+    for tokenize in ("13a", "intl", "char", "none"):
+        hypotheses, references = distorted(GERMAN)
+        corpus_bleu(hypotheses, references, tokenize)
+    for each in (Tokenizer13a, TokenizerRegexp, TokenizerV14International, TokenizerChar):
+        assert each.__call__.cache_info().currsize == 0

@@ -1,0 +1,243 @@
+"""What may change before a run is resumed, and what is refused by the name of its key."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_helpers import write_lines, write_pairs
+from mt.config import Config, dump_config, parse_config
+from mt.data.prepare import input_digests
+from mt.errors import InputError
+from mt.pipeline.resume import recorded_inputs, refuse_changes
+from mt.storage import atomic
+from mt.storage.run_dir import CheckpointDir, RunDir
+
+PAIRS = [("one", "uno"), ("two", "due")]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Two places with the same text in them."""
+    for place in ("here", "there"):
+        (tmp_path / place).mkdir()
+        for name in ("train", "other", "valid"):
+            write_pairs(tmp_path / place, name, PAIRS)
+    return tmp_path
+
+
+def configure(project: Path, *changes: str) -> Config:
+    data = {
+        "source_lang": "en",
+        "target_lang": "it",
+        "root": str(project / "here"),
+        "train": {"source": "train.en", "target": "train.it"},
+        "valid": {"source": "valid.en", "target": "valid.it"},
+        "test": {"from_train": 1},
+    }
+    return parse_config(json.dumps({"name": "run", "data": data}), "x.yaml", changes)
+
+
+def start(project: Path, *changes: str) -> None:
+    """What `mt train` does before its first stage."""
+    run, config = RunDir(project / "run"), configure(project, *changes)
+    refuse_changes(run, config, input_digests(config.data))
+    atomic.write_text(run.config, dump_config(config))
+
+
+def start_and_train(project: Path) -> RunDir:
+    start(project)
+    run = RunDir(project / "run")
+    checkpoint(run, 100, inputs=input_digests(configure(project).data))
+    return run
+
+
+def checkpoint(run: RunDir, step: int, **origin: Any) -> Path:
+    """A checkpoint that records what it was trained on, if anything."""
+    with atomic.new_folder(run.checkpoint(step), step=step) as folder:
+        atomic.write_text(folder / "state.json", "{}")
+        if origin:
+            atomic.write_json(CheckpointDir(folder).origin, origin)
+    return run.checkpoint(step)
+
+
+def refusal(project: Path, *changes: str) -> str:
+    with pytest.raises(InputError) as caught:
+        start(project, *changes)
+    assert caught.value.exit_code == 2
+    assert "another name" in caught.value.hint
+    return caught.value.message
+
+
+FROZEN = [
+    ("seed", 2, 1),
+    ("model.d_model", 256, 512),
+    ("model.dropout", 0.2, 0.1),
+    ("tokenizer.vocab_size", 8000, 10_000),
+    ("tokenizer.shared", False, True),
+    ("data.max_length", 100, 256),
+    ("data.max_ratio", None, 9.0),
+    ("data.target_lang", "de", "it"),
+    ("data.test", None, {"from_train": 1}),
+    ("training.max_tokens", 2048, 4096),
+    ("training.accumulate", 2, 1),
+    ("training.bidirectional_epochs", 4, 0),
+]
+
+
+@pytest.mark.parametrize(("key", "now", "before"), FROZEN, ids=[key for key, _, _ in FROZEN])
+def test_a_change_that_a_resume_cannot_survive_is_refused_by_name(
+    project: Path, key: str, now: Any, before: Any
+) -> None:
+    run = start_and_train(project)
+    config = run.config.read_bytes()
+    message = refusal(project, f"{key}={json.dumps(now)}")
+    assert message.startswith(f"{run.root}: cannot resume: {key}")
+    assert f"{now!r}" in message
+    # Refusing changes nothing, so that it is refused again, and the old configuration goes on.
+    assert run.config.read_bytes() == config
+    assert refusal(project, f"{key}={json.dumps(now)}") == message
+    start(project)
+
+
+def test_all_changes_are_named_at_once(project: Path) -> None:
+    start_and_train(project)
+    message = refusal(project, "seed=5", "model.d_ff=64", "training.max_steps=3")
+    assert "seed is now 5, it was 1" in message
+    assert "model.d_ff is now 64, it was 2048" in message
+    assert "max_steps" not in message
+
+
+@pytest.mark.parametrize(
+    "source", ["{source: other.en, target: other.it}", "[{source: train.en, target: train.it}, {builtin: phrasebook}]"]
+)
+def test_other_training_files_are_refused(project: Path, source: str) -> None:
+    start_and_train(project)
+    assert "cannot resume: data.train is now" in refusal(project, f"data.train={source}")
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("train.en", "data.train.source"), ("train.it", "data.train.target"), ("valid.it", "data.valid.target")],
+)
+def test_other_content_of_the_same_files_is_refused(project: Path, name: str, key: str) -> None:
+    run = start_and_train(project)
+    write_lines(project / "here" / name, ["changed", "changed"])
+    message = refusal(project)
+    assert message == f"{run.root}: cannot resume: {key}: the content is not what it was"
+    assert refusal(project) == message
+
+
+FREE = [
+    "training.max_steps=200000",
+    "training.log_every=7",
+    "training.save_every=50",
+    "training.learning_rate=1.0e-4",
+    "training.patience=3",
+    "training.device=cpu",
+    "decoding.beam_size=1",
+    "evaluation.methods=[greedy]",
+]
+
+
+@pytest.mark.parametrize("change", FREE)
+def test_a_change_that_a_resume_survives_is_accepted_and_said(project: Path, change: str, notices: list[str]) -> None:
+    start_and_train(project)
+    start(project, change)
+    key = change.partition("=")[0]
+    assert [line for line in notices if line.startswith(f"{key} is now ")]
+    assert len(notices) == 1
+
+
+def test_the_same_text_in_another_place_is_accepted(project: Path) -> None:
+    start_and_train(project)
+    start(project, f"data.root={project / 'there'}")
+    write_lines(project / "there" / "train.en", ["changed", "changed"])
+    assert "data.train.source: the content" in refusal(project, f"data.root={project / 'there'}")
+
+
+def test_nothing_changed_is_accepted_in_silence(project: Path, notices: list[str]) -> None:
+    start_and_train(project)
+    start(project)
+    assert notices == []
+
+
+def test_without_checkpoints_anything_goes(project: Path) -> None:
+    start(project)
+    start(project, "seed=2", "model.d_model=64", "tokenizer.vocab_size=500")
+    write_lines(project / "here" / "train.en", ["changed", "changed"])
+    start(project)
+    # What counts later is the last start, whose checkpoints these are.
+    RunDir(project / "run").checkpoint(5).mkdir(parents=True)
+    start(project)
+    assert "seed is now 2, it was 1" in refusal(project, "seed=2")
+
+
+@pytest.mark.parametrize("name", ["step-00000100", "step-00000007", "damaged-step-00000100"])
+def test_any_checkpoint_counts_even_a_damaged_one(project: Path, name: str) -> None:
+    start(project)
+    (RunDir(project / "run").checkpoints / name).mkdir(parents=True)
+    assert "seed" in refusal(project, "seed=2")
+
+
+@pytest.mark.parametrize("name", [".step-00000100.partial", "step-00000100.bak", "step-100", "other"])
+def test_what_is_no_checkpoint_does_not_count(project: Path, name: str) -> None:
+    start(project)
+    (RunDir(project / "run").checkpoints / name).mkdir(parents=True)
+    assert RunDir(project / "run").checkpoint_steps() == []
+    start(project, "seed=2")
+
+
+def test_without_its_prepared_data_a_run_still_refuses_another_model(project: Path) -> None:
+    run = start_and_train(project)
+    assert not run.text.parent.exists()
+    assert "model.d_model is now 64, it was 512" in refusal(project, "model.d_model=64")
+    start(project)
+
+
+def test_a_damaged_record_is_that_of_the_checkpoint_before(project: Path) -> None:
+    run = start_and_train(project)
+    newest = CheckpointDir(checkpoint(run, 200, inputs={"data.train.source": "other"}))
+    assert "data.train.source: the content" in refusal(project)
+    newest.origin.write_text(newest.origin.read_text().replace("other", "otter"))
+    start(project)
+
+
+def test_checkpoints_without_a_record_resume(project: Path) -> None:
+    """As in runs of older versions, which noted the digests in data/."""
+    start(project)
+    run = RunDir(project / "run")
+    checkpoint(run, 100)
+    start(project)
+    atomic.write_json(run.inputs, input_digests(configure(project).data))
+    start(project)
+    write_lines(project / "here" / "train.en", ["changed", "changed"])
+    assert "data.train.source: the content" in refusal(project)
+    run.inputs.unlink()
+    start(project)
+    checkpoint(run, 200, inputs={"a": "b"})
+    assert recorded_inputs(run) == {"a": "b"}
+
+
+def test_checkpoints_of_nobody_knows_what_are_refused(project: Path) -> None:
+    run = start_and_train(project)
+    run.config.unlink()
+    assert "there is no config.yaml, so nothing says what its checkpoints are of" in refusal(project)
+
+
+def test_a_configuration_that_is_no_text_is_refused(project: Path) -> None:
+    start_and_train(project).config.write_bytes(b"name: \xff\n")
+    with pytest.raises(InputError, match="not UTF-8"):
+        start(project)
+
+
+def test_a_damaged_record_of_the_inputs_is_one_sentence(tmp_path: Path) -> None:
+    run = RunDir(tmp_path / "run")
+    run.checkpoint(4).mkdir(parents=True)
+    config = parse_config("name: a\ndata: {source_lang: en, target_lang: de, train: {source: a, target: b}}", "x")
+    run.config.write_text(dump_config(config))
+    run.inputs.parent.mkdir()
+    run.inputs.write_text("{torn")
+    with pytest.raises(InputError, match="damaged"):
+        refuse_changes(run, config, {})

@@ -1,0 +1,349 @@
+"""Plain text: split on LF only, strict UTF-8, and pairs that never shift."""
+
+import bz2
+import gzip
+import io
+import itertools
+import lzma
+import os
+import queue
+import threading
+from pathlib import Path
+
+import pytest
+from backports import zstd
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mt.errors import InputError
+from mt.text.lines import TextFile, read_available, read_lines, read_parallel
+
+BOM = b"\xef\xbb\xbf"
+
+
+def lines_of(folder: Path, content: bytes, name: str = "text.en") -> list[str]:
+    path = folder / name
+    path.write_bytes(content)
+    return list(read_lines(path))
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        list(read_lines(path))
+    assert caught.value.exit_code == 2
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+@pytest.mark.parametrize(
+    "inside", ["\u2028", "\u2029", "\x85", "\r", "\x00", "\x0b", "\x0c", "\x1c", "\x1e", "\ufeff", "\t", " "]
+)
+def test_nothing_but_lf_ends_a_line(tmp_path: Path, inside: str) -> None:
+    assert lines_of(tmp_path, f"a{inside}b\nc\n".encode()) == [f"a{inside}b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"\n\n", ["", ""]),
+        (b"a", ["a"]),
+        (b"a\n", ["a"]),
+        (b"a\nb", ["a", "b"]),
+        (b"a\n\nb\n", ["a", "", "b"]),
+        (b"a\r\nb\r\n", ["a", "b"]),
+        (b"a\r\n\r\nb\r", ["a", "", "b"]),
+        (b"a\r\r\n", ["a\r"]),
+        (b"\ra\n", ["\ra"]),
+        (b" a \n", [" a "]),
+    ],
+)
+def test_lines_end_where_they_should(tmp_path: Path, content: bytes, lines: list[str]) -> None:
+    assert lines_of(tmp_path, content) == lines
+
+
+def test_a_byte_order_mark_goes_at_the_start_of_the_file_only(tmp_path: Path) -> None:
+    content = BOM + b"a" + BOM + b"\n" + BOM + b"b\n"
+    assert lines_of(tmp_path, content) == ["a\ufeff", "\ufeffb"]
+    assert lines_of(tmp_path, BOM) == [""]
+
+
+KINDS = {".gz": (gzip, "gzip"), ".xz": (lzma, "xz"), ".zst": (zstd, "Zstandard")}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, ".ZST"])
+def test_compressed_files_are_read_like_the_plain_one(tmp_path: Path, kind: str) -> None:
+    compress = KINDS[kind.lower()][0].compress
+    content = BOM + "è\u2028x\r\n\ny".encode()
+    assert lines_of(tmp_path, compress(content), "text.en" + kind) == ["è\u2028x", "", "y"]
+    assert lines_of(tmp_path, compress(b"a\nb") + compress(b"c\nd"), "two.en" + kind) == ["a", "bc", "d"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("damage", ["cut", "flipped", "impossible block", "plain", "empty"])
+def test_damaged_compressed_files_are_refused(tmp_path: Path, damage: str, kind: str) -> None:
+    library, name = KINDS[kind]
+    text = os.urandom(3000).hex().encode() + b"\n"
+    options = {"options": {zstd.CompressionParameter.checksum_flag: 1}} if library is zstd else {}
+    whole = library.compress(text, **options)
+    at = {".gz": len(whole) - 8, ".xz": len(whole) // 2, ".zst": len(whole) - 1}[kind]  # checksums; all of xz has one
+    content = {
+        "cut": whole[:-20],
+        "flipped": whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :],
+        "impossible block": whole[:10] + b"\x07" + whole[11:],
+        "plain": b"not compressed at all\n",
+        "empty": b"",
+    }[damage]
+    path = tmp_path / f"text{kind}"
+    path.write_bytes(content)
+    if damage == "empty" and kind == ".gz":
+        assert list(TextFile(path)) == []  # Python's library and the gzip program agree on this
+    else:
+        assert refusal(path).startswith(f"{path}: not a whole {name} file")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("damage", ["head", "body", "cut", "cut head", "garbage"])
+def test_damage_after_the_first_stream_is_refused(tmp_path: Path, damage: str, kind: str) -> None:
+    library, name = KINDS[kind]
+    options = {"options": {zstd.CompressionParameter.checksum_flag: 1}} if library is zstd else {}
+    first, second = (library.compress(os.urandom(3000).hex().encode() + b"\n", **options) for _ in range(2))
+    rest = {
+        "head": b"\0x" + second[2:],
+        "body": second[:-5] + bytes([second[-5] ^ 1]) + second[-4:] if kind == ".gz" else second[:60] + second[61:],
+        "cut": second[:-6],
+        "cut head": second[:4],
+        "garbage": b"more text\n",
+    }[damage]
+    path = tmp_path / f"text{kind}"
+    path.write_bytes(first + rest)
+    assert refusal(path).startswith(f"{path}: not a whole {name} file")
+
+
+def test_an_xz_file_of_many_streams_is_read_to_its_end(tmp_path: Path) -> None:
+    lines = [f"line {number}" for number in range(40_000)]
+    streams = [
+        lzma.compress("".join(f"{line}\n" for line in lines[n : n + 8_000]).encode()) for n in range(0, 40_000, 8_000)
+    ]
+    content = bytes(8).join(streams) + bytes(4)  # with the padding that the format allows
+    assert lines_of(tmp_path, content, "text.en.xz") == lines
+    assert lines_of(tmp_path, lzma.compress(b"") + streams[0], "text.en.xz") == lines[:8_000]
+
+
+@pytest.mark.parametrize("name", ["text.en", "text.en.gz"])
+def test_invalid_utf8_names_file_and_line(tmp_path: Path, name: str) -> None:
+    content = b"one\r\ntwo\xe2\x80\xa8\n\nfa\xe7ade\nfive\n"
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    message = refusal(path)
+    assert message.startswith(f"{path}:4: not valid UTF-8")
+    assert "0xe7" in message
+    assert "column 3" in message
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        (gzip.compress(b"text\n" * 9, mtime=0), "looks like a gzip file"),
+        (bz2.compress(b"text\n" * 9), "looks like a bzip2 file"),
+        (b"PK\x03\x04\n\xff", "looks like a zip file"),  # its first line is good UTF-8
+        ("wörter\n".encode("latin1"), "iconv -f latin1"),
+        ("wörter\n".encode("utf-16"), "iconv -f utf-16"),
+    ],
+)
+def test_what_to_do_about_other_bytes(tmp_path: Path, content: bytes, hint: str) -> None:
+    path = tmp_path / "text.en"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        list(TextFile(path))
+    assert hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("bad", [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"])
+def test_utf8_is_strict(tmp_path: Path, bad: bytes) -> None:
+    path = tmp_path / "text.en"
+    path.write_bytes(b"a\n" + bad + b"\n")
+    assert refusal(path).startswith(f"{path}:2: not valid UTF-8")
+
+
+def test_a_text_file_can_be_read_again_and_again(tmp_path: Path) -> None:
+    text = TextFile(tmp_path / "text.en")
+    lines_of(tmp_path, b"a\n\nb")
+    assert [list(text), list(text), list(zip(text, text, strict=True))] == [
+        ["a", "", "b"],
+        ["a", "", "b"],
+        [("a", "a"), ("", ""), ("b", "b")],
+    ]
+
+
+def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "none.en") == f"{tmp_path / 'none.en'}: no such file"
+    assert refusal(tmp_path / "none.en.gz") == f"{tmp_path / 'none.en.gz'}: no such file"
+    assert "is a folder" in refusal(tmp_path)
+
+
+def test_a_file_without_permission(tmp_path: Path) -> None:
+    path = tmp_path / "text.en"
+    path.write_bytes(b"a\n")
+    path.chmod(0)
+    if os.access(path, os.R_OK):
+        pytest.skip("root reads everything")
+    assert "cannot be read: Permission denied" in refusal(path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that fails while it is read")
+def test_a_file_that_fails_while_it_is_read() -> None:
+    assert refusal(Path("/proc/self/mem")) == "/proc/self/mem: cannot be read: Input/output error"
+
+
+@pytest.mark.parametrize(("n_source", "n_target"), [(3, 5), (5, 3), (0, 2), (2, 0), (1, 400), (400, 1)])
+@pytest.mark.parametrize("last", [b"", b"end"])
+def test_different_line_counts_name_both(tmp_path: Path, n_source: int, n_target: int, last: bytes) -> None:
+    source, target = tmp_path / "a.en", tmp_path / "a.it"
+    source.write_bytes(b"x\n" * n_source)
+    target.write_bytes(b"\n" * (n_target - 1) + (last or b"\n") if n_target else b"")
+    with pytest.raises(InputError) as caught:
+        list(read_parallel(source, target))
+    assert caught.value.message == f"{source} has {n_source} lines but {target} has {n_target}"
+
+
+def test_pairs_come_before_the_whole_file_is_read(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.en", tmp_path / "a.it"
+    source.write_bytes(b"a\n" * 100_000 + b"\xff\n")
+    target.write_bytes(b"b\n" * 100_001)
+    assert next(read_parallel(source, target)) == ("a", "b")
+
+
+# A text in which everything that other software takes for the end of a line is frequent.
+TEXT = st.text(st.sampled_from("ab \r\x85\u2028\u2029\x0b\x0c\x1c\x00\ufeffé😀") | st.characters(codec="utf-8")).map(
+    lambda text: text.replace("\n", "")
+)
+
+
+def expected_lines(lines: list[str]) -> list[str]:
+    """What reading gives for raw lines: without a CR at the end, and without a mark at the start of the file."""
+    without_cr = [line.removesuffix("\r") for line in lines]
+    return [line.removeprefix("\ufeff") if index == 0 else line for index, line in enumerate(without_cr)]
+
+
+@given(pairs=st.lists(st.tuples(TEXT, TEXT), max_size=12), last_lf=st.booleans())
+def test_pairing_never_shifts(
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]], last_lf: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("pairs")
+    sides = [[pair[side] for pair in pairs] for side in (0, 1)]
+    for name, side in zip(("a.en", "a.it"), sides, strict=True):
+        text = "".join(line + "\n" for line in side)
+        # Without its LF an empty last line would be no line.
+        if not last_lf and side and side[-1]:
+            text = text[:-1]
+        (folder / name).write_bytes(text.encode())
+    expected = list(zip(*map(expected_lines, sides), strict=True))
+    assert list(read_parallel(folder / "a.en", folder / "a.it")) == expected
+
+
+@given(
+    content=st.lists(st.sampled_from([b"\n", b"\r", b"a", b"\xc3\xa9", b"\xe2\x80\xa8", b"\xff", b"\x00", BOM])).map(
+        b"".join
+    )
+)
+def test_any_bytes_give_one_line_for_each_lf_or_are_refused(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    path = tmp_path_factory.mktemp("bytes") / "text.en"
+    path.write_bytes(content)
+    if b"\xff" in content:
+        line = content[: content.index(b"\xff")].count(b"\n") + 1
+        assert refusal(path).startswith(f"{path}:{line}: not valid UTF-8")
+    else:
+        assert len(list(read_lines(path))) == content.count(b"\n") + (content[-1:] not in (b"", b"\n"))
+
+
+class Pipe:
+    """A real pipe, read in a thread so that a reader that waits too long fails instead of hanging."""
+
+    def __init__(self) -> None:
+        reading, self._writing = os.pipe()
+        self._groups: queue.Queue[list[str] | InputError | None] = queue.Queue()
+        threading.Thread(target=self._read, args=(reading,), daemon=True).start()
+
+    def _read(self, reading: int) -> None:
+        with os.fdopen(reading, "rb") as stream:
+            try:
+                for group in read_available(stream, "stdin"):
+                    self._groups.put(group)
+                self._groups.put(None)
+            except InputError as error:
+                self._groups.put(error)
+
+    def write(self, content: bytes) -> None:
+        os.write(self._writing, content)
+
+    def close(self) -> None:
+        os.close(self._writing)
+
+    def next(self) -> list[str] | InputError | None:
+        return self._groups.get(timeout=60)
+
+
+@pytest.fixture
+def pipe() -> Pipe:
+    return Pipe()
+
+
+def test_a_line_is_delivered_before_the_pipe_closes(pipe: Pipe) -> None:
+    pipe.write(b"one\ntw")
+    assert pipe.next() == ["one"]
+    pipe.write(b"o\nthree\ncaf\xc3")
+    assert pipe.next() == ["two", "three"]
+    pipe.write(b"\xa9\r")
+    pipe.write(b"\nwithout end")
+    assert pipe.next() == ["café"]
+    pipe.close()
+    assert pipe.next() == ["without end"]
+    assert pipe.next() is None
+
+
+def test_a_pipe_closed_at_once_has_no_lines(pipe: Pipe) -> None:
+    pipe.close()
+    assert pipe.next() is None
+
+
+def test_invalid_utf8_in_a_pipe_names_the_line(pipe: Pipe) -> None:
+    pipe.write(b"one\ntwo\n")
+    assert pipe.next() == ["one", "two"]
+    pipe.write(b"three\n\xff\n")
+    assert pipe.next() == ["three"], "what is good before it is not lost"
+    error = pipe.next()
+    assert isinstance(error, InputError)
+    assert error.message.startswith("stdin:4: not valid UTF-8")
+    pipe.close()
+
+
+class _Chunks(io.RawIOBase):
+    """A stream that delivers exactly the given chunks, as a slow pipe does."""
+
+    def __init__(self, chunks: list[bytes]) -> None:
+        self._chunks = [chunk for chunk in chunks if chunk]
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        chunk = self._chunks.pop(0) if self._chunks else b""
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+
+@given(text=TEXT.map(lambda text: text.replace("a", "\n")), cuts=st.lists(st.integers(0, 60), max_size=8))
+def test_where_a_pipe_is_cut_changes_nothing(text: str, cuts: list[int]) -> None:
+    content = text.encode()
+    edges = [0, *sorted(cuts), len(content)]
+    chunks = [content[start:end] for start, end in itertools.pairwise(edges)]
+    groups = list(read_available(io.BufferedReader(_Chunks(chunks)), "stdin"))
+    lines = content.decode().split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    assert [line for group in groups for line in group] == expected_lines(lines)
+    assert all(groups)

@@ -1,0 +1,438 @@
+"""Averages of weights: their recurrence, what is validated, what becomes the product; a resume changes none of it."""
+
+import math
+import shutil
+import signal
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from test_resume import hurt, resumes, run_of, train, wait_for_step, weights
+from torch import Tensor, nn
+
+from command import Command
+from mt.config import parse_config
+from mt.errors import MachineError
+from mt.model.transformer import Transformer
+from mt.storage.manifest import read_manifest
+from mt.storage.run_dir import CheckpointDir
+from mt.training.averaging import MovingAverage, having, remember
+from mt.training.checkpoint import Progress
+from mt.training.trainer import Trainer
+from mt.training.validation import Validation
+from training_helpers import Parts
+
+EMA = "training.ema_decay=0.8"
+KEEP_ALL = "training.keep_checkpoints=100"
+EVERY_4 = ("training.validate_every=4", "training.save_every=4")
+
+
+def copies(model: nn.Module) -> dict[str, Tensor]:
+    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+
+def same(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def mean_of(*each: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: torch.stack([one[name].double() for one in each]).mean(0) for name in each[0]}
+
+
+def near(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> None:
+    for name in first:
+        torch.testing.assert_close(first[name].double(), second[name].double(), rtol=1e-5, atol=1e-7)
+
+
+def followed(start: Mapping[str, Tensor], each: list[dict[str, Tensor]], decay: float, first: int) -> dict[str, Tensor]:
+    """The average by its definition, in double precision, over the weights after steps `first`, `first` + 1, ..."""
+    average = {name: tensor.double() for name, tensor in start.items()}
+    for step, now in enumerate(each, first):
+        d = min(decay, (1 + step) / (10 + step))
+        average = {name: d * average[name] + (1 - d) * now[name].double() for name in average}
+    return average
+
+
+class Scripted:
+    """A validation with scores written down before, which takes note of the weights it was given."""
+
+    def __init__(self, *bleus: float) -> None:
+        self.bleus, self.seen = iter(bleus), []
+
+    def __call__(self, model: Transformer) -> Validation:
+        self.seen.append(copies(model))
+        torch.randn(3)  # what validation draws must not show in training
+        bleu = next(self.bleus, 0.0)
+        return Validation(1 / (1 + bleu), math.e, bleu, "", [])
+
+
+def trainer_of(parts: Parts, validate: Scripted) -> Trainer:
+    return Trainer(parts.config, parts.run, parts.model, parts.corpus, validate)
+
+
+def stored(parts: Parts, step: int, averaged: bool) -> dict[str, Tensor]:
+    """What lies in a checkpoint, read without the code under test."""
+    folder = parts.run.checkpoint(step)
+    return load_file(folder / ("average.safetensors" if averaged else "model.safetensors"))
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.15, 0.6, 0.9999])
+def test_the_average_follows_its_recurrence(decay: float) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(5, 3)
+    start, each = copies(model), []
+    average = MovingAverage(model, decay)
+    for step in range(1, 31):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter))
+        each.append(copies(model))
+        average.update(step)
+        near(average.weights, followed(start, each, decay, 1))
+    assert same(copies(model), each[-1]), "taking in the weights changed them"
+    assert same(average.weights, each[-1]) == (decay == 0)
+
+
+def test_other_weights_are_lent_for_a_while_only() -> None:
+    model = nn.Linear(5, 3)
+    own, others = copies(model), {name: torch.randn_like(p) for name, p in model.named_parameters()}
+    pointers = [parameter.data_ptr() for parameter in model.parameters()]
+    with having(model, others):
+        assert same(copies(model), others)
+    assert same(copies(model), own)
+    with pytest.raises(KeyError), having(model, others):
+        raise KeyError
+    assert same(copies(model), own)
+    assert [parameter.data_ptr() for parameter in model.parameters()] == pointers  # an optimiser knows them by these
+
+
+def test_the_best_validations_are_remembered_the_earlier_first_among_equals() -> None:
+    progress = Progress()
+    for step, score in enumerate([3.0, 5.0, 1.0, 5.0, 4.0, 3.0]):
+        progress.step = step
+        remember(progress, score, 4)
+        assert len(progress.best_validations) == min(step + 1, 4)
+    assert progress.best_validations == [(5.0, 1), (5.0, 3), (4.0, 4), (3.0, 0)]
+
+
+def test_the_average_is_updated_after_every_step_and_saved(tiny: Path) -> None:
+    parts = Parts(tiny, EMA, KEEP_ALL)
+    trainer = trainer_of(parts, Scripted())
+    start, each = copies(parts.model), []
+    for step in range(1, 9):
+        trainer.step()
+        each.append(copies(parts.model))
+        if step % 4 == 0:
+            trainer.save()
+            assert same(stored(parts, step, averaged=False), each[-1])
+            near(stored(parts, step, averaged=True), followed(start, each, 0.8, 1))
+    assert "average.safetensors" in read_manifest(parts.run.checkpoint(8))["files"]
+
+
+def test_without_an_average_none_is_saved(tiny: Path) -> None:
+    parts = Parts(tiny)
+    trainer = trainer_of(parts, Scripted())
+    trainer.step()
+    trainer.save()
+    checkpoint = CheckpointDir(parts.run.checkpoint(1))
+    assert not checkpoint.average.exists()
+    assert checkpoint.best_weights == checkpoint.weights
+
+
+@pytest.mark.parametrize("final", ["best", "average"])
+@pytest.mark.parametrize("ema", [False, True])
+def test_validation_scores_what_would_become_the_product(tiny: Path, ema: bool, final: str) -> None:
+    changes = [EMA] if ema else []
+    parts = Parts(tiny, *changes, KEEP_ALL, f"training.final_weights={final}", "training.average_checkpoints=3")
+    validate = Scripted()
+    trainer_of(parts, validate).run()  # saves every 4 steps, validates every 8
+    for seen, step in zip(validate.seen, (8, 16, 24), strict=True):
+        steps = [s for s in (step - 8, step - 4, step) if s > 0] if final == "average" else [step]
+        near(seen, mean_of(*(stored(parts, s, averaged=ema) for s in steps)))
+    assert same(stored(parts, 24, averaged=False), copies(parts.model)), "the lent weights were kept"
+
+
+def test_averaging_and_validating_leave_the_training_alone(tiny: Path) -> None:
+    ends = []
+    for number, changes in enumerate(
+        [("training.validate_every=24",), (EMA, *EVERY_4, "training.final_weights=average")]
+    ):
+        folder = tiny / str(number)
+        folder.mkdir()
+        for name in ("train.en", "train.xx", "tiny.yaml"):
+            shutil.copy(tiny / name, folder)
+        parts = Parts(folder, *changes, "model.dropout=0.3")
+        trainer_of(parts, Scripted()).run()
+        ends.append(copies(parts.model))
+    assert same(*ends)
+
+
+BLEUS = (6.0, 9.0, 5.0, 9.0, 2.0, 7.0)  # after steps 4, 8, ..., 24
+PRODUCTS = [
+    ("best", True, [8], "moving average at step 8 (best on validation)"),
+    ("last", False, [24], "step 24 (last)"),
+    ("last", True, [24], "moving average at step 24 (last)"),
+    ("average", True, [16, 20, 24], "mean of moving average at steps 16, 20, 24"),
+    ("average_best", False, [8, 16, 24], "mean of steps 8, 16, 24 (best on validation)"),
+    ("average_best", True, [8, 16, 24], "mean of moving average at steps 8, 16, 24 (best on validation)"),
+]
+
+
+@pytest.mark.parametrize(("final", "ema", "steps", "origin"), PRODUCTS, ids=[origin for *_, origin in PRODUCTS])
+def test_what_becomes_the_product(tiny: Path, final: str, ema: bool, steps: list[int], origin: str) -> None:
+    changes = [EMA] if ema else []
+    parts = Parts(tiny, *changes, *EVERY_4, f"training.final_weights={final}", "training.average_checkpoints=3")
+    trainer = trainer_of(parts, Scripted(*BLEUS))
+    trainer.run()
+    product, said = trainer.final_weights.final()
+    near(product, mean_of(*(stored(parts, step, averaged=ema) for step in steps)))
+    assert said == origin
+    if len(steps) == 1:
+        assert same(product, stored(parts, steps[0], averaged=ema))
+    # The best, what the product is made of, and the newest two.
+    assert trainer.checkpoints.steps() == sorted({8, 20, 24, *steps})
+
+
+def test_the_end_between_two_checkpoints_counts_among_the_newest(tiny: Path) -> None:
+    kind = ("training.final_weights=average", "training.average_checkpoints=3", "training.max_steps=10")
+    trainer = trainer_of(Parts(tiny, *EVERY_4, *kind), Scripted())
+    trainer.run()
+    assert trainer.final_weights.final()[1] == "mean of steps 4, 8, 10"
+
+
+def test_a_loss_that_is_no_number_is_the_worst(tiny: Path) -> None:
+    """Nothing is better than NaN, and nothing worse: the best would stay with it."""
+
+    class Broken(Scripted):
+        def __call__(self, model: Transformer) -> Validation:
+            found = super().__call__(model)
+            return found if len(self.seen) > 1 else replace(found, loss=math.nan)
+
+    kind = ("training.best_metric=loss", "training.final_weights=average_best", "training.average_checkpoints=2")
+    trainer = trainer_of(Parts(tiny, *EVERY_4, *kind, "training.patience=3"), Broken(0, 1, 2, 3, 4, 5))
+    trainer.run()
+    assert (trainer.progress.step, trainer.progress.best_step) == (24, 24)
+    assert trainer.final_weights.final()[1] == "mean of steps 20, 24 (best on validation)"
+
+
+def test_more_of_the_best_than_are_left_are_missed(tiny: Path, notices: list[str]) -> None:
+    kind = ("training.final_weights=average_best", "training.average_checkpoints=")
+    parts = Parts(tiny, *EVERY_4, *kind[:1], f"{kind[1]}2")
+    trainer_of(parts, Scripted(*BLEUS)).run()
+    parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", [*EVERY_4, *kind[:1], f"{kind[1]}6"])
+    assert trainer_of(parts, Scripted()).final_weights.final()[1] == "mean of steps 8, 16 (best on validation)"
+    assert "final_weights: 2 checkpoints of the 6 to average are there" in notices
+
+
+def test_the_moving_average_counts_updates_not_batches(tiny: Path) -> None:
+    """Early on its decay depends on how many there were."""
+    parts = Parts(tiny, "training.ema_decay=0.99", "training.accumulate=3")
+    trainer = trainer_of(parts, Scripted())
+    start, each = copies(parts.model), []
+    for _ in range(4):
+        trainer.step()
+        each.append(copies(parts.model))
+    assert trainer.average is not None
+    near(trainer.average.weights, followed(start, each, 0.99, 1))
+
+
+def test_the_best_by_loss_have_the_lowest(tiny: Path) -> None:
+    kind = ("training.best_metric=loss", "training.final_weights=average_best", "training.average_checkpoints=2")
+    parts = Parts(tiny, *EVERY_4, *kind)
+    trainer = trainer_of(parts, Scripted(3, 8, 9, 1, 2, 4))
+    trainer.run()
+    assert trainer.final_weights.final()[1] == "mean of steps 8, 12 (best on validation)"
+    assert trainer.checkpoints.steps() == [8, 12, 20, 24]
+
+
+def test_the_best_may_be_asked_for_when_some_of_them_are_gone(tiny: Path) -> None:
+    settings = ("training.validate_every=2", "training.save_every=2", "training.average_checkpoints=3")
+    parts = Parts(tiny, *settings, "training.max_steps=12")
+    trainer_of(parts, Scripted(9, 8, 7, 1, 1, 1)).run()
+    later = (*settings, "training.max_steps=14", "training.final_weights=average_best")
+    parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", later)
+    trainer = trainer_of(parts, Scripted(5))
+    trainer.run()
+    assert trainer.final_weights.final()[1] == "mean of steps 2 (best on validation)"
+
+
+def test_a_best_of_long_ago_is_not_among_the_newest(tiny: Path, notices: list[str]) -> None:
+    every = ("training.validate_every=2", "training.save_every=2", "training.average_checkpoints=3")
+    parts = Parts(tiny, *every, "training.max_steps=12")
+    trainer = trainer_of(parts, Scripted(9, 8, 7, 1, 1, 1))
+    trainer.run()
+    assert trainer.checkpoints.steps() == [2, 10, 12]  # the best and the newest two
+    later = (*every, "training.max_steps=12", "training.final_weights=average")
+    parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", later)
+    assert trainer_of(parts, Scripted()).final_weights.final()[1] == "mean of steps 10, 12"
+    assert "final_weights: 2 checkpoints of the 3 to average are there" in notices
+
+
+def test_a_damaged_checkpoint_costs_a_validation_its_mean_and_no_more(tiny: Path, notices: list[str]) -> None:
+    every = ("training.validate_every=2", "training.save_every=2", "training.keep_checkpoints=2")
+    parts = Parts(tiny, *every, "training.max_steps=8", "training.final_weights=average")
+    trainer = trainer_of(parts, Scripted(1, 2))
+    for _ in range(2):
+        for _ in range(2):
+            trainer.step()
+        trainer.validate()
+        trainer.save()
+    weights_ = trainer.checkpoints._run.checkpoint(2) / "model.safetensors"
+    weights_.write_bytes(weights_.read_bytes()[:-1])
+    now = trainer._weights()
+    assert all(torch.equal(now[name], tensor) for name, tensor in trainer.final_weights.candidate(now).items())
+    assert any("this validation scores the present weights alone" in notice for notice in notices)
+    with pytest.raises(MachineError, match="it is damaged"):
+        trainer.final_weights.final()
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"),
+    [
+        ((), ("training.best_metric=loss",), "scored by loss of one checkpoint now, not BLEU (auto) of one checkpoint"),
+        (("training.best_metric=loss",), (), "scored by BLEU (auto) of one checkpoint now, not loss"),
+        ((EMA,), (), "scored by BLEU (auto) of one checkpoint now, not BLEU (auto) of one checkpoint, moving averages"),
+        ((), ("training.final_weights=average",), "scored by BLEU (auto) of a mean of checkpoints now, not"),
+        ((), ("evaluation.bleu_tokenize=char",), "scored by BLEU (char) of one checkpoint now, not"),
+    ],
+)
+def test_scores_of_another_kind_no_longer_count(
+    tiny: Path, notices: list[str], before: tuple[str, ...], now: tuple[str, ...], told: str
+) -> None:
+    parts = Parts(tiny, *EVERY_4, "training.max_steps=8", *before)
+    first = trainer_of(parts, Scripted(9, 1))
+    first.run()
+    assert first.progress.best_step == 4
+    again = trainer_of(parts, Scripted()).progress
+    assert (again.best_step, again.bad_validations) == (4, 1)
+    later = (*EVERY_4, "training.max_steps=12", "training.best_metric=bleu", *now)
+    parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", later)
+    trainer = trainer_of(parts, Scripted(0.5))
+    assert (trainer.progress.best_step, trainer.progress.bad_validations) == (None, 0)
+    assert any(told in notice for notice in notices)
+    trainer.run()
+    assert trainer.progress.best_step == 12
+    assert [step for _, step in trainer.progress.best_validations] == [12]
+
+
+@pytest.mark.parametrize("how", ["steps", "patience"])
+def test_what_is_over_keeps_its_best(tiny: Path, notices: list[str], how: str) -> None:
+    end = ("training.max_steps=8",) if how == "steps" else ("training.patience=1", "training.max_steps=100")
+    parts = Parts(tiny, *EVERY_4, *end)
+    trainer_of(parts, Scripted(9, 1)).run()
+    later = (*EVERY_4, *end, "evaluation.bleu_tokenize=char", "training.best_metric=loss")
+    parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", later)
+    trainer = trainer_of(parts, Scripted())
+    trainer.run()
+    assert trainer.progress.step == 8
+    assert trainer.final_weights.final()[1] == "step 4 (best on validation)"
+    assert not [notice for notice in notices if "no longer count" in notice]
+
+
+def test_the_best_of_all_validations_that_were_made_are_enough(tiny: Path, notices: list[str]) -> None:
+    kind = ("training.final_weights=average_best", "training.average_checkpoints=5", "training.save_every=1")
+    trainer = trainer_of(Parts(tiny, *kind, "training.validate_every=4", "training.max_steps=8"), Scripted(1, 2))
+    trainer.run()
+    assert trainer.final_weights.final()[1] == "mean of steps 4, 8 (best on validation)"
+    assert not [notice for notice in notices if "to average are there" in notice]
+
+
+def test_before_any_validation_the_best_is_the_present(tiny: Path) -> None:
+    parts = Parts(tiny, "training.final_weights=average_best")
+    trainer = trainer_of(parts, Scripted())
+    trainer.step()
+    trainer.save()
+    product, origin = trainer.final_weights.final()
+    assert origin == "mean of steps 1 (best on validation)"
+    assert same(product, copies(parts.model))
+
+
+@pytest.mark.parametrize("final", ["average", "average_best"])
+def test_stops_between_checkpoints_change_no_average(tiny: Path, final: str) -> None:
+    ends = []
+    for number, breaks in enumerate([(), (4, 5, 10, 11, 16, 23)]):
+        folder = tiny / str(number)
+        folder.mkdir()
+        for name in ("train.en", "train.xx", "tiny.yaml"):
+            shutil.copy(tiny / name, folder)
+        kind = (f"training.final_weights={final}", "training.average_checkpoints=3", EMA)
+        parts, validate = Parts(folder, *EVERY_4, *kind), Scripted(*BLEUS)
+        for end in (*breaks, 24):
+            trainer = trainer_of(parts, validate)
+            while trainer.progress.step < end:
+                trainer.step()
+                if trainer.progress.step % 4 == 0:
+                    trainer.validate()
+                    trainer.save()
+            if end % 4:
+                trainer.save()  # what a signal does
+            with torch.no_grad():  # a new process knows nothing of these
+                own = copies(parts.model)
+                for parameter in parts.model.parameters():
+                    parameter.normal_()
+        seen = [*validate.seen, trainer.final_weights.final()[0], trainer.average.weights, own]
+        ends.append((seen, trainer.final_weights.final()[1], trainer.progress.best_validations))
+    (seen, origin, best), (other_seen, other_origin, other_best) = ends
+    assert (origin, best) == (other_origin, other_best)
+    assert all(same(a, b) for a, b in zip(seen, other_seen, strict=True))
+
+
+def test_an_average_turned_on_later_starts_from_the_weights(tiny: Path) -> None:
+    parts = Parts(tiny, KEEP_ALL)
+    trainer = trainer_of(parts, Scripted())
+    for _ in range(4):
+        trainer.step()
+    trainer.save()
+    start = copies(parts.model)
+    parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", [EMA, KEEP_ALL])
+    with torch.no_grad():
+        for parameter in parts.model.parameters():
+            parameter.normal_()
+    trainer = trainer_of(parts, Scripted())
+    assert same(trainer.average.weights, start)
+    each = []
+    for _ in range(4):
+        trainer.step()
+        each.append(copies(parts.model))
+    near(trainer.average.weights, followed(start, each, 0.8, 5))
+    trainer.save()
+    mean = trainer.checkpoints.weights([4, 8], averaged=True)
+    near(mean, mean_of(stored(parts, 4, averaged=False), stored(parts, 8, averaged=True)))
+
+
+def test_a_checkpoint_with_a_damaged_average_is_set_aside(tiny: Path) -> None:
+    parts = Parts(tiny, EMA)
+    trainer = trainer_of(parts, Scripted())
+    for _ in range(2):
+        trainer.step()
+        trainer.save()
+    hurt(parts.run.checkpoint(2) / "average.safetensors", "flip")
+    assert trainer_of(parts, Scripted()).progress.step == 1
+
+
+@pytest.mark.parametrize("final", [pytest.param("average", marks=pytest.mark.slow), "average_best"])
+def test_killed_and_resumed_ends_in_the_same_average(tiny: Path, final: str) -> None:
+    changes = (
+        *("training.max_steps=40", "training.save_every=5", "training.validate_every=10", "training.log_every=5"),
+        *("training.ema_decay=0.99", "training.average_checkpoints=3", "training.best_metric=loss", "data.test=null"),
+        f"training.final_weights={final}",
+    )
+    expected_folder = tiny / "uninterrupted"
+    shutil.copytree(tiny, expected_folder)
+    train(expected_folder, *changes)
+    command = Command("train", "--config", "tiny.yaml", *(w for c in changes for w in ("--set", c)), cwd=tiny)
+    wait_for_step(tiny, 25, command)
+    command.signal(signal.SIGKILL)
+    assert command.wait().code == -signal.SIGKILL
+    train(tiny, *changes)
+    assert resumes(tiny) == 1, "the kill missed the training; the test proves nothing"
+    assert weights(tiny) == weights(expected_folder)
+    for name in ("model.safetensors", "average.safetensors", "optimizer.safetensors"):
+        ends = [run_of(folder).checkpoint(40) / name for folder in (tiny, expected_folder)]
+        assert ends[0].read_bytes() == ends[1].read_bytes(), name
+    steps = [30, 35, 40] if final == "average" else [20, 30, 40]  # the loss still falls
+    product = load_file(run_of(tiny).model.weights)
+    near(product, mean_of(*(load_file(run_of(tiny).checkpoint(step) / "average.safetensors") for step in steps)))

@@ -1,0 +1,384 @@
+"""The step: gradients however split, updates skipped when not finite, memory that runs out."""
+
+import json
+import logging
+import math
+import os
+import resource
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from command import mt
+from mt.bundle.model_folder import build_model
+from mt.data.batching import BatchStream
+from mt.errors import DivergedError, MachineError, StoppedError
+from mt.model import linear
+from mt.storage.run_dir import RunDir
+from mt.system.distributed import World
+from mt.training.checkpoint import Checkpoints
+from mt.training.gradients import Gradients
+from mt.training.trackers import TensorBoard
+from mt.training.trainer import Trainer
+from mt.training.validation import Validation
+from training_helpers import Parts, resume_is_exact
+
+
+def assert_equal(first, second) -> None:
+    for a, b in zip(first, second, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-7)
+
+
+def test_the_loss_is_the_mean_over_all_tokens_of_an_accumulated_step(tiny: Path) -> None:
+    parts = Parts(tiny, "model.dropout=0.0")
+    batches = parts.batches(3)
+    together = parts.gradients(batches)
+    # By hand, without the fused loss: every token of the step weighs the same.
+    parts.model.zero_grad()
+    n_target = sum(b.n_tgt for b in batches)
+    for batch in batches:
+        logits = parts.model(torch.from_numpy(batch.src_tokens), torch.from_numpy(batch.tgt_in))
+        loss = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1),
+            torch.from_numpy(batch.tgt_out).flatten(),
+            ignore_index=0,
+            label_smoothing=0.1,
+            reduction="sum",
+        )
+        (loss / n_target).backward()
+    assert_equal(together, [p.grad for p in parts.model.parameters()])
+
+
+class NoMemory:
+    """Fails like torch's allocators where a batch has more than so many sentences."""
+
+    def __init__(self, sentences: int, error: Exception) -> None:
+        self.sentences, self.error = sentences, error
+
+    def __call__(self, gradients: Gradients) -> None:
+        states = gradients._objective._states
+
+        def limited(src_tokens, *others):
+            result = states(src_tokens, *others)
+            if len(src_tokens) > self.sentences:
+                raise self.error
+            return result
+
+        gradients._objective._states = limited
+
+
+@pytest.mark.parametrize(
+    "error",
+    [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")],
+)
+def test_out_of_memory_splits_the_batch_and_changes_nothing(tiny: Path, error: Exception, caplog) -> None:
+    parts = Parts(tiny, "model.dropout=0.0")
+    batches = parts.batches(2)
+    whole = parts.gradients(batches)
+    most = max(len(b.src_tokens) for b in batches)
+    split = parts.gradients(batches, NoMemory(most // 3, error))
+    assert_equal(whole, split)
+
+
+def test_out_of_memory_in_the_smallest_pieces_is_one_sentence(tiny: Path) -> None:
+    parts = Parts(tiny)
+    with pytest.raises(MachineError, match="out of memory at step 1") as caught:
+        parts.gradients(parts.batches(1), NoMemory(0, torch.OutOfMemoryError("CUDA out of memory")))
+    assert caught.value.exit_code == 4
+
+
+def test_out_of_memory_in_one_of_several_processes_ends_the_job(tiny: Path) -> None:
+    parts = Parts(tiny)
+    gradients = Gradients(parts.config, parts.model)
+    NoMemory(1, torch.OutOfMemoryError("CUDA out of memory"))(gradients)
+    gradients._world = World(1, 4)
+    with pytest.raises(MachineError, match="out of memory at step 8 in process 1 of 4"):
+        gradients.add(parts.batches(1), 7)
+
+
+def test_other_errors_are_not_taken_for_lack_of_memory(tiny: Path) -> None:
+    parts = Parts(tiny)
+    with pytest.raises(RuntimeError, match="shape"):
+        parts.gradients(parts.batches(1), NoMemory(0, RuntimeError("shape mismatch")))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_update_that_is_not_finite_is_skipped_and_counted(tiny: Path, late: bool) -> None:
+    parts = Parts(tiny)
+    trainer = parts.trainer(late)
+    trainer.step()
+    sound = [p.clone() for p in parts.model.parameters()]
+    weight = parts.model.encoder[0].feed_forward.up.weight
+    with torch.no_grad():
+        weight[0, 0] = math.inf
+    trainer.step()
+    assert trainer.progress.skipped_updates == (0 if late else 1)
+    trainer.outcomes.settle()
+    assert trainer.progress.skipped_updates == 1
+    assert trainer.progress.step == 2
+    with torch.no_grad():
+        weight[0, 0] = sound[[n for n, _ in parts.model.named_parameters()].index("encoder.0.feed_forward.up.weight")][
+            0, 0
+        ]
+    for before, now in zip(sound, parts.model.parameters(), strict=True):
+        assert torch.equal(before, now)
+    trainer.step()
+    trainer.outcomes.settle()
+    assert trainer.progress.skipped_in_a_row == 0
+    recorded = [json.loads(line) for line in parts.run.metrics.read_text().splitlines()]
+    assert [event["step"] for event in recorded if event["event"] == "skipped_update"] == [2]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_five_in_a_row_stop_with_exit_3(tiny: Path, late: bool) -> None:
+    parts = Parts(tiny, "training.save_every=8", "training.log_every=8")
+    with torch.no_grad():
+        parts.model.output.weight.fill_(math.nan)
+    trainer = parts.trainer(late)
+    with pytest.raises(DivergedError, match="learning_rate") as caught:
+        trainer.run()
+    assert caught.value.exit_code == 3
+    assert trainer.progress.step == (6 if late else 5)
+    assert trainer.progress.skipped_updates == 5
+
+
+def test_reading_late_changes_nothing(tiny: Path) -> None:
+    ends = []
+    for late in (False, True):
+        folder = tiny / str(late)
+        folder.mkdir()
+        for name in ("train.en", "train.xx", "tiny.yaml"):
+            (folder / name).write_text((tiny / name).read_text())
+        parts = Parts(folder)
+        trainer = parts.trainer(late)
+        for step in range(6):
+            if step == 3:  # an update that is skipped must not move Adam's averages either
+                with torch.no_grad():
+                    saved = parts.model.decoder_norm.bias[0].clone()
+                    parts.model.decoder_norm.bias[0] = math.inf
+            trainer.step()
+            if step == 3:
+                with torch.no_grad():
+                    parts.model.decoder_norm.bias[0] = saved
+        summary = trainer.outcomes.summary(seconds=1.0)
+        weights = [p.detach().clone() for p in parts.model.parameters()]
+        ends.append((weights, summary, trainer.progress.skipped_updates))
+    (first, summary, skipped), (second, other_summary, other_skipped) = ends
+    assert skipped == other_skipped == 1
+    assert summary == other_summary
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_dropout_depends_on_the_step_and_on_nothing_else(tiny: Path) -> None:
+    parts = Parts(tiny, "model.dropout=0.5")
+    batches = parts.batches(2)
+    first = parts.gradients(batches)
+    torch.randn(17)  # whatever else draws random numbers in between
+    assert all(torch.equal(a, b) for a, b in zip(first, parts.gradients(batches), strict=True))
+    parts.model.zero_grad()
+    Gradients(parts.config, parts.model).add(batches, step=1)
+    assert not torch.equal(first[0], next(parts.model.parameters()).grad)
+
+
+def test_patience_ends_training_and_the_best_checkpoint_is_kept(tiny: Path) -> None:
+    parts = Parts(tiny, "training.patience=2", "training.max_steps=1000", "training.validate_every=4")
+    bleus = iter([1.0, 5.0, 3.0, 4.0, 9.0])
+    trainer = Trainer(
+        parts.config, parts.run, parts.model, parts.corpus, lambda _: Validation(1.0, 2.7, next(bleus), "", [])
+    )
+    progress = trainer.run()
+    assert (progress.step, progress.best_step) == (16, 8)
+    assert 8 in trainer.checkpoints.steps()
+    _, origin = trainer.final_weights.final()
+    assert "step 8" in origin
+
+
+def test_max_epochs_ends_after_whole_epochs(tiny: Path) -> None:
+    parts = Parts(tiny, "training.max_epochs=2", "training.max_steps=1000")
+    trainer = parts.trainer()
+    progress = trainer.run()
+    assert progress.step == sum(
+        len(BatchStream(parts.corpus, 200, seed=parts.config.seed, epoch=epoch)._plan) for epoch in range(2)
+    )
+
+
+def test_averaged_weights_are_the_mean_of_the_last_scheduled_checkpoints(tiny: Path) -> None:
+    parts = Parts(tiny, "training.final_weights=average", "training.average_checkpoints=3")
+    trainer = parts.trainer()
+    trainer.run()
+    weights, origin = trainer.final_weights.final()
+    assert origin == "mean of steps 16, 20, 24"
+    each = [trainer.checkpoints.weights([step]) for step in (16, 20, 24)]
+    for name, mean in weights.items():
+        torch.testing.assert_close(mean, sum(w[name] for w in each) / 3)
+
+
+def test_a_damaged_best_checkpoint_is_not_shipped(tiny: Path) -> None:
+    trainer = Parts(tiny).trainer()
+    trainer.run()
+    best = trainer.checkpoints._run.checkpoint(trainer.progress.best_step) / "model.safetensors"
+    best.write_bytes(best.read_bytes()[:-1])
+    with pytest.raises(MachineError, match="damaged"):
+        trainer.final_weights.final()
+
+
+@pytest.mark.parametrize("onednn", [False, True])
+def test_a_resume_is_exact_on_every_path_of_the_linear_layers(tiny: Path, monkeypatch, onednn: bool) -> None:
+    if onednn and not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        pytest.skip("this torch has no oneDNN")
+    monkeypatch.setattr(linear, "_LARGE", 0)
+    monkeypatch.setattr(linear, "_prefers_onednn", lambda: onednn)
+    parts = Parts(tiny, "training.accumulate=2")
+    assert resume_is_exact(parts)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_in_the_last_validation_loses_nothing(tiny: Path, number: signal.Signals) -> None:
+    """Its steps are saved before it, for whoever sends the signal may not wait for its end."""
+    parts = Parts(tiny, "training.max_steps=10", "training.validate_every=4", "training.save_every=4")
+    trainer = parts.trainer()
+
+    def validate(_: object) -> Validation:
+        if trainer.progress.step == 10:
+            assert trainer.checkpoints.steps()[-1] == 10
+            os.kill(os.getpid(), number)
+        return Validation(1.0, math.e, 0.0, "", [])
+
+    trainer._validate = validate
+    with pytest.raises(StoppedError, match="stopped after step 10; everything is saved"):
+        trainer.run()
+    assert trainer.progress.validated_step == 10
+    again = parts.trainer()
+    again._validate = lambda _: pytest.fail("what was validated is not validated again")
+    assert again.run().validated_step == 10
+
+
+def test_a_validation_that_fails_loses_no_step_and_is_made_again(tiny: Path) -> None:
+    changes = ("training.max_steps=10", "training.validate_every=4", "training.final_weights=average_best")
+    (tiny / "whole").mkdir()
+    shutil.copytree(tiny, tiny / "whole", dirs_exist_ok=True, ignore=shutil.ignore_patterns("whole"))
+    scores = {4: 1.0, 8: 3.0, 10: 2.0}
+
+    def validated(parts: Parts, fails_at: int = 0) -> Trainer:
+        torch.manual_seed(1)
+        parts.model.load_state_dict(build_model(parts.config, parts.tokenizers).state_dict())
+        trainer = parts.trainer()
+
+        def validate(_: object) -> Validation:
+            step = trainer.progress.step
+            if step == fails_at:
+                raise MemoryError
+            return Validation(1.0, math.e, scores[step], "", [])
+
+        trainer._validate = validate
+        return trainer
+
+    whole = Parts(tiny / "whole", *changes)
+    first = validated(whole).run()
+    parts = Parts(tiny, *changes)
+    with pytest.raises(MemoryError):
+        validated(parts, fails_at=8).run()
+    assert Checkpoints(parts.run).steps()[-1] == 8
+    second = validated(parts).run()
+    assert replace(first, seconds=0) == replace(second, seconds=0)
+    assert_equal(whole.model.parameters(), parts.model.parameters())
+    metrics = [json.loads(line) for line in parts.run.metrics.read_text().splitlines()]
+    assert [event["step"] for event in metrics if event["event"] == "validation"] == [4, 8, 10]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (["training.max_steps=4"], "step 4 is the last (training.max_steps)"),
+        (["training.max_epochs=1"], "epoch 1 is the last (training.max_epochs), with step "),
+        (
+            ["training.patience=1", "training.validate_every=2"],
+            "after step 4 the last 1 validations were no better than that of step 2 (training.patience)",
+        ),
+    ],
+)
+def test_it_says_why_it_has_ended(tiny: Path, caplog, changes: list[str], reason: str) -> None:
+    caplog.set_level(logging.INFO, "mt")
+    parts = Parts(tiny, *changes)
+    parts.trainer().run()
+    assert f"the training has ended: {reason}" in caplog.text
+    caplog.clear()
+    parts.trainer().run()
+    assert f"the training has ended: {reason}" in caplog.text
+
+
+def test_a_checkpoint_that_is_removed_frees_the_disk(tiny: Path) -> None:
+    """The moments of a resumed training are its own, no map of the file."""
+    parts = Parts(tiny)
+    trainer = parts.trainer()
+    trainer.step()
+    trainer.save()
+    resumed = parts.trainer()
+    assert resumed.progress.step == 1
+    assert str(parts.run.root) not in Path("/proc/self/maps").read_text()
+
+
+def test_what_is_over_begins_no_curves(tiny: Path) -> None:
+    parts = Parts(tiny, "training.tensorboard=true", "training.max_steps=2")
+    for _ in range(2):
+        trainer = parts.trainer()
+        trainer.run()
+        trainer.metrics.close()
+    assert len(list(parts.run.root.rglob("*tfevents*"))) == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # tensorboard's own thread
+def test_curves_that_cannot_be_written_name_their_folder(tiny: Path) -> None:
+    run = Parts(tiny).run
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(MachineError) as caught:
+            TensorBoard(run)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert str(caught.value).startswith(f"{run.tensorboard}: cannot write here: ")
+
+
+def test_a_best_step_whose_checkpoint_is_gone_is_forgotten(tiny: Path) -> None:
+    """The newest checkpoint is damaged, and the one before it was saved when an older one, gone since, was the best."""
+    parts = Parts(tiny, "training.max_steps=12", "training.validate_every=4")
+    bleus = iter([1.0, 2.0, 3.0, 0.5])
+
+    def trainer() -> Trainer:
+        found = Trainer(
+            parts.config, parts.run, parts.model, parts.corpus, lambda _: Validation(1.0, 2.7, next(bleus), "", [])
+        )
+        return found
+
+    first = trainer()
+    first.run()
+    assert first.checkpoints.steps() == [8, 12]
+    (parts.run.checkpoint(12) / "model.safetensors").write_bytes(b"damaged")
+    training = parts.config.training.model_copy(update={"validate_every": 100, "max_steps": 10})
+    parts.config = parts.config.model_copy(update={"training": training})
+    second = trainer()
+    assert (second.progress.step, second.progress.best_step) == (8, None)
+    second.run()
+    assert "step 10" in second.final_weights.final()[1]
+
+
+def test_steps_whose_updates_were_all_skipped_have_no_loss(tiny: Path) -> None:
+    parts = Parts(tiny)
+    trainer = parts.trainer()
+    with torch.no_grad():
+        parts.model.decoder_norm.bias[0] = math.inf
+    trainer.step()
+    assert trainer.outcomes.summary(seconds=1.0) == {}
+
+
+def test_parts_that_an_encoding_left_are_removed(tiny: Path) -> None:
+    mt("train", "--config", "tiny.yaml", cwd=tiny)
+    left = RunDir(tiny / "runs" / "tiny").encoded("train").with_name("train.shards")
+    (left / "000000000000").mkdir(parents=True)
+    mt("train", "--config", "tiny.yaml", cwd=tiny)
+    assert not left.exists()
