@@ -14,7 +14,7 @@ from mt.data.tokenizer import TokenizerPair
 from mt.storage.run_dir import RunDir
 from mt.text.lines import TextFile
 from mt.training.gradients import Gradients
-from mt.training.step_results import Outcomes
+from mt.training.step_results import StepResults
 from mt.training.trainer import Trainer
 from mt.training.validation import Validation
 
@@ -40,7 +40,7 @@ class Parts:
         )
         if late:
             trainer._reads_late = True
-            trainer.outcomes = Outcomes(trainer.progress, trainer.metrics, late=True)
+            trainer.outcomes = StepResults(trainer.progress, trainer.metrics, late=True)
         return trainer
 
     def gradients(self, batches, after=lambda gradients: None) -> list[torch.Tensor]:

@@ -17,7 +17,7 @@ from mt.config import (
     load_config,
     parse_config,
 )
-from mt.config.unused import idle_settings
+from mt.config.unused import unused_keys
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
 
@@ -216,15 +216,15 @@ def test_a_schedule_with_an_end_needs_to_know_it() -> None:
 
 def test_settings_that_do_nothing_are_named() -> None:
     def idle(*changes: str) -> list[str]:
-        return [each.split(":")[0] for each in idle_settings(parse_config(SMALLEST, "x.yaml", changes))]
+        return [each.split(":")[0] for each in unused_keys(parse_config(SMALLEST, "x.yaml", changes))]
 
     assert idle() == []
     assert idle("training.max_steps=100") == ["training.max_steps"]
     assert idle("training.distill_weight=0.7") == ["training.distill_weight"]
     assert idle("training.distill_weight=0.7", "training.distill_from=runs/a") == []
-    both_ways = ("training.max_epochs=8", "training.bidirectional_epochs=8")
-    assert idle("training.max_steps=9999", *both_ways) == ["training.bidirectional_epochs"]
-    assert idle("training.max_steps=9999", both_ways[0], "training.bidirectional_epochs=7") == []
+    bidirectional = ("training.max_epochs=8", "training.bidirectional_epochs=8")
+    assert idle("training.max_steps=9999", *bidirectional) == ["training.bidirectional_epochs"]
+    assert idle("training.max_steps=9999", bidirectional[0], "training.bidirectional_epochs=7") == []
     assert idle("training.r_drop=1", "model.dropout=0") == ["training.r_drop"]
     assert idle("training.r_drop=1", "model.dropout=0", "model.word_dropout=0.1") == []
     assert idle("training.init_tokenizer=false") == ["training.init_tokenizer"]

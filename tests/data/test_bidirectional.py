@@ -12,7 +12,7 @@ from command import Command, mt
 from data_helpers import write_lines
 from mt.data import batching
 from mt.data.batching import BatchStream
-from mt.data.bidirectional import BothWays
+from mt.data.bidirectional import BidirectionalCorpus
 from mt.data.bpe_dropout import VaryingCorpus
 from mt.data.encode import encode_corpus
 from mt.data.mixture import Share
@@ -57,21 +57,21 @@ def turned(plain: list[Pair], now: list[Pair]) -> list[bool]:
 
 
 def test_half_of_the_pairs_are_turned_others_in_each_epoch_and_none_later(corpus: EncodedCorpus) -> None:
-    plain, both = pairs(corpus), BothWays(corpus, epochs=3, seed=1, max_length=100)
+    plain, both = pairs(corpus), BidirectionalCorpus(corpus, epochs=3, seed=1, max_length=100)
     found = [turned(plain, pairs(both.in_epoch(epoch))) for epoch in range(3)]
     for first, second in ((0, 1), (1, 2), (0, 2)):
         assert 0.4 < np.mean(found[first]) < 0.6
         assert 0.4 < np.mean(np.array(found[first]) != found[second]) < 0.6
         assert 0.4 < np.mean([a != b for a, b in zip(found[first][:-1], found[first][1:], strict=True)]) < 0.6
     assert both.in_epoch(3) is corpus
-    again = BothWays(corpus, epochs=3, seed=1, max_length=100)
+    again = BidirectionalCorpus(corpus, epochs=3, seed=1, max_length=100)
     assert [turned(plain, pairs(again.in_epoch(epoch))) for epoch in (2, 0)] == [found[2], found[0]]
-    other = BothWays(corpus, epochs=3, seed=2, max_length=100)
+    other = BidirectionalCorpus(corpus, epochs=3, seed=2, max_length=100)
     assert turned(plain, pairs(other.in_epoch(0))) not in found
 
 
 def test_a_copied_part_has_the_pairs_as_the_whole_has_them(corpus: EncodedCorpus) -> None:
-    whole = BothWays(corpus, 1, seed=1, max_length=100).in_epoch(0)
+    whole = BidirectionalCorpus(corpus, 1, seed=1, max_length=100).in_epoch(0)
     part = np.array([5, 6, 7, 300, 2, 2, 399])
     copied = whole.copied(part)
     assert len(copied) == len(part)
@@ -82,11 +82,11 @@ def test_a_copied_part_has_the_pairs_as_the_whole_has_them(corpus: EncodedCorpus
 def test_each_pair_is_in_some_batch_once_in_large_corpora_too(
     corpus: EncodedCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = sorted(pairs(BothWays(corpus, 1, seed=1, max_length=100).in_epoch(0)))
+    expected = sorted(pairs(BidirectionalCorpus(corpus, 1, seed=1, max_length=100).in_epoch(0)))
     found = []
     for windows in (Windows, lambda *a: Windows(*a, window=128, block=16)):
         monkeypatch.setattr(batching, "Windows", windows)
-        stream = BatchStream(BothWays(corpus, 1, seed=1, max_length=100), 300, seed=1, shares=(Share(NUMBER),))
+        stream = BatchStream(BidirectionalCorpus(corpus, 1, seed=1, max_length=100), 300, seed=1, shares=(Share(NUMBER),))
         epoch: list[Pair] = []
         while not stream.epochs_done:
             batch = stream.next()
@@ -102,7 +102,7 @@ def test_a_target_that_is_too_long_for_a_source_stays_a_target(corpus: EncodedCo
     """A source has two special tokens, a target one."""
     plain = pairs(corpus)
     limit = sorted(len(target) for _, target in plain)[NUMBER // 2]
-    now = pairs(BothWays(corpus, 1, seed=1, max_length=limit + 2).in_epoch(0))
+    now = pairs(BidirectionalCorpus(corpus, 1, seed=1, max_length=limit + 2).in_epoch(0))
     found = [is_turned for is_turned, (_, target) in zip(turned(plain, now), plain, strict=True) if len(target) > limit]
     assert len(found) > NUMBER / 4
     assert not any(found)
@@ -112,8 +112,8 @@ def test_a_target_that_is_too_long_for_a_source_stays_a_target(corpus: EncodedCo
 
 def test_bpe_dropout_goes_with_it(corpus: EncodedCorpus, tokenizers: TokenizerPair, tmp_path: Path) -> None:
     varying = VaryingCorpus(corpus, tokenizers, 0.3, 1, 10_000, tmp_path)
-    found = turned(pairs(varying.in_epoch(0)), pairs(BothWays(varying, 1, 1, 10_000).in_epoch(0)))
-    assert found == turned(pairs(corpus), pairs(BothWays(corpus, 1, 1, 10_000).in_epoch(0)))
+    found = turned(pairs(varying.in_epoch(0)), pairs(BidirectionalCorpus(varying, 1, 1, 10_000).in_epoch(0)))
+    assert found == turned(pairs(corpus), pairs(BidirectionalCorpus(corpus, 1, 1, 10_000).in_epoch(0)))
 
 
 def test_the_model_learns_the_other_direction_too(tiny: Path) -> None:
@@ -124,7 +124,7 @@ def test_the_model_learns_the_other_direction_too(tiny: Path) -> None:
         parts = Parts(folder, "training.max_steps=250", "training.validate_every=1000", "model.dropout=0")
         swapped = EncodedCorpus(*({"source": t["target"], "target": t["source"]} for t in _arrays(parts.corpus)))
         if epochs:
-            parts.corpus = BothWays(parts.corpus, epochs, seed=1, max_length=parts.config.data.max_length)
+            parts.corpus = BidirectionalCorpus(parts.corpus, epochs, seed=1, max_length=parts.config.data.max_length)
         trainer = parts.trainer()
         trainer.run()
         sums = trainer.gradients.add([BatchStream(swapped, 2000, seed=1).next()], 0)

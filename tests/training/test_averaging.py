@@ -19,8 +19,8 @@ from mt.errors import MachineError
 from mt.model.transformer import Transformer
 from mt.storage.manifest import read_manifest
 from mt.storage.run_dir import CheckpointDir
-from mt.training.averaging import MovingAverage, having, remember
-from mt.training.checkpoint import Progress
+from mt.training.averaging import MovingAverage, swapped_weights, remember
+from mt.training.checkpoint import TrainState
 from mt.training.trainer import Trainer
 from mt.training.validation import Validation
 from training_helpers import Parts
@@ -100,17 +100,17 @@ def test_other_weights_are_lent_for_a_while_only() -> None:
     model = nn.Linear(5, 3)
     own, others = copies(model), {name: torch.randn_like(p) for name, p in model.named_parameters()}
     pointers = [parameter.data_ptr() for parameter in model.parameters()]
-    with having(model, others):
+    with swapped_weights(model, others):
         assert same(copies(model), others)
     assert same(copies(model), own)
-    with pytest.raises(KeyError), having(model, others):
+    with pytest.raises(KeyError), swapped_weights(model, others):
         raise KeyError
     assert same(copies(model), own)
     assert [parameter.data_ptr() for parameter in model.parameters()] == pointers  # an optimiser knows them by these
 
 
 def test_the_best_validations_are_remembered_the_earlier_first_among_equals() -> None:
-    progress = Progress()
+    progress = TrainState()
     for step, score in enumerate([3.0, 5.0, 1.0, 5.0, 4.0, 3.0]):
         progress.step = step
         remember(progress, score, 4)

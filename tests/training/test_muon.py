@@ -9,7 +9,7 @@ from torch import nn
 from model_helpers import small_model
 from mt.config import TrainingConfig
 from mt.training import muon
-from mt.training.muon import Muon, Together, matrices, orthogonal
+from mt.training.muon import Muon, CombinedOptimizer, matrices, orthogonal
 from mt.training.optimization import make_optimizer
 from training_helpers import Parts, resume_is_exact
 
@@ -92,7 +92,7 @@ def test_an_update_has_the_size_that_adams_usually_have() -> None:
 def test_every_parameter_learns_once_with_the_same_rate() -> None:
     model = small_model()
     optimizer = make_optimizer(model, TrainingConfig(optimizer="muon", learning_rate=0.25))
-    assert isinstance(optimizer, Together)
+    assert isinstance(optimizer, CombinedOptimizer)
     owned = [id(parameter) for group in optimizer.param_groups for parameter in group["params"]]
     assert sorted(owned) == sorted(id(parameter) for parameter in model.parameters())
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}

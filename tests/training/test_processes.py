@@ -19,7 +19,7 @@ from mt.data.batching import BatchStream
 from mt.data.token_store import EncodedCorpus
 from mt.storage.manifest import sha256
 from mt.storage.run_dir import RunDir
-from mt.system.distributed import ALONE, World
+from mt.system.distributed import SINGLE_PROCESS, Distributed
 
 STORES: list[TCPStore] = []  # they end with the tests
 STEPS = 50
@@ -270,7 +270,7 @@ def test_shares_of_a_batch_are_the_batch(alone: Path) -> None:
     """Every sentence is in one share; an empty share holds one that does not count."""
     corpus = EncodedCorpus.open(RunDir(alone / "runs" / "alone").encoded("train"))
     whole = BatchStream(corpus, 24, seed=1)
-    shares = [BatchStream(corpus, 24, seed=1, world=World(rank, 4)) for rank in range(4)]
+    shares = [BatchStream(corpus, 24, seed=1, distributed=Distributed(rank, 4)) for rank in range(4)]
     empty = 0
     for _ in range(whole.batches_in_window):
         batch, parts = whole.next(), [share.next() for share in shares]
@@ -284,12 +284,12 @@ def test_shares_of_a_batch_are_the_batch(alone: Path) -> None:
 
 
 def test_alone_there_is_nobody_to_talk_to() -> None:
-    assert ALONE.from_main(3) == 3
-    assert ALONE.gather([1, 2]) == [1, 2]
-    assert list(ALONE.share([1, 2])) == [1, 2]
-    assert not ALONE.any(False)
-    assert ALONE.any(True)
-    assert ALONE.speaks()
+    assert SINGLE_PROCESS.broadcast(3) == 3
+    assert SINGLE_PROCESS.all_gather([1, 2]) == [1, 2]
+    assert list(SINGLE_PROCESS.shard([1, 2])) == [1, 2]
+    assert not SINGLE_PROCESS.any(False)
+    assert SINGLE_PROCESS.any(True)
+    assert SINGLE_PROCESS.claims_error_report()
 
 
 def test_one_process_never_imports_torchs_distributed_code(tiny: Path) -> None:

@@ -19,7 +19,7 @@ from mt.data.batching import BatchStream
 from mt.errors import DivergedError, MachineError, StoppedError
 from mt.model import linear
 from mt.storage.run_dir import RunDir
-from mt.system.distributed import World
+from mt.system.distributed import Distributed
 from mt.training.checkpoint import Checkpoints
 from mt.training.gradients import Gradients
 from mt.training.trackers import TensorBoard
@@ -95,7 +95,7 @@ def test_out_of_memory_in_one_of_several_processes_ends_the_job(tiny: Path) -> N
     parts = Parts(tiny)
     gradients = Gradients(parts.config, parts.model)
     NoMemory(1, torch.OutOfMemoryError("CUDA out of memory"))(gradients)
-    gradients._world = World(1, 4)
+    gradients._distributed = Distributed(1, 4)
     with pytest.raises(MachineError, match="out of memory at step 8 in process 1 of 4"):
         gradients.add(parts.batches(1), 7)
 

@@ -16,7 +16,7 @@ from mt.errors import InputError, MtError
 
 if TYPE_CHECKING:
     from mt.config import Config
-    from mt.system.distributed import World
+    from mt.system.distributed import Distributed
 
 
 @click.command()
@@ -38,10 +38,10 @@ def train(config: Path, changes: tuple[str, ...], dry_run: bool, runs: Path, deb
 
     Example: mt train --config configs/demo.yaml --set training.max_steps=2000
     """
-    from mt.system.distributed import join
+    from mt.system.distributed import init_distributed
 
-    world = join(os.environ)
-    if not world.is_main:
+    distributed = init_distributed(os.environ)
+    if not distributed.is_main:
         log.setLevel(logging.ERROR)
     try:
         from mt.config import load_config
@@ -49,24 +49,24 @@ def train(config: Path, changes: tuple[str, ...], dry_run: bool, runs: Path, deb
 
         settings = load_config(config, changes)
         # One process looks for them: another machine may not have them, and they may come into being meanwhile.
-        settings = world.from_main(with_present_sources(settings) if world.is_main else settings)
+        settings = distributed.broadcast(with_present_sources(settings) if distributed.is_main else settings)
         if dry_run:
-            summary = _try(settings, runs, world)
+            summary = _try(settings, runs, distributed)
         else:
             from mt.pipeline import run
 
-            summary = run.run(settings, runs, world)
+            summary = run.run(settings, runs, distributed)
     except Exception as error:
-        if not world.speaks():  # another process has told the user
+        if not distributed.claims_error_report():  # another process has told the user
             sys.exit(error.exit_code if isinstance(error, MtError) else 1)
         raise
-    world.leave()
-    if world.is_main:
+    distributed.destroy()
+    if distributed.is_main:
         print_result(summary)
 
 
-def _try(config: "Config", runs: Path, world: "World") -> str:
-    if world.size > 1:
+def _try(config: "Config", runs: Path, distributed: "Distributed") -> str:
+    if distributed.world_size > 1:
         raise InputError("--dry-run is for one process", "start it without torchrun")
     from mt.extras.planning.dry_run import dry_run
 

@@ -6,7 +6,7 @@ from mt.config.schema import Config
 from mt.config.training import TrainingConfig
 
 
-def idle_settings(config: Config) -> Iterator[str]:
+def unused_keys(config: Config) -> Iterator[str]:
     """A sentence on each."""
     training = config.training
     if training.warmup_steps >= training.max_steps:

@@ -16,7 +16,7 @@ from mt.data.mixture import Share
 from mt.data.shuffle import Indices, Windows
 from mt.data.token_store import Ids, Lengths
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
-from mt.system.distributed import ALONE, World
+from mt.system.distributed import SINGLE_PROCESS, Distributed
 
 
 class Sentences(Protocol):
@@ -153,7 +153,7 @@ class BatchStream:
     epoch: int = 0
     window: int = 0
     cursor: int = 0
-    world: World = ALONE
+    distributed: Distributed = SINGLE_PROCESS
     shares: tuple[Share, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -193,9 +193,9 @@ class BatchStream:
                 self._begin_epoch()
         indices = self._indices[self._plan[self.cursor]]
         self.cursor += 1
-        if self.world.size == 1:
+        if self.distributed.world_size == 1:
             return assemble(self._sentences, indices)
-        own = indices[self.world.rank :: self.world.size]
+        own = indices[self.distributed.rank :: self.distributed.world_size]
         batch = assemble(self._sentences, own if len(own) else indices[:1])
         n_src, n_tgt = (int(lengths.sum()) for lengths in self._sentences.lengths(indices))
         return replace(batch, n_src=n_src, n_tgt=n_tgt, weight=float(len(own) > 0))

@@ -15,7 +15,7 @@ from mt.data.token_store import Ids, Lengths
 _OTHER = {"source": "target", "target": "source"}
 
 
-class BothWays:
+class BidirectionalCorpus:
     """A corpus of which, in the first epochs, each pair is turned round by an even chance, anew in each epoch.
 
     Args:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mt.decoding.engine import Engine, Hypothesis, SearchOptions
-from mt.system.distributed import World
+from mt.system.distributed import Distributed
 
 
 class SharedEngine:
@@ -11,13 +11,13 @@ class SharedEngine:
 
     Args:
         engine: this process's own.
-        world: the processes; all must ask for the same translations.
+        distributed: the processes; all must ask for the same translations.
     """
 
-    def __init__(self, engine: Engine, world: World) -> None:
+    def __init__(self, engine: Engine, distributed: Distributed) -> None:
         self._engine = engine
-        self._world = world
+        self._distributed = distributed
 
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
         """Token ids without specials to the n best hypotheses of each, in the order given."""
-        return self._world.gather(self._engine.translate(self._world.share(sentences), options))
+        return self._distributed.all_gather(self._engine.translate(self._distributed.shard(sentences), options))

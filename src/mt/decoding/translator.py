@@ -11,7 +11,7 @@ from mt.decoding.engine import Engine, Hypothesis, SearchOptions
 from mt.decoding.long_input import split_long
 from mt.decoding.shared_engine import SharedEngine
 from mt.errors import InputError
-from mt.system.distributed import World
+from mt.system.distributed import Distributed
 from mt.text.languages import chosen_language, is_spaced
 
 _CANDIDATES_AT_ONCE = 100_000
@@ -82,9 +82,9 @@ class Translator:
         # Parts of a long text are joined as sentences are.
         self._joint = " " if self._chosen is None or is_spaced(self._chosen) else ""
 
-    def shared(self, world: World) -> "Translator":
+    def shared(self, distributed: Distributed) -> "Translator":
         """The same translator, whose work the processes share."""
-        engine = SharedEngine(self._engine, world)
+        engine = SharedEngine(self._engine, distributed)
         return Translator(engine, self._tokenizers, self._max_source_tokens, self._target_langs, self._chosen)
 
     def to(self, target_lang: str | None) -> "Translator":

@@ -32,22 +32,22 @@ from mt.storage.manifest import read_manifest
 from mt.storage.run_dir import ModelDir, RunDir
 from mt.storage.stage import is_done, stage_key
 from mt.system.devices import peak_memory
-from mt.system.distributed import World
-from mt.training.checkpoint import Progress
+from mt.system.distributed import Distributed
+from mt.training.checkpoint import TrainState
 from mt.training.trainer import Trainer
 
 _MODEL_FORMAT = 2  # of model folders; a finished run of an older one makes its folder anew
 
 
-def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: Trainer, progress: Progress) -> str:
+def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: Trainer, progress: TrainState) -> str:
     """Chooses the final weights, makes the model folder, tries its engines and scores it, and says what it all cost."""
-    world = trainer.world
+    distributed = trainer.distributed
     weights, origin = trainer.final_weights.final()
-    key = _key(config, run_dir, tokenizers, weights, origin) if world.is_main else ""
-    if not world.from_main(world.is_main and _is_made(run_dir.model, key, progress.step)):
+    key = _key(config, run_dir, tokenizers, weights, origin) if distributed.is_main else ""
+    if not distributed.broadcast(distributed.is_main and _is_made(run_dir.model, key, progress.step)):
         model = trainer.whole_model.to(trainer.model.device)
         set_parameters(model, weights)
-        if world.is_main:
+        if distributed.is_main:
             facts = {
                 "key": key,
                 "format": _MODEL_FORMAT,
@@ -56,7 +56,7 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
                 "training_seconds": round(progress.seconds),
                 "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             }
-            _make_folder(config, run_dir, tokenizers, model, weights, facts, world)
+            _make_folder(config, run_dir, tokenizers, model, weights, facts, distributed)
             trainer.metrics.write(
                 "done",
                 progress.step,
@@ -68,8 +68,8 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
                 peak_memory=peak_memory(),
             )
         else:
-            _score(config, run_dir, _translator(config, tokenizers, model, world.from_main(None)), world)
-    if not world.is_main:
+            _score(config, run_dir, _translator(config, tokenizers, model, distributed.broadcast(None)), distributed)
+    if not distributed.is_main:
         return ""
     return _summary(config, run_dir, progress, read_manifest(run_dir.model.root))
 
@@ -86,14 +86,14 @@ def _make_folder(
     model: TranslationModel,
     weights: Mapping[str, Tensor],
     facts: dict[str, Any],
-    world: World,
+    distributed: Distributed,
 ) -> None:
     """The main process's part: the folder, complete or not there at all; adds to the facts what was measured."""
     shortlist = _shortlist(config, run_dir, tokenizers)
     with new_model(run_dir.model, config, tokenizers, weights, facts, shortlist) as folder:
         formats = _try_out(config, run_dir, folder, tokenizers)
         converted = folder if formats and model.device.type == "cpu" else None
-        results = _score(config, run_dir, _translator(config, tokenizers, model, world.from_main(converted)), world)
+        results = _score(config, run_dir, _translator(config, tokenizers, model, distributed.broadcast(converted)), distributed)
         facts["formats"] = [result.as_dict() for result in formats]
         signature = bleu_signature(config.evaluation, config.data.target_lang)
         facts["formats_table"] = formats_table(formats, signature) if formats else ""
@@ -151,18 +151,18 @@ def _translator(
     return Translator(engine, tokenizers, settings.max_source_tokens, settings.target_langs)
 
 
-def _score(config: Config, run_dir: RunDir, translator: Translator, world: World) -> list[MethodResult]:
+def _score(config: Config, run_dir: RunDir, translator: Translator, distributed: Distributed) -> list[MethodResult]:
     """Translates and scores the test set, if there is one; hypotheses and scores go to the run's eval/."""
     if config.data.test is None:
         return []
     texts = read_texts(run_dir, "test", config.data.target_lang)
-    results = evaluate(translator.shared(world), config, texts)
-    if world.is_main:
+    results = evaluate(translator.shared(distributed), config, texts)
+    if distributed.is_main:
         write_results(run_dir.scores, "test", results)
     return results
 
 
-def _summary(config: Config, run_dir: RunDir, progress: Progress, product: dict[str, Any]) -> str:
+def _summary(config: Config, run_dir: RunDir, progress: TrainState, product: dict[str, Any]) -> str:
     """What was trained, what it cost, and what to type next."""
     speed = progress.tokens / max(progress.seconds, 1e-9)
     lines = [

@@ -18,7 +18,7 @@ from mt.bundle.warm_start import load_start, refuse_missing_tags, start_from
 from mt.config import Config, dump_config, name_of
 from mt.console import log
 from mt.data.batching import TrainingCorpus
-from mt.data.bidirectional import BothWays
+from mt.data.bidirectional import BidirectionalCorpus
 from mt.data.bpe_dropout import VaryingCorpus
 from mt.data.cleaning import cleaning_table
 from mt.data.encode import Tagged, encode_corpus, read_counts, shards_of
@@ -38,7 +38,7 @@ from mt.storage import atomic, lock
 from mt.storage.run_dir import RunDir
 from mt.storage.stage import is_done, stage_key
 from mt.system.devices import choose_device
-from mt.system.distributed import ALONE, World, lost_explained
+from mt.system.distributed import SINGLE_PROCESS, Distributed, explain_lost_process
 from mt.text.lines import TextFile
 from mt.training.trainer import Trainer
 from mt.training.validation import Validator
@@ -46,7 +46,7 @@ from mt.training.validation import Validator
 _NO_MODELS = GivenModels()
 
 
-def run(config: Config, runs: Path, world: World = ALONE) -> str:
+def run(config: Config, runs: Path, distributed: Distributed = SINGLE_PROCESS) -> str:
     """Runs every stage that has not been done yet.
 
     Of several processes the main one prepares the data while the others wait; they train and translate together.
@@ -54,7 +54,7 @@ def run(config: Config, runs: Path, world: World = ALONE) -> str:
     Args:
         config: the whole configuration.
         runs: the folder that holds the run folders; on several machines they all see it.
-        world: the processes that train together.
+        distributed: the processes that train together.
 
     Returns:
         the summary to print.
@@ -62,19 +62,19 @@ def run(config: Config, runs: Path, world: World = ALONE) -> str:
     Raises:
         MtError: with the exit code that fits.
     """
-    check_requirements(config, world)
+    check_requirements(config, distributed)
     run_dir = RunDir(runs / config.name)
-    device = choose_device(config.training.device, local_rank=world.local_rank)
-    with lock.exclusive(run_dir.lock) if world.is_main else nullcontext(), lost_explained():
-        given, origin = world.from_main(make_data(config, run_dir, runs) if world.is_main else (GivenModels(), {}))
+    device = choose_device(config.training.device, local_rank=distributed.local_rank)
+    with lock.exclusive(run_dir.lock) if distributed.is_main else nullcontext(), explain_lost_process():
+        given, origin = distributed.broadcast(make_data(config, run_dir, runs) if distributed.is_main else (GivenModels(), {}))
         tokenizers = TokenizerPair.load(run_dir.tokenizer, config.tokenizer.shared)
-        trainer = make_trainer(config, run_dir, tokenizers, device, given, world, origin)
+        trainer = make_trainer(config, run_dir, tokenizers, device, given, distributed, origin)
         with closing(trainer.metrics):  # whatever happens, what was written so far is to be seen
             progress = trainer.run()
             summary = finish(config, run_dir, tokenizers, trainer, progress)
-        if world.is_main and config.exports:
+        if distributed.is_main and config.exports:
             summary += f"\n{write_exports(config, run_dir)}"
-        if world.is_main and config.training.report:
+        if distributed.is_main and config.training.report:
             summary += f"\nreport: {_report(run_dir)}"
         return summary
 
@@ -246,7 +246,7 @@ def make_trainer(
     tokenizers: TokenizerPair,
     device: torch.device,
     given: GivenModels = _NO_MODELS,
-    world: World = ALONE,
+    distributed: Distributed = SINGLE_PROCESS,
     origin: Mapping[str, Any] | None = None,
 ) -> Trainer:
     """Puts the pieces of a training together; the weights start from the seed, a model, or the newest checkpoint."""
@@ -260,7 +260,7 @@ def make_trainer(
         EncodedCorpus.open(run_dir.encoded("valid")),
         read_texts(run_dir, "valid", config.data.target_lang),
         tokenizers,
-        world,
+        distributed,
     )
     corpus = _training_corpus(config, run_dir, tokenizers)
     weights = [source.weight for source in config.data.train]
@@ -272,7 +272,7 @@ def make_trainer(
         teachers = given.load_teachers(config, tokenizers, device)
     except InputError as error:  # where the training has ended they may be gone, which is all right
         missing = error
-    trainer = Trainer(config, run_dir, model, corpus, validator, world, shares, teachers, origin)
+    trainer = Trainer(config, run_dir, model, corpus, validator, distributed, shares, teachers, origin)
     if missing is not None and not trainer.is_over():
         raise missing
     return trainer
@@ -284,5 +284,5 @@ def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair)
     corpus: TrainingCorpus = encoded
     if p > 0:
         corpus = VaryingCorpus(encoded, tokenizers, p, config.seed, config.data.max_length, folder.parent)
-    both_ways = config.training.bidirectional_epochs
-    return BothWays(corpus, both_ways, config.seed, config.data.max_length) if both_ways else corpus
+    bidirectional = config.training.bidirectional_epochs
+    return BidirectionalCorpus(corpus, bidirectional, config.seed, config.data.max_length) if bidirectional else corpus

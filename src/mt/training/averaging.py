@@ -10,7 +10,7 @@ from mt.config import Config, TrainingConfig
 from mt.console import log
 from mt.errors import MachineError
 from mt.model.transformer import set_parameters
-from mt.training.checkpoint import Checkpoints, Progress
+from mt.training.checkpoint import Checkpoints, TrainState
 
 
 class MovingAverage:
@@ -32,7 +32,7 @@ class MovingAverage:
 
 
 @contextlib.contextmanager
-def having(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
+def swapped_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
     """Gives a model other weights for a while."""
     own = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     set_parameters(model, weights)
@@ -52,7 +52,7 @@ class FinalWeights:
         progress: where training stands.
     """
 
-    def __init__(self, settings: TrainingConfig, save_every: int, checkpoints: Checkpoints, progress: Progress) -> None:
+    def __init__(self, settings: TrainingConfig, save_every: int, checkpoints: Checkpoints, progress: TrainState) -> None:
         self._kind, self._count = settings.final_weights, settings.average_checkpoints
         self._save_every, self._checkpoints, self._progress = save_every, checkpoints, progress
         self._validate_every, self._averaged = settings.validate_every, settings.ema_decay is not None
@@ -70,7 +70,7 @@ class FinalWeights:
             earlier = self._weights(steps)
         except MachineError as error:  # at the end it matters; until then training may well go on
             problem = error.message
-        if self._checkpoints.world.any(bool(problem)):  # all processes must score the same weights
+        if self._checkpoints.distributed.any(bool(problem)):  # all processes must score the same weights
             reason = problem or "another process cannot read a checkpoint"
             log.warning("%s; this validation scores the present weights alone", reason)
             return now
@@ -127,7 +127,7 @@ def measure_of(config: Config) -> str:
     return f"{metric} of {mean}{'' if settings.ema_decay is None else ', moving averages'}"
 
 
-def forget_other_scores(progress: Progress, measure: str) -> None:
+def forget_other_scores(progress: TrainState, measure: str) -> None:
     """Begins the search for the best validation anew where earlier scores cannot be compared with those to come."""
     if progress.measure not in ("", measure) and progress.best_validations:
         log.warning("validations are scored by %s now, not %s: earlier ones no longer count", measure, progress.measure)
@@ -136,14 +136,14 @@ def forget_other_scores(progress: Progress, measure: str) -> None:
     progress.measure = measure
 
 
-def forget_lost_best(progress: Progress, there: Collection[int]) -> None:
+def forget_lost_best(progress: TrainState, there: Collection[int]) -> None:
     """Forgets the best validation if its checkpoint is gone, as a damaged one may leave it."""
     if progress.best_step is not None and progress.best_step not in there:
         progress.best_score = progress.best_step = None
         progress.bad_validations = 0
 
 
-def remember(progress: Progress, score: float, count: int) -> None:
+def remember(progress: TrainState, score: float, count: int) -> None:
     """Takes note of a validation at the present step; a later one must be better to come before an earlier one.
 
     Args:

@@ -14,13 +14,13 @@ from mt.errors import MachineError
 from mt.storage import atomic
 from mt.storage.manifest import DamagedError, verify
 from mt.storage.run_dir import CheckpointDir, RunDir
-from mt.system.distributed import ALONE, World
-from mt.training.muon import Together
-from mt.training.sharding import is_shard, placed_like, whole
+from mt.system.distributed import SINGLE_PROCESS, Distributed
+from mt.training.muon import CombinedOptimizer
+from mt.training.sharding import is_sharded, distribute_like, whole
 
 
 @dataclass
-class Progress:
+class TrainState:
     """Where training stands: with the weights and the optimiser's moments, all that a resume needs.
 
     Attributes:
@@ -60,13 +60,13 @@ class Checkpoints:
 
     Args:
         run: where they are.
-        world: the processes that train together; one of them writes, for any number of them to go on with.
+        distributed: the processes that train together; one of them writes, for any number of them to go on with.
         origin: digests of the data and the tokenizer, which each checkpoint records.
     """
 
-    def __init__(self, run: RunDir, world: World = ALONE, origin: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, run: RunDir, distributed: Distributed = SINGLE_PROCESS, origin: Mapping[str, Any] | None = None) -> None:
         self._run = run
-        self.world = world
+        self.distributed = distributed
         self._origin = origin
 
     def steps(self) -> list[int]:
@@ -75,9 +75,9 @@ class Checkpoints:
 
     def save(
         self,
-        progress: Progress,
+        progress: TrainState,
         model: nn.Module,
-        optimizer: torch.optim.Optimizer | Together,
+        optimizer: torch.optim.Optimizer | CombinedOptimizer,
         average: Mapping[str, Tensor] | None = None,
     ) -> None:
         """Writes the checkpoint of the current step.
@@ -97,24 +97,24 @@ class Checkpoints:
             }
         )
         average = None if average is None else self._collected(average)
-        if self.world.is_main:
+        if self.distributed.is_main:
             self._write(progress, weights, moments, average)
-        self.world.wait()
+        self.distributed.barrier()
 
     def _collected(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Tensors made whole, where they are shards, in the memory of the process that writes them."""
-        if not any(map(is_shard, tensors.values())):
+        if not any(map(is_sharded, tensors.values())):
             return dict(tensors)
         collected = {}
         for name, tensor in tensors.items():
             one = whole(tensor)
-            if self.world.is_main:
+            if self.distributed.is_main:
                 collected[name] = one.cpu()
         return collected
 
     def _write(
         self,
-        progress: Progress,
+        progress: TrainState,
         weights: dict[str, Tensor],
         moments: dict[str, Tensor],
         average: dict[str, Tensor] | None,
@@ -138,7 +138,7 @@ class Checkpoints:
         Raises:
             MachineError: there are checkpoints, but none is usable, or one cannot be read.
         """
-        return self.world.from_main(self._newest() if self.world.is_main else None)
+        return self.distributed.broadcast(self._newest() if self.distributed.is_main else None)
 
     def _newest(self) -> int | None:
         damaged = []
@@ -169,9 +169,9 @@ class Checkpoints:
         self,
         step: int,
         model: nn.Module,
-        optimizer: torch.optim.Optimizer | Together,
+        optimizer: torch.optim.Optimizer | CombinedOptimizer,
         average: Mapping[str, Tensor] | None = None,
-    ) -> Progress:
+    ) -> TrainState:
         """Puts a checkpoint into a model, its optimiser, and the average of its weights.
 
         A checkpoint without an average is one of a training that had none yet: it then starts from the weights.
@@ -179,18 +179,18 @@ class Checkpoints:
         checkpoint = CheckpointDir(self._run.checkpoint(step))
         weights, moments = load_file(checkpoint.weights), load_file(checkpoint.optimizer)
         for name, parameter in model.named_parameters():
-            parameter.detach().copy_(placed_like(weights[name], parameter))
+            parameter.detach().copy_(distribute_like(weights[name], parameter))
             keys = [key for key in moments if key.rpartition(".")[0] == name]
             # Adam's step counter stays where the fused kernel wants it: with the parameter.
             # Copies: what was loaded is a map of the file, which would stay on disk when its checkpoint is removed.
             optimizer.state[parameter] = {
-                key.rpartition(".")[2]: placed_like(moments[key], parameter).clone() for key in keys
+                key.rpartition(".")[2]: distribute_like(moments[key], parameter).clone() for key in keys
             }
         if average is not None:
             stored = load_file(checkpoint.best_weights)
             for name, tensor in average.items():
-                tensor.copy_(placed_like(stored[name], tensor))
-        progress = Progress(**json.loads(checkpoint.state.read_bytes()))
+                tensor.copy_(distribute_like(stored[name], tensor))
+        progress = TrainState(**json.loads(checkpoint.state.read_bytes()))
         progress.best_validations = [(score, step) for score, step in progress.best_validations]  # JSON has lists only
         return progress
 
@@ -224,9 +224,9 @@ class Checkpoints:
 
         The whole ones are counted after verifying them: a damaged or unreadable one does not count.
         """
-        if self.world.is_main:
+        if self.distributed.is_main:
             self._prune(keep, also)
-        self.world.wait()
+        self.distributed.barrier()
 
     def _prune(self, keep: int, also: set[int]) -> None:
         n_whole = 0

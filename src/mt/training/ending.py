@@ -1,10 +1,10 @@
 """When a training is over."""
 
 from mt.config import TrainingConfig
-from mt.training.checkpoint import Progress
+from mt.training.checkpoint import TrainState
 
 
-def reason_to_end(place: Progress, settings: TrainingConfig, epochs_done: int) -> str:
+def reason_to_end(place: TrainState, settings: TrainingConfig, epochs_done: int) -> str:
     """Why a training is over; empty where it is not."""
     if place.step >= settings.max_steps:
         return f"step {place.step:,} is the last (training.max_steps)"

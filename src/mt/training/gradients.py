@@ -12,9 +12,9 @@ from mt.data.batching import Batch
 from mt.errors import MachineError, is_out_of_memory
 from mt.model.build import TranslationModel
 from mt.model.packing import Packing, send
-from mt.system.distributed import ALONE, World, lost_explained
+from mt.system.distributed import SINGLE_PROCESS, Distributed, explain_lost_process
 from mt.training.optimization import autocast, seed_dropout
-from mt.training.sharding import Objective, distributed, exchanging
+from mt.training.sharding import Objective, distributed, gradient_sync
 
 MAX_PIECES = 64  # a batch that does not fit in so many pieces never will
 
@@ -42,7 +42,7 @@ class Gradients:
     Args:
         config: the run's configuration.
         model: what learns; with `training.sharding: fsdp` its parameters become shards.
-        world: the processes that work on each step together.
+        distributed: the processes that work on each step together.
         teachers: models whose word probabilities it learns, too.
     """
 
@@ -50,14 +50,14 @@ class Gradients:
         self,
         config: Config,
         model: TranslationModel,
-        world: World = ALONE,
+        distributed: Distributed = SINGLE_PROCESS,
         teachers: Sequence[TranslationModel] = (),
     ) -> None:
         self._config = config
         self._model = model
-        self._world = world
+        self._distributed = distributed
         self._device = model.device
-        self._objective = distributed(Objective(model, config.training, teachers), config.training, world)
+        self._objective = distributed(Objective(model, config.training, teachers), config.training, distributed)
 
     def add(self, micro_batches: Sequence[Batch], step: int) -> StepLoss:
         """Computes the gradients of some micro-batches; they must be zero before.
@@ -78,13 +78,13 @@ class Gradients:
         while True:
             try:
                 sums = self._sums(micro_batches, step, n_target, pieces)
-                return StepLoss(self._world.sum(sums), n_target, n_tokens, pieces)
+                return StepLoss(self._distributed.all_reduce(sums), n_target, n_tokens, pieces)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
-                if self._world.size > 1:  # the others wait for gradients that it was about to send
+                if self._distributed.world_size > 1:  # the others wait for gradients that it was about to send
                     raise MachineError(
-                        f"out of memory at step {step + 1} in process {self._world.rank} of {self._world.size}",
+                        f"out of memory at step {step + 1} in process {self._distributed.rank} of {self._distributed.world_size}",
                         "start more processes to go on; or lower training.max_tokens, under another name",
                     ) from None
             # Outside of the `except`: the exception's traceback would keep the tensors alive.
@@ -103,8 +103,8 @@ class Gradients:
         sums = torch.zeros(2, device=self._device)
         work = [(i, j) for i, batch in enumerate(micro_batches) for j in range(min(pieces, len(batch.src_tokens)))]
         for index, piece in work:
-            seed_dropout(self._config.seed, step, index, self._world.rank + self._world.size * piece)
-            with exchanging(self._objective, wanted=(index, piece) == work[-1]):
+            seed_dropout(self._config.seed, step, index, self._distributed.rank + self._distributed.world_size * piece)
+            with gradient_sync(self._objective, wanted=(index, piece) == work[-1]):
                 sums += self._backward(_every(micro_batches[index], piece, pieces), n_target)
         return sums
 
@@ -120,10 +120,10 @@ class Gradients:
             src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
         src_tokens, tgt_in, labels = (send(x, self._device) for x in (src_tokens, tgt_in, labels))
         src, tgt = src.to(self._device), tgt.to(self._device)
-        with autocast(self._device, training.precision), lost_explained():
+        with autocast(self._device, training.precision), explain_lost_process():
             loss, nll = self._objective(src_tokens, tgt_in, labels, src, tgt)
             # Torch takes the mean of the processes' gradients, where their sum is wanted.
-            torch.autograd.backward(loss * batch.weight * self._world.size / n_target)
+            torch.autograd.backward(loss * batch.weight * self._distributed.world_size / n_target)
         return torch.stack([loss.detach(), nll]) * batch.weight
 
 

@@ -113,7 +113,7 @@ def _number_type(device: torch.device) -> torch.dtype:
     return torch.bfloat16 if has_bf16(device) else torch.float32
 
 
-class Together:
+class CombinedOptimizer:
     """Several optimisers, each with parameters of its own, as one."""
 
     def __init__(self, *optimizers: torch.optim.Optimizer) -> None:
@@ -127,7 +127,7 @@ class Together:
         }
 
     @property
-    def state(self) -> "Together":
+    def state(self) -> "CombinedOptimizer":
         return self
 
     def __getitem__(self, parameter: Tensor) -> dict[str, Any]:

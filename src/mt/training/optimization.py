@@ -9,12 +9,12 @@ from torch import nn
 
 from mt.config import TrainingConfig
 from mt.system.devices import has_bf16
-from mt.training.muon import Muon, Together, matrices
+from mt.training.muon import Muon, CombinedOptimizer, matrices
 
 MUON_MOMENTUM = 0.95
 
 
-def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer | Together:
+def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer | CombinedOptimizer:
     """Adam or AdamW in torch's fused form: all parameters in one kernel; or Muon, with AdamW for what it leaves."""
     kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
     weights = list(matrices(model)) if config.optimizer == "muon" else []
@@ -29,7 +29,7 @@ def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opti
     )
     if not weights:
         return adam
-    return Together(Muon(iter(weights), config.learning_rate, MUON_MOMENTUM, config.weight_decay), adam)
+    return CombinedOptimizer(Muon(iter(weights), config.learning_rate, MUON_MOMENTUM, config.weight_decay), adam)
 
 
 def learning_rate(step: int, config: TrainingConfig, d_model: int) -> float:

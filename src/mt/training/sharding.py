@@ -15,7 +15,7 @@ from mt.errors import InputError
 from mt.model.build import TranslationModel
 from mt.model.loss import fused_consistent_cross_entropy, fused_cross_entropy, fused_distilled_cross_entropy
 from mt.model.packing import Packing
-from mt.system.distributed import World
+from mt.system.distributed import Distributed
 
 
 class Objective(nn.Module):
@@ -56,20 +56,20 @@ class Objective(nn.Module):
         return fused_cross_entropy(states, weight, labels, self._smoothing)
 
 
-def refuse_unjoined(config: TrainingConfig, world: World) -> None:
+def refuse_unsharded(config: TrainingConfig, distributed: Distributed) -> None:
     """Refuses several processes that would each train a model of their own.
 
     Raises:
         InputError: there are several, and nothing is to join them.
     """
-    if world.size > 1 and config.sharding == "none":
+    if distributed.world_size > 1 and config.sharding == "none":
         raise InputError(
-            f"training.sharding: it is none, but {world.size} processes were started",
+            f"training.sharding: it is none, but {distributed.world_size} processes were started",
             "set it to ddp, or start one process",
         )
 
 
-def distributed(objective: Objective, config: TrainingConfig, world: World) -> nn.Module:
+def distributed(objective: Objective, config: TrainingConfig, distributed: Distributed) -> nn.Module:
     """The objective as it is for one process; for several as `training.sharding` says.
 
     With `fsdp` the parameters of its model become shards.
@@ -77,8 +77,8 @@ def distributed(objective: Objective, config: TrainingConfig, world: World) -> n
     Raises:
         InputError: there are several processes, and nothing is to join them.
     """
-    refuse_unjoined(config, world)
-    if world.size == 1:
+    refuse_unsharded(config, distributed)
+    if distributed.world_size == 1:
         return objective
     if config.sharding == "ddp":
         from torch.nn.parallel import DistributedDataParallel
@@ -92,7 +92,7 @@ def distributed(objective: Objective, config: TrainingConfig, world: World) -> n
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh(objective.model.device.type, (world.size,))
+    mesh = init_device_mesh(objective.model.device.type, (distributed.world_size,))
     for layer in objective.model.blocks:
         fully_shard(layer, mesh=mesh)
     # The embeddings, used first and last, stay whole from the forward pass to the backward pass.
@@ -101,7 +101,7 @@ def distributed(objective: Objective, config: TrainingConfig, world: World) -> n
 
 
 @contextlib.contextmanager
-def exchanging(module: nn.Module, wanted: bool) -> Iterator[None]:
+def gradient_sync(module: nn.Module, wanted: bool) -> Iterator[None]:
     """Whether processes add up their gradients after a backward pass; before the last of a step it would be in vain."""
     some: Any = module
     if hasattr(module, "no_sync") and not wanted:  # DistributedDataParallel
@@ -115,17 +115,17 @@ def exchanging(module: nn.Module, wanted: bool) -> Iterator[None]:
 
 def whole(x: Tensor) -> Tensor:
     """A tensor from the shards that all processes hold of it; one that is whole as it is."""
-    return x.full_tensor() if is_shard(x) else x  # type: ignore[attr-defined]
+    return x.full_tensor() if is_sharded(x) else x  # type: ignore[attr-defined]
 
 
-def is_shard(x: Tensor) -> bool:
+def is_sharded(x: Tensor) -> bool:
     return hasattr(x, "full_tensor")
 
 
-def placed_like(x: Tensor, like: Tensor) -> Tensor:
+def distribute_like(x: Tensor, like: Tensor) -> Tensor:
     """A whole tensor, known to all processes, on another's device and cut into shards as that one is."""
     x = x.to(like.device)
-    if not is_shard(like) or x.shape != like.shape:  # Adam's step counter is one number, which everyone has
+    if not is_sharded(like) or x.shape != like.shape:  # Adam's step counter is one number, which everyone has
         return x
     from torch.distributed.tensor import distribute_tensor
 

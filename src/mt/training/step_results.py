@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mt.console import log
 from mt.errors import DivergedError
-from mt.training.checkpoint import Progress
+from mt.training.checkpoint import TrainState
 from mt.training.gradients import StepLoss
 from mt.training.metrics import Metrics
 
@@ -42,7 +42,7 @@ class _Outcome:
     reading: Reading
 
 
-class Outcomes:
+class StepResults:
     """Judges the steps in their order.
 
     Args:
@@ -51,7 +51,7 @@ class Outcomes:
         late: read a step only when the next one has been given to the device, so that it never waits.
     """
 
-    def __init__(self, progress: Progress, metrics: Metrics, late: bool) -> None:
+    def __init__(self, progress: TrainState, metrics: Metrics, late: bool) -> None:
         self._progress, self._metrics, self._late = progress, metrics, late
         self._unread: deque[_Outcome] = deque()
         self._clear()

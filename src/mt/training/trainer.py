@@ -26,24 +26,24 @@ from mt.errors import StoppedError
 from mt.model.build import TranslationModel
 from mt.model.transformer import set_parameters
 from mt.storage.run_dir import RunDir
-from mt.system.distributed import ALONE, World
+from mt.system.distributed import SINGLE_PROCESS, Distributed
 from mt.training.averaging import (
     FinalWeights,
     MovingAverage,
     forget_lost_best,
     forget_other_scores,
-    having,
+    swapped_weights,
     measure_of,
     remember,
 )
-from mt.training.checkpoint import Checkpoints, Progress
+from mt.training.checkpoint import Checkpoints, TrainState
 from mt.training.ending import reason_to_end
 from mt.training.gradients import Gradients
 from mt.training.metrics import Metrics
 from mt.training.optimization import learning_rate, make_optimizer
 from mt.training.sharding import whole
 from mt.training.signals import StopRequest
-from mt.training.step_results import Outcomes
+from mt.training.step_results import StepResults
 from mt.training.validation import Validation
 
 
@@ -56,7 +56,7 @@ class Trainer:
         model: on its device, initialised; a checkpoint in the run replaces its weights.
         corpus: the encoded training text.
         validate: scores the model; of several processes, all call it.
-        world: the processes that train together.
+        distributed: the processes that train together.
         shares: how often an epoch has which sentences; None: all once.
         teachers: models whose word probabilities it learns, too.
         origin: digests of the data and the tokenizer, for the checkpoints.
@@ -69,40 +69,40 @@ class Trainer:
         model: TranslationModel,
         corpus: TrainingCorpus,
         validate: Callable[[TranslationModel], Validation],
-        world: World = ALONE,
+        distributed: Distributed = SINGLE_PROCESS,
         shares: tuple[Share, ...] | None = None,
         teachers: Sequence[TranslationModel] = (),
         origin: Mapping[str, Any] | None = None,
     ) -> None:
         self.config = config
         self.settings = config.training
-        self.world = world
+        self.distributed = distributed
         self.model = model
         # A model in shards cannot search for translations, since processes would need them at different times.
         self.whole_model = copy.deepcopy(model).cpu() if self._in_shards else model
-        self.gradients = Gradients(config, model, world, teachers)  # before anything that keeps the model's parameters
+        self.gradients = Gradients(config, model, distributed, teachers)  # before anything that keeps the model's parameters
         self.optimizer = make_optimizer(model, self.settings)
         decay = self.settings.ema_decay
         self.average = None if decay is None else MovingAverage(model, decay)
-        self.checkpoints = Checkpoints(run, world, origin)
+        self.checkpoints = Checkpoints(run, distributed, origin)
         self._saved: tuple[int, int] | None = None
         self.progress = self._resume()
         self.final_weights = FinalWeights(self.settings, self.save_every, self.checkpoints, self.progress)
         place = self.progress
         self.batches = BatchStream(
-            corpus, self.settings.max_tokens, config.seed, place.epoch, place.window, place.cursor, world, shares
+            corpus, self.settings.max_tokens, config.seed, place.epoch, place.window, place.cursor, distributed, shares
         )
         if not self.is_over():  # what is over keeps its best: nothing is to be compared with that
             forget_other_scores(self.progress, measure_of(config))
-        self.metrics = Metrics(run, config, silent=not world.is_main)
+        self.metrics = Metrics(run, config, silent=not distributed.is_main)
         self._validate = validate
         # A CPU's work is done when a call returns. A GPU's is not, so nothing should ask for its results at once.
         self._reads_late = model.device.type == "cuda" and isinstance(self.optimizer, torch.optim.Optimizer)
-        self.outcomes = Outcomes(self.progress, self.metrics, self._reads_late)
+        self.outcomes = StepResults(self.progress, self.metrics, self._reads_late)
         self._logged_seconds = self.progress.seconds
         self._began = 0.0, 0  # when this session did, and after which step
 
-    def run(self) -> Progress:
+    def run(self) -> TrainState:
         """Trains to the end, or until a signal asks to stop.
 
         Raises:
@@ -112,7 +112,7 @@ class Trainer:
         self._began = time.monotonic(), self.progress.step
         if not self.is_over() or self._has_unscored_steps():  # or it only looks whether anything is left to do
             self.metrics.write("resume" if self.progress.step else "start", self.progress.step)
-        with StopRequest(silent=not self.world.is_main) as stop, self._bar() as bar:
+        with StopRequest(silent=not self.distributed.is_main) as stop, self._bar() as bar:
             # Steps are saved before they are validated, for that may take long, and fail, and who sent a signal may not
             # wait for it. So a checkpoint does not say how its own validation went: after a crash it is made again.
             if self.progress.step and self._is_due(self.settings.validate_every) and self._has_unscored_steps():
@@ -206,7 +206,7 @@ class Trainer:
 
     @property
     def _in_shards(self) -> bool:
-        return self.world.size > 1 and self.settings.sharding == "fsdp"
+        return self.distributed.world_size > 1 and self.settings.sharding == "fsdp"
 
     def _weights(self) -> Mapping[str, Tensor]:
         """The weights that count: their moving average, where there is one."""
@@ -217,17 +217,17 @@ class Trainer:
     def _having(self, weights: Mapping[str, Tensor]) -> Iterator[TranslationModel]:
         """The model with these weights, for a while."""
         if not self._in_shards:
-            with having(self.model, weights):
+            with swapped_weights(self.model, weights):
                 yield self.model
             return
         set_parameters(self.whole_model.to(self.model.device), weights)
         yield self.whole_model
         self.whole_model.cpu()
 
-    def _resume(self) -> Progress:
+    def _resume(self) -> TrainState:
         newest = self.checkpoints.newest()
         if newest is None:
-            return Progress()
+            return TrainState()
         average = None if self.average is None else self.average.weights
         found = self.checkpoints.load(newest, self.model, self.optimizer, average)
         log.info("resuming after step %d (epoch %d)", found.step, found.epoch + 1)
@@ -252,7 +252,7 @@ class Trainer:
 
     def _look(self, stop: StopRequest) -> None:
         """Stops after a signal. It may reach the processes between different steps; all must stop after the same."""
-        if self.world.any(stop.signal is not None):
+        if self.distributed.any(stop.signal is not None):
             self._stop(stop.signal or signal.SIGTERM)
 
     def _stop(self, signal_number: int) -> None:

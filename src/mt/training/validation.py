@@ -21,7 +21,7 @@ from mt.metrics.scores import bleu_signature
 from mt.model.build import TranslationModel
 from mt.model.loss import fused_cross_entropy
 from mt.model.packing import Packing
-from mt.system.distributed import ALONE, World
+from mt.system.distributed import SINGLE_PROCESS, Distributed
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Validator:
         encoded: the set as token ids, for the loss.
         texts: the same as raw text, for BLEU.
         tokenizers: of both languages.
-        world: the processes that share the work; each returns the same.
+        distributed: the processes that share the work; each returns the same.
     """
 
     def __init__(
@@ -72,20 +72,20 @@ class Validator:
         encoded: EncodedCorpus,
         texts: list[Text],
         tokenizers: TokenizerPair,
-        world: World = ALONE,
+        distributed: Distributed = SINGLE_PROCESS,
     ) -> None:
-        self._world = world
+        self._distributed = distributed
         self._config = config
         self._encoded = encoded
         self._texts = texts
         self._tokenizers = tokenizers
         self._signature = bleu_signature(config.evaluation, [text.target_lang for text in texts])
-        self._told = not world.is_main  # of lines that are too long
+        self._told = not distributed.is_main  # of lines that are too long
 
     def __call__(self, model: TranslationModel) -> Validation:
         config = self._config
         loss = self._loss(model)
-        engine = SharedEngine(TorchEngine(model, config.decoding.batch_tokens), self._world)
+        engine = SharedEngine(TorchEngine(model, config.decoding.batch_tokens), self._distributed)
         translator = Translator(engine, self._tokenizers, config.data.max_length, config.data.target_lang)
         options = SearchOptions(
             beam_size=1, max_length=config.longest_translation, max_length_ratio=config.decoding.max_length_ratio
@@ -109,7 +109,7 @@ class Validator:
         model.eval()
         total, tokens = 0.0, 0
         plan = plan_epoch(*corpus.lengths(), config.training.max_tokens, 0, 0)
-        for indices in self._world.share(plan):
+        for indices in self._distributed.shard(plan):
             batch = assemble(corpus, indices, config.data.max_length)
             src_tokens, tgt_in, tgt_out = (
                 torch.from_numpy(array).to(device) for array in (batch.src_tokens, batch.tgt_in, batch.tgt_out)
@@ -120,7 +120,7 @@ class Validator:
             total += nll.item()
             tokens += batch.n_tgt
         model.train(was_training)
-        return sum(self._world.gather([total])) / sum(self._world.gather([tokens]))
+        return sum(self._distributed.all_gather([total])) / sum(self._distributed.all_gather([tokens]))
 
 
 def _samples(translated: list[Translated], number: int) -> list[tuple[str, str, str]]:
