@@ -1,12 +1,16 @@
 """What the tests of the data layer share."""
 
 import json
+import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mt.config import Config, DataConfig, parse_config
 from mt.data.corpus import Pair, read_pairs
+from mt.data.token_store import Lengths
 
 
 def make_config(
@@ -45,3 +49,20 @@ def lines_in(path: Path) -> list[str]:
     *lines, rest = path.read_bytes().split(b"\n")
     assert rest == b"", "the last line has no LF"
     return [line.decode() for line in lines]
+
+
+def plain_text(lines: int = 400) -> list[str]:
+    rng = random.Random(1)
+    syllables = "ca ra mè no ti lù sto gna per più che".split()
+    words = ["".join(rng.choices(syllables, k=rng.randint(1, 4))) for _ in range(300)]
+    return [" ".join(rng.choices(words, k=8)).capitalize() + rng.choice([".", "?", " 12!"]) for _ in range(lines)]
+
+
+def random_lengths(size: int, seed: int = 0) -> tuple[Lengths, Lengths]:
+    random = np.random.default_rng(seed)
+    source = random.integers(3, 50, size)
+    return source, np.maximum(1, source + random.integers(-8, 9, size))
+
+
+def as_lists(plan: list[Any]) -> list[list[int]]:
+    return [batch.tolist() for batch in plan]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from mt.config import ModelConfig
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS
@@ -105,3 +106,25 @@ def reciting_model(ids: Sequence[int], vocab: int, d_model: int = 32) -> Transfo
 
 def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+def near(actual: Tensor, wanted: Tensor, tolerance: float = 1e-4) -> None:
+    """Equal but for a share of the largest element."""
+    difference = (actual.detach().double() - wanted.double()).abs().max().item()
+    assert difference <= tolerance * wanted.abs().max().item() + 1e-12
+
+
+class Watch(TorchDispatchMode):
+    """Notes the largest tensor made and the matrix products done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest = 0
+        self.products = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, Tensor):
+            self.largest = max(self.largest, result.numel())
+        self.products += str(function).split(".")[1].rstrip("_") in ("mm", "addmm", "matmul")
+        return result

@@ -6,14 +6,17 @@ from pathlib import Path
 import torch
 
 from mt.bundle.model_folder import build_model
+from mt.bundle.pretrained import Pretrained
 from mt.config import Config, parse_config
 from mt.data.batching import BatchStream
 from mt.data.encode import encode_corpus
+from mt.data.prepare import input_digests
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
+from mt.pipeline.data import clean_text, encode, make_tokenizers
 from mt.storage.run_dir import RunDir
 from mt.text.lines import TextFile
-from mt.training.gradients import Gradients
+from mt.training.step import TrainStep
 from mt.training.step_results import StepResults
 from mt.training.trainer import Trainer
 from mt.training.validation import Validation
@@ -39,16 +42,16 @@ class Parts:
             self.config, self.run, self.model, self.corpus, lambda _: Validation(1.0, math.e, 0.0, "", [])
         )
         if late:
-            trainer._reads_late = True
-            trainer.outcomes = StepResults(trainer.progress, trainer.metrics, late=True)
+            trainer.train_step.reads_late = True
+            trainer.step_results = StepResults(trainer.state, trainer.metrics, late=True)
         return trainer
 
     def gradients(self, batches, after=lambda gradients: None) -> list[torch.Tensor]:
-        """The gradients that `Gradients` adds up for some batches."""
+        """The gradients that `TrainStep` adds up for some batches."""
         self.model.zero_grad()
-        gradients = Gradients(self.config, self.model)
+        gradients = TrainStep(self.config, self.model)
         after(gradients)
-        gradients.add(batches, 0)
+        gradients.accumulate_gradients(batches, 0)
         return [p.grad.clone() for p in self.model.parameters()]
 
     def batches(self, number: int):
@@ -69,7 +72,38 @@ def resume_is_exact(parts: Parts, steps: int = 3) -> bool:
         for parameter in parts.model.parameters():
             parameter.normal_()
     resumed = parts.trainer()
-    assert resumed.progress.step == steps
+    assert resumed.state.step == steps
     for _ in range(steps):
         resumed.step()
     return all(torch.equal(a, b) for a, b in zip(uninterrupted, parts.model.parameters(), strict=True))
+
+
+def assert_equal(first, second) -> None:
+    for a, b in zip(first, second, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-7)
+
+
+class NoMemory:
+    """Fails like torch's allocators where a batch has more than so many sentences."""
+
+    def __init__(self, sentences: int, error: Exception) -> None:
+        self.sentences, self.error = sentences, error
+
+    def __call__(self, gradients: TrainStep) -> None:
+        states = gradients._objective._states
+
+        def limited(src_tokens, *others):
+            result = states(src_tokens, *others)
+            if len(src_tokens) > self.sentences:
+                raise self.error
+            return result
+
+        gradients._objective._states = limited
+
+
+def prepare_run(config: Config, run: RunDir, pretrained: Pretrained | None = None) -> TokenizerPair:
+    """Run the stages before training as the pipeline does; return the tokenizers."""
+    key = clean_text(config, run, input_digests(config.data))
+    tokenizers, files = make_tokenizers(config, run, key, pretrained or Pretrained(config))
+    encode(config, run, tokenizers, files, key)
+    return tokenizers

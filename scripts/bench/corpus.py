@@ -61,10 +61,12 @@ def _write_corpus(folder: Path, pairs: int, words: float) -> None:
 
 def _measure(folder: Path) -> None:
     """Prints one size's figures as JSON; runs in a process of its own."""
+    from mt.bundle.pretrained import Pretrained
     from mt.config import load_config
     from mt.data.batching import BatchStream
+    from mt.data.prepare import input_digests
     from mt.data.token_store import EncodedCorpus
-    from mt.pipeline import run
+    from mt.pipeline import data
     from mt.storage.run_dir import RunDir
 
     config = load_config(folder / "bench.yaml", ())
@@ -74,11 +76,10 @@ def _measure(folder: Path) -> None:
     def lap(_: object) -> None:
         times.append(time.perf_counter())
 
-    digests = run.input_digests(config.data)
-    lap(key := run.prepare(config, run_dir, digests))
-    tokenizers, tokenizer_key = run.train_tokenizer(config, run_dir, key)
+    lap(key := data.clean_text(config, run_dir, input_digests(config.data)))
+    tokenizers, files = data.make_tokenizers(config, run_dir, key, Pretrained(config))
     lap(tokenizers)
-    lap(run.encode(config, run_dir, tokenizers, tokenizer_key, key))
+    lap(data.encode(config, run_dir, tokenizers, files, key))
     corpus = EncodedCorpus.open(run_dir.encoded("train"))
     lap(BatchStream(corpus, config.training.max_tokens, config.seed).next())
     encoded = sum(path.stat().st_size for path in run_dir.encoded("train").iterdir())

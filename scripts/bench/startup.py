@@ -18,7 +18,8 @@ from pathlib import Path
 from mt.bundle.checks import load_tokenizers, verified
 from mt.decoding.settings import TranslationSettings
 from mt.errors import MtError
-from mt.storage.run_dir import ModelDir, find_model
+from mt.storage.find_model import find_model
+from mt.storage.run_dir import ModelDir
 
 LIBRARY = """\
 import json, sys

@@ -162,7 +162,7 @@ def _serve(folder: Path) -> None:
     print(json.dumps({"parameters": sum(p.numel() for p in trainer.model.parameters())}), flush=True)
     on_gpu = trainer.settings.device == "cuda"
     for line in sys.stdin:
-        first = trainer.progress.step
+        first = trainer.state.step
         started = time.perf_counter()
         for _ in range(int(line)):
             trainer.step()
@@ -170,7 +170,7 @@ def _serve(folder: Path) -> None:
             torch.cuda.synchronize()
         seconds = time.perf_counter() - started
         peak = torch.cuda.max_memory_allocated() if on_gpu else _resident()
-        batches = [rows.tolist() for rows in plan[first : trainer.progress.step]]
+        batches = [rows.tolist() for rows in plan[first : trainer.state.step]]
         print(json.dumps({"seconds": seconds, "batches": batches, "peak": peak}), flush=True)
 
 

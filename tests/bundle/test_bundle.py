@@ -14,45 +14,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bundle_helpers import reseal
-from config_helpers import SMALLEST
-from model_helpers import scramble, sources, targets
+from bundle_helpers import ENGLISH, GERMAN, configured, make, reseal
+from model_helpers import sources, targets
 from mt.bundle.load_translator import open_model
-from mt.bundle.model_folder import LoadedModel, build_model, load_model, new_model
-from mt.config import Config, dump_config, parse_config
+from mt.bundle.model_folder import LoadedModel, load_model, new_model
+from mt.config import dump_config, parse_config
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.errors import InputError, MachineError
-from mt.model.transformer import Transformer
 from mt.storage.run_dir import ModelDir
-
-ENGLISH = ["A dog runs over the grass.", "Two men are talking.", "The old house is on the hill."]
-GERMAN = ["Ein Hund läuft über das Gras.", "Zwei Männer reden.", "Das alte Haus steht auf dem Hügel."]
-SHAPE = [
-    "model.d_model=16",
-    "model.n_heads=2",
-    "model.d_ff=32",
-    "model.encoder_layers=1",
-    "model.decoder_layers=1",
-    "data.max_length=20",
-]
-
-
-def configured(*changes: str) -> Config:
-    return parse_config(SMALLEST, "x.yaml", [*SHAPE, *changes])
-
-
-def make(folder: Path, *changes: str) -> tuple[ModelDir, Transformer, TokenizerPair]:
-    """Saves a model with random weights."""
-    config = configured(*changes)
-    tokenizers = TokenizerPair.train(ENGLISH, GERMAN, 330, config.tokenizer.shared)
-    model = build_model(config, tokenizers)
-    scramble(model)
-    saved = ModelDir(folder / "model")
-    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    with new_model(saved, config, tokenizers, weights, {"steps": 7}) as aside:
-        aside.readme.write_text("# A model\n")
-    return saved, model.eval(), tokenizers
 
 
 def load(folder: ModelDir) -> LoadedModel:

@@ -8,26 +8,30 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_bundle import ENGLISH, GERMAN, configured, make, reseal
-from test_resume import events, resumes, run_of, wait_for_step, weights
 
+from bundle_helpers import ENGLISH, GERMAN, configured, make, reseal
 from command import Command, mt
-from mt.bundle.given_models import GivenModels
 from mt.bundle.model_folder import LoadedModel, build_model
-from mt.bundle.warm_start import Start, load_start, start_from
+from mt.bundle.pretrained import INIT_FROM, Pretrained, PretrainedModel, copy_weights
 from mt.config import Config, parse_config
 from mt.data.encode import read_counts
-from mt.data.prepare import input_digests
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.model.transformer import Transformer
-from mt.pipeline import run
+from mt.pipeline import run as pipeline
+from mt.pipeline.training import make_trainer
 from mt.storage.manifest import sha256
 from mt.storage.run_dir import ModelDir
 from mt.training.trainer import Trainer
+from resume_helpers import events, resumes, run_of, wait_for_step, weights
+from training_helpers import prepare_run
 
 VOCABULARIES = ("source_embedding.tokens.weight", "target_embedding.tokens.weight", "output.weight")
 SHAPES = [[], ["tokenizer.shared=false"], ["model.tie_embeddings=false"], ["model.positions=learned", "model.norm=pre"]]
+
+
+def starting_from(folder: ModelDir, config: Config) -> Pretrained:
+    return Pretrained(config, PretrainedModel(INIT_FROM, "given", folder, ""))
 
 
 def fresh(config: Config, tokenizers: TokenizerPair) -> Transformer:
@@ -38,10 +42,10 @@ def fresh(config: Config, tokenizers: TokenizerPair) -> Transformer:
 @pytest.mark.parametrize("changes", SHAPES, ids=lambda changes: " ".join(changes) or "default")
 def test_with_the_same_tokenizer_every_weight_is_taken_over(tmp_path: Path, changes: list[str]) -> None:
     folder, given, tokenizers = make(tmp_path, *changes)
-    start = load_start(Start("given", folder, ""), configured(*changes))
+    start = starting_from(folder, configured(*changes)).load_start()
     assert start.tokenizers.files() == tokenizers.files()
     model = fresh(configured(*changes), tokenizers)
-    start_from(model, tokenizers, start)
+    copy_weights(model, tokenizers, start)
     for (name, ours), theirs in zip(model.named_parameters(), given.parameters(), strict=True):
         assert torch.equal(ours, theirs), name
 
@@ -55,7 +59,7 @@ def test_of_another_tokenizer_the_shared_pieces_rows_are_taken_over(
     # Pieces before, between and after those both know, so that rows move.
     ours = TokenizerPair.train([*ENGLISH, "0 quay by a jumping fox"], [*GERMAN, "Über Öl & Äpfel"], 340, theirs.shared)
     model, untouched = fresh(config, ours), dict(fresh(config, ours).named_parameters())
-    start_from(model, ours, load_start(Start("given", folder, ""), config))
+    copy_weights(model, ours, starting_from(folder, config).load_start())
     by_name, moved = dict(given.named_parameters()), 0
     for name, parameter in model.named_parameters():
         if name not in VOCABULARIES:
@@ -73,7 +77,7 @@ def test_of_another_tokenizer_the_shared_pieces_rows_are_taken_over(
                 new += 1
         assert 5 < new < len(pieces) - 270
         if side == "target" or theirs.shared:
-            assert f"{len(pieces) - new} of {len(pieces)} target pieces were known" in notices[-1]
+            assert f"{len(pieces) - new} of {len(pieces)} target pieces are known" in notices[-1]
     assert moved > 10
 
 
@@ -96,7 +100,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> ModelDir:
 @pytest.mark.parametrize(("changes", "keys"), REFUSED, ids=lambda part: " ".join(part))
 def test_a_model_of_another_shape_is_refused_by_its_keys(saved: ModelDir, changes: list[str], keys: list[str]) -> None:
     with pytest.raises(InputError) as caught:
-        load_start(Start("given", saved, ""), configured(*changes))
+        starting_from(saved, configured(*changes)).load_start()
     named = caught.value.message.partition(" differs from this configuration in ")[2].split(", ")
     assert sorted(named) == sorted(keys)
     assert caught.value.message.startswith(f"training.init_from: {saved.root}")
@@ -107,7 +111,7 @@ def test_learned_positions_need_the_same_number(tmp_path: Path) -> None:
     folder, _, _ = make(tmp_path, "model.positions=learned")
     for number in (10, 400):
         with pytest.raises(InputError, match=r"differs from this configuration in data\.max_length"):
-            load_start(Start("given", folder, ""), configured("model.positions=learned", f"data.max_length={number}"))
+            starting_from(folder, configured("model.positions=learned", f"data.max_length={number}")).load_start()
 
 
 @pytest.mark.parametrize(
@@ -120,7 +124,7 @@ def test_learned_positions_need_the_same_number(tmp_path: Path) -> None:
     ids=" ".join,
 )
 def test_what_has_no_weights_may_differ(saved: ModelDir, changes: list[str]) -> None:
-    assert isinstance(load_start(Start("given", saved, ""), configured(*changes)), LoadedModel)
+    assert isinstance(starting_from(saved, configured(*changes)).load_start(), LoadedModel)
 
 
 # From a run to a run ------------------------------------------------------------------------------------------------
@@ -140,11 +144,9 @@ def config_of(folder: Path, *changes: str) -> Config:
 def trainer_of(folder: Path, *changes: str) -> tuple[Trainer, TokenizerPair]:
     """What `mt train` makes before its first step."""
     config = config_of(folder, *changes)
-    run, given = run_of(folder), GivenModels.find(config, folder / "runs", {})
-    key = run.prepare(config, run, input_digests(config.data))
-    tokenizers, tokenizer_key = run.train_tokenizer(config, run, key, given)
-    run.encode(config, run, tokenizers, tokenizer_key, key)
-    return run.make_trainer(config, run, tokenizers, torch.device("cpu"), given), tokenizers
+    run, pretrained = run_of(folder), Pretrained.find(config, folder / "runs", {})
+    tokenizers = prepare_run(config, run, pretrained)
+    return make_trainer(config, run, tokenizers, torch.device("cpu"), pretrained), tokenizers
 
 
 def add_letters(folder: Path) -> None:
@@ -191,13 +193,13 @@ def test_trained_on_the_weights_are_a_resumes_own(given: Path) -> None:
     # Not even read again: with nothing in it, it could not be.
     shutil.rmtree(given / "given" / "tokenizer")
     resumed, _ = trainer_of(given)
-    assert resumed.progress.step == 2
+    assert resumed.state.step == 2
     assert all(torch.equal(parameter, ours[name]) for name, parameter in resumed.model.named_parameters())
 
 
 def refusal(folder: Path, *changes: str) -> str:
     with pytest.raises(InputError) as caught:
-        run.run(config_of(folder, *changes), folder / "runs")
+        pipeline.run(config_of(folder, *changes), folder / "runs")
     assert caught.value.exit_code == 2
     assert "\n" not in caught.value.message
     return caught.value.message
@@ -272,7 +274,7 @@ def test_killed_and_resumed_ends_in_the_same_weights_and_another_model_is_refuse
     expected_folder = given / "uninterrupted"
     shutil.copytree(given, expected_folder)
     first = mt("train", "--config", "tiny.yaml", *command, cwd=expected_folder)
-    assert "starting from given weights" in first.stderr
+    assert "starting from pretrained weights" in first.stderr
     killed = Command("train", "--config", "tiny.yaml", *command, cwd=given)
     wait_for_step(given, 25, killed)
     killed.signal(signal.SIGKILL)
@@ -282,7 +284,7 @@ def test_killed_and_resumed_ends_in_the_same_weights_and_another_model_is_refuse
     assert "training.init_from: given is gone" in resumed.stderr
     (given / "away").rename(given / "given")
     assert resumes(given) == 1, "the kill missed the training; the test proves nothing"
-    assert "starting from given weights" not in resumed.stderr
+    assert "starting from pretrained weights" not in resumed.stderr
     assert weights(given) == weights(expected_folder)
     assert weights(given) != sha256(given / "given" / "model.safetensors")
 

@@ -7,14 +7,13 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_helpers import write_lines
+from data_helpers import as_lists, random_lengths, write_lines
 from mt.data.batching import Batch, BatchStream, assemble, padding_share, plan_epoch
 from mt.data.encode import encode_corpus
 from mt.data.token_store import EncodedCorpus, Lengths, sentence_tokens
@@ -29,16 +28,6 @@ lengths = st.lists(st.tuples(st.integers(2, 60), st.integers(1, 60)), min_size=1
 def arrays(pairs: list[tuple[int, int]]) -> tuple[Lengths, Lengths]:
     table = np.array(pairs, dtype=np.int64)
     return table[:, 0], table[:, 1]
-
-
-def random_lengths(size: int, seed: int = 0) -> tuple[Lengths, Lengths]:
-    random = np.random.default_rng(seed)
-    source = random.integers(3, 50, size)
-    return source, np.maximum(1, source + random.integers(-8, 9, size))
-
-
-def as_lists(plan: list[Any]) -> list[list[int]]:
-    return [batch.tolist() for batch in plan]
 
 
 @given(pairs=lengths, max_tokens=st.integers(1, 300), seed=st.integers(0, 2**31 - 1), epoch=st.integers(0, 1000))
@@ -91,7 +80,7 @@ def test_the_order_is_a_function_of_lengths_seed_and_epoch() -> None:
 
 PLAN_ELSEWHERE = """
 import hashlib
-from test_batching import as_lists, random_lengths
+from data_helpers import as_lists, random_lengths
 from mt.data.batching import plan_epoch
 print(hashlib.sha256(repr(as_lists(plan_epoch(*random_lengths(2000), 512, 1, 3))).encode()).hexdigest())
 """

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_resume import LONG, events, resumes, train, wait_for_step, weights
 
 from command import Command, mt
 from data_helpers import write_lines
@@ -19,6 +18,7 @@ from mt.data.mixture import Share
 from mt.data.shuffle import Windows
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import EOS_ID, SOS_ID, TokenizerPair
+from resume_helpers import LONG, events, resumes, train, wait_for_step, weights
 from training_helpers import Parts
 
 NUMBER = 400
@@ -86,7 +86,9 @@ def test_each_pair_is_in_some_batch_once_in_large_corpora_too(
     found = []
     for windows in (Windows, lambda *a: Windows(*a, window=128, block=16)):
         monkeypatch.setattr(batching, "Windows", windows)
-        stream = BatchStream(BidirectionalCorpus(corpus, 1, seed=1, max_length=100), 300, seed=1, shares=(Share(NUMBER),))
+        stream = BatchStream(
+            BidirectionalCorpus(corpus, 1, seed=1, max_length=100), 300, seed=1, shares=(Share(NUMBER),)
+        )
         epoch: list[Pair] = []
         while not stream.epochs_done:
             batch = stream.next()
@@ -127,7 +129,7 @@ def test_the_model_learns_the_other_direction_too(tiny: Path) -> None:
             parts.corpus = BidirectionalCorpus(parts.corpus, epochs, seed=1, max_length=parts.config.data.max_length)
         trainer = parts.trainer()
         trainer.run()
-        sums = trainer.gradients.add([BatchStream(swapped, 2000, seed=1).next()], 0)
+        sums = trainer.train_step.accumulate_gradients([BatchStream(swapped, 2000, seed=1).next()], 0)
         losses[epochs] = float(sums.sums[0]) / sums.n_tokens
     assert losses[1000] < 0.9 * losses[0]
 

@@ -14,21 +14,22 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_resume import resumes, run_of, train, wait_for_step, weights
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 
 from command import Command
 from data_helpers import write_lines
+from mt.bundle.pretrained import Pretrained
 from mt.config import parse_config
 from mt.data import bpe_dropout
 from mt.data.bpe_dropout import MAX_DRAWS, Merges, VaryingCorpus
 from mt.data.encode import encode_corpus
-from mt.data.prepare import input_digests
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import BYTES, SPACE, SPECIALS, BpeTokenizer, TokenizerPair, normalized
+from mt.pipeline import training
 from mt.storage.run_dir import RunDir
-from training_helpers import Parts
+from resume_helpers import resumes, run_of, train, wait_for_step, weights
+from training_helpers import Parts, prepare_run
 
 FRAGMENTS = [
     "</s>",
@@ -151,10 +152,8 @@ def test_a_training_varies_by_its_own_seed_and_within_its_own_bound(tiny: Path) 
         changes = [f"seed={seed}", f"data.max_length={max_length}", "tokenizer.bpe_dropout=0.5", f"data.root={tiny}"]
         config, run = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", changes), RunDir(tiny / "runs" / name)
         run.root.mkdir(parents=True)
-        key = run.prepare(config, run, input_digests(config.data))
-        tokenizers, tokenizer_key = run.train_tokenizer(config, run, key)
-        run.encode(config, run, tokenizers, tokenizer_key, key)
-        varying = run._training_corpus(config, run, tokenizers)
+        tokenizers = prepare_run(config, run)
+        varying = training._training_corpus(config, run, tokenizers)
         assert isinstance(varying, VaryingCorpus)
         corpus = varying.in_epoch(0)
         found.append([corpus.side(side)[0][: corpus.side(side)[1][-1]].tolist() for side in ("source", "target")])
@@ -285,15 +284,13 @@ def test_training_varies_and_validation_does_not(tiny: Path) -> None:
         changes = [f"data.root={tiny}", f"tokenizer.bpe_dropout={p}", f"name=p{p}"]
         config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", changes)
         run = RunDir(tiny / "runs" / config.name)
-        key = run.prepare(config, run, input_digests(config.data))
-        tokenizers, tokenizer_key = run.train_tokenizer(config, run, key)
-        run.encode(config, run, tokenizers, tokenizer_key, key)
-        trainer = run.make_trainer(config, run, tokenizers, torch.device("cpu"))
+        tokenizers = prepare_run(config, run)
+        trainer = training.make_trainer(config, run, tokenizers, torch.device("cpu"), Pretrained(config))
         epochs = [both(trainer.batches.corpus.in_epoch(n)) for n in (0, 1)]
-        found[p] = (trainer._validate(trainer.model), tokenizers.files(), tokenizer_key, epochs)
+        found[p] = (trainer._validate(trainer.model), tokenizers.files(), epochs)
         assert (epochs[0] == epochs[1]) == (p == 0)
-    assert found[0.0][:3] == found[0.5][:3]
-    assert found[0.0][3][0] not in found[0.5][3]
+    assert found[0.0][:2] == found[0.5][:2]
+    assert found[0.0][2][0] not in found[0.5][2]
 
 
 def test_a_resume_in_a_later_epoch_is_exact(tiny: Path) -> None:
@@ -311,10 +308,10 @@ def test_a_resume_in_a_later_epoch_is_exact(tiny: Path) -> None:
         for end in (*stops, 30):
             parts.corpus = VaryingCorpus(usual_corpus, pair, 0.3, parts.config.seed, 40, tiny)
             trainer = parts.trainer()
-            while trainer.progress.step < end:
+            while trainer.state.step < end:
                 trainer.step()
             trainer.save()
-        assert trainer.progress.epoch >= 1
+        assert trainer.state.epoch >= 1
         ends.append([p.detach().clone() for p in parts.model.parameters()])
     assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
 

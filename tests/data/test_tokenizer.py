@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from data_helpers import plain_text
 from mt.data.tokenizer import (
     BYTES,
     EOS_ID,
@@ -44,13 +45,6 @@ FRAGMENTS = [
     "##",
     "Ġ",
 ]
-
-
-def plain_text(lines: int = 400) -> list[str]:
-    rng = random.Random(1)
-    syllables = "ca ra mè no ti lù sto gna per più che".split()
-    words = ["".join(rng.choices(syllables, k=rng.randint(1, 4))) for _ in range(300)]
-    return [" ".join(rng.choices(words, k=8)).capitalize() + rng.choice([".", "?", " 12!"]) for _ in range(lines)]
 
 
 def text_full_of_fragments() -> list[str]:
@@ -169,7 +163,7 @@ def test_training_twice_gives_the_same_bytes(lines: list[str]) -> None:
 
 TRAIN_ELSEWHERE = """
 import hashlib
-from test_tokenizer import plain_text
+from data_helpers import plain_text
 from mt.data.tokenizer import BpeTokenizer
 print(hashlib.sha256(BpeTokenizer.train(plain_text(), 500).to_json().encode()).hexdigest())
 """

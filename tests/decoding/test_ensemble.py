@@ -25,7 +25,8 @@ from mt.decoding.search import log_probs_of, search
 from mt.decoding.translator import Translator, distinct
 from mt.errors import InputError
 from mt.model.transformer import Transformer, set_parameters
-from mt.storage.run_dir import CheckpointDir, ModelDir, RunDir, find_model
+from mt.storage.find_model import find_model
+from mt.storage.run_dir import CheckpointDir, ModelDir, RunDir
 
 LIVELY = ["model.positions=learned", "model.norm=pre", "model.activation=swiglu", "model.tie_embeddings=false"]
 TEXT = [*ENGLISH, "", "The dog is old.", "Men on the grass", "talking"]

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from test_resume import wait_for_step
 from torch import Tensor
 
 from command import Command, mt
@@ -25,6 +24,7 @@ from mt.model.decoder_only_packing import join
 from mt.model.packing import Packing
 from mt.storage.manifest import sha256
 from mt.storage.run_dir import RunDir
+from resume_helpers import wait_for_step
 
 SHAPES = [
     {**shape, "norm": norm, "activation": activation, "positions": positions}

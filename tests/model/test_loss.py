@@ -4,9 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from model_helpers import small_model, sources, targets
+from model_helpers import Watch, near, small_model, sources, targets
 from mt.data.tokenizer import PAD_ID
 from mt.model import linear
 from mt.model.loss import fused_cross_entropy
@@ -31,12 +30,6 @@ def expected(states: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -
     loss = F.cross_entropy(inputs @ matrix.T, labels, label_smoothing=smoothing, reduction="sum")
     loss.backward()
     return loss.detach(), inputs.grad, matrix.grad
-
-
-def near(actual: Tensor, wanted: Tensor, tolerance: float = 1e-4) -> None:
-    """Equal but for a share of the largest element."""
-    difference = (actual.detach().double() - wanted.double()).abs().max().item()
-    assert difference <= tolerance * wanted.abs().max().item() + 1e-12
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
@@ -140,22 +133,6 @@ def test_bf16_autocast_is_close() -> None:
     near(nll, expected(states, weight, labels, 0.0)[0], 0.005)
     near(states.grad, states_gradient, 0.02)
     near(weight.grad, weight_gradient, 0.02)
-
-
-class Watch(TorchDispatchMode):
-    """Notes the largest tensor made and the matrix products done."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.largest = 0
-        self.products = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        result = function(*args, **(kwargs or {}))
-        if isinstance(result, Tensor):
-            self.largest = max(self.largest, result.numel())
-        self.products += str(function).split(".")[1].rstrip("_") in ("mm", "addmm", "matmul")
-        return result
 
 
 def test_never_holds_the_logits_of_the_whole_batch() -> None:

@@ -1,6 +1,5 @@
 """Promises 1, 2 and 6: exact resume after any crash, checkpoints whole or absent, signals save and exit."""
 
-import json
 import os
 import random
 import shutil
@@ -16,40 +15,12 @@ import pytest
 
 from command import Command, mt
 from mt.storage import atomic
-from mt.storage.manifest import read_manifest, sha256, verify
+from mt.storage.manifest import read_manifest, verify
 from mt.storage.run_dir import MANIFEST, CheckpointDir, RunDir
 from mt.system.cpus import usable_cores
+from resume_helpers import LONG, events, hurt, last_step, resumes, run_of, train, wait_for_step, weights
 
 KILLS = 20
-
-
-def train(folder: Path, *changes: str, code: int | None = 0):
-    overrides = [word for change in changes for word in ("--set", change)]
-    return mt("train", "--config", "tiny.yaml", *overrides, cwd=folder, code=code)
-
-
-def run_of(folder: Path) -> RunDir:
-    return RunDir(folder / "runs" / "tiny")
-
-
-def weights(folder: Path) -> str:
-    return sha256(run_of(folder).model.weights)
-
-
-def events(folder: Path) -> list[dict]:
-    path = run_of(folder).metrics
-    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")] if path.exists() else []
-
-
-def wait_for_step(folder: Path, step: int, command: Command) -> None:
-    """Returns once training has gone that far in this or an earlier session, or has ended."""
-    deadline = time.monotonic() + 120
-    while last_step(folder) < step and command.process.exitcode is None:
-        assert time.monotonic() < deadline, "training does not get on"
-        time.sleep(0.005)
-
-
-LONG = ("training.max_steps=300", "training.save_every=10", "training.validate_every=100", "training.log_every=5")
 
 
 @pytest.mark.parametrize("changes", [LONG, (*LONG, "training.accumulate=2", "training.final_weights=average")])
@@ -80,15 +51,6 @@ def test_killed_anywhere_ends_in_the_same_weights(tiny: Path, changes: tuple[str
     assert weights(tiny) == weights(expected_folder)
     assert resumed + resumes(tiny) >= KILLS // 4, "the kills missed the training; the test proves nothing"
     assert not list(run_of(tiny).root.rglob("*.partial")), "temporaries left behind"
-
-
-def last_step(folder: Path) -> int:
-    return max((event["step"] for event in events(folder)), default=0)
-
-
-def resumes(folder: Path) -> int:
-    """How often training went on from a checkpoint in the middle."""
-    return len([event for event in events(folder) if event["event"] == "resume" and 0 < event["step"] < 300])
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -140,17 +102,6 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_used(
     assert "resuming after step 20" in done.stderr
     assert weights(folder) == weights(trained)
     assert (run_of(folder).checkpoints / "damaged-step-00000024").is_dir()
-
-
-def hurt(path: Path, damage: str) -> None:
-    content = bytearray(path.read_bytes())
-    if damage == "delete":
-        path.unlink()
-    elif damage == "truncate":
-        path.write_bytes(content[: len(content) // 2])
-    else:
-        content[len(content) // 2] ^= 1
-        path.write_bytes(content)
 
 
 def test_no_usable_checkpoint_is_never_a_silent_restart(trained: Path, tmp_path: Path) -> None:

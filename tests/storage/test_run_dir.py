@@ -7,7 +7,8 @@ import pytest
 
 from mt.errors import InputError
 from mt.storage import atomic
-from mt.storage.run_dir import ModelDir, RunDir, find_model, run_of, run_of_checkpoint
+from mt.storage.find_model import find_model, run_of, run_of_checkpoint
+from mt.storage.run_dir import ModelDir, RunDir
 
 
 def finished_run(runs: Path, name: str, finished_at: int = 0) -> RunDir:

@@ -14,7 +14,7 @@ from conftest import LETTERS, into
 from conftest import TWO_LANGUAGES as CONFIG
 from mt.bundle.load_translator import open_model, read_config
 from mt.bundle.model_folder import build_model, load_model
-from mt.bundle.warm_start import start_from
+from mt.bundle.pretrained import copy_weights
 from mt.config import parse_config
 from mt.data.eval_texts import Text, read_pair, read_texts
 from mt.data.mixture import Part, read_parts
@@ -125,7 +125,7 @@ def test_a_model_to_start_from_brings_its_tags(two_languages: Path, tmp_path: Pa
     ours = TokenizerPair.train(lines, lines, 320, shared=True, tags=("yy", "xx"))
     torch.manual_seed(5)
     model = build_model(loaded.config, ours)
-    start_from(model, ours, loaded)
+    copy_weights(model, ours, loaded)
     rows, theirs = model.source_embedding.tokens.weight, loaded.model.source_embedding.tokens.weight
     for language in ("xx", "yy"):
         mine, other = ours.source.tags[language], loaded.tokenizers.source.tags[language]

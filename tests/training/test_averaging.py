@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_resume import hurt, resumes, run_of, train, wait_for_step, weights
 from torch import Tensor, nn
 
 from command import Command
@@ -19,10 +18,11 @@ from mt.errors import MachineError
 from mt.model.transformer import Transformer
 from mt.storage.manifest import read_manifest
 from mt.storage.run_dir import CheckpointDir
-from mt.training.averaging import MovingAverage, swapped_weights, remember
-from mt.training.checkpoint import TrainState
+from mt.training.averaging import MovingAverage, swapped_weights
+from mt.training.train_state import TrainState
 from mt.training.trainer import Trainer
 from mt.training.validation import Validation
+from resume_helpers import hurt, resumes, run_of, train, wait_for_step, weights
 from training_helpers import Parts
 
 EMA = "training.ema_decay=0.8"
@@ -113,7 +113,7 @@ def test_the_best_validations_are_remembered_the_earlier_first_among_equals() ->
     progress = TrainState()
     for step, score in enumerate([3.0, 5.0, 1.0, 5.0, 4.0, 3.0]):
         progress.step = step
-        remember(progress, score, 4)
+        progress.record_validation(score, 4)
         assert len(progress.best_validations) == min(step + 1, 4)
     assert progress.best_validations == [(5.0, 1), (5.0, 3), (4.0, 4), (3.0, 0)]
 
@@ -214,7 +214,7 @@ def test_a_loss_that_is_no_number_is_the_worst(tiny: Path) -> None:
     kind = ("training.best_metric=loss", "training.final_weights=average_best", "training.average_checkpoints=2")
     trainer = trainer_of(Parts(tiny, *EVERY_4, *kind, "training.patience=3"), Broken(0, 1, 2, 3, 4, 5))
     trainer.run()
-    assert (trainer.progress.step, trainer.progress.best_step) == (24, 24)
+    assert (trainer.state.step, trainer.state.best_step) == (24, 24)
     assert trainer.final_weights.final()[1] == "mean of steps 20, 24 (best on validation)"
 
 
@@ -224,7 +224,7 @@ def test_more_of_the_best_than_are_left_are_missed(tiny: Path, notices: list[str
     trainer_of(parts, Scripted(*BLEUS)).run()
     parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", [*EVERY_4, *kind[:1], f"{kind[1]}6"])
     assert trainer_of(parts, Scripted()).final_weights.final()[1] == "mean of steps 8, 16 (best on validation)"
-    assert "final_weights: 2 checkpoints of the 6 to average are there" in notices
+    assert "final_weights: only 2 of the 6 checkpoints to average exist" in notices
 
 
 def test_the_moving_average_counts_updates_not_batches(tiny: Path) -> None:
@@ -268,7 +268,7 @@ def test_a_best_of_long_ago_is_not_among_the_newest(tiny: Path, notices: list[st
     later = (*every, "training.max_steps=12", "training.final_weights=average")
     parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", later)
     assert trainer_of(parts, Scripted()).final_weights.final()[1] == "mean of steps 10, 12"
-    assert "final_weights: 2 checkpoints of the 3 to average are there" in notices
+    assert "final_weights: only 2 of the 3 checkpoints to average exist" in notices
 
 
 def test_a_damaged_checkpoint_costs_a_validation_its_mean_and_no_more(tiny: Path, notices: list[str]) -> None:
@@ -305,17 +305,17 @@ def test_scores_of_another_kind_no_longer_count(
     parts = Parts(tiny, *EVERY_4, "training.max_steps=8", *before)
     first = trainer_of(parts, Scripted(9, 1))
     first.run()
-    assert first.progress.best_step == 4
-    again = trainer_of(parts, Scripted()).progress
+    assert first.state.best_step == 4
+    again = trainer_of(parts, Scripted()).state
     assert (again.best_step, again.bad_validations) == (4, 1)
     later = (*EVERY_4, "training.max_steps=12", "training.best_metric=bleu", *now)
     parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", later)
     trainer = trainer_of(parts, Scripted(0.5))
-    assert (trainer.progress.best_step, trainer.progress.bad_validations) == (None, 0)
+    assert (trainer.state.best_step, trainer.state.bad_validations) == (None, 0)
     assert any(told in notice for notice in notices)
     trainer.run()
-    assert trainer.progress.best_step == 12
-    assert [step for _, step in trainer.progress.best_validations] == [12]
+    assert trainer.state.best_step == 12
+    assert [step for _, step in trainer.state.best_validations] == [12]
 
 
 @pytest.mark.parametrize("how", ["steps", "patience"])
@@ -327,7 +327,7 @@ def test_what_is_over_keeps_its_best(tiny: Path, notices: list[str], how: str) -
     parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", later)
     trainer = trainer_of(parts, Scripted())
     trainer.run()
-    assert trainer.progress.step == 8
+    assert trainer.state.step == 8
     assert trainer.final_weights.final()[1] == "step 4 (best on validation)"
     assert not [notice for notice in notices if "no longer count" in notice]
 
@@ -362,9 +362,9 @@ def test_stops_between_checkpoints_change_no_average(tiny: Path, final: str) -> 
         parts, validate = Parts(folder, *EVERY_4, *kind), Scripted(*BLEUS)
         for end in (*breaks, 24):
             trainer = trainer_of(parts, validate)
-            while trainer.progress.step < end:
+            while trainer.state.step < end:
                 trainer.step()
-                if trainer.progress.step % 4 == 0:
+                if trainer.state.step % 4 == 0:
                     trainer.validate()
                     trainer.save()
             if end % 4:
@@ -374,7 +374,7 @@ def test_stops_between_checkpoints_change_no_average(tiny: Path, final: str) -> 
                 for parameter in parts.model.parameters():
                     parameter.normal_()
         seen = [*validate.seen, trainer.final_weights.final()[0], trainer.average.weights, own]
-        ends.append((seen, trainer.final_weights.final()[1], trainer.progress.best_validations))
+        ends.append((seen, trainer.final_weights.final()[1], trainer.state.best_validations))
     (seen, origin, best), (other_seen, other_origin, other_best) = ends
     assert (origin, best) == (other_origin, other_best)
     assert all(same(a, b) for a, b in zip(seen, other_seen, strict=True))
@@ -410,7 +410,7 @@ def test_a_checkpoint_with_a_damaged_average_is_set_aside(tiny: Path) -> None:
         trainer.step()
         trainer.save()
     hurt(parts.run.checkpoint(2) / "average.safetensors", "flip")
-    assert trainer_of(parts, Scripted()).progress.step == 1
+    assert trainer_of(parts, Scripted()).state.step == 1
 
 
 @pytest.mark.parametrize("final", [pytest.param("average", marks=pytest.mark.slow), "average_best"])

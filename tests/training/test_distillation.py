@@ -8,21 +8,20 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from test_loss import Watch, near
-from test_resume import resumes, run_of, wait_for_step, weights
-from test_trainer import NoMemory, assert_equal
 from torch import Tensor
 
 from command import Command, mt
+from model_helpers import Watch, near
 from mt.bundle.model_folder import build_model
 from mt.config import Config, parse_config
 from mt.errors import InputError
 from mt.model.loss import fused_cross_entropy, fused_distilled_cross_entropy
 from mt.model.packing import Packing
 from mt.model.transformer import Transformer
-from mt.pipeline import run
-from mt.training.gradients import Gradients
-from training_helpers import Parts
+from mt.pipeline import run as pipeline
+from mt.training.step import TrainStep
+from resume_helpers import resumes, run_of, wait_for_step, weights
+from training_helpers import NoMemory, Parts, assert_equal
 
 D_MODEL, VOCAB = 16, 40
 Teachers = list[tuple[Tensor, Tensor]]
@@ -139,9 +138,11 @@ def gradients(
 ) -> list[Tensor]:
     training = parts.config.training.model_copy(update={"distill_weight": weight})
     parts.model.zero_grad()
-    adding = Gradients(parts.config.model_copy(update={"training": training}), parts.model, teachers=teachers)
+    adding = TrainStep(
+        parts.config.model_copy(update={"training": training}), parts.model, load_teachers=lambda: teachers
+    )
     after(adding)
-    adding.add(batches, 0)
+    adding.accumulate_gradients(batches, 0)
     return [p.grad.clone() for p in parts.model.parameters()]
 
 
@@ -204,7 +205,7 @@ def config_of(folder: Path, *changes: str) -> Config:
 
 def refusal(folder: Path, *changes: str) -> str:
     with pytest.raises(InputError) as caught:
-        run.run(config_of(folder, *changes), folder / "runs")
+        pipeline.run(config_of(folder, *changes), folder / "runs")
     return caught.value.message
 
 

@@ -23,7 +23,7 @@ from mt.model.layers import Dropout
 from mt.model.transformer import Transformer
 from mt.storage.run_dir import RunDir
 from mt.text.lines import TextFile
-from mt.training.optimization import seed_dropout
+from mt.training.step import seed_dropout
 from mt.training.trainer import Trainer
 from mt.training.validation import Validation
 

@@ -35,10 +35,10 @@ def test_bf16_learns_and_logs(tiny: Path) -> None:
     trainer = parts.trainer()
     assert trainer._reads_late
     trainer.step()
-    first = trainer.outcomes.summary(seconds=1.0)["loss"]
+    first = trainer.step_results.summary(seconds=1.0)["loss"]
     for _ in range(60):
         trainer.step()
-    assert trainer.outcomes.summary(seconds=1.0)["loss"] < 0.8 * first
+    assert trainer.step_results.summary(seconds=1.0)["loss"] < 0.8 * first
     assert all(p.dtype == torch.float32 for p in parts.model.parameters())
 
 
@@ -53,7 +53,7 @@ def test_a_resume_goes_on_in_the_same_place(tiny: Path, precision: str) -> None:
         trainer.step()
     uninterrupted = [p.detach().clone() for p in parts.model.parameters()]
     resumed = parts.trainer()
-    assert resumed.progress.step == 8
+    assert resumed.state.step == 8
     for _ in range(8):
         resumed.step()
     for a, b in zip(uninterrupted, parts.model.parameters(), strict=True):  # CUDA's kernels add in no fixed order
@@ -70,8 +70,8 @@ def test_an_update_that_is_not_finite_moves_nothing(tiny: Path) -> None:
         weight[0, 0] = float("inf")
     others = [p.detach().clone() for p in parts.model.parameters() if p is not weight]
     trainer.step()
-    trainer.outcomes.settle()
-    assert trainer.progress.skipped_updates == 1
+    trainer.step_results.flush()
+    assert trainer.state.skipped_updates == 1
     with torch.no_grad():
         weight[0, 0] = saved
     now = [p for p in parts.model.parameters() if p is not weight]

@@ -9,8 +9,8 @@ from torch import nn
 from model_helpers import small_model
 from mt.config import TrainingConfig
 from mt.training import muon
-from mt.training.muon import Muon, CombinedOptimizer, matrices, orthogonal
-from mt.training.optimization import make_optimizer
+from mt.training.muon import CombinedOptimizer, Muon, matrices, orthogonal
+from mt.training.optimizers import make_optimizer
 from training_helpers import Parts, resume_is_exact
 
 SHAPES = [(1, 16, 16), (1, 16, 64), (3, 16, 16), (2, 8, 40)]
@@ -123,6 +123,6 @@ def test_a_loss_that_is_not_finite_leaves_the_weights_alone_with_muon_too(tiny: 
         parts.model.output.weight[5, 0] = float("nan")
     before = [p.detach().clone() for p in parts.model.parameters()]
     trainer.step()
-    assert trainer.progress.skipped_updates == 1
+    assert trainer.state.skipped_updates == 1
     for a, b in zip(before, parts.model.parameters(), strict=True):
         torch.testing.assert_close(a, b.detach(), rtol=0, atol=0, equal_nan=True)

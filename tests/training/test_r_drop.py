@@ -6,16 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from test_loss import Watch, near
-from test_trainer import NoMemory, assert_equal
 from torch import Tensor
 
+from model_helpers import Watch, near
 from mt.data.batching import Batch
 from mt.model.loss import fused_consistent_cross_entropy, fused_cross_entropy
 from mt.model.packing import Packing
-from mt.training.gradients import Gradients, StepLoss, _every
-from mt.training.optimization import seed_dropout
-from training_helpers import Parts, resume_is_exact
+from mt.training.step import StepLoss, TrainStep, _every, seed_dropout
+from training_helpers import NoMemory, Parts, assert_equal, resume_is_exact
 
 D_MODEL, VOCAB = 16, 40
 
@@ -147,10 +145,12 @@ def test_never_holds_the_logits_of_the_whole_batch() -> None:
 
 
 def step(parts: Parts, batches: list[Batch], r_drop: float, at: int = 0) -> tuple[StepLoss, list[Tensor]]:
-    """What `Gradients` gives with some strength."""
+    """What `TrainStep` gives with some strength."""
     training = parts.config.training.model_copy(update={"r_drop": r_drop})
     parts.model.zero_grad()
-    result = Gradients(parts.config.model_copy(update={"training": training}), parts.model).add(batches, at)
+    result = TrainStep(parts.config.model_copy(update={"training": training}), parts.model).accumulate_gradients(
+        batches, at
+    )
     return result, [p.grad.clone() for p in parts.model.parameters()]
 
 
@@ -192,7 +192,7 @@ def test_the_parts_of_a_step_are_dropped_from_differently(tiny: Path) -> None:
     alone, twice = (step(parts, [batch] * times, 0.0)[0].sums[0].item() for times in (1, 2))
     assert abs(twice - 2 * alone) > 1e-3 * alone
     doubled = replace(batch, **{name: getattr(batch, name)[[0, 0]] for name in ("src_tokens", "tgt_in", "tgt_out")})
-    gradients = Gradients(parts.config, parts.model)
+    gradients = TrainStep(parts.config, parts.model)
     first, second = (
         (seed_dropout(parts.config.seed, 0, 0, piece), gradients._backward(_every(doubled, piece, 2), 1)[0].item())[1]
         for piece in range(2)

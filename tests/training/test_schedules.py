@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from mt.config import TrainingConfig
-from mt.training.optimization import learning_rate, seed_dropout
+from mt.training.optimizers import learning_rate
+from mt.training.step import seed_dropout
 
 
 def rate(step: int, d_model: int = 512, **settings: object) -> float:

@@ -20,17 +20,12 @@ from mt.errors import DivergedError, MachineError, StoppedError
 from mt.model import linear
 from mt.storage.run_dir import RunDir
 from mt.system.distributed import Distributed
-from mt.training.checkpoint import Checkpoints
-from mt.training.gradients import Gradients
+from mt.training.checkpoints import Checkpoints
+from mt.training.step import TrainStep
 from mt.training.trackers import TensorBoard
 from mt.training.trainer import Trainer
 from mt.training.validation import Validation
-from training_helpers import Parts, resume_is_exact
-
-
-def assert_equal(first, second) -> None:
-    for a, b in zip(first, second, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-7)
+from training_helpers import NoMemory, Parts, assert_equal, resume_is_exact
 
 
 def test_the_loss_is_the_mean_over_all_tokens_of_an_accumulated_step(tiny: Path) -> None:
@@ -51,24 +46,6 @@ def test_the_loss_is_the_mean_over_all_tokens_of_an_accumulated_step(tiny: Path)
         )
         (loss / n_target).backward()
     assert_equal(together, [p.grad for p in parts.model.parameters()])
-
-
-class NoMemory:
-    """Fails like torch's allocators where a batch has more than so many sentences."""
-
-    def __init__(self, sentences: int, error: Exception) -> None:
-        self.sentences, self.error = sentences, error
-
-    def __call__(self, gradients: Gradients) -> None:
-        states = gradients._objective._states
-
-        def limited(src_tokens, *others):
-            result = states(src_tokens, *others)
-            if len(src_tokens) > self.sentences:
-                raise self.error
-            return result
-
-        gradients._objective._states = limited
 
 
 @pytest.mark.parametrize(
@@ -93,11 +70,11 @@ def test_out_of_memory_in_the_smallest_pieces_is_one_sentence(tiny: Path) -> Non
 
 def test_out_of_memory_in_one_of_several_processes_ends_the_job(tiny: Path) -> None:
     parts = Parts(tiny)
-    gradients = Gradients(parts.config, parts.model)
+    gradients = TrainStep(parts.config, parts.model)
     NoMemory(1, torch.OutOfMemoryError("CUDA out of memory"))(gradients)
     gradients._distributed = Distributed(1, 4)
     with pytest.raises(MachineError, match="out of memory at step 8 in process 1 of 4"):
-        gradients.add(parts.batches(1), 7)
+        gradients.accumulate_gradients(parts.batches(1), 7)
 
 
 def test_other_errors_are_not_taken_for_lack_of_memory(tiny: Path) -> None:
@@ -116,10 +93,10 @@ def test_an_update_that_is_not_finite_is_skipped_and_counted(tiny: Path, late: b
     with torch.no_grad():
         weight[0, 0] = math.inf
     trainer.step()
-    assert trainer.progress.skipped_updates == (0 if late else 1)
-    trainer.outcomes.settle()
-    assert trainer.progress.skipped_updates == 1
-    assert trainer.progress.step == 2
+    assert trainer.state.skipped_updates == (0 if late else 1)
+    trainer.step_results.flush()
+    assert trainer.state.skipped_updates == 1
+    assert trainer.state.step == 2
     with torch.no_grad():
         weight[0, 0] = sound[[n for n, _ in parts.model.named_parameters()].index("encoder.0.feed_forward.up.weight")][
             0, 0
@@ -127,8 +104,8 @@ def test_an_update_that_is_not_finite_is_skipped_and_counted(tiny: Path, late: b
     for before, now in zip(sound, parts.model.parameters(), strict=True):
         assert torch.equal(before, now)
     trainer.step()
-    trainer.outcomes.settle()
-    assert trainer.progress.skipped_in_a_row == 0
+    trainer.step_results.flush()
+    assert trainer.state.skipped_in_a_row == 0
     recorded = [json.loads(line) for line in parts.run.metrics.read_text().splitlines()]
     assert [event["step"] for event in recorded if event["event"] == "skipped_update"] == [2]
 
@@ -142,8 +119,8 @@ def test_five_in_a_row_stop_with_exit_3(tiny: Path, late: bool) -> None:
     with pytest.raises(DivergedError, match="learning_rate") as caught:
         trainer.run()
     assert caught.value.exit_code == 3
-    assert trainer.progress.step == (6 if late else 5)
-    assert trainer.progress.skipped_updates == 5
+    assert trainer.state.step == (6 if late else 5)
+    assert trainer.state.skipped_updates == 5
 
 
 def test_reading_late_changes_nothing(tiny: Path) -> None:
@@ -164,9 +141,9 @@ def test_reading_late_changes_nothing(tiny: Path) -> None:
             if step == 3:
                 with torch.no_grad():
                     parts.model.decoder_norm.bias[0] = saved
-        summary = trainer.outcomes.summary(seconds=1.0)
+        summary = trainer.step_results.summary(seconds=1.0)
         weights = [p.detach().clone() for p in parts.model.parameters()]
-        ends.append((weights, summary, trainer.progress.skipped_updates))
+        ends.append((weights, summary, trainer.state.skipped_updates))
     (first, summary, skipped), (second, other_summary, other_skipped) = ends
     assert skipped == other_skipped == 1
     assert summary == other_summary
@@ -180,7 +157,7 @@ def test_dropout_depends_on_the_step_and_on_nothing_else(tiny: Path) -> None:
     torch.randn(17)  # whatever else draws random numbers in between
     assert all(torch.equal(a, b) for a, b in zip(first, parts.gradients(batches), strict=True))
     parts.model.zero_grad()
-    Gradients(parts.config, parts.model).add(batches, step=1)
+    TrainStep(parts.config, parts.model).accumulate_gradients(batches, step=1)
     assert not torch.equal(first[0], next(parts.model.parameters()).grad)
 
 
@@ -220,7 +197,7 @@ def test_averaged_weights_are_the_mean_of_the_last_scheduled_checkpoints(tiny: P
 def test_a_damaged_best_checkpoint_is_not_shipped(tiny: Path) -> None:
     trainer = Parts(tiny).trainer()
     trainer.run()
-    best = trainer.checkpoints._run.checkpoint(trainer.progress.best_step) / "model.safetensors"
+    best = trainer.checkpoints._run.checkpoint(trainer.state.best_step) / "model.safetensors"
     best.write_bytes(best.read_bytes()[:-1])
     with pytest.raises(MachineError, match="damaged"):
         trainer.final_weights.final()
@@ -243,7 +220,7 @@ def test_a_signal_in_the_last_validation_loses_nothing(tiny: Path, number: signa
     trainer = parts.trainer()
 
     def validate(_: object) -> Validation:
-        if trainer.progress.step == 10:
+        if trainer.state.step == 10:
             assert trainer.checkpoints.steps()[-1] == 10
             os.kill(os.getpid(), number)
         return Validation(1.0, math.e, 0.0, "", [])
@@ -251,7 +228,7 @@ def test_a_signal_in_the_last_validation_loses_nothing(tiny: Path, number: signa
     trainer._validate = validate
     with pytest.raises(StoppedError, match="stopped after step 10; everything is saved"):
         trainer.run()
-    assert trainer.progress.validated_step == 10
+    assert trainer.state.validated_step == 10
     again = parts.trainer()
     again._validate = lambda _: pytest.fail("what was validated is not validated again")
     assert again.run().validated_step == 10
@@ -269,7 +246,7 @@ def test_a_validation_that_fails_loses_no_step_and_is_made_again(tiny: Path) -> 
         trainer = parts.trainer()
 
         def validate(_: object) -> Validation:
-            step = trainer.progress.step
+            step = trainer.state.step
             if step == fails_at:
                 raise MemoryError
             return Validation(1.0, math.e, scores[step], "", [])
@@ -305,10 +282,10 @@ def test_it_says_why_it_has_ended(tiny: Path, caplog, changes: list[str], reason
     caplog.set_level(logging.INFO, "mt")
     parts = Parts(tiny, *changes)
     parts.trainer().run()
-    assert f"the training has ended: {reason}" in caplog.text
+    assert f"training has ended: {reason}" in caplog.text
     caplog.clear()
     parts.trainer().run()
-    assert f"the training has ended: {reason}" in caplog.text
+    assert f"training has ended: {reason}" in caplog.text
 
 
 def test_a_checkpoint_that_is_removed_frees_the_disk(tiny: Path) -> None:
@@ -318,7 +295,7 @@ def test_a_checkpoint_that_is_removed_frees_the_disk(tiny: Path) -> None:
     trainer.step()
     trainer.save()
     resumed = parts.trainer()
-    assert resumed.progress.step == 1
+    assert resumed.state.step == 1
     assert str(parts.run.root) not in Path("/proc/self/maps").read_text()
 
 
@@ -362,7 +339,7 @@ def test_a_best_step_whose_checkpoint_is_gone_is_forgotten(tiny: Path) -> None:
     training = parts.config.training.model_copy(update={"validate_every": 100, "max_steps": 10})
     parts.config = parts.config.model_copy(update={"training": training})
     second = trainer()
-    assert (second.progress.step, second.progress.best_step) == (8, None)
+    assert (second.state.step, second.state.best_step) == (8, None)
     second.run()
     assert "step 10" in second.final_weights.final()[1]
 
@@ -373,7 +350,7 @@ def test_steps_whose_updates_were_all_skipped_have_no_loss(tiny: Path) -> None:
     with torch.no_grad():
         parts.model.decoder_norm.bias[0] = math.inf
     trainer.step()
-    assert trainer.outcomes.summary(seconds=1.0) == {}
+    assert trainer.step_results.summary(seconds=1.0) == {}
 
 
 def test_parts_that_an_encoding_left_are_removed(tiny: Path) -> None:

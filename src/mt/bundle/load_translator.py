@@ -15,7 +15,8 @@ from mt.decoding.engine import COMPUTE_TYPES, DEVICES, ENGINES, FLOAT_TYPES, Eng
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.translator import Translator
 from mt.errors import InputError
-from mt.storage.run_dir import VOCABULARY_MAP, ModelDir, run_of_checkpoint
+from mt.storage.find_model import run_of_checkpoint
+from mt.storage.run_dir import VOCABULARY_MAP, ModelDir
 
 if TYPE_CHECKING:
     from mt.config import Config

@@ -1,19 +1,21 @@
 """The README of a model folder."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from mt.config import Config
 
 
-def model_card(config: Config, weights: str, steps: int, scores: str, formats: str, is_converted: bool) -> str:
-    """What a stranger who finds the folder should know, as Markdown.
+def model_card(config: Config, facts: Mapping[str, Any], is_converted: bool) -> str:
+    """Describe a model to a reader who finds its folder, in Markdown.
 
     Args:
         config: the configuration the model was trained with.
-        weights: which weights these are.
-        steps: updates done in training.
-        scores: the table of test scores, or an empty string.
-        formats: the table of number formats on the validation set, or an empty string.
-        is_converted: whether the folder has the form for CTranslate2.
+        facts: the manifest's: `weights`, `steps`, and the tables `scores` and `formats_table` where there are any.
+        is_converted: whether the folder has a CTranslate2 model.
     """
+    steps, weights = facts.get("steps", 0), facts.get("weights", "unknown")
+    scores, formats = facts.get("scores"), facts.get("formats_table")
     shape = config.model
     result = f"Scores on the test set, by sacreBLEU:\n\n```\n{scores}\n```" if scores else "No test set was scored."
     if formats:

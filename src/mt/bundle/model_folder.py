@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from mt.bundle.checks import load_tokenizers, read_text, require, verified
+from mt.bundle.model_card import model_card
 from mt.bundle.to_ctranslate2 import convert
 from mt.config import Config, dump_config, parse_config
 from mt.console import log
@@ -25,7 +26,8 @@ from mt.model.build import TranslationModel, build
 from mt.model.initialization import Unfilled
 from mt.model.transformer import Transformer, set_parameters
 from mt.storage import atomic
-from mt.storage.run_dir import CheckpointDir, ModelDir, RunDir, run_of_checkpoint
+from mt.storage.find_model import run_of_checkpoint
+from mt.storage.run_dir import CheckpointDir, ModelDir, RunDir
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,7 @@ def new_model(
     """Writes a model folder, whole or not at all; the engines' forms of the weights included.
 
     Yields:
-        the folder as far as it is written, to be tried out; its README is still to come, and `facts`, which go into its
-        manifest, may grow.
+        the folder, complete but for its README and manifest, to be tried out; `facts` may grow until it is sealed.
     """
     with atomic.new_folder(folder.root, facts) as partial:
         aside = ModelDir(partial)
@@ -78,6 +79,7 @@ def new_model(
         except ImportError as error:  # there are machines that the library is not built for
             log.warning("CTranslate2 cannot be imported (%s): the model folder will work with torch only", error)
         yield aside
+        atomic.write_text(aside.readme, model_card(config, facts, aside.ctranslate2.is_dir()))
 
 
 def load_model(folder: ModelDir, device: torch.device) -> LoadedModel:

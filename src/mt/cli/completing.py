@@ -49,7 +49,7 @@ def languages(context: click.Context, parameter: click.Parameter, incomplete: st
     """The languages that the model translates into: that of --model, or the newest run's."""
     from mt.decoding.settings import TranslationSettings
     from mt.errors import MtError
-    from mt.storage.run_dir import find_model
+    from mt.storage.find_model import find_model
 
     with contextlib.suppress(MtError, OSError):
         given = context.params.get("models") or (context.params.get("model"),)

@@ -83,7 +83,7 @@ def evaluate_command(
     from mt.bundle.load_translator import open_model, read_config
     from mt.evaluation.test_set import evaluate
     from mt.metrics.scores import bleu_tokenizer, refuse_missing_tokenizer
-    from mt.storage.run_dir import run_of, run_of_checkpoint
+    from mt.storage.find_model import run_of, run_of_checkpoint
 
     first, *others = find_models(models, runs)
     owner = (run := run_of(first)) or run_of_checkpoint(first)

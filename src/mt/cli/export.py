@@ -57,8 +57,8 @@ def export(
     from mt.data.eval_texts import read_pair, read_texts
     from mt.extras.export.exporting import ExportOptions, check_options, export, require_packages
     from mt.extras.export.subject import export_format
+    from mt.storage.find_model import find_model, run_of, run_of_checkpoint
     from mt.storage.output_path import require_replaceable
-    from mt.storage.run_dir import find_model, run_of, run_of_checkpoint
     from mt.text.languages import chosen_language
 
     wanted, options = export_format(format_), ExportOptions(quantization, max_loss)

@@ -116,7 +116,7 @@ def engine_choice(given: dict[str, Any], one_by_one: bool = False) -> Any:
 
 def find_models(given: Sequence[Path], runs: Path) -> "list[ModelDir]":
     """The model folders that --model names, or the newest run's."""
-    from mt.storage.run_dir import find_model
+    from mt.storage.find_model import find_model
 
     return [find_model(path, runs) for path in given] or [find_model(None, runs)]
 

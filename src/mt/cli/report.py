@@ -24,8 +24,9 @@ def report(run: Path | None, output: Path | None, runs: Path, debug: bool) -> No
     """
     set_up_logging()
     from mt.extras.reporting.report import write_report
+    from mt.storage.find_model import find_model
     from mt.storage.output_path import require_writable
-    from mt.storage.run_dir import RunDir, find_model
+    from mt.storage.run_dir import RunDir
 
     if output is not None:
         require_writable(output, "--output")

@@ -102,7 +102,7 @@ def _synthesize(given: dict[str, Any], tag: str, n_best: int | None = 1, referen
     set_up_logging(given["verbose"])
     decoding = Decoding.of(given, given["greedy"], n_best or 1)
     from mt.bundle.load_translator import open_model
-    from mt.bundle.warm_start import learned
+    from mt.bundle.pretrained import learned_files
     from mt.decoding.synthesis import synthesize
     from mt.storage.manifest import read_manifest
 
@@ -117,7 +117,7 @@ def _synthesize(given: dict[str, Any], tag: str, n_best: int | None = 1, referen
     made_with = [
         opened.engine,
         translator.target_lang,
-        *(learned(read_manifest(folder.root)["files"]) for folder in folders),
+        *(learned_files(read_manifest(folder.root)["files"]) for folder in folders),
     ]
     lines = synthesize(translator, options, given["input_"], given["output"], made_with, tag, references=references)
     print_result(f"{given['output']}: {lines:,} lines")

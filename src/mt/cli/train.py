@@ -15,7 +15,10 @@ from mt.console import log
 from mt.errors import InputError, MtError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mt.config import Config
+    from mt.storage.run_dir import RunDir
     from mt.system.distributed import Distributed
 
 
@@ -53,9 +56,11 @@ def train(config: Path, changes: tuple[str, ...], dry_run: bool, runs: Path, deb
         if dry_run:
             summary = _try(settings, runs, distributed)
         else:
+            from mt.extras.export.in_run import require_exports
             from mt.pipeline import run
 
-            summary = run.run(settings, runs, distributed)
+            require_exports(settings)
+            summary = run.run(settings, runs, distributed, _write_extras)
     except Exception as error:
         if not distributed.claims_error_report():  # another process has told the user
             sys.exit(error.exit_code if isinstance(error, MtError) else 1)
@@ -63,6 +68,17 @@ def train(config: Path, changes: tuple[str, ...], dry_run: bool, runs: Path, deb
     distributed.destroy()
     if distributed.is_main:
         print_result(summary)
+
+
+def _write_extras(config: "Config", run_dir: "RunDir") -> "Iterator[str]":
+    """Write the exports and the report; yield lines of the summary."""
+    from mt.extras.export.in_run import write_exports
+    from mt.extras.reporting.report import update_report
+
+    if config.exports:
+        yield write_exports(config, run_dir)
+    if config.training.report:
+        yield f"report: {update_report(run_dir)}"
 
 
 def _try(config: "Config", runs: Path, distributed: "Distributed") -> str:

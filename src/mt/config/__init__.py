@@ -8,7 +8,8 @@ cannot become.
 from mt.config.data import DataConfig
 from mt.config.decoding import DecodingConfig, EvaluationConfig
 from mt.config.loading import dump_config, load_config, parse_config
-from mt.config.schema import Config, ModelConfig, TokenizerConfig
+from mt.config.model import ModelConfig, TokenizerConfig
+from mt.config.schema import Config
 from mt.config.sources import Builtin, FromTrain, HubDataset, PairFiles, Source, TableFile, is_synthetic, name_of
 from mt.config.training import TrainingConfig
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mt.config.schema import ModelConfig
+from mt.config.model import ModelConfig
 from mt.model.linear import Linear
 from mt.model.packing import Packing
 

@@ -1,6 +1,6 @@
 """Every architecture there is."""
 
-from mt.config.schema import ModelConfig
+from mt.config.model import ModelConfig
 from mt.model.decoder_only import DecoderOnly
 from mt.model.transformer import Transformer
 

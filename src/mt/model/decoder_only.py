@@ -13,7 +13,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from mt.config.schema import ModelConfig
+from mt.config.model import ModelConfig
 from mt.model.attention import Cache, visible
 from mt.model.decoder_only_packing import Joined, join
 from mt.model.decoder_state import DecoderState, Prompt

@@ -6,7 +6,7 @@ S, T tokens of a sentence's source and target   D d_model   F d_ff   V target vo
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.config.schema import ModelConfig
+from mt.config.model import ModelConfig
 
 
 def training_flops(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from mt.config.schema import ModelConfig
+from mt.config.model import ModelConfig
 from mt.model.attention import CrossAttention, SelfAttention
 from mt.model.layers import FeedForward, LearnedPositions
 from mt.model.packing import PAD_ID

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mt.config.schema import ModelConfig
+from mt.config.model import ModelConfig
 from mt.model.attention import Cache, CrossAttention, KeyValues, SelfAttention
 from mt.model.linear import Linear
 from mt.model.packing import PAD_ID, Packing

@@ -10,7 +10,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from mt.config.schema import ModelConfig
+from mt.config.model import ModelConfig
 from mt.model.attention import added
 from mt.model.decoder_state import DecoderState
 from mt.model.initialization import initialize

@@ -1,4 +1,4 @@
-"""What the latest steps gave: read from the device when that no longer holds it up, judged, and summed for the log."""
+"""Losses of the latest steps: read from the device without stalling it, checked, and averaged for the log."""
 
 import math
 from collections import deque
@@ -9,15 +9,15 @@ from torch import Tensor
 
 from mt.console import log
 from mt.errors import DivergedError
-from mt.training.checkpoint import TrainState
-from mt.training.gradients import StepLoss
-from mt.training.metrics import Metrics
+from mt.training.metrics_log import MetricsLog
+from mt.training.step import StepLoss
+from mt.training.train_state import TrainState
 
 MAX_SKIPPED_IN_A_ROW = 5
 
 
-class Reading:
-    """Numbers on their way from the device, which goes on with its work meanwhile."""
+class AsyncRead:
+    """A copy from the device to the CPU that does not stall the device."""
 
     def __init__(self, numbers: Tensor) -> None:
         self._numbers, self._arrived = numbers, None
@@ -28,7 +28,7 @@ class Reading:
             self._arrived.record()
 
     def get(self) -> list[float]:
-        """Waits until they are here."""
+        """Wait for the copy and return the numbers."""
         if self._arrived is not None:
             self._arrived.synchronize()
         numbers: list[float] = self._numbers.tolist()
@@ -36,56 +36,56 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class _Outcome:
+class _StepResult:
     step: int
     loss: StepLoss
-    reading: Reading
+    numbers: AsyncRead
 
 
 class StepResults:
-    """Judges the steps in their order.
+    """Counts skipped updates, stops a diverging training, and sums losses for the log.
 
     Args:
-        progress: where skipped updates are counted.
-        metrics: where they are recorded.
-        late: read a step only when the next one has been given to the device, so that it never waits.
+        state: counts skipped updates.
+        metrics: records them.
+        late: read a step's results only after the next step was launched, so that the device never waits.
     """
 
-    def __init__(self, progress: TrainState, metrics: Metrics, late: bool) -> None:
-        self._progress, self._metrics, self._late = progress, metrics, late
-        self._unread: deque[_Outcome] = deque()
+    def __init__(self, state: TrainState, metrics: MetricsLog, late: bool) -> None:
+        self._state, self._metrics, self._late = state, metrics, late
+        self._unread: deque[_StepResult] = deque()
         self._clear()
 
     def add(self, step: int, loss: StepLoss, gradient_norm: Tensor) -> None:
-        """Takes note of a step; see `settle` for what it raises."""
-        self._unread.append(_Outcome(step, loss, Reading(torch.cat([loss.sums, gradient_norm[None]]))))
-        self.settle(keep=int(self._late))
+        """Queue a step's results; raises as `flush` does."""
+        self._unread.append(_StepResult(step, loss, AsyncRead(torch.cat([loss.sums, gradient_norm[None]]))))
+        self.flush(keep=int(self._late))
 
-    def settle(self, keep: int = 0) -> None:
-        """Reads all steps but the last `keep`.
+    def flush(self, keep: int = 0) -> None:
+        """Read all queued results but the last `keep`.
 
         Raises:
             DivergedError: five updates in a row were not finite.
         """
         while len(self._unread) > keep:
-            outcome = self._unread.popleft()
-            loss, nll, norm = outcome.reading.get()
+            result = self._unread.popleft()
+            loss, nll, norm = result.numbers.get()
             if math.isfinite(loss) and math.isfinite(norm):
-                self._progress.skipped_in_a_row = 0
+                self._state.skipped_in_a_row = 0
                 self._loss += loss
                 self._nll += nll
-                self._n_target += outcome.loss.n_target
-                self._n_tokens += outcome.loss.n_tokens
+                self._n_target += result.loss.n_target
+                self._n_tokens += result.loss.n_tokens
             else:
-                self._skipped(outcome.step, loss, norm)
+                self._count_skipped(result.step, loss, norm)
 
     def summary(self, seconds: float) -> dict[str, float]:
-        """Means over all updates since the last summary; nothing where all were skipped.
+        """Average over the updates since the last summary; empty if all were skipped.
 
         Args:
-            seconds: what the steps took.
+            seconds: the duration of the steps.
         """
-        self.settle()
+        self.flush()
         if self._n_target == 0:
             return {}
         means = {
@@ -100,14 +100,14 @@ class StepResults:
         self._loss = self._nll = 0.0
         self._n_target = self._n_tokens = 0
 
-    def _skipped(self, step: int, loss: float, norm: float) -> None:
-        place = self._progress
-        place.skipped_updates += 1
-        place.skipped_in_a_row += 1
+    def _count_skipped(self, step: int, loss: float, norm: float) -> None:
+        state = self._state
+        state.skipped_updates += 1
+        state.skipped_in_a_row += 1
         log.warning("step %d: loss %g, gradient norm %g: not finite, update skipped", step, loss, norm)
         self._metrics.write("skipped_update", step, loss=str(loss), gradient_norm=str(norm))
-        if place.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
+        if state.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
             raise DivergedError(
-                f"training diverged: {place.skipped_in_a_row} updates in a row up to step {step} were not finite",
+                f"training diverged: {state.skipped_in_a_row} updates in a row up to step {step} were not finite",
                 "lower training.learning_rate or lengthen training.warmup_steps, and start under another name",
             )

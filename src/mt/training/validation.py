@@ -39,7 +39,7 @@ class Validation:
     signature: str
     samples: list[tuple[str, str, str]]
 
-    def tell(self, step: int, is_best: bool) -> None:
+    def log(self, step: int, is_best: bool) -> None:
         """Shows the scores and the samples in the log."""
         log.info(
             "step %d: validation loss %.4f, perplexity %.2f, BLEU %.2f (greedy)%s",

@@ -18,6 +18,7 @@ from jsonschema import Draft202012Validator
 from command import mt
 from conftest import write_corpus
 from data_helpers import write_lines
+from mt.bundle.pretrained import Pretrained
 from mt.config import Config, load_config
 from mt.config.json_schema import json_schema
 from mt.config.yaml_tree import parse_yaml
@@ -348,7 +349,7 @@ def test_a_trial_measures_a_training(tiny: Path) -> None:
     config = load_config(tiny / "tiny.yaml", [f"data.root={tiny}", "data.max_length=6"])
     found = survey(config.data.train, config.data)
     tokenizers = learned_tokenizers(config.tokenizer, found.sample)
-    measured = probe(config, found.sample, tokenizers, whole=True, seconds=0.5)
+    measured = probe(config, found.sample, tokenizers, whole=True, seconds=0.5, pretrained=Pretrained(config))
     fitting = [pair for pair in found.sample if len(tokenizers.source.encode(pair[0])) <= 4]
     assert measured.too_long == pytest.approx(1 - len(fitting) / len(found.sample), abs=0.05)
     assert 0 < measured.too_long < 1

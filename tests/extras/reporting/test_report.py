@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_resume import events
 
 from command import mt
 from html_helpers import checked
@@ -17,6 +16,7 @@ from mt.errors import InputError
 from mt.extras.reporting.facts import read_facts
 from mt.extras.reporting.report import _by_length, report_html
 from mt.storage.run_dir import RunDir
+from resume_helpers import events
 
 
 @pytest.fixture

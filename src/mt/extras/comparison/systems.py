@@ -15,7 +15,8 @@ from mt.errors import InputError
 from mt.evaluation.test_set import search_options
 from mt.extras.comparison.significance import System
 from mt.metrics.scores import bleu_tokenizer, refuse_missing_tokenizer
-from mt.storage.run_dir import RunDir, find_model, run_of
+from mt.storage.find_model import find_model, run_of
+from mt.storage.run_dir import RunDir
 from mt.text.languages import chosen_language
 from mt.text.lines import read_lines
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from mt.bundle.given_models import GivenModels
-from mt.bundle.warm_start import load_start, refuse_missing_tags
+from mt.bundle.pretrained import Pretrained
 from mt.config import Config, DataConfig, FromTrain, is_synthetic, name_of
 from mt.console import duration, log
 from mt.data.prepare import input_digests
 from mt.data.split import MAX_HELD_OUT
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError, MachineError
+from mt.extras.export.in_run import require_exports
 from mt.extras.planning.estimate import Estimate, estimate
 from mt.extras.planning.probe import Measured, probe
 from mt.extras.planning.survey import Survey, learned_tokenizers, survey
@@ -25,7 +25,7 @@ from mt.storage import lock
 from mt.storage.run_dir import RunDir
 from mt.system.devices import choose_device, has_bf16
 from mt.text.languages import BACK_TRANSLATION_TAG
-from mt.training.checkpoint import Checkpoints
+from mt.training.checkpoints import Checkpoints
 
 _SECONDS = 8.0  # of timed steps
 
@@ -62,17 +62,18 @@ def dry_run(config: Config, runs: Path) -> str:
         MachineError: disk or memory would not suffice.
     """
     check_requirements(config)
+    require_exports(config)
     run_dir = RunDir(runs / config.name)
     disk = _disk(run_dir)
     device = choose_device(config.training.device)
     done = _steps_done(run_dir)
-    given, tokenizers = _given(config, runs, run_dir)
+    pretrained, tokenizers = _pretrained(config, runs, run_dir)
     texts = _read(config)
     whole = tokenizers is not None or len(texts.train.sample) == texts.train.clean
     if tokenizers is None:
         tokenizers = learned_tokenizers(config.tokenizer, texts.train.sample, config.data.tagged)
     log.info("training a few steps, which are forgotten again")
-    measured = probe(config, texts.train.sample, tokenizers, whole, _SECONDS, given)
+    measured = probe(config, texts.train.sample, tokenizers, whole, _SECONDS, pretrained)
     valid_pairs = texts.held_out["valid"] or 0
     bytes_per_pair = texts.train.bytes_per_pair()
     foreseen = estimate(config, measured, texts.pairs, valid_pairs, bytes_per_pair, texts.train.whole)
@@ -80,7 +81,7 @@ def dry_run(config: Config, runs: Path) -> str:
         "run": f"{run_dir.root}, " + (f"goes on after step {done:,}" if done else "new"),
         "device": _device(device, measured.precision),
         **_text_rows(texts, measured),
-        **_given_rows(given),
+        **_pretrained_rows(pretrained),
         "tokenizer": _tokenizer(tokenizers, config, whole),
         "model": f"{measured.parameters:,} parameters",
         "training": _training(config, foreseen, measured, texts.train.whole),
@@ -103,27 +104,24 @@ def _steps_done(run_dir: RunDir) -> int:
     return max(Checkpoints(run_dir).steps(), default=0)
 
 
-def _given(config: Config, runs: Path, run_dir: RunDir) -> tuple[GivenModels, TokenizerPair | None]:
-    """The models to start and to learn from, which must fit, as what a resume goes on from must.
-
-    Returns:
-        they, and the tokenizers where these are taken over.
-    """
-    given = GivenModels.find(config, runs, recorded_inputs(run_dir))
-    if given.start is not None and given.start.folder is not None:
-        load_start(given.start, config)
-    owner = given.tokenizer_owner(config)
-    tokenizers = None if owner is None or owner.folder is None else given.tokenizers(config)
-    if tokenizers is not None:
-        refuse_missing_tags(config, tokenizers)
-        given.load_teachers(config, tokenizers, torch.device("cpu"))
-    refuse_changes(run_dir, config, input_digests(config.data) | given.identities())
-    return given, tokenizers
+def _pretrained(config: Config, runs: Path, run_dir: RunDir) -> tuple[Pretrained, TokenizerPair | None]:
+    """Check the models to start and learn from, and the resume; return them and the tokenizers taken from them."""
+    pretrained = Pretrained.find(config, runs, recorded_inputs(run_dir))
+    tokenizers = None
+    if all(model is None or model.folder is not None for model in (pretrained.start, *pretrained.teachers)):
+        pretrained.check()
+        tokenizers = pretrained.tokenizers()
+    refuse_changes(run_dir, config, input_digests(config.data) | pretrained.identities())
+    return pretrained, tokenizers
 
 
-def _given_rows(given: GivenModels) -> dict[str, str]:
-    rows = {} if given.start is None or given.start.folder is None else {"starts from": str(given.start.folder.root)}
-    return rows | ({"learns from": ", ".join(teacher.path for teacher in given.teachers)} if given.teachers else {})
+def _pretrained_rows(pretrained: Pretrained) -> dict[str, str]:
+    rows = {}
+    if pretrained.start is not None and pretrained.start.folder is not None:
+        rows["starts from"] = str(pretrained.start.folder.root)
+    if pretrained.teachers:
+        rows["learns from"] = ", ".join(teacher.path for teacher in pretrained.teachers)
+    return rows
 
 
 def _read(config: Config) -> _Texts:

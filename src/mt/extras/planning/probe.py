@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
-from mt.bundle.given_models import GivenModels
+from mt.bundle.pretrained import Pretrained
 from mt.config import Config
 from mt.console import log
 from mt.data.batching import assemble, plan_epoch
@@ -32,14 +32,13 @@ from mt.storage import atomic
 from mt.storage.run_dir import RunDir
 from mt.system.devices import choose_device, peak_memory
 from mt.system.workers import start_worker
-from mt.training.optimization import autocast
+from mt.training.step import autocast
 from mt.training.trainer import Trainer
 from mt.training.validation import Validation
 
 _MOST_STEPS = 20
 _FEWEST_STEPS = 2
 _TRANSLATED = 128  # sentences
-_NO_MODELS = GivenModels()
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def probe(
     tokenizers: TokenizerPair,
     whole: bool,
     seconds: float,
-    given: GivenModels = _NO_MODELS,
+    pretrained: Pretrained,
 ) -> Measured:
     """Trains a few steps and forgets them.
 
@@ -92,7 +91,7 @@ def probe(
         whole: whether they were learned from all of the text; otherwise the vocabulary is taken to be as large as
             asked.
         seconds: how long the timed steps may take; two are made in any case.
-        given: the models to learn from, if there are any.
+        pretrained: the models to distil from.
 
     Raises:
         InputError: no pair is within data.max_length.
@@ -106,7 +105,7 @@ def probe(
         ProcessPoolExecutor(1, context, initializer=start_worker) as pool,
     ):
         try:
-            work = (RunDir(Path(folder)), config, list(sample), tokenizers, whole, seconds, given, log.level)
+            work = (RunDir(Path(folder)), config, list(sample), tokenizers, whole, seconds, pretrained, log.level)
             return pool.submit(_measure, *work).result()
         except BrokenProcessPool:
             raise MachineError(
@@ -122,7 +121,7 @@ def _measure(
     tokenizers: TokenizerPair,
     whole: bool,
     seconds: float,
-    given: GivenModels,
+    pretrained: Pretrained,
     level: int,
 ) -> Measured:
     log.setLevel(max(level, logging.WARNING))
@@ -137,8 +136,9 @@ def _measure(
         tokenizers.shared,
     ).to(device)
     corpus = _encoded(run, config, sample, tokenizers)
-    teachers = given.load_teachers(config, tokenizers, device)
-    trainer = Trainer(config, run, model, corpus, _no_validation, teachers=teachers)
+    trainer = Trainer(
+        config, run, model, corpus, _no_validation, load_teachers=lambda: pretrained.load_teachers(tokenizers, device)
+    )
     steps, in_steps, tokens, split = _train(trainer, corpus, seconds)
     batches = len(plan_epoch(*corpus.lengths(), config.training.max_tokens, config.seed, 0))
     return Measured(
@@ -181,15 +181,15 @@ def _train(trainer: Trainer, corpus: EncodedCorpus, seconds: float) -> tuple[int
     lengths = corpus.lengths()
     plan = plan_epoch(*lengths, trainer.settings.max_tokens, 0, 0)
     longest = max(plan, key=lambda batch: int(max(side[batch].max() for side in lengths)))
-    longest_one = trainer.gradients.add([assemble(corpus, longest)] * trainer.settings.accumulate, 0)
+    longest_one = trainer.train_step.accumulate_gradients([assemble(corpus, longest)] * trainer.settings.accumulate, 0)
     trainer.model.zero_grad(set_to_none=True)
     trainer.step()  # makes the optimiser's memory
-    before, steps, started = trainer.progress.tokens, 0, _now(trainer)
+    before, steps, started = trainer.state.tokens, 0, _now(trainer)
     while steps < _FEWEST_STEPS or (steps < _MOST_STEPS and time.perf_counter() - started < seconds):
         trainer.step()
         steps += 1
-    split = longest_one.pieces > 1 or trainer.progress.out_of_memory > 0
-    return steps, _now(trainer) - started, trainer.progress.tokens - before, split
+    split = longest_one.pieces > 1 or trainer.state.out_of_memory > 0
+    return steps, _now(trainer) - started, trainer.state.tokens - before, split
 
 
 def _now(trainer: Trainer) -> float:

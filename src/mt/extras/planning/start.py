@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from mt.bundle.pretrained import Pretrained
 from mt.config import DataConfig, parse_config
 from mt.console import log
 from mt.errors import InputError
@@ -102,7 +103,8 @@ def _tried(draft: Draft, pairs: list[int], valid_pairs: int, schema: str) -> Beg
             "training a few steps: d_model %d, %d layers", shape.d_model, shape.encoder_layers + shape.decoder_layers
         )
         whole = len(ground.survey.sample) == ground.pairs
-        measured = probe(draft.config(shape, _TRIAL), ground.survey.sample, tokenizers, whole, _SECONDS)
+        trial = draft.config(shape, _TRIAL)
+        measured = probe(trial, ground.survey.sample, tokenizers, whole, _SECONDS, Pretrained(trial))
         length = length_for(ground, measured, sum(pairs), valid_pairs)
         enough = least_epochs(ground.pairs)
         if ground.minutes is None or shape == SHAPES[0] or length.epochs >= enough:

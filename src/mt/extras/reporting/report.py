@@ -60,6 +60,17 @@ def is_current(run: RunDir) -> bool:
         return False
 
 
+def update_report(run: RunDir) -> str:
+    """Write the report unless it is of the present model; return its path, or why it was not written."""
+    if is_current(run):
+        return str(run.report)
+    try:
+        return str(write_report(run))
+    except MtError as error:  # a training does not fail because its report does
+        log.warning("report: not written: %s", error.message)
+        return f"not written: {error.message}"
+
+
 def _signature(manifest: dict[str, Any]) -> str:
     return f"<!-- model {stage_key(manifest)} -->\n"
 

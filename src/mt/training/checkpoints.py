@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -16,43 +16,8 @@ from mt.storage.manifest import DamagedError, verify
 from mt.storage.run_dir import CheckpointDir, RunDir
 from mt.system.distributed import SINGLE_PROCESS, Distributed
 from mt.training.muon import CombinedOptimizer
-from mt.training.sharding import is_sharded, distribute_like, whole
-
-
-@dataclass
-class TrainState:
-    """Where training stands: with the weights and the optimiser's moments, all that a resume needs.
-
-    Attributes:
-        step: updates done.
-        epoch, window, cursor: the batch order's epoch, its window of the corpus, and how many of the window's batches
-            are consumed.
-        tokens: source and target tokens trained on, padding not counted.
-        seconds: time spent in training, all sessions together.
-        validated_step: the step last validated.
-        best_score, best_step: the best validation so far (higher is better) and where it was.
-        best_validations: the best ones, (score, step) each, best first.
-        bad_validations: validations since the best.
-        measure: what the scores of validations are of; scores of different ones cannot be compared.
-        skipped_updates, skipped_in_a_row: updates left out because loss or gradient was not finite.
-        out_of_memory: steps that had to be split.
-    """
-
-    step: int = 0
-    epoch: int = 0
-    window: int = 0
-    cursor: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    validated_step: int = 0
-    best_score: float | None = None
-    best_step: int | None = None
-    best_validations: list[tuple[float, int]] = field(default_factory=list)
-    bad_validations: int = 0
-    measure: str = ""
-    skipped_updates: int = 0
-    skipped_in_a_row: int = 0
-    out_of_memory: int = 0
+from mt.training.sharding import distribute_like, full_tensor, is_sharded
+from mt.training.train_state import TrainState
 
 
 class Checkpoints:
@@ -64,7 +29,9 @@ class Checkpoints:
         origin: digests of the data and the tokenizer, which each checkpoint records.
     """
 
-    def __init__(self, run: RunDir, distributed: Distributed = SINGLE_PROCESS, origin: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, run: RunDir, distributed: Distributed = SINGLE_PROCESS, origin: Mapping[str, Any] | None = None
+    ) -> None:
         self._run = run
         self.distributed = distributed
         self._origin = origin
@@ -75,7 +42,7 @@ class Checkpoints:
 
     def save(
         self,
-        progress: TrainState,
+        state: TrainState,
         model: nn.Module,
         optimizer: torch.optim.Optimizer | CombinedOptimizer,
         average: Mapping[str, Tensor] | None = None,
@@ -83,7 +50,7 @@ class Checkpoints:
         """Writes the checkpoint of the current step.
 
         Args:
-            progress: where training stands.
+            state: where training stands.
             model, optimizer: their weights and moments.
             average: the moving average of the weights, if there is one.
         """
@@ -98,7 +65,7 @@ class Checkpoints:
         )
         average = None if average is None else self._collected(average)
         if self.distributed.is_main:
-            self._write(progress, weights, moments, average)
+            self._write(state, weights, moments, average)
         self.distributed.barrier()
 
     def _collected(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -107,25 +74,25 @@ class Checkpoints:
             return dict(tensors)
         collected = {}
         for name, tensor in tensors.items():
-            one = whole(tensor)
+            one = full_tensor(tensor)
             if self.distributed.is_main:
                 collected[name] = one.cpu()
         return collected
 
     def _write(
         self,
-        progress: TrainState,
+        state: TrainState,
         weights: dict[str, Tensor],
         moments: dict[str, Tensor],
         average: dict[str, Tensor] | None,
     ) -> None:
-        with atomic.new_folder(self._run.checkpoint(progress.step), step=progress.step) as folder:
+        with atomic.new_folder(self._run.checkpoint(state.step), step=state.step) as folder:
             checkpoint = CheckpointDir(folder)
             atomic.write_tensors(checkpoint.weights, weights)
             atomic.write_tensors(checkpoint.optimizer, moments)
             if average is not None:
                 atomic.write_tensors(checkpoint.average, average)
-            atomic.write_json(checkpoint.state, asdict(progress))
+            atomic.write_json(checkpoint.state, asdict(state))
             if self._origin is not None:
                 atomic.write_json(checkpoint.origin, self._origin)
 
@@ -190,9 +157,9 @@ class Checkpoints:
             stored = load_file(checkpoint.best_weights)
             for name, tensor in average.items():
                 tensor.copy_(distribute_like(stored[name], tensor))
-        progress = TrainState(**json.loads(checkpoint.state.read_bytes()))
-        progress.best_validations = [(score, step) for score, step in progress.best_validations]  # JSON has lists only
-        return progress
+        state = TrainState(**json.loads(checkpoint.state.read_bytes()))
+        state.best_validations = [(score, step) for score, step in state.best_validations]  # JSON has lists only
+        return state
 
     def weights(self, steps: list[int], averaged: bool = False) -> dict[str, Tensor]:
         """The mean of the weights of some checkpoints (of one: its weights).

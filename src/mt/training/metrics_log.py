@@ -10,7 +10,7 @@ from mt.storage.run_dir import RunDir
 from mt.training.trackers import Tracker, trackers
 
 
-class Metrics:
+class MetricsLog:
     """Appends events to metrics.jsonl. After a crash, events of lost steps stay, and a `resume` event follows.
 
     Args:

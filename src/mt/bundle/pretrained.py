@@ -1,0 +1,248 @@
+"""The models that a training starts from or learns from: tokenizers, start weights and teachers, resolved once."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mt.bundle.model_folder import LoadedModel, load_model
+from mt.config import Config
+from mt.console import log
+from mt.data.tokenizer import BpeTokenizer, TokenizerPair
+from mt.errors import InputError
+from mt.model.build import TranslationModel
+from mt.storage.find_model import find_model
+from mt.storage.manifest import DamagedError, read_manifest
+from mt.storage.run_dir import ModelDir
+
+INIT_FROM = "training.init_from"
+DISTILL_FROM = "training.distill_from"
+# These may differ between the two models, since they have no weights.
+_WEIGHTLESS = {"dropout", "attention_dropout", "activation_dropout", "embedding_dropout", "word_dropout", "init"}
+
+
+@dataclass(frozen=True)
+class PretrainedModel:
+    """A trained model that the configuration names.
+
+    Attributes:
+        key: the configuration key that names it.
+        path: the name.
+        folder: the model folder; None if it is gone, which a training that has begun may survive.
+        identity: a digest of its weights and tokenizers.
+    """
+
+    key: str
+    path: str
+    folder: ModelDir | None
+    identity: str
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """The models that a configuration names, by their roles; empty where it names none.
+
+    Attributes:
+        config: the configuration.
+        start: the model whose weights training starts from.
+        teachers: the models to distil from.
+    """
+
+    config: Config
+    start: PretrainedModel | None = None
+    teachers: tuple[PretrainedModel, ...] = ()
+
+    @classmethod
+    def find(cls, config: Config, runs: Path, recorded: Mapping[str, Any]) -> "Pretrained":
+        """Find the models of `training.init_from` and `training.distill_from`.
+
+        Args:
+            config: the configuration.
+            runs: the folder of run folders.
+            recorded: the identities when this training began, by key; empty before.
+
+        Raises:
+            InputError: one is missing, and training has not begun.
+        """
+        settings = config.training
+        start = None
+        if settings.init_from is not None:
+            start = _find(settings.init_from, runs, recorded.get(INIT_FROM), INIT_FROM)
+        known = recorded.get(DISTILL_FROM, [None] * len(settings.distill_from))
+        teachers = zip(settings.distill_from, known, strict=False)  # a resume refuses another number of them
+        return cls(config, start, tuple(_find(path, runs, identity, DISTILL_FROM) for path, identity in teachers))
+
+    def identities(self) -> dict[str, Any]:
+        """Return the models' identities by key."""
+        found: dict[str, Any] = {} if self.start is None else {INIT_FROM: self.start.identity}
+        if self.teachers:
+            found[DISTILL_FROM] = [teacher.identity for teacher in self.teachers]
+        return found
+
+    @property
+    def tokenizer_owner(self) -> PretrainedModel | None:
+        """The model whose tokenizers are used; student and teachers share theirs."""
+        kept = self.start if self.config.training.init_tokenizer else None
+        return kept or next(iter(self.teachers), None)
+
+    def tokenizers(self) -> TokenizerPair | None:
+        """Load the tokenizers to use; None where they are to be trained.
+
+        Raises:
+            InputError: their model is gone or damaged, does not fit, or lacks a language tag.
+        """
+        owner = self.tokenizer_owner
+        if owner is None:
+            return None
+        loaded = self.load_start() if owner is self.start else self._load_teacher(owner)
+        assert loaded is not None
+        for language in self.config.data.tagged:
+            if language not in loaded.tokenizers.source.tags:
+                raise InputError(
+                    f"training.init_tokenizer: the tokenizer of {owner.path} has no tag for {language}",
+                    "set it to false, or remove that language from data.target_lang",
+                )
+        return loaded.tokenizers
+
+    def load_start(self) -> LoadedModel | None:
+        """Load the model to start from, if there is one.
+
+        Raises:
+            InputError: it is gone or damaged, or its weights do not fit the configuration.
+        """
+        if self.start is None:
+            return None
+        if self.start.folder is None:
+            raise InputError(f"{INIT_FROM}: there is no model at {self.start.path}")
+        loaded = load_model(self.start.folder, torch.device("cpu"))
+        theirs, ours = loaded.config.model.model_dump(), self.config.model.model_dump()
+        different = [f"model.{key}" for key in ours if key not in _WEIGHTLESS and theirs[key] != ours[key]]
+        if theirs["positions"] == "learned" and loaded.config.data.max_length != self.config.data.max_length:
+            different.append("data.max_length")
+        if loaded.config.tokenizer.shared != self.config.tokenizer.shared:
+            different.append("tokenizer.shared")
+        if different:
+            raise InputError(
+                f"{INIT_FROM}: {self.start.folder.root} differs from this configuration in {', '.join(different)}",
+                "copy these values from its config.yaml, or start from another model",
+            )
+        return loaded
+
+    def check(self) -> None:
+        """Load every model once, so that one that does not fit is refused before any data is prepared.
+
+        Raises:
+            InputError: as `load_start`, `tokenizers` and `load_teachers`.
+        """
+        self.load_start()
+        tokenizers = self.tokenizers()
+        if tokenizers is not None:
+            self.load_teachers(tokenizers, torch.device("cpu"))
+
+    def initialize(self, model: TranslationModel, tokenizers: TokenizerPair) -> None:
+        """Copy the start weights, if there are any, into a freshly initialised model."""
+        start = self.load_start()
+        if start is not None:
+            copy_weights(model, tokenizers, start)
+
+    def load_teachers(self, tokenizers: TokenizerPair, device: torch.device) -> tuple[TranslationModel, ...]:
+        """Load the teachers, in evaluation mode and without gradients.
+
+        Raises:
+            InputError: one is gone or damaged, or does not fit.
+        """
+        models = []
+        for teacher in self.teachers:
+            loaded = self._load_teacher(teacher)
+            if loaded.tokenizers.files() != tokenizers.files():
+                raise InputError(
+                    f"{DISTILL_FROM}: the vocabulary of {teacher.path} is not that of the student",
+                    "train all teachers with one tokenizer (init_from keeps it), and the student with it, too",
+                )
+            models.append(loaded.model.to(device).eval().requires_grad_(False))
+        return tuple(models)
+
+    def _load_teacher(self, teacher: PretrainedModel) -> LoadedModel:
+        if teacher.folder is None:
+            raise InputError(
+                f"{DISTILL_FROM}: {teacher.path} is gone, and training needs it until its end", "restore it"
+            )
+        loaded = load_model(teacher.folder, torch.device("cpu"))
+        theirs, ours = loaded.config.data, self.config.data
+        if theirs.source_lang != ours.source_lang or not set(ours.target_lang) <= set(theirs.target_lang):
+            languages = ", ".join(theirs.target_lang)
+            raise InputError(
+                f"{DISTILL_FROM}: {teacher.path} translates from {theirs.source_lang} into {languages}",
+                f"choose a teacher from {ours.source_lang} into {', '.join(ours.target_lang)}",
+            )
+        if loaded.config.tokenizer.shared != self.config.tokenizer.shared:
+            raise InputError(f"{DISTILL_FROM}: {teacher.path} has tokenizer.shared: {loaded.config.tokenizer.shared}")
+        if loaded.config.model.positions == "learned" and theirs.max_length < ours.max_length:
+            raise InputError(
+                f"{DISTILL_FROM}: {teacher.path} has {theirs.max_length} positions, fewer than data.max_length",
+                f"set data.max_length: {theirs.max_length}",
+            )
+        return loaded
+
+
+def _find(path: str, runs: Path, recorded: str | None, key: str) -> PretrainedModel:
+    """Find a model; a missing one is an error only before training has begun, when no identity is recorded."""
+    try:
+        folder = find_model(Path(path), runs)
+        return PretrainedModel(key, path, folder, _identity(read_manifest(folder.root)["files"]))
+    except InputError as error:
+        if recorded is None:
+            raise InputError(f"{key}: {error.message}", error.hint) from None
+    except DamagedError as error:
+        if recorded is None:
+            raise InputError(f"{key}: {path} is not a complete model folder: {error}") from None
+    needed = "at the beginning" if key == INIT_FROM else "until training ends"
+    log.warning("%s: %s is gone; it is needed only %s", key, path, needed)
+    return PretrainedModel(key, path, None, recorded)
+
+
+def learned_files(files: Mapping[str, Any]) -> dict[str, Any]:
+    """Select a manifest's weights and tokenizers; other files, with measured speeds say, change without training."""
+    return {name: f for name, f in files.items() if name.endswith(".safetensors") or name.startswith("tokenizer/")}
+
+
+def _identity(files: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(learned_files(files), sort_keys=True).encode()).hexdigest()
+
+
+def copy_weights(model: TranslationModel, tokenizers: TokenizerPair, start: LoadedModel) -> None:
+    """Copy all weights; in embeddings and output layer, the rows of pieces that both vocabularies have.
+
+    Other rows keep their initialisation.
+    """
+    by_name = dict(start.model.named_parameters())
+    sides = {
+        "source_embedding.tokens.weight": (tokenizers.source, start.tokenizers.source),
+        "target_embedding.tokens.weight": (tokenizers.target, start.tokenizers.target),
+        "output.weight": (tokenizers.target, start.tokenizers.target),
+    }
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name in sides:
+                _copy_rows(parameter, by_name[name], *sides[name])
+            else:
+                parameter.copy_(by_name[name])
+    shared = len(_pieces(tokenizers.target).keys() & _pieces(start.tokenizers.target).keys())
+    size = tokenizers.target.vocab_size
+    log.info("starting from pretrained weights; %d of %d target pieces are known", shared, size)
+
+
+def _copy_rows(into: Tensor, from_: Tensor, ours: BpeTokenizer, theirs: BpeTokenizer) -> None:
+    known = _pieces(theirs)
+    pairs = [(row, known[piece]) for piece, row in _pieces(ours).items() if piece in known]
+    rows, origins = (torch.tensor(column) for column in zip(*pairs, strict=True))
+    into[rows.to(into.device)] = from_[origins].to(into.device)
+
+
+def _pieces(tokenizer: BpeTokenizer) -> dict[str, int]:
+    return {piece: i for i, piece in enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))}

@@ -1,0 +1,142 @@
+"""The stages before training: clean text, tokenizers, token ids."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mt.bundle.pretrained import Pretrained
+from mt.config import Config, name_of
+from mt.console import log
+from mt.data.cleaning import cleaning_table
+from mt.data.encode import Tagged, encode_corpus, read_counts, shards_of
+from mt.data.mixture import read_parts
+from mt.data.prepare import prepare_text
+from mt.data.tokenizer import TokenizerPair
+from mt.errors import InputError
+from mt.pipeline.resume import refuse_other_tokenizer, tokenizer_files
+from mt.storage import atomic
+from mt.storage.run_dir import RunDir
+from mt.storage.stage import is_done, stage_key
+from mt.text.lines import TextFile
+
+
+def clean_text(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
+    """Read the sources, clean the training text, and return the stage's key."""
+    unused: dict[str, Any] = {
+        "root": True,
+        "max_length": True,
+        "temperature": True,
+        "train": {"__all__": {"weight": True}},
+    }
+    key = stage_key("text", config.data.model_dump(exclude=unused), config.seed, digests)
+    if not is_done(run_dir.text, key):
+        log.info("reading the corpus")
+        prepare_text(config, run_dir.text, key)
+    return key
+
+
+def make_tokenizers(
+    config: Config, run_dir: RunDir, text_key: str, pretrained: Pretrained
+) -> tuple[TokenizerPair, dict[str, str]]:
+    """Train the tokenizers on the cleaned training text only, or take those of a pretrained model.
+
+    Returns:
+        the tokenizers and the SHA-256 of each of their files.
+
+    Raises:
+        InputError: checkpoints were made with another tokenizer.
+    """
+    settings = config.tokenizer
+    owner = pretrained.tokenizer_owner
+    if owner is None:
+        key = stage_key("tokenizer", settings.model_dump(exclude={"bpe_dropout"}), text_key)
+    else:
+        key = stage_key("tokenizer", owner.identity, settings.shared)
+    if not is_done(run_dir.tokenizer, key):
+        if owner is not None:
+            log.info("using the tokenizer of %s; tokenizer.vocab_size has no effect", owner.path)
+        tokenizers = pretrained.tokenizers() or _train_tokenizers(config, run_dir)
+        content = {name: text.encode() for name, text in tokenizers.files().items()}
+        refuse_other_tokenizer(run_dir, {name: hashlib.sha256(text).hexdigest() for name, text in content.items()})
+        with atomic.new_folder(run_dir.tokenizer, key=key) as folder:
+            for name, text in content.items():
+                atomic.write_bytes(folder / name, text)
+    files = tokenizer_files(run_dir)
+    refuse_other_tokenizer(run_dir, files)  # a user may have replaced them
+    tokenizers = TokenizerPair.load(run_dir.tokenizer, settings.shared)
+    log.info("vocabulary: %d source and %d target pieces", tokenizers.source.vocab_size, tokenizers.target.vocab_size)
+    return tokenizers, files
+
+
+def _train_tokenizers(config: Config, run_dir: RunDir) -> TokenizerPair:
+    settings = config.tokenizer
+    log.info("training the tokenizer")
+    pairs = json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"]
+    stride = -(-pairs // settings.train_pairs)
+    source, target = (TextFile(run_dir.text_file("train", side), stride) for side in ("source", "target"))
+    return TokenizerPair.train(source, target, settings.vocab_size, settings.shared, config.data.tagged)
+
+
+def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, files: Mapping[str, str], text_key: str) -> None:
+    """Write the training and validation text as token ids; training pairs over data.max_length are dropped.
+
+    Args:
+        config: the configuration.
+        run_dir: holds the text.
+        tokenizers: of both languages.
+        files: the SHA-256 of their files; with the key of the text it is the stage's key.
+        text_key: the key of the text.
+    """
+    for split, limit in (("train", config.data.max_length), ("valid", None)):
+        key = stage_key("encoded", files, text_key, split, limit)
+        if not is_done(run_dir.encoded(split), key):
+            log.info("encoding %s", split)
+            text = (run_dir.text_file(split, "source"), run_dir.text_file(split, "target"))
+            tags = tokenizers.source.tags
+            parts = [Tagged(p.pairs, tags.get(p.target_lang)) for p in read_parts(run_dir.prepared_counts, split)]
+            encode_corpus(text, tokenizers, run_dir.encoded(split), key, limit, parts)
+        atomic.remove_if_there(shards_of(run_dir.encoded(split)))  # a crash may leave them
+
+
+def report_cleaning(config: Config, run_dir: RunDir) -> None:
+    """Write and log the number of training pairs kept and dropped, by reason.
+
+    Raises:
+        InputError: no pair is left, or none into one of the target languages.
+    """
+    prepared = json.loads(run_dir.prepared_counts.read_bytes())
+    encoded = read_counts(run_dir.encoded_counts("train"))
+    counts = {
+        "kept": sum(encoded.kept),
+        **{reason: count for reason, count in prepared["train"].items() if reason != "kept"},
+        "longer than max_length": encoded.too_long,
+    }
+    atomic.write_json(run_dir.cleaning, counts)
+    log.info("%s", cleaning_table(counts))
+    log.info("validation pairs: %d, test pairs: %d", prepared["pairs"]["valid"], prepared["pairs"]["test"])
+    if counts["kept"] == 0:
+        raise InputError(
+            f"data.train: none of its pairs is within data.max_length ({config.data.max_length} tokens)",
+            "raise data.max_length",
+        )
+    _check_sources(config, encoded.kept)
+    for split in ("valid", "test"):
+        languages = {part["target_lang"] for part in prepared["parts"][split]}
+        for code in config.data.target_lang if languages else ():
+            if code not in languages:
+                log.warning("data.%s: no pair into %s, so no score covers that language", split, code)
+
+
+def _check_sources(config: Config, kept: Sequence[int]) -> None:
+    """Warn of sources without pairs; refuse a target language without pairs."""
+    data = config.data
+    for source, pairs in zip(data.train, kept, strict=True):
+        if not pairs:
+            log.warning("data.train: %s: none of its pairs is left to train on", name_of(source))
+    for code in data.target_lang:
+        if not any(n for n, source in zip(kept, data.train, strict=True) if data.language_of(source) == code):
+            raise InputError(
+                f"data.train: no pair into {code} is left to train on",
+                f"look at what cleaning and data.max_length dropped, or remove {code} from data.target_lang",
+            )

@@ -1,0 +1,76 @@
+"""The trainer of a run, put together from its encoded data, model and validation set."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from mt.bundle.pretrained import Pretrained
+from mt.config import Config
+from mt.console import log
+from mt.data.batching import TrainingCorpus
+from mt.data.bidirectional import BidirectionalCorpus
+from mt.data.bpe_dropout import VaryingCorpus
+from mt.data.encode import read_counts
+from mt.data.eval_texts import read_texts
+from mt.data.mixture import training_shares
+from mt.data.token_store import EncodedCorpus
+from mt.data.tokenizer import TokenizerPair
+from mt.model.build import build
+from mt.storage.run_dir import RunDir
+from mt.system.distributed import SINGLE_PROCESS, Distributed
+from mt.training.trainer import Trainer
+from mt.training.validation import Validator
+
+
+def make_trainer(
+    config: Config,
+    run_dir: RunDir,
+    tokenizers: TokenizerPair,
+    device: torch.device,
+    pretrained: Pretrained,
+    distributed: Distributed = SINGLE_PROCESS,
+    origin: Mapping[str, Any] | None = None,
+) -> Trainer:
+    """Build the trainer; the weights start from the seed, from a pretrained model, or from the newest checkpoint.
+
+    Args:
+        config: the run's configuration.
+        run_dir: holds the encoded data, and checkpoints to resume from.
+        tokenizers: of both languages.
+        device: where to train.
+        pretrained: the models to start and learn from.
+        distributed: the ranks of this training.
+        origin: the digests that checkpoints record.
+    """
+    torch.manual_seed(config.seed)
+    sizes = tokenizers.source.vocab_size, tokenizers.target.vocab_size
+    model = build(config.model, *sizes, config.data.max_length, tokenizers.shared).to(device)
+    if not run_dir.checkpoint_steps():
+        pretrained.initialize(model, tokenizers)
+    log.info("model: %s parameters, on %s", f"{sum(p.numel() for p in model.parameters()):,}", device)
+    valid_texts = read_texts(run_dir, "valid", config.data.target_lang)
+    validator = Validator(config, EncodedCorpus.open(run_dir.encoded("valid")), valid_texts, tokenizers, distributed)
+    weights = [source.weight for source in config.data.train]
+    kept = read_counts(run_dir.encoded_counts("train")).kept
+    return Trainer(
+        config,
+        run_dir,
+        model,
+        _training_corpus(config, run_dir, tokenizers),
+        validator,
+        distributed,
+        training_shares(kept, weights, config.data.temperature),
+        lambda: pretrained.load_teachers(tokenizers, device),
+        origin,
+    )
+
+
+def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> TrainingCorpus:
+    folder, p = run_dir.encoded("train"), config.tokenizer.bpe_dropout
+    encoded = EncodedCorpus.open(folder)
+    corpus: TrainingCorpus = encoded
+    if p > 0:
+        corpus = VaryingCorpus(encoded, tokenizers, p, config.seed, config.data.max_length, folder.parent)
+    epochs = config.training.bidirectional_epochs
+    return BidirectionalCorpus(corpus, epochs, config.seed, config.data.max_length) if epochs else corpus

@@ -1,0 +1,51 @@
+"""The training objective: cross-entropy, with R-Drop or word-level distillation where configured."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import torch
+from torch import Tensor, nn
+
+from mt.config import TrainingConfig
+from mt.model.build import TranslationModel
+from mt.model.loss import fused_consistent_cross_entropy, fused_cross_entropy, fused_distilled_cross_entropy
+from mt.model.packing import Packing
+
+
+class Objective(nn.Module):
+    """A model with its loss, as one module: DDP and FSDP act around a module's call.
+
+    Args:
+        model: the model to train.
+        config: chooses the loss.
+        load_teachers: loads the models to distil from, at the first step; a finished training does not need them.
+    """
+
+    def __init__(
+        self,
+        model: TranslationModel,
+        config: TrainingConfig,
+        load_teachers: Callable[[], Sequence[TranslationModel]] = tuple,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        # Behind a function, their parameters are hidden from the optimiser and from DDP.
+        self._teachers = cache(load_teachers)
+        self._smoothing, self._r_drop = config.label_smoothing, config.r_drop
+        self._distill_weight = config.distill_weight
+        compiled = torch.compile(model.states, dynamic=True) if config.compile else model.states
+        self._states: Callable[[Tensor, Tensor, Packing, Packing], Tensor] = compiled
+
+    def forward(
+        self, src_tokens: Tensor, tgt_in: Tensor, labels: Tensor, src: Packing, tgt: Packing
+    ) -> tuple[Tensor, Tensor]:
+        """Sum the loss and the negative log-likelihood of tokens (B, S), (B, T) with labels (N,)."""
+        states = self._states(src_tokens, tgt_in, src, tgt)  # (N, D)
+        weight = self.model.output.weight  # (V, D)
+        if self._r_drop > 0:
+            return fused_consistent_cross_entropy(states, weight, labels, self._smoothing, self._r_drop)
+        if teachers := self._teachers():
+            with torch.no_grad():
+                taught = [(each.states(src_tokens, tgt_in, src, tgt), each.output.weight) for each in teachers]
+            return fused_distilled_cross_entropy(states, weight, labels, self._smoothing, taught, self._distill_weight)
+        return fused_cross_entropy(states, weight, labels, self._smoothing)

@@ -1,0 +1,188 @@
+"""One optimiser update: micro-batches to gradients to new weights."""
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mt.config import Config
+from mt.console import log
+from mt.data.batching import Batch
+from mt.errors import MachineError, is_out_of_memory
+from mt.model.build import TranslationModel
+from mt.model.packing import Packing, send
+from mt.system.devices import has_bf16
+from mt.system.distributed import SINGLE_PROCESS, Distributed, explain_lost_process
+from mt.training.objective import Objective
+from mt.training.optimizers import learning_rate, make_optimizer
+from mt.training.sharding import full_tensor, gradient_sync, shard_objective
+
+MAX_PIECES = 64  # a batch that does not fit in so many pieces never will
+
+
+@dataclass(frozen=True)
+class StepLoss:
+    """The losses of a step's forward passes.
+
+    Attributes:
+        sums: (2,), on the device: the smoothed loss and the plain negative log-likelihood of all target tokens, in
+            nats, over all ranks.
+        n_target, n_tokens: target tokens, and source and target tokens, padding not counted.
+        pieces: into how many each micro-batch was split because memory ran out; usually 1.
+    """
+
+    sums: Tensor
+    n_target: int
+    n_tokens: int
+    pieces: int
+
+
+class TrainStep:
+    """Updates a model from micro-batches.
+
+    Args:
+        config: the run's configuration.
+        model: the model to train; with `training.sharding: fsdp` its parameters become shards.
+        distributed: the ranks that share each step.
+        load_teachers: loads the models to distil from.
+
+    Attributes:
+        optimizer: holds the moments, for checkpoints.
+        reads_late: the loss is read from the device only after the next step was launched.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        model: TranslationModel,
+        distributed: Distributed = SINGLE_PROCESS,
+        load_teachers: Callable[[], Sequence[TranslationModel]] = tuple,
+    ) -> None:
+        self._config = config
+        self._model = model
+        self._distributed = distributed
+        self._device = model.device
+        # First, since FSDP replaces the parameters that the optimiser will hold.
+        objective = Objective(model, config.training, load_teachers)
+        self._objective = shard_objective(objective, config.training, distributed)
+        self.optimizer = make_optimizer(model, config.training)
+        # A CPU's work is done when a call returns. On a GPU, reading a result at once would stall the queue.
+        self.reads_late = self._device.type == "cuda" and isinstance(self.optimizer, torch.optim.Optimizer)
+
+    def __call__(self, micro_batches: Sequence[Batch], step: int) -> tuple[StepLoss, Tensor]:
+        """Make one update: gradients, clipping, optimiser.
+
+        Args:
+            micro_batches: this rank's shards of the step's batches.
+            step: the number of updates done so far.
+
+        Returns:
+            the losses, and the norm of the gradient before clipping, a scalar on the device.
+
+        Raises:
+            MachineError: out of memory even in the smallest pieces.
+        """
+        settings = self._config.training
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(step + 1, settings, self._config.model.d_model)
+        loss = self.accumulate_gradients(micro_batches, step)
+        max_norm = settings.clip_norm or math.inf
+        norm = full_tensor(torch.nn.utils.clip_grad_norm_(self._model.parameters(), max_norm))
+        self._update_if_finite(loss.sums[0] + norm)
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss, norm
+
+    def _update_if_finite(self, total: Tensor) -> None:
+        if self.reads_late:
+            # The fused kernel reads this flag on the device.
+            self.optimizer.found_inf = 1.0 - total.isfinite().float()  # type: ignore[union-attr]
+            self.optimizer.step()
+        elif math.isfinite(total.item()):
+            self.optimizer.step()
+
+    def accumulate_gradients(self, micro_batches: Sequence[Batch], step: int) -> StepLoss:
+        """Add up the gradients of the mean loss over all target tokens of the step; they must be zero before.
+
+        When memory runs out, the step starts again with each micro-batch in twice as many pieces, because an
+        interrupted backward pass may leave half a gradient behind.
+
+        Raises:
+            MachineError: out of memory even in the smallest pieces.
+        """
+        n_target = sum(batch.n_tgt for batch in micro_batches)
+        n_tokens = n_target + sum(batch.n_src for batch in micro_batches)
+        pieces = 1
+        while True:
+            try:
+                sums = self._forward_backward(micro_batches, step, n_target, pieces)
+                return StepLoss(self._distributed.all_reduce(sums), n_target, n_tokens, pieces)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                if self._distributed.world_size > 1:  # the other ranks wait for this one's gradients
+                    raise MachineError(
+                        f"out of memory at step {step + 1} in process {self._distributed.rank} of "
+                        f"{self._distributed.world_size}",
+                        "resume with more processes; or lower training.max_tokens and use another name",
+                    ) from None
+            # Outside of the `except`, whose traceback would keep the tensors alive.
+            self._model.zero_grad(set_to_none=True)
+            if self._device.type == "cuda":
+                torch.cuda.empty_cache()
+            pieces *= 2
+            if pieces > MAX_PIECES:
+                raise MachineError(
+                    f"out of memory at step {step + 1}, even with every batch in {MAX_PIECES} pieces",
+                    "lower training.max_tokens or data.max_length, or choose a smaller model",
+                )
+            log.warning("step %d: out of memory; retrying with every batch in %d pieces", step + 1, pieces)
+
+    def _forward_backward(self, micro_batches: Sequence[Batch], step: int, n_target: int, pieces: int) -> Tensor:
+        sums = torch.zeros(2, device=self._device)
+        work = [(i, j) for i, batch in enumerate(micro_batches) for j in range(min(pieces, len(batch.src_tokens)))]
+        for index, piece in work:
+            seed_dropout(self._config.seed, step, index, self._distributed.rank + self._distributed.world_size * piece)
+            with gradient_sync(self._objective, enabled=(index, piece) == work[-1]):
+                sums += self._backward(_every(micro_batches[index], piece, pieces), n_target)
+        return sums
+
+    def _backward(self, batch: Batch, n_target: int) -> Tensor:
+        """Run one forward and backward pass; return the summed loss and negative log-likelihood (2,)."""
+        settings = self._config.training
+        src_tokens, tgt_in, tgt_out = map(torch.from_numpy, (batch.src_tokens, batch.tgt_in, batch.tgt_out))
+        # On the CPU: counting tokens on a GPU would wait for all its queued work.
+        src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
+        labels = tgt.pack(tgt_out)
+        if settings.r_drop > 0:  # two passes that differ in their dropout, as one batch
+            src_tokens, tgt_in = src_tokens.repeat(2, 1), tgt_in.repeat(2, 1)
+            src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
+        src_tokens, tgt_in, labels = (send(x, self._device) for x in (src_tokens, tgt_in, labels))
+        src, tgt = src.to(self._device), tgt.to(self._device)
+        with autocast(self._device, settings.precision), explain_lost_process():
+            loss, nll = self._objective(src_tokens, tgt_in, labels, src, tgt)
+            # Torch averages the ranks' gradients; their sum is wanted.
+            torch.autograd.backward(loss * batch.weight * self._distributed.world_size / n_target)
+        return torch.stack([loss.detach(), nll]) * batch.weight
+
+
+def seed_dropout(seed: int, *position: int) -> None:
+    """Seed torch's generator from a position in training, so that a resumed step draws the same dropout."""
+    torch.manual_seed(int(np.random.SeedSequence([seed, *position]).generate_state(1, np.uint64)[0]) >> 1)
+
+
+def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
+    """Compute in bf16 where asked for, or where `auto` finds a GPU that supports it; the weights stay in fp32."""
+    enabled = precision == "bf16" or (precision == "auto" and device.type == "cuda" and has_bf16(device))
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)
+
+
+def _every(batch: Batch, start: int, stride: int) -> Batch:
+    """Take every `stride`-th sentence of a batch."""
+    if stride == 1:
+        return batch
+    rows = slice(start, None, stride)
+    return replace(batch, src_tokens=batch.src_tokens[rows], tgt_in=batch.tgt_in[rows], tgt_out=batch.tgt_out[rows])
