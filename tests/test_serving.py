@@ -26,9 +26,8 @@ from mt.decoding.engine import SearchOptions
 from mt.decoding.translator import Candidate, Translator
 from mt.serving.batching import Batcher
 from mt.serving.connection import Connection
-from mt.serving.limits import Limits
+from mt.serving.limits import Limits, RequestError
 from mt.serving.metrics import Metrics
-from mt.serving.problems import RequestError
 from mt.serving.requests import fields_of
 from mt.serving.server import listen
 from serving_helpers import ServerProcess
