@@ -1,4 +1,4 @@
-"""Text longer than a model takes is translated in parts, never cut."""
+"""Splitting of input longer than the model's limit."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +15,7 @@ _BOUNDARIES: list[Callable[[str], list[int]]] = [
 
 
 def split_long(text: str, count_tokens: Callable[[str], int], limit: int) -> list[str]:
-    """Parts a text so that each part has at most `limit` tokens; a text that fits is returned as it is.
+    """Split a text into parts of at most `limit` tokens; a text that fits is returned as it is.
 
     Args:
         text: one line.
@@ -39,14 +39,14 @@ def _split(text: str, count_tokens: Callable[[str], int], limit: int, level: int
 
 
 def _pieces(text: str, ends: Iterable[int]) -> Iterator[str]:
-    """The text between boundaries, each piece with the white space that follows it."""
+    """Yield the text between boundaries, each piece with the white space behind it."""
     for start, end in pairwise([0, *ends, len(text)]):
         if text[start:end].strip():
             yield text[start:end]
 
 
 def _pack(pieces: Iterable[str], count_tokens: Callable[[str], int], limit: int) -> list[str]:
-    """Joins neighbours as long as they fit; a piece that alone is too long stays alone."""
+    """Join neighbours while they fit; a piece that is too long stays alone."""
     packed: list[str] = []
     used = 0
     for piece in pieces:

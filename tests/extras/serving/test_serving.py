@@ -26,9 +26,8 @@ from mt.decoding.engine import SearchOptions
 from mt.decoding.translator import Candidate, Translator
 from mt.extras.serving.batching import Batcher
 from mt.extras.serving.connection import Connection
-from mt.extras.serving.limits import Limits
+from mt.extras.serving.limits import Limits, RequestError
 from mt.extras.serving.metrics import Metrics
-from mt.extras.serving.problems import RequestError
 from mt.extras.serving.requests import fields_of
 from mt.extras.serving.server import listen
 from serving_helpers import ServerProcess

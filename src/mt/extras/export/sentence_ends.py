@@ -1,6 +1,6 @@
-"""A sentence splitter in the form that Argos Translate looks for in a package: a MiniSBD model.
+"""Sentence splitter for Argos packages, in the form of a MiniSBD model.
 
-MiniSBD runs an ONNX graph on the numbers of a text's characters and takes, for each, the likeliest of five labels.
+MiniSBD runs an ONNX graph on character ids and takes the likeliest of five labels for each.
 This one is a rule written as a graph, since Argos runs nothing else: a package with it downloads nothing. Elsewhere
 `mt.text.sentences` splits sentences.
 
@@ -97,7 +97,7 @@ class _Builder:
         return self.add("Gather", self.constant([float(unit == _UNKNOWN) for unit in self._units]), "units")
 
     def moved(self, value: str, by: int) -> str:
-        """What stands `by` characters before each; behind it where negative."""
+        """Shift by `by` positions to the right; to the left if negative."""
         return self.add("Pad", value, self.constant([0, by, 0, -by], whole=True))
 
 

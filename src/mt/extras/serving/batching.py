@@ -1,7 +1,7 @@
-"""Sentences of many requests, translated together.
+"""Dynamic batching: sentences of concurrent requests are translated together.
 
-While batches are translated the next ones gather; nobody waits for company. An engine works through a batch of many
-sentences in far less time than through the same sentences one by one.
+A batch starts as soon as a worker is free, with whatever is waiting; a batch of many sentences takes far less time than
+the same sentences one by one.
 """
 
 import asyncio
@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 from mt.console import log
 from mt.decoding.engine import SearchOptions
 from mt.decoding.translator import Candidate, Translator
+from mt.extras.serving.limits import RequestError
 from mt.extras.serving.metrics import Metrics
-from mt.extras.serving.problems import RequestError
 
-# Sentences in a batch: more would make the others wait for longer than they gain, and a batch that runs is not stopped.
-_MOST = 128
-# Batches at a time: while one is read, or its answers are sent, another keeps the cores at work.
-_AT_A_TIME = 2
+# Sentences in a batch; more would add latency for little throughput, and a running batch cannot be cancelled.
+_BATCH_SIZE = 128
+# Concurrent batches: while one is tokenized or its responses are sent, another keeps the cores busy.
+_WORKERS = 2
 
 
 @dataclass(eq=False)
 class _Job:
-    """The sentences of one request, and the translations of the first of them, as far as they are known."""
+    """The sentences of one request and the translations found so far, in order."""
 
     translator: Translator
     options: SearchOptions
@@ -42,41 +42,41 @@ class _Job:
 
 
 class Batcher:
-    """Takes sentences and gives their translations, as many at a time as are waiting for the same model.
+    """Queue of sentences, translated in batches per model and search options.
 
-    Requests take turns: one with more sentences than a batch holds goes to the back of the queue with the rest of them,
-    and what nobody waits for any more is not begun.
+    Requests take turns: one with more sentences than a batch holds goes to the back of the queue with the rest.
+    Cancelled and expired requests are skipped.
 
     Args:
-        waiting: sentences that may wait; beyond that a request is refused.
-        seconds: how long a request may take.
-        metrics: what is counted.
+        waiting: the most sentences in the queue; beyond that a request is refused.
+        seconds: time limit of a request.
+        metrics: counters.
     """
 
     def __init__(self, waiting: int, seconds: float, metrics: Metrics) -> None:
         self._most_waiting, self._seconds, self._metrics = waiting, seconds, metrics
         self._jobs: deque[_Job] = deque()
         self._waiting = 0
-        self._threads = ThreadPoolExecutor(_AT_A_TIME, "translation")
+        self._threads = ThreadPoolExecutor(_WORKERS, "translation")
         self._workers: list[asyncio.Task[None]] = []
 
     def deadline(self) -> float:
-        """When a request that comes now has taken too long, by the monotonic clock."""
+        """Return the deadline of a request that arrives now, by the monotonic clock."""
         return time.monotonic() + self._seconds
 
     async def translate(
         self, translator: Translator, lines: Sequence[str], options: SearchOptions, deadline: float
     ) -> list[list[Candidate]]:
-        """The n best translations of each line.
+        """Return the n best translations of each line.
 
         Args:
-            translator: what translates.
+            translator: the model.
             lines: sentences.
-            options: how to search.
-            deadline: when they are given up, as `deadline()` told when the request came.
+            options: search options.
+            deadline: from `deadline()` when the request arrived.
 
         Raises:
-            RequestError: 503, too many are waiting, or it took too long.
+            RequestError: 503, the queue is full or the deadline has passed.
         """
         if self._waiting + len(lines) > self._most_waiting and self._waiting > 0:
             raise RequestError(503, "the server is too busy; try again later", {"Retry-After": "1"})
@@ -84,16 +84,16 @@ class Batcher:
         self._jobs.append(_Job(translator, options, lines, deadline, answer))
         self._count(len(lines))
         self._workers = [worker for worker in self._workers if not worker.done()]
-        if len(self._workers) < _AT_A_TIME:
+        if len(self._workers) < _WORKERS:
             self._workers.append(asyncio.create_task(self._work()))
         try:
-            # The worker gives an answer even then, so that this is for a batch that takes too long.
+            # Workers drop expired jobs; this timeout is for a batch that is running.
             return await asyncio.wait_for(answer, deadline - time.monotonic())
         except TimeoutError:
             raise self._late() from None
 
     def close(self) -> None:
-        """Ends the threads, after the batches that they are at."""
+        """Stop the threads after their current batches."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _count(self, change: int) -> None:
@@ -117,7 +117,7 @@ class Batcher:
                 found = await loop.run_in_executor(self._threads, translate, lines, first.options, None)
             except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
                 raise
-            except BaseException as error:  # a panic of a library in Rust is no Exception
+            except BaseException as error:  # a Rust panic is not an Exception
                 log.error("a batch of %d sentences failed: %s: %s", len(lines), type(error).__name__, error)
                 for job, _ in batch:
                     self._end(job, RequestError(500, "the translation failed"))
@@ -132,10 +132,10 @@ class Batcher:
                     job.answer.set_result(job.found)
 
     def _next(self) -> list[tuple[_Job, Sequence[str]]]:
-        """The first job and all that fit to it, each with as many of its sentences as there is room for."""
+        """Take the first job and all that can share its batch, each with as many sentences as there is room for."""
         batch: list[tuple[_Job, Sequence[str]]] = []
         others: list[_Job] = []
-        room = _MOST
+        room = _BATCH_SIZE
         while self._jobs:
             job = self._jobs.popleft()
             if job.answer.done() or time.monotonic() > job.deadline:
@@ -150,7 +150,7 @@ class Batcher:
         return batch
 
     def _end(self, job: _Job, error: RequestError) -> None:
-        """Gives a job up; its client may have gone."""
+        """Fail a job, unless its client has gone."""
         self._count(-job.left())
         if not job.answer.done():
             job.answer.set_exception(error)

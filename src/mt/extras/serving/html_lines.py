@@ -1,7 +1,9 @@
-"""HTML as markup that stays where it is and lines of text with elements in them.
+"""HTML as verbatim markup and lines of text with inline elements.
 
-A line ends where a reader would see it end: at a tag such as `<p>` or `<br>`, and at what is not language. Elements
-such as `<b>` that begin and end in one line belong to it, and so do comments, which no reader sees.
+A line ends at a block-level tag such as `<p>` or `<br>` and at untranslated elements. Inline elements such as `<b>`
+that begin and end in one line belong to it, and so do comments. This is a tokenizer, not a parser: all markup comes out
+byte for byte. Parsers rewrite it and lose some: lxml drops `<html>` and all text nested deeper than 256 elements,
+lexbor drops `<tr>` and `<td>` of a fragment.
 """
 
 import html
@@ -11,7 +13,7 @@ from dataclasses import dataclass, field
 
 from mt.extras.serving.markup import Element, Line
 
-# Outside of quotes no tag holds a `<`; so what is never closed is not searched for to the end of the text each time.
+# Outside of quotes no tag contains `<`, so an unclosed tag does not cause a search to the end of the text.
 _MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^<>]*>"
     r"|</?[A-Za-z](?:[^<>\"'=]++|=\s*+(?:[^\s\"'<>][^\s<>]*+)?|\"[^\"]*\"|'[^']*')*+>",
@@ -20,9 +22,9 @@ _MARKUP = re.compile(
 _TAG = re.compile(r"<(/?)([A-Za-z][^\s/>]*)(.*)>", re.DOTALL)
 _ATTRIBUTE = re.compile(r"([^\s\"'<>/=]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'<>][^\s<>]*))?")
 _UNTRANSLATED = set("script style code kbd samp var pre template textarea svg math".split())
-# In these nothing but their own end is markup, whatever it looks like (the standard's raw text).
+# Raw text elements of the HTML standard: only their own end tag is markup.
 _RAW_ENDS = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style", "textarea")}
-# What ends without an end tag where the other begins: an item, a cell, a paragraph.
+# Omitted end tags: the elements that the start tag of another one closes.
 _BLOCKS = set(
     "address article aside blockquote details div dl fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header "
     "hr main nav ol p pre section table ul".split()
@@ -36,7 +38,7 @@ _ENDED_BY = {name: {"p"} for name in _BLOCKS} | {
     "tr": {"td", "th", "tr"},
     "option": {"option"},
 }
-_LISTS = {"ul", "ol", "dl", "table", "select"}  # the items in one end none around it
+_LISTS = {"ul", "ol", "dl", "table", "select"}  # a nested list does not close the item around it
 _VOID = set("area base br col embed hr img input link meta source track wbr".split())
 _INLINE = set(
     "a abbr b bdi bdo big cite del dfn em font i ins label mark q s small span strike strong sub sup u".split()
@@ -46,12 +48,12 @@ _INLINE_VOID = {"img", "wbr"}
 
 @dataclass(frozen=True)
 class _Token:
-    """A piece of HTML: text, or one piece of markup.
+    """Text or one piece of markup.
 
     Attributes:
-        name: of a tag that may stand in a line; None for text and for markup that ends one.
-        closes, void: what kind of tag.
-        silent: inside of an element that is not translated.
+        name: of an inline tag; None for text and for markup that ends a line.
+        closes, void: kind of tag.
+        silent: inside an untranslated element.
     """
 
     text: str
@@ -63,7 +65,7 @@ class _Token:
 
 
 def html_lines(text: str) -> Iterator[str | Line]:
-    """Cuts HTML into markup and lines."""
+    """Split HTML into markup and lines."""
     tokens = list(_tokens(text))
     pairs = _pairs(tokens)
     builder = _Builder()
@@ -80,7 +82,7 @@ def html_lines(text: str) -> Iterator[str | Line]:
 
 @dataclass
 class _Builder:
-    """The line that is being read."""
+    """The current line."""
 
     text: str = ""
     elements: list[Element] = field(default_factory=list)
@@ -105,11 +107,11 @@ class _Builder:
 
 
 class _Nesting:
-    """The elements that are open.
+    """The stack of open elements.
 
     Attributes:
-        around: those that are translated.
-        silent: one that is not, and those inside of it.
+        around: translated elements.
+        silent: an untranslated element and those inside it.
     """
 
     def __init__(self) -> None:
@@ -117,7 +119,7 @@ class _Nesting:
         self.silent: list[str] = []
 
     def opens(self, name: str, silent: bool) -> None:
-        """An element begins; `silent` says that it is not translated."""
+        """Open an element; `silent` if it is not translated."""
         ended = _ENDED_BY.get(name, set())
         if self.silent and self.silent[0] in ended and not any(one in _LISTS for one in self.silent):
             self.silent.clear()
@@ -127,7 +129,7 @@ class _Nesting:
             (self.silent if self.silent or silent else self.around).append(name)
 
     def closes(self, name: str) -> None:
-        """An element ends, and with it all in it."""
+        """Close an element and everything inside it."""
         if name in self.silent:
             while self.silent.pop() != name:
                 pass
@@ -158,7 +160,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _markup(markup: str, nesting: _Nesting) -> _Token:
-    """A piece of markup; keeps account of whether what follows is inside of an element that is not translated."""
+    """Classify a piece of markup and update the stack."""
     tag = _TAG.fullmatch(markup)
     if tag is None:
         return _Token(markup, True, void=markup.startswith("<!--") and not nesting.silent)
@@ -179,7 +181,7 @@ def _markup(markup: str, nesting: _Nesting) -> _Token:
 
 
 def _attributes(text: str) -> tuple[dict[str, str], bool]:
-    """A tag's attributes, and whether it ends with a slash that is not part of a value without quotes."""
+    """Parse a tag's attributes; also tell whether it ends with a slash that is not part of an unquoted value."""
     found: dict[str, str] = {}
     end = 0
     for match in _ATTRIBUTE.finditer(text):
@@ -189,7 +191,7 @@ def _attributes(text: str) -> tuple[dict[str, str], bool]:
 
 
 def _pairs(tokens: list[_Token]) -> dict[int, int]:
-    """The tags of elements that begin and end in one line, each with its counterpart."""
+    """Match the tags of elements that begin and end in one line, both ways."""
     pairs: dict[int, int] = {}
     open_tags: list[int] = []
     for number, token in enumerate(tokens):

@@ -1,25 +1,44 @@
-"""What a server allows, and who has had enough for now."""
+"""Request limits, rate limits and the error that reports them."""
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from mt.extras.serving.problems import RequestError
+
+class RequestError(Exception):
+    """An error response.
+
+    Args:
+        status: HTTP status code.
+        sentence: the message for the client.
+        headers: response headers.
+    """
+
+    def __init__(self, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.sentence = sentence
+        self.headers = dict(headers or {})
+
+
+def disconnected() -> RequestError:
+    """Return the error for a client that has disconnected: nobody reads it, but it is counted."""
+    return RequestError(400, "the client has disconnected")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on what strangers may ask for.
+    """Limits of a request.
 
     Attributes:
-        body: bytes of a request.
-        texts: texts in a request.
-        characters: of all texts of a request together.
-        alternatives: further translations of a text.
-        waiting: sentences that may wait for a translation; beyond that the server is too busy.
-        seconds: a request that is not answered by then is given up.
-        requests_per_minute: of one client; 0 is no bound.
+        body: bytes.
+        texts: number of texts.
+        characters: of all texts together.
+        alternatives: n-best translations beside the first.
+        waiting: sentences in the queue of all requests; beyond that the answer is 503.
+        seconds: time limit of a request.
+        requests_per_minute: per client; 0 for no limit.
     """
 
     body: int = 64 * 1024
@@ -32,24 +51,24 @@ class Limits:
 
 
 class RateLimit:
-    """Lets each client make so many requests a minute, a sixth of them at once (a leaky bucket).
+    """Leaky bucket per client: so many requests a minute, a sixth of them at once.
 
     Args:
-        per_minute: 0 is no bound.
-        clock: seconds.
+        per_minute: 0 for no limit.
+        clock: returns seconds.
     """
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = per_minute / 60
         self._most = max(1.0, per_minute / 6)
         self._clock = clock
-        self._clients: dict[str, tuple[float, float]] = {}  # how full, and when that was
+        self._clients: dict[str, tuple[float, float]] = {}  # fill level and its time
 
     def take(self, client: str) -> None:
-        """Counts a request.
+        """Count a request.
 
         Raises:
-            RequestError: 429, the client has made too many.
+            RequestError: 429, too many requests.
         """
         if self._rate == 0:
             return
@@ -62,7 +81,7 @@ class RateLimit:
                 f"too many requests; the next is allowed in {seconds:.1f} s",
                 {"Retry-After": f"{math.ceil(seconds)}"},
             )
-        if len(self._clients) > 10_000:  # nobody's memory: those that are empty by now
+        if len(self._clients) > 10_000:  # forget empty buckets
             self._clients = {name: then for name, then in self._clients.items() if self._fill(name, now) > 0}
         self._clients[client] = (fill + 1, now)
 

@@ -1,8 +1,7 @@
-"""Tags inside of sentences: taken out before translation, and put back around the words they belong to.
+"""Inline tags: removed before translation and transferred to the aligned words afterwards.
 
-A word of a translation gets the elements of the source word it comes from, as Bergamot's translator does
-(https://github.com/browsermt/bergamot-translator): so tags stay well-formed whatever the order of the words, and an
-element may be repeated where its words have come apart.
+A target word gets the elements of its source word, as in Bergamot (https://github.com/browsermt/bergamot-translator).
+Tags stay well-formed whatever the word order; an element is repeated if its words are no longer adjacent.
 """
 
 from bisect import bisect_left, bisect_right
@@ -15,12 +14,12 @@ from mt.decoding.alignment import Unit
 
 @dataclass(eq=False)
 class Element:
-    """An element inside of a line of text.
+    """An inline element.
 
     Attributes:
         opening, closing: its tags.
-        start, end: its content, as places in the line without its tags; the same for one without text.
-        parents: the elements that it stands in, the outer ones first. For one with text its place tells.
+        start, end: span of its content in the line without tags; empty for an element without text.
+        parents: enclosing elements, outermost first; only used if the span is empty.
     """
 
     opening: str
@@ -32,13 +31,13 @@ class Element:
 
 @dataclass
 class Line:
-    """A line of text and the elements in it, outer ones first."""
+    """A line of text and its inline elements, outer ones first."""
 
     text: str
     elements: list[Element] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # A stable order: of two with the same content the one that opened first is the outer one.
+        # Stable sort: of two elements with the same span the first to open is the outer one.
         self.elements.sort(key=lambda element: (element.start, -element.end))
         self._edges = sorted({place for one in self.elements for place in (one.start, one.end)})
         self._children: dict[Element, list[Element]] = {}
@@ -47,24 +46,24 @@ class Line:
                 self._children.setdefault(element.parents[-1], []).append(element)
 
     def around(self, place: int) -> list[Element]:
-        """The elements that hold the character at a place."""
+        """Return the elements around a character."""
         return [element for element in self.elements if element.start <= place < element.end]
 
     def children(self, element: Element) -> list[Element]:
-        """The elements that stand directly in another, in their order."""
+        """Return the direct children of an element, in order."""
         return self._children.get(element, [])
 
     def edges_within(self, start: int, end: int) -> list[int]:
-        """The places between two characters of a part of the line where tags stand."""
+        """Return the positions of tags strictly inside a span."""
         return self._edges[bisect_right(self._edges, start) : bisect_left(self._edges, end)]
 
 
 class Writer:
-    """Writes a line with the tags that its elements call for.
+    """Write a line, span by span and in order, with the tags of its elements.
 
     Args:
-        line: what is written, part by part and in order.
-        escape: how text is written between tags.
+        line: the source line.
+        escape: applied to text between tags.
     """
 
     def __init__(self, line: Line, escape: Callable[[str], str]) -> None:
@@ -73,27 +72,26 @@ class Writer:
         self._open: list[Element] = []
         self._written: set[Element] = set()
         self._parts: list[str] = []
-        self._waiting = ""  # white space whose elements the next word will tell
+        self._waiting = ""  # white space whose elements depend on the next word
 
     def keep(self, start: int, end: int) -> None:
-        """A part of the line as it is."""
+        """Write a span of the line unchanged."""
         edges = [start, *self._line.edges_within(start, end), end]
         for begin, stop in pairwise(edges):
             self._put_empty(element for element in self._line.elements if element.start == element.end == begin)
             self._write(self._line.text[begin:stop], self._line.around(begin))
 
     def space(self, text: str) -> None:
-        """What stands between two words; it belongs to the elements of both."""
+        """Write white space between two words; it gets the elements common to both."""
         self._waiting += text
 
     def translated(self, start: int, end: int, text: str, units: Sequence[Unit]) -> None:
-        """The translation of a part of the line.
+        """Write the translation of a span of the line.
 
         Args:
-            start, end: the part.
+            start, end: the source span.
             text: its translation.
-            units: the words of the translation, whose origins count from the part's start; none where no tag stands
-                inside of the part.
+            units: the words of the translation with origins relative to `start`; empty if the span has no inner tags.
         """
         units = [part for unit in units for part in self._parts_of(unit, text, start)]
         lost = self._lost(start, end, units)
@@ -110,14 +108,14 @@ class Writer:
         self._put_empty(lost)
 
     def finish(self) -> str:
-        """All that was written, with every element closed, and none lost."""
+        """Close all elements, add those not yet written, and return the text."""
         self._write_space([])
         self._put_empty(self._line.elements)
         self._go_to([])
         return "".join(self._parts)
 
     def _parts_of(self, unit: Unit, text: str, start: int) -> list[Unit]:
-        """A word that was not translated, cut where tags stand inside of it: m<sup>2</sup>."""
+        """Split a word that was copied at the tags inside it: m<sup>2</sup>."""
         place, length = start + unit.origin, unit.end - unit.start
         if self._line.text[place : place + length] != text[unit.start : unit.end]:
             return [unit]
@@ -128,7 +126,7 @@ class Writer:
         ]
 
     def _lost(self, start: int, end: int, units: Sequence[Unit]) -> list[Element]:
-        """The elements of a part that have no word in its translation."""
+        """Return the elements of a span without a word in its translation."""
         kept = {element for unit in units for element in self._line.around(start + unit.origin)}
         kept.update(self._line.around(start) if not units else ())
         return [one for one in self._line.elements if start <= one.start and one.end <= end and one not in kept]
@@ -146,7 +144,7 @@ class Writer:
             self._waiting = ""
 
     def _go_to(self, stack: list[Element]) -> None:
-        """Closes and opens elements until just these are open."""
+        """Close and open elements until exactly these are open."""
         common = len(_common(stack, self._open))
         self._parts += [element.closing for element in reversed(self._open[common:])]
         self._parts += [element.opening for element in stack[common:]]
@@ -154,7 +152,7 @@ class Writer:
         self._written.update(stack)
 
     def _put_empty(self, elements: Iterable[Element]) -> None:
-        """Elements without content, or whose words were lost in translation, where they were not written yet."""
+        """Write elements without content or without translated words, unless already written."""
         for element in elements:
             if element not in self._written:
                 self._write_space(list(element.parents))
@@ -162,7 +160,7 @@ class Writer:
                 self._put_whole(element)
 
     def _put_whole(self, element: Element) -> None:
-        """An element and what stands in it, where that was not written yet."""
+        """Write an element and its unwritten children."""
         self._written.add(element)
         self._parts.append(element.opening)
         for child in self._line.children(element):
@@ -172,5 +170,5 @@ class Writer:
 
 
 def _common(one: Sequence[Element], other: Sequence[Element]) -> list[Element]:
-    """The elements that two stacks begin with."""
+    """Return the common prefix of two stacks."""
     return [a for a, b in takewhile(lambda pair: pair[0] is pair[1], zip(one, other, strict=False))]

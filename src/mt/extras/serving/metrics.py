@@ -1,10 +1,10 @@
-"""Numbers for Prometheus."""
+"""Prometheus metrics."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 
 class Metrics:
-    """What a server counts, each a standard Prometheus metric; one set a server."""
+    """The metrics of one server, in a registry of their own."""
 
     def __init__(self) -> None:
         registry = CollectorRegistry()
@@ -19,5 +19,5 @@ class Metrics:
         self.waiting = Gauge("mt_waiting_sentences", "Sentences that wait or are being translated.", registry=registry)
 
     def text(self) -> bytes:
-        """All of them in Prometheus' format."""
+        """Return all metrics in Prometheus' text format."""
         return bytes(generate_latest(self._registry))

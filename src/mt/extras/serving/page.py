@@ -1,4 +1,4 @@
-"""The web page: one file without anything from elsewhere, whose policy lets nothing else run."""
+"""The web page: one self-contained file with a strict content security policy."""
 
 import hashlib
 from base64 import b64encode
@@ -6,7 +6,7 @@ from importlib.resources import files
 
 
 def _source(value: str) -> str:
-    """How a content security policy names an inline style or script."""
+    """Return the hash source of an inline style or script for the content security policy."""
     return f"'sha256-{b64encode(hashlib.sha256(value.encode()).digest()).decode()}'"
 
 

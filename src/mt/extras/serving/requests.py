@@ -1,4 +1,4 @@
-"""What a client sends, as JSON, as a form or in the address, and what it means."""
+"""Request parsing and validation: JSON, forms and query strings."""
 
 import asyncio
 import codecs
@@ -11,18 +11,17 @@ from fastapi import Request as HttpRequest
 from python_multipart.multipart import Field, create_form_parser, parse_options_header
 from starlette.requests import ClientDisconnect
 
-from mt.extras.serving.limits import Limits
-from mt.extras.serving.problems import RequestError, gone
+from mt.extras.serving.limits import Limits, RequestError, disconnected
 from mt.extras.serving.service import Request
 
 _MOST_FIELDS = 100
 
 
 async def fields_of(request: HttpRequest, limits: Limits) -> dict[str, Any]:
-    """The fields of a request's body; those of its address where it has none, as deep-translator's client asks.
+    """Read the fields of a request's body, or of its query string if the body is empty (as deep-translator sends them).
 
     Raises:
-        RequestError: 413, it is too large; 408, it takes too long; 400, it is neither JSON nor a form, or is cut off.
+        RequestError: 413, too large; 408, too slow; 400, neither JSON nor a form, or truncated.
     """
     try:
         async with asyncio.timeout(limits.seconds):
@@ -60,12 +59,12 @@ def _form(text: bytes, where: str) -> dict[str, Any]:
 
 
 def _single(fields: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """A field that was given once is a value, one that was given more often a list."""
+    """Turn a field that occurs once into a value; a repeated field stays a list."""
     return {key: values[0] if len(values) == 1 else values for key, values in fields.items()}
 
 
 async def _body(request: HttpRequest, most: int) -> bytes:
-    """The body, read only as far as it may go."""
+    """Read the body up to the limit."""
     too_large = RequestError(413, f"the body is larger than {most:,} bytes")
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > most:
@@ -78,12 +77,12 @@ async def _body(request: HttpRequest, most: int) -> bytes:
                 raise too_large
             parts.append(part)
     except ClientDisconnect:
-        raise gone() from None
+        raise disconnected() from None
     return b"".join(parts)
 
 
 def _multipart(content_type: str, body: bytes) -> dict[str, Any]:
-    """The fields of a form as browsers send it, in UTF-8; files are refused."""
+    """Parse multipart/form-data in UTF-8; files are refused."""
     fields: dict[str, list[str]] = {}
 
     def take(field: Field) -> None:
@@ -111,10 +110,10 @@ def _multipart(content_type: str, body: bytes) -> dict[str, Any]:
 
 
 def translation_request(fields: dict[str, Any], limits: Limits) -> tuple[Request, bool]:
-    """What is to be translated, and whether it was a list.
+    """Validate the fields of /translate; the flag says whether `q` was a list.
 
     Raises:
-        RequestError: 400, a field is missing, wrong or too large.
+        RequestError: 400, a field is missing, invalid or too large.
     """
     texts, is_list = _texts(fields, limits)
     form = _choice(fields, "format", "text")
@@ -127,10 +126,10 @@ def translation_request(fields: dict[str, Any], limits: Limits) -> tuple[Request
 
 
 def text_of(fields: dict[str, Any], limits: Limits) -> str:
-    """The text whose language is asked for.
+    """Validate the field of /detect.
 
     Raises:
-        RequestError: 400, it is missing, no text or too long.
+        RequestError: 400, it is missing, not a text or too long.
     """
     texts, _ = _texts(fields, limits)
     return "\n".join(texts)

@@ -1,4 +1,4 @@
-"""Runs the server until it is told to stop, and lets it finish what it has begun."""
+"""The uvicorn server: listening, running and graceful shutdown."""
 
 import errno
 import logging
@@ -14,11 +14,11 @@ from mt.extras.serving.connection import Connection, connection_limits
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket at an address; port 0 takes a free one.
+    """Bind a socket; port 0 takes a free one.
 
     Raises:
-        InputError: the host cannot be one of this machine's.
-        MachineError: the port is in use or not allowed.
+        InputError: the host is not an address of this machine.
+        MachineError: the port is in use or not permitted.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -45,27 +45,27 @@ def _cannot_listen(host: str, port: int, error: OSError) -> MachineError:
 def serve(
     app: FastAPI, bound: socket.socket, drain_seconds: int, idle_seconds: int = 30, forwarded_allow_ips: str = ""
 ) -> None:
-    """Answers requests until SIGTERM or SIGINT; those that were begun are answered first.
+    """Serve until SIGTERM or SIGINT; requests in flight are answered first.
 
     Args:
-        app: what answers.
-        bound: where.
-        drain_seconds: how long it may take to answer the last ones.
-        idle_seconds: how long a connection may ask nothing.
-        forwarded_allow_ips: addresses of proxies whose X-Forwarded-For is believed, with commas; none by default.
+        app: the application.
+        bound: the socket.
+        drain_seconds: time limit for requests in flight at shutdown.
+        idle_seconds: time limit for a connection that waits for its client.
+        forwarded_allow_ips: comma-separated proxies whose X-Forwarded-For is trusted.
 
     Raises:
-        MachineError: the port has been taken since.
+        MachineError: another process has taken the port.
     """
     host, port = bound.getsockname()[:2]
     most, backlog = connection_limits()
     try:
-        bound.listen(backlog)  # who comes before all is set up waits a moment
-    except OSError as error:  # another server has taken the port while models were read
+        bound.listen(backlog)  # early clients wait in the backlog
+    except OSError as error:  # the port was taken while models were loading
         raise _cannot_listen(host, port, error) from None
     shown = f"[{host}]" if ":" in host else host
     log.info("serving at http://%s:%d/ (Ctrl-C stops)", shown, port)
-    logging.getLogger("uvicorn.error").addHandler(_OnlyFaults())
+    logging.getLogger("uvicorn.error").addHandler(_Warnings())
     config = uvicorn.Config(
         app,
         http=Connection,
@@ -84,13 +84,13 @@ def serve(
     try:
         uvicorn.Server(config).run(sockets=[bound])
     except KeyboardInterrupt:
-        # Python would wait for the threads of batches that nobody waits for any more.
+        # Python would wait for the threads of abandoned batches.
         logging.shutdown()
         os._exit(130)
 
 
-class _OnlyFaults(logging.Handler):
-    """What goes wrong inside of the web server, as our own log."""
+class _Warnings(logging.Handler):
+    """Forward uvicorn's warnings to our log."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

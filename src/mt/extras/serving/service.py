@@ -1,4 +1,4 @@
-"""The models of a server, and what it does with a request once that is understood."""
+"""Translation and language detection of validated requests."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -11,9 +11,8 @@ from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.decoding.translator import Candidate, Translator
 from mt.errors import InputError
 from mt.extras.serving.batching import Batcher
-from mt.extras.serving.limits import Limits
+from mt.extras.serving.limits import Limits, RequestError
 from mt.extras.serving.metrics import Metrics
-from mt.extras.serving.problems import RequestError
 from mt.extras.serving.texts import Pieces, html_pieces, plain_pieces
 from mt.storage.run_dir import ModelDir
 from mt.text.language_id import Detector
@@ -25,7 +24,7 @@ _SURE = 50.0  # percent of confidence that a text need not be translated
 
 @dataclass(frozen=True)
 class Direction:
-    """From one language into another, and what translates so."""
+    """A language pair and its model."""
 
     source: str
     target: str
@@ -34,10 +33,10 @@ class Direction:
 
 
 def open_directions(folders: Sequence[ModelDir], choice: EngineChoice) -> list[Direction]:
-    """Opens models.
+    """Open models.
 
     Raises:
-        InputError: one is not whole, or two translate in the same direction.
+        InputError: a model folder is incomplete, or two models have the same direction.
     """
     found: dict[tuple[str, str], Direction] = {}
     owners: dict[tuple[str, str], ModelDir] = {}
@@ -57,14 +56,14 @@ def open_directions(folders: Sequence[ModelDir], choice: EngineChoice) -> list[D
 
 @dataclass(frozen=True)
 class Request:
-    """A request to translate, as its client meant it.
+    """A validated request to translate.
 
     Attributes:
-        texts: what to translate.
-        source: a language's code, or `auto`.
-        target: a language's code.
+        texts: texts to translate.
+        source: language code or `auto`.
+        target: language code.
         is_html: whether the texts are HTML.
-        alternatives: further translations of each text.
+        alternatives: n-best translations beside the first.
     """
 
     texts: list[str]
@@ -76,11 +75,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Translation:
-    """What became of a text.
+    """The translation of a text.
 
     Attributes:
-        alternatives: further translations, the better first; those that differ only.
-        detected: the language that `auto` took it for, and the confidence in percent.
+        alternatives: further distinct translations, best first.
+        detected: for `auto`, the language and the confidence in percent.
     """
 
     text: str
@@ -89,25 +88,25 @@ class Translation:
 
 
 class Service:
-    """Translates requests with whichever model fits.
+    """Translate requests with the model for their direction.
 
     Args:
-        directions: what it can do.
-        limits: what it allows.
-        metrics: what is counted.
+        directions: the loaded models.
+        limits: bounds on requests.
+        metrics: counters.
     """
 
     def __init__(self, directions: Sequence[Direction], limits: Limits, metrics: Metrics) -> None:
         self._directions = {(direction.source, direction.target): direction for direction in directions}
         self._metrics = metrics
         self._detector = Detector([code for pair in self._directions for code in pair])
-        self._detector.rank("a")  # reads its model; the first client would wait for that, and all others with it
-        # Text is cut and joined here, one request at a time, so that the event loop stays free to answer.
+        self._detector.rank("a")  # load the detector now, not at the first request
+        # Splitting and joining run here, one request at a time, to keep the event loop responsive.
         self._thread = ThreadPoolExecutor(1, "markup")
         self.batcher = Batcher(limits.waiting, limits.seconds, metrics)
 
     def close(self) -> None:
-        """Stop the threads, after the batches that they are at."""
+        """Stop the threads after their current work."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         self.batcher.close()
 
@@ -115,7 +114,7 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def languages(self) -> list[dict[str, Any]]:
-        """LibreTranslate's list: each language, and what it can be translated into."""
+        """Return LibreTranslate's list of languages and their targets."""
         codes = dict.fromkeys(code for pair in self._directions for code in pair)
         return [
             {"code": code, "name": language_name(code), "targets": [t for s, t in self._directions if s == code]}
@@ -123,24 +122,24 @@ class Service:
         ]
 
     def first(self) -> Direction:
-        """What a page offers before anything is chosen."""
+        """Return the default direction."""
         return next(iter(self._directions.values()))
 
     def detect(self, text: str) -> list[dict[str, Any]]:
-        """LibreTranslate's list of the languages that a text may be in."""
+        """Return LibreTranslate's list of likely languages."""
         ranked = self._detector.rank(text)
         likely = [one for one in ranked if one[1] >= 1] or ranked[:1]
         return [{"confidence": confidence, "language": code} for code, confidence in likely]
 
     async def translate(self, request: Request) -> list[Translation]:
-        """Translates the texts of a request; each may be in a language of its own.
+        """Translate the texts of a request, each possibly in another language.
 
         Raises:
-            RequestError: no model fits, or the server is too busy.
+            RequestError: no model for the direction, or the server is busy.
         """
         chosen = await self.in_thread(lambda: [self._direction(text, request) for text in request.texts])
         found: dict[int, Translation] = {}
-        deadline = self.batcher.deadline()  # of all directions together
+        deadline = self.batcher.deadline()  # shared by all directions
         for direction in dict.fromkeys(direction for direction, _ in chosen):
             own = [i for i, (each, _) in enumerate(chosen) if each is direction]
             texts = [request.texts[i] for i in own]
@@ -153,9 +152,9 @@ class Service:
         return [found[i] for i in range(len(request.texts))]
 
     def _direction(self, text: str, request: Request) -> tuple[Direction | None, tuple[str, float] | None]:
-        """What translates a text, and for `auto` which language that takes it for.
+        """Choose the direction of a text and, for `auto`, detect its language.
 
-        A text that is in the wanted language already stays as it is, and needs nothing to translate it.
+        None is returned for a text already in the target language, which stays as it is.
         """
         detected = None
         source = request.source
@@ -183,12 +182,12 @@ class Service:
     async def _translate(
         self, texts: Sequence[str], direction: Direction, request: Request, deadline: float
     ) -> list[tuple[str, list[str]]]:
-        """Each text's translation and its alternatives."""
+        """Return each text's translation and alternatives."""
         translator = direction.translator
         cut = html_pieces if request.is_html else plain_pieces
         pieces = await self.in_thread(lambda: [cut(text, translator.joint, direction.source) for text in texts])
         n_best = 1 + request.alternatives
-        # Greedy search has no second best; a beam must hold what is asked for.
+        # The beam must be at least as wide as the n-best list.
         beam = direction.search.beam_size if n_best == 1 else max(direction.search.beam_size, n_best)
         attention = any(one.needs_origins for one in pieces)
         options = replace(direction.search, beam_size=beam, n_best=n_best, scores=n_best > 1, attention=attention)
@@ -205,7 +204,7 @@ class Service:
 def _joined(
     pieces: Pieces, candidates: Sequence[Sequence[Candidate]], n_best: int, translator: Translator
 ) -> tuple[str, list[str]]:
-    """The best sentences together, the second-best together, and so on."""
+    """Join the best sentences, the second-best, and so on."""
     ranked = [
         pieces.together([found[min(rank, len(found) - 1)] for found in candidates], translator.units)
         for rank in range(n_best)

@@ -1,7 +1,7 @@
-"""What of a text is translated, and how it is put together again.
+"""Texts split into sentences for translation and joined again.
 
-A text is cut into sentences, since that is what models learn from. The line breaks of plain text stay where they are,
-and so do the tags of HTML, where a line break is only another space.
+Models are trained on sentences. Line breaks of plain text and tags of HTML stay in place; in HTML a line break is white
+space.
 """
 
 import html
@@ -19,27 +19,27 @@ from mt.text.sentences import sentence_ends
 Origins = Callable[[str, Candidate], Sequence[Unit]]
 
 _BREAK = re.compile(r"(\r\n|\r|\n)")
-# One space in a sentence of HTML. A browser shows &nbsp; as wide as that, and few models have seen it in their text.
+# Collapsed to one space in HTML; &nbsp; too, which training data rarely contains.
 _WHITE = re.compile(r"[ \t\n\r\f\xa0]+")
 
 
 def _says(text: str) -> bool:
-    """Whether there is a letter or a digit, and so something to translate."""
+    """Return True if there is a letter or digit, so something to translate."""
     return any(character.isalnum() for character in text)
 
 
 def _sentences(text: str, language: str) -> list[tuple[int, int]]:
-    """The spans of a text's sentences, without the white space between them."""
+    """Return the spans of sentences without the white space between them."""
     places = [0, *sentence_ends(text, language), len(text)]
     return [(begin, begin + len(text[begin:end].rstrip())) for begin, end in pairwise(places)]
 
 
 @dataclass(frozen=True)
 class _Run:
-    """A line and where its sentences are; white space around them stays, and a line without letter or digit.
+    """A line and the spans of its sentences; the rest of the line stays as it is.
 
     Attributes:
-        flows: any white space in a sentence means one space, as in HTML.
+        flows: white space collapses, as in HTML.
     """
 
     line: Line
@@ -55,16 +55,16 @@ class _Run:
         return cls(line, [(start + begin, start + stop) for begin, stop in _sentences(inner, language)], flows)
 
     def sentence(self, start: int, end: int) -> str:
-        """A part of the line as a model is to read it."""
+        """Return a span of the line as input for the model."""
         text = self.line.text[start:end]
         return _WHITE.sub(" ", text) if self.flows else text
 
     def _units(self, start: int, end: int, found: Candidate, origins: Origins) -> Sequence[Unit]:
-        """The words of a translation, with origins that count from the part's start in the line."""
+        """Return the words of a translation with origins relative to `start` in the line."""
         units = origins(self.sentence(start, end), found)
         if not self.flows:
             return units
-        places: list[int] = []  # of the characters that `sentence` keeps
+        places: list[int] = []  # of the characters kept by `sentence`
         before = 0
         for white in _WHITE.finditer(self.line.text, start, end):
             places += range(before, white.start() - start + 1)
@@ -94,11 +94,11 @@ class _Run:
 
 @dataclass(frozen=True)
 class Pieces:
-    """A text as parts that stay and lines whose sentences are translated.
+    """A text as verbatim parts and lines whose sentences are translated.
 
     Attributes:
-        joint: what stands between two sentences of the target language.
-        escape: how text is written between the parts that stay.
+        joint: separator between two sentences of the target language.
+        escape: applied to translated text.
     """
 
     parts: list[str | _Run]
@@ -107,12 +107,12 @@ class Pieces:
 
     @property
     def sentences(self) -> list[str]:
-        """What to translate."""
+        """The sentences to translate."""
         return [run.sentence(start, end) for run in self._runs for start, end in run.sentences]
 
     @property
     def needs_origins(self) -> bool:
-        """Whether tags stand inside of sentences, so that it matters which words come from which."""
+        """True if there are tags inside sentences, so that word alignment is needed."""
         return any(run.line.edges_within(*sentence) for run in self._runs for sentence in run.sentences)
 
     @property
@@ -120,11 +120,11 @@ class Pieces:
         return [part for part in self.parts if isinstance(part, _Run)]
 
     def together(self, translations: Sequence[Candidate], origins: Origins) -> str:
-        """The text with translations in place of its sentences.
+        """Replace the sentences by their translations.
 
         Args:
             translations: one for each sentence.
-            origins: says which words of a sentence's translation come from which of its own.
+            origins: aligns the words of a translation with its source.
         """
         following = iter(translations)
         return "".join(
@@ -134,18 +134,18 @@ class Pieces:
 
 
 def plain_pieces(text: str, joint: str, language: str = "en") -> Pieces:
-    """Cuts plain text.
+    """Split plain text.
 
     Args:
         text: any text.
-        joint: what stands between two sentences of the target language.
-        language: the text's.
+        joint: separator between two sentences of the target language.
+        language: code of the source language.
     """
     parts = [part if number % 2 else _Run.of(Line(part), language) for number, part in enumerate(_BREAK.split(text))]
     return Pieces(parts, joint, str)
 
 
 def html_pieces(text: str, joint: str, language: str = "en") -> Pieces:
-    """Cuts HTML: tags, comments, entities in them, and what is not language (`<code>`, `translate="no"`) stay."""
+    """Split HTML; tags, comments and untranslated elements (`<code>`, `translate="no"`) stay verbatim."""
     parts = [part if isinstance(part, str) else _Run.of(part, language, flows=True) for part in html_lines(text)]
     return Pieces(parts, joint, lambda translation: html.escape(translation, quote=False))
