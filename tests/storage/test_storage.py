@@ -18,6 +18,7 @@ import torch
 
 from mt.errors import InputError, MachineError
 from mt.storage import atomic
+from mt.storage import lock as run_lock
 from mt.storage.manifest import DamagedError, read_manifest, sha256, verify
 from mt.storage.output_path import require_writable
 
@@ -486,8 +487,8 @@ def test_a_name_that_is_no_file_is_missing(tmp_path: Path, name: str) -> None:
 HOLD_LOCK = """
 import sys, time
 from pathlib import Path
-from mt.storage import lock
-with lock.exclusive(Path(sys.argv[1])):
+from mt.storage import lock as run_lock
+with run_lock.exclusive(Path(sys.argv[1])):
     print("ready", flush=True)
     time.sleep(60)
 """
@@ -496,21 +497,21 @@ with lock.exclusive(Path(sys.argv[1])):
 def test_a_lock_refuses_another_process_until_that_is_killed(tmp_path: Path) -> None:
     lock = tmp_path / "run" / ".lock"
     child = start_python(HOLD_LOCK, lock)
-    with pytest.raises(InputError) as caught, lock.exclusive(lock):
+    with pytest.raises(InputError) as caught, run_lock.exclusive(lock):
         pytest.fail("the lock was given twice")
     assert caught.value.exit_code == 2
     assert caught.value.message == (
         f"{lock.parent}: another training (process {child.pid}) is working in this run folder"
     )
     kill(child)
-    with lock.exclusive(lock):
+    with run_lock.exclusive(lock):
         assert lock.read_text() == str(os.getpid())
 
 
 def test_a_lock_is_free_again_after_it_was_left(tmp_path: Path) -> None:
     lock = tmp_path / ".lock"
     for _ in range(2):
-        with contextlib.suppress(ValueError), lock.exclusive(lock):
+        with contextlib.suppress(ValueError), run_lock.exclusive(lock):
             raise ValueError
     child = start_python(HOLD_LOCK, lock)
     kill(child)
@@ -619,7 +620,7 @@ def test_a_full_disk_and_a_lock(tiny_disk: Path) -> None:
     fill(tiny_disk)
 
     def hold() -> None:
-        with lock.exclusive(lock):
+        with run_lock.exclusive(lock):
             pass
 
     full_disk(lock, hold)

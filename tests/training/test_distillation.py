@@ -266,7 +266,7 @@ def test_a_resume_needs_the_same_teachers(given: Path) -> None:
     shutil.copytree(given / "given", given / "copy")
     assert "training.distill_from is now" in train(given, "training.distill_from=[copy]", code=2).stderr
     (given / "given").rename(given / "away")
-    assert "given is gone, and training still learns from it" in train(given, code=2).stderr
+    assert "given is gone, and training needs it until its end" in train(given, code=2).stderr
     train(given, "training.max_steps=12")  # this one has ended
     (given / "away").rename(given / "given")
     assert "resuming after step 12" in train(given).stderr

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mt.aside import clear, take
 from mt.errors import MachineError, is_disk_full
 from mt.storage.manifest import DamagedError, read_manifest, sha256, verify
 from mt.storage.output_path import is_device
 from mt.storage.run_dir import MANIFEST
+from mt.storage.temporary import clear, take
 
 if TYPE_CHECKING:
     import torch

@@ -19,7 +19,7 @@ from mt.config import load_config
 from mt.errors import MachineError
 from mt.extras.planning.dry_run import _space, dry_run
 from mt.extras.planning.survey import survey
-from mt.storage import lock
+from mt.storage import lock as run_lock
 from mt.system.devices import has_bf16
 
 DRY = ["train", "--config", "tiny.yaml", "--dry-run"]
@@ -212,9 +212,9 @@ def test_a_run_folder_that_leads_nowhere(tiny: Path) -> None:
 
 
 def test_a_run_that_is_at_work(tiny: Path) -> None:
-    with lock.exclusive(tiny / "runs" / "tiny" / ".lock"):
+    with run_lock.exclusive(tiny / "runs" / "tiny" / ".lock"):
         assert "another training" in dry(tiny, code=2).stderr
-    lock.refuse_locked(tiny / "runs" / "tiny" / ".lock")  # it is free
+    run_lock.refuse_locked(tiny / "runs" / "tiny" / ".lock")  # it is free
 
 
 def test_only_the_beginning_of_a_hub_data_set_is_read(tmp_path: Path) -> None:
