@@ -370,7 +370,7 @@ def test_removing_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / ".folder.partial").mkdir()
     (tmp_path / ".folder.partial" / "left").write_bytes(b"x")
     atomic.remove(tmp_path / "folder")
-    atomic.remove_if_there(tmp_path / "folder")
+    atomic.remove_if_exists(tmp_path / "folder")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -96,7 +96,7 @@ def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, files: Ma
             tags = tokenizers.source.tags
             parts = [Tagged(p.pairs, tags.get(p.target_lang)) for p in read_parts(run_dir.prepared_counts, split)]
             encode_corpus(text, tokenizers, run_dir.encoded(split), key, limit, parts)
-        atomic.remove_if_there(shards_of(run_dir.encoded(split)))  # a crash may leave them
+        atomic.remove_if_exists(shards_of(run_dir.encoded(split)))  # a crash may leave them
 
 
 def report_cleaning(config: Config, run_dir: RunDir) -> None:

@@ -1,7 +1,7 @@
-"""The only writer: everything that must survive a crash goes through here.
+"""Atomic, durable writes of files and folders.
 
-A file or folder is written aside, fsynced, and renamed into place, so that a reader finds the whole of it or nothing
-of it. Folders carry a `MANIFEST.json` with the size and sha256 of every file, because a rename protects from a crash
+Everything is written under a temporary name, fsynced, and renamed into place, so that a reader finds all of it or
+nothing. A folder also gets a `MANIFEST.json` with the size and SHA-256 of each file: a rename protects from a crash,
 but not from a disk that alters bytes.
 """
 
@@ -15,25 +15,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mt.errors import MachineError, is_disk_full
-from mt.storage.manifest import DamagedError, read_manifest, sha256, verify
+from mt.errors import InputError, MachineError, is_disk_full
+from mt.storage.manifest import sha256
 from mt.storage.output_path import is_device
 from mt.storage.run_dir import MANIFEST
-from mt.storage.temporary import clear, take
 
 if TYPE_CHECKING:
     import torch
 
-# What a folder's manifest is written for; readers find it here, beside what wrote it.
-__all__ = ["DamagedError", "read_manifest", "sha256", "verify"]
-
-PARTIAL = ".partial"  # suffix of everything not yet whole; removed at the next start
-_OLD = f".old{PARTIAL}"  # suffix of a whole folder that is just being replaced; put back at the next start
+PARTIAL = ".partial"  # suffix of everything unfinished; removed at the next start
+_OLD = f".old{PARTIAL}"  # suffix of a complete folder while it is replaced; restored at the next start
 
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turns an `OSError` met while writing `path` into one sentence for the user.
+    """Turn an `OSError` while writing `path` into one sentence for the user.
 
     Raises:
         MachineError: disk full, no permission, read-only or failing disk.
@@ -49,11 +45,11 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def failpoint(action: str, path: Path) -> None:
-    """Comes before each write, sync and rename; tests put something here that fails or kills the process."""
+    """Precede each write, sync and rename; tests replace this to fail or to kill the process."""
 
 
 def sync_dir(path: Path) -> None:
-    """Makes the names inside a folder durable; a rename is lost in a power cut without it."""
+    """Make the names inside a folder durable; a power cut would undo a rename otherwise."""
     failpoint("sync", path)
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -62,61 +58,57 @@ def sync_dir(path: Path) -> None:
         os.close(descriptor)
 
 
-def sync_file(path: Path) -> None:
-    failpoint("sync", path)
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[Callable[[bytes], None]]:
-    """A file that comes into being whole: a reader sees the old content or the new, never a part.
+    """Write a file atomically, or write through to a device or a pipe.
 
     Yields:
-        a function that adds to it. Into a device or a pipe it writes at once.
+        a function that appends bytes.
 
     Raises:
         MachineError: it cannot be written.
     """
-    lasting = not is_device(path)
-    place = Path(os.path.realpath(path)) if lasting else path  # a link stays one
-    # Two processes that write the same file must not write into one another's.
-    partial = place.with_name(f".{place.name}.{os.getpid()}{PARTIAL}") if lasting else path
+    if is_device(path):
+        with explained(path), path.open("wb") as device:
+            yield _writer(path, device.write)
+        return
+    final = Path(os.path.realpath(path))  # keeps a link a link
+    # With the process's number, so that two processes writing one file do not mix their bytes.
+    partial = final.with_name(f".{final.name}.{os.getpid()}{PARTIAL}")
     try:
         with explained(path):
-            if lasting:
-                place.parent.mkdir(parents=True, exist_ok=True)
+            final.parent.mkdir(parents=True, exist_ok=True)
             failpoint("write", partial)
             file = partial.open("wb")
         try:
-
-            def write(content: bytes) -> None:
-                with explained(path):
-                    file.write(content)
-
-            yield write
+            yield _writer(path, file.write)
             with explained(path):
                 file.flush()
-                if lasting:
-                    failpoint("sync", partial)
-                    os.fsync(file.fileno())
+                failpoint("sync", partial)
+                os.fsync(file.fileno())
         finally:
-            with contextlib.suppress(OSError):  # which a flush has told of
+            with contextlib.suppress(OSError):  # the flush has reported it
                 file.close()
-        if lasting:
-            with explained(path):
-                failpoint("rename", place)
-                partial.replace(place)
-                sync_dir(place.parent)
+        with explained(path):
+            failpoint("rename", final)
+            partial.replace(final)
+            sync_dir(final.parent)
     except BaseException:
-        if lasting:
-            with contextlib.suppress(OSError):
-                partial.unlink()
+        with contextlib.suppress(OSError):
+            partial.unlink()
         raise
 
 
+def _writer(path: Path, write: Callable[[bytes], object]) -> Callable[[bytes], None]:
+    def write_explained(content: bytes) -> None:
+        with explained(path):
+            write(content)
+
+    return write_explained
+
+
 def write_bytes(path: Path, content: bytes) -> None:
-    """Writes a file that comes into being whole."""
+    """Write a file atomically."""
     with new_file(path) as write:
         write(content)
 
@@ -129,8 +121,19 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def append_line(path: Path, line: str) -> None:
+    """Append one line in one write, after ending a line that a crash left incomplete."""
+    with explained(path), path.open("ab+") as file:
+        if file.tell() > 0:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                line = "\n" + line
+        failpoint("write", path)
+        file.write((line + "\n").encode())
+
+
 def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]", **facts: str) -> None:
-    """Writes one safetensors file (inside a `new_folder`, which makes it durable), with facts in its header."""
+    """Write a safetensors file inside a `new_folder`, which makes it durable; the facts go into its header."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -139,34 +142,38 @@ def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]", **facts: str) 
     mode = path.stat().st_mode
     try:
         save_file(tensors, path, facts or None)
-        path.chmod(mode)  # the library makes a file that nobody but its owner can read
-    except SafetensorError as error:  # the library reports a full disk as text; give it its number back
+        path.chmod(mode)  # the library removes the group's permissions
+    except SafetensorError as error:  # the library reports a full disk as text only
         number = re.search(r"os error (\d+)", str(error))
         raise OSError(int(number[1]) if number else errno.EIO, str(error)) from None
 
 
 @contextlib.contextmanager
 def new_folder(final: Path, facts: dict[str, Any] | None = None, **manifest: Any) -> Iterator[Path]:
-    """A folder that comes into being whole, or not at all.
+    """Write a folder atomically, replacing one of the same name.
 
     Args:
-        final: where it shall be; a folder already there is replaced.
-        facts: what to record in its `MANIFEST.json` beside the sizes and checksums; it is read at the end, so what
-            shows while the folder is written can still be added.
-        manifest: more of them.
+        final: the folder's path.
+        facts: what its manifest records beside sizes and checksums; read at the end, so that facts can be added
+            meanwhile.
+        manifest: more facts.
 
     Yields:
         the temporary folder to write into.
+
+    Raises:
+        InputError: another process is writing the folder.
+        MachineError: it cannot be written.
     """
-    final = Path(os.path.realpath(final))  # a link stays one
+    final = Path(os.path.realpath(final))  # keeps a link a link
     partial = final.with_name(f".{final.name}{PARTIAL}")
     with explained(final):
-        lock = take(partial, final)
+        lock = _make_locked(partial, final)
         try:
-            _put_back(_aside(final))
+            _restore(_old(final))
             yield partial
             _seal(partial, {**manifest, **(facts or {})})
-            _put_in_place(partial, final)
+            _rename(partial, final)
             sync_dir(final.parent)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
@@ -175,45 +182,75 @@ def new_folder(final: Path, facts: dict[str, Any] | None = None, **manifest: Any
             os.close(lock)
 
 
-def _put_in_place(partial: Path, final: Path) -> None:
-    """Gives a whole folder its name; one that has it already goes.
+def _make_locked(partial: Path, final: Path) -> int:
+    """Make an empty temporary folder; return a descriptor that holds its lock until it is closed."""
+    try:
+        _remove_unlocked(partial)
+        partial.mkdir(parents=True)
+        return _lock(partial)
+    except BlockingIOError:
+        raise InputError(f"{final}: another process is writing this folder", "wait for it, or name another") from None
 
-    A full folder cannot be replaced in one rename. Between the two the old one is aside, and whole: what fails or is
-    killed there puts it back, at once or at the next start.
+
+def _remove_unlocked(partial: Path) -> None:
+    """Remove the temporary folder of a killed process; raises BlockingIOError if a living one holds it."""
+    with contextlib.suppress(FileNotFoundError):
+        descriptor = _lock(partial)
+        shutil.rmtree(partial, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _lock(folder: Path) -> int:
+    from filelock import lock_descriptor  # not at the top: readers lock nothing and start faster without it
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    if not lock_descriptor(descriptor, blocking=False):
+        os.close(descriptor)
+        raise BlockingIOError
+    return descriptor
+
+
+def _rename(partial: Path, final: Path) -> None:
+    """Give a complete folder its final name.
+
+    A non-empty folder cannot be replaced in one rename. Between two renames the old one has the suffix `_OLD`; a
+    failure restores it at once, a kill at the next start.
     """
     if not final.exists():
         failpoint("rename", final)
         partial.rename(final)
         return
-    replaced = _aside(final)
-    shutil.rmtree(replaced, ignore_errors=True)
-    failpoint("rename", replaced)
-    final.rename(replaced)
+    old = _old(final)
+    shutil.rmtree(old, ignore_errors=True)
+    failpoint("rename", old)
+    final.rename(old)
     try:
         failpoint("rename", final)
         partial.rename(final)
     finally:
-        _put_back(replaced)
+        _restore(old)
 
 
-def _aside(final: Path) -> Path:
+def _old(final: Path) -> Path:
     return final.with_name(f".{final.name}{_OLD}")
 
 
-def _put_back(replaced: Path) -> None:
-    """Gives a folder that was being replaced its name again, unless what replaces it has the name already."""
-    final = replaced.with_name(replaced.name.removeprefix(".").removesuffix(_OLD))
+def _restore(old: Path) -> None:
+    """Give a folder that was being replaced its name again, unless its replacement has it."""
+    final = old.with_name(old.name.removeprefix(".").removesuffix(_OLD))
     if final.exists():
-        shutil.rmtree(replaced, ignore_errors=True)
-    elif replaced.exists():
-        replaced.rename(final)
+        shutil.rmtree(old, ignore_errors=True)
+    elif old.exists():
+        old.rename(final)
 
 
 def _seal(folder: Path, facts: dict[str, Any]) -> None:
-    """Fsyncs every file, then writes the manifest: its presence says that the rest is complete."""
+    """Fsync every file, then write the manifest, whose presence says that the folder is complete."""
     files = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        sync_file(path)
+        failpoint("sync", path)
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
         files[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
     for directory in [p for p in folder.rglob("*") if p.is_dir()]:
         sync_dir(directory)
@@ -221,7 +258,7 @@ def _seal(folder: Path, facts: dict[str, Any]) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Removes a folder so that a crash half-way leaves nothing that looks whole."""
+    """Remove a folder so that a crash half-way leaves nothing that looks complete."""
     doomed = folder.with_name(f".{folder.name}{PARTIAL}")
     shutil.rmtree(doomed, ignore_errors=True)
     failpoint("rename", doomed)
@@ -229,49 +266,37 @@ def remove(folder: Path) -> None:
     shutil.rmtree(doomed, ignore_errors=True)
 
 
-def remove_if_there(folder: Path) -> None:
+def remove_if_exists(folder: Path) -> None:
     if folder.exists():
         remove(folder)
 
 
 def remove_partials(parent: Path) -> None:
-    """Clears what a killed process left behind, and leaves what a living one (an export, say) is writing.
+    """Remove what killed processes left in a folder, but not what a living one (an export, say) is writing.
 
     Call it only while holding the run's lock.
     """
-    left = [path for path in parent.glob(f".*{PARTIAL}") if not path.name.endswith(_OLD)]
-    for path in left:
+    for path in [path for path in parent.glob(f".*{PARTIAL}") if not path.name.endswith(_OLD)]:
         if path.is_dir() and not path.is_symlink():
             with contextlib.suppress(BlockingIOError):
-                clear(path)
+                _remove_unlocked(path)
         elif not _is_alive(path.name.removesuffix(PARTIAL).rpartition(".")[2]):
             path.unlink(missing_ok=True)
     for path in parent.glob(f".*{_OLD}"):
         if path.is_symlink() or not path.is_dir():
             path.unlink(missing_ok=True)
-        elif not path.with_name(path.name.removesuffix(_OLD) + PARTIAL).exists():  # or a living process replaces it
-            _put_back(path)
+        elif not path.with_name(path.name.removesuffix(_OLD) + PARTIAL).exists():  # else a living process replaces it
+            _restore(path)
 
 
 def _is_alive(process: str) -> bool:
-    """Whether there is another process of this number, as `new_file` writes it into a name."""
+    """Return True if there is another process with the number that `new_file` puts into a name."""
     if not process.isdecimal() or int(process) == os.getpid():
         return False
     try:
         os.kill(int(process), 0)
-    except PermissionError:  # somebody else's
+    except PermissionError:  # another user's
         return True
     except (ProcessLookupError, OverflowError):
         return False
     return True
-
-
-def append_line(path: Path, line: str) -> None:
-    """Appends one line in one write; a line torn by an earlier crash is closed first."""
-    with explained(path), path.open("ab+") as file:
-        if file.tell() > 0:
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":
-                line = "\n" + line
-        failpoint("write", path)
-        file.write((line + "\n").encode())

@@ -1,138 +1,98 @@
-"""The name of every path in a run folder and in a model folder; no other module spells one."""
+"""Paths in a run folder, a checkpoint and a model folder; no other module spells their names."""
 
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mt.errors import MachineError
 
 MANIFEST = "MANIFEST.json"
-COUNTS = "counts.json"  # in a folder of prepared or of encoded text: how much of it there is
-VOCABULARY_MAP = "vmap.txt"  # in a converted model: from source pieces to target pieces; the name is CTranslate2's
+COUNTS = "counts.json"  # numbers of pairs, in a folder of prepared or encoded text
+VOCABULARY_MAP = "vmap.txt"  # CTranslate2's name for a shortlist: source pieces to target pieces
 
 
 def tokenizer_names(shared: bool) -> tuple[str, str]:
-    """The files of the source and of the target language in a tokenizer folder."""
+    """Return the names of the source and the target tokenizer's files."""
     return ("tokenizer.json", "tokenizer.json") if shared else ("source.json", "target.json")
+
+
+class _Path:
+    """A path below the folder `root`, as an attribute."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, folder: Any, _: type) -> Path:
+        return Path(folder.root, self._name)
 
 
 @dataclass(frozen=True)
 class ModelDir:
-    """The product of a training: a folder that can be moved anywhere and is complete."""
+    """A model folder: complete and movable."""
 
     root: Path
 
-    @property
-    def config(self) -> Path:
-        return self.root / "config.yaml"
-
-    @property
-    def weights(self) -> Path:
-        return self.root / "model.safetensors"
-
-    @property
-    def tokenizer(self) -> Path:
-        return self.root / "tokenizer"
-
-    @property
-    def ctranslate2(self) -> Path:
-        """The same model for the fast engine."""
-        return self.root / "ctranslate2"
-
-    @property
-    def settings(self) -> Path:
-        """What the fast engine needs of the configuration."""
-        return self.ctranslate2 / "settings.json"
+    manifest = _Path(MANIFEST)
+    config = _Path("config.yaml")
+    weights = _Path("model.safetensors")
+    tokenizer = _Path("tokenizer")
+    readme = _Path("README.md")
+    ctranslate2 = _Path("ctranslate2")
+    settings = _Path("ctranslate2/settings.json")  # the part of the configuration that translation needs
 
     def converted(self, number_format: str) -> Path:
-        """The fast engine's model with weights in float32 or int8."""
+        """Return the folder of the CTranslate2 model with float32 or int8 weights."""
         return self.ctranslate2 / number_format
-
-    @property
-    def readme(self) -> Path:
-        return self.root / "README.md"
-
-    @property
-    def manifest(self) -> Path:
-        return self.root / MANIFEST
 
 
 @dataclass(frozen=True)
 class CheckpointDir:
-    """All that a training needs to go on after a step."""
+    """A checkpoint: everything that a resume needs."""
 
     root: Path
 
-    @property
-    def weights(self) -> Path:
-        return self.root / "model.safetensors"
-
-    @property
-    def average(self) -> Path:
-        """The moving average of the weights, where training keeps one."""
-        return self.root / "average.safetensors"
+    weights = _Path("model.safetensors")
+    average = _Path("average.safetensors")  # the moving average of the weights, if training keeps one
+    optimizer = _Path("optimizer.safetensors")
+    state = _Path("state.json")
+    origin = _Path("origin.json")  # digests of the data and the tokenizer it was trained with
 
     @property
     def best_weights(self) -> Path:
         """The weights to translate with."""
         return self.average if self.average.exists() else self.weights
 
-    @property
-    def optimizer(self) -> Path:
-        return self.root / "optimizer.safetensors"
-
-    @property
-    def state(self) -> Path:
-        return self.root / "state.json"
-
-    @property
-    def origin(self) -> Path:
-        """Digests of the data and the tokenizer it was trained with."""
-        return self.root / "origin.json"
-
 
 @dataclass(frozen=True)
 class RunDir:
-    """One training run: `runs/<name>/`."""
+    """A run folder, `runs/<name>/`."""
 
     root: Path
 
-    @property
-    def config(self) -> Path:
-        return self.root / "config.yaml"
+    config = _Path("config.yaml")
+    lock = _Path(".lock")
+    text = _Path("data/text")  # cleaned training text, untouched validation and test text
+    prepared_counts = _Path(f"data/text/{COUNTS}")  # pairs of each split, and pairs dropped by cleaning
+    cleaning = _Path("data/cleaning.json")  # all dropped training pairs by reason
+    inputs = _Path("data/inputs.json")  # digests of the sources, in runs whose checkpoints do not record them
+    tokenizer = _Path("tokenizer")
+    checkpoints = _Path("checkpoints")
+    metrics = _Path("metrics.jsonl")
+    tensorboard = _Path("tensorboard")
+    wandb_id = _Path("wandb/mt-run-id.txt")
+    report = _Path("report.html")
+    scores = _Path("eval")  # hypotheses and score files
+    exports = _Path("exports")
 
     @property
-    def lock(self) -> Path:
-        return self.root / ".lock"
-
-    @property
-    def text(self) -> Path:
-        """Cleaned training text and the untouched validation and test text, one sentence a line."""
-        return self.root / "data" / "text"
+    def model(self) -> ModelDir:
+        return ModelDir(self.root / "model")
 
     def text_file(self, split: str, side: str) -> Path:
-        """`split` is train, valid or test; `side` is source or target."""
+        """Return the text of a split (train, valid, test) and a side (source, target)."""
         return self.text / f"{split}.{side}"
-
-    @property
-    def prepared_counts(self) -> Path:
-        """Pairs of each split, and what cleaning dropped from the training text."""
-        return self.text / COUNTS
-
-    @property
-    def cleaning(self) -> Path:
-        """All that was dropped from the training text, by reason."""
-        return self.root / "data" / "cleaning.json"
-
-    @property
-    def inputs(self) -> Path:
-        """Digests of the data sources, in runs whose checkpoints do not record them."""
-        return self.root / "data" / "inputs.json"
-
-    @property
-    def tokenizer(self) -> Path:
-        return self.root / "tokenizer"
 
     def encoded(self, split: str) -> Path:
         return self.root / "data" / "encoded" / split
@@ -140,20 +100,26 @@ class RunDir:
     def encoded_counts(self, split: str) -> Path:
         return self.encoded(split) / COUNTS
 
-    @property
-    def checkpoints(self) -> Path:
-        return self.root / "checkpoints"
+    def export(self, export_format: str) -> Path:
+        return self.exports / export_format
 
     def checkpoint(self, step: int) -> Path:
         return self.checkpoints / f"step-{step:08d}"
 
+    def damaged_checkpoint(self, step: int) -> Path:
+        """Return the path to which a damaged checkpoint is moved."""
+        return self.checkpoints / f"damaged-{self.checkpoint(step).name}"
+
     def checkpoint_steps(self) -> list[int]:
-        """The steps there are checkpoints of, in order. Other names, such as those of copies, are not ours."""
-        found = (re.fullmatch(r"step-(\d{8}|[1-9]\d{8,})", name) for name in self._checkpoint_names())
-        return sorted(int(match[1]) for match in found if match)
+        """Return the steps with a checkpoint, in order; folders with other names, such as copies, are ignored."""
+        steps = (re.fullmatch(r"step-(\d{8}|[1-9]\d{8,})", name) for name in self._checkpoint_names())
+        return sorted(int(match[1]) for match in steps if match)
+
+    def has_damaged_checkpoints(self) -> bool:
+        return any(name.startswith("damaged-step-") for name in self._checkpoint_names())
 
     def _checkpoint_names(self) -> list[str]:
-        """Names of the folders in `checkpoints/`.
+        """List the folders in `checkpoints/`.
 
         Raises:
             MachineError: they cannot be listed, which must not look like a run without checkpoints.
@@ -168,46 +134,3 @@ class RunDir:
                 f"{self.checkpoints}: cannot be listed: {error.strerror or error}",
                 "check its permissions and the disk, then run the same command",
             ) from None
-
-    def set_aside(self, step: int) -> Path:
-        """Where a damaged checkpoint goes, out of the way of whole ones."""
-        return self.checkpoints / f"damaged-{self.checkpoint(step).name}"
-
-    def has_damaged_checkpoints(self) -> bool:
-        """True if some were set aside."""
-        return any(name.startswith("damaged-step-") for name in self._checkpoint_names())
-
-    @property
-    def metrics(self) -> Path:
-        return self.root / "metrics.jsonl"
-
-    @property
-    def tensorboard(self) -> Path:
-        return self.root / "tensorboard"
-
-    @property
-    def wandb_id(self) -> Path:
-        """The name of the run on Weights & Biases, whose package writes into the same folder."""
-        return self.root / "wandb" / "mt-run-id.txt"
-
-    @property
-    def report(self) -> Path:
-        """What a person looks at."""
-        return self.root / "report.html"
-
-    @property
-    def scores(self) -> Path:
-        """Hypotheses and score files."""
-        return self.root / "eval"
-
-    @property
-    def model(self) -> ModelDir:
-        return ModelDir(self.root / "model")
-
-    @property
-    def exports(self) -> Path:
-        return self.root / "exports"
-
-    def export(self, export_format: str) -> Path:
-        """The model for other software."""
-        return self.exports / export_format

@@ -1,4 +1,4 @@
-"""A stage of the pipeline records what its output was made from, and is skipped while that does not change."""
+"""Stages of the pipeline: an output records the key of its inputs, and is reused while the key is the same."""
 
 import hashlib
 import json
@@ -9,12 +9,12 @@ from mt.storage.manifest import DamagedError, verify
 
 
 def stage_key(*inputs: Any) -> str:
-    """Identifies a stage's inputs."""
+    """Hash a stage's inputs."""
     return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def is_done(folder: Path, key: str) -> bool:
-    """True if a stage's output is there, made from the same inputs, and whole."""
+    """Return True if the output is undamaged and was made from the same inputs."""
     try:
         return bool(verify(folder).get("key") == key)
     except DamagedError:

@@ -117,7 +117,7 @@ class Checkpoints:
                 damaged.append(step)
                 continue
             for each in damaged:
-                self._set_aside(each)
+                self._move_damaged(each)
             return step
         if damaged or self._run.has_damaged_checkpoints():
             raise MachineError(
@@ -126,9 +126,9 @@ class Checkpoints:
             )
         return None
 
-    def _set_aside(self, step: int) -> None:
-        folder, aside = self._run.checkpoint(step), self._run.set_aside(step)
-        atomic.remove_if_there(aside)
+    def _move_damaged(self, step: int) -> None:
+        folder, aside = self._run.checkpoint(step), self._run.damaged_checkpoint(step)
+        atomic.remove_if_exists(aside)
         folder.rename(aside)
         log.warning("%s: set aside as %s", folder, aside.name)
 
@@ -209,4 +209,4 @@ class Checkpoints:
                 log.warning("%s", error.message)
             except DamagedError as error:
                 log.warning("%s: damaged: %s", self._run.checkpoint(step), error)
-                self._set_aside(step)
+                self._move_damaged(step)

@@ -42,7 +42,7 @@ def write_exports(config: Config, run_dir: RunDir) -> str:
         try:
             said.append(export(run_dir.model, wanted, output, texts, ExportOptions(), key=key))
         except Exception as error:  # whatever it is in whichever library: the model is there, and its scores are
-            atomic.remove_if_there(output)
+            atomic.remove_if_exists(output)
             reason = error.message if isinstance(error, MtError) else f"{type(error).__name__}: {error}"
             said.append(f"{wanted}: not exported: {reason}")
             log.warning("exports: %s", said[-1])
