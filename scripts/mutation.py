@@ -177,55 +177,51 @@ def run(origin: Path, results: Path, work: Path, limit: int | None, files: list[
     os.environ["OMP_NUM_THREADS"] = "1"
     for name in PRELOAD:
         importlib.import_module(name)
-    mutants, tree = json.loads(MUTANTS.read_text()), Tree(origin, work)
+    mutants, tree = [m for m in json.loads(MUTANTS.read_text()) if "gone" not in m], Tree(origin, work)
+    if lost := [mutant for mutant in mutants if not tree.find(mutant)]:
+        for mutant in lost:
+            show(mutant, "not found", *difflib.get_close_matches(mutant["forms"][-1][0], tree.index, 2, 0.5))
+        sys.exit(f"{len(lost)} mutants not found: append a pair to their forms in {MUTANTS}, or add gone")
     if not (work / "coverage.json").exists():
         measure(tree, work, mutants, files)
     coverage = json.loads((work / "coverage.json").read_text())
-    done = {json.loads(line)["id"] for line in results.read_text().splitlines()} if results.exists() else set()
+    results.touch()
+    done = {json.loads(line)["id"] for line in results.read_text().splitlines()}
     for mutant in random.Random(0).sample(mutants, len(mutants))[:limit]:
         if mutant["id"] in done:
             continue
         tests, timeout = coverage[str(mutant["id"])].values()
-        start, result, found = time.monotonic(), "gone", tree.find(mutant)
-        if "gone" not in mutant and found is None:
-            result = "not found"
-        elif found and not tests:
-            result = "no test"
-        elif found:
+        start, result, code, found = time.monotonic(), "no test", None, tree.find(mutant)
+        if tests and found:
             (work / "selected.json").write_text(json.dumps(tests))
             options = {"PYTHONDONTWRITEBYTECODE": "1", "MUTATION_TESTS": str(work / "selected.json")}
             with tree.broken(*found):
-                paths = sorted({name.partition("::")[0] for name in tests})
-                code = tree.pytest("-x", *paths, timeout=timeout, **options)
+                code = tree.pytest("-x", *sorted({t.partition("::")[0] for t in tests}), timeout=timeout, **options)
             result = {None: "timeout", 0: "survived", 5: "no test"}.get(code, "caught")
+        row = {"id": mutant["id"], "result": result, "code": code, "tests": len(tests)}
         with results.open("a") as file:
-            took = round(time.monotonic() - start, 1)
-            file.write(json.dumps({"id": mutant["id"], "result": result, "tests": len(tests), "seconds": took}) + "\n")
-    report(results, tree)
+            file.write(json.dumps({**row, "seconds": round(time.monotonic() - start, 1)}) + "\n")
+    report(results)
 
 
-def report(results: Path, tree: Tree | None = None) -> None:
-    """Print the share caught in each room, the survivors, and the mutants that a person must place."""
+def show(mutant: dict[str, Any], result: str, *nearest: str) -> None:
+    old, new = mutant["forms"][-1]
+    print(f"\n{mutant['id']}: {result}, {mutant['module']} {mutant['function']} ({mutant['kind']})")
+    print(f"  - {old}", f"  + {new}", *(f"  ? {text}" for text in nearest), sep="\n")
+
+
+def report(results: Path) -> None:
+    """Print the share caught in each room, and the survivors."""
     found = {(row := json.loads(line))["id"]: row["result"] for line in results.read_text().splitlines()}
-    mutants = [
-        {**mutant, "result": found[mutant["id"]]} for mutant in json.loads(MUTANTS.read_text()) if mutant["id"] in found
-    ]
+    mutants = [mutant for mutant in json.loads(MUTANTS.read_text()) if mutant["id"] in found and "gone" not in mutant]
     print("| room | mutants | caught | share |\n|---|---|---|---|")
     for room in [*ROOMS, "all"]:
-        there = [
-            m["result"] for m in mutants if room in (m["room"], "all") and m["result"] not in ("gone", "not found")
-        ]
+        there = [found[mutant["id"]] for mutant in mutants if room in (mutant["room"], "all")]
         caught = sum(result in ("caught", "timeout") for result in there)
         print(f"| {room} | {len(there)} | {caught} | {caught / max(len(there), 1):.0%} |")
-    for mutant in (m for m in mutants if m["result"] not in ("caught", "timeout")):
-        (old, new), name = mutant["forms"][-1], f"{mutant['module']} {mutant['function']}"
-        print(
-            f"\n{mutant['id']}: {mutant['result']}, {name} ({mutant['kind']})\n  - {old}\n  + {new}".replace(
-                "\n    pass", ""
-            )
-        )
-        if mutant["result"] == "not found" and tree:
-            print("  nearest:", *difflib.get_close_matches(old, tree.index, 2, 0.5), sep="\n  ? ")
+    for mutant in mutants:
+        if found[mutant["id"]] not in ("caught", "timeout"):
+            show(mutant, found[mutant["id"]])
 
 
 def main() -> None:
