@@ -295,7 +295,7 @@ def test_killed_and_resumed_ends_in_the_same_weights_and_another_model_is_refuse
     shutil.copy(expected_folder / "runs" / "tiny" / "model" / "model.safetensors", given / "given")
     reseal(ModelDir(given / "given"))
     again = mt("train", "--config", "tiny.yaml", *command, cwd=given, code=2)
-    assert "cannot resume: training.init_from: the content is not what it was" in again.stderr
+    assert "cannot resume: training.init_from: the content has changed" in again.stderr
     changed = ["--set", "training.init_from=null", "--set", "training.init_tokenizer=false"]
     again = mt("train", "--config", "tiny.yaml", *command, *changed, cwd=given, code=2)
     assert "training.init_from is now None" in again.stderr

@@ -23,7 +23,7 @@ from mt.decoding.engine import EngineChoice, Sampling, SearchOptions
 from mt.decoding.synthesis import closest, synthesize
 from mt.decoding.translator import Candidate, Translator
 from mt.errors import InputError, MachineError
-from mt.storage.resumable_file import GrowingFile
+from mt.storage.resumable_file import ResumableFile
 from mt.storage.run_dir import ModelDir
 from mt.text.lines import read_lines
 
@@ -362,7 +362,7 @@ def test_the_commands_models_and_options_are_part_of_the_question(teacher: Model
         other.root.rename(teacher.root)
         done = mt(*command, teacher.root, cwd=tmp_path)
         assert "going on" not in done.stderr
-        assert "out: begun anew: its 2000 finished lines were made with another model" in done.stderr
+        assert "out: restarting: 2000 lines were written with a different model" in done.stderr
         assert (
             read(tmp_path / "out")
             == said("translate", "--input", source, "--greedy", *command[-1:], teacher.root).split("\n")[:-1]
@@ -453,11 +453,11 @@ def test_a_note_that_tells_nothing_begins_again(teacher: ModelDir, tmp_path: Pat
 def test_what_another_key_begins_is_not_continued_by_the_first(tmp_path: Path) -> None:
     """Killed after the first lines of the second are safe, and before its note is."""
     path = tmp_path / "out"
-    with GrowingFile(path, "one") as file:
+    with ResumableFile(path, "one") as file:
         file.append(["1"])
-    with GrowingFile(path, "two") as file:
+    with ResumableFile(path, "two") as file:
         (tmp_path / ".out.unfinished").write_bytes(b"TWO TWO\n")
-    with GrowingFile(path, "one") as file:
+    with ResumableFile(path, "one") as file:
         assert file.lines == 0
         file.append(["1", "2"])
         file.finish()
@@ -466,12 +466,12 @@ def test_what_another_key_begins_is_not_continued_by_the_first(tmp_path: Path) -
 
 def test_a_note_that_a_crash_left_beside_the_whole_file_is_passed_over(tmp_path: Path, notices: list[str]) -> None:
     path = tmp_path / "out"
-    with GrowingFile(path, "one") as file:
+    with ResumableFile(path, "one") as file:
         file.append(["1"])
         note = (tmp_path / ".out.unfinished.json").read_bytes()
         file.finish()
     (tmp_path / ".out.unfinished.json").write_bytes(note)
-    with GrowingFile(path, "one") as file:
+    with ResumableFile(path, "one") as file:
         assert file.lines == 0
     assert not notices
 
@@ -483,20 +483,20 @@ def test_a_tag_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
 
 def test_a_growing_file_appears_when_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    with GrowingFile(path, "key") as file:
+    with ResumableFile(path, "key") as file:
         assert file.lines == 0
         file.append(["ä", ""])
         file.append([])
         assert file.lines == 2
         assert not path.exists()
-    with GrowingFile(path, "key") as file:
+    with ResumableFile(path, "key") as file:
         assert file.lines == 2
         file.append(["b"])
         assert not path.exists()
         file.finish()
     assert path.read_bytes() == "ä\n\nb\n".encode()
     assert list(tmp_path.iterdir()) == [path]
-    with GrowingFile(path, "key") as file:
+    with ResumableFile(path, "key") as file:
         assert file.lines == 0
         assert path.read_bytes() == "ä\n\nb\n".encode()
 
@@ -546,7 +546,7 @@ def test_a_pipe_cannot_be_read_more_than_once(teacher: ModelDir, tmp_path: Path,
 
 def test_two_at_once_are_refused_and_the_first_goes_on(teacher: ModelDir, tmp_path: Path) -> None:
     source, output = write(tmp_path / "in", LINES), tmp_path / "out"
-    with GrowingFile(output, "key") as first:
+    with ResumableFile(output, "key") as first:
         first.append(["safe"])
         assert "another process is writing it" in refused(teacher, tmp_path, source, output)
         first.append(["safe too"])

@@ -374,7 +374,7 @@ def test_a_second_signal_leaves_at_once() -> None:
     assert process.stderr is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)
-    assert "once more to stop at once" in process.stderr.readline()
+    assert "repeat the signal to stop at once" in process.stderr.readline()
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)
     time.sleep(0.5)

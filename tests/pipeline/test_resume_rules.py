@@ -125,7 +125,7 @@ def test_other_content_of_the_same_files_is_refused(project: Path, name: str, ke
     run = start_and_train(project)
     write_lines(project / "here" / name, ["changed", "changed"])
     message = refusal(project)
-    assert message == f"{run.root}: cannot resume: {key}: the content is not what it was"
+    assert message == f"{run.root}: cannot resume: {key}: the content has changed"
     assert refusal(project) == message
 
 
@@ -223,7 +223,7 @@ def test_checkpoints_without_a_record_resume(project: Path) -> None:
 def test_checkpoints_of_nobody_knows_what_are_refused(project: Path) -> None:
     run = start_and_train(project)
     run.config.unlink()
-    assert "there is no config.yaml, so nothing says what its checkpoints are of" in refusal(project)
+    assert "there is no config.yaml, which describes its checkpoints" in refusal(project)
 
 
 def test_a_configuration_that_is_no_text_is_refused(project: Path) -> None:

@@ -279,7 +279,7 @@ def test_another_content_is_refused(given: Path) -> None:
     train(other, "training.max_steps=3", "training.distill_from=[]", "name=other")
     shutil.rmtree(given / "given")
     shutil.copytree(other / "runs" / "other" / "model", given / "given")
-    assert "training.distill_from: the content is not what it was" in train(given, code=2).stderr
+    assert "training.distill_from: the content has changed" in train(given, code=2).stderr
 
 
 def test_a_dry_run_measures_with_them(given: Path) -> None:

@@ -20,7 +20,7 @@ from mt.errors import InputError
 from mt.metrics.pairwise import UTILITIES, utility_for
 from mt.storage.manifest import sha256
 from mt.storage.output_path import refuse_inputs
-from mt.storage.resumable_file import GrowingFile
+from mt.storage.resumable_file import ResumableFile
 from mt.text.compressed import refuse_compressed
 from mt.text.lines import read_lines, refuse_pipe
 
@@ -68,7 +68,7 @@ def synthesize(
         content.append(sha256(references))
     utility = utility_for("bleu", translator.target_lang)
     key = hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
-    with GrowingFile(output, key) as file, progress(total=total, unit="line", desc="translating") as bar:
+    with ResumableFile(output, key) as file, progress(total=total, unit="line", desc="translating") as bar:
         if file.lines:
             log.info("%s: going on after line %d of %d", output, file.lines, total)
         bar.update(file.lines)

@@ -10,7 +10,7 @@ from mt.errors import InputError
 from mt.storage.manifest import DamagedError, read_manifest, verify
 from mt.storage.run_dir import CheckpointDir, RunDir
 
-# A change of these would continue another model or optimiser, on other data, or at another place in the batch order.
+# Changing these would resume a different model or optimiser, on other data, or at another position in the batch order.
 FROZEN = (
     "seed",
     "data.",
@@ -23,29 +23,28 @@ FROZEN = (
     "training.init_",
     "training.distill_from",
 )
-# The files' content is compared instead of where they lie.
+# The content of the files is compared instead of their path.
 FREE = ("data.root",)
 
 
 def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> None:
-    """Compares a configuration and its input files with those that a run's checkpoints come from.
+    """Compare configuration and input files with those of the run's checkpoints.
 
-    Without checkpoints anything may change. Other training settings may too; the log says which did.
+    Without checkpoints anything may change. Other training settings may always change; the log reports them.
 
     Args:
         run_dir: the run.
-        config: the configuration to go on with.
-        digests: what identifies the content of each data source now.
+        config: the configuration to resume with.
+        digests: the present digests of the data sources and pretrained models.
 
     Raises:
-        InputError: something differs that a resume cannot survive; the message names the key.
+        InputError: the change of a key does not allow a resume.
     """
     if _has_checkpoints(run_dir):
         if not run_dir.config.is_file():
             raise InputError(
-                f"{run_dir.root}: cannot resume: there is no {run_dir.config.name}, so nothing says what its "
-                "checkpoints are of",
-                "put that file back, or give the configuration another name to start a new run",
+                f"{run_dir.root}: cannot resume: there is no {run_dir.config.name}, which describes its checkpoints",
+                "restore that file, or give the configuration another name to start a new run",
             )
         earlier = _flat(parse_config(run_dir.config.read_bytes(), str(run_dir.config)).model_dump())
         now = _flat(config.model_dump())
@@ -56,7 +55,7 @@ def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> 
             for key in changed
             if key.startswith(FROZEN) and key not in FREE
         ]
-        frozen += [f"{key}: the content is not what it was" for key in digests if digests[key] != before.get(key)]
+        frozen += [f"{key}: the content has changed" for key in digests if digests[key] != before.get(key)]
         if frozen:
             raise _refusal(run_dir, "; ".join(frozen))
         for key in changed:
@@ -64,22 +63,22 @@ def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> 
 
 
 def refuse_other_tokenizer(run_dir: RunDir, files: Mapping[str, str]) -> None:
-    """Compares a tokenizer with the one that a run's checkpoints were trained with.
+    """Compare a tokenizer with that of the run's checkpoints.
 
     Args:
-        run_dir: the run; where no checkpoint names its tokenizer, the one that lies in the run counts.
-        files: SHA-256 of each file of the tokenizer to go on with.
+        run_dir: the run; if no checkpoint records its tokenizer, the one in the run folder counts.
+        files: the SHA-256 of each file of the tokenizer to resume with.
 
     Raises:
         InputError: they differ.
     """
     before = recorded_origin(run_dir).get("tokenizer") or tokenizer_files(run_dir)
     if _has_checkpoints(run_dir) and before and before != files:
-        raise _refusal(run_dir, "tokenizer: it is not the one that the checkpoints were trained with")
+        raise _refusal(run_dir, "tokenizer: the checkpoints were trained with another one")
 
 
 def tokenizer_files(run_dir: RunDir) -> dict[str, str]:
-    """SHA-256 of each file of the run's tokenizer; empty where there is none yet."""
+    """Return the SHA-256 of each file of the run's tokenizer; empty if there is none yet."""
     try:
         return {name: file["sha256"] for name, file in read_manifest(run_dir.tokenizer)["files"].items()}
     except DamagedError:
@@ -94,7 +93,7 @@ def _refusal(run_dir: RunDir, reason: str) -> InputError:
 
 
 def recorded_inputs(run_dir: RunDir) -> dict[str, Any]:
-    """Digests of the data sources and given models when the checkpoints were made; empty if nothing records them."""
+    """Return the digests of data sources and pretrained models at the checkpoints; empty if nothing records them."""
     recorded = recorded_origin(run_dir).get("inputs")
     if recorded or not (_has_checkpoints(run_dir) and run_dir.inputs.is_file()):
         return dict(recorded or {})
@@ -102,13 +101,13 @@ def recorded_inputs(run_dir: RunDir) -> dict[str, Any]:
         return dict(json.loads(run_dir.inputs.read_bytes()))
     except (ValueError, TypeError):
         raise InputError(
-            f"{run_dir.inputs}: damaged, so nobody can tell whether the corpus is what it was",
-            "delete the file if you are sure that it is",
+            f"{run_dir.inputs}: damaged, so a change of the corpus cannot be detected",
+            "delete the file if the corpus has not changed",
         ) from None
 
 
 def recorded_origin(run_dir: RunDir) -> dict[str, Any]:
-    """Digests in the newest checkpoint that has them undamaged; older versions of `mt` did not record any."""
+    """Return the digests in the newest checkpoint that has them undamaged; empty if none has."""
     for step in reversed(run_dir.checkpoint_steps()):
         checkpoint = CheckpointDir(run_dir.checkpoint(step))
         try:
@@ -120,12 +119,12 @@ def recorded_origin(run_dir: RunDir) -> dict[str, Any]:
 
 
 def _has_checkpoints(run_dir: RunDir) -> bool:
-    """Whole or damaged ones; one that was never finished does not count."""
+    """Return True if there are checkpoints, damaged ones included."""
     return bool(run_dir.checkpoint_steps()) or run_dir.has_damaged_checkpoints()
 
 
 def _flat(tree: Any, prefix: str = "") -> dict[str, Any]:
-    """{'a': {'b': 1}} to {'a.b': 1}."""
+    """Flatten {'a': {'b': 1}} to {'a.b': 1}."""
     if not isinstance(tree, dict):
         return {prefix: tree}
     return {

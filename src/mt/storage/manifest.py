@@ -12,8 +12,8 @@ from typing import Any
 from mt.errors import MachineError
 from mt.storage.run_dir import MANIFEST
 
-_LARGEST = 2**24  # bytes of a manifest; one of ours has a few thousand
-# Errors that say a file is not there. Any other (permissions, a failing disk) says nothing about its content.
+_MAX_BYTES = 2**24  # of a manifest; ours have some thousands
+# Errors of a missing file. Others (permissions, a failing disk) say nothing about its content.
 _MISSING = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
 
 
@@ -23,7 +23,7 @@ class DamagedError(Exception):
 
 @contextlib.contextmanager
 def _reading(path: Path, name: str) -> Iterator[None]:
-    """Tells a missing file, which is damage, from one that cannot be read now."""
+    """Distinguish a missing file, which is damage, from one that cannot be read now."""
     try:
         yield
     except OSError as error:
@@ -36,17 +36,17 @@ def _reading(path: Path, name: str) -> Iterator[None]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Reads a folder's manifest without checking the files.
+    """Read a folder's manifest without checking the files.
 
     Raises:
-        DamagedError: it is missing or no manifest.
+        DamagedError: it is missing or malformed.
         MachineError: it cannot be read.
     """
     path = folder / MANIFEST
     try:
         with _reading(path, MANIFEST):
-            # A device or a pipe under this name would never end.
-            if not stat.S_ISREG((about := path.stat()).st_mode) or about.st_size > _LARGEST:
+            # Reading a device or a pipe might never end.
+            if not stat.S_ISREG((status := path.stat()).st_mode) or status.st_size > _MAX_BYTES:
                 raise TypeError
             manifest = json.loads(path.read_bytes())
         entries = manifest["files"].values()
@@ -58,21 +58,21 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def verify(folder: Path, *parts: Path) -> dict[str, Any]:
-    """Checks the files of a folder against its manifest and returns the manifest.
+    """Check the files of a folder against its manifest and return the manifest.
 
     Args:
         folder: what to check.
-        parts: files and folders in it; where none is given, everything is checked.
+        parts: files and folders in it; all if none is given.
 
     Raises:
-        DamagedError: a file is missing, has another size or other content.
+        DamagedError: a file is missing, or differs in size or content.
         MachineError: a file cannot be read.
     """
     manifest = read_manifest(folder)
     for name, expected in manifest["files"].items():
         path = folder / name
-        leads_out = ".." in path.parts or not path.is_relative_to(folder)  # an absolute name does
-        if parts and not leads_out and not any(path.is_relative_to(part) for part in parts):
+        escapes = ".." in path.parts or not path.is_relative_to(folder)  # as an absolute name does
+        if parts and not escapes and not any(path.is_relative_to(part) for part in parts):
             continue
         with _reading(path, f"{name!r:.100}"):
             if not _is_file_inside(folder, path):
@@ -85,11 +85,11 @@ def verify(folder: Path, *parts: Path) -> dict[str, Any]:
 
 
 def _is_file_inside(folder: Path, path: Path) -> bool:
-    """A manifest's names are data from outside: none may lead out of the folder, not even through a link."""
+    """Reject names that lead out of the folder, even through a link: a manifest may come from anywhere."""
     try:
         inside = path.resolve() == folder.resolve() / path.relative_to(folder)
         return inside and stat.S_ISREG(path.stat().st_mode)
-    except (ValueError, RuntimeError):  # ValueError: an absolute name, or a NUL in it; RuntimeError: a loop
+    except (ValueError, RuntimeError):  # an absolute name or a NUL; a loop of links
         return False
 
 

@@ -1,4 +1,4 @@
-"""Checks of output paths: can they be written, and would that destroy an input or other files?"""
+"""Checks of output paths: they can be written, and that destroys no input and no other files."""
 
 import os
 from collections.abc import Iterable
@@ -10,39 +10,39 @@ from mt.storage.run_dir import MANIFEST
 
 
 def is_device(path: Path) -> bool:
-    """True for a device or a pipe, such as /dev/null or /dev/stdout: one writes into it, and does not replace it."""
+    """Return True for a device or a pipe, such as /dev/stdout, which is written to and not replaced."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def require_writable(path: Path, option: str) -> None:
-    """Refuses, before long work, a file that could not be written after it.
+    """Refuse, before long work, an output file that could not be written after it.
 
     Raises:
-        InputError: it is a folder, or `-`, by which users mean the standard output.
-        MachineError: this user may not write there.
+        InputError: it is a folder, or `-` for standard output.
+        MachineError: no permission.
     """
     if str(path) == "-":
         raise InputError(f"{option} -: this goes to a file, not to the standard output", "name a file")
     if path.is_dir():
         raise InputError(f"{option} {path}: this is a folder, not a file", "name a file")
-    place = path
-    if not is_device(path):  # a file is replaced, which its folder must allow
-        place = next(one for one in Path(os.path.realpath(path)).parents if one.exists())
-        if not place.is_dir():
-            raise InputError(f"{option} {path}: {place} is a file, not a folder", "name another file")
-    if not os.access(place, os.W_OK):
-        raise MachineError(f"{option} {path}: cannot write here: no permission to write {place}")
+    target = path
+    if not is_device(path):  # a file is replaced, which needs permission for its folder
+        target = next(parent for parent in Path(os.path.realpath(path)).parents if parent.exists())
+        if not target.is_dir():
+            raise InputError(f"{option} {path}: {target} is a file, not a folder", "name another file")
+    if not os.access(target, os.W_OK):
+        raise MachineError(f"{option} {path}: cannot write here: no permission to write {target}")
 
 
 def refuse_inputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None]) -> None:
-    """Refuse to write over a file that is read, under whatever name; devices and pipes are no such files.
+    """Refuse to overwrite an input file, under whatever name; devices and pipes are not files.
 
     Raises:
         InputError: an output is the same file as an input.
     """
-    given = [path for path in inputs if path is not None and path.is_file()]
+    files = [path for path in inputs if path is not None and path.is_file()]
     for output in outputs:
-        for path in given:
+        for path in files:
             if output is not None and output.is_file() and output.samefile(path):
                 same = "" if path == output else f", the same file as {path}"
                 raise InputError(f"{output}{same}: this is an input and would be overwritten", "name another output")
@@ -71,7 +71,7 @@ def require_replaceable(output: Path, command: str, mark: str, inputs: Iterable[
         real = path.resolve()
         if path.exists() and any(output.samefile(folder) for folder in (real, *real.parents)):
             raise InputError(f"--output {output}: this folder is or holds {what}", "name a new folder")
-    found = _files_in(output)
+    present = _files_in(output)
     if not any(output.iterdir()):
         require_writable(output / "file", "--output")
         return
@@ -80,24 +80,24 @@ def require_replaceable(output: Path, command: str, mark: str, inputs: Iterable[
     except DamagedError:
         manifest = {}
     if mark not in manifest:
-        raise InputError(f"--output {output}: this is there already, and not made by `{command}`", "name a new folder")
+        raise InputError(f"--output {output}: this folder exists and was not made by `{command}`", "name a new folder")
     if not force:
         raise InputError(f"--output {output}: this folder is not empty", "name another, or replace it with --force")
-    if added := sorted(found - {MANIFEST, *manifest["files"]}):
+    if foreign := sorted(present - {MANIFEST, *manifest["files"]}):
         raise InputError(
-            f"--output {output}: {', '.join(added[:3])} would be lost, which `{command}` has not made",
+            f"--output {output}: {', '.join(foreign[:3])} would be lost, and `{command}` did not write it",
             "name a new folder, or move these files",
         )
 
 
 def _files_in(folder: Path) -> set[str]:
-    """List all files in a folder, and links as files; unlike Path.rglob it does not pass over what it cannot list."""
-    found: set[str] = set()
+    """List all files and links in a folder; unlike Path.rglob, fail where a folder cannot be listed."""
+    names: set[str] = set()
 
     def fail(error: OSError) -> None:
         raise MachineError(f"--output {error.filename}: cannot be listed: {error.strerror}")
 
     for root, folders, files in os.walk(folder, onerror=fail):
         paths = [Path(root, name) for name in (*folders, *files)]
-        found |= {path.relative_to(folder).as_posix() for path in paths if path.is_symlink() or not path.is_dir()}
-    return found
+        names |= {path.relative_to(folder).as_posix() for path in paths if path.is_symlink() or not path.is_dir()}
+    return names

@@ -1,6 +1,7 @@
-"""A text file that is written over as many sessions as it takes, and appears under its name when it is whole.
+"""A text file written over several sessions, which gets its name when it is complete.
 
-Beside it lie its lines so far and a note of how many are safe; whoever starts again with the same key goes on there.
+Until then its lines are in a hidden file, and a note beside it counts those that are durable. A session with the same
+key resumes after them.
 """
 
 import json
@@ -17,21 +18,21 @@ from mt.storage import atomic
 from mt.storage.output_path import is_device
 
 
-class GrowingFile:
-    """Takes blocks of lines; each is on the disk before the next is asked for.
+class ResumableFile:
+    """A file that grows by durable blocks of lines.
 
     Args:
-        path: where the whole file shall be.
-        key: identifies everything that its content depends on. What another key left behind is not continued.
+        path: the path of the complete file.
+        key: a digest of everything that the content depends on; lines written with another key are discarded.
 
     Attributes:
-        lines: how many are safe.
+        lines: the number of durable lines.
     """
 
     def __init__(self, path: Path, key: str) -> None:
         if is_device(path):
-            raise InputError(f"{path}: this is no file, and could not be gone on with", "name a file")
-        path = Path(os.path.realpath(path))  # a link stays one
+            raise InputError(f"{path}: not a regular file, so it cannot be resumed", "name a file")
+        path = Path(os.path.realpath(path))  # keeps a link a link
         self._path, self._key = path, key
         self._unfinished = path.with_name(f".{path.name}.unfinished")
         self._note = path.with_name(f".{path.name}.unfinished.json")
@@ -43,14 +44,14 @@ class GrowingFile:
         with atomic.explained(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._unfinished.open("ab")
-        if not self._locked():
+        if not self._lock():
             self._file.close()
             raise InputError(
                 f"{self._path}: another process is writing it", "wait for it, stop it, or name another output"
             )
-        self.lines, size = self._safe()
+        self.lines, size = self._durable()
         with atomic.explained(self._path):
-            if self.lines == 0:  # the note of another key must not be found beside lines of this one
+            if self.lines == 0:  # the note of another key must not lie beside lines of this one
                 self._note.unlink(missing_ok=True)
                 atomic.sync_dir(self._path.parent)
             self._file.truncate(size)
@@ -60,7 +61,7 @@ class GrowingFile:
         self._file.close()
 
     def append(self, lines: list[str]) -> None:
-        """Adds a block."""
+        """Append a block durably."""
         with atomic.explained(self._path):
             self._file.write("".join(line + "\n" for line in lines).encode())
             self._file.flush()
@@ -70,30 +71,30 @@ class GrowingFile:
             atomic.write_json(self._note, note)
 
     def finish(self) -> None:
-        """Gives the file its name."""
+        """Give the complete file its name."""
         with atomic.explained(self._path):
             self._unfinished.replace(self._path)
             self._note.unlink(missing_ok=True)
             atomic.sync_dir(self._path.parent)
 
-    def _locked(self) -> bool:
-        """Takes the lock; False where another process has it, or has just given the file its name."""
+    def _lock(self) -> bool:
+        """Take the lock; return False if another process holds it or has just finished the file."""
         try:
             locked = lock_descriptor(self._file.fileno(), blocking=False)
             return locked and os.path.samestat(self._unfinished.stat(), os.fstat(self._file.fileno()))
         except FileNotFoundError:
             return False
 
-    def _safe(self) -> tuple[int, int]:
-        """Lines and bytes that an earlier session with the same key left; of another key's it says that they go."""
+    def _durable(self) -> tuple[int, int]:
+        """Return the lines and bytes that an earlier session with this key left."""
         try:
             note = json.loads(self._note.read_bytes())
             size = self._unfinished.stat().st_size
             if note["key"] == self._key and 0 <= int(note["bytes"]) <= size:
                 return int(note["lines"]), int(note["bytes"])
-            if size:  # else the file was given its name, and a crash came before the note was removed
+            if size:  # else a crash came between the rename and the removal of the note
                 log.warning(
-                    "%s: begun anew: its %d finished lines were made with another model, text or option",
+                    "%s: restarting: %d lines were written with a different model, text or option",
                     self._path,
                     int(note["lines"]),
                 )

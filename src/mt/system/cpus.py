@@ -1,20 +1,20 @@
-"""How many processor cores there are to work with."""
+"""The number of usable CPU cores."""
 
 import os
 from math import ceil
 from pathlib import Path
 
-_CGROUP = Path("/sys/fs/cgroup")  # in a container its own
+_CGROUP = Path("/sys/fs/cgroup")  # a container's own
 
 
 def usable_cores() -> int:
-    """Those that this process may use, where the system tells; all of them elsewhere."""
+    """Return the number of cores that this process may use: affinity and container quota considered."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, _quota(_CGROUP) or cores)
 
 
 def _quota(cgroup: Path) -> int | None:
-    """The cores that a container may keep busy (`docker --cpus`), rounded up; None where nothing limits it."""
+    """Return a container's CPU quota (`docker --cpus`) in cores, rounded up; None without one."""
     for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # version 2, version 1
         try:
             time, period = " ".join((cgroup / name).read_text() for name in files).split()

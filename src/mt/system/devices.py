@@ -1,4 +1,4 @@
-"""Where the work is done."""
+"""Device selection and CPU memory settings."""
 
 import ctypes
 import os
@@ -13,19 +13,19 @@ from mt.errors import InputError
 
 
 def choose_device(wanted: str, key: str = "training.device", local_rank: int = 0) -> torch.device:
-    """The device asked for, or the best there is for `auto`.
+    """Return the named device, or the best available for `auto`.
 
     Args:
         wanted: auto, cpu, cuda or mps.
-        key: the setting or option it comes from, for messages.
-        local_rank: the number of this process on its machine; it takes the GPU of that number.
+        key: the configuration key or option that names it, for messages.
+        local_rank: the index of the GPU to use.
 
     Raises:
         InputError: this machine has no such device.
     """
     usable = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if wanted == "auto":
-        wanted = next(name for name, is_there in usable.items() if is_there)
+        wanted = next(name for name, available in usable.items() if available)
     if wanted not in usable:
         raise InputError(f"{key}: '{wanted}' is none of auto, {', '.join(usable)}")
     if not usable[wanted]:
@@ -35,8 +35,8 @@ def choose_device(wanted: str, key: str = "training.device", local_rank: int = 0
         torch.cuda.set_device(gpu)
         return gpu
     if wanted == "cpu":
-        # The same number, but from now on fixed: until it is set, the matrix library may take fewer threads than that,
-        # and numbers added up by others differ in their last bits.
+        # Fixes the number: until it is set, the BLAS library may use fewer threads, and sums over another number of
+        # threads differ in their last bits.
         torch.set_num_threads(torch.get_num_threads())
         _keep_freed_memory()
         _bound_onednn_caches()
@@ -45,22 +45,22 @@ def choose_device(wanted: str, key: str = "training.device", local_rank: int = 0
 
 @cache
 def has_bf16(device: torch.device) -> bool:
-    """True where products of bf16 numbers are faster than those of fp32."""
+    """Return True if matrix products in bf16 are faster than in fp32."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and bool(torch.cpu.get_capabilities().get("avx512_bf16"))
 
 
 def widest_float(device: torch.device) -> torch.dtype:
-    """The most precise numbers that a device has; Apple's have no float64."""
+    """Return the most precise float type of a device; MPS has no float64."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 def _keep_freed_memory() -> None:
-    """Tells glibc to keep memory that tensors give back.
+    """Make glibc keep freed memory.
 
-    By default each large tensor is a mapping of its own, given back when freed; the next one's pages are then zeroed by
-    the kernel one by one, which can take longer than what is computed there.
+    By default each large tensor is a memory mapping, unmapped when freed. The kernel then zeroes the next tensor's
+    pages one by one, which can take longer than the computation.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -72,19 +72,18 @@ def _keep_freed_memory() -> None:
 
 
 def _bound_onednn_caches() -> None:
-    """Tells oneDNN, and torch's layer above it, to remember few shapes.
+    """Limit the shapes that oneDNN and torch's layer above it cache, by default a thousand of half a megabyte each.
 
-    Each number of rows is a shape of its own, half a megabyte large, and both remember a thousand unless told
-    otherwise. A step needs some twenty of them, again in each layer, and may never see them again.
+    Each number of rows is a shape; a step uses some twenty, which may never occur again.
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, "64")
 
 
 def peak_memory() -> int:
-    """The most memory this process has held, in bytes.
+    """Return the peak resident memory of this process in bytes.
 
-    On Linux the kernel's number for a process counts what the one held that started it, too; this one does not.
+    On Linux from /proc, because the kernel's ru_maxrss includes the parent process's peak.
     """
     if sys.platform == "linux":
         for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():

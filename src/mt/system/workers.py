@@ -1,4 +1,4 @@
-"""Processes that share the work on a text."""
+"""Worker processes."""
 
 import multiprocessing
 import os
@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 def start_worker() -> None:
-    """Ctrl-C is the main process's affair; and when that is killed, nobody else would end its workers."""
+    """Initialise a worker: ignore Ctrl-C, which the main process handles, and exit when the main process dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     parent = multiprocessing.parent_process()
@@ -33,20 +33,20 @@ def start_worker() -> None:
 
 @contextmanager
 def worker_pool(workers: int, purpose: str, hint: str = "") -> Iterator[ProcessPoolExecutor]:
-    """Processes that end with this one; what they have not begun when the context is left is not begun.
+    """Start worker processes that end with this one; leaving the context cancels the jobs not yet started.
 
     Args:
-        workers: how many.
-        purpose: what they do, in the past tense.
-        hint: what to do where one of them was killed.
+        workers: the number of processes.
+        purpose: what they do, in the past tense, for the message.
+        hint: what to do if one is killed.
 
     Raises:
-        MachineError: one was.
+        MachineError: one was killed.
     """
-    # Not forked: the tokenizers library has threads, which do not survive that.
+    # Spawned, not forked: the threads of the tokenizers library do not survive a fork.
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=start_worker)
-    # All start at once, as after forking. Otherwise each starts with a job, and where one dies just then, the library
-    # fails in the middle of starting the next, or has not heard of it and waits for it for ever.
+    # Start all at once, as with fork. Otherwise each starts with a job, and if one dies just then, the library fails
+    # while it starts the next, or never notices and waits forever.
     pool._safe_to_dynamically_spawn_children = False  # type: ignore[attr-defined]
     try:
         yield pool
@@ -59,12 +59,12 @@ def worker_pool(workers: int, purpose: str, hint: str = "") -> Iterator[ProcessP
 
 
 def in_order(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -> Iterator[tuple[Job, Result]]:
-    """Yields each job with what came of it, in their order.
+    """Yield each job with its result, in order.
 
     Args:
-        work: what to do; other processes must be able to import it.
-        jobs: made as they are needed, since only a few are under way at a time.
-        workers: processes; 1 is this one.
+        work: the function; workers must be able to import it.
+        jobs: consumed lazily, a few at a time.
+        workers: the number of processes; 1 works in this one.
 
     Raises:
         MachineError: a process was killed.

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or absent, verified before use, enough of them kept."""
+"""Checkpoints: written atomically, verified before use, pruned."""
 
 import json
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ class Checkpoints:
     """The checkpoints of one run.
 
     Args:
-        run: where they are.
-        distributed: the processes that train together; one of them writes, for any number of them to go on with.
+        run: the run.
+        distributed: the ranks of this training; rank 0 writes, and any number of ranks can resume.
         origin: digests of the data and the tokenizer, which each checkpoint records.
     """
 
@@ -37,7 +37,7 @@ class Checkpoints:
         self._origin = origin
 
     def steps(self) -> list[int]:
-        """The steps there are checkpoints of, oldest first, not verified."""
+        """Return the steps with a checkpoint, oldest first, without verifying them."""
         return self._run.checkpoint_steps()
 
     def save(
@@ -47,37 +47,38 @@ class Checkpoints:
         optimizer: torch.optim.Optimizer | CombinedOptimizer,
         average: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """Writes the checkpoint of the current step.
+        """Write a checkpoint of the current step.
 
         Args:
-            state: where training stands.
-            model, optimizer: their weights and moments.
+            state: the training's state.
+            model: its weights are saved.
+            optimizer: its moments are saved.
             average: the moving average of the weights, if there is one.
         """
         parameters = dict(model.named_parameters())
-        weights = self._collected({name: parameter.detach() for name, parameter in parameters.items()})
-        moments = self._collected(
+        weights = self._gathered({name: parameter.detach() for name, parameter in parameters.items()})
+        moments = self._gathered(
             {
                 f"{name}.{key}": value
                 for name, parameter in parameters.items()
                 for key, value in optimizer.state[parameter].items()
             }
         )
-        average = None if average is None else self._collected(average)
+        average = None if average is None else self._gathered(average)
         if self.distributed.is_main:
             self._write(state, weights, moments, average)
         self.distributed.barrier()
 
-    def _collected(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Tensors made whole, where they are shards, in the memory of the process that writes them."""
+    def _gathered(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Gather sharded tensors into the CPU memory of rank 0; return others as they are."""
         if not any(map(is_sharded, tensors.values())):
             return dict(tensors)
-        collected = {}
+        gathered = {}
         for name, tensor in tensors.items():
-            one = full_tensor(tensor)
+            full = full_tensor(tensor)
             if self.distributed.is_main:
-                collected[name] = one.cpu()
-        return collected
+                gathered[name] = full.cpu()
+        return gathered
 
     def _write(
         self,
@@ -97,10 +98,10 @@ class Checkpoints:
                 atomic.write_json(checkpoint.origin, self._origin)
 
     def newest(self) -> int | None:
-        """The newest checkpoint that is whole; damaged newer ones are set aside.
+        """Return the step of the newest undamaged checkpoint, after moving damaged newer ones out of the way.
 
         Returns:
-            its step, or None where there never was a checkpoint; the same in all processes.
+            the step, the same in all ranks; None if there never was a checkpoint.
 
         Raises:
             MachineError: there are checkpoints, but none is usable, or one cannot be read.
@@ -116,8 +117,8 @@ class Checkpoints:
                 log.warning("%s: damaged: %s", self._run.checkpoint(step), error)
                 damaged.append(step)
                 continue
-            for each in damaged:
-                self._move_damaged(each)
+            for damaged_step in damaged:
+                self._move_damaged(damaged_step)
             return step
         if damaged or self._run.has_damaged_checkpoints():
             raise MachineError(
@@ -127,10 +128,10 @@ class Checkpoints:
         return None
 
     def _move_damaged(self, step: int) -> None:
-        folder, aside = self._run.checkpoint(step), self._run.damaged_checkpoint(step)
-        atomic.remove_if_exists(aside)
-        folder.rename(aside)
-        log.warning("%s: set aside as %s", folder, aside.name)
+        folder, target = self._run.checkpoint(step), self._run.damaged_checkpoint(step)
+        atomic.remove_if_exists(target)
+        folder.rename(target)
+        log.warning("%s: set aside as %s", folder, target.name)
 
     def load(
         self,
@@ -139,17 +140,17 @@ class Checkpoints:
         optimizer: torch.optim.Optimizer | CombinedOptimizer,
         average: Mapping[str, Tensor] | None = None,
     ) -> TrainState:
-        """Puts a checkpoint into a model, its optimiser, and the average of its weights.
+        """Load a checkpoint into a model, its optimiser, and the moving average of its weights.
 
-        A checkpoint without an average is one of a training that had none yet: it then starts from the weights.
+        The average starts from the weights if the checkpoint has none.
         """
         checkpoint = CheckpointDir(self._run.checkpoint(step))
         weights, moments = load_file(checkpoint.weights), load_file(checkpoint.optimizer)
         for name, parameter in model.named_parameters():
             parameter.detach().copy_(distribute_like(weights[name], parameter))
             keys = [key for key in moments if key.rpartition(".")[0] == name]
-            # Adam's step counter stays where the fused kernel wants it: with the parameter.
-            # Copies: what was loaded is a map of the file, which would stay on disk when its checkpoint is removed.
+            # On the parameter's device, where the fused kernel also wants Adam's step counter. Cloned, because a loaded
+            # tensor maps the file and would keep it on disk after its checkpoint is removed.
             optimizer.state[parameter] = {
                 key.rpartition(".")[2]: distribute_like(moments[key], parameter).clone() for key in keys
             }
@@ -158,15 +159,15 @@ class Checkpoints:
             for name, tensor in average.items():
                 tensor.copy_(distribute_like(stored[name], tensor))
         state = TrainState(**json.loads(checkpoint.state.read_bytes()))
-        state.best_validations = [(score, step) for score, step in state.best_validations]  # JSON has lists only
+        state.best_validations = [(score, step) for score, step in state.best_validations]  # JSON has no tuples
         return state
 
     def weights(self, steps: list[int], averaged: bool = False) -> dict[str, Tensor]:
-        """The mean of the weights of some checkpoints (of one: its weights).
+        """Average the weights of some checkpoints.
 
         Args:
-            steps: which.
-            averaged: take the moving average that each has, not the weights themselves.
+            steps: the checkpoints' steps.
+            averaged: average their moving averages instead.
 
         Raises:
             MachineError: one of them is damaged or cannot be read.
@@ -187,24 +188,24 @@ class Checkpoints:
         return {name: tensor / len(steps) for name, tensor in total.items()}
 
     def prune(self, keep: int, also: set[int]) -> None:
-        """Removes all but the newest `keep` whole checkpoints and those of the steps in `also`.
+        """Remove all but the newest `keep` checkpoints and those of the steps in `also`.
 
-        The whole ones are counted after verifying them: a damaged or unreadable one does not count.
+        Checkpoints are verified first: damaged or unreadable ones do not count.
         """
         if self.distributed.is_main:
             self._prune(keep, also)
         self.distributed.barrier()
 
     def _prune(self, keep: int, also: set[int]) -> None:
-        n_whole = 0
+        n_valid = 0
         for step in reversed(self.steps()):
-            if n_whole >= keep:
+            if n_valid >= keep:
                 if step not in also:
                     atomic.remove(self._run.checkpoint(step))
                 continue
             try:
                 verify(self._run.checkpoint(step))
-                n_whole += 1
+                n_valid += 1
             except MachineError as error:
                 log.warning("%s", error.message)
             except DamagedError as error:

@@ -1,4 +1,4 @@
-"""Every event of a training, one JSON object a line; and the same numbers for the programs that draw curves."""
+"""The metrics log: one JSON object per event, and the same numbers for experiment trackers."""
 
 import json
 import time
@@ -11,22 +11,22 @@ from mt.training.trackers import Tracker, trackers
 
 
 class MetricsLog:
-    """Appends events to metrics.jsonl. After a crash, events of lost steps stay, and a `resume` event follows.
+    """An append-only log. After a crash, events of lost steps stay, and a `resume` event follows them.
 
     Args:
-        run: whose file it is.
-        config: says who is to have the numbers, too.
-        silent: write nothing, as the processes beside the main one.
+        run: the run.
+        config: names the trackers.
+        silent: write nothing, as in other ranks than 0.
     """
 
     def __init__(self, run: RunDir, config: Config, silent: bool = False) -> None:
         self._path = run.metrics
         self._silent = silent
         self._run, self._config = run, config
-        self._trackers: list[Tracker] | None = None  # begun before the first event, for there may be none
+        self._trackers: list[Tracker] | None = None  # started with the first event; there may be none
 
     def write(self, event: str, step: int, **values: Any) -> None:
-        """Records an event; numbers among its values become curves."""
+        """Write an event; trackers plot the numbers among its values."""
         if self._silent:
             return
         if self._trackers is None:

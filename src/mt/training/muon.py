@@ -1,10 +1,8 @@
-"""Muon: momentum whose every update of a matrix is made orthogonal.
+"""Muon: momentum with orthogonalised updates (Jordan et al. 2024, kellerjordan.github.io/posts/muon).
 
-Jordan et al. 2024, kellerjordan.github.io/posts/muon.
-
-A gradient's update is dominated by a few directions; made orthogonal, all directions of a matrix move alike, and a
-Transformer learns in fewer steps. Only the matrices of linear layers are treated so; embeddings, the output layer,
-norms and biases stay with Adam.
+A few directions dominate a gradient. Orthogonalised, an update moves all directions of a matrix equally, and a
+Transformer learns in fewer steps. Muon updates only the matrices of linear layers; Adam updates embeddings, the output
+layer, norms and biases.
 """
 
 from collections.abc import Iterator
@@ -18,14 +16,14 @@ from mt.model.attention import CrossAttention, SelfAttention
 from mt.model.layers import FeedForward
 from mt.system.devices import has_bf16
 
-_COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the iteration; Jordan's choice
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # Jordan's
 _ITERATIONS = 5
 
 
 def orthogonal(x: Tensor) -> Tensor:
-    """The nearest matrices with orthogonal rows to x (P, I, O), I <= O, roughly: singular values end near 1.
+    """Orthogonalise the rows of matrices x (P, I, O), I <= O, approximately: singular values end near 1.
 
-    Newton and Schulz's iteration in its quintic form, which needs matrix products only.
+    The quintic Newton-Schulz iteration, which needs matrix products only.
     """
     a, b, c = _COEFFICIENTS
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
@@ -36,7 +34,7 @@ def orthogonal(x: Tensor) -> Tensor:
 
 
 def matrices(model: nn.Module) -> Iterator[tuple[Tensor, int]]:
-    """The weights of linear layers inside the blocks, and how many matrices each is: some are joined for speed."""
+    """Yield the weights of the blocks' linear layers, and the number of matrices that each joins for speed."""
     for module in model.modules():
         if isinstance(module, SelfAttention):
             yield from ((module.in_proj.weight, 3), (module.out_proj.weight, 1))
@@ -47,12 +45,12 @@ def matrices(model: nn.Module) -> Iterator[tuple[Tensor, int]]:
 
 
 class Muon(torch.optim.Optimizer):
-    """Updates of matrices, of the size that Adam's usually have, so that one learning rate suits both.
+    """An optimiser for matrices; its updates have Adam's usual size, so that one learning rate suits both.
 
     Args:
-        weights: as `matrices` gives them.
+        weights: from `matrices`.
         lr: the learning rate.
-        momentum: of the average of gradients, with Nesterov's look ahead.
+        momentum: the coefficient of Nesterov momentum.
         weight_decay: decoupled, times the learning rate.
     """
 
@@ -67,7 +65,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """One update of every matrix that has a gradient; those of one shape are made orthogonal together."""
+        """Update every matrix that has a gradient; matrices of one shape are orthogonalised as a batch."""
         by_shape: dict[torch.Size, list[_Update]] = {}
         for group in self.param_groups:
             for weight in group["params"]:
@@ -76,8 +74,8 @@ class Muon(torch.optim.Optimizer):
                     by_shape.setdefault(update.wide.shape[1:], []).append(update)
         for updates in by_shape.values():
             sizes = [len(update.wide) for update in updates]
-            found = orthogonal(torch.cat([update.wide for update in updates]))
-            for update, wide in zip(updates, torch.split(found, sizes), strict=True):
+            batch = orthogonal(torch.cat([update.wide for update in updates]))
+            for update, wide in zip(updates, torch.split(batch, sizes), strict=True):
                 update.apply(wide)
 
     def _update(self, weight: Tensor, gradient: Tensor, group: dict[str, Any]) -> "_Update":
@@ -88,14 +86,14 @@ class Muon(torch.optim.Optimizer):
         ahead = gradient.lerp(average, group["momentum"]).view(group["parts"], -1, weight.shape[1])
         is_tall = ahead.shape[1] > ahead.shape[2]
         wide = (ahead.mT if is_tall else ahead).to(_number_type(weight.device))
-        # 0.2 is about the root mean square of Adam's updates (Liu et al. 2025, arXiv:2502.16982).
+        # 0.2 is about the RMS of Adam's updates (Liu et al. 2025, arXiv:2502.16982).
         size = 0.2 * wide.shape[2] ** 0.5 * group["lr"]
         return _Update(weight, wide, is_tall, size, 1 - group["lr"] * group["weight_decay"])
 
 
 @dataclass(frozen=True)
 class _Update:
-    """What is to become orthogonal, as wide matrices (P, I, O) with I <= O, and what is then done with it."""
+    """An update as wide matrices (P, I, O), I <= O, to be orthogonalised and applied."""
 
     weight: Tensor
     wide: Tensor
@@ -109,12 +107,12 @@ class _Update:
 
 
 def _number_type(device: torch.device) -> torch.dtype:
-    """The iteration does not need single precision."""
+    """Choose bf16 where it is fast: the iteration does not need single precision."""
     return torch.bfloat16 if has_bf16(device) else torch.float32
 
 
 class CombinedOptimizer:
-    """Several optimisers, each with parameters of its own, as one."""
+    """Several optimisers with disjoint parameters as one."""
 
     def __init__(self, *optimizers: torch.optim.Optimizer) -> None:
         self._optimizers = optimizers
@@ -131,8 +129,8 @@ class CombinedOptimizer:
         return self
 
     def __getitem__(self, parameter: Tensor) -> dict[str, Any]:
-        found: dict[str, Any] = self._owners[parameter].state[parameter]
-        return found
+        state: dict[str, Any] = self._owners[parameter].state[parameter]
+        return state
 
     def __setitem__(self, parameter: Tensor, state: dict[str, Any]) -> None:
         self._owners[parameter].state[parameter] = state

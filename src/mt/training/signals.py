@@ -1,4 +1,4 @@
-"""Stopping in good order: the first signal asks, the second insists."""
+"""Signals: the first requests a clean stop, the second stops at once."""
 
 import os
 import signal
@@ -6,18 +6,18 @@ import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-# torchrun hands on the signal that a terminal or a job's end sends to all processes, so it comes twice.
-_SAME_REQUEST = 2.0  # seconds
+# torchrun forwards a signal that the terminal or the job scheduler sends to all processes, so it arrives twice.
+_DUPLICATE_SECONDS = 2.0
 
 
 class StopRequest:
-    """While active, SIGINT and SIGTERM are only noted; the training loop looks after each step.
+    """A context in which SIGINT and SIGTERM are recorded; the training loop checks after each step.
 
-    One that comes after some seconds more finds the default handler in place again and ends the process at once. That
-    loses nothing but the steps since the last checkpoint, since every file is written aside and renamed.
+    A second signal, some seconds later, ends the process at once. Only the steps since the last checkpoint are lost,
+    since every write is atomic.
 
     Args:
-        silent: say nothing, as the processes beside the main one.
+        silent: print nothing, as in other ranks than 0.
 
     Attributes:
         signal: the number of the signal received, or None.
@@ -25,13 +25,13 @@ class StopRequest:
 
     def __init__(self, silent: bool = False) -> None:
         self.signal: int | None = None
-        self._asked_at = 0.0
+        self._received_at = 0.0
         self._silent = silent
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM):
-            self._previous[number] = signal.signal(number, self._note)
+            self._previous[number] = signal.signal(number, self._record)
         return self
 
     def __exit__(
@@ -40,15 +40,15 @@ class StopRequest:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _record(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None:
-            if time.monotonic() - self._asked_at > _SAME_REQUEST:
+            if time.monotonic() - self._received_at > _DUPLICATE_SECONDS:
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)
             return
-        self.signal, self._asked_at = number, time.monotonic()
+        self.signal, self._received_at = number, time.monotonic()
         if self._silent:
             return
-        # Not through the log: the signal may have come in the middle of a write to the same buffered stream.
+        # Not through the log: the signal may interrupt a write to the same buffered stream.
         name = signal.Signals(number).name
-        os.write(2, f"{name}: saving a checkpoint and stopping (once more to stop at once)\n".encode())
+        os.write(2, f"{name}: saving a checkpoint and stopping (repeat the signal to stop at once)\n".encode())

@@ -1,4 +1,4 @@
-"""Programs that draw curves while a training runs: TensorBoard and Weights & Biases, each with a package of its own."""
+"""Experiment trackers: TensorBoard and Weights & Biases, each with its optional package."""
 
 import importlib
 import importlib.util
@@ -15,7 +15,7 @@ _PROJECT = "mt"  # on Weights & Biases, unless the configuration names another
 
 
 class Tracker(Protocol):
-    """Takes the numbers of events."""
+    """A receiver of the events' numbers."""
 
     def write(self, event: str, step: int, numbers: Mapping[str, float]) -> None: ...
 
@@ -23,13 +23,13 @@ class Tracker(Protocol):
 
 
 def trackers(run: RunDir, config: Config) -> list[Tracker]:
-    """Those that the configuration asks for; TensorBoard only where it is installed."""
-    found: list[Tracker] = []
+    """Start the configured trackers; TensorBoard only if it is installed."""
+    started: list[Tracker] = []
     if config.training.tensorboard and importlib.util.find_spec("tensorboard"):
-        found.append(TensorBoard(run))
+        started.append(TensorBoard(run))
     if config.training.wandb:
-        found.append(WeightsAndBiases(run, config))
-    return found
+        started.append(WeightsAndBiases(run, config))
+    return started
 
 
 class TensorBoard:
@@ -53,14 +53,14 @@ class TensorBoard:
 
 
 def refuse_missing_wandb(training: TrainingConfig) -> None:
-    """Looks for the package before anything else is done.
+    """Refuse a configuration that needs the package `wandb` if it cannot be imported.
 
     Raises:
-        InputError: the configuration asks for Weights & Biases, and the package is not there.
+        InputError: it cannot.
     """
     if training.wandb:
         try:
-            # A folder of that name, such as the package itself writes, can be imported too.
+            # A folder `wandb`, as the package itself writes, can be imported, too.
             importlib.import_module("wandb").init  # noqa: B018
         except (ImportError, AttributeError) as error:
             raise InputError(
@@ -70,13 +70,13 @@ def refuse_missing_wandb(training: TrainingConfig) -> None:
 
 
 class WeightsAndBiases:
-    """A run on Weights & Biases; a training that is resumed goes on in the same one.
+    """A run on Weights & Biases; a resumed training continues the same run.
 
-    Nothing but the configuration, the numbers and what the package finds out about the machine is sent, and with
-    WANDB_MODE=offline nothing at all.
+    It sends the configuration, the numbers and the package's own facts about the machine; nothing with
+    WANDB_MODE=offline.
 
     Raises:
-        InputError: it does not start, as without a login.
+        InputError: it cannot be started, without a login, say.
     """
 
     def __init__(self, run: RunDir, config: Config) -> None:
@@ -99,7 +99,7 @@ class WeightsAndBiases:
                 f"training.wandb: Weights & Biases does not start: {str(error).splitlines()[0]}",
                 "run `wandb login`; or set WANDB_MODE=offline, and run `wandb sync` later",
             ) from None
-        # Steps that a crash lost come again, and its own count may not go back.
+        # After a crash, steps are repeated, which W&B's own step counter does not allow.
         self._run.define_metric("step", hidden=True)
         self._run.define_metric("*", step_metric="step")
 

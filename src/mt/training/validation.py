@@ -26,10 +26,10 @@ from mt.system.distributed import SINGLE_PROCESS, Distributed
 
 @dataclass(frozen=True)
 class Validation:
-    """Loss (negative log-likelihood a target token, in nats, without smoothing), its perplexity, and BLEU.
+    """Validation scores: loss (mean negative log-likelihood of a target token, in nats), its perplexity, and BLEU.
 
     Attributes:
-        signature: sacreBLEU's.
+        signature: the sacreBLEU signature.
         samples: (source, hypothesis, reference) of the first sentences.
     """
 
@@ -40,7 +40,7 @@ class Validation:
     samples: list[tuple[str, str, str]]
 
     def log(self, step: int, is_best: bool) -> None:
-        """Shows the scores and the samples in the log."""
+        """Log the scores and the samples."""
         log.info(
             "step %d: validation loss %.4f, perplexity %.2f, BLEU %.2f (greedy)%s",
             step,
@@ -60,10 +60,10 @@ class Validator:
 
     Args:
         config: the run's configuration.
-        encoded: the set as token ids, for the loss.
+        encoded: the validation set as token ids, for the loss.
         texts: the same as raw text, for BLEU.
         tokenizers: of both languages.
-        distributed: the processes that share the work; each returns the same.
+        distributed: the ranks that share the work; all return the same scores.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Validator:
         self._texts = texts
         self._tokenizers = tokenizers
         self._signature = bleu_signature(config.evaluation, [text.target_lang for text in texts])
-        self._told = not distributed.is_main  # of lines that are too long
+        self._reported = not distributed.is_main  # that lines are too long
 
     def __call__(self, model: TranslationModel) -> Validation:
         config = self._config
@@ -90,11 +90,11 @@ class Validator:
         options = SearchOptions(
             beam_size=1, max_length=config.longest_translation, max_length_ratio=config.decoding.max_length_ratio
         )
-        if not self._told:
+        if not self._reported:
             for text in self._texts:
                 translator.to(text.target_lang).tell_of_long(text.sources, "validation set")
             log.info("validation with greedy search, %s", self._signature)
-            self._told = True
+            self._reported = True
         translated = translate_texts(translator, self._texts, options)
         bleu = mean_bleu(translated, config.evaluation.bleu_tokenize)
         samples = _samples(translated, config.training.sample_translations)
@@ -102,7 +102,7 @@ class Validator:
 
     @torch.no_grad()
     def _loss(self, model: TranslationModel) -> float:
-        """Mean negative log-likelihood of a target token; a sentence too long for the model is cut here only."""
+        """Compute the mean negative log-likelihood of a target token; only here are over-long sentences truncated."""
         config, corpus = self._config, self._encoded
         device = model.device
         was_training = model.training
@@ -124,7 +124,7 @@ class Validator:
 
 
 def _samples(translated: list[Translated], number: int) -> list[tuple[str, str, str]]:
-    """The first sentences of each language in turn."""
-    each = [zip(one.text.sources, one.hypotheses, one.text.references, strict=True) for one in translated]
-    in_turn = chain.from_iterable(zip_longest(*each))
-    return list(islice((sample for sample in in_turn if sample is not None), number))
+    """Take the first sentences, alternating between the target languages."""
+    triples = [zip(one.text.sources, one.hypotheses, one.text.references, strict=True) for one in translated]
+    interleaved = chain.from_iterable(zip_longest(*triples))
+    return list(islice((sample for sample in interleaved if sample is not None), number))

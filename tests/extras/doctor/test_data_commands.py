@@ -170,11 +170,11 @@ def test_lines_that_are_not_utf8_can_only_go(project: Path) -> None:
 def test_no_folder_of_the_user_is_replaced(project: Path) -> None:
     (project / "precious").mkdir()
     (project / "precious" / "file").write_text("x")
-    assert "is there already" in clean(project, "precious", code=2)
+    assert "this folder exists" in clean(project, "precious", code=2)
     assert "train.en: this is a file, not a folder" in clean(project, "train.en", code=2)
     assert "this folder is or holds the current directory" in clean(project, ".", code=2)
     config = make_config(project, {"source": "train.en", "target": "train.it"})
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="this folder exists"):
         write_clean(diagnose(config, project, 0), project / "precious", reasons((), ()))
     assert (project / "precious" / "file").read_text() == "x"
     for keep in ((), ("--keep", "empty")):
