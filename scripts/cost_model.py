@@ -6,7 +6,7 @@
 
 Compute is the model's operations (mt.model.flops) over the rate that a device reaches, not the one on its data sheet;
 the exchange is a ring all-reduce of 32-bit gradients. Neither overlaps here, so the model is on the safe side. It stops
-paying where the exchange takes as long as the compute: half of every GPU is wasted there. `bench_scaling.py` compares
+paying where the exchange takes as long as the compute: half of every GPU is wasted there. `bench/scaling.py` compares
 the same formula with measured steps.
 """
 

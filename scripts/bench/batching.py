@@ -1,7 +1,7 @@
 """Measures how fast batches are put together on one core, and how much of them is padding.
 
-    python scripts/bench_batching.py
-    python scripts/bench_batching.py --source big.en --target big.de --max-tokens 8192 --epochs 5
+    python scripts/bench/batching.py
+    python scripts/bench/batching.py --source big.en --target big.de --max-tokens 8192 --epochs 5
 
 Trains a tokenizer on the two files, encodes them as `mt train` does, then plans and assembles whole epochs. Reading and
 tokenizing are not part of the figure: they are done once a corpus, not once an epoch.
@@ -32,7 +32,7 @@ def main() -> int:
     try:
         _measure(arguments)
     except MtError as error:
-        print(f"bench_batching: {error}", file=sys.stderr)
+        print(f"batching: {error}", file=sys.stderr)
         return error.exit_code
     return 0
 

@@ -1,6 +1,6 @@
 """Measures what preparing a large corpus costs, and that its memory does not grow with it.
 
-    python scripts/bench_corpus.py --millions 1 4 16 --folder /somewhere/with/space
+    python scripts/bench/corpus.py --millions 1 4 16 --folder /somewhere/with/space
 
 Writes random text of that many sentence pairs, then does what `mt train` does until the first batch, each size in
 processes of its own: cleaning, the tokenizer, token ids, the order of the first epoch.
@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-
 from random_text import RandomText
 
 MILLION = 10**6

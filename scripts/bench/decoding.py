@@ -1,14 +1,14 @@
 """Measures translation speed against other toolkits, with the same weights and sentences, all in one run and in turn.
 
-    python scripts/bench_decoding.py --model runs/multi30k-en-de-plain/model --peers ../peers/bin/python
-    python scripts/bench_decoding.py --model MODEL --fast FAST --reference data/multi30k/test_2016_flickr.de
-    python scripts/bench_decoding.py --model MODEL --only "mt int8" "ctranslate2 client int8" --sentences 200
+    python scripts/bench/decoding.py --model runs/multi30k-en-de-plain/model --peers ../peers/bin/python
+    python scripts/bench/decoding.py --model MODEL --fast FAST --reference data/multi30k/test_2016_flickr.de
+    python scripts/bench/decoding.py --model MODEL --only "mt int8" "ctranslate2 client int8" --sentences 200
 
 Each contestant is a process of its own, which translates when told to, one after another, round after round: mt's
 engines, tokenizing and detokenizing included in their time; CTranslate2's own client and, in an interpreter of their
 own (`--peers`), transformers and JoeyNMT with the same weights, from token ids to token ids. The first round warms up
 and is not counted; of CTranslate2's client all settings take part in it, and the fastest goes on. `same` is the share
-of translations that are equal to those of the first contestant. See bench_decoding_peers.py.
+of translations that are equal to those of the first contestant. See decoding_peers.py.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
-from bench_decoding_peers import serve
+from decoding_peers import serve
 
 from mt.bundle.load_translator import open_model, read_config
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
@@ -70,7 +70,7 @@ def main() -> int:
 
 
 def _say(sentence: str) -> None:
-    print(f"bench_decoding: {sentence}", file=sys.stderr, flush=True)
+    print(f"decoding: {sentence}", file=sys.stderr, flush=True)
 
 
 class Ours:
@@ -162,7 +162,7 @@ class Contestant:
             self.process.stdin.flush()
         if line := self.process.stdout.readline():
             return json.loads(line)
-        raise SystemExit(f"bench_decoding: {self.name} stopped; its messages are above")
+        raise SystemExit(f"decoding: {self.name} stopped; its messages are above")
 
     def round(self, request: dict[str, int], tokenizer: BpeTokenizer) -> None:
         answer = self.ask(request)
@@ -176,7 +176,7 @@ class Contestant:
 
 def _commands(task: Task, batch: int) -> Iterator[tuple[str, str, list[str]]]:
     """Name, setting and command of all that take part."""
-    a, spec, script = task.arguments, str(task.spec), str(Path(__file__).with_name("bench_decoding_peers.py"))
+    a, spec, script = task.arguments, str(task.spec), str(Path(__file__).with_name("decoding_peers.py"))
     for name in task.names:
         if name in OURS:
             device, which, engine, number_format, shortlist = OURS[name]
@@ -215,7 +215,7 @@ def _compare(task: Task, beam: int, batch: int) -> None:
             else:
                 _say(f"{name} did not start; its message is above")
         if not contestants:
-            raise SystemExit("bench_decoding: none of the contestants can be had here")
+            raise SystemExit("decoding: none of the contestants can be had here")
         contestants = _warm_up(contestants, request)
         for number in range(1, a.rounds + 1):
             for contestant in contestants:

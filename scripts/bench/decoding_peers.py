@@ -1,8 +1,8 @@
-"""The other contestants of bench_decoding.py: each translates with our weights when told to.
+"""The other contestants of decoding.py: each translates with our weights when told to.
 
-    PYTHON bench_decoding_peers.py ctranslate2 SPEC.json '["float32", 1, 2, 64]'
-    PYTHON bench_decoding_peers.py transformers SPEC.json
-    PYTHON bench_decoding_peers.py joeynmt SPEC.json
+    PYTHON decoding_peers.py ctranslate2 SPEC.json '["float32", 1, 2, 64]'
+    PYTHON decoding_peers.py transformers SPEC.json
+    PYTHON decoding_peers.py joeynmt SPEC.json
 
 PYTHON is an interpreter that has the library; mt need not be there. When the model stands, {"ready": true} is printed.
 Every line on stdin is a request such as {"beam": 5, "batch": 64, "sentences": 1000}; the answer is one JSON line:
@@ -265,7 +265,7 @@ class Weights:
 
     def finish(self):
         if self.left:
-            raise SystemExit(f"bench_decoding_peers: no place for the tensor {min(self.left)}")
+            raise SystemExit(f"decoding_peers: no place for the tensor {min(self.left)}")
 
 
 def sinusoids(torch, length, width):
@@ -285,7 +285,7 @@ def main():
         usual = shape["positions"] == "sinusoidal" and shape["activation"] in ("relu", "gelu") and shape["bias"]
         if not (usual and spec["shared_vocabulary"]):
             needed = "a shared vocabulary, sinusoidal positions, relu or gelu, and biases"
-            raise SystemExit(f"bench_decoding_peers: {name} can only be given models with {needed}")
+            raise SystemExit(f"decoding_peers: {name} can only be given models with {needed}")
         serve({"transformers": Transformers, "joeynmt": JoeyNMT}[name](spec), spec["device"])
 
 

@@ -1,6 +1,6 @@
 """Measures what `mt data check` costs: pairs a second, CPU seconds and peak memory.
 
-    python scripts/bench_doctor.py --pairs 100000 1000000 --folder /somewhere/with/space
+    python scripts/bench/doctor.py --pairs 100000 1000000 --folder /somewhere/with/space
 
 Writes text of that many sentence pairs, some of them with a fault, and examines it, each size in a process of its own.
 Some words hold umlauts, every tenth sentence a number. The

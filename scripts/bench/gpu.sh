@@ -7,7 +7,7 @@
 #
 # DATA is the folder of Multi30k, PYTHON an interpreter with torch, OUT where logs and the run go.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 PYTHON=${PYTHON:-python3}
 DATA=${DATA:-data/multi30k}

@@ -1,6 +1,6 @@
-"""The other toolkits of bench_training.py: each trains its own model of the same shape when told to.
+"""The other toolkits of training.py: each trains its own model of the same shape when told to.
 
-    PYTHON bench_peers.py marian SPEC.json CORPUS.npz
+    PYTHON peers.py marian SPEC.json CORPUS.npz
 
 PYTHON is an interpreter that has torch, numpy and the peer; mt need not be there. Every line on stdin is a number of
 updates to do; the answer is one JSON line: seconds, the sentences of each batch, the last loss, peak memory in bytes.

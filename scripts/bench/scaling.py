@@ -1,7 +1,7 @@
 """Measures how training gets faster with more processes, beside what a simple model says.
 
-    python scripts/bench_scaling.py --processes 1 2
-    python scripts/bench_scaling.py --processes 1 2 4 8 --set model.d_model=512 --max-tokens 25000   # GPUs
+    python scripts/bench/scaling.py --processes 1 2
+    python scripts/bench/scaling.py --processes 1 2 4 8 --set model.d_model=512 --max-tokens 25000   # GPUs
 
     step time = compute(tokens / N) + 2 (N - 1) / N * bytes of the gradients / bandwidth
 

@@ -1,6 +1,6 @@
 """Loads a server with many clients at once, and compares with one client that asks one thing after the other.
 
-    python scripts/bench_serving.py --model runs/multi30k-en-de --text data/multi30k/val.en --seconds 60
+    python scripts/bench/serving.py --model runs/multi30k-en-de --text data/multi30k/val.en --seconds 60
 
 It starts `mt serve`. First one client asks for one sentence at a time; then 64 clients do, each the next one as soon as
 it has its answer. Every answer is compared with what the same sentence gave when it was alone, so an answer that went

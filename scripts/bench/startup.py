@@ -1,6 +1,6 @@
 """Measures how soon a fresh process answers, and what the time goes to.
 
-    python scripts/bench_startup.py --model runs/demo
+    python scripts/bench/startup.py --model runs/demo
 
 Fresh processes in turn, round after round, and the median of each: Python alone, CTranslate2 alone with the same model
 and the same sentence already tokenised, and mt. What mt takes beyond CTranslate2 is its own.
@@ -36,7 +36,7 @@ def main() -> int:
     try:
         commands = _commands(find_model(arguments.model, Path("runs")), arguments)
     except MtError as error:
-        print(f"bench_startup: {error}", file=sys.stderr)
+        print(f"startup: {error}", file=sys.stderr)
         return error.exit_code
     seconds: dict[str, list[float]] = {name: [] for name in commands}
     for number in range(arguments.rounds + 1):

@@ -1,12 +1,12 @@
 """Measures training speed against other toolkits and against the machine, all in one run and in turn.
 
-    python scripts/bench_training.py --peers ../peers/bin/python
-    python scripts/bench_training.py --shape base --only mt --updates 2
-    python scripts/bench_training.py --shape tiny --profile
+    python scripts/bench/training.py --peers ../peers/bin/python
+    python scripts/bench/training.py --shape base --only mt --updates 2
+    python scripts/bench/training.py --shape tiny --profile
 
 Trains a tokenizer on Multi30k, then lets each contestant do some updates, one after another, round after round: mt
 through its own Trainer; transformers' MarianMTModel on the very same batches; JoeyNMT on batches cut its own way. The
-peers run in an interpreter of their own (`--peers`), whichever of them is installed there; see bench_peers.py. The
+peers run in an interpreter of their own (`--peers`), whichever of them is installed there; see peers.py. The
 first round warms up and is not counted. Between rounds the machine's rate for large matrix products of the same number
 format is measured; `of limit` is useful arithmetic (mt.model.flops) a second over that rate.
 """
@@ -85,7 +85,7 @@ def main() -> int:
             with tempfile.TemporaryDirectory() as folder:
                 (_profile if arguments.profile else _compare)(shape, Path(folder), arguments)
     except MtError as error:
-        print(f"bench_training: {error}", file=sys.stderr)
+        print(f"training: {error}", file=sys.stderr)
         return error.exit_code
     return 0
 
@@ -141,7 +141,7 @@ class Contestant:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit(f"bench_training: {self.name} stopped; its messages are above")
+            raise SystemExit(f"training: {self.name} stopped; its messages are above")
         return json.loads(line)
 
 
@@ -276,9 +276,9 @@ def _commands(folder: Path, arguments: argparse.Namespace) -> Iterator[tuple[str
     for peer in PEERS:
         if peer in arguments.only and arguments.peers:
             if not _has(arguments.peers, modules[peer]):
-                print(f"bench_training: {arguments.peers} cannot import {modules[peer]}: no {peer}", file=sys.stderr)
+                print(f"training: {arguments.peers} cannot import {modules[peer]}: no {peer}", file=sys.stderr)
                 continue
-            script = here.parent / "bench_peers.py"
+            script = here.parent / "peers.py"
             yield peer, [arguments.peers, str(script), peer, str(folder / "spec.json"), str(folder / "corpus.npz")]
 
 
@@ -286,7 +286,7 @@ def _has(python: str, module: str) -> bool:
     try:
         return subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0
     except OSError as error:
-        raise SystemExit(f"bench_training: --peers {python}: {error.strerror}; name a Python interpreter") from None
+        raise SystemExit(f"training: --peers {python}: {error.strerror}; name a Python interpreter") from None
 
 
 def matrix_rate(device: torch.device, precision: str) -> float:

@@ -27,7 +27,7 @@ NOT_RUN = {
     "sbatch": "needs a cluster",
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "needs two machines",
     "mt eval --metrics bleu,comet": "needs COMET's package and a checkpoint",
-    "python scripts/bench_": "takes minutes",
+    "python scripts/bench/": "takes minutes",
     "python scripts/experiments.py": "takes hours",
     "python scripts/score_multi30k.py": "needs Multi30k; tests of its own",
     "python scripts/time_to_quality.py": "needs the runs of a comparison; tests of its own",

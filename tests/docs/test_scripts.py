@@ -103,7 +103,7 @@ def test_a_curve_leaves_out_the_pause_between_two_sessions(tmp_path: Path) -> No
 
 
 def test_a_large_corpus_is_measured(tmp_path: Path) -> None:
-    found = script("bench_corpus.py", "--millions", 0.001, 0.002, "--folder", tmp_path, cwd=tmp_path).splitlines()
+    found = script("bench/corpus.py", "--millions", 0.001, 0.002, "--folder", tmp_path, cwd=tmp_path).splitlines()
     assert [row.split()[0] for row in found[:3]] == ["pairs", "900", "1,800"]  # a tenth is held out to test on
     assert found[3].startswith("peak memory at 1,800 pairs: ")
     assert list(tmp_path.iterdir()) == []
@@ -112,7 +112,7 @@ def test_a_large_corpus_is_measured(tmp_path: Path) -> None:
 def test_decoding_is_measured_and_scored(trained: Path) -> None:
     text = ["--source", trained / "valid.en", "--reference", trained / "valid.xx"]
     few = ["--rounds", 1, "--sentences", 4, "--singles", 2, "--threads", 1, "--only", "mt torch", "mt int8"]
-    found = script("bench_decoding.py", "--model", trained / "runs" / "tiny" / "model", *text, *few, cwd=trained)
+    found = script("bench/decoding.py", "--model", trained / "runs" / "tiny" / "model", *text, *few, cwd=trained)
     rows = [line.split(" | ") for line in found.splitlines() if line.startswith("| mt ")]
     assert {row[0] for row in rows} == {"| mt torch", "| mt int8"}
     assert all(0 <= float(row[5]) <= 100 for row in rows)
