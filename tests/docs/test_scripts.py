@@ -119,7 +119,7 @@ def test_decoding_is_measured_and_scored(trained: Path) -> None:
 
 
 def test_the_doctor_is_measured(tmp_path: Path) -> None:
-    found = script("bench_doctor.py", "--pairs", 2000, "--folder", tmp_path, cwd=tmp_path).splitlines()
+    found = script("bench/doctor.py", "--pairs", 2000, "--folder", tmp_path, cwd=tmp_path).splitlines()
     assert found[1].split()[0] == "4,000"  # 1,000 each of validation and test beside them
     assert list(tmp_path.iterdir()) == []
 
