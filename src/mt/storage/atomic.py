@@ -1,8 +1,7 @@
 """Atomic, durable writes of files and folders.
 
-Everything is written under a temporary name, fsynced, and renamed into place, so that a reader finds all of it or
-nothing. A folder also gets a `MANIFEST.json` with the size and SHA-256 of each file: a rename protects from a crash,
-but not from a disk that alters bytes.
+Everything is written under a temporary name, fsynced, and renamed, so that a reader finds all of it or nothing.
+A folder also gets a `MANIFEST.json` with the size and SHA-256 of each file, which detects a disk that alters bytes.
 """
 
 import contextlib
@@ -68,43 +67,41 @@ def new_file(path: Path) -> Iterator[Callable[[bytes], None]]:
     Raises:
         MachineError: it cannot be written.
     """
-    if is_device(path):
-        with explained(path), path.open("wb") as device:
-            yield _writer(path, device.write)
-        return
-    final = Path(os.path.realpath(path))  # keeps a link a link
+    durable = not is_device(path)
+    final = Path(os.path.realpath(path)) if durable else path  # keeps a link a link
     # With the process's number, so that two processes writing one file do not mix their bytes.
-    partial = final.with_name(f".{final.name}.{os.getpid()}{PARTIAL}")
+    partial = final.with_name(f".{final.name}.{os.getpid()}{PARTIAL}") if durable else path
+
+    def write(content: bytes) -> None:
+        with explained(path):
+            file.write(content)
+
     try:
         with explained(path):
-            final.parent.mkdir(parents=True, exist_ok=True)
+            if durable:
+                final.parent.mkdir(parents=True, exist_ok=True)
             failpoint("write", partial)
             file = partial.open("wb")
         try:
-            yield _writer(path, file.write)
+            yield write
             with explained(path):
                 file.flush()
-                failpoint("sync", partial)
-                os.fsync(file.fileno())
+                if durable:
+                    failpoint("sync", partial)
+                    os.fsync(file.fileno())
         finally:
             with contextlib.suppress(OSError):  # the flush has reported it
                 file.close()
-        with explained(path):
-            failpoint("rename", final)
-            partial.replace(final)
-            sync_dir(final.parent)
+        if durable:
+            with explained(path):
+                failpoint("rename", final)
+                partial.replace(final)
+                sync_dir(final.parent)
     except BaseException:
-        with contextlib.suppress(OSError):
-            partial.unlink()
+        if durable:
+            with contextlib.suppress(OSError):
+                partial.unlink()
         raise
-
-
-def _writer(path: Path, write: Callable[[bytes], object]) -> Callable[[bytes], None]:
-    def write_explained(content: bytes) -> None:
-        with explained(path):
-            write(content)
-
-    return write_explained
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -213,8 +210,8 @@ def _lock(folder: Path) -> int:
 def _rename(partial: Path, final: Path) -> None:
     """Give a complete folder its final name.
 
-    A non-empty folder cannot be replaced in one rename. Between two renames the old one has the suffix `_OLD`; a
-    failure restores it at once, a kill at the next start.
+    A non-empty folder is replaced in two renames. In between, the old one has the suffix `_OLD`; a failure restores it
+    at once, a kill at the next start.
     """
     if not final.exists():
         failpoint("rename", final)
