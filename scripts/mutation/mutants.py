@@ -1,6 +1,6 @@
 """Mutants: small breakages of statements, stored without line numbers, and a seeded choice of them.
 
-python scripts/mutants.py --seed 29 --count 160      # writes scripts/mutants.json
+python scripts/mutation/mutants.py --seed 29 --count 160      # writes scripts/mutation/mutants.json
 """
 
 import argparse
@@ -181,7 +181,7 @@ def choose(count: int, seed: int, tree: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Choose the mutants that scripts/mutation.py runs.")
+    parser = argparse.ArgumentParser(description="Choose the mutants that scripts/mutation/run.py runs.")
     parser.add_argument("--count", type=int, default=160)
     parser.add_argument("--seed", type=int, default=29)
     arguments = parser.parse_args()

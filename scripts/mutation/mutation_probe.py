@@ -1,4 +1,4 @@
-"""Pytest plugin and probe of `mutation.py`: records the tests that reach each mutant, and runs a chosen list of tests.
+"""Pytest plugin and probe of `run.py`: records the tests that reach each mutant, and runs a chosen list of tests.
 
 It is copied into `src` of the mutated tree, so that forked and started processes import it as well.
 """

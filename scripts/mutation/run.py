@@ -1,7 +1,7 @@
 """Mutation testing: the share of small breakages of the core that its tests catch.
 
-    python scripts/mutation.py run --tree . --results before.jsonl     # resumes where it was interrupted
-    python scripts/mutation.py report --results before.jsonl
+    python scripts/mutation/run.py run --tree . --results before.jsonl     # resumes where it was interrupted
+    python scripts/mutation/run.py report --results before.jsonl
 
 A mutant is stored as the source of one statement and of its replacement, without line numbers, so that it can be found
 again after code was moved. Where a refactoring changed the statement, append another pair to the mutant's "forms" by
