@@ -1,4 +1,4 @@
-"""What the user sees while waiting: log lines, progress bars and tables. All of it goes to stderr."""
+"""Terminal output: log lines, progress bars and tables, all on stderr."""
 
 import contextlib
 import logging
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mt")
 
-# Control characters but tab and line feed, other ends of lines, changes of the direction of writing, and halves of
-# surrogate pairs. Spaces of every kind and joiners stay: they are part of many languages' text.
-_COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# Control characters but tab and line feed, other line separators, bidirectional controls, and lone surrogates. Spaces of
+# every kind and joiners are part of many languages' text.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class _TqdmHandler(logging.Handler):
-    """Writes log lines above a running progress bar instead of through it."""
+    """A handler that writes log lines above a running progress bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             line = harmless(self.format(record))
-        except Exception:  # nor must a mistake in the text of a line
+        except Exception:  # a malformed log line must not end a training
             return self.handleError(record)
-        # A reader that went away (`| head`) or a full disk under the log must not end a training.
+        # Nor must a closed pipe (`| head`) or a full disk under the log.
         with contextlib.suppress(OSError):
-            # Without tqdm there is no bar; importing it would take as long as a short translation.
+            # Without tqdm there is no bar, and importing it takes as long as a short translation.
             if "tqdm" in sys.modules:
                 sys.modules["tqdm"].tqdm.write(line, file=sys.stderr)
             else:
@@ -36,8 +36,8 @@ class _TqdmHandler(logging.Handler):
 
 
 def harmless(text: str) -> str:
-    """Somebody else's text for a terminal: what could command it, or turn its lines around, is spelt out."""
-    return _COMMANDS.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
+    """Escape the control characters of foreign text for a terminal."""
+    return _CONTROLS.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
 
 
 def set_up_logging(verbose: bool = False) -> None:
@@ -49,7 +49,7 @@ def set_up_logging(verbose: bool = False) -> None:
 
 
 def progress(**options: Any) -> "tqdm[Any]":
-    """A tqdm bar on stderr that shows itself on a terminal only."""
+    """Return a tqdm bar on stderr, shown on a terminal only."""
     from tqdm import tqdm
 
     shown = sys.stderr.isatty() and log.isEnabledFor(logging.INFO)
@@ -57,7 +57,7 @@ def progress(**options: Any) -> "tqdm[Any]":
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A plain text table: the first column to the left, the others to the right.
+    """Format a plain text table, first column left-aligned, others right-aligned.
 
     >>> print(table(["pairs", "count"], [["kept", 7]]))
     pairs  count
@@ -73,10 +73,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person says them: `42 s`, `3 min 05 s`, `2 h 07 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    """Format seconds as `42 s`, `3 min 05 s`, `2 h 07 min`."""
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60:02d} s"
+    return f"{rounded // 3600} h {rounded % 3600 // 60:02d} min"

@@ -1,18 +1,15 @@
-"""The errors a user can meet: one sentence, a hint, and an exit code each.
-
-Anything that is not an `MtError` is a bug of ours and exits with 1.
-"""
+"""Errors for the user: one sentence, a hint, and an exit code each. Any other exception is a bug and exits with 1."""
 
 import errno
 import re
 
 
 class MtError(Exception):
-    """A failure that is explained to the user instead of shown as a traceback.
+    """A failure reported to the user without a traceback.
 
     Args:
         message: one sentence: what is wrong and where (`file:line`, or the configuration key).
-        hint: what to do about it, where that is not plain from the message.
+        hint: what to do, unless the message implies it.
     """
 
     exit_code = 1
@@ -27,25 +24,25 @@ class MtError(Exception):
 
 
 class InputError(MtError):
-    """The user's input, configuration or data is at fault."""
+    """An error in the user's input, configuration or data."""
 
     exit_code = 2
 
 
 class DivergedError(MtError):
-    """Training produced non-finite numbers too often to go on."""
+    """A training whose loss or gradient was not finite too often."""
 
     exit_code = 3
 
 
 class MachineError(MtError):
-    """The machine is at fault: disk, memory, permissions, no usable checkpoint."""
+    """A problem of the machine: disk, memory, permissions, no usable checkpoint."""
 
     exit_code = 4
 
 
 class StoppedError(MtError):
-    """A signal asked the process to stop, and it did so in good order."""
+    """A clean stop after a signal."""
 
     def __init__(self, signal_number: int, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
@@ -53,18 +50,18 @@ class StoppedError(MtError):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, the machine's or a GPU's, as Python, torch or CTranslate2 say it."""
+    """Return True if the machine or a GPU ran out of memory, as Python, torch or CTranslate2 report it."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    # RuntimeErrors of torch's allocator for the CPU, and of CTranslate2.
+    # RuntimeErrors of torch's CPU allocator and of CTranslate2.
     return isinstance(error, RuntimeError) and bool(
         re.search("can't allocate memory|out of memory|ALLOC_FAILED", str(error))
     )
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether space on a disk ran out, or the user's share of it."""
-    # `datasets` foresees it, and then gives no number.
+    """Return True if a disk or the user's quota is full."""
+    # `datasets` checks in advance and gives no errno.
     return isinstance(error, OSError) and (
         error.errno in (errno.ENOSPC, errno.EDQUOT) or "Not enough disk space" in str(error)
     )
