@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mt")
 
-# Control characters but tab and line feed, other line separators, bidirectional controls, lone surrogates. Spaces of every
-# kind and joiners are part of many languages' text.
+# Control characters but tab and line feed, other line separators, bidirectional controls, lone surrogates. Spaces and
+# joiners of every kind are part of many languages' text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
