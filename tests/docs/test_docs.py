@@ -14,7 +14,7 @@ from command import mt
 from conftest import CONFIG, TWO_LANGUAGES, into, write_corpus
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Blocks of these are no commands.
 OTHER = {"yaml", "text", "python", "json"}
 # What a test cannot do, and why.
@@ -23,11 +23,12 @@ NOT_RUN = {
     "wandb sync": "sends to a server",
     "make ": "continuous integration runs `make test`, and the others take minutes",
     ". .venv": "the tests run in the environment already",
+    ".venv/bin/": "the tests do not install",
     "python -m venv": "installs gigabytes",
     "sbatch": "needs a cluster",
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "needs two machines",
     "mt eval --metrics bleu,comet": "needs COMET's package and a checkpoint",
-    "python scripts/bench_": "takes minutes",
+    "python scripts/bench/": "takes minutes",
     "python scripts/experiments.py": "takes hours",
     "python scripts/score_multi30k.py": "needs Multi30k; tests of its own",
     "python scripts/time_to_quality.py": "needs the runs of a comparison; tests of its own",
@@ -155,7 +156,7 @@ def test_the_site_is_built_of_all_pages_without_a_warning(tmp_path: Path) -> Non
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
     listed = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
-    assert sorted(listed) == sorted(page.name for page in PAGES[1:])
+    assert sorted(listed) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in PAGES[2:])
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict"], cwd=tmp_path, capture_output=True, text=True
     )

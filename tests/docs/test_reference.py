@@ -44,7 +44,7 @@ def test_the_pages_are_current() -> None:
 
 
 def test_every_key_that_a_page_names_exists() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     for page in pages:
         named = re.findall(r"`(data|tokenizer|model|training|decoding|evaluation)\.([a-z_]+)", page.read_text())
         for section, key in named:
