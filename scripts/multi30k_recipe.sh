@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The recipe of docs/quality.md for Multi30k in several steps, from raw text to scored models, one command after the other:
+# The recipe of docs/lab/students.md for Multi30k in several steps, from raw text to scored models, one command after the other:
 #
 #     scripts/multi30k_recipe.sh de             # or fr; SEEDS="1 2 3" DATA=data/multi30k RUNS=runs
 # A trial, which wants folders of its own (DATA a copy of the text): else the recipe would go on with its models.

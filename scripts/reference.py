@@ -1,7 +1,8 @@
-"""Writes the reference pages of docs/: the configuration from its classes, the commands from their options."""
+"""Reference pages of docs/: the configuration from its classes, the commands from their options."""
 
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -15,6 +16,7 @@ from mt.config.base import Section, as_tuple
 from mt.config.problems import section_class
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+WIDTH = 100  # columns of a page's lines
 
 _SOURCES: dict[str, type[Section]] = {
     "Two text files": PairFiles,
@@ -29,38 +31,41 @@ _BOUNDS = {"ge": "≥", "gt": ">", "lt": "<"}
 
 
 def pages() -> dict[str, str]:
-    """The generated pages, by the names of their files."""
+    """Return the generated pages by file name."""
     return {"configuration.md": configuration_page(), "commands.md": commands_page()}
 
 
 def configuration_page() -> str:
-    """One table for the top level, each section, and each kind of source."""
+    """List the keys of the top level, of each section, and of each kind of source."""
     parts = [
         "# Configuration",
-        "Generated from the schema by `python scripts/reference.py`; only `name` and `data` are required.",
-        "## Top level\n\n" + _table(Config),
+        _wrapped(
+            "Generated from the schema by `python scripts/reference.py`. Only `name` and `data` are required. Each key "
+            "is followed by its values and its default."
+        ),
+        "## Top level\n\n" + _keys(Config),
     ]
     sections = {name: section_class(name) for name in Config.model_fields}
-    parts += [f"## {name}\n\n{_table(section)}" for name, section in sections.items() if section]
-    parts += [f"## A source: {title[0].lower()}{title[1:]}\n\n{_table(kind)}" for title, kind in _SOURCES.items()]
+    parts += [f"## {name}\n\n{_keys(section)}" for name, section in sections.items() if section]
+    parts += [f"## A source: {title[0].lower()}{title[1:]}\n\n{_keys(kind)}" for title, kind in _SOURCES.items()]
     return "\n\n".join(parts) + "\n"
 
 
 def commands_page() -> str:
-    """Each command with its arguments and options."""
+    """List each command with its arguments and options."""
     parts = [
         "# Commands",
-        "Generated from the command line by `python scripts/reference.py`; `mt COMMAND --help` says the same.",
+        _wrapped(
+            "Generated from the command line by `python scripts/reference.py`; `mt COMMAND --help` prints the same."
+        ),
     ]
     for name, command in _commands("mt", app):
         context = click.Context(command, info_name=name)
         usage = " ".join([name, *command.collect_usage_pieces(context)])
         parts.append(f"## {name}\n\n```text\n{usage}\n```\n\n{_paragraphs(command.help or '')}")
-        rows = [record for option in command.params if (record := option.get_help_record(context)) and record[1]]
-        if rows:
-            parts.append(
-                "| option | meaning |\n|---|---|\n" + "\n".join(f"| `{_cell(a)}` | {_cell(b)} |" for a, b in rows)
-            )
+        records = [record for option in command.params if (record := option.get_help_record(context)) and record[1]]
+        if records:
+            parts.append("\n".join(_item(f"`{option}`: {' '.join(meaning.split())}") for option, meaning in records))
     return "\n\n".join(parts) + "\n"
 
 
@@ -73,19 +78,28 @@ def _commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Co
 
 
 def _paragraphs(text: str) -> str:
-    """Help as Markdown: the line that begins with `Example:` is a command."""
+    """Return help as Markdown; the paragraph that begins with `Example:` is a command."""
     paragraphs = inspect.cleandoc(text).replace("\x08", "").split("\n\n")
-    return "\n\n".join(re.sub(r"^Examples?:\s+(.*)", r"Example: `\1`", part, flags=re.DOTALL) for part in paragraphs)
+    parts = (re.sub(r"^Examples?:\s+(.*)", r"Example: `\1`", part, flags=re.DOTALL) for part in paragraphs)
+    return "\n\n".join(map(_wrapped, parts))
 
 
-def _table(section: type[Section]) -> str:
-    rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
-    rows += [
-        f"| `{key}` | {_kind(field)} | {_default(field)} | {_cell(field.description or '')} |"
+def _keys(section: type[Section]) -> str:
+    return "\n".join(
+        _item(f"`{key}` ({_kind(field)}; {_default(field)}): {field.description or ''}")
         for key, field in section.model_fields.items()
         if section is not Config or section_class(key) is None
-    ]
-    return "\n".join(rows)
+    )
+
+
+def _item(text: str) -> str:
+    return _wrapped(text, "* ", "  ")
+
+
+def _wrapped(text: str, first: str = "", rest: str = "") -> str:
+    return textwrap.fill(
+        text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _kind(field: FieldInfo) -> str:
@@ -111,7 +125,7 @@ def _type_name(annotation: Any) -> str:
 
 
 def _bare(annotation: Any) -> Any:
-    """The type inside `Annotated`."""
+    """Return the type inside `Annotated`."""
     return get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation
 
 
@@ -128,19 +142,15 @@ def _default(field: FieldInfo) -> str:
         return "required"
     value = field.default
     if isinstance(value, FromTrain):
-        return f"`{{from_train: {value.from_train}}}`"
+        return f"default `{{from_train: {value.from_train}}}`"
     if isinstance(value, tuple):
-        return f"`[{', '.join(map(str, value))}]`"
+        return f"default `[{', '.join(map(str, value))}]`"
     words = {None: "null", True: "true", False: "false"}
-    return f"`{words[value] if value is None or isinstance(value, bool) else value}`"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return f"default `{words[value] if value is None or isinstance(value, bool) else value}`"
 
 
 def main() -> None:
-    """Writes the pages."""
+    """Write the pages."""
     for name, content in pages().items():
         (DOCS / name).write_text(content, encoding="utf-8")
         print(DOCS / name)

@@ -1,4 +1,4 @@
-"""The documentation: every command in it runs, and every page is in the site."""
+"""The documentation: every command in it runs, every page is in the site, every file it names exists."""
 
 import re
 import shlex
@@ -13,16 +13,17 @@ import pytest
 from command import mt
 from conftest import CONFIG, TWO_LANGUAGES, into, write_corpus
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# Blocks of these are no commands.
-OTHER = {"yaml", "text", "python", "json"}
-# What a test cannot do, and why.
+ROOT = Path(__file__).parents[2]
+SITE = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *SITE]
+OTHER = {"yaml", "text", "python", "json"}  # blocks that hold no commands
+# Commands that a test cannot run, and why.
 NOT_RUN = {
     "pip install": "the tests do not install",
     "wandb sync": "sends to a server",
     "make ": "continuous integration runs `make test`, and the others take minutes",
     ". .venv": "the tests run in the environment already",
+    ".venv/bin/": "the tests run in an environment of their own",
     "python -m venv": "installs gigabytes",
     "sbatch": "needs a cluster",
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "needs two machines",
@@ -35,118 +36,128 @@ NOT_RUN = {
 
 
 def blocks(page: Path) -> Iterator[tuple[str, str]]:
-    """The fenced blocks of a page: language and content."""
+    """Yield language and content of the fenced blocks of a page."""
     for match in re.finditer(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
         yield match[1], match[2]
 
 
 def commands(page: Path) -> list[str]:
-    """The commands of a page in their order; continued lines are joined."""
-    found = [content.replace("\\\n", " ") for language, content in blocks(page) if language == "sh"]
-    return [line.strip() for content in found for line in content.splitlines() if line.strip() and line[0] != "#"]
+    """Return the commands of a page in their order; continued lines are joined."""
+    shell = [content.replace("\\\n", " ") for language, content in blocks(page) if language == "sh"]
+    return [line.strip() for content in shell for line in content.splitlines() if line.strip() and line[0] != "#"]
 
 
-def is_run(command: str) -> bool:
-    return not command.startswith(tuple(NOT_RUN))
+def runnable(page: Path) -> list[str]:
+    return [command for command in commands(page) if not command.startswith(tuple(NOT_RUN))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_blocks_say_what_they_are(page: Path) -> None:
+def test_pages_are_well_formed(page: Path) -> None:
+    text = page.read_text()
     assert {language for language, _ in blocks(page)} <= {"sh", *OTHER}
-    assert not re.search(r"^ {4}(mt|python|torchrun|make) ", page.read_text(), re.MULTILINE), "not in a block"
+    assert not re.search(r"^ {4}(mt|python|torchrun|make) ", text, re.MULTILINE), "not in a block"
+    assert max(map(len, text.splitlines())) <= 100
+    for name in re.findall(r"`((?:src/mt|tests|scripts|docs|configs)/[\w./]+)`", text):
+        assert (ROOT / name).exists(), name
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 110
 
 
 def test_every_exception_is_needed() -> None:
     everything = [command for page in PAGES for command in commands(page)]
-    for start in NOT_RUN:
-        assert any(command.startswith(start) for command in everything), start
+    assert [start for start in NOT_RUN if not any(command.startswith(start) for command in everything)] == []
 
 
 @pytest.fixture(scope="session")
 def documented(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with everything that the pages speak of, in small."""
+    """A folder with small versions of all files and runs that the pages name."""
     folder = tmp_path_factory.mktemp("documented")
     write_corpus(folder)
-    for ours, theirs in {"train": "corpus", "valid": "val", "test": "test"}.items():
-        for language, other in {"en": "en", "xx": "de"}.items():
-            (folder / f"{theirs}.{other}").write_bytes((folder / f"{ours}.{language}").read_bytes())
+
+    def copy(source: str, *targets: str) -> None:
+        for target in targets:
+            (shutil.copytree if (folder / source).is_dir() else shutil.copy)(folder / source, folder / target)
+
+    for language, ours in {"en": "en", "de": "xx"}.items():
+        copy(f"train.{ours}", f"corpus.{language}", *(f"{letter}.{language}" for letter in "abvt"))
+        copy(f"valid.{ours}", f"val.{language}")
+    copy("train.en", "text.1")
+    copy("train.xx", "text.2", "train.de")
+    copy("test.en", "new.en")
+    copy("test.xx", "test.de", "other-system.de", "one.de", "two.de", "new.de")
     for name in ("sentences.en", "mono.de"):
         (folder / name).write_text("a b\nc d e\n")
     (folder / ".config" / "fish" / "completions").mkdir(parents=True)
-    for name in ("text.1", "text.2", *(f"{letter}.{language}" for letter in "abvt" for language in ("en", "de"))):
-        shutil.copy(folder / f"corpus.{'en' if name[-2:] in ('en', '.1') else 'de'}", folder / name)
-    for name in ("other-system.de", "one.de", "two.de", "new.en", "new.de"):
-        shutil.copy(folder / f"test.{name[-2:]}", folder / name)
-    small = (
-        CONFIG.replace("train.xx", "train.de").replace(".xx", ".de").replace("xx", "de").replace("train.", "corpus.")
-    )
-    small = small.replace("valid.", "val.")
-    (folder / "mine.yaml").write_text(small.replace("name: tiny", "name: mine").replace("24", "6"))
-    configs = folder / "configs"
+
+    small = CONFIG.replace("xx", "de").replace("train.", "corpus.").replace("valid.", "val.").replace("24", "6")
+    small = small.replace("name: tiny", "name: mine")
+    (folder / "mine.yaml").write_text(small)
     for path in (ROOT / "configs").rglob("*.yaml"):
-        target = configs / path.relative_to(ROOT / "configs")
+        target = folder / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         name = re.search(r"^name: (.*)$", path.read_text(), re.MULTILINE)
-        target.write_text(small.replace("name: tiny", f"name: {name[1] if name else 'x'}").replace("24", "6"))
+        target.write_text(small.replace("name: mine", f"name: {name[1] if name else 'x'}"))
     shutil.copytree(ROOT / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
-    run(folder, "mt train --config mine.yaml")
-    reverse = small.replace("name: tiny", "name: de-en").replace("24", "6")
-    reverse = reverse.replace("source_lang: en", "source_lang: xx").replace("target_lang: de", "target_lang: en")
+    reverse = (
+        small.replace("name: mine", "name: de-en").replace("_lang: en", "_lang: xx").replace("_lang: de", "_lang: en")
+    )
     reverse = re.sub(r"source: (\S+), target: ([^}]+)", r"source: \2, target: \1", reverse).replace(": xx", ": de")
     (folder / "reverse.yaml").write_text(reverse)
-    run(folder, "mt train --config reverse.yaml")
-    short = "mt train --config mine.yaml --set decoding.shortlist=20 --set name=multi30k-en-de-deep-shallow"
-    run(folder, short)
-    for name in ("demo", "a", "b", "c"):
-        shutil.copytree(folder / "runs" / "mine", folder / "runs" / name)
-    two = TWO_LANGUAGES.replace("name: two", "name: books").replace("xx", "it").replace("yy", "fr").replace("300", "6")
     for language, theirs in {"it": "xx", "fr": "yy"}.items():
         for split in ("train", "valid"):
             lines = (folder / f"{split}.en").read_text().splitlines()
             (folder / f"{split}.{language}").write_text("".join(f"{into(theirs, line)}\n" for line in lines))
+    two = TWO_LANGUAGES.replace("name: two", "name: books").replace("xx", "it").replace("yy", "fr").replace("300", "6")
     (folder / "books.yaml").write_text(two)
-    run(folder, "mt train --config books.yaml")
+    for config in (
+        "mine.yaml",
+        "reverse.yaml",
+        "books.yaml",
+        "mine.yaml --set decoding.shortlist=20 --set name=multi30k-en-de-deep-shallow",
+    ):
+        run(folder, f"mt train --config {config}")
+    copy("runs/mine", *(f"runs/{name}" for name in ("demo", "a", "b", "c")))
     (folder / "runs" / "mine" / "model" / "MANIFEST.json").touch()  # the newest
     return folder
 
 
-def run(folder: Path, command: str) -> str:
-    """Runs a command as a reader would; one that serves is stopped once it does."""
+def run(folder: Path, command: str) -> None:
+    """Run a command as a reader would; a server is stopped once it serves."""
     words = shlex.split(command, comments=True)
-    if words[0] == "mt" and words[1] != "serve" and not set("".join(words)) & set("|<>;&$*"):
-        printed = mt(*words[1:], cwd=folder).stdout
+    serves = words[:2] == ["mt", "serve"]
+    if words[0] == "mt" and not serves and not set("".join(words)) & set("|<>;&$*"):
+        mt(*words[1:], cwd=folder)
         if words[1] == "init":
-            _shorten(folder)
-        return printed
-    if words[:2] == ["mt", "serve"]:
-        command = f"timeout --signal TERM 20 {command}"
+            _shorten(max(folder.glob("*.yaml"), key=lambda path: path.stat().st_mtime))
+        return
+    command = f"timeout --signal TERM 20 {command}" if serves else command
     shell = ["bash", "-c", f'PATH="{Path(sys.executable).parent}:$PATH" HOME="$PWD"; {command}']
     done = subprocess.run(shell, cwd=folder, capture_output=True, text=True, timeout=300)
-    assert done.returncode == (124 if "mt serve" in command else 0), f"{command}\n{done.stderr[-3000:]}"
-    return done.stdout
+    assert done.returncode == (124 if serves else 0), f"{command}\n{done.stderr[-3000:]}"
 
 
-def _shorten(folder: Path) -> None:
-    """What `mt init` has just written would train for minutes."""
-    newest = max(folder.glob("*.yaml"), key=lambda path: path.stat().st_mtime)
-    shorter = re.sub(r"(max_steps|validate_every): \d+", r"\1: 4", newest.read_text())
-    newest.write_text(re.sub(r"warmup_steps: \d+", "warmup_steps: 1", shorter))
+def _shorten(config: Path) -> None:
+    """Let the training that `mt init` has planned end after four steps."""
+    shorter = re.sub(r"(max_steps|validate_every): \d+", r"\1: 4", config.read_text())
+    config.write_text(re.sub(r"warmup_steps: \d+", "warmup_steps: 1", shorter))
 
 
 def as_test(page: Path) -> object:
-    """A page of several `mt init`, which try out the machine for a quarter of a minute each, is a slow one."""
+    """Mark a page of several `mt init` as slow; each measures the machine for a quarter of a minute."""
     slow = sum(command.startswith("mt init") for command in commands(page)) > 1
     return pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if slow else [])
 
 
-@pytest.mark.parametrize("page", [as_test(page) for page in PAGES if any(map(is_run, commands(page)))])
+@pytest.mark.parametrize("page", [as_test(page) for page in PAGES if runnable(page)])
 def test_every_command_of_a_page_runs(page: Path, documented: Path, tmp_path: Path) -> None:
     folder = tmp_path / "reader"
     shutil.copytree(documented, folder)
-    if page.stem in ("README", "start"):  # whoever reads them has no run yet
+    if page.stem in ("README", "start"):  # their readers have no run yet
         shutil.rmtree(folder / "runs")
         (folder / "mine.yaml").unlink()
-    for command in filter(is_run, commands(page)):
+    for command in runnable(page):
         run(folder, command)
 
 
@@ -155,9 +166,8 @@ def test_the_site_is_built_of_all_pages_without_a_warning(tmp_path: Path) -> Non
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
     listed = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
-    assert sorted(listed) == sorted(page.name for page in PAGES[1:])
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict"], cwd=tmp_path, capture_output=True, text=True
-    )
+    assert sorted(listed) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in SITE)
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict"]
+    done = subprocess.run(build, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "site" / "index.html").is_file()

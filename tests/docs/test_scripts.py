@@ -1,4 +1,4 @@
-"""The scripts that the quality tables come from."""
+"""The scripts behind the documented tables."""
 
 import json
 import subprocess
@@ -17,56 +17,53 @@ def script(name: str, *arguments: object, cwd: Path) -> str:
 
 
 def test_experiments_are_trained_without_a_test_set_and_laid_out_in_a_table(tiny: Path) -> None:
-    experiments = {
-        "base": "tiny.yaml",
-        "set": ["training.max_steps=8"],
-        "experiments": [{"name": "plain"}, {"name": "wider", "set": ["model.d_ff=64"]}],
-    }
-    experiments["experiments"].append({"name": "impossible", "set": ["model.n_heads=5"]})
-    (tiny / "list.yaml").write_text(yaml.safe_dump(experiments))
-    with pytest.raises(subprocess.CalledProcessError) as failed:
-        script("experiments.py", "list.yaml", cwd=tiny)
-    assert failed.value.returncode == 1
-    assert "impossible: failed" in failed.value.stderr
-    assert len(failed.value.stdout.splitlines()) == 4  # the other two have their rows
-    experiments["experiments"].pop()
-    (tiny / "list.yaml").write_text(yaml.safe_dump(experiments))
-    found = script("experiments.py", "list.yaml", "--table", "table.md", cwd=tiny)
-    assert found == (tiny / "table.md").read_text()
-    rows = [line.split(" | ") for line in found.splitlines()[2:]]
-    assert [row[0] for row in rows] == ["| plain", "| wider"]
-    assert "model.d_ff=64" in rows[1][-1]
-    assert "model.d_ff=64" not in rows[0][-1]
-    for name in ("plain", "wider"):
+    listed = [{"name": "plain"}, {"name": "wider", "set": ["model.d_ff=64"]}]
+    experiments = {"base": "tiny.yaml", "set": ["training.max_steps=8"], "experiments": listed}
+
+    def write(**changes: object) -> None:
+        (tiny / "list.yaml").write_text(yaml.safe_dump({**experiments, **changes}))
+
+    def refused() -> subprocess.CalledProcessError:
+        with pytest.raises(subprocess.CalledProcessError) as error:
+            script("experiments.py", "list.yaml", cwd=tiny)
+        return error.value
+
+    write(experiments=[*listed, {"name": "impossible", "set": ["model.n_heads=5"]}])
+    failed = refused()
+    assert failed.returncode == 1
+    assert "impossible: failed" in failed.stderr
+    assert len(failed.stdout.splitlines()) == 4  # the other two have their rows
+    write()
+    table = script("experiments.py", "list.yaml", "--table", "table.md", cwd=tiny)
+    assert table == (tiny / "table.md").read_text()
+    rows = [line.split(" | ") for line in table.splitlines()[2:]]
+    assert [(row[0], "model.d_ff=64" in row[-1]) for row in rows] == [("| plain", False), ("| wider", True)]
+    for row, name in zip(rows, ("plain", "wider"), strict=True):
         run = tiny / "runs" / "experiments" / name
-        assert json.loads((run / "model" / "MANIFEST.json").read_text())["test"] == []
+        manifest = json.loads((run / "model" / "MANIFEST.json").read_text())
+        assert manifest["test"] == []
         assert float((run.parent / f"{name}.minutes").read_text()) > 0
         events = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         best = max(event["bleu"] for event in events if event["event"] == "validation")
-        beam = json.loads((run / "model" / "MANIFEST.json").read_text())["formats"][0]["valid_bleu"]
-        assert [f"{best:.2f}", f"{beam:.2f}"] == rows[name == "wider"][1:3]
+        assert row[1:3] == [f"{best:.2f}", f"{manifest['formats'][0]['valid_bleu']:.2f}"]
     times = {path: path.stat().st_mtime_ns for path in tiny.rglob("metrics.jsonl")}
-    assert script("experiments.py", "list.yaml", cwd=tiny) == found, "finished experiments are not trained again"
+    assert script("experiments.py", "list.yaml", cwd=tiny) == table, "finished experiments are not trained again"
     assert times == {path: path.stat().st_mtime_ns for path in tiny.rglob("metrics.jsonl")}
 
-    # A kill may leave a torn line, and no time; old results are not shown as those of other settings.
+    # A kill may leave a truncated line and no time; results of other settings are not shown.
     with (tiny / "runs" / "experiments" / "plain" / "metrics.jsonl").open("a", encoding="utf-8") as metrics:
         metrics.write('{"event": "validation", "bleu": 1\u20282')
     (tiny / "runs" / "experiments" / "plain.minutes").unlink()
     assert "| nan |" in script("experiments.py", "list.yaml", cwd=tiny)
-    (tiny / "list.yaml").write_text(yaml.safe_dump({**experiments, "set": ["training.max_steps=9"]}))
-    with pytest.raises(subprocess.CalledProcessError) as caught:
-        script("experiments.py", "list.yaml", cwd=tiny)
-    assert "plain: was trained with other settings" in caught.value.stderr
-    (tiny / "list.yaml").write_text(yaml.safe_dump(experiments))
+    write(set=["training.max_steps=9"])
+    assert "plain: was trained with other settings" in refused().stderr
+    write()
     with (tiny / "tiny.yaml").open("a") as base:
         base.write("# another content under the same name\n")
-    with pytest.raises(subprocess.CalledProcessError) as caught:
-        script("experiments.py", "list.yaml", cwd=tiny)
-    assert "plain: was trained with other settings than the file or tiny.yaml has now" in caught.value.stderr
+    assert "plain: was trained with other settings than the file or tiny.yaml has now" in refused().stderr
 
 
-def test_the_papers_flavour_is_that_of_moses(tmp_path: Path) -> None:
+def test_tokenised_bleu_is_that_of_moses(tmp_path: Path) -> None:
     pytest.importorskip("sacremoses")
     sys.path.insert(0, str(SCRIPTS))
     from score_multi30k import moses_tokens, paper_bleu
@@ -82,22 +79,15 @@ def test_a_curve_leaves_out_the_pause_between_two_sessions(tmp_path: Path) -> No
     sys.path.insert(0, str(SCRIPTS))
     from time_to_quality import curve, read_points
 
-    events = [
-        ("start", 0, 0, 0),
-        ("validation", 10, 60, 1),
-        ("train", 15, 90, 0),
-        ("resume", 10, 1000, 0),
-        ("validation", 20, 1030, 2),
-        ("validation", 30, 1060, 9),  # what a crash lost is left out, its time is not
-        ("resume", 20, 2000, 0),
-        ("validation", 30, 2060, 3),
-    ]
+    # Step, time and BLEU. What a crash lost (step 30, BLEU 9) is left out, its time is not; one line is truncated.
+    events = """start 0 0 0, validation 10 60 1, train 15 90 0, resume 10 1000 0, validation 20 1030 2,
+        validation 30 1060 9, truncated, resume 20 2000 0, validation 30 2060 3"""
     lines = []
-    for event, step, time, bleu in events:
-        values = {"event": event, "step": step, "time": time, "bleu": bleu, "samples": ["a\u2028b"]}
-        lines.append(json.dumps(values, ensure_ascii=False))
-    torn = '{"event": "train", "st'
-    (tmp_path / "metrics.jsonl").write_text("\n".join([*lines[:6], torn, *lines[6:]]) + "\n")
+    for words in map(str.split, events.split(",")):
+        numbers = dict(zip(("step", "time", "bleu"), map(int, words[1:]), strict=False))
+        event = {"event": words[0], **numbers, "samples": ["a\u2028b"]}
+        lines.append(json.dumps(event, ensure_ascii=False) if numbers else '{"event": "train", "st')
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     assert curve(tmp_path) == [(1.0, 1), (2.0, 2), (3.5, 3)]
     assert read_points("a=5:5.8,10:8.1") == ("a", [(5.0, 5.8), (10.0, 8.1)])
 
@@ -134,7 +124,7 @@ def test_growth_is_that_after_a_process_has_settled() -> None:
 
 @pytest.mark.slow
 def test_a_soaked_training_ends_in_the_weights_of_an_undisturbed_one(tmp_path: Path) -> None:
-    found = script("soak.py", "--minutes", 2, "--every", 20, 40, "--runs", tmp_path / "soak", cwd=tmp_path)
-    assert found.splitlines()[-1].endswith("the same without a kill")
-    assert "elsewhere than at the newest checkpoint: 0" in found
-    assert "left at the end: 0" in found
+    printed = script("soak.py", "--minutes", 2, "--every", 20, 40, "--runs", tmp_path / "soak", cwd=tmp_path)
+    assert printed.splitlines()[-1].endswith("the same without a kill")
+    assert "elsewhere than at the newest checkpoint: 0" in printed
+    assert "left at the end: 0" in printed
