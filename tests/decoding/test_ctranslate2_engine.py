@@ -24,7 +24,7 @@ from model_helpers import reciting_model
 from mt.config import Config
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS, UNK_ID
 from mt.decoding.ctranslate2_engine import cpu_cores
-from mt.decoding.engine import SearchOptions, batches_of
+from mt.decoding.engine import SearchOptions, batch_by_length
 from mt.decoding.search import forced_score
 from mt.model.transformer import Transformer
 
@@ -150,7 +150,7 @@ def test_the_size_of_batches_changes_nothing(tmp_path: Path, batch_tokens: int) 
 @pytest.mark.parametrize(("max_tokens", "max_sentences"), [(1, 9), (30, 4), (40, 100), (10_000, 3)])
 def test_batches_are_within_their_bounds(max_tokens: int, max_sentences: int) -> None:
     many = sentences([(11 * row) % 17 for row in range(60)], VOCAB)
-    batches = list(batches_of(many, max_tokens, max_sentences))
+    batches = list(batch_by_length([len(ids) + 2 if ids else 0 for ids in many], max_tokens, max_sentences))
     assert sorted(index for batch in batches for index in batch) == [i for i, ids in enumerate(many) if ids]
     lengths = [[len(many[index]) + 2 for index in batch] for batch in batches]
     assert all(len(batch) <= max_sentences for batch in lengths)

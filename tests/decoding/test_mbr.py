@@ -15,11 +15,12 @@ from engine_helpers import ENGLISH, whole_folder
 from mt.cli import app
 from mt.cli.options import Decoding
 from mt.cli.translate import _chosen
+from mt.data.eval_texts import Text
 from mt.decoding.engine import SearchOptions
-from mt.decoding.mbr import by_utility
+from mt.decoding.reranking import rerank_mbr
+from mt.decoding.text_translation import translate_texts
 from mt.decoding.translator import Candidate
-from mt.evaluation.test_set import Method
-from mt.metrics.pairwise import UTILITIES, bleu, expected, utility_for
+from mt.metrics.pairwise import UTILITIES, bleu, expected_utility, utility_for
 from mt.storage.run_dir import ModelDir
 
 # Sentences that share words and parts of words, and sentences of anything that a translation may contain.
@@ -63,7 +64,7 @@ def test_bleu_of_characters_is_sacrebleus(sentences: list[str]) -> None:
 @given(SENTENCES, st.sampled_from(["chrf", "bleu"]))
 def test_the_expectation_is_the_mean_over_all_as_references(sentences: list[str], utility: str) -> None:
     means = UTILITIES[utility](sentences).mean(axis=1) if len(set(sentences)) > 1 else [100.0] * len(sentences)
-    np.testing.assert_allclose(expected(sentences, utility), means, atol=1e-9)
+    np.testing.assert_allclose(expected_utility(sentences, utility), means, atol=1e-9)
 
 
 # Choosing -------------------------------------------------------------------------------------------------------------
@@ -77,14 +78,14 @@ def candidates(*texts: str, log_probs: Sequence[float] | None = None) -> list[Ca
 @pytest.mark.parametrize("utility", ["chrf", "bleu"])
 @pytest.mark.parametrize("text", ["", "a", "Ein Hund."])
 def test_a_single_candidate_is_chosen(text: str, utility: str) -> None:
-    [chosen] = by_utility(candidates(text), utility)
+    [chosen] = rerank_mbr(candidates(text), utility)
     assert (chosen.text, chosen.log_prob) == (text, -1.0)
 
 
 def test_the_one_most_like_the_others() -> None:
     """chrF2 of `ab` with either letter as the reference is 83.3 (half precise, nothing missed), of a letter with `ab`
     55.6, of the letters with one another 0."""
-    found = by_utility(candidates("a", "b", "ab", log_probs=[-1, -2, -30]), "chrf")
+    found = rerank_mbr(candidates("a", "b", "ab", log_probs=[-1, -2, -30]), "chrf")
     assert [c.text for c in found] == ["ab", "a", "b"]
     assert [c.score for c in found] == pytest.approx(
         [(100 + 2 * 250 / 3) / 3, (100 + 500 / 9) / 3, (100 + 500 / 9) / 3]
@@ -95,28 +96,28 @@ def test_the_one_most_like_the_others() -> None:
 def test_it_is_the_likeness_as_a_hypothesis_that_counts() -> None:
     """BLEU of `a` with `a b` as the reference: all of it right, too short by half, exp(-1); of `a b` with `a` as the
     reference: one of two words, no pair, sqrt(1/2 * 1/2). Three times `a` and once `a b`."""
-    found = by_utility(candidates("a b", "a", "a", "a"), "bleu")
+    found = rerank_mbr(candidates("a b", "a", "a", "a"), "bleu")
     assert [c.text for c in found] == ["a", "a b"]
     assert [c.score for c in found] == pytest.approx([(300 + 100 * np.exp(-1)) / 4, (100 + 3 * 50) / 4])
 
 
 @pytest.mark.parametrize("utility", ["chrf", "bleu"])
 def test_what_was_drawn_twice_counts_twice(utility: str) -> None:
-    once = by_utility(candidates("x y", "u v"), utility)
+    once = rerank_mbr(candidates("x y", "u v"), utility)
     assert [c.text for c in once] == ["x y", "u v"]
-    twice = by_utility(candidates("x y", "u v", "u v"), utility)
+    twice = rerank_mbr(candidates("x y", "u v", "u v"), utility)
     assert [c.text for c in twice] == ["u v", "x y"]
     assert [c.score for c in twice] == pytest.approx([200 / 3, 100 / 3])
 
 
 def test_of_a_text_that_was_found_twice_the_likelier_way_is_shown() -> None:
-    found = by_utility(candidates("a", "a", "b", log_probs=[-5, -2, -1]), "chrf")
+    found = rerank_mbr(candidates("a", "a", "b", log_probs=[-5, -2, -1]), "chrf")
     assert [(c.text, c.log_prob) for c in found] == [("a", -2), ("b", -1)]
 
 
 @pytest.mark.parametrize("utility", ["chrf", "bleu"])
 def test_among_equals_the_likelier(utility: str) -> None:
-    found = by_utility(candidates("x", "y", "z", log_probs=[-3, -1, -2]), utility)
+    found = rerank_mbr(candidates("x", "y", "z", log_probs=[-3, -1, -2]), utility)
     assert [c.text for c in found] == ["y", "z", "x"]
 
 
@@ -128,7 +129,7 @@ def test_among_equals_that_share_something_the_likelier(utility: str, stem: str,
     texts = [f"{stem} {letter}" for letter in "uvwxy"[:number]]
     for likeliest in range(number):
         log_probs = [-1.0 if i == likeliest else -2.0 for i in range(number)]
-        assert by_utility(candidates(*texts, log_probs=log_probs), utility)[0].text == texts[likeliest]
+        assert rerank_mbr(candidates(*texts, log_probs=log_probs), utility)[0].text == texts[likeliest]
 
 
 def test_the_command_keeps_their_order() -> None:
@@ -136,7 +137,7 @@ def test_the_command_keeps_their_order() -> None:
     for likeliest in range(5):
         found = candidates(*texts, log_probs=[-1.0 if i == likeliest else -2.0 for i in range(5)])
         for utility in ("chrf", "bleu"):
-            assert _chosen(found, utility, 2, sampled=True) == by_utility(found, utility)[:2]
+            assert _chosen(found, utility, 2, sampled=True) == rerank_mbr(found, utility)[:2]
 
 
 def test_a_text_that_is_spelt_in_two_ways_is_one_of_the_n_best() -> None:
@@ -144,7 +145,7 @@ def test_a_text_that_is_spelt_in_two_ways_is_one_of_the_n_best() -> None:
     assert [each.text for each in _chosen(found, None, 3, sampled=False)] == ["a b", "c d", "e f"]
     assert [each.text for each in _chosen(found, None, 3, sampled=True)] == ["a b", "a b", "c d"]
     # Otherwise its double would speak for it.
-    alone = by_utility(candidates("a b", "c d", "e f"), "chrf")
+    alone = rerank_mbr(candidates("a b", "c d", "e f"), "chrf")
     assert [each.score for each in _chosen(found, "chrf", 3, sampled=False)] == [each.score for each in alone]
 
 
@@ -187,7 +188,7 @@ def test_translate_chooses_among_the_n_best_or_the_samples(
 ) -> None:
     command = ["translate", "--model", folder.root, "--input", text, *way]
     beam = [] if "--sample" in way else ["--beam", "6"]  # which --mbr does by itself
-    ranked = [by_utility(found, utility) for found in listed(*command, *beam, "--n-best", "6")]
+    ranked = [rerank_mbr(found, utility) for found in listed(*command, *beam, "--n-best", "6")]
     wanted = [*command, "--mbr", "6", *([] if utility == "chrf" else ["--utility", utility])]
     found = said(*wanted)
     assert found == [line[0].text for line in ranked]
@@ -231,14 +232,18 @@ class Chinese:
 
     target_lang = "zh"
 
+    def to(self, target_lang: str) -> "Chinese":
+        return self
+
     def translate(self, lines: Sequence[str], options: object, first_line: int | None = 1) -> list[list[Candidate]]:
         return [candidates(f"猫在睡{line}", f"我是一名学生{line}", f"我是一名学者{line}") for line in lines]
 
 
 def test_eval_compares_characters_too_and_the_lines_of_every_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mt.evaluation.test_set.lines_at_once", lambda *_: 2)
-    found = Method("mbr", SearchOptions(3, n_best=3), "bleu").translate(Chinese(), list("abcde"))  # type: ignore[arg-type]
-    assert found == [f"我是一名学生{line}" for line in "abcde"]
+    monkeypatch.setattr("mt.decoding.text_translation.lines_at_once", lambda *_: 2)
+    text = Text("zh", list("abcde"), [])
+    [found] = translate_texts(Chinese(), [text], SearchOptions(3, n_best=3), "bleu")  # type: ignore[arg-type]
+    assert found.hypotheses == [f"我是一名学生{line}" for line in "abcde"]
 
 
 def test_the_options_of_minimum_bayes_risk() -> None:

@@ -15,9 +15,9 @@ from engine_helpers import sentences
 from model_helpers import lively_model, push, small_model, sources
 from mt.cli import app
 from mt.data.tokenizer import EOS_ID, SOS_ID
-from mt.decoding.engine import NOTHING, Hypothesis, Sampling, SearchOptions
+from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, Sampling, SearchOptions
 from mt.decoding.ensemble import Ensemble
-from mt.decoding.sampling import draw
+from mt.decoding.sampling import draw_tokens
 from mt.decoding.search import forced_score, log_probs_of, search
 from mt.decoding.torch_engine import TorchEngine
 from mt.model.transformer import Transformer
@@ -90,7 +90,7 @@ def test_tokens_come_as_often_as_they_are_to(temperature: float, top_k: int, top
     total = 20_000
     uniform = torch.rand(2 * total, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     rows = torch.tensor([PROBS, PROBS[::-1]]).log().repeat(total, 1)
-    tokens = draw(rows, Sampling(temperature, top_k, top_p), uniform)
+    tokens = draw_tokens(rows, Sampling(temperature, top_k, top_p), uniform)
     for first, probs in enumerate((PROBS, PROBS[::-1])):
         agree(Counter(tokens[first::2].tolist()), truncated(probs, temperature, top_k, top_p), total)
 
@@ -100,13 +100,13 @@ def test_what_has_no_probability_never_comes(top_k: int, top_p: float) -> None:
     """Not even at both ends of the numbers that decide."""
     log_probs = torch.tensor([0.0, 0.5, 0.0, 0.5, 0.0]).log()
     uniform = torch.tensor([0.0, 1e-300, 0.5, 1 - 2**-53], dtype=torch.float64)
-    tokens = draw(log_probs.expand(4, -1), Sampling(top_k=top_k, top_p=top_p), uniform)
+    tokens = draw_tokens(log_probs.expand(4, -1), Sampling(top_k=top_k, top_p=top_p), uniform)
     assert set(tokens.tolist()) == {1, 3}
 
 
 def test_a_tiny_share_of_the_probability_leaves_one_token() -> None:
     uniform = torch.rand(100, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    assert draw(torch.tensor(PROBS).log().expand(100, -1), Sampling(top_p=1e-9), uniform).eq(1).all()
+    assert draw_tokens(torch.tensor(PROBS).log().expand(100, -1), Sampling(top_p=1e-9), uniform).eq(1).all()
 
 
 # Whole translations ---------------------------------------------------------------------------------------------------
@@ -258,8 +258,8 @@ def test_ends_even_where_the_numbers_fail(number: float, sampling: dict) -> None
 def test_a_line_without_tokens_has_nothing_to_draw() -> None:
     model = lively_model()
     found = drawn(model, [[], LINES[0], []], options())
-    assert found == [[NOTHING], drawn(model, [LINES[0]], options())[0], [NOTHING]]
-    assert drawn(model, [[]], options()) == [[NOTHING]]
+    assert found == [[EMPTY_HYPOTHESIS], drawn(model, [LINES[0]], options())[0], [EMPTY_HYPOTHESIS]]
+    assert drawn(model, [[]], options()) == [[EMPTY_HYPOTHESIS]]
     assert drawn(model, [], options(3)) == []
 
 

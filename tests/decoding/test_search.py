@@ -10,7 +10,7 @@ from torch import Tensor
 
 from model_helpers import DECODER_ONLY, close, lively_model, push, reciting_model, small_model, sources
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID
-from mt.decoding.beam import top
+from mt.decoding.beam import block_topk
 from mt.decoding.engine import Hypothesis, SearchOptions
 from mt.decoding.search import beam_search, forced_score, log_probs_of, search
 from mt.model.transformer import Transformer
@@ -79,7 +79,7 @@ def test_top_is_topk(rows: int, columns: int, k: int) -> None:
     """Also where the largest numbers stand in one block, or behind the last whole one."""
     x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(1))
     x[0, -2 * k :] += 10.0
-    values, places = top(x, k)
+    values, places = block_topk(x, k)
     expected = x.topk(k)
     assert values.equal(expected.values)
     assert places.equal(expected.indices)

@@ -343,9 +343,9 @@ def test_another_question_is_begun_again(teacher: ModelDir, tmp_path: Path, what
         write(source, lines)
     translator = Watched(teacher)
     translator._engine = open_model(teacher, EngineChoice("torch")).translator._engine
-    made_with, tag = ["model", "b" if what == "model" else "a"], "S" if what == "tag" else "T"
+    model_key, tag = ["model", "b" if what == "model" else "a"], "S" if what == "tag" else "T"
     references = source if what == "references" else None
-    synthesize(translator, options, source, output, made_with, tag, 4, references)
+    synthesize(translator, options, source, output, model_key, tag, 4, references)
     assert translator.given == lines
     expected = [found[0].text for found in translator.translate(lines, options)]
     assert read(output) == [f"{tag} {line}" if line else "" for line in expected]
@@ -361,7 +361,7 @@ def test_the_commands_models_and_options_are_part_of_the_question(teacher: Model
     try:
         other.root.rename(teacher.root)
         done = mt(*command, teacher.root, cwd=tmp_path)
-        assert "going on" not in done.stderr
+        assert "resuming" not in done.stderr
         assert "out: restarting: 2000 lines were written with a different model" in done.stderr
         assert (
             read(tmp_path / "out")
@@ -377,10 +377,10 @@ def test_the_engine_and_each_model_of_several_are_part_of_the_question(
 ) -> None:
     shape = [*SHAPE, "tokenizer.shared=false", "decoding.max_length=8"]
     other = whole_folder(tmp_path / "other", *shape, "model.d_ff=28")
-    made_with: list[object] = []
+    model_key: list[object] = []
 
     def take_note(*arguments: object, **_: object) -> int:
-        made_with.append(arguments[4])
+        model_key.append(arguments[4])
         return 0
 
     monkeypatch.setattr("mt.decoding.synthesis.synthesize", take_note)
@@ -394,8 +394,8 @@ def test_the_engine_and_each_model_of_several_are_part_of_the_question(
     ]
     for way in [*ways, ways[0]]:
         said(*command, *way)
-    assert made_with[-1] == made_with[0]
-    assert len({json.dumps(each, default=str) for each in made_with}) == len(ways)
+    assert model_key[-1] == model_key[0]
+    assert len({json.dumps(each, default=str) for each in model_key}) == len(ways)
 
 
 def interrupt(command: Command, output: Path) -> int:
@@ -426,7 +426,7 @@ def test_killed_and_started_again_it_makes_the_same_file(teacher: ModelDir, tmp_
     content[place : place + 4] = b"mark"
     unfinished.write_bytes(content + b"half a li")  # what is not in the note is not safe
     done = mt(*command, cwd=tmp_path)
-    assert f"going on after line {safe} of 5000" in done.stderr
+    assert f"resuming after line {safe} of 5000" in done.stderr
     equal = output.read_bytes() == whole.replace(b"<BT>", b"mark", 1)
     assert equal  # pytest would take minutes to compare them
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out", "whole"]

@@ -297,10 +297,10 @@ def test_a_text_that_is_translated_many_times_is_warned_of_once(warnings: pytest
     translator = make(random_model(), max_source_tokens=LIMIT)
     translator.best(["Two men.", LONG, "A dog.", LONG], GREEDY)
     assert not warnings.records
-    translator.tell_of_long(["Two men.", LONG, "A dog.", LONG], "test set")
-    translator.tell_of_long(["Two men."], "test set")
+    translator.warn_long_lines(["Two men.", LONG, "A dog.", LONG], "test set")
+    translator.warn_long_lines(["Two men."], "test set")
     [record] = warnings.records
-    told = "test set: 2 of 4 lines are longer than the model takes, line 2 the first; translated in parts"
+    told = "test set: 2 of 4 lines are longer than the model's limit (line 2 is the first); translated in parts"
     assert record.getMessage() == told
 
 

@@ -19,8 +19,8 @@ from model_helpers import lively_model
 from mt.config import EvaluationConfig, parse_config
 from mt.data.eval_texts import Text
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
+from mt.decoding.text_translation import Translated
 from mt.decoding.torch_engine import TorchEngine
-from mt.decoding.translated import Translated
 from mt.decoding.translator import Translator
 from mt.evaluation.test_set import MethodResult, evaluate, results_json, results_table, search_options, write_results
 from mt.metrics.scores import Scores, bleu_tokenizer, corpus_bleu, score

@@ -150,11 +150,11 @@ def open_converted(
         UnusableError: CTranslate2 cannot run it here.
     """
     try:
-        from mt.decoding.ctranslate2_engine import CTranslate2Engine, supported
+        from mt.decoding.ctranslate2_engine import CTranslate2Engine, is_supported
     except ImportError as error:
         raise UnusableError(f"CTranslate2 cannot be imported ({error})") from None
     compute_type = settings.compute_type if choice.compute_type == "auto" else choice.compute_type
-    if not supported(compute_type, device):
+    if not is_supported(compute_type, device):
         log.warning("this machine's %s cannot compute in %s; using float32", device, compute_type)
         compute_type = "float32"
     converted = folder.converted("int8" if compute_type.startswith("int8") else "float32")
@@ -189,7 +189,7 @@ def open_converted(
 def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> OpenedModel:
     from mt.bundle.model_folder import load_model
     from mt.decoding.ensemble import Ensemble
-    from mt.decoding.torch_engine import TorchEngine, number_type
+    from mt.decoding.torch_engine import TorchEngine, torch_dtype
     from mt.system.devices import choose_device
 
     if choice.compute_type not in ("auto", *FLOAT_TYPES):
@@ -214,7 +214,7 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
         max_source_tokens=min(own.max_source_tokens for own in each),
         target_lang=",".join(_languages_of_all(folders, [model.config for model in loaded])),
     )
-    dtype = number_type(choice.compute_type)
+    dtype = torch_dtype(choice.compute_type)
     models = [one.model.to(dtype) for one in loaded]
     engine = TorchEngine(Ensemble(models) if len(models) > 1 else models[0], settings.batch_tokens)
     together = f"{len(models)} models together, " if len(models) > 1 else ""

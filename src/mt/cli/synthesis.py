@@ -114,10 +114,10 @@ def _synthesize(given: dict[str, Any], tag: str, n_best: int | None = 1, referen
     if references is not None and options.n_best < 2:
         raise InputError("--closest-to needs more than one translation to choose from", "add --beam N, or --n-best N")
     translator = opened.translator.to(given["to"])
-    made_with = [
+    model_key = [
         opened.engine,
         translator.target_lang,
         *(learned_files(read_manifest(folder.root)["files"]) for folder in folders),
     ]
-    lines = synthesize(translator, options, given["input_"], given["output"], made_with, tag, references=references)
+    lines = synthesize(translator, options, given["input_"], given["output"], model_key, tag, references=references)
     print_result(f"{given['output']}: {lines:,} lines")

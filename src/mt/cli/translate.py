@@ -162,9 +162,9 @@ def _chosen(candidates: "list[Candidate]", utility: str | None, n_best: int, sam
 
     pool = candidates if sampled else distinct(candidates)
     if utility is not None:
-        from mt.decoding.mbr import by_utility
+        from mt.decoding.reranking import rerank_mbr
 
-        return by_utility(pool, utility)[:n_best]
+        return rerank_mbr(pool, utility)[:n_best]
     # Samples come as they were drawn; everything else is in this order already.
     return sorted(pool, key=lambda candidate: -candidate.score)[:n_best]
 

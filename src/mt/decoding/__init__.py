@@ -1,1 +1,1 @@
-"""From a trained model to translations: search, and strings in, strings out."""
+"""Decoding: search over a trained model, and translation of strings."""

@@ -1,4 +1,4 @@
-"""Which places of a source text the words of its translation come from, read from attention; without torch."""
+"""Word alignment of a translation to its source, from attention; without torch."""
 
 import re
 from collections.abc import Sequence
@@ -6,65 +6,65 @@ from typing import NamedTuple
 
 from mt.data.tokenizer import SPACE
 
-# Words and single signs; of scripts without spaces single characters.
+# Words and punctuation marks; single characters of scripts without spaces.
 _UNIT = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|\w+|[^\w\s]")
 
 
 class Unit(NamedTuple):
-    """A word or sign of a translation: its place, text[start:end], and where in the source it comes from."""
+    """A word or punctuation mark of a translation, text[start:end], and the start of its source word."""
 
     start: int
     end: int
     origin: int
 
 
-def units_from(
+def align_units(
     source: str,
     target: str,
     pieces: tuple[Sequence[str], Sequence[str]] | None = None,
     attention: Sequence[Sequence[float]] | None = None,
 ) -> list[Unit]:
-    """Aligns the words of a translation.
+    """Align each word of a translation to a word of its source.
 
     Args:
         source, target: the texts.
         pieces: the tokens of both.
-        attention: of each target token to each source token (T, S). Where it is unknown, or the tokens do not spell the
-            texts, a word comes from as far into the source as it stands in the target.
+        attention: weights (T, S) of source tokens for each target token. Where it is missing, or the tokens do not
+            spell the texts, words are aligned by their relative positions.
     """
-    sources, targets = ([(m.start(), m.end()) for m in _UNIT.finditer(text)] for text in (source, target))
+    sources, targets = ([match.span() for match in _UNIT.finditer(text)] for text in (source, target))
     if not sources:
         return [Unit(start, end, 0) for start, end in targets]
-    owners = None if pieces is None else [_owners(*side) for side in zip((source, target), pieces, strict=True)]
-    if owners is None or attention is None or None in owners:
-        return [
-            Unit(start, end, sources[number * len(sources) // len(targets)][0])
-            for number, (start, end) in enumerate(targets)
-        ]
-    looks = [[0.0] * len(sources) for _ in targets]
-    for row, target_unit in zip(attention, owners[1] or [], strict=False):  # the end's row has no token
-        for weight, source_unit in zip(row, owners[0] or [], strict=True):
-            looks[target_unit][source_unit] += weight
-    found: list[Unit] = []
-    for (start, end), look in zip(targets, looks, strict=True):
-        # A word that no token begins in goes with the one before it.
-        best = max(range(len(sources)), key=look.__getitem__) if any(look) else None
-        origin = sources[best][0] if best is not None else found[-1].origin if found else 0
-        found.append(Unit(start, end, origin))
-    return found
+    source_units = target_units = None
+    if pieces is not None:
+        source_units, target_units = (_units_of_pieces(*side) for side in zip((source, target), pieces, strict=True))
+    if attention is None or source_units is None or target_units is None:
+        return [Unit(*span, sources[i * len(sources) // len(targets)][0]) for i, span in enumerate(targets)]
+    weights = [[0.0] * len(sources) for _ in targets]
+    for row, target_unit in zip(attention, target_units, strict=False):  # the row of EOS has no token
+        for weight, source_unit in zip(row, source_units, strict=True):
+            weights[target_unit][source_unit] += weight
+    units: list[Unit] = []
+    for span, row in zip(targets, weights, strict=True):
+        if any(row):
+            origin = sources[max(range(len(sources)), key=row.__getitem__)][0]
+        else:  # no token begins in this word: it shares the previous word's
+            origin = units[-1].origin if units else 0
+        units.append(Unit(*span, origin))
+    return units
 
 
-def _owners(text: str, pieces: Sequence[str]) -> list[int] | None:
-    """The unit that each token begins in; None where tokens are not what the text is made of."""
-    units = [match.start() for match in _UNIT.finditer(text)]
-    place, owners, unit = -1 if pieces and pieces[0].startswith(SPACE) else 0, [], 0
+def _units_of_pieces(text: str, pieces: Sequence[str]) -> list[int] | None:
+    """Return the unit that each token begins in; None where the tokens do not spell the text."""
+    starts = [match.start() for match in _UNIT.finditer(text)]
+    position, unit, units = -1 if pieces and pieces[0].startswith(SPACE) else 0, 0, []
     for piece in pieces:
-        spelt = piece.replace(SPACE, " ")
-        begin = place + len(spelt) - len(spelt.lstrip())
-        while unit + 1 < len(units) and units[unit + 1] <= begin:
+        spelled = piece.replace(SPACE, " ")
+        end, begin = position + len(spelled), position + len(spelled) - len(spelled.lstrip())
+        while unit + 1 < len(starts) and starts[unit + 1] <= begin:
             unit += 1
-        if text[max(place, 0) : place + len(spelt)] != (spelt[1:] if place < 0 else spelt):
+        if text[max(position, 0) : end] != (spelled[1:] if position < 0 else spelled):
             return None
-        owners.append(unit)
-        place += len(spelt)
-    return owners if place == len(text) else None
+        units.append(unit)
+        position = end
+    return units if position == len(text) else None

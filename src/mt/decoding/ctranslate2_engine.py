@@ -1,6 +1,6 @@
-"""The CTranslate2 engine: the model folder's own fast engine, without torch.
+"""The CTranslate2 engine: fast search with a converted model, without torch.
 
-It searches as `mt.decoding.search` does, by the same rules and to the same scores; see docs/design.md.
+It follows the rules of `mt.decoding.search` and finds the same scores; see docs/design.md.
 """
 
 import json
@@ -8,23 +8,23 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import ctranslate2
 
 from mt.data.tokenizer import EOS, PAD, SOS, TokenizerPair
-from mt.decoding.engine import NOTHING, Hypothesis, SearchOptions, UnusableError, batches_of
+from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, UnusableError, batch_by_length
 from mt.errors import InputError, MachineError
 from mt.system.cpus import usable_cores
 
-# Sentences in a batch, as measured (docs/performance.md): the fewer share a shortlist, the shorter it is.
+# Sentences per batch, as measured (docs/performance.md). The fewer share a shortlist, the shorter it is.
 _BATCH, _SHORTLIST_BATCH = 64, 8
 
 
-def supported(compute_type: str, device: str) -> bool:
-    """Whether this machine can compute in a number format.
+def is_supported(compute_type: str, device: str) -> bool:
+    """Return True where this machine can compute in a number format.
 
     Raises:
         UnusableError: this CTranslate2 was not built for the device.
@@ -36,52 +36,38 @@ def supported(compute_type: str, device: str) -> bool:
 
 
 def cpu_cores() -> int:
-    """The cores this process may use; OMP_NUM_THREADS lowers it."""
+    """Return the number of cores this process may use; OMP_NUM_THREADS lowers it."""
     cores = usable_cores()
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    return min(cores, int(wanted)) if wanted.isdecimal() and int(wanted) > 0 else cores
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores, int(limit)) if limit.isdecimal() and int(limit) > 0 else cores
 
 
 def _check_vocabulary(folder: Path, source: Sequence[str], target: Sequence[str]) -> None:
-    """The library looks tokens up by their names, so its vocabularies must be the tokenizers'.
-
-    Raises:
-        UnusableError: they are not.
-    """
+    """Check that the library's vocabularies, in which it looks up tokens by name, are the tokenizers'."""
     shared = folder / "shared_vocabulary.json"
-    files = (
-        [shared, shared] if shared.is_file() else [folder / f"{side}_vocabulary.json" for side in ("source", "target")]
-    )
-    for path, pieces in zip(files, (source, target), strict=True):
+    for side, pieces in (("source", source), ("target", target)):
+        path = shared if shared.is_file() else folder / f"{side}_vocabulary.json"
         try:
-            same = json.loads(path.read_bytes()) == pieces
+            matches = json.loads(path.read_bytes()) == pieces
         except (OSError, ValueError, RecursionError):
-            same = False
-        if not same:
+            matches = False
+        if not matches:
             raise UnusableError(f"{path}: not the vocabulary of the model's tokenizer")
 
 
 @dataclass(frozen=True)
-class _Answer:
-    """What the library found for a sentence, copied once; it copies each time it is asked."""
+class _Result:
+    """The library's result for a sentence; its own object copies its fields on every access."""
 
     hypotheses: list[list[str]]
     scores: list[float]
     attentions: list[Any]
 
     @classmethod
-    def of(cls, result: Any) -> "_Answer":
+    def of(cls, result: Any) -> "_Result":
         hypotheses = result.hypotheses
-        nothing = [None] * len(hypotheses)
-        return cls(hypotheses, result.scores or [math.nan] * len(hypotheses), result.attention or nothing)
-
-
-def _grouped(rows: Sequence[int], bounds: Sequence[int]) -> list[list[int]]:
-    """Rows that may be as long as one another."""
-    groups: dict[int, list[int]] = {}
-    for row in rows:
-        groups.setdefault(bounds[row], []).append(row)
-    return list(groups.values())
+        missing = [None] * len(hypotheses)
+        return cls(hypotheses, result.scores or [math.nan] * len(hypotheses), result.attention or missing)
 
 
 class CTranslate2Engine:
@@ -89,17 +75,17 @@ class CTranslate2Engine:
 
     Args:
         folder: a CTranslate2 model.
-        tokenizers: those of the model.
+        tokenizers: of the model.
         max_positions: the length of the model's position tables.
-        batch_tokens: source tokens of a batch, padding counted.
+        batch_tokens: source tokens per batch, padding counted.
         device: cpu or cuda.
-        compute_type: the format of its numbers, `supported` there.
-        shortlist: whether to choose target tokens from the vocabulary map only.
-        one_by_one: sentences are to come one at a time, so that all cores work on each; otherwise each core translates
-            batches of its own, which takes less time for many. Threads of 8-bit products are slower together than one.
+        compute_type: a number format that `is_supported` there.
+        shortlist: choose target tokens from the vocabulary map only.
+        one_by_one: use all cores for each sentence, as they come one at a time; otherwise each core translates batches
+            of its own, which is faster for many. With int8, one thread is faster than several.
 
     Raises:
-        UnusableError: CTranslate2 refuses the folder.
+        UnusableError: CTranslate2 cannot load the folder.
     """
 
     def __init__(
@@ -114,8 +100,8 @@ class CTranslate2Engine:
         shortlist: bool = False,
         one_by_one: bool = False,
     ) -> None:
-        in_int8 = "int8" in compute_type
-        self._workers, threads = (1, 1 if in_int8 else cpu_cores()) if one_by_one else (cpu_cores(), 1)
+        threads_alone = 1 if "int8" in compute_type else cpu_cores()
+        self._workers, threads = (1, threads_alone) if one_by_one else (cpu_cores(), 1)
         if device != "cpu":
             self._workers = 1
         source, target = (t.tokens(range(t.vocab_size)) for t in (tokenizers.source, tokenizers.target))
@@ -128,44 +114,52 @@ class CTranslate2Engine:
                 inter_threads=self._workers,
                 intra_threads=threads,
             )
-        except Exception as error:  # whatever its C++ threw: RuntimeError, ValueError, IndexError, ...
+        except Exception as error:  # its C++ raises RuntimeError, ValueError, IndexError, ...
             raise UnusableError(f"CTranslate2 {ctranslate2.__version__} cannot load {folder} ({error})") from None
         self._source_pieces = source
         self._target_ids = {piece: i for i, piece in enumerate(target)}
         self._max_positions = max_positions
         self._batch_tokens = batch_tokens
         self._shortlist = shortlist
-        self._batch = _SHORTLIST_BATCH if shortlist else _BATCH
 
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
-        """Token ids without specials to the n best hypotheses of each, in the order given.
+        """Return the n best hypotheses of token ids without specials, in the given order.
 
         Raises:
-            InputError: the library cannot translate with this model after all.
+            InputError: the library fails with this model.
             MachineError: there is not enough memory.
         """
         try:
             return self._translate(sentences, options)
-        except (RuntimeError, ValueError, IndexError) as error:  # what its C++ throws
+        except (RuntimeError, ValueError, IndexError) as error:  # from its C++
             if "out of memory" in str(error):
                 raise MachineError(f"CTranslate2: {error}", "lower decoding.batch_tokens of the model") from None
             raise InputError(f"CTranslate2 cannot translate with this model: {error}", "use --engine torch") from None
 
     def _translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
-        bounds = [self._bound(ids, options) for ids in sentences]
-        search = partial(self._search, sentences, bounds, options)
-        answers = search([range(len(sentences))], self._wanted(options), 1)
-        # The batches of these had room for longer ones; it must not matter in whose company a sentence is translated.
-        long = [row for row, found in answers.items() if any(len(p) > bounds[row] + 1 for p in found.hypotheses)]
-        answers |= search(_grouped(long, bounds), self._wanted(options), 1)
-        # These reached their bound: stop them there, and see all that ended before beside all that are made to end.
-        more = 1 if options.beam_size == 1 else 2
-        cut = [row for row, found in answers.items() if any(p[-1] != EOS for p in found.hypotheses)]
-        answers |= search(_grouped(cut, bounds), more * options.beam_size, 0, more)
-        results = [[NOTHING] for _ in sentences]
-        for row, found in answers.items():
-            results[row] = self._hypotheses(sentences[row], found, options)
-        return results
+        bounds = [options.longest(len(ids) + 2, self._max_positions) for ids in sentences]
+
+        def by_bound(rows: Iterable[int]) -> list[list[int]]:
+            return [list(group) for _, group in groupby(sorted(rows, key=bounds.__getitem__), bounds.__getitem__)]
+
+        def run(groups: Iterable[Sequence[int]], n_best: int, extra: int, patience: int = 1) -> dict[int, _Result]:
+            return self._search(sentences, bounds, options, groups, n_best, extra, patience)
+
+        # Without a penalty the library stops once n_best have ended and one of them was the best at its end.
+        n_best = options.beam_size if options.length_penalty == 0 else options.n_best
+        results = run([range(len(sentences))], n_best, 1)
+        # A batch searches up to its largest bound. Repeat those that went beyond their own: the other sentences of a
+        # batch must not matter.
+        long = [row for row, found in results.items() if any(len(p) > bounds[row] + 1 for p in found.hypotheses)]
+        results |= run(by_bound(long), n_best, 1)
+        # Where the bound was reached, stop there, and rank all that ended before with all that are forced to end.
+        patience = 1 if options.beam_size == 1 else 2
+        cut = [row for row, found in results.items() if any(p[-1] != EOS for p in found.hypotheses)]
+        results |= run(by_bound(cut), patience * options.beam_size, 0, patience)
+        translations = [[EMPTY_HYPOTHESIS] for _ in sentences]
+        for row, found in results.items():
+            translations[row] = self._hypotheses(sentences[row], found, options)
+        return translations
 
     def _search(
         self,
@@ -173,89 +167,64 @@ class CTranslate2Engine:
         bounds: Sequence[int],
         options: SearchOptions,
         groups: Iterable[Sequence[int]],
-        wanted: int,
-        beyond: int,
-        patience: int = 1,
-    ) -> dict[int, _Answer]:
-        """Searches once for each row of groups; those of one group share batches.
+        n_best: int,
+        extra: int,
+        patience: int,
+    ) -> dict[int, _Result]:
+        """Search once for each row of some groups; rows of one group share batches.
 
         Args:
             sentences: token ids of all rows.
-            bounds: the most tokens of each row's translation, without EOS.
+            bounds: the maximum length of each row's translation, without EOS.
             options: how to search.
-            groups: rows of the sentences. Each batch may go to the largest bound in it.
-            wanted: hypotheses to return.
-            beyond: tokens that may follow after the bound: one where the last must be EOS.
-            patience: stop when so many times the beam size have ended.
+            groups: rows of the sentences.
+            n_best: hypotheses to return.
+            extra: tokens allowed beyond a batch's largest bound; 1 where the last must be EOS.
+            patience: stop when patience * beam_size hypotheses have ended.
         """
-        submitted = []
+        submitted: list[tuple[int, Any]] = []
         for group in groups:
-            most = min(self._batch, -(-len(group) // self._workers))  # all workers get something
-            for places in batches_of([sentences[row] for row in group], self._batch_tokens, most):
-                rows = [group[place] for place in places]
-                steps = max(bounds[row] for row in rows) + beyond
-                submitted.append(
-                    (rows, self._submit([sentences[row] for row in rows], options, steps, wanted, patience))
+            batch_size = _SHORTLIST_BATCH if self._shortlist else _BATCH
+            max_sentences = min(batch_size, -(-len(group) // self._workers))  # so that all workers get some
+            lengths = [len(sentences[row]) + 2 if sentences[row] else 0 for row in group]
+            for batch in batch_by_length(lengths, self._batch_tokens, max_sentences):
+                rows = [group[i] for i in batch]
+                pending = self._translator.translate_batch(
+                    [[self._source_pieces[i] for i in sentences[row]] for row in rows],
+                    asynchronous=True,
+                    beam_size=options.beam_size,
+                    patience=patience,
+                    length_penalty=options.length_penalty,
+                    num_hypotheses=n_best,
+                    min_decoding_length=options.min_length,
+                    max_decoding_length=max(bounds[row] for row in rows) + extra,
+                    max_input_length=0,
+                    disable_unk=True,
+                    suppress_sequences=[[PAD], [SOS]],
+                    return_scores=options.scores or options.beam_size > 1,  # beam search has them anyway
+                    return_end_token=True,
+                    return_attention=options.attention,
+                    use_vmap=self._shortlist,
                 )
-        return {
-            row: _Answer.of(one.result()) for rows, pending in submitted for row, one in zip(rows, pending, strict=True)
-        }
+                submitted += zip(rows, pending, strict=True)
+        return {row: _Result.of(pending.result()) for row, pending in submitted}
 
-    def _bound(self, ids: Sequence[int], options: SearchOptions) -> int:
-        return options.longest(len(ids) + 2, self._max_positions)
-
-    @staticmethod
-    def _wanted(options: SearchOptions) -> int:
-        # Without a penalty the library stops once so many have ended and one of them was the best at its end.
-        return options.beam_size if options.length_penalty == 0 else options.n_best
-
-    def _submit(
-        self, sentences: Sequence[Sequence[int]], options: SearchOptions, steps: int, wanted: int, patience: int = 1
-    ) -> list[Any]:
-        """Hands a batch to the workers; the answers come later.
-
-        Args:
-            sentences: token ids.
-            options: how to search.
-            steps: the most tokens of a hypothesis, EOS counted.
-            wanted: hypotheses to return.
-            patience: stop when so many times the beam size have ended.
-        """
-        answers: list[Any] = self._translator.translate_batch(
-            [[self._source_pieces[i] for i in ids] for ids in sentences],
-            asynchronous=True,
-            beam_size=options.beam_size,
-            patience=patience,
-            length_penalty=options.length_penalty,
-            num_hypotheses=wanted,
-            min_decoding_length=options.min_length,
-            max_decoding_length=steps,
-            max_input_length=0,
-            disable_unk=True,
-            suppress_sequences=[[PAD], [SOS]],
-            return_scores=options.scores or options.beam_size > 1,  # beam search has them anyway
-            return_end_token=True,
-            return_attention=options.attention,
-            use_vmap=self._shortlist,
-        )
-        return answers
-
-    def _hypotheses(self, source: Sequence[int], answer: _Answer, options: SearchOptions) -> list[Hypothesis]:
+    def _hypotheses(self, source: Sequence[int], result: _Result, options: SearchOptions) -> list[Hypothesis]:
         found: dict[tuple[int, ...], Hypothesis] = {}
-        for pieces, score, attention in zip(answer.hypotheses, answer.scores, answer.attentions, strict=True):
+        for pieces, score, attention in zip(result.hypotheses, result.scores, result.attentions, strict=True):
             log_prob = score * len(pieces) ** options.length_penalty
             if pieces[-1] == EOS:
                 pieces = pieces[:-1]
             else:
-                log_prob += self._end(source, pieces)
+                log_prob += self._end_log_prob(source, pieces)
             ids = [self._target_ids[piece] for piece in pieces]
-            # A beam wider than what there is to find may find a thing twice.
+            # A beam wider than the search space may return a hypothesis twice.
             hypothesis = Hypothesis.of(ids, log_prob, options.length_penalty)
             found.setdefault(tuple(ids), replace(hypothesis, attention=attention))
         return sorted(found.values(), key=lambda h: -h.score)[: options.n_best]
 
-    def _end(self, source: Sequence[int], pieces: list[str]) -> float:
-        """The log-probability that a translation ends behind these pieces."""
+    def _end_log_prob(self, source: Sequence[int], pieces: list[str]) -> float:
+        """Return the log-probability of EOS after some target pieces."""
         sources = [[self._source_pieces[i] for i in source]]
         [scored] = self._translator.score_batch(sources, [pieces], max_input_length=0)
         return float(scored.log_probs[-1])

@@ -1,6 +1,6 @@
-"""Several models that translate as one: at each step the mean of their distributions decides.
+"""Ensemble decoding: each step averages the distributions of several models.
 
-B sentences   W hypotheses a sentence   V target vocabulary
+B sentences   W hypotheses per sentence   V target vocabulary
 """
 
 import math
@@ -14,7 +14,7 @@ from mt.model.decoder_state import DecoderState
 
 
 class EnsembleState:
-    """What each model carries along."""
+    """The decoder state of each model."""
 
     def __init__(self, states: Sequence[DecoderState]) -> None:
         self.states = states
@@ -24,42 +24,41 @@ class EnsembleState:
         return self.states[0].position
 
     def select(self, rows: Tensor | None, origins: Tensor) -> None:
-        """As `DecoderState.select`."""
+        """Reorder all states as `DecoderState.select` does."""
         for state in self.states:
             state.select(rows, origins)
 
 
 class Ensemble(nn.Module):
-    """Looks like one Transformer to a search.
+    """Several models with the decoding interface of one.
 
     Args:
-        models: with the same vocabularies, on one device; their shapes may differ.
+        models: with the same vocabularies and on one device; their shapes may differ.
     """
 
     def __init__(self, models: Sequence[TranslationModel]) -> None:
         super().__init__()
         self.models = nn.ModuleList(models)
         self._models = list(models)
-        ends = [model.max_positions for model in models if model.max_positions is not None]
-        self.max_positions = min(ends, default=None)
+        limits = [model.max_positions for model in models if model.max_positions is not None]
+        self.max_positions = min(limits, default=None)
 
     @property
     def first(self) -> TranslationModel:
-        """The model that was named first."""
         return self._models[0]
 
     @property
     def device(self) -> torch.device:
-        return self._models[0].device
+        return self.first.device
 
     def start(self, src_tokens: Tensor) -> EnsembleState:
-        """Encodes source tokens (B, S) with every model."""
+        """Encode source tokens (B, S) with every model."""
         return EnsembleState([model.start(src_tokens) for model in self._models])
 
     def step(self, tokens: Tensor, state: EnsembleState) -> Tensor:
-        """Tokens (B, W) to the logarithm of the mean probability of what comes next (B * W, V)."""
-        each = [
+        """Return the logarithm of the mean probability (B * W, V) of the token after `tokens` (B, W)."""
+        log_probs = [
             model.step(tokens, own).float().log_softmax(dim=-1)
             for model, own in zip(self._models, state.states, strict=True)
         ]
-        return torch.stack(each).logsumexp(dim=0) - math.log(len(each))
+        return torch.stack(log_probs).logsumexp(dim=0) - math.log(len(log_probs))

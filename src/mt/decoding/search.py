@@ -1,12 +1,12 @@
-"""Greedy and beam search over a step-by-step decoder, and drawing by chance.
+"""Greedy search, beam search and sampling over a step-by-step decoder, and forced decoding.
 
-    B sentences still searched   W hypotheses kept a sentence   V target vocabulary   T target tokens so far
+    B sentences being searched   W hypotheses per sentence   V target vocabulary   T target tokens so far
 
-Every returned hypothesis ends with EOS: one that reaches its length bound is made to end there. So its log-probability
-is exactly what forced scoring of the same tokens gives, and search always ends.
+Every hypothesis ends with EOS, which is forced at the length bound. So its log-probability equals that of forced
+decoding, and search always ends.
 
-All of it stays on the device; once a step the host asks which sentences are done. Those leave when they are a quarter
-of the batch: leaving at once would copy the caches of all others again and again.
+Everything stays on the device; once per step the host asks which sentences are done. They leave when they are a
+quarter of the batch, because removing each at once would copy the caches of all others again and again.
 """
 
 import math
@@ -17,24 +17,27 @@ import torch
 from torch import Tensor
 
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
-from mt.decoding.beam import Beam, Finished, top
+from mt.decoding.beam import Beam, Finished, block_topk
 from mt.decoding.engine import Hypothesis, SearchOptions
 from mt.decoding.ensemble import Ensemble
-from mt.decoding.sampling import Draws
+from mt.decoding.sampling import TokenSampler
 from mt.model.build import TranslationModel
 from mt.system.devices import widest_float
 
 Model = TranslationModel | Ensemble
 
-_NEVER = slice(0, EOS_ID)  # padding, unknown and SOS are in no translation
+_FORBIDDEN = slice(0, EOS_ID)  # padding, unknown and SOS
+
+
+def pad_sources(sentences: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """Return sentences as a padded batch (B, S) with SOS and EOS."""
+    longest = max(map(len, sentences)) + 2
+    rows = [[SOS_ID, *ids, EOS_ID] + [PAD_ID] * (longest - len(ids) - 2) for ids in sentences]
+    return torch.tensor(rows, device=device)
 
 
 def search(model: Model, src_tokens: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
-    """Translates a padded batch `<s> tokens </s>` (B, S).
-
-    Returns:
-        for each sentence its n_best hypotheses, best first (fewer where fewer exist).
-    """
+    """Translate a padded batch (B, S) to the n best hypotheses of each sentence, best first; there may be fewer."""
     if options.beam_size == 1:
         return [[hypothesis] for hypothesis in greedy_search(model, src_tokens, options)]
     return beam_search(model, src_tokens, options)
@@ -43,109 +46,106 @@ def search(model: Model, src_tokens: Tensor, options: SearchOptions) -> list[lis
 def sample(
     model: Model, src_tokens: Tensor, options: SearchOptions, sentences: Sequence[Sequence[int]], numbers: Sequence[int]
 ) -> list[Hypothesis]:
-    """Draws one translation of each sentence of a padded batch (B, S) as `options.sampling` says.
+    """Draw one translation of each sentence of a padded batch (B, S) as `options.sampling` says.
 
     Args:
         model: gives the distributions.
         src_tokens: the batch.
-        options: how to draw, and the bounds on the length.
-        sentences: the same without specials and padding.
-        numbers: which draw of its sentence each is; two with the same number are the same.
+        options: sampling settings and length bounds.
+        sentences: the batch without specials and padding.
+        numbers: the index of each draw; equal sentences with equal indices get equal draws.
     """
     assert options.sampling is not None
-    longest = max(_bounds(model, src_tokens, options)) + 1
-    draws = Draws(options.sampling, sentences, numbers, longest, src_tokens.device)
-    return greedy_search(model, src_tokens, options, draws)
+    longest = max(_length_bounds(model, src_tokens, options)) + 1
+    sampler = TokenSampler(options.sampling, sentences, numbers, longest, src_tokens.device)
+    return greedy_search(model, src_tokens, options, sampler)
 
 
 def log_probs_of(logits: Tensor) -> Tensor:
-    """The distribution (..., V) over what may come next: padding, the unknown token and SOS never do.
-
-    The logits may be overwritten.
-    """
+    """Return log-probabilities (..., V) without padding, unknown and SOS; overwrites the logits."""
     logits = logits.float()
-    logits[..., _NEVER] = -math.inf
+    logits[..., _FORBIDDEN] = -math.inf
     return logits.log_softmax(dim=-1)
 
 
-def _bounds(model: Model, src_tokens: Tensor, options: SearchOptions) -> list[int]:
-    """The most tokens each translation may have."""
+def _length_bounds(model: Model, src_tokens: Tensor, options: SearchOptions) -> list[int]:
     return [options.longest(n, model.max_positions) for n in (src_tokens != PAD_ID).sum(dim=1).tolist()]
 
 
-def _next(logits: Tensor, options: SearchOptions, length: int, bounds: Tensor, first_bound: int) -> Tensor:
-    """Log-probabilities (B, W, V) of the next token, at minus infinity where the bounds on the length forbid it.
+def _next_log_probs(logits: Tensor, options: SearchOptions, length: int, bounds: Tensor, min_bound: int) -> Tensor:
+    """Return log-probabilities (B, W, V) of the next token, minus infinity where a length bound forbids it.
 
     Args:
         logits: (B * W, V).
-        options: names the shortest length.
+        options: with the minimum length.
         length: T.
-        bounds: (B,), the most tokens of each sentence.
-        first_bound: the smallest of them.
+        bounds: (B,), the maximum length of each sentence; no smaller than min_bound.
+        min_bound: known to the host, so that the mask is computed only where it matters.
     """
     if length < options.min_length:
         logits[:, EOS_ID] = -math.inf
     log_probs = log_probs_of(logits).view(len(bounds), -1, logits.shape[-1])
-    if length >= first_bound:
+    if length >= min_bound:
         end = log_probs[:, :, EOS_ID].clone()
         log_probs.masked_fill_((bounds <= length)[:, None, None], -math.inf)
         log_probs[:, :, EOS_ID] = end
     return log_probs
 
 
-class _Leaving:
-    """Which sentences of a batch are done, and when they leave it.
+class _ActiveRows:
+    """The rows of a batch that are still computed.
 
     Attributes:
-        sentences: (B,), which sentence of the whole batch each row is.
-        done: (B,), True at rows whose search is over; what happens to them does not matter.
+        sentences: (B,), each row's index in the original batch.
+        done: (B,), True where search is over, though the row may still be computed.
     """
 
-    def __init__(self, size: int, device: torch.device) -> None:
-        self.sentences = torch.arange(size, device=device)
-        self.done = torch.zeros(size, dtype=torch.bool, device=device)
+    def __init__(self, batch_size: int, device: torch.device) -> None:
+        self.sentences = torch.arange(batch_size, device=device)
+        self.done = torch.zeros(batch_size, dtype=torch.bool, device=device)
 
-    def leave(self) -> tuple[int, Tensor | None]:
-        """How many sentences are still searched, and the rows to keep (None: all of them)."""
-        going_on = len(self.done) - int(self.done.sum())
-        if 4 * going_on > 3 * len(self.done):
-            return going_on, None
+    def drop_done(self) -> tuple[int, Tensor | None]:
+        """Return the number of sentences not done, and the rows to keep (None: all)."""
+        active = len(self.done) - int(self.done.sum())
+        if 4 * active > 3 * len(self.done):
+            return active, None
         rows = (~self.done).nonzero()[:, 0]
         self.sentences, self.done = self.sentences[rows], self.done[rows]
-        return going_on, rows
+        return active, rows
 
 
 @torch.inference_mode()
 def greedy_search(
-    model: Model, src_tokens: Tensor, options: SearchOptions, draws: Draws | None = None
+    model: Model, src_tokens: Tensor, options: SearchOptions, sampler: TokenSampler | None = None
 ) -> list[Hypothesis]:
-    """Takes the likeliest token at every step, or the one drawn."""
-    limits = _bounds(model, src_tokens, options)
-    bounds = torch.tensor(limits, device=src_tokens.device)
+    """Append the likeliest token (or a sampled one) to each translation until EOS."""
+    limits = _length_bounds(model, src_tokens, options)
+    bounds = torch.tensor(limits, device=src_tokens.device)  # (B,)
     ids = torch.full((len(limits), max(limits) + 1), EOS_ID, device=src_tokens.device)
     totals = torch.zeros(len(limits), device=src_tokens.device)
     state: Any = model.start(src_tokens)
-    leaving = _Leaving(len(limits), src_tokens.device)
-    tokens = torch.full_like(leaving.sentences, SOS_ID)
-    going_on = len(limits)
-    while going_on:
+    rows = _ActiveRows(len(limits), src_tokens.device)
+    tokens = torch.full_like(rows.sentences, SOS_ID)  # (B,)
+    active = len(limits)
+    while active:
         length = state.position
-        log_probs = _next(model.step(tokens[:, None], state), options, length, bounds, min(limits))[:, 0]
-        if draws is None:
-            best, tokens = (part[:, 0] for part in top(log_probs, 1))
+        logits = model.step(tokens[:, None], state)  # (B, V)
+        log_probs = _next_log_probs(logits, options, length, bounds, min(limits))[:, 0]  # (B, V)
+        if sampler is None:
+            best, tokens = (x[:, 0] for x in block_topk(log_probs, 1))
         else:
-            tokens = draws.choose(log_probs, leaving.sentences, length)
+            tokens = sampler.choose(log_probs, rows.sentences, length)
             best = log_probs.gather(1, tokens[:, None])[:, 0]
-        # Where the numbers fail (NaN), EOS may never come, not even at the bound.
-        leaving_now = (tokens == EOS_ID) | (bounds <= length) | ~best.isfinite()
-        tokens = tokens.masked_fill(leaving.done | leaving_now, EOS_ID)
-        ids[leaving.sentences, length] = tokens
-        totals[leaving.sentences] += best.masked_fill(leaving.done, 0.0)
-        leaving.done |= leaving_now
-        going_on, rows = leaving.leave()
-        if rows is not None and going_on:
-            tokens, bounds = tokens[rows], bounds[rows]
-            state.select(rows, torch.zeros_like(tokens)[:, None])
+        # With NaN, EOS may never be chosen, not even at the bound.
+        ended = (tokens == EOS_ID) | (bounds <= length) | ~best.isfinite()
+        tokens = tokens.masked_fill(rows.done | ended, EOS_ID)
+        ids[rows.sentences, length] = tokens
+        totals[rows.sentences] += best.masked_fill(rows.done, 0.0)
+        rows.done |= ended
+        active, kept = rows.drop_done()
+        if kept is not None and active:
+            tokens, bounds = tokens[kept], bounds[kept]
+            state.select(kept, torch.zeros_like(tokens)[:, None])
     return [
         Hypothesis.of(row[: row.index(EOS_ID)], total, options.length_penalty)
         for row, total in zip(ids.tolist(), totals.tolist(), strict=True)
@@ -154,64 +154,65 @@ def greedy_search(
 
 @torch.inference_mode()
 def beam_search(model: Model, src_tokens: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
-    """Keeps the beam_size likeliest beginnings of every sentence until as many have ended, as fairseq and CTranslate2
-    do, or until none that is alive can change the n best."""
-    limits = _bounds(model, src_tokens, options)
-    bounds = torch.tensor(limits, device=src_tokens.device)
+    """Keep the beam_size likeliest prefixes of each sentence until as many hypotheses have ended.
+
+    So do fairseq and CTranslate2. A sentence is done earlier where no live prefix can change its n best.
+    """
+    limits = _length_bounds(model, src_tokens, options)
+    bounds = torch.tensor(limits, device=src_tokens.device)  # (B,)
     finished = Finished(len(limits), options, src_tokens.device)
-    leaving = _Leaving(len(limits), src_tokens.device)
+    rows = _ActiveRows(len(limits), src_tokens.device)
     beam = Beam(len(limits), src_tokens.device)
     results: list[list[Hypothesis]] = [[] for _ in limits]
     state: Any = model.start(src_tokens)
-    going_on = len(limits)
-    while going_on:
-        logits = model.step(beam.tokens[:, :, -1], state)
-        beam.extend(_next(logits, options, beam.length, bounds, min(limits)), options.beam_size)
-        finished.add(beam.ends & ~leaving.done[:, None], beam.ending_log_probs, beam.ending_tokens)
-        leaving.done |= _is_over(finished, beam.best_alive, beam.length + 1, bounds, options)
-        before, done = leaving.sentences, leaving.done
-        going_on, rows = leaving.leave()
-        if rows is not None:
-            gone = done.nonzero()[:, 0]
-            for sentence, hypotheses in zip(before[gone].tolist(), finished.best(gone, options), strict=True):
-                results[sentence] = hypotheses
-            bounds = bounds[rows]
-            finished.select(rows)
-        state.select(rows, beam.advance(rows))
+    active = len(limits)
+    while active:
+        # 1. Score all continuations of all live hypotheses, and take the best.
+        logits = model.step(beam.tokens[:, :, -1], state)  # (B * W, V)
+        log_probs = _next_log_probs(logits, options, beam.length, bounds, min(limits))  # (B, W, V)
+        beam.extend(log_probs, options.beam_size)
+        # 2. Those with EOS are finished.
+        finished.add(beam.ends & ~rows.done[:, None], beam.ending_log_probs, beam.ending_tokens)
+        rows.done |= _is_over(finished, beam.best_live, beam.length + 1, bounds, options)
+        # 3. Sentences that are done leave the batch.
+        sentences, done = rows.sentences, rows.done
+        active, kept = rows.drop_done()
+        if kept is not None:
+            leaving = done.nonzero()[:, 0]
+            for sentence, n_best in zip(sentences[leaving].tolist(), finished.n_best(leaving, options), strict=True):
+                results[sentence] = n_best
+            bounds = bounds[kept]
+            finished.select(kept)
+        # 4. The others are the next live hypotheses; the caches follow the ones they continue.
+        state.select(kept, beam.advance(kept))
     return results
 
 
-def _is_over(finished: Finished, best_alive: Tensor, length: int, bounds: Tensor, options: SearchOptions) -> Tensor:
-    """True (B,) where nothing that is alive can change the n best.
+def _is_over(finished: Finished, best_live: Tensor, length: int, bounds: Tensor, options: SearchOptions) -> Tensor:
+    """Return True (B,) where no live hypothesis can change the n best.
 
-    A live hypothesis only loses log-probability, so it can at best keep what it has and be divided by the largest
-    penalty that its remaining lengths offer. Stopping on this bound is exact: it changes no result.
-
-    Args:
-        finished: the hypotheses that have ended.
-        best_alive: (B,), the largest log-probability of a live hypothesis.
-        length: the tokens it has.
-        bounds: (B,), the most it may have.
-        options: names the beam size, n_best and the length penalty.
+    Continuing only lowers a log-probability, so the best possible score of a live hypothesis is its present
+    log-probability (`best_live`, (B,)) over the largest penalty that its remaining lengths allow. This bound is exact:
+    stopping on it changes no result.
     """
     alpha = options.length_penalty
     precise = widest_float(bounds.device)
     penalties = ((bounds + 1).to(precise) ** alpha).clamp(min=float((length + 1) ** alpha))
-    beaten = finished.scores[:, options.n_best - 1].to(precise) >= best_alive.to(precise) / penalties
+    beaten = finished.scores[:, options.n_best - 1].to(precise) >= best_live.to(precise) / penalties
     enough = finished.count >= options.beam_size
-    return enough | (bounds < length) | ~best_alive.isfinite() | (beaten & (finished.count >= options.n_best))
+    return enough | (bounds < length) | ~best_live.isfinite() | (beaten & (finished.count >= options.n_best))
 
 
 @torch.inference_mode()
 def forced_score(model: TranslationModel, src_tokens: Tensor, ids: Sequence[Sequence[int]]) -> list[float]:
-    """Log-probabilities of given translations (without EOS, which is counted) of a padded batch (B, S)."""
-    longest = max(len(i) for i in ids) + 1
+    """Return the log-probability, EOS included, of one translation (without EOS) per sentence of a batch (B, S)."""
+    longest = max(map(len, ids)) + 1
     tgt_in = torch.full((len(ids), longest), PAD_ID, device=src_tokens.device)
     tgt_out = tgt_in.clone()
     for row, tokens in enumerate(ids):
         tgt_in[row, : len(tokens) + 1] = torch.tensor([SOS_ID, *tokens])
         tgt_out[row, : len(tokens) + 1] = torch.tensor([*tokens, EOS_ID])
-    log_probs = log_probs_of(model(src_tokens, tgt_in))
+    log_probs = log_probs_of(model(src_tokens, tgt_in))  # (B, T, V)
     chosen = log_probs.gather(-1, tgt_out[:, :, None])[:, :, 0].masked_fill(tgt_out == PAD_ID, 0.0)
     scores: list[float] = chosen.sum(dim=1).tolist()
     return scores

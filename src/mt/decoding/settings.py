@@ -1,4 +1,4 @@
-"""What a model folder's fast engine needs to know, in a file that is read without pydantic or torch."""
+"""Translation settings of a model folder: a file that is read without pydantic or torch."""
 
 import json
 import math
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TranslationSettings:
-    """How text becomes tokens and tokens become text, and how to search.
+    """The settings that an engine needs, and the defaults for search.
 
     Attributes:
-        target_lang: the language of the output; of several the codes with commas between them.
+        target_lang: the language code of the output; several are separated by commas.
         shared_vocabulary: both sides use one tokenizer.
         max_source_tokens: the longest source, specials counted; longer lines are translated in parts.
-        max_positions: positions of a source or a translation, SOS counted; the converted model has no more.
-        batch_tokens: source tokens of a batch, padding counted.
-        compute_type: the number format of the fast engine unless told otherwise.
-        shortlist: whether target tokens are chosen from a shortlist unless told otherwise.
-        search: how to search unless told otherwise.
+        max_positions: of a source or a translation, SOS counted; the converted model has no more.
+        batch_tokens: source tokens per batch, padding counted.
+        compute_type: CTranslate2's default number format.
+        shortlist: choose target tokens from a shortlist by default.
+        search: default search options.
     """
 
     target_lang: str
@@ -39,12 +39,11 @@ class TranslationSettings:
 
     @property
     def target_langs(self) -> tuple[str, ...]:
-        """The languages of the output."""
         return tuple(self.target_lang.split(","))
 
     @classmethod
     def of(cls, config: "Config") -> "TranslationSettings":
-        """Those of a configuration."""
+        """Return the settings of a configuration."""
         decoding = config.decoding
         search = SearchOptions(
             beam_size=decoding.beam_size,
@@ -65,18 +64,18 @@ class TranslationSettings:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """The content of the file."""
+        """Return the content of the file."""
         content = asdict(self)
-        for name in ("sampling", "attention"):  # nothing that a model has of its own
+        for name in ("sampling", "attention"):  # chosen by each call, never by the model
             del content["search"][name]
         return content
 
     @classmethod
     def read(cls, path: Path) -> "TranslationSettings":
-        """Reads the file.
+        """Read the file.
 
         Raises:
-            InputError: it is not such a file.
+            InputError: it cannot be read, or is not a valid file of settings.
         """
         try:
             content = json.loads(path.read_bytes())
@@ -87,11 +86,9 @@ class TranslationSettings:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise InputError(f"{path}: not a file of translation settings ({error})"[:300]) from None
         if search.min_length > min(search.max_length, settings.max_positions - 1):
-            raise InputError(
-                f"{path}: its shortest translation, {search.min_length} tokens, is longer than its longest"
-            )
+            raise InputError(f"{path}: its min_length, {search.min_length} tokens, exceeds its maximum length")
         if settings.compute_type not in COMPUTE_TYPES:
-            raise InputError(f"{path}: {settings.compute_type!r:.50} is no number format")
+            raise InputError(f"{path}: {settings.compute_type!r:.50} is not a number format")
         return settings
 
 
@@ -104,7 +101,7 @@ def _max_positions(config: "Config") -> int:
     return max(longest_source, longest_translation + 1, decoding.min_length + 1)
 
 
-# The configuration's own bounds, for a file that comes without its configuration.
+# As in the configuration, which such a file may come without.
 _BOUNDS = {
     "beam_size": (1, 1000),
     "n_best": (1, 1),
@@ -119,7 +116,7 @@ _BOUNDS = {
 
 
 def _checked(kind: type[Any], content: dict[str, Any]) -> dict[str, Any]:
-    """Checks the types of values and the bounds of numbers."""
+    """Return the content after checking types and bounds."""
     types = {field.name: field.type for field in fields(kind)}
     for name, value in content.items():
         expected = types[name]

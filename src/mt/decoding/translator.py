@@ -1,4 +1,4 @@
-"""Strings in, strings out: tokenizer, engine, and what lies between."""
+"""Translation of strings: tokenizer, engine, and what joins them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -6,19 +6,18 @@ from typing import NamedTuple
 
 from mt.console import log
 from mt.data.tokenizer import TokenizerPair, normalized
-from mt.decoding.alignment import Unit, units_from
-from mt.decoding.engine import Engine, Hypothesis, SearchOptions
+from mt.decoding.alignment import Unit, align_units
+from mt.decoding.engine import DistributedEngine, Engine, Hypothesis, SearchOptions
 from mt.decoding.long_input import split_long
-from mt.decoding.shared_engine import SharedEngine
 from mt.errors import InputError
 from mt.system.distributed import Distributed
 from mt.text.languages import chosen_language, is_spaced
 
-_CANDIDATES_AT_ONCE = 100_000
+_MAX_CANDIDATES = 100_000  # held in memory together
 
 
 class Part(NamedTuple):
-    """A part of a line in tokens: those that went into the model, those that came out, and their attention."""
+    """Part of a line as tokens: the model's input, its output, and the attention of output to input."""
 
     source: Sequence[int]
     target: Sequence[int]
@@ -30,8 +29,8 @@ class Candidate:
     """One translation of a line.
 
     Attributes:
-        score: what it was ranked by.
-        parts: of a line that was too long for the model several.
+        score: by which it was ranked.
+        parts: several if the line was too long for the model.
     """
 
     text: str
@@ -40,13 +39,13 @@ class Candidate:
     parts: tuple[Part, ...] = field(default=(), compare=False, repr=False)
 
 
-def lines_at_once(most: int, candidates: int) -> int:
-    """How many lines to translate together where each has so many candidates, which are all in memory."""
-    return max(1, min(most, _CANDIDATES_AT_ONCE // candidates))
+def lines_at_once(max_lines: int, candidates: int) -> int:
+    """Return the number of lines to translate together where each has so many candidates."""
+    return max(1, min(max_lines, _MAX_CANDIDATES // candidates))
 
 
 def distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The first candidate of each text: a model may spell one in several ways, above all after BPE-dropout."""
+    """Return the first candidate of each text; after BPE-dropout, a model spells texts in several ways."""
     first: dict[str, Candidate] = {}
     for candidate in candidates:
         first.setdefault(candidate.text, candidate)
@@ -59,9 +58,13 @@ class Translator:
     Args:
         engine: does the search.
         tokenizers: of both languages.
-        max_source_tokens: what the model was trained to take, specials counted; longer lines are translated in parts.
+        max_source_tokens: the model's limit, specials counted; longer lines are translated in parts.
         target_langs: the languages that the model translates into.
-        chosen: the one of them to translate into; None where it is the only one, or is still to be chosen with `to`.
+        chosen: one of them; None where it is the only one, or is still to be chosen with `to`.
+
+    Attributes:
+        tag: the token ids that ask for the target language; empty where the model knows one language.
+        separator: joins sentences of the output.
     """
 
     def __init__(
@@ -77,48 +80,32 @@ class Translator:
         self._max_source_tokens = max_source_tokens
         self._target_langs = tuple(target_langs)
         self._chosen = chosen or (target_langs[0] if len(target_langs) == 1 else None)
-        self._tag = [] if self._chosen is None else self._tag_of(self._chosen)
-        self._limit = max_source_tokens - 2 - len(self._tag)
-        # Parts of a long text are joined as sentences are.
-        self._joint = " " if self._chosen is None or is_spaced(self._chosen) else ""
+        self.tag = [] if self._chosen is None else self._tag_of(self._chosen)
+        self._limit = max_source_tokens - 2 - len(self.tag)
+        self.separator = " " if self._chosen is None or is_spaced(self._chosen) else ""
 
-    def shared(self, distributed: Distributed) -> "Translator":
-        """The same translator, whose work the processes share."""
-        engine = SharedEngine(self._engine, distributed)
-        return Translator(engine, self._tokenizers, self._max_source_tokens, self._target_langs, self._chosen)
+    def _tag_of(self, target_lang: str) -> list[int]:
+        tag = self._tokenizers.source.tags.get(target_lang)
+        if tag is None and len(self._target_langs) > 1:
+            raise InputError(f"the model's tokenizer has no tag for {target_lang}, so it cannot translate into it")
+        return [] if tag is None else [tag]
+
+    def _copy(self, engine: Engine, chosen: str | None) -> "Translator":
+        return Translator(engine, self._tokenizers, self._max_source_tokens, self._target_langs, chosen)
+
+    def distribute(self, distributed: Distributed) -> "Translator":
+        """Return the same translator with its work sharded over the ranks."""
+        return self._copy(DistributedEngine(self._engine, distributed), self._chosen)
 
     def to(self, target_lang: str | None) -> "Translator":
-        """The same translator into one of its languages; None is the only one.
+        """Return the same translator into one of its languages; None is the only one.
 
         Raises:
             InputError: the model does not translate into that language, or into several and none is named.
         """
-        if target_lang == self._chosen and target_lang is not None:
+        if self._chosen is not None and target_lang in (None, self._chosen):
             return self
-        if target_lang is None and self._chosen is not None:
-            return self
-        chosen = chosen_language(self._target_langs, target_lang)
-        return Translator(self._engine, self._tokenizers, self._max_source_tokens, self._target_langs, chosen)
-
-    def units(self, line: str, candidate: Candidate) -> list[Unit]:
-        """Which places of a line the words of its translation come from; it must have been made with attention."""
-        if len(candidate.parts) != 1:
-            return units_from(line, candidate.text)
-        source, target, attention = candidate.parts[0]
-        skipped = len(self._tag)
-        pieces = self._tokenizers.source.tokens(source[skipped:]), self._tokenizers.target.tokens(target)
-        rows = None if attention is None else [row[skipped:] for row in attention]
-        return units_from(line, candidate.text, pieces, rows)
-
-    @property
-    def joint(self) -> str:
-        """What stands between two sentences of the output."""
-        return self._joint
-
-    @property
-    def tag(self) -> list[int]:
-        """The token that source sentences begin with, to ask for the language; none where there is no choice."""
-        return list(self._tag)
+        return self._copy(self._engine, chosen_language(self._target_langs, target_lang))
 
     @property
     def target_lang(self) -> str:
@@ -131,74 +118,77 @@ class Translator:
         assert chosen is not None
         return chosen
 
-    def _tag_of(self, target_lang: str) -> list[int]:
-        """The token that asks for a language; none where the model never had a choice."""
-        tag = self._tokenizers.source.tags.get(target_lang)
-        if tag is None and len(self._target_langs) > 1:
-            raise InputError(f"the model's tokenizer has no tag for {target_lang}, so it cannot be asked for it")
-        return [] if tag is None else [tag]
-
     def translate(
         self, lines: Sequence[str], options: SearchOptions, first_line: int | None = 1
     ) -> list[list[Candidate]]:
-        """The n best translations of each line, best first; an empty line gives one empty translation.
+        """Return the n best translations of each line, best first; an empty line has one empty translation.
 
         Args:
-            lines: what to translate.
+            lines: the text.
             options: how to search.
-            first_line: the number of the first line, for warnings of those too long; None: no warnings.
+            first_line: the number of the first line, for warnings about long lines; None: no warnings.
 
         Raises:
             InputError: the language is still to be chosen.
         """
-        self.to(None)  # refuses where a language is still to be chosen
-        parts = [self._parts(line) for line in lines]
+        self.to(None)  # raises
+        split = [self._split(line) for line in lines]
         if first_line is not None:
-            for number, cut in enumerate(parts, first_line):
-                if len(cut) > 1:
-                    log.warning("line %d is longer than the model takes; translated in %d parts", number, len(cut))
-        encoded = self._tokenizers.source.encode_batch([part for line in parts for part in line])
-        ids = [self._tag + sentence for sentence in encoded] if self._tag else encoded
-        found = zip(ids, self._engine.translate(ids, options), strict=True)
-        return [self._joined([next(found) for _ in line]) for line in parts]
+            for number, parts in enumerate(split, first_line):
+                if len(parts) > 1:
+                    log.warning("line %d is longer than the model's limit; translated in %d parts", number, len(parts))
+        encoded = self._tokenizers.source.encode_batch([part for parts in split for part in parts])
+        ids = [self.tag + sentence for sentence in encoded] if self.tag else encoded
+        results = zip(ids, self._engine.translate(ids, options), strict=True)
+        return [self._join([next(results) for _ in parts]) for parts in split]
 
     def best(self, lines: Sequence[str], options: SearchOptions) -> list[str]:
-        """The best translation of each line."""
+        """Return the best translation of each line, without warnings about long lines."""
         return [candidates[0].text for candidates in self.translate(lines, replace(options, scores=False), None)]
 
-    def tell_of_long(self, lines: Sequence[str], text: str) -> None:
-        """Says once of a text that is translated many times which of its lines are too long."""
-        cut = [number for number, line in enumerate(lines, 1) if len(self._parts(line)) > 1]
-        if cut:
+    def warn_long_lines(self, lines: Sequence[str], text_name: str) -> None:
+        """Log one warning about all lines longer than the model's limit."""
+        long = [number for number, line in enumerate(lines, 1) if len(self._split(line)) > 1]
+        if long:
             log.warning(
-                "%s: %d of %d lines are longer than the model takes, line %d the first; translated in parts",
-                text,
-                len(cut),
+                "%s: %d of %d lines are longer than the model's limit (line %d is the first); translated in parts",
+                text_name,
+                len(long),
                 len(lines),
-                cut[0],
+                long[0],
             )
 
-    def _parts(self, line: str) -> list[str]:
-        text = normalized(line)  # in which a character has at most 4 tokens, its bytes
+    def align(self, line: str, candidate: Candidate) -> list[Unit]:
+        """Align the words of a translation, made with `SearchOptions.attention`, to its source line."""
+        if len(candidate.parts) != 1:
+            return align_units(line, candidate.text)
+        source, target, attention = candidate.parts[0]
+        n_tag = len(self.tag)
+        pieces = self._tokenizers.source.tokens(source[n_tag:]), self._tokenizers.target.tokens(target)
+        rows = None if attention is None else [row[n_tag:] for row in attention]
+        return align_units(line, candidate.text, pieces, rows)
+
+    def _split(self, line: str) -> list[str]:
+        text = normalized(line)
         if not text:
             return []
-        if 4 * len(text) + 1 <= self._limit:
+        if 4 * len(text) + 1 <= self._limit:  # a character has at most four tokens, its bytes
             return [text]
         return split_long(text, self._count_tokens, self._limit)
 
     def _count_tokens(self, text: str) -> int:
         return len(self._tokenizers.source.encode_batch([text], self._limit)[0])
 
-    def _joined(self, parts: list[tuple[Sequence[int], list[Hypothesis]]]) -> list[Candidate]:
-        """Joins the parts of a line, each its source tokens and what was found: best with best, second with second."""
+    def _join(self, parts: list[tuple[Sequence[int], list[Hypothesis]]]) -> list[Candidate]:
+        """Join the parts of a line, each with its source tokens and hypotheses, rank by rank."""
         if not parts:
             return [Candidate("", 0.0, 0.0)]
         candidates = []
         for rank in range(max(len(hypotheses) for _, hypotheses in parts)):
             chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for _, hypotheses in parts]
             texts = self._tokenizers.target.decode_batch([h.ids for h in chosen])
-            joined = self._joint.join(text.strip() for text in texts)
-            # A model can spell a line break in bytes; one line in must stay one line out.
+            joined = self.separator.join(text.strip() for text in texts)
+            # A model can spell a line break in bytes, but one line in must be one line out.
             one_line = joined.replace("\r", " ").replace("\n", " ")
             tokens = tuple(Part(source, h.ids, h.attention) for (source, _), h in zip(parts, chosen, strict=True))
             score, log_prob = sum(h.score for h in chosen), sum(h.log_prob for h in chosen)

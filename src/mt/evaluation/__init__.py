@@ -1,1 +1,1 @@
-"""A model on a test set."""
+"""Evaluation of a model on validation and test sets."""

@@ -1,6 +1,5 @@
-"""Tries out a model folder's number formats on the validation set: what int8 and a shortlist cost and save."""
+"""BLEU and speed of a model folder's number formats, with and without shortlist."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,13 +11,13 @@ from mt.data.eval_texts import Text
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import EngineChoice
 from mt.decoding.settings import TranslationSettings
-from mt.decoding.translated import mean_bleu, translate_texts
+from mt.decoding.text_translation import mean_bleu, translate_texts
 from mt.storage.run_dir import ModelDir
 
 
 @dataclass(frozen=True)
 class FormatResult:
-    """BLEU on the validation set with the configured beam, and speed on the machine that trained."""
+    """BLEU on the validation set with the configured beam, and speed on this machine."""
 
     compute_type: str
     shortlist: bool
@@ -32,28 +31,27 @@ class FormatResult:
 def try_formats(
     folder: ModelDir, config: Config, tokenizers: TokenizerPair, texts: Sequence[Text]
 ) -> list[FormatResult]:
-    """Translates the validation set in each format that the folder holds.
+    """Translate and score the validation set in each format of the folder.
 
     Raises:
-        UnusableError: CTranslate2 cannot run it here.
+        UnusableError: CTranslate2 cannot run the model here.
     """
     settings = TranslationSettings.of(config)
-    sentences = sum(len(text.sources) for text in texts)
+    n_sentences = sum(len(text.sources) for text in texts)
     results = []
     for compute_type in ("float32", "int8"):
         for shortlist in (False, True) if settings.shortlist else (False,):
             choice = EngineChoice(compute_type=compute_type, shortlist=shortlist)
-            opened = open_converted(folder, settings, tokenizers, choice)
-            started = time.perf_counter()
-            translated = translate_texts(opened.translator, texts, settings.search)
-            seconds = time.perf_counter() - started
-            bleu = mean_bleu(translated, config.evaluation.bleu_tokenize)
-            results.append(FormatResult(compute_type, shortlist, round(bleu, 2), round(sentences / seconds, 1)))
+            translator = open_converted(folder, settings, tokenizers, choice).translator
+            translated = translate_texts(translator, texts, settings.search)
+            bleu = round(mean_bleu(translated, config.evaluation.bleu_tokenize), 2)
+            speed = round(n_sentences / sum(each.seconds for each in translated), 1)
+            results.append(FormatResult(compute_type, shortlist, bleu, speed))
     return results
 
 
 def formats_table(results: Sequence[FormatResult], signature: str) -> str:
-    """One row a format, then BLEU's signature; differences are to the first, which is exact."""
+    """Format results as a table with differences to the first, float32, and BLEU's signature."""
     rows = [
         [
             result.compute_type + (" with shortlist" if result.shortlist else ""),

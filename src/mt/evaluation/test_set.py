@@ -1,6 +1,5 @@
-"""Scores a translator on a test set, greedy and beam, and lays the results out."""
+"""Scores on a test set, with greedy search, beam search and other methods."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,48 +9,32 @@ from mt.config import Config
 from mt.console import log, table
 from mt.data.eval_texts import Text
 from mt.decoding.engine import SearchOptions
-from mt.decoding.mbr import by_utility
 from mt.decoding.settings import TranslationSettings
-from mt.decoding.translated import Translated
-from mt.decoding.translator import Translator, distinct, lines_at_once
+from mt.decoding.text_translation import Translated, translate_texts
+from mt.decoding.translator import Translator
 from mt.metrics.comet import Comet, CometScore
-from mt.metrics.pairwise import utility_for
 from mt.metrics.scores import Scores, score
 from mt.storage import atomic
 
 
 @dataclass(frozen=True)
 class Method:
-    """A way to find translations.
+    """A decoding method.
 
     Attributes:
-        name: what tables and files call it.
-        options: how to search or draw.
-        utility: chrf or bleu: of the n best choose by minimum Bayes risk; None: take the best.
-
-    Its translations are into the translator's language.
+        name: in tables and file names.
+        options: how to search or sample.
+        utility: of minimum Bayes risk, chrf or bleu; None: take the best.
     """
 
     name: str
     options: SearchOptions
     utility: str | None = None
 
-    def translate(self, translator: Translator, sources: Sequence[str]) -> list[str]:
-        if self.utility is None:
-            return translator.best(sources, self.options)
-        utility = utility_for(self.utility, translator.target_lang)
-        chosen = []
-        at_once = lines_at_once(len(sources), self.options.n_best)
-        for start in range(0, len(sources), at_once):
-            translated = translator.translate(sources[start : start + at_once], self.options, None)
-            pools = translated if self.options.sampling is not None else map(distinct, translated)
-            chosen += [by_utility(pool, utility)[0].text for pool in pools]
-        return chosen
-
 
 @dataclass(frozen=True)
 class MethodResult:
-    """What one search method reached on a test set in one language."""
+    """The scores of a decoding method on a test set in one language."""
 
     method: str
     scores: Scores
@@ -63,8 +46,13 @@ class MethodResult:
     def target_lang(self) -> str:
         return self.translated.text.target_lang
 
+    @property
+    def signatures(self) -> dict[str, str]:
+        """The signature of each metric."""
+        return self.scores.signatures | ({} if self.comet is None else {"comet": self.comet.signature})
+
     def as_dict(self) -> dict[str, Any]:
-        """The fields of the public JSON object."""
+        """Return the fields of the public JSON object."""
         numbers = {key: value for key, value in asdict(self.scores).items() if key != "signatures"}
         if self.comet is not None:
             numbers["comet"] = self.comet.score
@@ -77,14 +65,9 @@ class MethodResult:
             "signatures": self.signatures,
         }
 
-    @property
-    def signatures(self) -> dict[str, str]:
-        """What a reader needs to reproduce the numbers, by metric."""
-        return self.scores.signatures | ({} if self.comet is None else {"comet": self.comet.signature})
-
 
 def search_options(config: Config, method: str = "beam", **changes: Any) -> SearchOptions:
-    """The decoding section of a configuration as search options; greedy is a beam of one."""
+    """Return the configured search options with changes (None: no change); greedy is a beam of one."""
     changes = {key: value for key, value in changes.items() if value is not None}
     if method == "greedy":
         changes["beam_size"] = 1
@@ -92,10 +75,17 @@ def search_options(config: Config, method: str = "beam", **changes: Any) -> Sear
 
 
 def configured_methods(config: Config, **changes: Any) -> list[Method]:
-    """The methods that a configuration names; changes (None: no change) are for beam search, and ask for it."""
-    asked = any(value is not None for value in changes.values())
-    names = [*config.evaluation.methods, *(["beam"] if asked and "beam" not in config.evaluation.methods else [])]
+    """Return the configured methods; changes (None: no change) apply to beam search, and add it if it is missing."""
+    names = list(config.evaluation.methods)
+    if "beam" not in names and any(value is not None for value in changes.values()):
+        names.append("beam")
     return [Method(name, search_options(config, name, **({} if name == "greedy" else changes))) for name in names]
+
+
+def warn_long_lines(translator: Translator, texts: Sequence[Text]) -> None:
+    """Log one warning per text with lines longer than the model's limit."""
+    for text in texts:
+        translator.to(text.target_lang).warn_long_lines(text.sources, f"text to translate into {text.target_lang}")
 
 
 def evaluate(
@@ -105,93 +95,76 @@ def evaluate(
     methods: Sequence[Method] | None = None,
     comet: Comet | None = None,
 ) -> list[MethodResult]:
-    """Translates a test set with each method and scores it, language by language.
+    """Translate a test set with each method and score it, language by language.
 
     Args:
-        translator: what to score.
-        config: names the metrics.
+        translator: the model.
+        config: the metrics.
         texts: the test set.
-        methods: those to score instead of the configured ones.
-        comet: a learned metric beside the others.
+        methods: instead of the configured ones.
+        comet: a learned metric in addition.
     """
     results = []
     for text in texts:
-        into = translator.to(text.target_lang)
-        into.tell_of_long(text.sources, f"text to translate into {text.target_lang}")
+        warn_long_lines(translator, [text])
         for method in configured_methods(config) if methods is None else methods:
             log.info("translating %d sentences into %s, %s", len(text.sources), text.target_lang, method.name)
-            started = time.perf_counter()
-            hypotheses = method.translate(into, text.sources)
-            seconds = time.perf_counter() - started
+            [translated] = translate_texts(translator, [text], method.options, method.utility)
+            hypotheses = translated.hypotheses
             scores = score(hypotheses, text.references, config.evaluation, text.target_lang)
-            rate = len(text.sources) / max(seconds, 1e-9)
+            rate = len(text.sources) / max(translated.seconds, 1e-9)
             learned = None if comet is None else comet.score(text.sources, hypotheses, text.references)
-            results.append(MethodResult(method.name, scores, rate, Translated(text, hypotheses), learned))
+            results.append(MethodResult(method.name, scores, rate, translated, learned))
     return results
 
 
 def results_json(results: Sequence[MethodResult]) -> dict[str, Any]:
-    """The public JSON object of an evaluation."""
+    """Return the public JSON object of an evaluation."""
     sentences = {result.target_lang: len(result.translated.hypotheses) for result in results}
     return {"sentences": sum(sentences.values()), "results": [result.as_dict() for result in results]}
 
 
 def results_table(results: Sequence[MethodResult]) -> str:
-    """One table of all methods, then the signatures."""
-    several = len({result.target_lang for result in results}) > 1
-    learned = any(result.comet for result in results)
-    header = [
-        *(["language"] if several else []),
-        "method",
-        "BLEU",
-        "95 % interval",
-        "chrF",
-        "TER",
-        *(["COMET"] if learned else []),
-        "exact %",
-        "length ratio",
-        "sentences/s",
-    ]
+    """Format results as a table, with the signatures of all metrics."""
     rows = []
     for result in results:
         s = result.scores
-        interval = "-" if s.bleu_low is None else f"{s.bleu_low:.1f} to {s.bleu_high:.1f}"
         rows.append(
-            [
-                *([result.target_lang] if several else []),
-                result.method,
-                _number(s.bleu),
-                interval,
-                _number(s.chrf),
-                _number(s.ter),
-                *([f"{result.comet.score:.4f}" if result.comet else "-"] if learned else []),
-                _number(s.exact_match),
-                f"{s.length_ratio:.3f}",
-                _number(result.sentences_per_second),
-            ]
+            {
+                "language": result.target_lang,
+                "method": result.method,
+                "BLEU": _one_decimal(s.bleu),
+                "95 % interval": "-" if s.bleu_low is None else f"{s.bleu_low:.1f} to {s.bleu_high:.1f}",
+                "chrF": _one_decimal(s.chrf),
+                "TER": _one_decimal(s.ter),
+                "COMET": f"{result.comet.score:.4f}" if result.comet else "-",
+                "exact %": _one_decimal(s.exact_match),
+                "length ratio": f"{s.length_ratio:.3f}",
+                "sentences/s": _one_decimal(result.sentences_per_second),
+            }
         )
+    hidden = set() if len({result.target_lang for result in results}) > 1 else {"language"}
+    hidden |= set() if any(result.comet for result in results) else {"COMET"}
+    header = [name for name in rows[0] if name not in hidden]
     names = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER", "comet": "COMET"}
     signatures = [f"{names[metric]}: {signature}" for r in results for metric, signature in r.signatures.items()]
-    return "\n".join([table(header, rows), *dict.fromkeys(signatures)])
+    return "\n".join([table(header, [[row[name] for name in header] for row in rows]), *dict.fromkeys(signatures)])
 
 
-def _number(value: float | None) -> str:
+def _one_decimal(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
 def write_results(folder: Path, name: str, results: Sequence[MethodResult]) -> None:
-    """Writes sources, references, one hypothesis file a method, and the scores, all named after the test set.
+    """Write sources, references, hypotheses of each method, and scores to files named after the test set.
 
-    Of several languages, the texts have the language in their names, too.
+    With several languages, the names of text files contain the language.
     """
     several = len({result.target_lang for result in results}) > 1
     for result in results:
-        own = f"{name}.{result.target_lang}" if several else name
-        atomic.write_text(folder / f"{own}.source", _lines(result.translated.text.sources))
-        atomic.write_text(folder / f"{own}.reference", _lines(result.translated.text.references))
-        atomic.write_text(folder / f"{own}.{result.method}", _lines(result.translated.hypotheses))
+        stem = f"{name}.{result.target_lang}" if several else name
+        text = result.translated.text
+        files = {"source": text.sources, "reference": text.references, result.method: result.translated.hypotheses}
+        for suffix, lines in files.items():
+            atomic.write_text(folder / f"{stem}.{suffix}", "".join(line + "\n" for line in lines))
     atomic.write_json(folder / f"{name}.json", results_json(results))
-
-
-def _lines(texts: Sequence[str]) -> str:
-    return "".join(text + "\n" for text in texts)

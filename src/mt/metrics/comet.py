@@ -9,15 +9,15 @@ from typing import Any
 from mt.console import log
 from mt.errors import InputError
 
-_BATCH = 16  # sentences; the package's own default
+_BATCH = 16  # sentences; the package's default
 
 
 @dataclass(frozen=True)
 class CometScore:
-    """The mean over a test set, on the scale of the checkpoint (about 0 to 1); higher is better.
+    """The mean over a test set, on the checkpoint's scale (about 0 to 1); higher is better.
 
     Attributes:
-        signature: the checkpoint's folder and the package's version: without them the number says nothing.
+        signature: the checkpoint's folder and the package's version, on which the number depends.
     """
 
     score: float
@@ -28,8 +28,8 @@ class Comet:
     """A COMET checkpoint.
 
     Args:
-        path: a checkpoint file (`.../checkpoints/model.ckpt`, with hparams.yaml in the folder above its own), or the
-            folder that holds both.
+        path: a checkpoint file (`.../checkpoints/model.ckpt`, with hparams.yaml one folder above), or the folder that
+            holds both.
         gpu: whether to compute on a GPU.
 
     Raises:
@@ -37,51 +37,45 @@ class Comet:
     """
 
     def __init__(self, path: Path, gpu: bool) -> None:
-        checkpoint = _checkpoint(path)
+        checkpoint = _find_checkpoint(path)
         try:
             from comet import load_from_checkpoint
         except ImportError as error:
             raise InputError(
                 f"--metrics comet needs the package unbabel-comet, which cannot be imported ({error})",
-                "pip install unbabel-comet, in an environment of its own if it asks for other versions than mt has",
+                "pip install unbabel-comet, in a separate environment if its requirements conflict with mt's",
             ) from None
         log.info("loading %s", checkpoint)
         try:
             self._model: Any = load_from_checkpoint(str(checkpoint))
-        except Exception as error:  # the package raises whatever its parts do
-            raise InputError(f"{checkpoint}: cannot be loaded as a COMET model: {_first_line(error)}") from None
+        except Exception as error:  # the package raises whatever its dependencies do
+            first_line = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+            raise InputError(f"{checkpoint}: cannot be loaded as a COMET model: {first_line}") from None
         self._gpus = int(gpu)
-        self._signature = f"model:{checkpoint.resolve().parents[1].name}|version:{_version()}"
+        try:
+            installed = version("unbabel-comet")
+        except PackageNotFoundError:
+            installed = "unknown"
+        self._signature = f"model:{checkpoint.resolve().parents[1].name}|version:{installed}"
 
     def score(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> CometScore:
-        """Scores translations of a text."""
+        """Score the translations of a text."""
         samples = [
             {"src": source, "mt": hypothesis, "ref": reference}
             for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True)
         ]
-        found = self._model.predict(samples, batch_size=_BATCH, gpus=self._gpus, progress_bar=False)
-        return CometScore(float(found.system_score), self._signature)
+        prediction = self._model.predict(samples, batch_size=_BATCH, gpus=self._gpus, progress_bar=False)
+        return CometScore(float(prediction.system_score), self._signature)
 
 
-def _checkpoint(path: Path) -> Path:
+def _find_checkpoint(path: Path) -> Path:
     checkpoint = path / "checkpoints" / "model.ckpt" if path.is_dir() else path
     if not checkpoint.is_file():
         raise InputError(
             f"--comet-model {path}: no COMET checkpoint there",
-            "give the folder that COMET's download made (hparams.yaml and checkpoints/model.ckpt)",
+            "give the folder that COMET downloads (hparams.yaml and checkpoints/model.ckpt)",
         )
     settings = checkpoint.resolve().parents[1] / "hparams.yaml"
     if not settings.is_file():
         raise InputError(f"--comet-model {path}: there is no {settings}, which belongs to a COMET checkpoint")
     return checkpoint.absolute()
-
-
-def _version() -> str:
-    try:
-        return version("unbabel-comet")
-    except PackageNotFoundError:
-        return "unknown"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -1,4 +1,4 @@
-"""Scores, all of them sacreBLEU's, on raw detokenised text, with their signatures."""
+"""sacreBLEU's scores of raw, detokenised text, with their signatures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from mt.text.languages import is_spaced, written_as
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of one set of hypotheses; None where a metric was not asked for.
+    """The scores of a set of hypotheses; None where a metric was not asked for.
 
     Attributes:
         bleu: 0 to 100, with the 95 % confidence interval (bleu_low, bleu_high) of bootstrap resampling.
@@ -22,7 +22,7 @@ class Scores:
         ter: edits per reference word in percent; lower is better.
         exact_match: hypotheses equal to their reference, in percent.
         length_ratio: hypothesis over reference length, in BLEU's tokens.
-        signatures: sacreBLEU's, one a metric: what a reader needs to reproduce the number.
+        signatures: sacreBLEU's for each metric, with which a number can be reproduced.
     """
 
     bleu: float | None
@@ -36,9 +36,9 @@ class Scores:
 
 
 def bleu_tokenizer(choice: str, target_lang: str) -> str:
-    """The sacreBLEU tokenizer: as configured, or by language where `auto`.
+    """Return sacreBLEU's tokenizer for a language, unless `choice` names one other than auto.
 
-    That is 13a but for languages without spaces, and for Korean, whose spaces are not everybody's.
+    It is 13a except for languages without spaces, and for Korean, where use of spaces varies.
     """
     if choice != "auto":
         return choice
@@ -47,14 +47,14 @@ def bleu_tokenizer(choice: str, target_lang: str) -> str:
 
 
 def ter_metric(target_lang: str) -> TER | None:
-    """TER, which counts edits of words: of characters in Chinese and Japanese; None where it would count sentences."""
+    """Return TER, of characters in Chinese and Japanese; None where it would treat a sentence as one word."""
     if written_as(target_lang) in ("zh", "ja"):
         return TER(normalized=True, asian_support=True)
     return TER() if is_spaced(target_lang) else None
 
 
 def refuse_missing_tokenizer(*names: str) -> None:
-    """Looks whether sacreBLEU has what its tokenizers need, before anything is translated to be scored with them.
+    """Check, before anything is translated, that sacreBLEU has what its tokenizers need.
 
     Raises:
         InputError: a package or a download is missing.
@@ -71,57 +71,52 @@ def refuse_missing_tokenizer(*names: str) -> None:
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> float:
-    """BLEU without interval, for validation."""
+    """Return BLEU without interval, for validation."""
     bleu = BLEU(tokenize=tokenize)
     try:
         return float(bleu.corpus_score(hypotheses, [references]).score)
     finally:
-        _forget_lines(bleu.tokenizer)
+        _clear_caches(bleu.tokenizer)
+
+
+def _clear_caches(tokenizer: object) -> None:
+    """Clear sacreBLEU's class-wide caches of tokenized lines, which all validations of a training would fill."""
+    for each in (tokenizer, getattr(tokenizer, "_post_tokenizer", None)):
+        if cache_clear := getattr(type(each).__call__, "cache_clear", None):
+            cache_clear()
 
 
 def bleu_signature(config: EvaluationConfig, target_langs: Sequence[str]) -> str:
-    """What a reader needs to reproduce a BLEU without interval, as of validation; of several languages it is a mean."""
+    """Return the signature of BLEU without interval; of several languages it is a mean."""
     signatures = []
     for name in dict.fromkeys(bleu_tokenizer(config.bleu_tokenize, lang) for lang in target_langs):
         bleu = BLEU(tokenize=name)
-        bleu.corpus_score(["a"], [["a"]])  # only then does it know how many references there are
+        bleu.corpus_score(["a"], [["a"]])  # sets the number of references
         signatures.append(str(bleu.get_signature()))
     mean = "mean over languages, " if len(target_langs) > 1 else ""
     return f"bleu: {mean}{', '.join(signatures)}"
 
 
-def _forget_lines(tokenizer: object) -> None:
-    """Empties the caches of tokenized lines, which sacreBLEU keeps for each class and a training's validations fill."""
-    for one in (tokenizer, getattr(tokenizer, "_post_tokenizer", None)):
-        if forget := getattr(type(one).__call__, "cache_clear", None):
-            forget()
-
-
 def score(hypotheses: Sequence[str], references: Sequence[str], config: EvaluationConfig, target_lang: str) -> Scores:
-    """Scores hypotheses against one reference each."""
-    signatures = {}
+    """Score hypotheses against one reference each."""
     bleu = BLEU(tokenize=bleu_tokenizer(config.bleu_tokenize, target_lang))
     samples = config.bootstrap_samples if "bleu" in config.metrics and len(hypotheses) > 1 else 0
-    samples = samples if samples > 1 else 0  # one resampling has no spread
+    samples = samples if samples > 1 else 0  # a single resampling has no spread
     result = bleu.corpus_score(hypotheses, [references], n_bootstrap=samples or 1)
-    low, high = (result._mean - result._ci, result._mean + result._ci) if samples else (None, None)
-    chrf, ter = CHRF(), ter_metric(target_lang)
+    values, signatures = {}, {}
     if "bleu" in config.metrics:
-        signatures["bleu"] = str(bleu.get_signature())
-    chrf_score = ter_score = None
-    if "chrf" in config.metrics:
-        chrf_score = chrf.corpus_score(hypotheses, [references]).score
-        signatures["chrf"] = str(chrf.get_signature())
-    if "ter" in config.metrics and ter is not None:
-        ter_score = ter.corpus_score(hypotheses, [references]).score
-        signatures["ter"] = str(ter.get_signature())
+        values["bleu"], signatures["bleu"] = result.score, str(bleu.get_signature())
+    for name, metric in (("chrf", CHRF()), ("ter", ter_metric(target_lang))):
+        if name in config.metrics and metric is not None:
+            values[name] = metric.corpus_score(hypotheses, [references]).score
+            signatures[name] = str(metric.get_signature())
     exact = sum(h == r for h, r in zip(hypotheses, references, strict=True))
     return Scores(
-        bleu=result.score if "bleu" in config.metrics else None,
-        bleu_low=low,
-        bleu_high=high,
-        chrf=chrf_score,
-        ter=ter_score,
+        bleu=values.get("bleu"),
+        bleu_low=result._mean - result._ci if samples else None,
+        bleu_high=result._mean + result._ci if samples else None,
+        chrf=values.get("chrf"),
+        ter=values.get("ter"),
         exact_match=100 * exact / len(hypotheses),
         length_ratio=result.sys_len / result.ref_len if result.ref_len else 0.0,
         signatures=signatures,

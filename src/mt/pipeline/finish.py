@@ -156,7 +156,7 @@ def _score(config: Config, run_dir: RunDir, translator: Translator, distributed:
     if config.data.test is None:
         return []
     texts = read_texts(run_dir, "test", config.data.target_lang)
-    results = evaluate(translator.shared(distributed), config, texts)
+    results = evaluate(translator.distribute(distributed), config, texts)
     if distributed.is_main:
         write_results(run_dir.scores, "test", results)
     return results

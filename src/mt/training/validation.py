@@ -12,10 +12,9 @@ from mt.data.batching import assemble, plan_epoch
 from mt.data.eval_texts import Text
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
-from mt.decoding.engine import SearchOptions
-from mt.decoding.shared_engine import SharedEngine
+from mt.decoding.engine import DistributedEngine, SearchOptions
+from mt.decoding.text_translation import Translated, mean_bleu, translate_texts
 from mt.decoding.torch_engine import TorchEngine
-from mt.decoding.translated import Translated, mean_bleu, translate_texts
 from mt.decoding.translator import Translator
 from mt.metrics.scores import bleu_signature
 from mt.model.build import TranslationModel
@@ -85,14 +84,14 @@ class Validator:
     def __call__(self, model: TranslationModel) -> Validation:
         config = self._config
         loss = self._loss(model)
-        engine = SharedEngine(TorchEngine(model, config.decoding.batch_tokens), self._distributed)
+        engine = DistributedEngine(TorchEngine(model, config.decoding.batch_tokens), self._distributed)
         translator = Translator(engine, self._tokenizers, config.data.max_length, config.data.target_lang)
         options = SearchOptions(
             beam_size=1, max_length=config.longest_translation, max_length_ratio=config.decoding.max_length_ratio
         )
         if not self._reported:
             for text in self._texts:
-                translator.to(text.target_lang).tell_of_long(text.sources, "validation set")
+                translator.to(text.target_lang).warn_long_lines(text.sources, "validation set")
             log.info("validation with greedy search, %s", self._signature)
             self._reported = True
         translated = translate_texts(translator, self._texts, options)

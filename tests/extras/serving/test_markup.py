@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mt.data.tokenizer import BpeTokenizer
-from mt.decoding.alignment import Unit, units_from
+from mt.decoding.alignment import Unit, align_units
 from mt.decoding.translator import Candidate
 from mt.extras.serving.html_lines import html_lines
 from mt.extras.serving.texts import html_pieces, plain_pieces
@@ -120,7 +120,7 @@ def test_tags_inside_of_a_word_that_stays_stay_inside_of_it() -> None:
     def spelt(html: str, translation: str) -> str:
         pieces = html_pieces(html, " ")
         [sentence] = pieces.sentences
-        return pieces.together([Candidate(translation, 0, 0)], lambda *_: units_from(sentence, translation))
+        return pieces.together([Candidate(translation, 0, 0)], lambda *_: align_units(sentence, translation))
 
     assert spelt("10 m<sup>2</sup> big", "10 m2 groß") == "10 m<sup>2</sup> groß"
     assert spelt("<b>H<sub>2</sub>O</b> is", "H2O ist") == "<b>H<sub>2</sub>O</b> ist"
@@ -245,17 +245,17 @@ def test_words_are_aligned_by_the_attention_of_their_pieces() -> None:
             row.append(0.9 if origin_of[current] <= start < origin_of[current] + 3 else 0.05)
             place += len(other)
         rows.append(row)
-    units = units_from(source, target, (sides[0], sides[1]), rows)
+    units = align_units(source, target, (sides[0], sides[1]), rows)
     assert units == [Unit(0, 3, 0), Unit(4, 8, 8), Unit(8, 9, 8), Unit(10, 14, 4)]
 
 
 def test_without_attention_a_word_comes_from_as_far_into_the_source() -> None:
-    assert units_from("a b c d", "x y") == [Unit(0, 1, 0), Unit(2, 3, 4)]
-    assert units_from("a", "x y") == [Unit(0, 1, 0), Unit(2, 3, 0)]
-    assert units_from("", "x") == [Unit(0, 1, 0)]
-    assert units_from("a", "") == []
+    assert align_units("a b c d", "x y") == [Unit(0, 1, 0), Unit(2, 3, 4)]
+    assert align_units("a", "x y") == [Unit(0, 1, 0), Unit(2, 3, 0)]
+    assert align_units("", "x") == [Unit(0, 1, 0)]
+    assert align_units("a", "") == []
     strange = (["▁z"], ["▁x", "▁y"])
-    assert units_from("a b", "x y", strange, [[1.0], [1.0]]) == units_from("a b", "x y")
+    assert align_units("a b", "x y", strange, [[1.0], [1.0]]) == align_units("a b", "x y")
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -263,7 +263,7 @@ def test_tokens_are_found_in_their_text(line: str) -> None:
     tokenizer = BpeTokenizer.train(LINES, 400)
     pieces = tokenizer.tokens(tokenizer.encode(line))
     same = [[float(i == j) for j in range(len(pieces))] for i in range(len(pieces))]
-    units = units_from(line, line, (pieces, pieces), same)
+    units = align_units(line, line, (pieces, pieces), same)
     assert [line[unit.start : unit.end] for unit in units] == re.findall(r"[日本語]|[^\W日本語]+|[^\w\s]", line)
     places = {unit.start for unit in units}
     assert all(unit.origin in places and unit.origin <= unit.start for unit in units)

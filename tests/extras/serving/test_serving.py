@@ -397,7 +397,7 @@ from mt.extras.serving.server import listen, serve
 from mt.extras.serving.service import Direction
 
 class Stuck(Translator):
-    def __init__(self): self._joint = " "
+    def __init__(self): self.separator = " "
     def translate(self, *_): time.sleep(100)
 
 set_up_logging()

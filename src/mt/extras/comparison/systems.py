@@ -118,7 +118,7 @@ def new_translations(
             log.info("translating %d sentences with %s", len(sources), path)
             options = search_options(configs[number], searched)
             translator = open_model(models[number], choice).translator.to(language)
-            translator.tell_of_long(sources, str(source))
+            translator.warn_long_lines(sources, str(source))
             systems.append(System(str(path), translator.best(sources, options)))
         else:
             systems.append(System(str(path), _lines_of(path)))

@@ -7,7 +7,7 @@ from mt.config import Config
 from mt.console import table
 from mt.data.eval_texts import Text
 from mt.decoding.engine import SearchOptions
-from mt.decoding.translated import Translated, mean_bleu, translate_texts
+from mt.decoding.text_translation import Translated, mean_bleu, translate_texts
 from mt.decoding.translator import Translator
 from mt.errors import InputError
 from mt.metrics.scores import bleu_signature

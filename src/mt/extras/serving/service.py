@@ -185,7 +185,7 @@ class Service:
         """Return each text's translation and alternatives."""
         translator = direction.translator
         cut = html_pieces if request.is_html else plain_pieces
-        pieces = await self.in_thread(lambda: [cut(text, translator.joint, direction.source) for text in texts])
+        pieces = await self.in_thread(lambda: [cut(text, translator.separator, direction.source) for text in texts])
         n_best = 1 + request.alternatives
         # The beam must be at least as wide as the n-best list.
         beam = direction.search.beam_size if n_best == 1 else max(direction.search.beam_size, n_best)
@@ -193,7 +193,7 @@ class Service:
         options = replace(direction.search, beam_size=beam, n_best=n_best, scores=n_best > 1, attention=attention)
         sentences = [sentence for one in pieces for sentence in one.sentences]
         if not sentences:
-            return [(one.together([], translator.units), []) for one in pieces]
+            return [(one.together([], translator.align), []) for one in pieces]
         self._metrics.characters.labels(direction.source, direction.target).inc(sum(map(len, sentences)))
         following = iter(await self.batcher.translate(translator, sentences, options, deadline))
         return await self.in_thread(
@@ -206,7 +206,7 @@ def _joined(
 ) -> tuple[str, list[str]]:
     """Join the best sentences, the second-best, and so on."""
     ranked = [
-        pieces.together([found[min(rank, len(found) - 1)] for found in candidates], translator.units)
+        pieces.together([found[min(rank, len(found) - 1)] for found in candidates], translator.align)
         for rank in range(n_best)
     ]
     different = dict.fromkeys(ranked)

@@ -1,0 +1,69 @@
+"""Translation of evaluation texts, each with references in one language, and their BLEU."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mt.data.eval_texts import Text
+from mt.decoding.engine import SearchOptions
+from mt.decoding.reranking import rerank_mbr
+from mt.decoding.translator import Translator, distinct, lines_at_once
+from mt.metrics.pairwise import utility_for
+from mt.metrics.scores import bleu_tokenizer, corpus_bleu
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A text with its translations, aligned, and the seconds they took."""
+
+    text: Text
+    hypotheses: list[str]
+    seconds: float = 0.0
+
+
+def translate_texts(
+    translator: Translator, texts: Sequence[Text], options: SearchOptions, utility: str | None = None
+) -> list[Translated]:
+    """Translate each text into its language.
+
+    Args:
+        translator: of all the languages.
+        texts: the texts.
+        options: how to search or sample.
+        utility: chrf or bleu: choose among the n best by minimum Bayes risk; None: take the best.
+    """
+    results = []
+    for text in texts:
+        into = translator.to(text.target_lang)
+        started = time.perf_counter()
+        hypotheses = (
+            into.best(text.sources, options)
+            if utility is None
+            else _translate_mbr(into, text.sources, options, utility_for(utility, into.target_lang))
+        )
+        results.append(Translated(text, hypotheses, time.perf_counter() - started))
+    return results
+
+
+def _translate_mbr(translator: Translator, lines: Sequence[str], options: SearchOptions, utility: str) -> list[str]:
+    chosen = []
+    block_size = lines_at_once(len(lines), options.n_best)
+    for start in range(0, len(lines), block_size):
+        candidates = translator.translate(lines[start : start + block_size], options, None)
+        pools = candidates if options.sampling is not None else map(distinct, candidates)
+        chosen += [rerank_mbr(pool, utility)[0].text for pool in pools]
+    return chosen
+
+
+def mean_bleu(translated: Sequence[Translated], tokenize: str) -> float:
+    """Return BLEU without interval; of several languages the mean, since BLEU of a mixed corpus means nothing.
+
+    Args:
+        translated: the translations to score.
+        tokenize: sacreBLEU's tokenizer, or `auto` for each language's own.
+    """
+    scores = [
+        corpus_bleu(each.hypotheses, each.text.references, bleu_tokenizer(tokenize, each.text.target_lang))
+        for each in translated
+    ]
+    return sum(scores) / len(scores)
