@@ -35,13 +35,7 @@ def package_name(subject: Subject) -> str:
     return f"translate-{subject.config.data.source_lang}_{target}-{VERSION.replace('.', '_')}"
 
 
-def write_argos(
-    subject: Subject,
-    folder: Path,
-    card: str,
-    number_format: str,
-    yardstick: Yardstick | None,
-) -> str:
+def write_argos(subject: Subject, folder: Path, card: str, number_format: str, yardstick: Yardstick | None) -> str:
     """Writes the package, translates with its content, and compares.
 
     Args:
@@ -111,10 +105,7 @@ def _measured(subject: Subject, content: Path, number_format: str, yardstick: Ya
 
     pieces = SentencePieceProcessor(model_file=str(content / "sentencepiece.model"))
     translator = ctranslate2.Translator(
-        str(content / "model"),
-        inter_threads=cpu_cores(),
-        intra_threads=1,
-        compute_type="auto",
+        str(content / "model"), inter_threads=cpu_cores(), intra_threads=1, compute_type="auto"
     )
 
     def translate(text: Text) -> list[str]:

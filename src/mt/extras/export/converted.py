@@ -44,11 +44,7 @@ def write_ctranslate2(
     if yardstick is None:
         return _check(subject, folder)
     engine = CTranslate2Engine(
-        folder,
-        tokenizers,
-        settings.max_positions,
-        settings.batch_tokens,
-        compute_type=computed_in(number_format),
+        folder, tokenizers, settings.max_positions, settings.batch_tokens, compute_type=computed_in(number_format)
     )
     translator = Translator(engine, tokenizers, settings.max_source_tokens, settings.target_langs)
     return yardstick.measure(

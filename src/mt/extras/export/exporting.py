@@ -76,12 +76,7 @@ def require_packages(wanted: ExportFormat) -> None:
 
 
 def export(
-    folder: ModelDir,
-    wanted: ExportFormat,
-    output: Path,
-    texts: Sequence[Text],
-    options: ExportOptions,
-    **facts: Any,
+    folder: ModelDir, wanted: ExportFormat, output: Path, texts: Sequence[Text], options: ExportOptions, **facts: Any
 ) -> str:
     """Writes a model for other software, whole or not at all.
 

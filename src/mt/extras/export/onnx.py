@@ -80,21 +80,12 @@ def _write_graphs(subject: Subject, folder: Path) -> None:
     cache = torch.zeros(len(memory), len(sources), *memory.shape[2:3], 2, memory.shape[4])
     _write_graph(encoder, folder / ENCODER, {"src_tokens": sources}, {"memory": {}}, {"src_tokens": {0: "B", 1: "S"}})
     inputs = {"tokens": targets[:, 0], "src_tokens": sources, "memory": memory, "cache": cache}
-    sizes = {
-        "tokens": {0: "B"},
-        "src_tokens": {0: "B", 1: "S"},
-        "memory": {1: "B", 3: "S"},
-        "cache": {1: "B", 3: "T"},
-    }
+    sizes = {"tokens": {0: "B"}, "src_tokens": {0: "B", 1: "S"}, "memory": {1: "B", 3: "S"}, "cache": {1: "B", 3: "T"}}
     _write_graph(decoder, folder / DECODER, inputs, {"logits": {}, "new_cache": {}}, sizes)
 
 
 def _write_graph(
-    graph: nn.Module,
-    path: Path,
-    inputs: dict[str, Tensor],
-    outputs: dict[str, Any],
-    sizes: dict[str, dict[int, str]],
+    graph: nn.Module, path: Path, inputs: dict[str, Tensor], outputs: dict[str, Any], sizes: dict[str, dict[int, str]]
 ) -> None:
     """Writes one graph.
 
