@@ -15,23 +15,23 @@ from mt.data.shortlist import Shortlist
 from mt.data.tokenizer import EOS_ID, N_UNMERGED, PAD_ID, SOS_ID
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.decoding.torch_engine import TorchEngine
-from mt.extras.export.subject import Subject
+from mt.extras.export.common import ExportJob
 from mt.storage.run_dir import ModelDir, RunDir
 
 SHORT = "decoding.max_length=12"
 VALID = [*ENGLISH, *GERMAN, "the dog", "men", "on the hill a house is", "grass grass", "old dog talking."]
 
 
-def subject_of(*changes: str) -> Subject:
+def random_job(*changes: str) -> ExportJob:
     """A random model whose translations vary and end by themselves; its folder is nowhere."""
     config = configured(SHORT, *changes)
     pair = tokenizers(config.tokenizer.shared)
     options = SearchOptions(beam_size=5, max_length=12)
     model = ending_model(config, pair.source.encode_batch(ENGLISH), options)
-    return Subject(ModelDir(Path("nowhere")), config, model, pair, [])
+    return ExportJob(ModelDir(Path("nowhere")), config, model, pair, [])
 
 
-def wordy(*changes: str) -> Subject:
+def translating_job(*changes: str) -> ExportJob:
     """The same for VALID, whose translations hold no bytes: text that BLEU can be computed of."""
     config = configured(SHORT, *PUSHABLE, *changes)
     pair, options = tokenizers(config.tokenizer.shared), SearchOptions(beam_size=5, max_length=12)
@@ -41,7 +41,7 @@ def wordy(*changes: str) -> Subject:
         push_all(model, dict.fromkeys((i for i in range(N_UNMERGED) if i != EOS_ID), -20.0))
         lengths = {len(found[0].ids) for found in TorchEngine(model, 4096).translate(ids, options)}
         if max(lengths) < 12 and min(lengths) > 0 and len(lengths) > 2:
-            return Subject(ModelDir(Path("nowhere")), config, model, pair, [])
+            return ExportJob(ModelDir(Path("nowhere")), config, model, pair, [])
     raise AssertionError("no such model")
 
 
@@ -51,18 +51,18 @@ def padded(rows: Sequence[Sequence[int]]) -> Tensor:
     return torch.tensor([[SOS_ID, *row, EOS_ID] + [PAD_ID] * (longest - len(row) - 2) for row in rows])
 
 
-def search(subject: Subject, options: SearchOptions, lines: Sequence[str] = ENGLISH) -> list[str]:
+def search(job: ExportJob, options: SearchOptions, lines: Sequence[str] = ENGLISH) -> list[str]:
     """What our own search finds."""
-    pair = subject.tokenizers
-    found = TorchEngine(subject.model, 4096).translate(pair.source.encode_batch(list(lines)), options)
+    pair = job.tokenizers
+    found = TorchEngine(job.model, 4096).translate(pair.source.encode_batch(list(lines)), options)
     return pair.target.decode_batch([hypotheses[0].ids for hypotheses in found])
 
 
 def run_folder(folder: Path, *changes: str, shortlist: Shortlist | None = None) -> RunDir:
     """A finished run of a random model, with a validation set whose references are its own translations, in part."""
-    run, subject = RunDir(folder), wordy(*changes)
-    weights = {name: parameter.detach() for name, parameter in subject.model.named_parameters()}
-    with new_model(run.model, subject.config, subject.tokenizers, weights, {}, shortlist) as aside:
+    run, job = RunDir(folder), translating_job(*changes)
+    weights = {name: parameter.detach() for name, parameter in job.model.named_parameters()}
+    with new_model(run.model, job.config, job.tokenizers, weights, {}, shortlist) as aside:
         aside.readme.write_text("# A model\n")
     copyfile(run.model.config, run.config)
     run.text.mkdir(parents=True)

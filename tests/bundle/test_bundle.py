@@ -95,10 +95,7 @@ def test_saving_that_fails_leaves_the_old_model(tmp_path: Path, failing: str) ->
     folder, _, tokenizers = make(tmp_path)
     before = {path: path.read_bytes() for path in folder.root.rglob("*") if path.is_file()}
     parts = {"tokenizers": tokenizers, "weights": {"a": torch.zeros(2)}, failing: None}
-    with (
-        pytest.raises(AttributeError),
-        new_model(folder, configured(), parts["tokenizers"], parts["weights"], {}),
-    ):
+    with pytest.raises(AttributeError), new_model(folder, configured(), parts["tokenizers"], parts["weights"], {}):
         pass
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 

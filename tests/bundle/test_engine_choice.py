@@ -180,14 +180,7 @@ def test_a_missing_file(folder: ModelDir, name: str) -> None:
     assert name in refusal(folder)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "float32/model.bin",
-        "float32/config.json",
-        "float32/shared_vocabulary.json",
-    ],
-)
+@pytest.mark.parametrize("name", ["float32/model.bin", "float32/config.json", "float32/shared_vocabulary.json"])
 def test_what_the_manifest_does_not_list_is_not_used(folder: ModelDir, name: str) -> None:
     """It was not checked."""
     manifest = json.loads(folder.manifest.read_text())

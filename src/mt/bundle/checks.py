@@ -1,4 +1,4 @@
-"""What must be true of a model folder before anything in it is used."""
+"""Integrity checks of a model folder; they import no torch."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,8 +10,8 @@ from mt.storage.manifest import DamagedError, verify
 from mt.storage.run_dir import ModelDir, tokenizer_names
 
 
-def verified(folder: ModelDir, *parts: Path) -> dict[str, Any]:
-    """The files that the manifest lists, checked: all of them, or those in some parts of the folder.
+def verify_files(folder: ModelDir, *parts: Path) -> dict[str, Any]:
+    """Verify all files that the manifest lists, or those in some parts, and return the manifest's entries by name.
 
     Raises:
         InputError: a file is missing or altered.
@@ -21,27 +21,24 @@ def verified(folder: ModelDir, *parts: Path) -> dict[str, Any]:
         files: dict[str, Any] = verify(folder.root, *parts)["files"]
     except DamagedError as error:
         raise InputError(
-            f"{folder.root}: not a whole model folder: {error}", "copy it again, or finish its training"
+            f"{folder.root}: not a complete model folder: {error}", "copy it again, or finish its training"
         ) from None
     return files
 
 
-def require(folder: ModelDir, listed: Mapping[str, Any], *paths: Path) -> None:
-    """A file that the manifest does not list was not checked, so it is not used."""
+def require_listed(folder: ModelDir, listed: Mapping[str, Any], *paths: Path) -> None:
+    """Refuse a file that the manifest does not list, since it was not verified.
+
+    Raises:
+        InputError: the message names the file.
+    """
     for path in paths:
         name = path.relative_to(folder.root).as_posix()
         if name not in listed:
-            raise InputError(f"{folder.root}: not a whole model folder: its manifest does not list {name}")
+            raise InputError(f"{folder.root}: not a complete model folder: its manifest does not list {name}")
 
 
 def load_tokenizers(folder: ModelDir, listed: Mapping[str, Any], shared: bool) -> TokenizerPair:
-    """The tokenizers of a folder whose files were checked."""
-    require(folder, listed, *(folder.tokenizer / name for name in tokenizer_names(shared)))
+    """Load the tokenizers of a folder whose files were verified."""
+    require_listed(folder, listed, *(folder.tokenizer / name for name in tokenizer_names(shared)))
     return TokenizerPair.load(folder.tokenizer, shared)
-
-
-def read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None

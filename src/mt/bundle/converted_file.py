@@ -1,106 +1,199 @@
-"""Checks what CTranslate2 reads before it does: a model file, and a vocabulary map.
+"""Validation of CTranslate2 model files and vocabulary maps before the library reads them.
 
-The library is C++ and believes what a file says about its own sizes. Here every size is compared with the file's end
-before a byte is used for anything. The layout is that of `ctranslate2.specs.model_spec`:
+The library trusts the sizes in a file. It takes a Transformer's widths from a few tensors and assumes that the others
+agree; a smaller tensor makes it read out of bounds. The layout is that of `ctranslate2.specs.model_spec`:
 
     version, name, revision, number of variables
     a variable: name, rank, dimensions, number type, bytes, data
     number of aliases; an alias: its name, the variable's name
+
+S, T   source and target vocabulary     D   d_model     F   d_ff     P   positions, any number
 """
 
 import math
+import re
 import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from mt.bundle.converted_shapes import Variable, check_shapes
 from mt.decoding.engine import UnusableError
 
 _VERSION = 6
-_ITEMS = ("f", "b", "h", "i", "e", "H")  # float32, int8, int16, int32, float16, bfloat16
-_MOST = 100_000  # variables or aliases; a layer has about twenty
-_HIGHEST_RANK = 4
+_NUMBER_TYPES = ("f", "b", "h", "i", "e", "H")  # float32, int8, int16, int32, float16, bfloat16
+_FLOAT32, _INT8 = 0, 1
+_MAX_ENTRIES = 100_000  # variables or aliases; a layer has about twenty
+_MAX_RANK = 4
+_MAX_ACTIVATION = 10
+
+_LAYER = r"(?:encoder|decoder)/layer_\d+"
+# Tensors that our conversion writes; a bias and a scale have one number per row of their weight.
+_SHAPES = {
+    r"encoder/embeddings_0/weight": "S D",
+    r"decoder/(?:embeddings|projection)/weight": "T D",
+    r"(?:encoder|decoder)/position_encodings/encodings": "P D",
+    rf"(?:encoder|decoder|{_LAYER}/(?:self_attention|attention|ffn))/layer_norm/(?:gamma|beta)": "D",
+    rf"{_LAYER}/self_attention/linear_0/weight": "3D D",
+    rf"{_LAYER}/self_attention/linear_1/weight": "D D",
+    r"decoder/layer_\d+/attention/linear_[02]/weight": "D D",
+    r"decoder/layer_\d+/attention/linear_1/weight": "2D D",
+    rf"{_LAYER}/ffn/linear_0(?:_noact)?/weight": "F D",
+    rf"{_LAYER}/ffn/linear_1/weight": "D F",
+}
+# Settings that may be nonzero; any other must be off.
+_SETTINGS = re.compile(
+    r"(?:encoder|decoder)/(?:activation|num_heads|pre_norm|scale_embeddings|alignment_heads|alignment_layer"
+    r"|embeddings(?:_0)?/multiply_by_sqrt_depth)"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class _Variable:
+    """A variable's header: the shape is empty for a setting, which has a value."""
+
+    shape: tuple[int, ...]
+    number_type: int
+    value: float
 
 
 def check_converted(path: Path, source_vocab: int, target_vocab: int) -> None:
-    """Looks at all that a model file says about its content.
-
-    Args:
-        path: the file.
-        source_vocab, target_vocab: pieces of the tokenizers it is used with.
+    """Check a model file's version and sizes, and compare its tensors with a Transformer of these vocabulary sizes.
 
     Raises:
-        UnusableError: a size in it cannot be, its tensors do not fit one another, or its version is not one we know.
+        UnusableError: the version is unsupported, or the sizes are inconsistent or not those of our models.
     """
     try:
         with path.open("rb") as file:
-            (version,) = _read(file, "I")
+            (version,) = _unpack(file, "I")
             if version != _VERSION:
-                raise UnusableError(f"{path}: CTranslate2's format {version}; this program knows format {_VERSION}")
-            check_shapes(_walk(file, path.stat().st_size), source_vocab, target_vocab)
+                raise UnusableError(f"{path}: CTranslate2 format {version}; only format {_VERSION} is supported")
+            _check_variables(_read_variables(file, path.stat().st_size), source_vocab, target_vocab)
     except (ValueError, struct.error) as error:
         raise UnusableError(f"{path}: not a CTranslate2 model ({error})") from None
 
 
 def check_map(path: Path) -> None:
-    """Looks at a vocabulary map, which is a line for each source piece and one for all sentences: piece, tab, pieces.
+    """Check a vocabulary map: per line a source piece (or nothing, for every sentence), a tab, and target pieces.
 
     Raises:
-        UnusableError: it is not one. An empty one makes the library read memory that is not there.
+        UnusableError: it is malformed or empty; an empty one makes the library read out of bounds.
     """
     lines = path.read_bytes().splitlines()
     if not lines or any(line.count(b"\t") != 1 or b" " in line[: line.index(b"\t")] for line in lines):
         raise UnusableError(f"{path}: not a vocabulary map")
 
 
-def _walk(file: BinaryIO, size: int) -> dict[str, Variable]:
-    """All variables by name, aliases too."""
-    _string(file)
-    _revision, number = _read(file, "II")
-    variables: dict[str, Variable] = {}
-    for _ in range(_count(number)):
-        name = _string(file)
-        (rank,) = _read(file, "B")
-        if rank > _HIGHEST_RANK:
-            raise ValueError(f"{name!r:.50} has {rank} dimensions")
-        shape = _read(file, f"{rank}I")
-        number_type, n_bytes = _read(file, "=BI")
-        if number_type >= len(_ITEMS) or n_bytes != math.prod(shape) * struct.calcsize(_ITEMS[number_type]):
-            raise ValueError(f"the sizes of {name!r:.50} contradict each other")
-        if file.tell() + n_bytes > size:
-            raise ValueError(f"{name!r:.50} ends behind the file")
-        (value,) = (0,) if shape else _read(file, _ITEMS[number_type])
-        if shape:
-            file.seek(n_bytes, 1)
+def _read_variables(file: BinaryIO, size: int) -> dict[str, _Variable]:
+    """Read the headers of all variables, by name; an alias maps to its variable."""
+    _read_name(file)
+    _revision, count = _unpack(file, "II")
+    variables: dict[str, _Variable] = {}
+
+    def add(name: str, variable: _Variable) -> None:
         if name in variables:
-            raise ValueError(f"{name!r:.50} stands in it twice")
-        variables[name] = Variable(shape, number_type, value)
-    (aliases,) = _read(file, "I")
-    for _ in range(_count(aliases)):
-        name, target = _string(file), _string(file)
+            raise ValueError(f"duplicate name {name!r:.50}")
+        variables[name] = variable
+
+    for _ in range(_checked_count(count)):
+        name = _read_name(file)
+        add(name, _read_variable(file, name, size))
+    (count,) = _unpack(file, "I")
+    for _ in range(_checked_count(count)):
+        name, target = _read_name(file), _read_name(file)
         if target not in variables:
-            raise ValueError(f"an alias of {target!r:.50}, which is not there")
-        if name in variables:
-            raise ValueError(f"{name!r:.50} stands in it twice")
-        variables[name] = variables[target]
+            raise ValueError(f"an alias of {target!r:.50}, which is missing")
+        add(name, variables[target])
     if file.tell() != size:
-        raise ValueError("there is more behind its end")
+        raise ValueError("trailing bytes after the last alias")
     return variables
 
 
-def _read(file: BinaryIO, kinds: str) -> tuple[int, ...]:
-    return struct.unpack(kinds, file.read(struct.calcsize(kinds)))
+def _read_variable(file: BinaryIO, name: str, size: int) -> _Variable:
+    (rank,) = _unpack(file, "B")
+    if rank > _MAX_RANK:
+        raise ValueError(f"{name!r:.50} has {rank} dimensions")
+    shape = _unpack(file, f"{rank}I")
+    number_type, n_bytes = _unpack(file, "=BI")
+    if number_type >= len(_NUMBER_TYPES) or n_bytes != math.prod(shape) * struct.calcsize(_NUMBER_TYPES[number_type]):
+        raise ValueError(f"the sizes of {name!r:.50} are inconsistent")
+    if file.tell() + n_bytes > size:
+        raise ValueError(f"{name!r:.50} extends past the end of the file")
+    if shape:
+        file.seek(n_bytes, 1)
+        return _Variable(shape, number_type, 0)
+    return _Variable(shape, number_type, *_unpack(file, _NUMBER_TYPES[number_type]))
 
 
-def _string(file: BinaryIO) -> str:
-    (length,) = _read(file, "H")
+def _unpack(file: BinaryIO, layout: str) -> tuple[int, ...]:
+    return struct.unpack(layout, file.read(struct.calcsize(layout)))
+
+
+def _read_name(file: BinaryIO) -> str:
+    (length,) = _unpack(file, "H")
     text = file.read(length)
     if len(text) != length or text[-1:] != b"\0":
-        raise ValueError("a name in it is torn")
+        raise ValueError("truncated name")
     return text[:-1].decode("ascii")
 
 
-def _count(number: int) -> int:
-    if number > _MOST:
-        raise ValueError(f"it claims {number} entries")
-    return number
+def _checked_count(count: int) -> int:
+    if count > _MAX_ENTRIES:
+        raise ValueError(f"it claims {count} entries")
+    return count
+
+
+def _check_variables(variables: Mapping[str, _Variable], source_vocab: int, target_vocab: int) -> None:
+    sizes = {"S": source_vocab, "T": target_vocab}
+    for name, symbol, axis in (("decoder/embeddings/weight", "D", 1), ("decoder/layer_0/ffn/linear_0/weight", "F", 0)):
+        if name not in variables or len(variables[name].shape) != 2:
+            raise ValueError(f"it has no matrix {name}")
+        sizes[symbol] = variables[name].shape[axis]
+    sizes |= {"2D": 2 * sizes["D"], "3D": 3 * sizes["D"]}
+    # Aliases share their variable's scale, which is stored under the variable's name only.
+    scaled = {variables.get(name.removesuffix("_scale")) for name in variables if name.endswith("/weight_scale")}
+    for name, variable in variables.items():
+        if variable.shape:
+            _check_tensor(name, variables, sizes)
+            if variable.number_type == _INT8 and variable not in scaled:
+                raise ValueError(f"{name!r:.60} has no scale")
+        elif variable.value != 0 and not _SETTINGS.fullmatch(name):
+            raise ValueError(f"unexpected setting {name!r:.60}")
+    _check_settings(variables, sizes["D"])
+
+
+def _check_tensor(name: str, variables: Mapping[str, _Variable], sizes: Mapping[str, int]) -> None:
+    variable = variables[name]
+    module, _, kind = name.rpartition("/")
+    if variable.number_type != _FLOAT32 and not (kind == "weight" and variable.number_type == _INT8):
+        raise ValueError(f"{name!r:.60} has an unexpected number type")
+    expected = None
+    if kind in ("bias", "weight_scale"):
+        if f"{module}/weight" in variables:
+            expected = variables[f"{module}/weight"].shape[:1]
+    else:
+        symbols = next((shape for pattern, shape in _SHAPES.items() if re.fullmatch(pattern, name)), None)
+        if symbols is not None:
+            sizes = {**sizes, "P": max(1, variable.shape[0])}
+            expected = tuple(sizes[symbol] for symbol in symbols.split())
+    if expected is None:
+        raise ValueError(f"unexpected tensor {name!r:.60}")
+    if variable.shape != expected:
+        raise ValueError(f"{name!r:.60} has the shape {variable.shape}, but {expected} is expected")
+
+
+def _check_settings(variables: Mapping[str, _Variable], d_model: int) -> None:
+    def setting(name: str) -> float:
+        return variables[name].value if name in variables else 0
+
+    layers = 1 + max(int(match[1]) for name in variables if (match := re.match(r"decoder/layer_(\d+)/", name)))
+    for side in ("encoder", "decoder"):
+        heads = setting(f"{side}/num_heads")
+        if heads < 1 or d_model % heads:
+            raise ValueError(f"{heads:g} heads for vectors of {d_model} numbers")
+        if not 0 <= setting(f"{side}/activation") <= _MAX_ACTIVATION:
+            raise ValueError(f"unknown activation of the {side}")
+        if not 0 <= setting(f"{side}/alignment_heads") <= heads:
+            raise ValueError("more alignment heads than heads")
+        if not -layers <= setting(f"{side}/alignment_layer") < layers:
+            raise ValueError("the alignment layer does not exist")

@@ -7,13 +7,7 @@ from mt.config import Config
 
 
 def model_card(config: Config, facts: Mapping[str, Any], is_converted: bool) -> str:
-    """Describe a model to a reader who finds its folder, in Markdown.
-
-    Args:
-        config: the configuration the model was trained with.
-        facts: the manifest's: `weights`, `steps`, and the tables `scores` and `formats_table` where there are any.
-        is_converted: whether the folder has a CTranslate2 model.
-    """
+    """Describe a model in Markdown, with `weights`, `steps`, `scores` and `formats_table` of its manifest's facts."""
     steps, weights = facts.get("steps", 0), facts.get("weights", "unknown")
     scores, formats = facts.get("scores"), facts.get("formats_table")
     shape = config.model

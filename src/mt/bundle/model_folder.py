@@ -1,7 +1,7 @@
-"""The model folder: everything needed to translate, in files that cannot run code.
+"""The model folder: a complete, movable model without executable code.
 
-Reading it trusts nothing: the manifest's sizes and checksums, the names, shapes and types of the tensors are checked
-against what the configuration calls for before memory is taken for them.
+Loading trusts nothing: sizes and checksums of the files, and names, shapes and types of the tensors, are checked before
+memory is allocated for them.
 """
 
 import contextlib
@@ -14,10 +14,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from mt.bundle.checks import load_tokenizers, read_text, require, verified
+from mt.bundle.checks import load_tokenizers, require_listed, verify_files
 from mt.bundle.model_card import model_card
 from mt.bundle.to_ctranslate2 import convert
-from mt.config import Config, dump_config, parse_config
+from mt.config import Config, dump_config, load_config
 from mt.console import log
 from mt.data.shortlist import Shortlist
 from mt.data.tokenizer import TokenizerPair
@@ -27,12 +27,12 @@ from mt.model.initialization import Unfilled
 from mt.model.transformer import Transformer, set_parameters
 from mt.storage import atomic
 from mt.storage.find_model import run_of_checkpoint
-from mt.storage.run_dir import CheckpointDir, ModelDir, RunDir
+from mt.storage.run_dir import CheckpointDir, ModelDir
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model folder in memory."""
+    """A loaded model with its configuration and tokenizers."""
 
     config: Config
     model: TranslationModel
@@ -40,7 +40,7 @@ class LoadedModel:
 
 
 def build_model(config: Config, tokenizers: TokenizerPair) -> TranslationModel:
-    """An initialised model that fits a configuration and its vocabularies."""
+    """Build and initialise the model of a configuration for its vocabularies."""
     return build(
         config.model,
         tokenizers.source.vocab_size,
@@ -59,80 +59,72 @@ def new_model(
     facts: dict[str, Any],
     shortlist: Shortlist | None = None,
 ) -> Iterator[ModelDir]:
-    """Writes a model folder, whole or not at all; the engines' forms of the weights included.
+    """Write a model folder atomically, the converted CTranslate2 models included.
 
     Yields:
-        the folder, complete but for its README and manifest, to be tried out; `facts` may grow until it is sealed.
+        the folder without its README and manifest, for measurements; they may be added to `facts`, which the manifest
+        records.
     """
-    with atomic.new_folder(folder.root, facts) as partial:
-        aside = ModelDir(partial)
-        atomic.write_text(aside.config, dump_config(config))
+    with atomic.new_folder(folder.root, facts) as root:
+        partial = ModelDir(root)
+        atomic.write_text(partial.config, dump_config(config))
         for name, content in tokenizers.files().items():
-            atomic.write_text(aside.tokenizer / name, content)
-        atomic.write_tensors(aside.weights, {name: tensor.contiguous() for name, tensor in weights.items()})
+            atomic.write_text(partial.tokenizer / name, content)
+        atomic.write_tensors(partial.weights, {name: tensor.contiguous() for name, tensor in weights.items()})
         with Unfilled():
             model = build_model(config, tokenizers)
         set_parameters(model, weights)
         try:
             if isinstance(model, Transformer):
-                convert(model, config, tokenizers, aside, shortlist)
-        except ImportError as error:  # there are machines that the library is not built for
+                convert(model, config, tokenizers, partial, shortlist)
+        except ImportError as error:  # the library is not built for every machine
             log.warning("CTranslate2 cannot be imported (%s): the model folder will work with torch only", error)
-        yield aside
-        atomic.write_text(aside.readme, model_card(config, facts, aside.ctranslate2.is_dir()))
+        yield partial
+        atomic.write_text(partial.readme, model_card(config, facts, partial.ctranslate2.is_dir()))
 
 
 def load_model(folder: ModelDir, device: torch.device) -> LoadedModel:
-    """Reads and checks a model folder, or a checkpoint together with its run.
+    """Load a model folder, or a checkpoint with the configuration and tokenizers of its run; verify what is read.
 
     Raises:
-        InputError: a part is missing, altered, or does not fit the others.
+        InputError: a file is missing or altered, or does not fit the others.
     """
     run = run_of_checkpoint(folder)
-    if run is not None:
-        return _load_checkpoint(folder, run, device)
-    # What is read, and no more: a README may be edited, and forms for the fast engine removed.
-    listed = verified(folder, folder.config, folder.weights, folder.tokenizer)
-    require(folder, listed, folder.config, folder.weights)
-    config = parse_config(read_text(folder.config), str(folder.config))
-    tokenizers = load_tokenizers(folder, listed, config.tokenizer.shared)
-    return LoadedModel(config, _model_with(folder.weights, config, tokenizers, device), tokenizers)
-
-
-def _load_checkpoint(folder: ModelDir, run: RunDir, device: torch.device) -> LoadedModel:
-    checkpoint = CheckpointDir(folder.root)
-    require(folder, verified(folder), checkpoint.best_weights)
-    config = parse_config(read_text(run.config), str(run.config))
-    tokenizers = TokenizerPair.load(run.tokenizer, config.tokenizer.shared)
-    return LoadedModel(config, _model_with(checkpoint.best_weights, config, tokenizers, device), tokenizers)
-
-
-def _model_with(weights: Path, config: Config, tokenizers: TokenizerPair, device: torch.device) -> TranslationModel:
-    """A model with the weights of a file, which may hold anything."""
+    if run is None:
+        # Not the whole folder: its README may be edited and its CTranslate2 models deleted.
+        listed = verify_files(folder, folder.config, folder.weights, folder.tokenizer)
+        require_listed(folder, listed, folder.config, folder.weights)
+        config, weights = load_config(folder.config), folder.weights
+        tokenizers = load_tokenizers(folder, listed, config.tokenizer.shared)
+    else:
+        weights = CheckpointDir(folder.root).best_weights
+        require_listed(folder, verify_files(folder), weights)
+        config = load_config(run.config)
+        tokenizers = TokenizerPair.load(run.tokenizer, config.tokenizer.shared)
     with Unfilled():
         with torch.device("meta"):  # shapes without memory
             _check_tensors(weights, build_model(config, tokenizers))
         model = build_model(config, tokenizers).to(device).eval()
     with safe_open(weights, framework="pt") as file:
         set_parameters(model, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
-    return model
+    return LoadedModel(config, model, tokenizers)
 
 
 def _check_tensors(path: Path, model: TranslationModel) -> None:
-    """Compares the file's header with the parameters the configuration calls for."""
+    """Compare the names, shapes and types in the file's header with the model's parameters."""
     expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     try:
         with safe_open(path, framework="pt") as file:
-            found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-            shapes = {name: tuple(part.get_shape()) for name, part in found.items()}
-            dtypes = {name: part.get_dtype() for name, part in found.items()}
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
+            dtypes = {name: part.get_dtype() for name, part in slices.items()}
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path}: not a safetensors file: {error}") from None
     for name in sorted(expected.keys() | shapes.keys()):
         if name not in shapes:
-            raise InputError(f"{path}: the tensor '{name}' that the configuration calls for is missing")
+            raise InputError(f"{path}: the tensor '{name}' is missing")
         if name not in expected:
-            raise InputError(f"{path}: the tensor {name!r:.100} has no place in this configuration's model")
+            raise InputError(f"{path}: unexpected tensor {name!r:.100}")
         if shapes[name] != expected[name]:
             raise InputError(f"{path}: '{name}' has shape {list(shapes[name])}, but {list(expected[name])} is expected")
         if dtypes[name] != "F32":

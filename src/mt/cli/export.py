@@ -55,13 +55,13 @@ def export(
         raise InputError("--to says which language --reference is in", "give both, or leave it out")
     from mt.bundle.load_translator import read_config
     from mt.data.eval_texts import read_pair, read_texts
+    from mt.extras.export.common import parse_format
     from mt.extras.export.exporting import ExportOptions, check_options, export, require_packages
-    from mt.extras.export.subject import export_format
     from mt.storage.find_model import find_model, run_of, run_of_checkpoint
     from mt.storage.output_path import require_replaceable
     from mt.text.languages import chosen_language
 
-    wanted, options = export_format(format_), ExportOptions(quantization, max_loss)
+    wanted, options = parse_format(format_), ExportOptions(quantization, max_loss)
     check_options(wanted, options)
     require_packages(wanted)
     folder = find_model(model, runs)

@@ -56,10 +56,10 @@ def train(config: Path, changes: tuple[str, ...], dry_run: bool, runs: Path, deb
         if dry_run:
             summary = _try(settings, runs, distributed)
         else:
-            from mt.extras.export.in_run import require_exports
+            from mt.extras.export.exporting import require_packages
             from mt.pipeline import run
 
-            require_exports(settings)
+            require_packages(*settings.exports)
             summary = run.run(settings, runs, distributed, _write_extras)
     except Exception as error:
         if not distributed.claims_error_report():  # another process has told the user
@@ -72,7 +72,7 @@ def train(config: Path, changes: tuple[str, ...], dry_run: bool, runs: Path, deb
 
 def _write_extras(config: "Config", run_dir: "RunDir") -> "Iterator[str]":
     """Write the exports and the report; yield lines of the summary."""
-    from mt.extras.export.in_run import write_exports
+    from mt.extras.export.exporting import write_exports
     from mt.extras.reporting.report import update_report
 
     if config.exports:

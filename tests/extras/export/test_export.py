@@ -29,8 +29,9 @@ from mt.data.tokenizer import EOS_ID
 from mt.decoding.engine import EngineChoice
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
-from mt.extras.export import converted, exporting
-from mt.extras.export.subject import load_subject
+from mt.extras.export import ctranslate2 as to_ctranslate2
+from mt.extras.export import exporting
+from mt.extras.export.common import load_job
 from mt.model.transformer import Transformer
 from mt.storage import atomic
 from mt.storage.manifest import verify
@@ -151,7 +152,7 @@ def test_without_text_only_what_rounds_nothing_is_exported(run: RunDir, tmp_path
         assert "no validation set beside this model" in refusal("ctranslate2", *given, cwd=tmp_path)
     assert "no validation set" in refusal("argos", "--model", "moved", "--output", "out", cwd=tmp_path)
     said = mt("export", "ctranslate2", "--model", "moved", "--output", "out", cwd=tmp_path).stdout
-    assert said.startswith("CTranslate2 computes what the model does")
+    assert said.startswith("CTranslate2 agrees with the model")
     assert said.endswith("\nctranslate2: out\n")
 
 
@@ -159,7 +160,7 @@ def test_a_wrong_conversion_is_noticed_without_text(
     run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(run.model.root, tmp_path / "moved")
-    convert = converted.write_converted
+    convert = to_ctranslate2.write_converted
 
     def other(model: Transformer, *arguments: Any) -> None:
         changed = copy.deepcopy(model)
@@ -167,10 +168,10 @@ def test_a_wrong_conversion_is_noticed_without_text(
             changed.output.weight.mul_(1.01)
         convert(changed, *arguments)
 
-    monkeypatch.setattr(converted, "write_converted", other)
+    monkeypatch.setattr(to_ctranslate2, "write_converted", other)
     command = ["export", "ctranslate2", "--model", str(tmp_path / "moved"), "--output", str(tmp_path / "out")]
     done = CliRunner().invoke(app, command)
-    assert "CTranslate2 computes something else than the model" in str(done.exception)
+    assert "CTranslate2 does not agree with the model" in str(done.exception)
     assert not (tmp_path / "out").exists()
 
 
@@ -178,13 +179,13 @@ def test_what_is_lost_is_told_from_the_exact_model(tmp_path: Path) -> None:
     """Not from one that looks at a few likely words only: the export has no such list."""
     few = Shortlist([EOS_ID, 262, 263], {})
     run = run_folder(tmp_path / "run", *WIDE, "decoding.shortlist=1", shortlist=few)
-    subject = load_subject(run.model, "ctranslate2", [])
+    job = load_job(run.model, "ctranslate2", [])
     text = Text("xx", lines_of(run.text_file("valid", "source")), lines_of(run.text_file("valid", "target")))
-    yardstick = exporting._yardstick(dataclasses.replace(subject, texts=[text]), 0.5)
-    assert yardstick is not None
+    check = exporting._check(dataclasses.replace(job, texts=[text]), 0.5)
+    assert check is not None
     exact = open_model(run.model, EngineChoice("torch", "cpu")).translator
-    search = TranslationSettings.of(subject.config).search
-    assert yardstick.translator.best(text.sources, search) == exact.best(text.sources, search)
+    search = TranslationSettings.of(job.config).search
+    assert check.translator.best(text.sources, search) == exact.best(text.sources, search)
 
 
 def test_a_model_of_one_language_with_a_tokenizer_of_several_is_asked_for_its_own(
@@ -210,7 +211,7 @@ def test_a_model_of_one_language_with_a_tokenizer_of_several_is_asked_for_its_ow
         assert ("<2yy>" in readme) == (wanted != "onnx")
     assert list(json.loads((tmp_path / "onnx" / "config.json").read_text())["tags"]) == ["yy"]
     said = mt("export", "argos", "--model", "own/own", "--output", "argos", cwd=tmp_path, code=2).stderr
-    assert "asked with <2yy> before a text" in said
+    assert "needs the tag <2yy> before each text" in said
 
 
 def test_a_terminated_export_leaves_nothing(tmp_path: Path) -> None:
@@ -247,12 +248,12 @@ def test_the_models_own_number_format_is_the_default(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["tflite"], "'tflite' is no format to export to"),
+        (["tflite"], "'tflite' is not an export format"),
         (["huggingface", "--quantization", "int8"], "--quantization is for ctranslate2 and argos, not for huggingface"),
         (["onnx", "--max-loss", "1"], "--max-loss is for ctranslate2 and argos, not for onnx"),
-        (["ctranslate2", "--quantization", "int4"], "--quantization: 'int4' is none of float32, float16, int8"),
-        (["ctranslate2", "--max-loss", "nan"], "--max-loss nan is not a number of BLEU points"),
-        (["argos", "--max-loss", "-1"], "--max-loss -1.0 is not a number of BLEU points"),
+        (["ctranslate2", "--quantization", "int4"], "--quantization: 'int4' is not one of float32, float16, int8"),
+        (["ctranslate2", "--max-loss", "nan"], "--max-loss nan must be a number of BLEU points"),
+        (["argos", "--max-loss", "-1"], "--max-loss -1.0 must be a number of BLEU points"),
         (["ctranslate2", "--source", "x"], "--source and --reference go together"),
         (["ctranslate2", "--to", "de"], "--to says which language --reference is in"),
         (["ctranslate2", "--model", "nowhere"], "nowhere: there is no such folder"),

@@ -21,13 +21,13 @@ from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
 from command import mt
 from conftest import CONFIG, write_corpus
 from engine_helpers import ENGLISH, GERMAN, tokenizers
-from export_helpers import VALID, lines_of, refusal, run_folder, wordy, write
+from export_helpers import VALID, lines_of, refusal, run_folder, translating_job, write
 from mt.bundle.load_translator import open_model
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.extras.export.argos import package_name, write_argos
 from mt.extras.export.sentence_ends import sentence_ends_model
-from mt.extras.export.sentencepiece import differences, sentencepiece_model
+from mt.extras.export.sentencepiece import count_differences, sentencepiece_model
 from mt.storage.run_dir import RunDir
 
 ARGOS = "argostranslate==1.11.0"
@@ -69,7 +69,7 @@ def test_sentencepiece_parts_and_joins_as_our_tokenizers(pairs: list[TokenizerPa
             assert theirs.encode(text.strip(), out_type=str) == pair.source.tokens(ids)
             ids = pair.target.encode(text)
             assert theirs.decode_pieces(pair.target.tokens(ids)) == pair.target.decode(ids)
-        assert differences(content, pair, [*ENGLISH, *ODD], [*GERMAN, *ODD]) == 0
+        assert count_differences(content, pair, [*ENGLISH, *ODD], [*GERMAN, *ODD]) == 0
 
 
 @given(
@@ -95,19 +95,19 @@ def test_differences_are_counted(pairs: list[TokenizerPair]) -> None:
     """A literal ▁ is a space to SentencePiece; and a model whose merges have another order parts otherwise."""
     pair = pairs[0]
     content = sentencepiece_model(pair)
-    assert differences(content, pair, ["a▁b", "a b"], ["a b"]) == 1
-    assert differences(content, pair, [], ["a▁b", "a b"]) == 1
+    assert count_differences(content, pair, ["a▁b", "a b"], ["a b"]) == 1
+    assert count_differences(content, pair, [], ["a▁b", "a b"]) == 1
     model = sentencepiece_model_pb2.ModelProto()
     model.ParseFromString(content)
     for piece in model.pieces:
         piece.score = -piece.score
-    assert differences(model.SerializeToString(), pair, babble(4), []) > 50
+    assert count_differences(model.SerializeToString(), pair, babble(4), []) > 50
 
 
 def test_what_a_tag_looks_like_is_text() -> None:
     tagged = BpeTokenizer.train(ENGLISH, 320, ["de"])
     content = sentencepiece_model(TokenizerPair(tagged, tagged))
-    assert differences(content, TokenizerPair(tagged, tagged), ["<2de> A dog."], ["<2de> A dog."]) == 0
+    assert count_differences(content, TokenizerPair(tagged, tagged), ["<2de> A dog."], ["<2de> A dog."]) == 0
 
 
 # The sentence splitter ------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def test_a_package(tmp_path: Path, shape: list[str]) -> None:
     run = run_folder(tmp_path / "run", *shape)
     given = ["--model", "run", "--output", "out", "--quantization", "float32", "--max-loss", "100"]
     done = mt("export", "argos", *given, cwd=tmp_path)
-    assert "SentencePiece treats 0 of 22 lines otherwise than the model's tokenizer" in done.stdout
+    assert "SentencePiece differs from the model's tokenizer on 0 of 22 lines" in done.stdout
     assert "Argos Translate, float32" in done.stdout
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {"MANIFEST.json", "README.md", "translate-en_de-1_0.argosmodel"}
@@ -205,11 +205,11 @@ def test_a_package(tmp_path: Path, shape: list[str]) -> None:
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 def test_no_text_is_too_long(tmp_path: Path, positions: str) -> None:
     """CTranslate2 cuts a source at 1,024 pieces and a translation at 256; it fails where positions end before."""
-    subject = wordy(f"model.positions={positions}", "data.max_length=40")
-    write_argos(subject, tmp_path, "", "float32", None)
+    job = translating_job(f"model.positions={positions}", "data.max_length=40")
+    write_argos(job, tmp_path, "", "float32", None)
     [found] = argos_translates(unpacked(tmp_path), ["men " * 3000])
     assert isinstance(found, str)
-    assert package_name(subject) == "translate-en_de-1_0"
+    assert package_name(job) == "translate-en_de-1_0"
 
 
 def test_eight_bits_are_the_default_and_their_cost_is_measured(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from mt.config import load_config, parse_config
 from mt.config.exports import EXPORT_FORMATS, ExportFormat
 from mt.errors import InputError
 from mt.extras.export import exporting
-from mt.extras.export.in_run import require_exports, write_exports
-from mt.extras.export.subject import export_format, require_exportable
+from mt.extras.export.common import parse_format, require_exportable
+from mt.extras.export.exporting import require_packages, write_exports
 from mt.pipeline import run as pipeline
 from mt.storage.manifest import verify
 from mt.storage.run_dir import RunDir
@@ -76,9 +76,9 @@ def test_an_unknown_format_is_one_problem() -> None:
 def test_every_format_has_its_name() -> None:
     assert get_args(ExportFormat) == EXPORT_FORMATS
     for name in EXPORT_FORMATS:
-        assert export_format(name) == name
-    with pytest.raises(InputError, match="'tflite' is no format"):
-        export_format("tflite")
+        assert parse_format(name) == name
+    with pytest.raises(InputError, match="'tflite' is not an export format"):
+        parse_format("tflite")
 
 
 def test_several_languages_are_refused_by_the_command_too(two_languages: Path, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_what_is_missing_is_said_before_anything_is_read(tiny: Path, monkeypatch
     monkeypatch.setitem(sys.modules, "transformers", None)
     config = load_config(tiny / "tiny.yaml", ["exports=[huggingface]", "data.root=nowhere"])
     with pytest.raises(InputError, match="needs a package that is not installed"):
-        require_exports(config)
+        require_packages(*config.exports)
 
 
 def test_what_cannot_be_exported_is_said_before_training(tiny: Path) -> None:

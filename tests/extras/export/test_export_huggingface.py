@@ -15,15 +15,15 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from command import mt
 from conftest import into
 from engine_helpers import ENGLISH, configured, endless_model, sentences
-from export_helpers import SHORT, padded, readme_program, refusal, run_folder, search, subject_of
+from export_helpers import SHORT, padded, random_job, readme_program, refusal, run_folder, search
 from mt.bundle.load_translator import open_model
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.decoding.engine import SearchOptions
 from mt.errors import MtError
-from mt.extras.export.checking import require_equal
+from mt.extras.export.common import ExportJob
+from mt.extras.export.equivalence import require_equal
 from mt.extras.export.huggingface import _card_header, write_huggingface
 from mt.extras.export.huggingface_weights import target_shift
-from mt.extras.export.subject import Subject
 
 SHAPES = [
     [f"model.norm={norm}", f"model.positions={positions}", f"model.tie_embeddings={tied}", f"tokenizer.shared={shared}"]
@@ -63,19 +63,19 @@ class Loaded:
         return self.tokenizer.batch_decode(self.model.generate(**batch, **options), skip_special_tokens=True)
 
 
-def exported(folder: Path, subject: Subject) -> Loaded:
+def exported(folder: Path, job: ExportJob) -> Loaded:
     folder.mkdir(exist_ok=True)
-    write_huggingface(subject, folder, "# A model\n")
+    write_huggingface(job, folder, "# A model\n")
     return Loaded(folder)
 
 
-def logits_differ(loaded: Loaded, subject: Subject) -> float:
+def logits_differ(loaded: Loaded, job: ExportJob) -> float:
     """By how much at most; sources of different lengths."""
-    pair, shift = subject.tokenizers, target_shift(subject.model)
+    pair, shift = job.tokenizers, target_shift(job.model)
     sources = padded(sentences([7, 1, 12], pair.source.vocab_size))
     targets = padded(sentences([9, 9, 9], pair.target.vocab_size, seed=1))
     with torch.no_grad():
-        expected = subject.model(sources, targets)
+        expected = job.model(sources, targets)
         mask = (sources != PAD_ID).long()
         found = loaded.model(input_ids=sources, attention_mask=mask, decoder_input_ids=targets + shift).logits
     assert found.shape[-1] == shift + pair.target.vocab_size
@@ -88,91 +88,91 @@ def logits_differ(loaded: Loaded, subject: Subject) -> float:
     ids=lambda changes: "-".join(change.split("=")[1] for change in changes),
 )
 def test_every_shape(tmp_path: Path, shape: list[str], others: list[str]) -> None:
-    subject = subject_of(*shape, *others, "model.encoder_layers=2")
-    loaded = exported(tmp_path, subject)
-    config = subject.config.model
+    job = random_job(*shape, *others, "model.encoder_layers=2")
+    loaded = exported(tmp_path, job)
+    config = job.config.model
     assert type(loaded.model).__name__ == CLASSES[config.norm, config.positions]
-    assert logits_differ(loaded, subject) < 1e-4
+    assert logits_differ(loaded, job) < 1e-4
     for beam in (5, 1):
-        assert loaded.translate(*ENGLISH, num_beams=beam) == search(subject, SearchOptions(beam, max_length=12))
+        assert loaded.translate(*ENGLISH, num_beams=beam) == search(job, SearchOptions(beam, max_length=12))
 
 
 def test_deep_models_keep_their_layers_in_order(tmp_path: Path) -> None:
-    subject = subject_of("model.encoder_layers=4", "model.decoder_layers=3", "model.norm=pre")
-    assert logits_differ(exported(tmp_path, subject), subject) < 1e-4
+    job = random_job("model.encoder_layers=4", "model.decoder_layers=3", "model.norm=pre")
+    assert logits_differ(exported(tmp_path, job), job) < 1e-4
 
 
 def test_positions_reach_as_far_as_a_translation_can(tmp_path: Path) -> None:
     changes = ["model.norm=post", "model.tie_embeddings=false", "decoding.max_length=70"]
-    subject = subject_of(*changes)
-    subject = Subject(subject.folder, subject.config, endless_model(subject.config), subject.tokenizers, [])
-    loaded = exported(tmp_path, subject)
+    job = random_job(*changes)
+    job = ExportJob(job.folder, job.config, endless_model(job.config), job.tokenizers, [])
+    loaded = exported(tmp_path, job)
     batch = loaded.tokenizer(ENGLISH, return_tensors="pt", padding=True)
     found = loaded.model.generate(**batch, num_beams=2)
     assert found.shape[1] == 72  # SOS, 70 tokens, and one more that should have been EOS
     with torch.no_grad():
-        expected = subject.model(padded(sentences([38], 300)), padded(sentences([69], 300, seed=1)))
+        expected = job.model(padded(sentences([38], 300)), padded(sentences([69], 300, seed=1)))
         found = loaded.model(
             input_ids=padded(sentences([38], 300)),
-            decoder_input_ids=padded(sentences([69], 300, seed=1)) + target_shift(subject.model),
+            decoder_input_ids=padded(sentences([69], 300, seed=1)) + target_shift(job.model),
         ).logits
-    assert torch.allclose(found[..., target_shift(subject.model) :], expected, atol=1e-4)
+    assert torch.allclose(found[..., target_shift(job.model) :], expected, atol=1e-4)
 
 
 def test_learned_positions_end_where_they_end(tmp_path: Path) -> None:
-    subject = subject_of("model.positions=learned", "decoding.max_length=300")
-    assert exported(tmp_path, subject).model.generation_config.max_length == 41
+    job = random_job("model.positions=learned", "decoding.max_length=300")
+    assert exported(tmp_path, job).model.generation_config.max_length == 41
 
 
 @pytest.mark.parametrize("penalty", ["0.0", "1.7"])
 def test_the_models_own_search_is_the_default(tmp_path: Path, penalty: str) -> None:
     changes = ["decoding.beam_size=3", "decoding.min_length=6", f"decoding.length_penalty={penalty}"]
-    subject = subject_of(*changes)
-    expected = search(subject, SearchOptions(3, min_length=6, max_length=12, length_penalty=float(penalty)))
-    assert expected != search(subject, SearchOptions(3, max_length=12, length_penalty=float(penalty)))
-    assert exported(tmp_path, subject).translate(*ENGLISH) == expected
+    job = random_job(*changes)
+    expected = search(job, SearchOptions(3, min_length=6, max_length=12, length_penalty=float(penalty)))
+    assert expected != search(job, SearchOptions(3, max_length=12, length_penalty=float(penalty)))
+    assert exported(tmp_path, job).translate(*ENGLISH) == expected
 
 
 def test_a_batch_says_what_its_sentences_say(tmp_path: Path) -> None:
-    loaded = exported(tmp_path, subject_of("tokenizer.shared=false", "model.norm=pre"))
+    loaded = exported(tmp_path, random_job("tokenizer.shared=false", "model.norm=pre"))
     texts = [*ENGLISH, "A dog.", "Two men are talking on the hill."]
     assert loaded.translate(*texts) == [loaded.translate(text)[0] for text in texts]
 
 
 @pytest.mark.parametrize("shared", ["true", "false"])
 def test_the_tokenizer(tmp_path: Path, shared: str) -> None:
-    subject = subject_of(f"tokenizer.shared={shared}")
-    loaded, pair = exported(tmp_path, subject), subject.tokenizers
+    job = random_job(f"tokenizer.shared={shared}")
+    loaded, pair = exported(tmp_path, job), job.tokenizers
     literal = "a </s> and <pad> and <s> and <0x41> ▁ \ue000 \ue000t"
     for text in (*ENGLISH, literal, "  two  spaces\t", "e\u0301 ☃ 日本", ""):
         assert loaded.tokenizer(text)["input_ids"] == [SOS_ID, *pair.source.encode(text), EOS_ID]
-        ids, shift = pair.target.encode(text), target_shift(subject.model)
+        ids, shift = pair.target.encode(text), target_shift(job.model)
         found = [shift + i for i in (SOS_ID, *ids, EOS_ID)] + [PAD_ID]
         assert loaded.tokenizer.decode(found, skip_special_tokens=True) == pair.target.decode(ids)
-    assert loaded.tokenizer.model_max_length == subject.config.data.max_length
+    assert loaded.tokenizer.model_max_length == job.config.data.max_length
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_it_can_be_saved_again(tmp_path: Path, norm: str) -> None:
     """As after fine-tuning. A class keeps its weights, and computes its sinusoids anew."""
-    subject = subject_of(f"model.norm={norm}", "tokenizer.shared=false")
-    exported(tmp_path / "first", subject).model.save_pretrained(tmp_path / "second")
+    job = random_job(f"model.norm={norm}", "tokenizer.shared=false")
+    exported(tmp_path / "first", job).model.save_pretrained(tmp_path / "second")
     AutoTokenizer.from_pretrained(tmp_path / "first").save_pretrained(tmp_path / "second")
     again = Loaded(tmp_path / "second")
-    assert logits_differ(again, subject) < 1e-4
-    assert again.translate(*ENGLISH) == search(subject, SearchOptions(5, max_length=12))
+    assert logits_differ(again, job) < 1e-4
+    assert again.translate(*ENGLISH) == search(job, SearchOptions(5, max_length=12))
 
 
 def test_where_saving_would_lose_learned_positions_the_readme_says_so(tmp_path: Path) -> None:
     for norm in ("pre", "post"):
-        exported(tmp_path / norm, subject_of(f"model.norm={norm}", "model.positions=learned"))
+        exported(tmp_path / norm, random_job(f"model.norm={norm}", "model.positions=learned"))
         assert ("save_pretrained" in (tmp_path / norm / "README.md").read_text()) == (norm == "post")
 
 
 def test_what_differs_is_not_written() -> None:
     here = torch.zeros(2, 3, 4)
     assert "0.0e+00" in require_equal("X", here, here)
-    with pytest.raises(MtError, match=r"X computes something else than the model: logits differ by 0\.01"):
+    with pytest.raises(MtError, match=r"X does not agree with the model: logits differ by 0\.01"):
         require_equal("X", here + 0.01, here)
     with pytest.raises(MtError, match="in shape"):
         require_equal("X", here[:1], here)

@@ -14,14 +14,14 @@ import torch
 
 from command import mt
 from engine_helpers import sentences
-from export_helpers import padded, readme_program, run_folder, subject_of
+from export_helpers import padded, random_job, readme_program, run_folder
 from mt.bundle.load_translator import open_model
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.decoding.engine import SearchOptions
 from mt.decoding.settings import TranslationSettings
+from mt.extras.export.common import ExportJob
 from mt.extras.export.onnx import write_onnx
 from mt.extras.export.onnx_graph import DecoderGraph, EncoderGraph
-from mt.extras.export.subject import Subject
 
 SHAPES = [
     [f"model.norm={norm}", f"model.positions={positions}", f"model.activation={activation}", *others]
@@ -39,38 +39,38 @@ SHAPES = [
 BATCHES = [([7, 1, 12], [9, 9, 9]), ([5], [4]), ([1], [0]), ([38, 3], [11, 11])]
 
 
-def tokens_of(subject: Subject, lengths: list[int], target_lengths: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    pair = subject.tokenizers
+def tokens_of(job: ExportJob, lengths: list[int], target_lengths: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    pair = job.tokenizers
     sources = padded(sentences(lengths, pair.source.vocab_size))
     return sources, padded(sentences(target_lengths, pair.target.vocab_size, seed=1))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda changes: "-".join(change.split("=")[1] for change in changes))
 def test_the_graphs_compute_what_the_model_does(shape: list[str]) -> None:
-    subject = subject_of(*shape, "model.encoder_layers=2", "model.decoder_layers=2")
-    positions = TranslationSettings.of(subject.config).max_positions
-    encoder, decoder = EncoderGraph(subject.model, positions), DecoderGraph(subject.model, positions)
+    job = random_job(*shape, "model.encoder_layers=2", "model.decoder_layers=2")
+    positions = TranslationSettings.of(job.config).max_positions
+    encoder, decoder = EncoderGraph(job.model, positions), DecoderGraph(job.model, positions)
     for lengths in BATCHES:
-        sources, targets = tokens_of(subject, *lengths)
+        sources, targets = tokens_of(job, *lengths)
         with torch.no_grad():
-            memory, expected = encoder(sources), subject.model(sources, targets)
+            memory, expected = encoder(sources), job.model(sources, targets)
             cache = memory.new_zeros(len(memory), len(sources), *memory.shape[2:3], 0, memory.shape[4])
             for place in range(targets.shape[1]):
                 logits, cache = decoder(targets[:, place], sources, memory, cache)
                 assert torch.allclose(logits, expected[:, place], atol=1e-4)
 
 
-def check_folder(folder: Path, subject: Subject) -> None:
+def check_folder(folder: Path, job: ExportJob) -> None:
     """Runs an export with nothing but ONNX Runtime and numpy."""
-    write_onnx(subject, folder, "# A model\n")
+    write_onnx(job, folder, "# A model\n")
     for name in ("encoder.onnx", "decoder.onnx"):
         onnx.checker.check_model(folder / name, full_check=True)
     config = json.loads((folder / "config.json").read_text())
     encoder, decoder = (onnxruntime.InferenceSession(folder / f"{part}.onnx") for part in ("encoder", "decoder"))
     for lengths in BATCHES:
-        sources, targets = (tokens.numpy() for tokens in tokens_of(subject, *lengths))
+        sources, targets = (tokens.numpy() for tokens in tokens_of(job, *lengths))
         with torch.no_grad():
-            expected = subject.model(torch.from_numpy(sources), torch.from_numpy(targets)).numpy()
+            expected = job.model(torch.from_numpy(sources), torch.from_numpy(targets)).numpy()
         [memory] = encoder.run(None, {"src_tokens": sources})
         shape = (2 * config["decoder_layers"], len(sources), config["heads"], 0, config["head_width"])
         cache = np.zeros(shape, np.float32)
@@ -81,7 +81,7 @@ def check_folder(folder: Path, subject: Subject) -> None:
 
 
 def test_a_folder(tmp_path: Path) -> None:
-    check_folder(tmp_path, subject_of("model.norm=pre", "model.activation=swiglu", "tokenizer.shared=false"))
+    check_folder(tmp_path, random_job("model.norm=pre", "model.activation=swiglu", "tokenizer.shared=false"))
     assert {path.name for path in tmp_path.iterdir()} == {
         *("README.md", "config.json", "encoder.onnx", "decoder.onnx", "source.json", "target.json")
     }
@@ -90,13 +90,13 @@ def test_a_folder(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda changes: "-".join(change.split("=")[1] for change in changes))
 def test_a_folder_of_every_shape(tmp_path: Path, shape: list[str]) -> None:
-    check_folder(tmp_path, subject_of(*shape, "model.encoder_layers=2", "model.decoder_layers=2"))
+    check_folder(tmp_path, random_job(*shape, "model.encoder_layers=2", "model.decoder_layers=2"))
 
 
 def test_the_readmes_program_translates_as_greedy_search_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_folder(tmp_path / "run", "model.positions=learned", "decoding.min_length=0")
     done = mt("export", "onnx", "--model", "run", "--output", "out", cwd=tmp_path)
-    assert "ONNX Runtime computes what the model does" in done.stdout
+    assert "ONNX Runtime agrees with the model" in done.stdout
     program = readme_program(tmp_path / "out")
     assert len([line for line in program.splitlines() if line.strip()]) <= 30
     monkeypatch.chdir(tmp_path / "out")
@@ -111,11 +111,11 @@ def test_the_readmes_program_translates_as_greedy_search_does(tmp_path: Path, mo
 
 
 def test_what_a_program_is_told(two_languages: Path, tmp_path: Path) -> None:
-    from mt.extras.export.onnx import _facts
-    from mt.extras.export.subject import load_subject
+    from mt.extras.export.common import load_job
+    from mt.extras.export.onnx import _decoding_config
     from mt.storage.run_dir import RunDir
 
-    facts = _facts(load_subject(RunDir(two_languages / "runs" / "two").model, "onnx", []))
+    facts = _decoding_config(load_job(RunDir(two_languages / "runs" / "two").model, "onnx", []))
     assert facts["tags"].keys() == {"xx", "yy"}
     assert (facts["pad"], facts["sos"], facts["eos"]) == (PAD_ID, SOS_ID, EOS_ID)
     assert (facts["source_lang"], list(facts["target_lang"])) == ("en", ["xx", "yy"])

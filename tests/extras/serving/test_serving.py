@@ -523,4 +523,4 @@ def test_what_keeps_a_server_from_starting(models: list[Path], tmp_path: Path) -
     (tmp_path / "keys").write_text("\n")
     assert "no key in it" in refused("--model", models[0], "--api-keys", "keys", code=2)
     (tmp_path / "empty").mkdir()
-    assert "not a whole model folder" in refused("--model", "empty", "--port", "0", code=2)
+    assert "not a complete model folder" in refused("--model", "empty", "--port", "0", code=2)

@@ -1,7 +1,7 @@
-"""A package for Argos Translate: a zip of a CTranslate2 model, a SentencePiece model and a sentence splitter.
+"""Export to Argos Translate: a zip of a CTranslate2 model, a SentencePiece model and a sentence splitter.
 
-Argos Translate has a search of its own, which no package can change; it computes in the fastest number format of the
-machine, which is 8 bits on a CPU, whatever the weights are; and it writes `_` as a space.
+Argos Translate has fixed search options, computes in the fastest number format of the machine whatever the weights are
+(8 bits on a CPU), and replaces `_` by a space.
 """
 
 import shutil
@@ -14,77 +14,68 @@ from mt.decoding.ctranslate2_engine import cpu_cores
 from mt.decoding.engine import SearchOptions
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
-from mt.extras.export.loss import Yardstick
+from mt.extras.export.bleu_check import BleuCheck
+from mt.extras.export.common import ExportJob
 from mt.extras.export.sentence_ends import sentence_ends_model
-from mt.extras.export.sentencepiece import differences, sentencepiece_model
-from mt.extras.export.subject import Subject
+from mt.extras.export.sentencepiece import count_differences, sentencepiece_model
 from mt.storage import atomic
 from mt.text.languages import language_name
 
 VERSION = "1.0"
-_ARGOS_VERSION = "1.11"  # the first that reads sentence splitters of this kind
-# What Argos Translate asks CTranslate2 for.
+_ARGOS_VERSION = "1.11"  # the first that reads MiniSBD sentence splitters
+# The options that Argos Translate passes to CTranslate2.
 _BEAM_SIZE, _LENGTH_PENALTY, _MAX_LENGTH = 4, 0.2, 256
-# CTranslate2 cuts a source there, and fails where positions end before.
+# CTranslate2 truncates a source to 1024 tokens, and fails if the model has fewer positions.
 _POSITIONS = 1024 + 2
 
 
-def package_name(subject: Subject) -> str:
-    """translate-en_de-1_0, of the folder in the zip and the zip itself."""
-    [target] = subject.config.data.target_lang
-    return f"translate-{subject.config.data.source_lang}_{target}-{VERSION.replace('.', '_')}"
+def package_name(job: ExportJob) -> str:
+    """Return the name of the zip and of the folder in it, such as translate-en_de-1_0."""
+    [target] = job.config.data.target_lang
+    return f"translate-{job.config.data.source_lang}_{target}-{VERSION.replace('.', '_')}"
 
 
-def write_argos(
-    subject: Subject,
-    folder: Path,
-    card: str,
-    number_format: str,
-    yardstick: Yardstick | None,
-) -> str:
-    """Writes the package, translates with its content, and compares.
+def write_argos(job: ExportJob, folder: Path, card: str, number_format: str, check: BleuCheck | None) -> str:
+    """Write the package, translate with its content, compare with the model, and return the comparison.
 
     Args:
-        subject: the model.
-        folder: being written.
-        card: the README; how to install is added.
+        job: the model.
+        folder: the folder under construction.
+        card: the README, to which the installation is added.
         number_format: of the weights.
-        yardstick: None measures nothing.
-
-    Returns:
-        what was measured.
+        check: None compares nothing.
 
     Raises:
-        InputError: it loses more than it may, or is asked with a tag.
+        InputError: it loses more BLEU than allowed, or needs a language tag.
     """
-    if subject.tags:
+    if job.tags:
         raise InputError(
-            f"{subject.folder.root}: this model is asked with <2{next(iter(subject.tags))}> before a text, and a "
-            "package for Argos Translate cannot do that",
+            f"{job.folder.root}: this model needs the tag <2{next(iter(job.tags))}> before each text, which a "
+            "package for Argos Translate cannot add",
             "train it with a tokenizer of its own (training.init_tokenizer: false)",
         )
-    name = package_name(subject)
+    name = package_name(job)
     content = folder / name
-    positions = max(_POSITIONS, TranslationSettings.of(subject.config).max_positions)
-    write_converted(subject.model, subject.config, subject.tokenizers, content / "model", number_format, positions)
-    pieces = sentencepiece_model(subject.tokenizers)
+    positions = max(_POSITIONS, TranslationSettings.of(job.config).max_positions)
+    write_converted(job.model, job.config, job.tokenizers, content / "model", number_format, positions)
+    pieces = sentencepiece_model(job.tokenizers)
     atomic.write_bytes(content / "sentencepiece.model", pieces)
     atomic.write_bytes(content / "minisbd" / "sentence_ends.onnx", sentence_ends_model())
-    atomic.write_json(content / "metadata.json", _metadata(subject))
+    atomic.write_json(content / "metadata.json", _metadata(job))
     atomic.write_text(content / "README.md", card)
-    atomic.write_text(folder / "README.md", card + _usage(subject, name))
-    said = [_pieces_said(subject, pieces)]
-    if yardstick is not None:
-        said.append(_measured(subject, content, number_format, yardstick))
+    atomic.write_text(folder / "README.md", card + _usage(job, name))
+    lines = [_compare_tokenizers(job, pieces)]
+    if check is not None:
+        lines.append(_compare_bleu(content, number_format, check))
     with zipfile.ZipFile(folder / f"{name}.argosmodel", "w") as package:
         for path in sorted(path for path in content.rglob("*") if path.is_file()):
             package.write(path, path.relative_to(folder))
     shutil.rmtree(content)
-    return "\n".join(said)
+    return "\n".join(lines)
 
 
-def _metadata(subject: Subject) -> dict[str, object]:
-    source, [target] = subject.config.data.source_lang, subject.config.data.target_lang
+def _metadata(job: ExportJob) -> dict[str, object]:
+    source, [target] = job.config.data.source_lang, job.config.data.target_lang
     return {
         "package_version": VERSION,
         "argos_version": _ARGOS_VERSION,
@@ -96,29 +87,26 @@ def _metadata(subject: Subject) -> dict[str, object]:
     }
 
 
-def _pieces_said(subject: Subject, pieces: bytes) -> str:
-    sources, targets = subject.sources, subject.references
+def _compare_tokenizers(job: ExportJob, pieces: bytes) -> str:
+    sources, targets = job.sources, job.references
     if not sources:
         return ""
-    off = differences(pieces, subject.tokenizers, sources, targets)
-    return f"SentencePiece treats {off:,} of {len(sources) + len(targets):,} lines otherwise than the model's tokenizer"
+    different = count_differences(pieces, job.tokenizers, sources, targets)
+    return f"SentencePiece differs from the model's tokenizer on {different:,} of {len(sources) + len(targets):,} lines"
 
 
-def _measured(subject: Subject, content: Path, number_format: str, yardstick: Yardstick) -> str:
-    """Translates a text as Argos Translate does, but for its sentence splitter: a line is a sentence."""
+def _compare_bleu(content: Path, number_format: str, check: BleuCheck) -> str:
+    """Translate as Argos Translate does, but with each line as one sentence."""
     import ctranslate2
     from sentencepiece import SentencePieceProcessor
 
     pieces = SentencePieceProcessor(model_file=str(content / "sentencepiece.model"))
     translator = ctranslate2.Translator(
-        str(content / "model"),
-        inter_threads=cpu_cores(),
-        intra_threads=1,
-        compute_type="auto",
+        str(content / "model"), inter_threads=cpu_cores(), intra_threads=1, compute_type="auto"
     )
 
     def translate(text: Text) -> list[str]:
-        found = translator.translate_batch(
+        results = translator.translate_batch(
             pieces.encode([source.strip() for source in text.sources], out_type=str),
             replace_unknowns=True,
             max_batch_size=4096,
@@ -126,21 +114,21 @@ def _measured(subject: Subject, content: Path, number_format: str, yardstick: Ya
             beam_size=_BEAM_SIZE,
             length_penalty=_LENGTH_PENALTY,
         )
-        return [pieces.decode_pieces(answer.hypotheses[0]) for answer in found]
+        return [pieces.decode_pieces(result.hypotheses[0]) for result in results]
 
     search = SearchOptions(beam_size=_BEAM_SIZE, length_penalty=_LENGTH_PENALTY, max_length=_MAX_LENGTH, scores=False)
-    return yardstick.measure(f"Argos Translate, {number_format}", search, translate)
+    return check.compare(f"Argos Translate, {number_format}", search, translate)
 
 
-def _usage(subject: Subject, name: str) -> str:
-    source, [target] = subject.config.data.source_lang, subject.config.data.target_lang
+def _usage(job: ExportJob, name: str) -> str:
+    source, [target] = job.config.data.source_lang, job.config.data.target_lang
     return f'''
 ## Installing
 
 With `pip install argostranslate` ({_ARGOS_VERSION} or later), in this folder:
 
     python -c "from argostranslate import package; package.install_from_path('{name}.argosmodel')"
-    argos-translate --from-lang {source} --to-lang {target} "{subject.example}"
+    argos-translate --from-lang {source} --to-lang {target} "{job.example}"
 
 Nothing is fetched from the network: sentences are parted by a rule that lies in the package (`minisbd/`).
 Argos Translate searches with a beam of {_BEAM_SIZE} and a length penalty of {_LENGTH_PENALTY}. It computes in 8 bits

@@ -1,4 +1,4 @@
-"""Exports a model: the checks before, the folder, and what there is to say about it."""
+"""Export of models to other software: checks of the request, and the folder itself."""
 
 import importlib.util
 import math
@@ -9,18 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from mt.bundle.load_translator import open_model, read_config
+from mt.config import Config
 from mt.config.exports import ExportFormat
-from mt.data.eval_texts import Text
+from mt.console import log
+from mt.data.eval_texts import Text, read_texts
 from mt.decoding.engine import EngineChoice
-from mt.errors import InputError
-from mt.extras.export.cards import export_card
-from mt.extras.export.loss import Yardstick
-from mt.extras.export.subject import Subject, load_subject, require_exportable
+from mt.errors import InputError, MtError
+from mt.extras.export.bleu_check import BleuCheck
+from mt.extras.export.common import ExportJob, export_card, load_job, require_exportable
 from mt.storage import atomic
-from mt.storage.run_dir import ModelDir
+from mt.storage.manifest import read_manifest
+from mt.storage.run_dir import ModelDir, RunDir
+from mt.storage.stage import is_done, stage_key
 
 MAX_LOSS = 0.5
 NUMBER_FORMATS = ("float32", "float16", "int8")
+_VERSION = 1  # of the exported files; increasing it makes `write_exports` write them again
 
 _PACKAGES: dict[ExportFormat, tuple[str, ...]] = {
     "ctranslate2": ("ctranslate2",),
@@ -28,119 +32,151 @@ _PACKAGES: dict[ExportFormat, tuple[str, ...]] = {
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
     "argos": ("ctranslate2", "sentencepiece", "onnx"),
 }
-_MEASURED: tuple[ExportFormat, ...] = ("ctranslate2", "argos")
+_QUANTIZED: tuple[ExportFormat, ...] = ("ctranslate2", "argos")
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What a user can choose.
+    """The user's options.
 
     Attributes:
-        number_format: float32, float16 or int8, for CTranslate2's weights; None takes the model's compute_type, or
+        number_format: of CTranslate2's weights: float32, float16 or int8; the default is the model's compute_type, and
             int8 for Argos Translate, which computes in it anyway.
-        max_loss: the most BLEU it may cost; None is MAX_LOSS.
+        max_loss: the most BLEU that quantization may cost; the default is MAX_LOSS.
     """
 
     number_format: str | None = None
     max_loss: float | None = None
 
 
-def check_options(wanted: ExportFormat, options: ExportOptions) -> None:
-    """Refuses options that make no sense.
+def check_options(export_format: ExportFormat, options: ExportOptions) -> None:
+    """Refuse options that do not apply to the format or are out of range.
 
     Raises:
         InputError: the message names the option.
     """
-    if wanted not in _MEASURED:
+    if export_format not in _QUANTIZED:
         for option, value in ("--quantization", options.number_format), ("--max-loss", options.max_loss):
             if value is not None:
-                raise InputError(f"{option} is for {' and '.join(_MEASURED)}, not for {wanted}", "leave it out")
+                raise InputError(f"{option} is for {' and '.join(_QUANTIZED)}, not for {export_format}", "leave it out")
     if options.number_format is not None and options.number_format not in NUMBER_FORMATS:
-        raise InputError(f"--quantization: '{options.number_format}' is none of {', '.join(NUMBER_FORMATS)}")
+        raise InputError(f"--quantization: '{options.number_format}' is not one of {', '.join(NUMBER_FORMATS)}")
     if options.max_loss is not None and not (math.isfinite(options.max_loss) and options.max_loss >= 0):
-        raise InputError(f"--max-loss {options.max_loss} is not a number of BLEU points from 0 on")
+        raise InputError(f"--max-loss {options.max_loss} must be a number of BLEU points, 0 or more")
 
 
-def require_packages(wanted: ExportFormat) -> None:
-    """Refuses a format whose packages are not installed; none of them is imported.
+def require_packages(*export_formats: ExportFormat) -> None:
+    """Refuse formats whose packages are not installed, without importing them.
 
     Raises:
         InputError: one is missing.
     """
-    for package in _PACKAGES[wanted]:
-        if importlib.util.find_spec(package) is None:
-            raise InputError(
-                f"exporting as {wanted} needs a package that is not installed ({package})",
-                "pip install '.[export]' in mt's own folder",
-            )
+    for export_format in export_formats:
+        for package in _PACKAGES[export_format]:
+            if importlib.util.find_spec(package) is None:
+                raise InputError(
+                    f"exporting as {export_format} needs a package that is not installed ({package})",
+                    "pip install '.[export]' in mt's own folder",
+                )
 
 
 def export(
     folder: ModelDir,
-    wanted: ExportFormat,
+    export_format: ExportFormat,
     output: Path,
     texts: Sequence[Text],
     options: ExportOptions,
     **facts: Any,
 ) -> str:
-    """Writes a model for other software, whole or not at all.
+    """Export a model folder or checkpoint atomically.
 
     Args:
-        folder: a model folder or a checkpoint.
-        wanted: the format.
-        output: the folder to make; what is there is replaced.
-        texts: a validation set to measure on; may be empty where no numbers are rounded.
-        options: what the user chose.
-        facts: to record in the folder's manifest.
+        folder: the model folder or checkpoint.
+        export_format: the format.
+        output: the folder to write; an existing one is replaced.
+        texts: the validation set that measures what quantization costs; may be empty if nothing is quantized.
+        options: the user's options.
+        facts: recorded in the output's manifest.
 
     Returns:
-        what to show.
+        lines for the user.
 
     Raises:
-        InputError: the format has no place for this model, or the export loses more than it may.
+        InputError: the format cannot represent this model, or the export loses more BLEU than allowed.
     """
     if output.resolve().is_relative_to(folder.root.resolve()):
         raise InputError(f"--output {output}: this is inside the model's own folder", "name another")
     config = read_config(folder)
-    require_exportable(config, wanted)
-    usual = "int8" if wanted == "argos" else config.decoding.compute_type
-    number_format = options.number_format or usual
-    rounds = wanted == "argos" or (wanted == "ctranslate2" and number_format != "float32")
-    if rounds and not texts:
+    require_exportable(config, export_format)
+    default = "int8" if export_format == "argos" else config.decoding.compute_type
+    number_format = options.number_format or default
+    quantized = export_format == "argos" or (export_format == "ctranslate2" and number_format != "float32")
+    if quantized and not texts:
         raise InputError(
-            f"{folder.root}: no validation set beside this model to measure its {wanted} export on",
+            f"{folder.root}: no validation set beside this model to measure its {export_format} export on",
             "give --source FILE --reference FILE",
         )
-    subject = load_subject(folder, wanted, texts)
-    about = {"export": wanted, "name": config.name, "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-    with atomic.new_folder(output, {**about, **facts}) as partial:
-        said = _write(subject, wanted, partial, number_format, options.max_loss)
-    return "\n".join(line for line in (said, f"{wanted}: {output}") if line)
+    job = load_job(folder, export_format, texts)
+    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    about = {"export": export_format, "name": config.name, "created": created, **facts}
+    with atomic.new_folder(output, about) as partial:
+        comparison = _write(job, export_format, partial, number_format, options.max_loss)
+    return "\n".join(line for line in (comparison, f"{export_format}: {output}") if line)
 
 
-def _write(subject: Subject, wanted: ExportFormat, folder: Path, number_format: str, max_loss: float | None) -> str:
-    card = export_card(subject, wanted, number_format)
-    if wanted == "huggingface":
+def _write(
+    job: ExportJob, export_format: ExportFormat, folder: Path, number_format: str, max_loss: float | None
+) -> str:
+    card = export_card(job, export_format, number_format)
+    if export_format == "huggingface":
         from mt.extras.export.huggingface import write_huggingface
 
-        return write_huggingface(subject, folder, card)
-    if wanted == "onnx":
+        return write_huggingface(job, folder, card)
+    if export_format == "onnx":
         from mt.extras.export.onnx import write_onnx
 
-        return write_onnx(subject, folder, card)
-    yardstick = _yardstick(subject, MAX_LOSS if max_loss is None else max_loss)
-    if wanted == "ctranslate2":
-        from mt.extras.export.converted import write_ctranslate2
+        return write_onnx(job, folder, card)
+    check = _bleu_check(job, MAX_LOSS if max_loss is None else max_loss)
+    if export_format == "ctranslate2":
+        from mt.extras.export.ctranslate2 import write_ctranslate2
 
-        return write_ctranslate2(subject, folder, card, number_format, yardstick)
+        return write_ctranslate2(job, folder, card, number_format, check)
     from mt.extras.export.argos import write_argos
 
-    return write_argos(subject, folder, card, number_format, yardstick)
+    return write_argos(job, folder, card, number_format, check)
 
 
-def _yardstick(subject: Subject, max_loss: float) -> Yardstick | None:
-    """The model as it translates in float32, with the fast engine where it can."""
-    if not subject.texts:
+def _bleu_check(job: ExportJob, max_loss: float) -> BleuCheck | None:
+    """Open the model in float32, without a shortlist, as the reference; None without texts."""
+    if not job.texts:
         return None
-    exact = open_model(subject.folder, EngineChoice(device="cpu", compute_type="float32", shortlist=False))
-    return Yardstick(exact.translator, subject.texts, subject.config, max_loss)
+    exact = open_model(job.folder, EngineChoice(device="cpu", compute_type="float32", shortlist=False))
+    return BleuCheck(exact.translator, job.texts, job.config, max_loss)
+
+
+def write_exports(config: Config, run_dir: RunDir) -> str:
+    """Write the configured exports of a finished run, except those that are up to date.
+
+    A failing export is reported and leaves no folder, but does not fail the run. The folders belong to the run and are
+    replaced as its model folder is.
+
+    Returns:
+        lines for the user.
+    """
+    lines = []
+    files = read_manifest(run_dir.model.root)["files"]
+    for export_format in config.exports:
+        output, key = run_dir.export(export_format), stage_key("export", _VERSION, export_format, files)
+        if is_done(output, key):
+            lines.append(f"{export_format}: {output}")
+            continue
+        log.info("exporting the model as %s", export_format)
+        texts = read_texts(run_dir, "valid", config.data.target_lang)
+        try:
+            lines.append(export(run_dir.model, export_format, output, texts, ExportOptions(), key=key))
+        except Exception as error:  # from any of the libraries; the model and its scores are complete without it
+            atomic.remove_if_exists(output)
+            reason = error.message if isinstance(error, MtError) else f"{type(error).__name__}: {error}"
+            lines.append(f"{export_format}: not exported: {reason}")
+            log.warning("exports: %s", lines[-1])
+    return "\n".join(lines)

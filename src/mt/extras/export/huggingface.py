@@ -1,7 +1,4 @@
-"""A folder that transformers loads with `AutoModelForSeq2SeqLM` and `AutoTokenizer`.
-
-B sentences   S, T source and target positions
-"""
+"""Export to Hugging Face transformers, for `AutoModelForSeq2SeqLM` and `AutoTokenizer`."""
 
 import contextlib
 from collections.abc import Iterator
@@ -14,28 +11,25 @@ from mt.config import Config
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID, TokenizerPair
 from mt.decoding.settings import TranslationSettings
 from mt.errors import MtError
-from mt.extras.export.checking import random_batch, require_equal, sample_texts
+from mt.extras.export.common import ExportJob
+from mt.extras.export.equivalence import random_batch, require_equal, sample_texts
 from mt.extras.export.huggingface_tokenizer import tokenizer_config, tokenizer_json
-from mt.extras.export.huggingface_weights import class_of, huggingface_weights, positions_of, target_shift
-from mt.extras.export.subject import Subject
+from mt.extras.export.huggingface_weights import class_of, huggingface_weights, n_positions, target_shift
 from mt.storage import atomic
 
 
-def write_huggingface(subject: Subject, folder: Path, card: str) -> str:
-    """Writes the folder, loads it with transformers, and compares.
+def write_huggingface(job: ExportJob, folder: Path, card: str) -> str:
+    """Write the folder, load it with transformers, compare with the model, and return the comparison.
 
     Args:
-        subject: the model.
-        folder: being written.
-        card: the README; the header of Hugging Face's hub and how to translate are added.
-
-    Returns:
-        what was found.
+        job: the model.
+        folder: the folder under construction.
+        card: the README, to which the Hugging Face Hub's header and the usage are added.
 
     Raises:
-        MtError: transformers computes or tokenizes something else.
+        MtError: logits or tokens differ.
     """
-    config, model, tokenizers = subject.config, subject.model, subject.tokenizers
+    config, model, tokenizers = job.config, job.model, job.tokenizers
     shift = target_shift(model)
     atomic.write_tensors(folder / "model.safetensors", huggingface_weights(model, config), format="pt")
     atomic.write_json(folder / "config.json", _model_config(config, tokenizers, shift))
@@ -43,14 +37,14 @@ def write_huggingface(subject: Subject, folder: Path, card: str) -> str:
     longest = TranslationSettings.of(config).max_source_tokens
     atomic.write_text(folder / "tokenizer.json", tokenizer_json(tokenizers, shift))
     atomic.write_json(folder / "tokenizer_config.json", tokenizer_config(tokenizers, shift, longest))
-    atomic.write_text(folder / "README.md", _card_header(config) + card + _usage(subject, shift))
+    atomic.write_text(folder / "README.md", _card_header(config) + card + _usage(job, shift))
     with _quiet():
-        _check_tokenizer(subject, folder, shift)
-        return _check(subject, folder, shift)
+        _compare_tokenizer(job, folder, shift)
+        return _compare_logits(job, folder, shift)
 
 
 def _model_config(config: Config, tokenizers: TokenizerPair, shift: int) -> dict[str, Any]:
-    """`config.json`; every key whose default could matter is there."""
+    """Return `config.json` with every key whose default could matter."""
     shape = config.model
     model_type, class_name = class_of(shape)
     vocab_size = shift + tokenizers.target.vocab_size
@@ -74,7 +68,7 @@ def _model_config(config: Config, tokenizers: TokenizerPair, shift: int) -> dict
         "dropout": shape.dropout,
         "attention_dropout": shape.attention_dropout,
         "activation_dropout": shape.activation_dropout,
-        "max_position_embeddings": positions_of(config),
+        "max_position_embeddings": n_positions(config),
         "scale_embedding": True,
         "tie_word_embeddings": shape.tie_embeddings,
         "is_encoder_decoder": True,
@@ -89,19 +83,19 @@ def _model_config(config: Config, tokenizers: TokenizerPair, shift: int) -> dict
 
 
 def _generation_config(config: Config, shift: int) -> dict[str, Any]:
-    """`generation_config.json`: `generate()` searches as `mt` does.
+    """Return `generation_config.json`, with which `generate()` searches as `mt` does.
 
-    What it has no word for is the bound on a translation's length that depends on its source.
+    It cannot express `max_length_ratio`, the length bound that depends on the source.
     """
     decoding = config.decoding
-    longest = min(config.longest_translation, positions_of(config) - 1)
+    longest = min(config.longest_translation, n_positions(config) - 1)
     return {
         "num_beams": decoding.beam_size,
         "length_penalty": decoding.length_penalty,
         "early_stopping": decoding.beam_size > 1,
-        "max_length": longest + 2,  # SOS and EOS are counted
+        "max_length": longest + 2,  # including SOS and EOS
         "min_length": decoding.min_length + 1 if decoding.min_length else 0,
-        # They leave the distribution, as in our search.
+        # Removed before normalisation, as in `mt.decoding`.
         "suppress_tokens": [shift + i for i in (PAD_ID, UNK_ID, SOS_ID)],
         "renormalize_logits": True,
         "pad_token_id": PAD_ID,
@@ -116,22 +110,21 @@ def _card_header(config: Config) -> str:
     return f"---\nlanguage:\n{languages}\npipeline_tag: translation\nlibrary_name: transformers\ntags:\n- mt\n---\n\n"
 
 
-def _check(subject: Subject, folder: Path, shift: int) -> str:
+def _compare_logits(job: ExportJob, folder: Path, shift: int) -> str:
     from transformers import AutoModelForSeq2SeqLM
 
     theirs = AutoModelForSeq2SeqLM.from_pretrained(folder, local_files_only=True).eval()
-    sources, targets = random_batch(subject)
+    sources, targets = random_batch(job)
     with torch.no_grad():
-        expected = subject.model(sources, targets)
-        found = theirs(
-            input_ids=sources, attention_mask=(sources != PAD_ID).long(), decoder_input_ids=targets + shift
-        ).logits
-    return require_equal("transformers", found[..., shift:], expected)
+        expected = job.model(sources, targets)
+        mask = (sources != PAD_ID).long()
+        logits = theirs(input_ids=sources, attention_mask=mask, decoder_input_ids=targets + shift).logits
+    return require_equal("transformers", logits[..., shift:], expected)
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The library tells of every file that it opens."""
+    """Silence the library, which reports every file that it opens."""
     from transformers.utils import logging
 
     level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -145,27 +138,26 @@ def _quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _check_tokenizer(subject: Subject, folder: Path, shift: int) -> None:
+def _compare_tokenizer(job: ExportJob, folder: Path, shift: int) -> None:
     from transformers import AutoTokenizer
 
     theirs = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    tokenizers = subject.tokenizers
-    texts = sample_texts(tokenizers.source, subject.sources)
+    tokenizers = job.tokenizers
+    texts = sample_texts(tokenizers.source, job.sources)
     expected = [[SOS_ID, *ids, EOS_ID] for ids in tokenizers.source.encode_batch(texts)]
     if theirs(texts)["input_ids"] != expected:
-        raise MtError("transformers splits text into other pieces than the model's tokenizer", "please report it")
-    targets = tokenizers.target.encode_batch(sample_texts(tokenizers.target, subject.references))
+        raise MtError("transformers does not encode text as the model's tokenizer does", "please report it")
+    targets = tokenizers.target.encode_batch(sample_texts(tokenizers.target, job.references))
     shifted = [[shift + i for i in (SOS_ID, *ids, EOS_ID)] for ids in targets]
     if theirs.batch_decode(shifted, skip_special_tokens=True) != tokenizers.target.decode_batch(targets):
-        raise MtError("transformers makes other text of pieces than the model's tokenizer", "please report it")
+        raise MtError("transformers does not decode tokens as the model's tokenizer does", "please report it")
 
 
-def _usage(subject: Subject, shift: int) -> str:
-    """How to translate, and what is particular about the folder."""
-    tags = subject.tags
+def _usage(job: ExportJob, shift: int) -> str:
+    tags = job.tags
     tag = f"<2{next(iter(tags))}> " if tags else ""
     notes = [
-        f"A source may have {subject.config.data.max_length:,} tokens; what is beyond is cut off. To train on, give "
+        f"A source may have {job.config.data.max_length:,} tokens; what is beyond is cut off. To train on, give "
         "labels without the `<s>` that the tokenizer begins with: the library puts one before them itself."
     ]
     if tags:
@@ -175,7 +167,7 @@ def _usage(subject: Subject, shift: int) -> str:
             f"Source and target have matrices of their own: target ids begin at {shift}, and the tokenizer encodes "
             "source text and decodes translations."
         )
-    shape = subject.config.model
+    shape = job.config.model
     if (shape.norm, shape.positions) == ("post", "learned"):
         notes.append("Its positions are learned; `save_pretrained` leaves them out, so keep this folder's weights.")
     return f'''
@@ -186,7 +178,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("THIS_FOLDER")
 model = AutoModelForSeq2SeqLM.from_pretrained("THIS_FOLDER").eval()
-batch = tokenizer(["{tag}{subject.example}"], return_tensors="pt", padding=True, truncation=True)
+batch = tokenizer(["{tag}{job.example}"], return_tensors="pt", padding=True, truncation=True)
 print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 ```
 {"".join(f"{chr(10)}{note}{chr(10)}" for note in notes)}'''

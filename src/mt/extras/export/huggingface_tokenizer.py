@@ -1,7 +1,7 @@
-"""Our tokenizers as one of transformers: a `tokenizer.json` that puts a source between SOS and EOS and decodes targets.
+"""Conversion of the tokenizers to one transformers tokenizer, which encodes sources and decodes targets.
 
-With one vocabulary of ids for both languages (see `huggingface_weights`) two tokenizers become one: it encodes with the
-source's pieces; the target's follow under names of their own, which decoding takes off again.
+The exported model has one range of ids for both languages (see `huggingface_weights`). With separate vocabularies, the
+target's pieces follow the source's with a prefix that decoding removes.
 """
 
 import json
@@ -9,34 +9,31 @@ from typing import Any
 
 from mt.data.tokenizer import EOS, PAD, SOS, SPECIALS, UNK, TokenizerPair
 
-# No piece of ours begins so: the escape character is always followed by one of two other letters.
+# A prefix that no piece has: in pieces, the escape character is followed by one of two other letters.
 _TARGET = "\ue000t"
 
 
 def tokenizer_json(tokenizers: TokenizerPair, shift: int) -> str:
-    """The content of `tokenizer.json`.
-
-    Args:
-        tokenizers: of both languages.
-        shift: where target ids begin; 0 where there is one vocabulary and one matrix.
-    """
+    """Return the content of `tokenizer.json`; `shift` is the first target id, 0 for a shared vocabulary."""
     state: dict[str, Any] = json.loads(tokenizers.source.to_json())
     state["normalizer"]["normalizers"].insert(0, {"type": "Strip", "strip_left": True, "strip_right": True})
-    state["post_processor"] = _between_sos_and_eos()
+    state["post_processor"] = _sos_and_eos_template()
     names = dict(enumerate(SPECIALS))
     if shift:
         target = tokenizers.target.tokens(range(tokenizers.target.vocab_size))
         state["model"]["vocab"].update({_TARGET + piece: shift + i for i, piece in enumerate(target)})
         state["decoder"]["decoders"].insert(0, {"type": "Replace", "pattern": {"String": _TARGET}, "content": ""})
         names.update({shift + i: _TARGET + special for i, special in enumerate(SPECIALS)})
-    state["added_tokens"] = [_added(i, name, special=True) for i, name in names.items()]
-    # A tag must be found in text, since only there can one ask for a language.
-    state["added_tokens"] += [_added(i, f"<2{code}>", special=False) for code, i in tokenizers.source.tags.items()]
+    state["added_tokens"] = [_added_token(i, name, special=True) for i, name in names.items()]
+    # Language tags are recognised in text, which is the only place to give them.
+    state["added_tokens"] += [
+        _added_token(i, f"<2{code}>", special=False) for code, i in tokenizers.source.tags.items()
+    ]
     return json.dumps(state, ensure_ascii=False) + "\n"
 
 
 def tokenizer_config(tokenizers: TokenizerPair, shift: int, max_source_tokens: int) -> dict[str, Any]:
-    """The content of `tokenizer_config.json`."""
+    """Return the content of `tokenizer_config.json`."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_source_tokens,
@@ -52,7 +49,7 @@ def tokenizer_config(tokenizers: TokenizerPair, shift: int, max_source_tokens: i
     }
 
 
-def _between_sos_and_eos() -> dict[str, Any]:
+def _sos_and_eos_template() -> dict[str, Any]:
     def special(name: str) -> dict[str, Any]:
         return {"SpecialToken": {"id": name, "type_id": 0}}
 
@@ -65,8 +62,8 @@ def _between_sos_and_eos() -> dict[str, Any]:
     return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": ids}
 
 
-def _added(number: int, name: str, special: bool) -> dict[str, Any]:
-    """A token that is looked for in text as it stands, a tag with the spaces behind it."""
+def _added_token(number: int, name: str, special: bool) -> dict[str, Any]:
+    """Describe a token that is matched in unnormalised text; a tag includes the spaces after it."""
     return {
         "id": number,
         "content": name,

@@ -1,6 +1,6 @@
-"""A folder for ONNX Runtime: an encoder, a decoder of one step, tokenizers, and a README that decodes with them.
+"""Export to ONNX Runtime: an encoder, a one-step decoder, tokenizers, and a README with greedy search.
 
-B sentences   S source positions   T target positions   H heads   K width of a head   L decoder layers
+B sentences   S source positions   T target positions
 """
 
 import contextlib
@@ -15,44 +15,41 @@ from torch import Tensor, nn
 
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID
 from mt.decoding.settings import TranslationSettings
-from mt.extras.export.checking import random_batch, require_equal
+from mt.extras.export.common import ExportJob
+from mt.extras.export.equivalence import random_batch, require_equal
 from mt.extras.export.onnx_graph import DecoderGraph, EncoderGraph
-from mt.extras.export.subject import Subject
 from mt.storage import atomic
 from mt.storage.run_dir import tokenizer_names
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
-_LARGEST = 2**31 - 2**24  # bytes; a larger model's weights lie beside it, since one file cannot hold 2 GiB
+_LARGEST = 2**31 - 2**24  # bytes; larger weights get a file of their own, since a protobuf is limited to 2 GiB
 
 
-def write_onnx(subject: Subject, folder: Path, card: str) -> str:
-    """Writes the folder, runs it with ONNX Runtime, and compares.
+def write_onnx(job: ExportJob, folder: Path, card: str) -> str:
+    """Write the folder, run it with ONNX Runtime, compare with the model, and return the comparison.
 
     Args:
-        subject: the model, on the CPU.
-        folder: being written.
-        card: the README; how to decode is added.
-
-    Returns:
-        what was found.
+        job: the model, on the CPU.
+        folder: the folder under construction.
+        card: the README, to which the usage is added.
 
     Raises:
-        MtError: ONNX Runtime computes something else.
+        MtError: the logits differ.
     """
-    for name, content in subject.tokenizers.files().items():
+    for name, content in job.tokenizers.files().items():
         atomic.write_text(folder / name, content)
-    atomic.write_json(folder / "config.json", _facts(subject))
-    atomic.write_text(folder / "README.md", card + _DECODING.replace("@", subject.example))
+    atomic.write_json(folder / "config.json", _decoding_config(job))
+    atomic.write_text(folder / "README.md", card + _DECODING.replace("@", job.example))
     with torch.no_grad(), _quiet():
-        _write_graphs(subject, folder)
-        return _check(subject, folder)
+        _write_graphs(job, folder)
+        return _compare_logits(job, folder)
 
 
-def _facts(subject: Subject) -> dict[str, Any]:
-    """What a program that decodes needs to know."""
-    config, settings = subject.config, TranslationSettings.of(subject.config)
+def _decoding_config(job: ExportJob) -> dict[str, Any]:
+    """Return `config.json`, with what a decoding program needs."""
+    config, settings = job.config, TranslationSettings.of(job.config)
     shape = config.model
-    source_tokenizer, target_tokenizer = tokenizer_names(subject.tokenizers.shared)
+    source_tokenizer, target_tokenizer = tokenizer_names(job.tokenizers.shared)
     return {
         "source_lang": config.data.source_lang,
         "target_lang": settings.target_langs,
@@ -62,7 +59,7 @@ def _facts(subject: Subject) -> dict[str, Any]:
         "unk": UNK_ID,
         "sos": SOS_ID,
         "eos": EOS_ID,
-        "tags": subject.tags,
+        "tags": job.tags,
         "decoder_layers": shape.decoder_layers,
         "heads": shape.n_heads,
         "head_width": shape.d_model // shape.n_heads,
@@ -71,40 +68,23 @@ def _facts(subject: Subject) -> dict[str, Any]:
     }
 
 
-def _write_graphs(subject: Subject, folder: Path) -> None:
-    model, positions = subject.model, TranslationSettings.of(subject.config).max_positions
+def _write_graphs(job: ExportJob, folder: Path) -> None:
+    model, positions = job.model, TranslationSettings.of(job.config).max_positions
     encoder, decoder = EncoderGraph(model, positions).eval(), DecoderGraph(model, positions).eval()
-    sources, targets = random_batch(subject)
+    sources, targets = random_batch(job)
     memory = encoder(sources)
-    # Sizes of 1 would be taken for constants, so the examples are larger.
+    # The exporter treats sizes of 1 as constants, so the examples are larger.
     cache = torch.zeros(len(memory), len(sources), *memory.shape[2:3], 2, memory.shape[4])
-    _write_graph(encoder, folder / ENCODER, {"src_tokens": sources}, {"memory": {}}, {"src_tokens": {0: "B", 1: "S"}})
+    _write_graph(encoder, folder / ENCODER, {"src_tokens": sources}, ["memory"], {"src_tokens": {0: "B", 1: "S"}})
     inputs = {"tokens": targets[:, 0], "src_tokens": sources, "memory": memory, "cache": cache}
-    sizes = {
-        "tokens": {0: "B"},
-        "src_tokens": {0: "B", 1: "S"},
-        "memory": {1: "B", 3: "S"},
-        "cache": {1: "B", 3: "T"},
-    }
-    _write_graph(decoder, folder / DECODER, inputs, {"logits": {}, "new_cache": {}}, sizes)
+    sizes = {"tokens": {0: "B"}, "src_tokens": {0: "B", 1: "S"}, "memory": {1: "B", 3: "S"}, "cache": {1: "B", 3: "T"}}
+    _write_graph(decoder, folder / DECODER, inputs, ["logits", "new_cache"], sizes)
 
 
 def _write_graph(
-    graph: nn.Module,
-    path: Path,
-    inputs: dict[str, Tensor],
-    outputs: dict[str, Any],
-    sizes: dict[str, dict[int, str]],
+    graph: nn.Module, path: Path, inputs: dict[str, Tensor], outputs: list[str], sizes: dict[str, dict[int, str]]
 ) -> None:
-    """Writes one graph.
-
-    Args:
-        graph: what to write.
-        path: where.
-        inputs: an example of each.
-        outputs: their names.
-        sizes: for each input which of its dimensions may be of any size, and what they are called.
-    """
+    """Write a graph, given example inputs by name, output names, and the names of the inputs' dynamic dimensions."""
     weights = sum(tensor.nbytes for tensor in graph.state_dict().values())
     torch.onnx.export(
         graph,
@@ -113,14 +93,14 @@ def _write_graph(
         dynamo=True,
         verbose=False,
         input_names=list(inputs),
-        output_names=list(outputs),
+        output_names=outputs,
         dynamic_shapes=sizes,
         external_data=weights > _LARGEST,
     )
 
 
-def _check(subject: Subject, folder: Path) -> str:
-    """Compares the logits of whole batches, of several sentences and of one."""
+def _compare_logits(job: ExportJob, folder: Path) -> str:
+    """Compare the logits of a batch of several sentences and of one."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -129,9 +109,9 @@ def _check(subject: Subject, folder: Path) -> str:
         onnxruntime.InferenceSession(folder / name, options, providers=["CPUExecutionProvider"])
         for name in (ENCODER, DECODER)
     )
-    sources, targets = random_batch(subject)
-    shape = subject.config.model
-    found = ""
+    sources, targets = random_batch(job)
+    shape = job.config.model
+    comparison = ""
     for src, tgt in ((sources[1:2, :3], targets[:1]), (sources, targets)):
         [memory] = encoder.run(None, {"src_tokens": src.numpy()})
         empty = (2 * shape.decoder_layers, len(src), shape.n_heads, 0, shape.d_model // shape.n_heads)
@@ -141,13 +121,13 @@ def _check(subject: Subject, folder: Path) -> str:
             inputs = {"tokens": tokens.numpy(), "src_tokens": src.numpy(), "memory": memory, "cache": cache}
             logits, cache = decoder.run(None, inputs)
             steps.append(torch.from_numpy(logits))
-        found = require_equal("ONNX Runtime", torch.stack(steps, dim=1), subject.model(src, tgt))
-    return found
+        comparison = require_equal("ONNX Runtime", torch.stack(steps, dim=1), job.model(src, tgt))
+    return comparison
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter tells of what it is not concerned with, such as that torchvision is not there."""
+    """Silence the exporter's irrelevant warnings, such as of a missing torchvision."""
     exporter = logging.getLogger("torch.onnx")
     level = exporter.level
     exporter.setLevel(logging.ERROR)

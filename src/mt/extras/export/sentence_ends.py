@@ -1,10 +1,9 @@
-"""Sentence splitter for Argos packages, in the form of a MiniSBD model.
+"""Sentence splitter for Argos packages, as a MiniSBD model.
 
-MiniSBD runs an ONNX graph on character ids and takes the likeliest of five labels for each.
-This one is a rule written as a graph, since Argos runs nothing else: a package with it downloads nothing. Elsewhere
-`mt.text.sentences` splits sentences.
+MiniSBD runs an ONNX graph on character ids and takes the most probable of five labels for each. This graph implements a
+rule, so that a package needs no download. Everywhere else `mt.text.sentences` splits sentences.
 
-    B texts   N characters
+B texts   N characters
 """
 
 import json
@@ -13,23 +12,23 @@ from typing import Any
 
 _PAD, _UNKNOWN = "<PAD>", "<UNK>"
 _SPACE, _STOP, _STRONG, _QUOTES, _UNSPACED = " ", ".", "!?…", "\"'»”)", "。！？"
-# What belongs to no word, as far as it is common; any other character counts as a letter.
+# Common characters outside words; any other counts as a letter.
 _PUNCTUATION = string.punctuation + "«»“”„‘’‚–—·¿¡、，；：「」（）" + _STRONG + _UNSPACED
 _LETTERS_BEFORE_STOP = 4  # "Dr. Smith": a short word before a full stop may be an abbreviation
 _OPSET = 17
 
 
 def sentence_ends_model() -> bytes:
-    """The content of the `.onnx` file."""
+    """Return the content of the `.onnx` file."""
     from onnx import TensorProto, checker, helper
 
     units = [_PAD, _UNKNOWN, _SPACE, *sorted(set(_PUNCTUATION))]
     build = _Builder(units)
     ends = _ends(build)
-    nothing = build.constant_like(ends, 0.0)
-    # No end, the end of a token, of a sentence, and of contractions; what nobody asks for is never the likeliest.
-    labels = [build.constant_like(ends, 0.5), nothing, ends, nothing, nothing]
-    axis = build.constant([2], whole=True)
+    unused = build.constant_like(ends, 0.0)
+    # MiniSBD's labels: none, end of token, end of sentence, and two for multi-word tokens; only 0 and 2 are used.
+    labels = [build.constant_like(ends, 0.5), unused, ends, unused, unused]
+    axis = build.constant([2], is_int=True)
     build.add("Concat", *(build.add("Unsqueeze", label, axis) for label in labels), output="labels", axis=2)
     graph = helper.make_graph(
         build.nodes,
@@ -55,59 +54,55 @@ def _vocabulary(units: list[str]) -> dict[str, Any]:
 
 
 class _Builder:
-    """Nodes and constants of a graph.
-
-    Args:
-        units: the characters that have a number.
-    """
+    """Nodes and constants of a graph over the characters `units`."""
 
     def __init__(self, units: list[str]) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self._units = units
 
-    def add(self, kind: str, *inputs: str, output: str = "", **attributes: Any) -> str:
-        """Adds a node and returns the name of what it gives."""
+    def add(self, op: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+        """Add a node and return the name of its output."""
         from onnx import helper
 
         name = output or f"value_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
+        self.nodes.append(helper.make_node(op, list(inputs), [name], **attributes))
         return name
 
-    def constant(self, values: list[float], whole: bool = False) -> str:
+    def constant(self, values: list[float], is_int: bool = False) -> str:
         from onnx import TensorProto, helper
 
         name = f"constant_{len(self.constants)}"
-        kind = TensorProto.INT64 if whole else TensorProto.FLOAT
-        self.constants.append(helper.make_tensor(name, kind, [len(values)], values))
+        dtype = TensorProto.INT64 if is_int else TensorProto.FLOAT
+        self.constants.append(helper.make_tensor(name, dtype, [len(values)], values))
         return name
 
     def constant_like(self, value: str, number: float) -> str:
-        """A number in the shape of a value."""
+        """Return a constant with the shape of a value."""
         zeros = self.add("Mul", value, self.constant([0.0]))
         return self.add("Add", zeros, self.constant([number]))
 
-    def among(self, characters: str) -> str:
-        """(B, N), 1 where a character is one of these, else 0."""
+    def is_one_of(self, characters: str) -> str:
+        """Return (B, N): 1 where a character is one of these, else 0."""
         table = self.constant([float(unit in tuple(characters)) for unit in self._units])
         return self.add("Gather", table, "units")
 
-    def letters(self) -> str:
-        """(B, N), 1 where a character belongs to a word."""
+    def is_letter(self) -> str:
+        """Return (B, N): 1 where a character belongs to a word, else 0."""
         return self.add("Gather", self.constant([float(unit == _UNKNOWN) for unit in self._units]), "units")
 
-    def moved(self, value: str, by: int) -> str:
+    def shifted(self, value: str, by: int) -> str:
         """Shift by `by` positions to the right; to the left if negative."""
-        return self.add("Pad", value, self.constant([0, by, 0, -by], whole=True))
+        return self.add("Pad", value, self.constant([0, by, 0, -by], is_int=True))
 
 
 def _ends(build: _Builder) -> str:
-    """(B, N), 1 at the last character of a sentence."""
-    letters = build.letters()
-    after_word = build.among(_STOP)
-    for place in range(1, _LETTERS_BEFORE_STOP + 1):
-        after_word = build.add("Mul", after_word, build.moved(letters, place))
-    quoted = build.add("Mul", build.among(_QUOTES), build.moved(build.among(_STOP + _STRONG), 1))
-    spaced = build.add("Max", after_word, build.among(_STRONG), quoted)
-    before_space = build.add("Mul", spaced, build.moved(build.among(_SPACE), -1))
-    return build.add("Max", before_space, build.among(_UNSPACED))
+    """Return (B, N): 1 at the last character of a sentence, else 0."""
+    letters = build.is_letter()
+    after_word = build.is_one_of(_STOP)
+    for distance in range(1, _LETTERS_BEFORE_STOP + 1):
+        after_word = build.add("Mul", after_word, build.shifted(letters, distance))
+    quoted = build.add("Mul", build.is_one_of(_QUOTES), build.shifted(build.is_one_of(_STOP + _STRONG), 1))
+    spaced = build.add("Max", after_word, build.is_one_of(_STRONG), quoted)
+    before_space = build.add("Mul", spaced, build.shifted(build.is_one_of(_SPACE), -1))
+    return build.add("Max", before_space, build.is_one_of(_UNSPACED))

@@ -1,12 +1,12 @@
-"""Our tokenizers as a SentencePiece model.
+"""Conversion of the tokenizers to a SentencePiece model.
 
-SentencePiece merges the pair of neighbours whose joint piece has the highest score, ours the pair that was learned
-first; so a piece's score is minus the number of its first merge. What our tokenizer does before it merges needs no
-counterpart: where text is never parted, there is no piece that reaches across. Differences remain possible, since
-SentencePiece looks at what a merge makes and ours at what it is made of; `differences` counts them.
+SentencePiece merges the neighbours whose merged piece has the highest score, our BPE those whose merge was learned
+first; so a piece's score is minus the rank of its first merge. Pre-tokenization needs no counterpart, since no piece
+crosses its boundaries. SentencePiece ranks the result of a merge and our BPE the pair, so rare differences remain;
+`count_differences` counts them.
 
-A model has one list of pieces. Of two vocabularies the target's follow as "unused": such a piece is decoded as any
-other, and encoding falls apart into what it was merged from.
+A model has one list of pieces. With separate vocabularies the target's follow as "unused" pieces, which are decoded
+but never produced by encoding.
 """
 
 import unicodedata
@@ -15,11 +15,11 @@ from typing import Any
 
 from mt.data.tokenizer import BYTES, EOS, EOS_ID, PAD, PAD_ID, SOS, SOS_ID, SPECIALS, UNK, UNK_ID, TokenizerPair
 
-_UNMERGED_SCORE = -1e6  # of single characters, which no merge makes; below those of all merges
+_UNMERGED_SCORE = -1e6  # of single characters; below the scores of all merges
 
 
 def sentencepiece_model(tokenizers: TokenizerPair) -> bytes:
-    """The content of a `sentencepiece.model` that encodes as the source's tokenizer and decodes as the target's."""
+    """Return a serialized model that encodes as the source tokenizer and decodes as the target tokenizer."""
     from sentencepiece import SentencePieceNormalizer, sentencepiece_model_pb2, set_min_log_level
 
     set_min_log_level(2)
@@ -59,7 +59,7 @@ def _add_pieces(model: Any, tokenizers: TokenizerPair) -> None:
 
 
 def _compositions() -> list[tuple[str, str]]:
-    """Unicode's normal form C as far as replacing text by text can give it: all single characters and their parts."""
+    """Return replacements that approximate Unicode NFC: decompositions of all single characters."""
     pairs = {}
     for number in (*range(0x80, 0xD800), *range(0xE000, 0x110000)):
         character = chr(number)
@@ -72,22 +72,15 @@ def _compositions() -> list[tuple[str, str]]:
     return list(pairs.items())
 
 
-def differences(content: bytes, tokenizers: TokenizerPair, sources: Sequence[str], targets: Sequence[str]) -> int:
-    """How many texts a SentencePiece model parts or puts together otherwise than our tokenizers.
-
-    Args:
-        content: what `sentencepiece_model` made.
-        tokenizers: of both languages.
-        sources: text to part.
-        targets: text that our tokenizer parts, to put together.
-    """
+def count_differences(content: bytes, tokenizers: TokenizerPair, sources: Sequence[str], targets: Sequence[str]) -> int:
+    """Count texts that a SentencePiece model encodes (sources) or decodes (targets) differently from the tokenizers."""
     from sentencepiece import SentencePieceProcessor
 
     theirs = SentencePieceProcessor(model_proto=content)
     source, target = tokenizers.source, tokenizers.target
-    parted = theirs.encode([text.strip() for text in sources], out_type=str)
+    encoded = theirs.encode([text.strip() for text in sources], out_type=str)
     expected = [source.tokens(ids) for ids in source.encode_batch(sources)]
-    encoded = target.encode_batch(targets)
-    joined = [theirs.decode_pieces(target.tokens(ids)) for ids in encoded]
-    found = [*parted, *joined]
-    return sum(one != other for one, other in zip(found, [*expected, *target.decode_batch(encoded)], strict=True))
+    target_ids = target.encode_batch(targets)
+    decoded = [theirs.decode_pieces(target.tokens(ids)) for ids in target_ids]
+    actual, expected = [*encoded, *decoded], [*expected, *target.decode_batch(target_ids)]
+    return sum(one != other for one, other in zip(actual, expected, strict=True))

@@ -15,7 +15,7 @@ from mt.data.prepare import input_digests
 from mt.data.split import MAX_HELD_OUT
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError, MachineError
-from mt.extras.export.in_run import require_exports
+from mt.extras.export.exporting import require_packages
 from mt.extras.planning.estimate import Estimate, estimate
 from mt.extras.planning.probe import Measured, probe
 from mt.extras.planning.survey import Survey, learned_tokenizers, survey
@@ -62,7 +62,7 @@ def dry_run(config: Config, runs: Path) -> str:
         MachineError: disk or memory would not suffice.
     """
     check_requirements(config)
-    require_exports(config)
+    require_packages(*config.exports)
     run_dir = RunDir(runs / config.name)
     disk = _disk(run_dir)
     device = choose_device(config.training.device)

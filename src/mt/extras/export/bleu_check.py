@@ -1,4 +1,4 @@
-"""What an export costs: BLEU on a validation set, as the model translates it and as what was exported does."""
+"""Comparison of BLEU on a validation set before and after an export."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from mt.metrics.scores import bleu_signature
 
 
 @dataclass(frozen=True)
-class Yardstick:
-    """What exports are measured by.
+class BleuCheck:
+    """A bound on the BLEU that an export may lose.
 
     Attributes:
         translator: the model, in float32.
         texts: the validation set.
-        config: says how BLEU is computed.
-        max_loss: the most BLEU that an export may lose.
+        config: the configuration; it defines how BLEU is computed.
+        max_loss: the bound, in BLEU points.
     """
 
     translator: Translator
@@ -29,35 +29,34 @@ class Yardstick:
     config: Config
     max_loss: float
 
-    def measure(self, name: str, search: SearchOptions, translate: Callable[[Text], list[str]]) -> str:
-        """Compares what was exported with the model.
+    def compare(self, name: str, search: SearchOptions, translate: Callable[[Text], list[str]]) -> str:
+        """Compare an export's translations with the model's.
 
         Args:
-            name: what to call the export.
-            search: how it searches; the model shall, too.
-            translate: a text's translations by what was exported.
+            name: the export's name for the user.
+            search: the export's search options; the model uses them, too.
+            translate: translates a text with the export.
 
         Returns:
-            a table to show.
+            a table for the user.
 
         Raises:
-            InputError: it loses more than it may.
+            InputError: the export loses more than `max_loss`.
         """
         exact = translate_texts(self.translator, self.texts, search)
         exported = [Translated(text, translate(text)) for text in self.texts]
         before, after = (mean_bleu(each, self.config.evaluation.bleu_tokenize) for each in (exact, exported))
-        one, other = ([found for text in each for found in text.hypotheses] for each in (exact, exported))
-        loss = before - after
-        if loss > self.max_loss:
+        if before - after > self.max_loss:
             raise InputError(
-                f"{name} loses {loss:.2f} BLEU on the validation set ({before:.2f} to {after:.2f}), more than the "
-                f"{self.max_loss:g} of --max-loss",
+                f"{name} loses {before - after:.2f} BLEU on the validation set ({before:.2f} to {after:.2f}), more "
+                f"than the {self.max_loss:g} of --max-loss",
                 "export another number format with --quantization, or allow more",
             )
-        same = sum(ours == theirs for ours, theirs in zip(one, other, strict=True))
+        ours, theirs = ([line for text in each for line in text.hypotheses] for each in (exact, exported))
+        same = sum(one == other for one, other in zip(ours, theirs, strict=True))
         rows = [
             ["model, float32", f"{before:.2f}", "", ""],
             [name, f"{after:.2f}", f"{after - before:+.2f}", f"{same:,}"],
         ]
         signature = bleu_signature(self.config.evaluation, [text.target_lang for text in self.texts])
-        return "\n".join([table(["", "BLEU", "difference", f"same of {len(one):,}"], rows), signature])
+        return "\n".join([table(["", "BLEU", "difference", f"same of {len(ours):,}"], rows), signature])

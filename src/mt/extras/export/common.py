@@ -1,0 +1,126 @@
+"""Export jobs: the model to export, the text to compare translations of, and the README that all formats share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mt.bundle.load_translator import read_config
+from mt.bundle.model_folder import load_model
+from mt.config import Config
+from mt.config.exports import EXPORT_FORMATS, ExportFormat, export_rules
+from mt.data.eval_texts import Text
+from mt.data.tokenizer import TokenizerPair
+from mt.errors import InputError
+from mt.model.layers import Embedding, LearnedPositions
+from mt.model.transformer import Transformer
+from mt.storage.manifest import read_manifest
+from mt.storage.run_dir import ModelDir
+from mt.text.languages import language_name
+
+_SOFTWARE: dict[ExportFormat, str] = {
+    "ctranslate2": "CTranslate2, with weights in {numbers}",
+    "huggingface": "Hugging Face transformers",
+    "onnx": "ONNX Runtime",
+    "argos": "Argos Translate, with weights in {numbers}",
+}
+
+
+@dataclass(frozen=True)
+class ExportJob:
+    """A model to export.
+
+    Attributes:
+        folder: the model folder or checkpoint.
+        config: the configuration it was trained with.
+        model: on the CPU, in evaluation mode.
+        tokenizers: of both languages.
+        texts: the validation set; may be empty.
+    """
+
+    folder: ModelDir
+    config: Config
+    model: Transformer
+    tokenizers: TokenizerPair
+    texts: Sequence[Text]
+
+    @property
+    def sources(self) -> list[str]:
+        """The source sentences of the validation set."""
+        return [source for text in self.texts for source in text.sources]
+
+    @property
+    def references(self) -> list[str]:
+        """The reference translations of the validation set."""
+        return [reference for text in self.texts for reference in text.references]
+
+    @property
+    def tags(self) -> dict[str, int]:
+        """Ids of the model's language tags by language; a pretrained tokenizer may have more tags."""
+        ids = self.tokenizers.source.tags
+        return {code: ids[code] for code in self.config.data.target_lang if code in ids}
+
+    @property
+    def example(self) -> str:
+        """A short sentence for usage examples."""
+        simple = (source for source in self.sources if 0 < len(source) < 80 and source.replace(" ", "").isalpha())
+        return next(simple, "Hello")
+
+
+def parse_format(name: str) -> ExportFormat:
+    """Return a format by its name.
+
+    Raises:
+        InputError: there is no such format.
+    """
+    for known in EXPORT_FORMATS:
+        if name == known:
+            return known
+    raise InputError(f"'{name}' is not an export format", f"use one of {', '.join(EXPORT_FORMATS)}")
+
+
+def require_exportable(config: Config, export_format: ExportFormat) -> None:
+    """Refuse a model that a format cannot represent.
+
+    Raises:
+        InputError: the message names the key of the configuration.
+    """
+    for rule in export_rules(config, export_format):
+        if rule.broken:
+            raise InputError(f"{rule.keys[0]}: {rule.reason}")
+
+
+def load_job(folder: ModelDir, export_format: ExportFormat, texts: Sequence[Text]) -> ExportJob:
+    """Load a model folder or checkpoint to export.
+
+    Raises:
+        InputError: the format cannot represent it, or it is incomplete.
+    """
+    require_exportable(read_config(folder), export_format)
+    loaded = load_model(folder, torch.device("cpu"))
+    assert isinstance(loaded.model, Transformer), "the rules admit no other architecture"
+    return ExportJob(folder, loaded.config, loaded.model, loaded.tokenizers, texts)
+
+
+def export_card(job: ExportJob, export_format: ExportFormat, number_format: str) -> str:
+    """Describe the model in Markdown; each format adds its own usage."""
+    config, shape = job.config, job.config.model
+    languages = ", ".join(map(language_name, config.data.target_lang))
+    software = _SOFTWARE[export_format].format(numbers=number_format)
+    sections = [
+        f"# {config.name}: {language_name(config.data.source_lang)} to {languages}",
+        f"A machine-translation Transformer trained with `mt`, exported for {software}.\n"
+        f"{shape.encoder_layers} encoder and {shape.decoder_layers} decoder layers, d_model {shape.d_model}, "
+        f"d_ff {shape.d_ff}, {shape.n_heads} heads.",
+    ]
+    scores = read_manifest(job.folder.root).get("scores")
+    if scores:
+        sections.append(f"Scores of the model before its export on its test set, by sacreBLEU:\n\n```\n{scores}\n```")
+    return "\n\n".join(sections) + "\n"
+
+
+def position_table(embedding: Embedding, length: int) -> Tensor:
+    """Return position vectors (length, D) on the CPU; a learned table keeps its own length."""
+    positions = embedding.positions
+    return positions.table.detach().cpu() if isinstance(positions, LearnedPositions) else positions.sinusoids(length)

@@ -1,0 +1,98 @@
+"""Export to CTranslate2: a plain folder for any client of the library."""
+
+from pathlib import Path
+
+import ctranslate2
+import torch
+
+from mt.bundle.to_ctranslate2 import write_converted
+from mt.data.tokenizer import EOS_ID, SPECIALS
+from mt.decoding.ctranslate2_engine import CTranslate2Engine
+from mt.decoding.settings import TranslationSettings
+from mt.decoding.translator import Translator
+from mt.extras.export.bleu_check import BleuCheck
+from mt.extras.export.common import ExportJob
+from mt.extras.export.equivalence import random_batch, require_equal
+from mt.storage import atomic
+from mt.storage.run_dir import tokenizer_names
+
+
+def write_ctranslate2(job: ExportJob, folder: Path, card: str, number_format: str, check: BleuCheck | None) -> str:
+    """Write the folder, translate with it, compare with the model, and return the comparison.
+
+    Args:
+        job: the model.
+        folder: the folder under construction.
+        card: the README, to which the usage is added.
+        number_format: of the weights.
+        check: None compares probabilities of random text instead, in float32 only.
+
+    Raises:
+        InputError: it loses more BLEU than allowed.
+        MtError: its probabilities differ.
+    """
+    tokenizers, settings = job.tokenizers, TranslationSettings.of(job.config)
+    write_converted(job.model, job.config, tokenizers, folder, number_format)
+    for name, content in tokenizers.files().items():
+        atomic.write_text(folder / name, content)
+    atomic.write_text(folder / "README.md", card + _usage(job, settings))
+    if check is None:
+        return _compare_probabilities(job, folder)
+    # CPUs do not compute in float16.
+    compute_type = "float32" if number_format == "float16" else "default"
+    limits = (settings.max_positions, settings.batch_tokens)
+    engine = CTranslate2Engine(folder, tokenizers, *limits, compute_type=compute_type)
+    translator = Translator(engine, tokenizers, settings.max_source_tokens, settings.target_langs)
+    return check.compare(
+        f"CTranslate2, {number_format}",
+        settings.search,
+        lambda text: translator.to(text.target_lang).best(text.sources, settings.search),
+    )
+
+
+def _compare_probabilities(job: ExportJob, folder: Path) -> str:
+    translator = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32")
+    sources, targets = random_batch(job)
+    pieces = [
+        [tokenizer.tokens([i for i in row if i >= len(SPECIALS)]) for row in ids.tolist()]
+        for tokenizer, ids in ((job.tokenizers.source, sources), (job.tokenizers.target, targets))
+    ]
+    actual = [result.log_probs for result in translator.score_batch(*pieces, max_input_length=0)]
+    with torch.no_grad():
+        log_probs = job.model(sources, targets).log_softmax(-1)
+    next_tokens = torch.cat([targets[:, 1:], torch.full_like(targets[:, :1], EOS_ID)], dim=1)
+    expected = log_probs.gather(-1, next_tokens[..., None])[..., 0]
+    return require_equal("CTranslate2", torch.tensor(actual), expected, "log-probabilities")
+
+
+def _usage(job: ExportJob, settings: TranslationSettings) -> str:
+    source, target = tokenizer_names(job.tokenizers.shared)
+    search, tags = settings.search, job.tags
+    tag = f'["<2{next(iter(tags))}>"] + ' if tags else ""
+    tag_note = f"\nThe first asks for the language: {', '.join(f'`<2{code}>`' for code in tags)}." if tags else ""
+    return f'''
+## Translating
+
+With `pip install ctranslate2 tokenizers`, in this folder:
+
+```python
+import ctranslate2
+from tokenizers import Tokenizer
+
+translator = ctranslate2.Translator(".")
+source, target = Tokenizer.from_file("{source}"), Tokenizer.from_file("{target}")
+pieces = {tag}source.encode("{job.example}").tokens
+found = translator.translate_batch(
+    [pieces],
+    beam_size={search.beam_size},
+    length_penalty={search.length_penalty:g},
+    max_decoding_length={min(search.max_length, settings.max_positions - 1)},
+    max_input_length=0,
+    disable_unk=True,
+    suppress_sequences=[["<pad>"], ["<s>"]],
+)
+print(target.decode([target.token_to_id(piece) for piece in found[0].hypotheses[0]], skip_special_tokens=False))
+```
+
+A source may have {settings.max_source_tokens - 2:,} pieces; the library itself adds `<s>` and `</s>`.{tag_note}
+'''

@@ -1,0 +1,57 @@
+"""Numerical comparison of an export with the model.
+
+B sentences   S, T source and target positions   V target vocabulary
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS, BpeTokenizer
+from mt.errors import MtError
+from mt.extras.export.common import ExportJob
+
+TOLERANCE = 1e-4
+_SENTENCES = 3
+_MAX_TEXTS = 2000
+_ODD_TEXTS = ("", "  two  spaces ", "a </s> that is text, and <0x41>", "1,234.50 €", "e\u0301 ☃ 日本")
+
+
+def random_batch(job: ExportJob) -> tuple[Tensor, Tensor]:
+    """Return random sources (B, S) of different lengths with SOS and EOS, and targets (B, T) of one length with SOS."""
+    longest = min(30, job.config.data.max_length)
+    generator = torch.Generator().manual_seed(0)
+
+    def tokens(count: int, vocab_size: int) -> Tensor:
+        return torch.randint(len(SPECIALS), vocab_size, (count,), generator=generator)
+
+    sources = torch.full((_SENTENCES, longest), PAD_ID)
+    for row, length in enumerate((longest, 3, max(3, longest // 2))):
+        inner = tokens(length - 2, job.tokenizers.source.vocab_size)
+        sources[row, :length] = torch.cat([torch.tensor([SOS_ID]), inner, torch.tensor([EOS_ID])])
+    targets = tokens(_SENTENCES * longest, job.tokenizers.target.vocab_size).view(_SENTENCES, longest)
+    targets[:, 0] = SOS_ID
+    return sources, targets
+
+
+def require_equal(software: str, actual: Tensor, expected: Tensor, quantity: str = "logits") -> str:
+    """Compare what the other software computed with the model, and return a line for the user.
+
+    Raises:
+        MtError: they differ by more than TOLERANCE.
+    """
+    if actual.shape != expected.shape:
+        difference = "in shape"
+    else:
+        largest = (actual - expected).abs().max()
+        if torch.allclose(actual, expected, rtol=TOLERANCE, atol=TOLERANCE):
+            return f"{software} agrees with the model: {quantity} differ by at most {largest:.1e}"
+        difference = f"by {largest:.2g}"
+    raise MtError(f"{software} does not agree with the model: {quantity} differ {difference}", "please report it")
+
+
+def sample_texts(tokenizer: BpeTokenizer, sentences: Sequence[str]) -> list[str]:
+    """Return text to compare tokenizers with: sentences, odd characters, and every piece of the vocabulary."""
+    all_pieces = tokenizer.decode(range(len(SPECIALS), tokenizer.vocab_size))
+    return [*sentences[:_MAX_TEXTS], *_ODD_TEXTS, all_pieces]
