@@ -10,14 +10,14 @@ from mt.data import batching, token_store
 from mt.data.batching import BatchStream
 from mt.data.encode import encode_corpus
 from mt.data.mixture import Share, training_shares
-from mt.data.shuffle import Windows
+from mt.data.shuffle import ShuffledWindows
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 
 
 @pytest.mark.parametrize("sentences", [1, 63, 64, 65, 640, 1000, 1023])
 def test_every_sentence_is_in_one_window(sentences: int) -> None:
-    windows = Windows((Share(sentences),), seed=3, epoch=1, window=64, block=8)
+    windows = ShuffledWindows((Share(sentences),), seed=3, epoch=1, window=64, block=8)
     each = [windows.indices(n) for n in range(len(windows))]
     assert np.array_equal(np.sort(np.concatenate(each)), np.arange(sentences))
     assert all(0 < len(indices) <= 64 for indices in each)
@@ -25,14 +25,14 @@ def test_every_sentence_is_in_one_window(sentences: int) -> None:
 
 
 def test_a_small_corpus_is_one_window_in_its_own_order() -> None:
-    windows = Windows((Share(1000),), seed=3, epoch=1)
+    windows = ShuffledWindows((Share(1000),), seed=3, epoch=1)
     assert len(windows) == 1
     assert np.array_equal(windows.indices(0), np.arange(1000))
 
 
 def test_seed_and_epoch_decide_what_comes_together() -> None:
     def first(seed: int, epoch: int) -> list[int]:
-        return Windows((Share(1000),), seed, epoch, window=64, block=8).indices(0).tolist()
+        return ShuffledWindows((Share(1000),), seed, epoch, window=64, block=8).indices(0).tolist()
 
     assert first(1, 0) == first(1, 0)
     assert first(1, 0) != first(1, 1)
@@ -41,7 +41,7 @@ def test_seed_and_epoch_decide_what_comes_together() -> None:
 
 def test_a_window_comes_from_all_of_the_corpus() -> None:
     """Corpora that were joined are mixed: no window is of one of them."""
-    windows = Windows((Share(100_000),), seed=1, epoch=0, window=10_000, block=10)
+    windows = ShuffledWindows((Share(100_000),), seed=1, epoch=0, window=10_000, block=10)
     for n in range(len(windows)):
         assert 0.4 < (windows.indices(n) < 50_000).mean() < 0.6
 
@@ -49,7 +49,7 @@ def test_a_window_comes_from_all_of_the_corpus() -> None:
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EncodedCorpus:
     """500 sentences, each with its own number of words, in windows of 128."""
-    monkeypatch.setattr(batching, "Windows", lambda *a: Windows(*a, window=128, block=16))
+    monkeypatch.setattr(batching, "ShuffledWindows", lambda *a: ShuffledWindows(*a, window=128, block=16))
     lines = [f"n{i} " + "x " * (i % 7) for i in range(500)]
     text = (write_lines(tmp_path / "a", lines), write_lines(tmp_path / "b", lines))
     encode_corpus(text, TokenizerPair.train(lines, lines, 300, shared=False), tmp_path / "encoded", "key", None)
@@ -87,7 +87,7 @@ def test_sentences_are_copied_in_the_order_given(
     monkeypatch.setattr(token_store, "_RUNS_AT_ONCE", step)
     for indices in ([0], [499], [7, 8, 9, 3, 3, 498, 499, 0, 1, 1], list(range(500)), list(range(499, -1, -1))):
         rows = np.array(indices)
-        copy = corpus.copied(rows)
+        copy = corpus.select(rows)
         assert len(copy) == len(rows)
         for side in ("source", "target"):
             assert sentences(copy, side, np.arange(len(rows))) == sentences(corpus, side, rows)
@@ -97,14 +97,14 @@ def sentences(corpus: EncodedCorpus, side: str, rows: np.ndarray) -> list[list[i
     return [ids[:n].tolist() for ids, n in zip(*corpus.gather(side, rows), strict=True)]
 
 
-def epoch_of(windows: Windows) -> list[int]:
+def epoch_of(windows: ShuffledWindows) -> list[int]:
     return np.bincount(np.concatenate([windows.indices(n) for n in range(len(windows))]), minlength=30).tolist()
 
 
 @pytest.mark.parametrize("window", [8, 1000])
 def test_an_epoch_has_each_share_as_often_as_it_says(window: int) -> None:
     shares = (Share(10, 2.0), Share(8), Share(0, 5.0), Share(12, 0.5))
-    each = [epoch_of(Windows(shares, 1, epoch, window, block=1)) for epoch in range(40)]
+    each = [epoch_of(ShuffledWindows(shares, 1, epoch, window, block=1)) for epoch in range(40)]
     for counts in each:
         assert counts[:10] == [2] * 10
         assert counts[10:18] == [1] * 8
@@ -115,7 +115,7 @@ def test_an_epoch_has_each_share_as_often_as_it_says(window: int) -> None:
 
 def test_blocks_end_where_their_share_does() -> None:
     shares = (Share(10, 3.0), Share(13), Share(7, 1.5))
-    windows = Windows(shares, 1, 0, window=8, block=4)
+    windows = ShuffledWindows(shares, 1, 0, window=8, block=4)
     counts = epoch_of(windows)
     assert counts[:10] == [3] * 10
     assert counts[10:23] == [1] * 13
@@ -124,17 +124,17 @@ def test_blocks_end_where_their_share_does() -> None:
 
 
 def test_the_smallest_share_of_all_still_has_a_sentence() -> None:
-    assert sum(epoch_of(Windows((Share(20, 0.001),), 1, 0))) == 1
+    assert sum(epoch_of(ShuffledWindows((Share(20, 0.001),), 1, 0))) == 1
 
 
 def test_temperature_evens_out_sizes() -> None:
     """Shares are proportional to n^(1/T); the largest source is read once."""
     sizes = (10_000, 100, 1)
     assert training_shares(sizes, [1, 1, 1], 1) == tuple(Share(n, 1.0) for n in sizes)
-    read = [share.sentences * share.times for share in training_shares(sizes, [1, 1, 1], 5)]
+    read = [share.sentences * share.repeats for share in training_shares(sizes, [1, 1, 1], 5)]
     assert read[0] == 10_000
     assert [r / read[0] for r in read] == pytest.approx([(n / 10_000) ** 0.2 for n in sizes])
-    assert [s.times for s in training_shares(sizes, [2, 1, 0.5], 1)] == [2, 1, 0.5]
+    assert [s.repeats for s in training_shares(sizes, [2, 1, 0.5], 1)] == [2, 1, 0.5]
 
 
 def test_a_stream_of_shares_goes_on_where_it_was(corpus: EncodedCorpus) -> None:
