@@ -1,4 +1,4 @@
-"""What the tests of the data layer share."""
+"""Helpers for tests of the data layer."""
 
 import json
 import random
@@ -10,13 +10,15 @@ import numpy as np
 
 from mt.config import Config, DataConfig, parse_config
 from mt.data.corpus import Pair, read_pairs
-from mt.data.token_store import Lengths
+from mt.data.encode import encode_corpus
+from mt.data.token_store import EncodedCorpus, Lengths
+from mt.data.tokenizer import TokenizerPair
 
 
 def make_config(
     root: Path, train: Any, *, seed: int = 1, tokenizer: dict[str, Any] | None = None, **data: Any
 ) -> Config:
-    """A configuration from English to Italian; JSON is YAML too."""
+    """Return a configuration from English to Italian; JSON is YAML too."""
     section = {"source_lang": "en", "target_lang": "it", "root": str(root), "train": train, **data}
     tree = {"name": "run", "seed": seed, "data": section, "tokenizer": tokenizer or {}}
     return parse_config(json.dumps(tree), "x.yaml")
@@ -27,7 +29,7 @@ def make_data_config(root: Path, train: Any, **data: Any) -> DataConfig:
 
 
 def pairs_of(root: Path, train: Any, **data: Any) -> list[Pair]:
-    """Reads `data.train` the way the first stage does."""
+    """Read `data.train` as the first stage does."""
     section = make_data_config(root, train, **data)
     return [pair for source in section.train for pair in read_pairs(source, section)]
 
@@ -38,17 +40,36 @@ def write_lines(path: Path, lines: Iterable[str]) -> Path:
 
 
 def write_pairs(folder: Path, name: str, pairs: Sequence[Pair]) -> dict[str, str]:
-    """Writes two aligned files and returns the source that names them."""
+    """Write two aligned files and return a source that names them."""
     write_lines(folder / f"{name}.en", (source for source, _ in pairs))
     write_lines(folder / f"{name}.it", (target for _, target in pairs))
     return {"source": f"{name}.en", "target": f"{name}.it"}
 
 
 def lines_in(path: Path) -> list[str]:
-    """The lines of a file, found without the code under test."""
+    """Return the lines of a file without the code under test."""
     *lines, rest = path.read_bytes().split(b"\n")
     assert rest == b"", "the last line has no LF"
     return [line.decode() for line in lines]
+
+
+def encode_text(
+    folder: Path,
+    source: Sequence[str],
+    target: Sequence[str],
+    tokenizers: TokenizerPair,
+    max_length: int | None = None,
+) -> EncodedCorpus:
+    """Encode two aligned texts into `folder / "encoded"`."""
+    text = (write_lines(folder / "text.source", source), write_lines(folder / "text.target", target))
+    encode_corpus(text, tokenizers, folder / "encoded", "key", max_length)
+    return EncodedCorpus.open(folder / "encoded")
+
+
+def sentence_ids(corpus: Any, side: str, indices: np.ndarray[Any, Any] | None = None) -> list[list[int]]:
+    """Return the token ids of some sentences or of all."""
+    indices = np.arange(len(corpus)) if indices is None else indices
+    return [ids[:n].tolist() for ids, n in zip(*corpus.gather(side, indices), strict=True)]
 
 
 def plain_text(lines: int = 400) -> list[str]:

@@ -12,10 +12,10 @@ from data_helpers import write_lines
 from mt.data import batching
 from mt.data.batching import BatchStream
 from mt.data.bidirectional import BidirectionalCorpus
-from mt.data.bpe_dropout import VaryingCorpus
+from mt.data.bpe_dropout import BpeDropoutCorpus
 from mt.data.encode import encode_corpus
 from mt.data.mixture import Share
-from mt.data.shuffle import Windows
+from mt.data.shuffle import ShuffledWindows
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import EOS_ID, SOS_ID, TokenizerPair
 from resume_helpers import LONG, events, resumes, train, wait_for_step, weights
@@ -73,10 +73,10 @@ def test_half_of_the_pairs_are_turned_others_in_each_epoch_and_none_later(corpus
 def test_a_copied_part_has_the_pairs_as_the_whole_has_them(corpus: EncodedCorpus) -> None:
     whole = BidirectionalCorpus(corpus, 1, seed=1, max_length=100).in_epoch(0)
     part = np.array([5, 6, 7, 300, 2, 2, 399])
-    copied = whole.copied(part)
+    copied = whole.select(part)
     assert len(copied) == len(part)
     assert pairs(copied) == pairs(whole, part)
-    assert pairs(copied.copied(np.array([3, 1]))) == pairs(whole, part[[3, 1]])
+    assert pairs(copied.select(np.array([3, 1]))) == pairs(whole, part[[3, 1]])
 
 
 def test_each_pair_is_in_some_batch_once_in_large_corpora_too(
@@ -84,8 +84,8 @@ def test_each_pair_is_in_some_batch_once_in_large_corpora_too(
 ) -> None:
     expected = sorted(pairs(BidirectionalCorpus(corpus, 1, seed=1, max_length=100).in_epoch(0)))
     found = []
-    for windows in (Windows, lambda *a: Windows(*a, window=128, block=16)):
-        monkeypatch.setattr(batching, "Windows", windows)
+    for windows in (ShuffledWindows, lambda *a: ShuffledWindows(*a, window=128, block=16)):
+        monkeypatch.setattr(batching, "ShuffledWindows", windows)
         stream = BatchStream(
             BidirectionalCorpus(corpus, 1, seed=1, max_length=100), 300, seed=1, shares=(Share(NUMBER),)
         )
@@ -113,7 +113,7 @@ def test_a_target_that_is_too_long_for_a_source_stays_a_target(corpus: EncodedCo
 
 
 def test_bpe_dropout_goes_with_it(corpus: EncodedCorpus, tokenizers: TokenizerPair, tmp_path: Path) -> None:
-    varying = VaryingCorpus(corpus, tokenizers, 0.3, 1, 10_000, tmp_path)
+    varying = BpeDropoutCorpus(corpus, tokenizers, 0.3, 1, 10_000, tmp_path)
     found = turned(pairs(varying.in_epoch(0)), pairs(BidirectionalCorpus(varying, 1, 1, 10_000).in_epoch(0)))
     assert found == turned(pairs(corpus), pairs(BidirectionalCorpus(corpus, 1, 1, 10_000).in_epoch(0)))
 

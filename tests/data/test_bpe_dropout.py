@@ -22,7 +22,7 @@ from data_helpers import write_lines
 from mt.bundle.pretrained import Pretrained
 from mt.config import parse_config
 from mt.data import bpe_dropout
-from mt.data.bpe_dropout import MAX_DRAWS, Merges, VaryingCorpus
+from mt.data.bpe_dropout import MAX_DRAWS, BpeDropoutCorpus, Merges
 from mt.data.encode import encode_corpus
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import BYTES, SPACE, SPECIALS, BpeTokenizer, TokenizerPair, normalized
@@ -154,7 +154,7 @@ def test_a_training_varies_by_its_own_seed_and_within_its_own_bound(tiny: Path) 
         run.root.mkdir(parents=True)
         tokenizers = prepare_run(config, run)
         varying = training._training_corpus(config, run, tokenizers)
-        assert isinstance(varying, VaryingCorpus)
+        assert isinstance(varying, BpeDropoutCorpus)
         corpus = varying.in_epoch(0)
         found.append([corpus.side(side)[0][: corpus.side(side)[1][-1]].tolist() for side in ("source", "target")])
         lengths = [np.diff(corpus.side(side)[1]) + special for side, special in (("source", 2), ("target", 1))]
@@ -162,7 +162,7 @@ def test_a_training_varies_by_its_own_seed_and_within_its_own_bound(tiny: Path) 
     assert found[0] == found[1] != found[2]
 
 
-Making = Callable[..., VaryingCorpus]
+Making = Callable[..., BpeDropoutCorpus]
 SOURCE, TARGET = [*lines(3), *ODD], [*ODD[::-1], *lines(4)]
 
 
@@ -174,8 +174,8 @@ def making(tmp_path: Path) -> Making:
         (write_lines(tmp_path / "s", SOURCE), write_lines(tmp_path / "t", TARGET)), pair, tmp_path / "e", "k", None
     )
 
-    def make(p: float = 0.2, seed: int = 1, max_length: int = 10_000) -> VaryingCorpus:
-        return VaryingCorpus(EncodedCorpus.open(tmp_path / "e"), pair, p, seed, max_length, tmp_path)
+    def make(p: float = 0.2, seed: int = 1, max_length: int = 10_000) -> BpeDropoutCorpus:
+        return BpeDropoutCorpus(EncodedCorpus.open(tmp_path / "e"), pair, p, seed, max_length, tmp_path)
 
     return make
 
@@ -224,7 +224,7 @@ def test_sides_are_segmented_each_by_its_own_chance(tmp_path: Path) -> None:
     for name, target in (("same", usual()), ("other", other)):
         pair = TokenizerPair(usual(), target)
         encode_corpus(text, pair, tmp_path / name, "k", None)
-        found.append(VaryingCorpus(EncodedCorpus.open(tmp_path / name), pair, 0.3, 1, 10_000, tmp_path).in_epoch(0))
+        found.append(BpeDropoutCorpus(EncodedCorpus.open(tmp_path / name), pair, 0.3, 1, 10_000, tmp_path).in_epoch(0))
     source, target = (sentences(found[0], side) for side in ("source", "target"))
     assert sum(a != b for a, b in zip(source, target, strict=True)) > len(SOURCE) / 2
     assert sentences(found[1], "source") == source
@@ -262,7 +262,7 @@ def test_a_frequent_word_has_several_segmentations_in_an_epoch(tmp_path: Path) -
     text = (write_lines(tmp_path / "s", ["perché"] * 500), write_lines(tmp_path / "t", ["perché"] * 500))
     pair = TokenizerPair(usual(), usual())
     encode_corpus(text, pair, tmp_path / "e", "k", None)
-    corpus = VaryingCorpus(EncodedCorpus.open(tmp_path / "e"), pair, 0.5, 1, 100, tmp_path)
+    corpus = BpeDropoutCorpus(EncodedCorpus.open(tmp_path / "e"), pair, 0.5, 1, 100, tmp_path)
     found = Counter(tuple(ids) for ids in sentences(corpus.in_epoch(0), "source"))
     assert 3 <= len(found) <= MAX_DRAWS
     assert set(found) != {tuple(ids) for ids in sentences(corpus.in_epoch(1), "source")}
@@ -306,7 +306,7 @@ def test_a_resume_in_a_later_epoch_is_exact(tiny: Path) -> None:
             for parameter in parts.model.parameters():
                 parameter.normal_(std=0.1)
         for end in (*stops, 30):
-            parts.corpus = VaryingCorpus(usual_corpus, pair, 0.3, parts.config.seed, 40, tiny)
+            parts.corpus = BpeDropoutCorpus(usual_corpus, pair, 0.3, parts.config.seed, 40, tiny)
             trainer = parts.trainer()
             while trainer.state.step < end:
                 trainer.step()

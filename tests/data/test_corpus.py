@@ -206,7 +206,7 @@ def test_a_row_that_ends_too_early_is_refused(tmp_path: Path, name: str, mark: s
 def test_two_columns_of_one_name_are_refused_if_they_matter(tmp_path: Path, name: str, mark: str) -> None:
     write_lines(tmp_path / name, [mark.join(["en", "it", "x", "x"]), mark.join(["a", "b", "c", "d"])])
     assert pairs_of(tmp_path, {"file": name}) == [("a", "b")]
-    assert "two columns are called 'x'" in refusal(tmp_path, {"file": name, "source_column": "x"})
+    assert "two columns are named 'x'" in refusal(tmp_path, {"file": name, "source_column": "x"})
 
 
 def test_two_parquet_columns_of_one_name_are_refused_if_they_matter(tmp_path: Path) -> None:
@@ -214,10 +214,10 @@ def test_two_parquet_columns_of_one_name_are_refused_if_they_matter(tmp_path: Pa
     pyarrow.parquet.write_table(pyarrow.table(cells, names=["en", "it", "x", "x"]), path)
     assert pairs_of(tmp_path, {"file": path.name}) == [("a", "b")]
     message = refusal(tmp_path, {"file": path.name, "source_column": "x", "target_column": "it"})
-    assert message.startswith(f"{path}: two columns are called 'x'")
+    assert message.startswith(f"{path}: two columns are named 'x'")
     pairs = pyarrow.StructArray.from_arrays(cells[:3], names=["en", "it", "it"])
     pyarrow.parquet.write_table(pyarrow.table({"translation": pairs}), path)
-    assert refusal(tmp_path, {"file": path.name}).startswith(f"{path}: two columns are called 'translation.it'")
+    assert refusal(tmp_path, {"file": path.name}).startswith(f"{path}: two columns are named 'translation.it'")
 
 
 @pytest.mark.parametrize(("name", "mark"), [("t.tsv", "\t"), ("t.csv", ",")])
@@ -247,9 +247,9 @@ def test_a_translation_without_one_of_the_languages(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        (['{"en": "a", "it": "b"}', "", '{"en": 7, "it": "b"}'], "3: column 'en' is no text but 7"),
-        (['{"en": "a", "it": ["b"]}'], "1: column 'it' is no text but ['b']"),
-        (['{"en": "a", "it": {"x": "b"}}'], "1: column 'it' is no text but {'x': 'b'}"),
+        (['{"en": "a", "it": "b"}', "", '{"en": 7, "it": "b"}'], "3: column 'en' is not text but 7"),
+        (['{"en": "a", "it": ["b"]}'], "1: column 'it' is not text but ['b']"),
+        (['{"en": "a", "it": {"x": "b"}}'], "1: column 'it' is not text but {'x': 'b'}"),
     ],
 )
 def test_a_cell_that_is_no_text_names_its_row(tmp_path: Path, rows: list[str], said: str) -> None:

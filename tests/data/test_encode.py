@@ -52,7 +52,7 @@ def test_lines_are_found_wherever_a_block_ends(tmp_path: Path, monkeypatch: pyte
     path = tmp_path / "a"
     path.write_bytes(b"\n".join(lines) + b"\n")
     for every in (1, 3, 50, 99, 100, 101):
-        offsets, number = encode._offsets(path, every)
+        offsets, number = encode._line_offsets(path, every)
         assert number == 100
         content = path.read_bytes()
         assert offsets == [len(b"\n".join(lines[:n])) + (n > 0) for n in range(0, 100, every)]

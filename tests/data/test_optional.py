@@ -7,7 +7,7 @@ import pytest
 from command import mt
 from conftest import CONFIG, TWO_LANGUAGES, write_corpus
 from mt.config import load_config, parse_config
-from mt.data.optional import with_present_sources
+from mt.data.prepare import drop_missing_sources
 from mt.errors import InputError
 
 MORE = CONFIG.replace(
@@ -20,11 +20,11 @@ def test_a_source_that_is_not_there_is_left_out_and_said(tmp_path: Path) -> None
     write_corpus(tmp_path)
     (tmp_path / "tiny.yaml").write_text(MORE)
     told = mt("train", "--config", "tiny.yaml", "--dry-run", cwd=tmp_path).stderr
-    assert "data.train.1 is left out: more.xx is not there, and it is optional" in told
+    assert "data.train.1 is optional and left out: more.xx does not exist" in told
     mt("train", "--config", "tiny.yaml", "--set", "training.max_steps=4", cwd=tmp_path)
     alone = load_config(tmp_path / "runs" / "tiny" / "config.yaml").data.train
     assert [(source.target, source.optional) for source in alone] == [("train.xx", False)]  # type: ignore[union-attr]
-    assert "data.train.1 is left out" in mt("data", "check", "tiny.yaml", cwd=tmp_path).stderr
+    assert "data.train.1 is optional and left out" in mt("data", "check", "tiny.yaml", cwd=tmp_path).stderr
 
     # Once it is there, it counts as any other, and the run is another one.
     (tmp_path / "more.xx").write_text((tmp_path / "train.xx").read_text().replace("K", "k"))
@@ -37,15 +37,15 @@ def test_a_source_that_is_not_there_is_left_out_and_said(tmp_path: Path) -> None
 
 def test_one_source_is_needed(tmp_path: Path) -> None:
     optional = CONFIG.replace("target: train.xx}", f"target: train.xx, optional: true}}\n  root: {tmp_path}")
-    with pytest.raises(InputError, match=r"data\.train: no source in xx is there"):
-        with_present_sources(parse_config(optional, "x.yaml"))
+    with pytest.raises(InputError, match=r"data\.train: no source in xx exists"):
+        drop_missing_sources(parse_config(optional, "x.yaml"))
 
 
 def test_each_language_needs_one(tmp_path: Path) -> None:
     changes = [f"data.root={tmp_path}", "data.train.1.optional=true"]
     config = parse_config(TWO_LANGUAGES, "x.yaml", changes)
-    with pytest.raises(InputError, match="no source in yy is there"):
-        with_present_sources(config)
+    with pytest.raises(InputError, match="no source in yy exists"):
+        drop_missing_sources(config)
 
 
 def test_held_out_text_needs_a_source_that_people_wrote(tmp_path: Path) -> None:
@@ -55,8 +55,8 @@ def test_held_out_text_needs_a_source_that_people_wrote(tmp_path: Path) -> None:
   train: [{{source: a.en, target: a.xx, optional: true}}, {{source: b.en, target: b.xx, synthetic: true}}]""",
     )
     config = parse_config(text, "x.yaml", ["data.valid={from_train: 5}"])
-    with pytest.raises(InputError, match=r"data\.valid: cannot be split off .* only synthetic ones are there"):
-        with_present_sources(config)
+    with pytest.raises(InputError, match=r"data\.valid: cannot be split off .* only its synthetic sources exist"):
+        drop_missing_sources(config)
 
 
 def test_only_training_text_is_optional() -> None:

@@ -264,7 +264,7 @@ def test_pairs_that_keep_the_weight_of_an_earlier_source_are_told(tmp_path: Path
     held = {"valid": own, "test": None}
     prepare_text(make_config(tmp_path, [web, own], **held), tmp_path / "a", "key")
     (told,) = [line for line in notices if "weight" in line]
-    assert told.startswith("data.train: own.en and own.it: 12 of its 20 pairs came before")
+    assert told.startswith("data.train: own.en and own.it: 12 of its 20 pairs are duplicates")
     prepare_text(make_config(tmp_path, [own, web], **held), tmp_path / "b", "key")
     assert "data.train: web.en and web.it: 12 of its 13 pairs" in notices[-1]
     del notices[:]
@@ -312,7 +312,9 @@ def test_scores_on_the_training_text_are_warned_of(
     write_lines(tmp_path / "table.tsv", ["en\tit", *("\t".join(pair) for pair in text)])
     data = make_data_config(tmp_path, train, valid=valid, test=None)
     warn_of_shared_text(data)
-    assert notices == (["data.valid: has the same text as data.train; it says nothing about new sentences"] * shared)
+    assert notices == (
+        ["data.valid: has the same text as data.train; its scores mean nothing for new sentences"] * shared
+    )
 
 
 def test_parts_of_a_hub_or_builtin_set_are_told_apart(tmp_path: Path, notices: list[str]) -> None:

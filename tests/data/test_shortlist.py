@@ -133,8 +133,8 @@ def test_a_large_corpus_is_looked_at_evenly(aligned: tuple, monkeypatch: pytest.
     pairs = int(np.sum((n_src - 2) * (n_tgt - 1)))
     size = 3 if pair.shared else 2
     whole = make_shortlist(corpus, size, shared_size(pair)).by_source
-    monkeypatch.setattr("mt.data.shortlist._MOST_PAIRS", pairs // 2 - 1)
-    monkeypatch.setattr("mt.data.shortlist._AT_A_TIME", 7)
+    monkeypatch.setattr("mt.data.shortlist._MAX_PAIRS", pairs // 2 - 1)
+    monkeypatch.setattr("mt.data.shortlist._SENTENCES_AT_ONCE", 7)
     sampled = make_shortlist(corpus, size, shared_size(pair)).by_source
     assert sampled != whole
     assert piece(pair.target, WORDS["gu"]) in sampled[piece(pair.source, "gu")]

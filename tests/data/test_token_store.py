@@ -1,14 +1,13 @@
-"""Token ids on disk: every sentence as the tokenizer gives it, in the smallest type that holds the vocabulary."""
+"""Token ids on disk: as the tokenizers give them, in the smallest type that fits the vocabulary."""
 
 import json
 import random
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from data_helpers import write_lines
+from data_helpers import encode_text, sentence_ids, write_lines
 from mt.data.encode import Counts, encode_corpus, read_counts
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
@@ -16,132 +15,82 @@ from mt.errors import InputError
 from mt.storage.manifest import verify
 
 
-def sentences(size: int, longest: int = 9) -> list[str]:
+def sentences(size: int) -> list[str]:
     rng = random.Random(size)
-    return [
-        " ".join(rng.choices("uno due tre quattro cinque è".split(), k=rng.randint(0, longest))) for _ in range(size)
-    ]
+    return [" ".join(rng.choices("uno due tre quattro cinque è".split(), k=rng.randint(0, 9))) for _ in range(size)]
 
 
 def pair_of(source: list[str], target: list[str]) -> TokenizerPair:
     return TokenizerPair.train(source, target, 300, shared=False)
 
 
-def encode(
-    root: Path, source: list[str], target: list[str], pair: TokenizerPair, max_length: int | None = None
-) -> tuple[EncodedCorpus, Counts]:
-    text = (write_lines(root / "a.en", source), write_lines(root / "a.it", target))
-    counts = encode_corpus(text, pair, root / "encoded", "key", max_length)
-    return EncodedCorpus.open(root / "encoded"), counts
+TEXT = sentences(300), sentences(301)[:300]
 
 
-def ids_of(corpus: EncodedCorpus, side: str) -> list[list[int]]:
-    """Every sentence of a corpus, fetched in an order of its own."""
-    order = np.random.default_rng(0).permutation(len(corpus))
-    ids, lengths = corpus.gather(side, order)
-    rows = {int(index): row[:length].tolist() for index, row, length in zip(order, ids, lengths, strict=True)}
-    return [rows[index] for index in range(len(corpus))]
-
-
-def test_a_corpus_is_what_the_tokenizers_give(tmp_path: Path) -> None:
-    source, target = sentences(300), sentences(301)[:300]
-    pair = pair_of(source, target)
-    corpus, counts = encode(tmp_path, source, target, pair)
-    assert counts == Counts([300], 0)
-    assert len(corpus) == 300
-    assert ids_of(corpus, "source") == pair.source.encode_batch(source)
-    assert ids_of(corpus, "target") == pair.target.encode_batch(target)
-    assert corpus.lengths()[0].tolist() == [len(ids) + 2 for ids in pair.source.encode_batch(source)]
-    assert corpus.lengths()[1].tolist() == [len(ids) + 1 for ids in pair.target.encode_batch(target)]
+@pytest.mark.parametrize("text", [TEXT, (["", "uno", "", ""], ["due", "", "", "tre"]), (["", ""], ["", ""])])
+def test_a_corpus_has_the_tokenizers_ids(tmp_path: Path, text: tuple[list[str], list[str]]) -> None:
+    pair = pair_of(*TEXT)
+    expected = pair.source.encode_batch(text[0]), pair.target.encode_batch(text[1])
+    corpus = encode_text(tmp_path, *text, pair)
+    assert read_counts(tmp_path / "encoded" / "counts.json") == Counts([len(text[0])], 0)
+    order = np.random.default_rng(0).permutation(len(text[0]))
+    for side, ids, lengths, specials in zip(("source", "target"), expected, corpus.lengths(), (2, 1), strict=True):
+        assert sentence_ids(corpus, side) == ids
+        assert sentence_ids(corpus, side, order) == [ids[index] for index in order]
+        assert lengths.tolist() == [len(sentence) + specials for sentence in ids]
 
 
 def test_more_sentences_than_are_encoded_at_a_time(tmp_path: Path) -> None:
     source = [f"uno {i}" for i in range(20_003)]
     pair = pair_of(source[:100], source[:100])
-    corpus, _ = encode(tmp_path, source, source[::-1], pair)
+    corpus = encode_text(tmp_path, source, source[::-1], pair)
     assert len(corpus) == 20_003
-    for index in (0, 9_999, 10_000, 19_999, 20_000, 20_002):
-        for side, lines in (("source", source), ("target", source[::-1])):
-            ids, lengths = corpus.gather(side, np.array([index]))
-            assert pair.source.decode(ids[0, : lengths[0]].tolist()) == lines[index]
+    indices = np.array([0, 9_999, 10_000, 19_999, 20_000, 20_002])
+    for side, lines in (("source", source), ("target", source[::-1])):
+        assert pair.source.decode_batch(sentence_ids(corpus, side, indices)) == [lines[i] for i in indices]
 
 
-def test_empty_sentences_stay_in_their_place(tmp_path: Path) -> None:
-    source, target = ["", "uno", "", ""], ["due", "", "", "tre"]
-    pair = pair_of(sentences(50), sentences(50))
-    corpus, _ = encode(tmp_path, source, target, pair)
-    assert ids_of(corpus, "source") == [[], pair.source.encode("uno"), [], []]
-    assert ids_of(corpus, "target") == [pair.target.encode("due"), [], [], pair.target.encode("tre")]
-    assert corpus.lengths()[0].min() == 2
-    assert corpus.lengths()[1].min() == 1
-
-
-def test_a_corpus_of_empty_sentences(tmp_path: Path) -> None:
-    corpus, _ = encode(tmp_path, ["", ""], ["", ""], pair_of(sentences(50), sentences(50)))
-    assert ids_of(corpus, "source") == [[], []]
-
-
-def test_pairs_with_a_side_that_is_too_long_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_pairs_with_a_side_that_is_too_long_are_dropped_and_counted(tmp_path: Path) -> None:
     # Here a letter is a token. With two specials 7 letters are 9 tokens, with one special 8 letters are.
     pair = pair_of(list("abcdefgh"), list("abcdefgh"))
     source, target = ["abcdefg", "abcdefgh", "a", "a"], ["a", "a", "abcdefgh", "abcdefgha"]
-    corpus, counts = encode(tmp_path, source, target, pair, max_length=9)
-    assert counts == Counts([2], 2)
-    assert corpus.lengths()[0].tolist() == [9, 3]
-    assert corpus.lengths()[1].tolist() == [2, 9]
-    assert ids_of(corpus, "target") == pair.target.encode_batch(["a", "abcdefgh"])
-    assert read_counts(tmp_path / "encoded" / "counts.json") == counts
+    corpus = encode_text(tmp_path, source, target, pair, max_length=9)
+    assert read_counts(tmp_path / "encoded" / "counts.json") == Counts([2], 2)
+    assert [lengths.tolist() for lengths in corpus.lengths()] == [[9, 3], [2, 9]]
+    assert sentence_ids(corpus, "target") == pair.target.encode_batch(["a", "abcdefgh"])
 
 
-def tokenizer_state(pieces: int, character: str) -> dict[str, Any]:
-    """The file of a tokenizer with as many pieces as asked for, the last of which is one character."""
-    state = json.loads(BpeTokenizer.train(["uno due"], 300).to_json())
+@pytest.mark.parametrize(("pieces", "dtype"), [(2**16, "uint16"), (2**16 + 1, "uint32"), (70_000, "uint32")])
+def test_the_vocabulary_decides_the_type_of_ids(tmp_path: Path, pieces: int, dtype: str) -> None:
+    small = BpeTokenizer.train(["uno due"], 300)
+    state = json.loads(small.to_json())
     vocabulary = state["model"]["vocab"]
-    for number in range(len(vocabulary), pieces - 1):
-        vocabulary[f"never in text {number}"] = number
-    vocabulary[character] = pieces - 1
-    return state
+    vocabulary |= {f"never in text {number}": number for number in range(len(vocabulary), pieces - 1)}
+    vocabulary["龍"] = pieces - 1
+    (tmp_path / "tokenizer.json").write_text(json.dumps(state), encoding="utf-8")
+    tokenizer = BpeTokenizer.load(tmp_path / "tokenizer.json")
+    assert tokenizer.vocab_size == pieces
+    corpus = encode_text(tmp_path, ["龍 uno"], ["due"], TokenizerPair(tokenizer, small))
+    names = {path.name for path in (tmp_path / "encoded").iterdir()}
+    assert {f"source_tokens.{dtype}", "target_tokens.uint16"} <= names
+    assert pieces - 1 in sentence_ids(corpus, "source")[0]
+    assert sentence_ids(corpus, "source") == [tokenizer.encode("龍 uno")]
 
 
-def test_the_type_of_ids_follows_the_vocabulary(tmp_path: Path) -> None:
-    for pieces, name in ((2**16, "uint16"), (2**16 + 1, "uint32"), (70_000, "uint32")):
-        folder = tmp_path / str(pieces)
-        folder.mkdir()
-        (folder / "tokenizer.json").write_text(json.dumps(tokenizer_state(pieces, "龍")), encoding="utf-8")
-        tokenizer = BpeTokenizer.load(folder / "tokenizer.json")
-        assert tokenizer.vocab_size == pieces
-        small = BpeTokenizer.train(["uno due"], 300)
-        corpus, _ = encode(folder, ["龍 uno"], ["due"], TokenizerPair(tokenizer, small))
-        names = {path.name for path in (folder / "encoded").iterdir()}
-        assert {f"source_tokens.{name}", "target_tokens.uint16"} <= names
-        assert pieces - 1 in ids_of(corpus, "source")[0]
-        assert ids_of(corpus, "source") == [tokenizer.encode("龍 uno")]
-
-
-def test_the_folder_is_whole_and_carries_its_key(tmp_path: Path) -> None:
-    source = sentences(20)
-    encode(tmp_path, source, source, pair_of(source, source))
-    manifest = verify(tmp_path / "encoded")
-    assert manifest["key"] == "key"
-    assert len(manifest["files"]) == 5
-
-
-def test_a_failure_half_way_leaves_nothing(tmp_path: Path) -> None:
-    pair = pair_of(sentences(20), sentences(20))
+def test_a_failure_leaves_no_file(tmp_path: Path) -> None:
     text = (write_lines(tmp_path / "a.en", ["uno"] * 12_000), tmp_path / "a.it")
     text[1].write_bytes(b"due\n" * 11_999 + b"\xff\n")
     with pytest.raises(InputError, match=r"a\.it:12000: not valid UTF-8"):
-        encode_corpus(text, pair, tmp_path / "encoded", "key", None)
+        encode_corpus(text, pair_of(*TEXT), tmp_path / "encoded", "key", None)
     assert {path.name for path in tmp_path.iterdir()} == {"a.en", "a.it"}
 
 
-def test_a_corpus_can_be_read_by_many_and_written_by_none(tmp_path: Path) -> None:
-    source = sentences(20)
-    corpus, _ = encode(tmp_path, source, source, pair_of(source, source))
+def test_changes_to_gathered_ids_do_not_reach_the_files(tmp_path: Path) -> None:
+    corpus = encode_text(tmp_path, *TEXT, pair_of(*TEXT))
     before = verify(tmp_path / "encoded")
-    ids, _ = corpus.gather("source", np.arange(20))
-    ids[:] = 0
+    assert (before["key"], len(before["files"])) == ("key", 5)
+    corpus.gather("source", np.arange(20))[0][:] = 0
     for lengths in corpus.lengths():
         lengths[:] = 0
     assert verify(tmp_path / "encoded") == before
-    assert ids_of(corpus, "source") == ids_of(EncodedCorpus.open(tmp_path / "encoded"), "source")
+    assert sentence_ids(corpus, "source") == sentence_ids(EncodedCorpus.open(tmp_path / "encoded"), "source")

@@ -227,9 +227,7 @@ def test_a_small_text_gives_a_smaller_vocabulary_and_a_notice(notices: list[str]
     pair = TokenizerPair.train(["hello"], ["ciao"], 5000, shared=True)
     size = pair.source.vocab_size
     assert 260 < size < 300
-    assert notices == [
-        f"tokenizer.vocab_size: the training text gives {size} pieces, not the 5000 asked for; going on with those"
-    ]
+    assert notices == [f"tokenizer.vocab_size: the training text gives only {size} of the 5000 pieces requested"]
     assert pair.target.decode(pair.source.encode("hello ciao ü")) == "hello ciao ü"
 
 
@@ -311,7 +309,7 @@ def test_a_tokenizer_that_treats_text_otherwise_is_refused(tmp_path: Path, path:
     change(state, path, value)
     file = tmp_path / "tokenizer.json"
     file.write_text(json.dumps(state), encoding="utf-8")
-    assert "no tokenizer of ours does" in load_refusal(file)
+    assert "text processing differs" in load_refusal(file)
 
 
 def test_settings_that_are_off_may_be_absent_or_new(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from mt.bundle.model_folder import build_model, load_model
 from mt.bundle.pretrained import copy_weights
 from mt.config import parse_config
 from mt.data.eval_texts import Text, read_pair, read_texts
-from mt.data.mixture import Part, read_parts
+from mt.data.mixture import MixturePart, read_parts
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import EOS_ID, BpeTokenizer, TokenizerPair
 from mt.errors import InputError
@@ -46,7 +46,7 @@ def test_the_command_that_a_training_ends_with_works(two_languages: Path) -> Non
 
 def test_a_language_must_be_chosen_and_be_there(two_languages: Path) -> None:
     message = refused("translate", "a b", cwd=two_languages)
-    assert message == "mt: the model translates into xx, yy; which of them is not said\n  choose with --to xx"
+    assert message == "mt: the model translates into xx, yy; no target language was chosen\n  choose with --to xx"
     assert "not into zz" in refused("translate", "--to", "zz", "a b", cwd=two_languages)
 
 
@@ -163,7 +163,7 @@ def test_references_are_compared_in_the_form_that_models_write(tmp_path: Path, n
     (tmp_path / "r").write_text("ti\u0302\nb\n")
     text = read_pair(tmp_path / "s", tmp_path / "r", "vi")
     assert text.references == ["t\u00ee", "b"]
-    assert f"{tmp_path / 'r'}: 1 lines are compared in Unicode's normal form C, in which models write" in notices
+    assert f"{tmp_path / 'r'}: 1 lines are compared in Unicode normal form C, the form that models write" in notices
 
 
 def test_a_tag_cannot_be_written_by_hand_or_read_out() -> None:
@@ -219,4 +219,4 @@ def test_languages_and_weights_that_cannot_be(change: str, sentence: str) -> Non
 
 def test_parts_are_read_back(tmp_path: Path) -> None:
     (tmp_path / "counts").write_text('{"parts": {"valid": [{"pairs": 3, "target_lang": "xx"}]}}')
-    assert read_parts(tmp_path / "counts", "valid") == [Part(3, "xx")]
+    assert read_parts(tmp_path / "counts", "valid") == [MixturePart(3, "xx")]

@@ -100,7 +100,7 @@ def test_damaged_compressed_files_are_refused(tmp_path: Path, damage: str, kind:
     if damage == "empty" and kind == ".gz":
         assert list(TextFile(path)) == []  # Python's library and the gzip program agree on this
     else:
-        assert refusal(path).startswith(f"{path}: not a whole {name} file")
+        assert refusal(path).startswith(f"{path}: damaged or truncated {name} file")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -118,7 +118,7 @@ def test_damage_after_the_first_stream_is_refused(tmp_path: Path, damage: str, k
     }[damage]
     path = tmp_path / f"text{kind}"
     path.write_bytes(first + rest)
-    assert refusal(path).startswith(f"{path}: not a whole {name} file")
+    assert refusal(path).startswith(f"{path}: damaged or truncated {name} file")
 
 
 def test_an_xz_file_of_many_streams_is_read_to_its_end(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def check(
     import json
 
     from mt.config import load_config
-    from mt.data.optional import with_present_sources
+    from mt.data.prepare import drop_missing_sources
     from mt.extras.doctor import report
     from mt.extras.doctor.diagnosis import diagnose
     from mt.extras.doctor.reading import texts_of
@@ -50,7 +50,7 @@ def check(
 
     if html is not None:
         require_writable(html, "--html")
-    settings = with_present_sources(load_config(config, changes))
+    settings = drop_missing_sources(load_config(config, changes))
     refuse_inputs([html], [config, *(Path(name) for text in texts_of(settings.data) for name in text.files)])
     diagnosis = diagnose(settings, runs, examples)
     if html is not None:
@@ -90,11 +90,11 @@ def clean(
     set_up_logging()
     from mt.config import load_config
     from mt.data.cleaning import cleaning_table
-    from mt.data.optional import with_present_sources
+    from mt.data.prepare import drop_missing_sources
     from mt.extras.doctor.clean import check_output, reasons, write_clean
     from mt.extras.doctor.diagnosis import diagnose
 
-    settings = with_present_sources(load_config(config, changes))
+    settings = drop_missing_sources(load_config(config, changes))
     dropped_for = reasons(keep if settings.data.drop_duplicates or "duplicate" in drop else {*keep, "duplicate"}, drop)
     check_output(output, settings.data, config)
     diagnosis = diagnose(settings, runs, 1, "language" in dropped_for, dropped_for)

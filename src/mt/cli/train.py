@@ -48,11 +48,11 @@ def train(config: Path, changes: tuple[str, ...], dry_run: bool, runs: Path, deb
         log.setLevel(logging.ERROR)
     try:
         from mt.config import load_config
-        from mt.data.optional import with_present_sources
+        from mt.data.prepare import drop_missing_sources
 
         settings = load_config(config, changes)
         # One process looks for them: another machine may not have them, and they may come into being meanwhile.
-        settings = distributed.broadcast(with_present_sources(settings) if distributed.is_main else settings)
+        settings = distributed.broadcast(drop_missing_sources(settings) if distributed.is_main else settings)
         if dry_run:
             summary = _try(settings, runs, distributed)
         else:

@@ -1,1 +1,1 @@
-"""Text in, batches of numbers out."""
+"""Corpora, tokenizers and batches: from text files to arrays of token ids."""

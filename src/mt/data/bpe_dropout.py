@@ -1,10 +1,12 @@
-"""BPE-dropout: the training text segmented anew in each epoch (Provilkov et al. 2020, arXiv:1910.13267).
+"""BPE-dropout: a different segmentation of the training text in each epoch (Provilkov et al. 2020, arXiv:1910.13267).
 
-A word is built from its characters by the tokenizer's merges, the most frequent first, but each time a merge is looked
-for, every candidate is left out with probability p. The model so sees rare ways to spell a word, too.
+The tokenizer's merges build a word from its characters, the most frequent merge first, but at each step every candidate
+is skipped with probability p. The model so sees rare spellings of a word, too.
 
-Words are drawn, not occurrences: in each epoch a word gets as many segmentations as it occurs, at most `MAX_DRAWS`, and
-its occurrences take one of them by chance. All of it is a pure function of (seed, epoch).
+Segmentations are drawn per word type: in each epoch as many as the type has occurrences, at most `MAX_DRAWS`, and each
+occurrence takes one of them at random. Everything is a pure function of (seed, epoch).
+
+    K word types, W word occurrences, N sentences
 """
 
 import random
@@ -27,7 +29,7 @@ _SENTENCES_AT_ONCE = 100_000
 
 
 class Merges:
-    """A tokenizer's merges, on ids."""
+    """A tokenizer's merges, as token ids."""
 
     def __init__(self, tokenizer: BpeTokenizer) -> None:
         pieces = tokenizer.tokens(range(tokenizer.vocab_size))
@@ -37,23 +39,23 @@ class Merges:
             [ids[c] for c in piece] if all(c in ids for c in piece) and i >= N_UNMERGED and i not in tags else [i]
             for i, piece in enumerate(pieces)
         ]
-        # The rank of a merge is its place in the list; ids would do, but for merges that make a piece again.
+        # A merged id is no rank: two merges may build the same piece.
         self._merges = {
             (ids[left], ids[right]): (rank, ids[left + right]) for rank, (left, right) in enumerate(tokenizer.merges())
         }
 
-    def segment(self, word: Sequence[int], p: float, chance: random.Random) -> list[int]:
-        """Another segmentation of a word given by its usual pieces; with p = 0 the usual one."""
+    def segment(self, word: Sequence[int], p: float, rng: random.Random) -> list[int]:
+        """Draw a segmentation of a word given as token ids; p = 0 returns the tokenizer's own."""
         symbols = [character for piece in word for character in self._characters[piece]]
         while True:
-            best, place, merged = len(self._merges), -1, 0
+            best_rank, position, merged = len(self._merges), -1, 0
             for i, pair in enumerate(pairwise(symbols)):
-                rank, piece = self._merges.get(pair, (best, 0))
-                if rank < best and (p == 0 or chance.random() >= p):
-                    best, place, merged = rank, i, piece
-            if place < 0:
+                rank, piece = self._merges.get(pair, (best_rank, 0))
+                if rank < best_rank and (p == 0 or rng.random() >= p):
+                    best_rank, position, merged = rank, i, piece
+            if position < 0:
                 return symbols
-            symbols[place : place + 2] = [merged]
+            symbols[position : position + 2] = [merged]
 
 
 @dataclass(frozen=True)
@@ -61,79 +63,100 @@ class _Words:
     """One side of a corpus as words.
 
     Attributes:
-        kinds: the distinct words, as tuples of their usual pieces.
-        counts: how often each occurs (K,).
-        words: which word stands where, all sentences one after the other (W,).
-        starts: where sentences start in `words` (N + 1,).
+        types: the distinct words, as token ids of the tokenizer's own segmentation.
+        counts: occurrences of each type (K,).
+        words: the type of each occurrence, sentence after sentence (W,).
+        starts: position of each sentence in `words`, and the end of the last (N + 1,).
     """
 
-    kinds: list[tuple[int, ...]]
+    types: list[tuple[int, ...]]
     counts: NDArray[np.int64]
     words: NDArray[np.int32]
     starts: Lengths
 
     @classmethod
-    def of(cls, tokens: Ids, starts: Lengths, tokenizer: BpeTokenizer) -> "_Words":
-        """Cuts sentences where a piece begins with a space; no merge crosses such a place."""
+    def split(cls, tokens: Ids, starts: Lengths, tokenizer: BpeTokenizer) -> "_Words":
+        """Split sentences before each piece that begins with a space, a boundary that no merge crosses."""
         pieces = tokenizer.tokens(range(tokenizer.vocab_size))
-        begins = np.array([piece.startswith(SPACE) for piece in pieces])
+        begins_word = np.array([piece.startswith(SPACE) for piece in pieces])
         numbers: dict[tuple[int, ...], int] = {}
         words, word_starts = array("i"), array("q", [0])
         for group in range(0, len(starts) - 1, _SENTENCES_AT_ONCE):
             for start, end in pairwise(starts[group : group + _SENTENCES_AT_ONCE + 1].tolist()):
                 ids = np.asarray(tokens[start:end])
-                cuts = [0, *(np.flatnonzero(begins[ids][1:]) + 1).tolist(), len(ids)]
+                cuts = [0, *(np.flatnonzero(begins_word[ids][1:]) + 1).tolist(), len(ids)]
                 sentence = ids.tolist()
                 for first, last in pairwise(cuts if sentence else []):
                     words.append(numbers.setdefault(tuple(sentence[first:last]), len(numbers)))
                 word_starts.append(len(words))
-        flat = np.frombuffer(words, np.int32) if words else np.zeros(0, np.int32)
-        counts = np.bincount(flat, minlength=len(numbers))
-        return cls(list(numbers), counts, flat, np.frombuffer(word_starts, np.int64))
+        flat = np.asarray(words, np.int32)
+        return cls(list(numbers), np.bincount(flat, minlength=len(numbers)), flat, np.asarray(word_starts, np.int64))
 
 
 @dataclass(frozen=True)
-class _Variants:
-    """Segmentations of all words: of word k the usual one at `first[k]`, then `draws[k]` drawn ones.
+class _Segmentations:
+    """Segmentations of all word types: for type k the tokenizer's own at `first[k]`, then `draws[k]` drawn ones.
 
     Attributes:
-        tokens: flat ids of all variants.
-        starts: where each begins in them (and the last ends).
-        sizes: how many tokens each has.
-        first: (K,), each word's usual variant.
-        draws: (K,), how many drawn ones follow it.
+        tokens: the ids of all segmentations, concatenated.
+        starts: position of each segmentation in `tokens`, and the end of the last.
+        first: (K,), index of each type's first segmentation.
+        draws: (K,), number of drawn ones.
     """
 
     tokens: NDArray[np.int64]
     starts: Lengths
-    sizes: Lengths
     first: Lengths
     draws: Lengths
 
     @classmethod
-    def draw(cls, words: _Words, merges: Merges, p: float, chance: random.Random) -> "_Variants":
+    def draw(cls, words: _Words, merges: Merges, p: float, rng: random.Random) -> "_Segmentations":
         draws = np.minimum(words.counts, MAX_DRAWS)
         tokens: list[int] = []
         starts = [0]
-        for kind, number in zip(words.kinds, draws.tolist(), strict=True):
-            for drawn in (list(kind), *(merges.segment(kind, p, chance) for _ in range(number))):
-                tokens += drawn
+        for word, number in zip(words.types, draws.tolist(), strict=True):
+            for segmentation in (list(word), *(merges.segment(word, p, rng) for _ in range(number))):
+                tokens += segmentation
                 starts.append(len(tokens))
         first = np.cumsum(draws + 1) - draws - 1
-        bounds = np.array(starts, dtype=np.int64)
-        return cls(np.array(tokens, dtype=np.int64), bounds, np.diff(bounds), first, draws)
+        return cls(np.array(tokens, np.int64), np.array(starts, np.int64), first, draws)
+
+    def choose(
+        self, types: NDArray[np.int32], bounds: Lengths, side: str, max_length: int, rng: np.random.Generator
+    ) -> Any:
+        """Choose a segmentation for each word of some sentences.
+
+        Args:
+            types: the words' types.
+            bounds: position of each sentence in `types`, and the end of the last.
+            side: source or target.
+            max_length: sentences that would exceed it keep the tokenizer's own segmentation.
+            rng: draws the choice.
+
+        Returns:
+            the sentences' ids, concatenated, and their lengths.
+        """
+        own, sizes = self.first[types], np.diff(self.starts)
+        chosen = own + rng.integers(1, self.draws[types], endpoint=True)
+        tokens = _segment_sums(sizes[chosen], bounds)
+        too_long = sentence_tokens(tokens, tokens)[SIDES.index(side)] > max_length
+        chosen = np.where(np.repeat(too_long, np.diff(bounds)), own, chosen)
+        # Token i is as far into its word's segmentation as the word's earlier tokens have come.
+        chosen_sizes = sizes[chosen]
+        shift = np.repeat(self.starts[chosen] - (np.cumsum(chosen_sizes) - chosen_sizes), chosen_sizes)
+        return self.tokens[shift + np.arange(len(shift))], _segment_sums(chosen_sizes, bounds)
 
 
-class VaryingCorpus:
-    """A corpus with another segmentation in each epoch.
+class BpeDropoutCorpus:
+    """A corpus with a different segmentation in each epoch.
 
     Args:
-        corpus: the usual segmentation.
-        tokenizers: what made it.
-        p: the probability of leaving a merge out.
-        seed: with the epoch, all that a segmentation depends on.
-        max_length: sentences that would have more tokens (specials counted) keep their usual segmentation.
-        folder: where an epoch's tokens are put, in a file without a name.
+        corpus: the tokenizers' own segmentation.
+        tokenizers: those that encoded it.
+        p: the probability of skipping a merge.
+        seed: with the epoch, seeds the segmentation.
+        max_length: sentences that would have more tokens, specials included, keep their own segmentation.
+        folder: holds an epoch's tokens, in an unnamed temporary file.
     """
 
     def __init__(
@@ -142,26 +165,26 @@ class VaryingCorpus:
         self._p, self._seed, self._max_length, self._folder = p, seed, max_length, folder
         by_side = dict(zip(SIDES, (tokenizers.source, tokenizers.target), strict=True))
         self._merges = {side: Merges(tokenizer) for side, tokenizer in by_side.items()}
-        self._words = {side: _Words.of(*corpus.side(side), tokenizer) for side, tokenizer in by_side.items()}
-        self._types = {side: corpus.side(side)[0].dtype for side in SIDES}
+        self._words = {side: _Words.split(*corpus.side(side), tokenizer) for side, tokenizer in by_side.items()}
+        self._dtypes = {side: corpus.side(side)[0].dtype for side in SIDES}
 
     def in_epoch(self, epoch: int) -> EncodedCorpus:
-        """The sentences of an epoch."""
-        sides = {
-            side: self._segmented(side, np.random.SeedSequence([self._seed, epoch, n])) for n, side in enumerate(SIDES)
-        }
-        return EncodedCorpus({side: s[0] for side, s in sides.items()}, {side: s[1] for side, s in sides.items()})
+        """Return the sentences of an epoch."""
+        seeds = (np.random.SeedSequence([self._seed, epoch, number]) for number in range(len(SIDES)))
+        tokens, starts = zip(*map(self._segment, SIDES, seeds), strict=True)
+        return EncodedCorpus(dict(zip(SIDES, tokens, strict=True)), dict(zip(SIDES, starts, strict=True)))
 
-    def _segmented(self, side: str, seed: np.random.SeedSequence) -> tuple[Ids, Lengths]:
-        words, dtype = self._words[side], self._types[side]
-        chance = np.random.Generator(np.random.PCG64(seed))
-        drawing = random.Random(int(chance.integers(2**63)))
-        variants = _Variants.draw(words, self._merges[side], self._p, drawing)
+    def _segment(self, side: str, seed: np.random.SeedSequence) -> tuple[Ids, Lengths]:
+        words, dtype = self._words[side], self._dtypes[side]
+        rng = np.random.Generator(np.random.PCG64(seed))
+        merge_rng = random.Random(int(rng.integers(2**63)))
+        segmentations = _Segmentations.draw(words, self._merges[side], self._p, merge_rng)
         starts = np.zeros(len(words.starts), dtype=np.int64)
         with tempfile.TemporaryFile(dir=self._folder) as file:
             for first in range(0, len(starts) - 1, _SENTENCES_AT_ONCE):
                 bounds = words.starts[first : first + _SENTENCES_AT_ONCE + 1]
-                tokens, lengths = self._chosen(side, variants, bounds, chance)
+                types = words.words[bounds[0] : bounds[-1]]
+                tokens, lengths = segmentations.choose(types, bounds - bounds[0], side, self._max_length, rng)
                 starts[first + 1 : first + len(bounds)] = lengths
                 file.write(tokens.astype(dtype).tobytes())
             file.flush()
@@ -169,24 +192,7 @@ class VaryingCorpus:
             # An empty file cannot be mapped.
             return (np.memmap(file, dtype=dtype, mode="r") if starts[-1] else np.zeros(1, dtype)), starts
 
-    def _chosen(
-        self, side: str, variants: _Variants, bounds: Lengths, chance: np.random.Generator
-    ) -> tuple[NDArray[np.int64], Lengths]:
-        """The tokens of the sentences between some bounds in `words`, and how many each has."""
-        kinds = self._words[side].words[bounds[0] : bounds[-1]]
-        usual = variants.first[kinds]
-        chosen = usual + chance.integers(1, variants.draws[kinds], endpoint=True)
-        bounds = bounds - bounds[0]
-        tokens = _sums(variants.sizes[chosen], bounds)
-        too_long = sentence_tokens(tokens, tokens)[SIDES.index(side)] > self._max_length
-        chosen = np.where(np.repeat(too_long, np.diff(bounds)), usual, chosen)
-        # Token i lies in the variant chosen for its word, as far in as the word's tokens have come.
-        sizes = variants.sizes[chosen]
-        shift = np.repeat(variants.starts[chosen] - (np.cumsum(sizes) - sizes), sizes)
-        return variants.tokens[shift + np.arange(len(shift))], _sums(sizes, bounds)
 
-
-def _sums(values: NDArray[Any], bounds: Lengths) -> Lengths:
-    """Sums of values between neighbouring bounds; there may be nothing between them."""
-    running = np.concatenate([[0], np.cumsum(values)])
-    return np.diff(running[bounds])
+def _segment_sums(values: NDArray[Any], bounds: Lengths) -> Lengths:
+    """Sum the values between consecutive bounds, of which some may be equal."""
+    return np.diff(np.concatenate([[0], np.cumsum(values)])[bounds])

@@ -1,7 +1,8 @@
-"""Which training pairs are dropped, and why. Validation and test sets never pass through here."""
+"""Cleaning of the training text. Validation and test sets are never cleaned."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import islice
@@ -9,37 +10,34 @@ from pathlib import Path
 
 from mt.config import DataConfig
 from mt.console import table
-from mt.data.duplicates import Duplicates
-from mt.data.mixture import Part, languages
+from mt.data.duplicates import DuplicateFinder
+from mt.data.mixture import MixturePart, target_languages
 from mt.text.lines import nfc
 
-# Short sentences differ in length for good reasons ("Yes." - "Ja, das stimmt."): characters that the ratio forgives.
+# Characters that the ratio of lengths forgives: short sentences may differ in length ("Yes." - "Ja, das stimmt.").
 GRACE = 10
 
 EMPTY, BADLY_PROPORTIONED = "empty", "badly proportioned"
 
 
 class Cleaner:
-    """Decides pair by pair what stays in the training text, and counts the rest by reason."""
+    """A filter of training pairs that counts by reason what it drops."""
 
     def __init__(self, data: DataConfig) -> None:
         self._max_ratio = data.max_ratio
         self.counts: Counter[str] = Counter()
 
     def keeps(self, src: str, tgt: str) -> bool:
-        """True if the pair stays; otherwise its reason is counted."""
+        """Return True if the pair stays in the training text, and count the result."""
         reason = reason_to_drop(src, tgt, self._max_ratio)
         self.counts[reason or "kept"] += 1
         return reason is None
 
 
 def reason_to_drop(src: str, tgt: str, max_ratio: float | None) -> str | None:
-    """Why a pair on its own has no place in the training text; None if it has.
+    """Return the reason to drop a pair from the training text, or None.
 
-    Args:
-        src: its source sentence.
-        tgt: its target sentence.
-        max_ratio: of their lengths in characters; None is any.
+    `max_ratio` limits the ratio of the sentences' lengths in characters; None is no limit.
     """
     if not src or not tgt:
         return EMPTY
@@ -54,42 +52,41 @@ def pair_hash(src: str, tgt: str, target_lang: str) -> bytes:
     return blake2b(f"{nfc(src)}\n{nfc(tgt)}\n".encode(), digest_size=8, key=target_lang.encode()).digest()
 
 
-def drop_duplicates(text: tuple[Path, Path], parts: Sequence[Part], folder: Path) -> list[Part]:
-    """Leaves the first of equal pairs in two aligned files and takes the others out.
+def drop_duplicates(text: tuple[Path, Path], parts: Sequence[MixturePart], folder: Path) -> list[MixturePart]:
+    """Remove all but the first of equal pairs from two aligned files, within each target language.
 
-    Pairs are equal in one target language only. They are compared by a hash of 64 bits: of 400 million, two different
-    ones agree with a chance of 0.4 %.
+    Pairs are compared by a 64-bit hash: among 400 million pairs, two different ones collide with probability 0.4 %.
 
     Args:
         text: the source and the target file.
-        parts: what they are made of.
-        folder: where temporary files may lie.
+        parts: the parts of the text.
+        folder: for temporary files.
 
     Returns:
-        what they are made of afterwards.
+        the parts of the text without duplicates.
     """
-    with Duplicates(folder) as duplicates:
-        for pair, language in zip(_raw_pairs(text), languages(parts), strict=True):
+    with closing(DuplicateFinder(folder)) as duplicates:
+        for pair, language in zip(_raw_pairs(text), target_languages(parts), strict=True):
             src_text, tgt_text = (line.decode().removesuffix("\n") for line in pair)
             duplicates.add(int.from_bytes(pair_hash(src_text, tgt_text, language), "little"))
-        later = duplicates.later()
-    if not later.count:
+        repeated = duplicates.repeated()
+    if not repeated.count:
         return list(parts)
     partials = [path.with_name(f"{path.name}.partial") for path in text]
-    left = []
+    remaining = []
     with partials[0].open("wb") as source, partials[1].open("wb") as target:
         pairs = enumerate(_raw_pairs(text))
         for part in parts:
-            kept = 0
+            unique = 0
             for number, (src, tgt) in islice(pairs, part.pairs):
-                if number not in later:
+                if number not in repeated:
                     source.write(src)
                     target.write(tgt)
-                    kept += 1
-            left.append(replace(part, pairs=kept))
+                    unique += 1
+            remaining.append(replace(part, pairs=unique))
     for partial, path in zip(partials, text, strict=True):
         partial.replace(path)
-    return left
+    return remaining
 
 
 def _raw_pairs(text: tuple[Path, Path]) -> Iterator[tuple[bytes, bytes]]:
@@ -98,7 +95,7 @@ def _raw_pairs(text: tuple[Path, Path]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def cleaning_table(counts: dict[str, int]) -> str:
-    """The counts by reason as a table, and what share of all pairs read that is."""
+    """Format the counts by reason as a table, with their share of all pairs."""
     total = sum(counts.values()) or 1
     rows = [(reason, f"{count:,}", f"{100 * count / total:.1f} %") for reason, count in counts.items()]
     return table(["training pairs", "count", "share"], rows)

@@ -1,6 +1,6 @@
-"""The first stage: whatever the sources are, three plain corpora come out (train, valid, test).
+"""Preparation of the text: any kind of source becomes three plain corpora (train, valid, test).
 
-They lie in the run folder as text, so that later stages read them any number of times, a resume needs no network, and
+They are kept in the run folder as text, so that later stages can read them repeatedly, resuming needs no network, and
 validation scores are computed on raw text.
 """
 
@@ -10,34 +10,63 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from mt.config import Config, DataConfig, PairFiles, Source, TableFile, is_synthetic, name_of
+from mt.config import Config, DataConfig, FromTrain, PairFiles, Source, TableFile, is_synthetic, name_of
 from mt.console import log
 from mt.data.cleaning import Cleaner, drop_duplicates
 from mt.data.corpus import read_pairs
-from mt.data.mixture import Part, as_json
-from mt.data.split import HeldOut
+from mt.data.mixture import MixturePart
+from mt.data.split import Split
 from mt.errors import InputError
 from mt.storage import atomic
 from mt.storage.manifest import sha256
 from mt.storage.run_dir import COUNTS
 from mt.text.languages import BACK_TRANSLATION_TAG
-from mt.text.lines import nfc
+from mt.text.lines import explain_read_errors, nfc
 
-# Where sources have weights, so large a part of one that came before is worth a warning.
-TOLD_DUPLICATES = 0.1
-
-_NOT_CONTENT = {"target_lang", "weight", "streaming", "synthetic"}  # of a source: how it is read, not what
-
+SPLITS = ("train", "valid", "test")
 HELD_OUT = "held out for validation or test"
+
+_MIN_DUPLICATES_WARNED = 0.1  # share of a weighted source's pairs that an earlier source has
+_NOT_CONTENT = {"target_lang", "weight", "streaming", "synthetic"}  # keys of a source that do not change its text
+
+
+def drop_missing_sources(config: Config) -> Config:
+    """Remove optional training sources whose files do not exist, and log them; the others become mandatory.
+
+    Raises:
+        InputError: no source is left for one of the languages, or for `from_train`.
+    """
+    data = config.data
+    present: list[Source] = []
+    for number, source in enumerate(data.train):
+        if not isinstance(source, PairFiles | TableFile):
+            present.append(source)
+            continue
+        paths = [Path(data.root) / name for name in _files(source).values()]
+        missing = [str(path) for path in paths if source.optional and not path.exists()]
+        if missing:
+            log.warning("data.train.%d is optional and left out: %s does not exist", number, " and ".join(missing))
+        else:
+            present.append(source.model_copy(update={"optional": False}))
+    for code in data.target_lang:
+        if not any(data.language_of(source) == code for source in present):
+            raise InputError(f"data.train: no source in {code} exists", "all are optional, but one is needed")
+    for split, sources in (("valid", data.valid), ("test", data.test)):
+        if isinstance(sources, FromTrain) and all(map(is_synthetic, present)):
+            raise InputError(
+                f"data.{split}: cannot be split off the training text: only its synthetic sources exist",
+                "name files of its own",
+            )
+    return config.model_copy(update={"data": data.model_copy(update={"train": tuple(present)})})
 
 
 def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
-    """Writes `{train,valid,test}.{source,target}` into `folder` and returns the cleaning counts of the training text.
+    """Write `{train,valid,test}.{source,target}` into `folder` and return the cleaning counts of the training text.
 
     Args:
         config: the run's configuration.
-        folder: comes into being whole or not at all.
-        key: identifies the inputs, recorded in the folder's manifest.
+        folder: written atomically.
+        key: identifies the inputs; recorded in the folder's manifest.
 
     Raises:
         InputError: a source cannot be read, or nothing is left to train on.
@@ -45,62 +74,56 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
     data = config.data
     cleaner = Cleaner(data)
     with atomic.new_folder(folder, key=key) as partial:
-        with ExitStack() as stack:
-            writers = {split: stack.enter_context(_PairWriter(partial, split)) for split in ("train", "valid", "test")}
-            # The small files first: what is wrong with them is said before the long work.
-            for split, sources in (("valid", data.valid), ("test", data.test)):
-                for source in sources if isinstance(sources, tuple) else ():
-                    writers[split].begin_part(data.language_of(source))
-                    for src, tgt in read_pairs(source, data):
-                        writers[split].write(src, tgt)
-            _sort_training_text(data, HeldOut(data, config.seed, partial), cleaner, writers)
-        # The training text's parts are its sources, one by one; of the others only those with a sentence.
-        parts = {s: [part for part in w.parts() if part.pairs or s == "train"] for s, w in writers.items()}
+        parts = _write_splits(config, partial, cleaner)
         if data.drop_duplicates:
-            train = (partial / "train.source", partial / "train.target")
             before = parts["train"]
-            parts["train"] = drop_duplicates(train, before, partial)
+            parts["train"] = drop_duplicates((partial / "train.source", partial / "train.target"), before, partial)
             dropped = _pairs(before) - _pairs(parts["train"])
             cleaner.counts.update({"kept": -dropped, "duplicate": dropped} if dropped else {})
-            _tell_lost_weights(data, before, parts["train"])
-        for split in ("train", "valid") + (("test",) if data.test is not None else ()):
+            _warn_of_lost_weights(data, before, parts["train"])
+        for split in SPLITS if data.test is not None else SPLITS[:2]:
             if _pairs(parts[split]) == 0:
-                all_held_out = split == "train" and cleaner.counts[HELD_OUT] > 0
-                left = " when those for validation and test are split off" if all_held_out else ""
-                hint = (
-                    "name files of their own for these"
-                    if all_held_out
-                    else "check the files, and what cleaning dropped"
-                )
-                raise InputError(f"data.{split}: no sentence pair in it{left}", hint)
+                raise _empty_split(split, all_held_out=split == "train" and cleaner.counts[HELD_OUT] > 0)
         counts = dict(cleaner.counts)
-        sizes = {split: _pairs(each) for split, each in parts.items()}
-        made_of = {split: as_json(each) for split, each in parts.items()}
-        atomic.write_json(partial / COUNTS, {"pairs": sizes, "train": counts, "parts": made_of})
+        content = {
+            "pairs": {split: _pairs(split_parts) for split, split_parts in parts.items()},
+            "train": counts,
+            "parts": {split: list(map(vars, split_parts)) for split, split_parts in parts.items()},
+        }
+        atomic.write_json(partial / COUNTS, content)
     return counts
 
 
-def _sort_training_text(
-    data: DataConfig, held_out: HeldOut, cleaner: Cleaner, writers: dict[str, "_PairWriter"]
-) -> None:
-    """Reads the training text: what is clean stays, and what is held out goes where it belongs."""
-    for source in data.train:
-        language, synthetic = data.language_of(source), is_synthetic(source)
-        for writer in writers.values():
-            writer.begin_part(language)
-        for src, tgt in read_pairs(source, data):
-            if held_out and not synthetic:
-                _refuse_back_translation(src, name_of(source))
-            if held_out.has(src, tgt, synthetic):
-                cleaner.counts[HELD_OUT] += 1
-                if not synthetic and (split := held_out.take(src, language)):
+def _write_splits(config: Config, folder: Path, cleaner: Cleaner) -> dict[str, list[MixturePart]]:
+    """Write the splits and return their parts: one for each training source, even if empty."""
+    data = config.data
+    with ExitStack() as stack:
+        writers = {split: stack.enter_context(_PairWriter(folder, split)) for split in SPLITS}
+        # The small files come first, so that their errors are reported early.
+        for split, sources in (("valid", data.valid), ("test", data.test)):
+            for source in sources if isinstance(sources, tuple) else ():
+                writers[split].begin_part(data.language_of(source))
+                for src, tgt in read_pairs(source, data):
                     writers[split].write(src, tgt)
-            elif cleaner.keeps(src, tgt):
-                writers["train"].write(src, tgt)
+        held_out = Split(data, config.seed, folder)
+        for source in data.train:
+            language, synthetic = data.language_of(source), is_synthetic(source)
+            for writer in writers.values():
+                writer.begin_part(language)
+            for src, tgt in read_pairs(source, data):
+                if held_out and not synthetic:
+                    _refuse_back_translation(src, name_of(source))
+                if held_out.holds_out(src, tgt, synthetic):
+                    cleaner.counts[HELD_OUT] += 1
+                    if not synthetic and (assigned := held_out.assign(src, language)):
+                        writers[assigned].write(src, tgt)
+                elif cleaner.keeps(src, tgt):
+                    writers["train"].write(src, tgt)
+    return {s: [part for part in writer.parts() if part.pairs or s == "train"] for s, writer in writers.items()}
 
 
 def _refuse_back_translation(src: str, name: str) -> None:
-    """A score on sentences that a model wrote would say nothing; nor should it be chance whether there are some."""
+    """Refuse tagged sentences wherever any could be held out: a score on machine output would mean nothing."""
     if src.startswith(f"{BACK_TRANSLATION_TAG} "):
         raise InputError(
             f"data.train: {name}: back-translated text ({BACK_TRANSLATION_TAG}) could be split off for validation or "
@@ -109,33 +132,40 @@ def _refuse_back_translation(src: str, name: str) -> None:
         )
 
 
-def _tell_lost_weights(data: DataConfig, before: Sequence[Part], after: Sequence[Part]) -> None:
-    """Of equal pairs the first stays, with its source's weight, which may be another than that of the later one."""
+def _empty_split(split: str, all_held_out: bool) -> InputError:
+    if all_held_out:
+        message = "no sentence pair in it when those for validation and test are split off"
+        return InputError(f"data.{split}: {message}", "name files of their own for these")
+    return InputError(f"data.{split}: no sentence pair in it", "check the files, and what cleaning dropped")
+
+
+def _warn_of_lost_weights(data: DataConfig, before: Sequence[MixturePart], after: Sequence[MixturePart]) -> None:
+    """Warn where deduplication kept an earlier source's copy, and so its weight."""
     if len({source.weight for source in data.train}) == 1:
         return
-    for source, had, has in zip(data.train, before, after, strict=True):
-        dropped = had.pairs - has.pairs
-        if dropped > TOLD_DUPLICATES * had.pairs:
+    for source, part, remaining in zip(data.train, before, after, strict=True):
+        dropped = part.pairs - remaining.pairs
+        if dropped > _MIN_DUPLICATES_WARNED * part.pairs:
             log.warning(
-                "data.train: %s: %d of its %d pairs came before, in it or in a source listed earlier, whose weight "
+                "data.train: %s: %d of its %d pairs are duplicates, within it or of an earlier source, whose weight "
                 "they have; list the source first whose weight you want",
                 name_of(source),
                 dropped,
-                had.pairs,
+                part.pairs,
             )
 
 
-def _pairs(parts: Sequence[Part]) -> int:
+def _pairs(parts: Sequence[MixturePart]) -> int:
     return sum(part.pairs for part in parts)
 
 
 class _PairWriter:
-    """Writes one split as two aligned text files, part by part."""
+    """A writer of one split as two aligned text files, part by part."""
 
     def __init__(self, folder: Path, split: str) -> None:
         self._files = [(folder / f"{split}.{side}").open("wb") for side in ("source", "target")]
-        self._parts: list[tuple[str, int]] = []
-        self._pairs = 0
+        self._languages: list[str] = []
+        self._counts: list[int] = []
 
     def __enter__(self) -> "_PairWriter":
         return self
@@ -144,71 +174,67 @@ class _PairWriter:
         for file in self._files:
             file.close()
 
+    def begin_part(self, target_lang: str) -> None:
+        self._languages.append(target_lang)
+        self._counts.append(0)
+
     def write(self, src: str, tgt: str) -> None:
         for file, text in zip(self._files, (src, tgt), strict=True):
             file.write(text.encode() + b"\n")
-        self._pairs += 1
+        self._counts[-1] += 1
 
-    def begin_part(self, target_lang: str) -> None:
-        """What is written from here on comes from another source."""
-        self._parts.append((target_lang, self._pairs))
+    def parts(self) -> list[MixturePart]:
+        return list(map(MixturePart, self._counts, self._languages))
 
-    def parts(self) -> list[Part]:
-        """What was written."""
-        ends = [*(start for _, start in self._parts[1:]), self._pairs]
-        return [Part(end - start, language) for (language, start), end in zip(self._parts, ends, strict=True)]
+
+def _files(source: object) -> dict[str, str]:
+    """Return the files of a source by their key."""
+    if isinstance(source, PairFiles):
+        return {"source": source.source, "target": source.target}
+    return {"file": source.file} if isinstance(source, TableFile) else {}
 
 
 def input_digests(data: DataConfig) -> dict[str, Any]:
-    """What identifies the content of every source: sha256 of files, the name and revision of anything else.
+    """Identify the content of every source: the SHA-256 of files, the name and revision of anything else.
 
     Raises:
         InputError: a file is missing.
     """
     digests: dict[str, Any] = {}
-    for split in ("train", "valid", "test"):
+    for split in SPLITS:
         sources = getattr(data, split)
         sources = sources if isinstance(sources, tuple) else (sources,)
-        for index, one in enumerate(sources):
+        for index, source in enumerate(sources):
             prefix = f"data.{split}.{index}" if len(sources) > 1 else f"data.{split}"
-            if isinstance(one, PairFiles):
-                digests[f"{prefix}.source"] = _file_digest(data, one.source)
-                digests[f"{prefix}.target"] = _file_digest(data, one.target)
-            elif isinstance(one, TableFile):
-                digests[f"{prefix}.file"] = _file_digest(data, one.file)
-            elif one is not None:
-                digests[prefix] = one.model_dump(exclude=_NOT_CONTENT)
+            if files := _files(source):
+                digests |= {f"{prefix}.{key}": _file_digest(data, name) for key, name in files.items()}
+            elif source is not None:
+                digests[prefix] = source.model_dump(exclude=_NOT_CONTENT)
     return digests
 
 
+def _file_digest(data: DataConfig, name: str) -> str:
+    path = Path(data.root) / name
+    hint = "" if Path(name).is_absolute() else f"the path is relative to data.root, which is '{data.root}'"
+    with explain_read_errors(path, hint):
+        return sha256(path)
+
+
 def warn_of_shared_text(data: DataConfig) -> None:
-    """Say where validation or test text is training text, so that its scores tell nothing about new sentences."""
+    """Warn where validation or test text is training text: its scores mean nothing for new sentences."""
     for split, sources in (("valid", data.valid), ("test", data.test)):
         if isinstance(sources, tuple) and any(_same_text(data, a, b) for a in sources for b in data.train):
-            log.warning("data.%s: has the same text as data.train; it says nothing about new sentences", split)
+            log.warning("data.%s: has the same text as data.train; its scores mean nothing for new sentences", split)
 
 
 def _same_text(data: DataConfig, one: Source, other: Source) -> bool:
-    """Whether two sources have the same pairs; of different ones, the first few lines are read."""
+    """Compare the pairs of two sources up to the first difference."""
     if data.language_of(one) != data.language_of(other):
         return False
-    if not (isinstance(one, PairFiles | TableFile) and isinstance(other, PairFiles | TableFile)):
+    if not (_files(one) and _files(other)):
         return one.model_dump(exclude=_NOT_CONTENT) == other.model_dump(exclude=_NOT_CONTENT)
     try:
         pairs = zip_longest(read_pairs(one, data), read_pairs(other, data), fillvalue=("", ""))
         return all(nfc(a) == nfc(b) for both in pairs for a, b in zip(*both, strict=True))
     except InputError:  # reading for training will report it
         return False
-
-
-def _file_digest(data: DataConfig, name: str) -> str:
-    path = Path(data.root) / name
-    try:
-        return sha256(path)
-    except FileNotFoundError:
-        hint = f"the path is relative to data.root, which is '{data.root}'" if not Path(name).is_absolute() else ""
-        raise InputError(f"{path}: no such file", hint) from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: this is a folder, not a file") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None

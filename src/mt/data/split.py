@@ -1,7 +1,8 @@
-"""Which sentences are split off the training text for validation and test, where a configuration asks for it."""
+"""Validation and test pairs that are split off the training text."""
 
 from array import array
 from collections.abc import Iterator
+from contextlib import closing
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -9,91 +10,86 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.config import DataConfig, FromTrain, Source, is_synthetic
+from mt.config import DataConfig, FromTrain, is_synthetic
 from mt.console import log
 from mt.data.corpus import read_pairs
-from mt.data.duplicates import Duplicates
+from mt.data.duplicates import DuplicateFinder
 from mt.text.languages import BACK_TRANSLATION_TAG
 from mt.text.lines import nfc
 
-# A held-out set never takes more than this part of the training text.
-MAX_HELD_OUT = 0.1
+MAX_HELD_OUT = 0.1  # the largest share of the training text in a held-out set
 
 _HASHES_AT_ONCE = 2**20
 
 
-class HeldOut:
-    """Splits validation and test pairs off the training text, where the configuration asks for it.
+class Split:
+    """The assignment of training pairs to validation and test sets, where the configuration asks for it.
 
-    The choice is a pure function of the seed and the source sentences: those with the smallest hashes. All pairs that
-    share a source sentence leave the training text with it, and the first of them in each target language is held out.
-    Of synthetic text nothing is held out, and pairs that share either side with what is leave the training text, too:
-    what was translated back has the sentences of people as targets.
+    The held-out source sentences are those with the smallest hashes, a pure function of the seed and the sentences. All
+    pairs with a held-out source leave the training text; the first one in each target language is evaluated on.
+    Synthetic pairs are never evaluated on, and leave the training text if either side is held out: back-translation has
+    human sentences as targets.
     """
 
     def __init__(self, data: DataConfig, seed: int, folder: Path) -> None:
         self._seed = seed
         self._split_of_hash: dict[int, str] = {}
-        self._taken: set[tuple[int, str]] = set()
-        self._held_targets: set[int] = set()
-        wanted = {s: v.from_train for s, v in (("test", data.test), ("valid", data.valid)) if isinstance(v, FromTrain)}
-        if not wanted:
+        self._assigned: set[tuple[int, str]] = set()
+        self._held_out_targets: set[int] = set()
+        sizes = {s: v.from_train for s, v in (("test", data.test), ("valid", data.valid)) if isinstance(v, FromTrain)}
+        if not sizes:
             return
-        values, distinct = _smallest(self._hashes(data), sum(wanted.values()), folder)
+        hashes = (self._hash(src) for src, tgt in _human_pairs(data) if src and tgt)
+        smallest, distinct = _smallest(hashes, sum(sizes.values()), folder)
         limit = max(1, int(distinct * MAX_HELD_OUT))
         start = 0
-        for split, number in wanted.items():
+        for split, number in sizes.items():
             if number > limit:
                 log.warning("data.%s: from_train lowered from %d to %d, a tenth of the text", split, number, limit)
             end = start + min(number, limit)
-            self._split_of_hash.update(dict.fromkeys(values[start:end].tolist(), split))
+            self._split_of_hash.update(dict.fromkeys(smallest[start:end].tolist(), split))
             start = end
         if any(map(is_synthetic, data.train)):
-            self._held_targets = {self._hash(tgt) for src, tgt in _written_by_people(data) if self.has(src, tgt)}
+            self._held_out_targets = {self._hash(tgt) for src, tgt in _human_pairs(data) if self.holds_out(src, tgt)}
 
     def __bool__(self) -> bool:
-        """True if anything is held out."""
+        """Return True if any pair is held out."""
         return bool(self._split_of_hash)
-
-    def _hashes(self, data: DataConfig) -> Iterator[int]:
-        for src, tgt in _written_by_people(data):
-            if src and tgt:
-                yield self._hash(src)
 
     def _hash(self, sentence: str) -> int:
         return int.from_bytes(blake2b(f"{self._seed}\n{nfc(sentence)}".encode(), digest_size=8).digest(), "little")
 
-    def has(self, src: str, tgt: str, synthetic: bool = False) -> bool:
-        """True if a training pair's source sentence is held out; of a synthetic pair also if its target is."""
+    def holds_out(self, src: str, tgt: str, synthetic: bool = False) -> bool:
+        """Return True if a pair must leave the training text."""
         if not self._split_of_hash or not src or not tgt:
             return False
         if synthetic:
             src = src.removeprefix(f"{BACK_TRANSLATION_TAG} ")
-        return self._hash(src) in self._split_of_hash or (synthetic and self._hash(tgt) in self._held_targets)
+        return self._hash(src) in self._split_of_hash or (synthetic and self._hash(tgt) in self._held_out_targets)
 
-    def take(self, src: str, target_lang: str) -> str | None:
-        """The split of a held-out sentence at its first call with a language, None at later ones."""
+    def assign(self, src: str, target_lang: str) -> str | None:
+        """Return the split of a held-out sentence on its first call for a language, None on later ones."""
         key = self._hash(src)
-        if (key, target_lang) in self._taken:
+        if (key, target_lang) in self._assigned:
             return None
-        self._taken.add((key, target_lang))
+        self._assigned.add((key, target_lang))
         return self._split_of_hash[key]
 
 
-def _written_by_people(data: DataConfig) -> Iterator[tuple[str, str]]:
-    sources: list[Source] = [source for source in data.train if not is_synthetic(source)]
-    for source in sources:
-        yield from read_pairs(source, data)
+def _human_pairs(data: DataConfig) -> Iterator[tuple[str, str]]:
+    for source in data.train:
+        if not is_synthetic(source):
+            yield from read_pairs(source, data)
 
 
 def _smallest(hashes: Iterator[int], number: int, folder: Path) -> tuple[NDArray[np.uint64], int]:
-    """The smallest of distinct hashes, in ascending order, and how many distinct ones there are."""
+    """Return the smallest distinct hashes in ascending order, and the number of distinct hashes."""
     smallest = np.empty(0, dtype=np.uint64)
     total = 0
-    with Duplicates(folder) as duplicates:
+    with closing(DuplicateFinder(folder)) as duplicates:
         while chunk := array("Q", islice(hashes, _HASHES_AT_ONCE)):
             for value in chunk:
                 duplicates.add(value)
             total += len(chunk)
-            smallest = np.unique(np.concatenate([smallest, np.frombuffer(chunk, np.uint64)]))[:number]
-        return smallest, total - duplicates.later().count
+            smallest = np.unique(np.concatenate([smallest, np.asarray(chunk)]))[:number]
+        return smallest, total - duplicates.repeated().count

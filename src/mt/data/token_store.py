@@ -1,4 +1,7 @@
-"""Token ids on disk: written once, then memory-mapped, so that training needs no memory for its corpus."""
+"""Memory-mapped token ids: training needs no memory for its corpus.
+
+B, N sentences, L tokens
+"""
 
 import mmap
 from pathlib import Path
@@ -12,20 +15,20 @@ Lengths = NDArray[np.int64]
 
 SIDES = ("source", "target")
 
-_RUNS_AT_ONCE = 256  # runs of neighbouring sentences that are copied before their pages are given back
+_RUNS_AT_ONCE = 256  # runs of consecutive sentences that are copied before their pages are released
 
 
 def sentence_tokens(n_source: Any, n_target: Any) -> tuple[Any, Any]:
-    """Lengths as the model sees them: `<s> source </s>`, and `<s> target` in against `target </s>` out."""
+    """Return lengths as the model sees them: `<s> source </s>`, and `<s> target` in or `target </s>` out."""
     return n_source + 2, n_target + 1
 
 
 class EncodedCorpus:
-    """A parallel corpus as flat token ids and where each sentence starts.
+    """A parallel corpus as flat token ids and the position of each sentence in them.
 
     Args:
-        tokens: of each side (source, target), all sentences' ids one after the other.
-        starts: of each side, where sentences start in them, and where the last one ends (N + 1,).
+        tokens: by side (source, target), the ids of all sentences, concatenated.
+        starts: by side, the position of each sentence and the end of the last one (N + 1,).
     """
 
     def __init__(self, tokens: dict[str, Ids], starts: dict[str, Lengths]) -> None:
@@ -33,65 +36,55 @@ class EncodedCorpus:
 
     @classmethod
     def open(cls, folder: Path) -> "EncodedCorpus":
-        """Maps a folder that `encoding.encode_corpus` wrote."""
+        """Map a folder that `encode_corpus` wrote."""
         return cls(
             {side: _map_tokens(folder, side) for side in SIDES},
             {side: np.load(folder / f"{side}_starts.npy", mmap_mode="r") for side in SIDES},
         )
 
     def in_epoch(self, epoch: int) -> "EncodedCorpus":
-        """What an epoch trains on: always the same."""
+        """Return the corpus itself: every epoch has the same tokens."""
         return self
 
     def side(self, side: str) -> tuple[Ids, Lengths]:
-        """The flat ids of a side, and the sentences' starts in them (N + 1,)."""
+        """Return the flat ids of a side, and the positions of its sentences (N + 1,)."""
         return self._tokens[side], self._starts[side]
 
     def __len__(self) -> int:
         return len(self._starts["source"]) - 1
 
     def lengths(self, indices: NDArray[np.int64] | None = None) -> tuple[Lengths, Lengths]:
-        """Source and target tokens of some sentences or of all (N,), specials counted as the model sees them."""
+        """Return source and target tokens (N,), specials included, of some sentences or of all."""
         if indices is None:
             return sentence_tokens(*(np.diff(self._starts[side]) for side in SIDES))
         return sentence_tokens(*(self._starts[side][indices + 1] - self._starts[side][indices] for side in SIDES))
 
-    def copied(self, indices: NDArray[np.int64]) -> "EncodedCorpus":
-        """Some sentences, copied into memory in the order given; neighbours are copied together.
+    def select(self, indices: NDArray[np.int64]) -> "EncodedCorpus":
+        """Copy some sentences into memory, in the given order.
 
-        What is read of a mapped file counts as memory of this process, and with each page the system maps those around
-        it, so it is given back on the way.
+        Mapped pages count as memory of this process, together with those that the system reads ahead; they are
+        released while copying.
         """
         firsts = np.flatnonzero(np.diff(indices, prepend=-2) != 1)
         runs = np.stack([indices[firsts], np.diff(firsts, append=len(indices))], axis=1)
-        sides = {side: self._copied(side, runs) for side in SIDES}
-        return EncodedCorpus({side: s[0] for side, s in sides.items()}, {side: s[1] for side, s in sides.items()})
+        tokens, starts = zip(*(self._copy_runs(side, runs) for side in SIDES), strict=True)
+        return EncodedCorpus(dict(zip(SIDES, tokens, strict=True)), dict(zip(SIDES, starts, strict=True)))
 
-    def _copied(self, side: str, runs: NDArray[np.int64]) -> tuple[Ids, Lengths]:
+    def _copy_runs(self, side: str, runs: NDArray[np.int64]) -> tuple[Ids, Lengths]:
         tokens, starts = self.side(side)
         copies, lengths = [np.zeros(0, tokens.dtype)], [np.zeros(1, np.int64)]
-        for some in np.split(runs, range(_RUNS_AT_ONCE, len(runs), _RUNS_AT_ONCE)):
-            for begin, number in some.tolist():
-                bounds = np.asarray(starts[begin : begin + number + 1])
+        for group in np.split(runs, range(_RUNS_AT_ONCE, len(runs), _RUNS_AT_ONCE)):
+            for first, number in group.tolist():
+                bounds = np.asarray(starts[first : first + number + 1])
                 copies.append(np.array(tokens[bounds[0] : bounds[-1]]))
                 lengths.append(np.diff(bounds))
             for array in (tokens, starts):
-                mapping = getattr(array, "_mmap", None)
-                if mapping is not None:
+                if (mapping := getattr(array, "_mmap", None)) is not None:
                     mapping.madvise(mmap.MADV_DONTNEED)
         return np.concatenate(copies), np.cumsum(np.concatenate(lengths))
 
     def gather(self, side: str, indices: NDArray[np.int64]) -> tuple[Ids, Lengths]:
-        """The ids of some sentences.
-
-        Args:
-            side: source or target.
-            indices: which sentences (B,).
-
-        Returns:
-            ids (B, L), where L is the longest sentence's length and what lies beyond a sentence's end is arbitrary;
-            and the sentences' lengths (B,), specials not counted.
-        """
+        """Return ids (B, L), arbitrary beyond a sentence's end, and lengths (B,) without specials."""
         starts = self._starts[side][indices]
         lengths = self._starts[side][indices + 1] - starts
         positions = starts[:, None] + np.arange(lengths.max(initial=0))

@@ -9,7 +9,7 @@ from mt.bundle.pretrained import Pretrained
 from mt.config import Config, name_of
 from mt.console import log
 from mt.data.cleaning import cleaning_table
-from mt.data.encode import Tagged, encode_corpus, read_counts, shards_of
+from mt.data.encode import TaggedPairs, encode_corpus, read_counts, shards_folder
 from mt.data.mixture import read_parts
 from mt.data.prepare import prepare_text
 from mt.data.tokenizer import TokenizerPair
@@ -94,9 +94,9 @@ def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, files: Ma
             log.info("encoding %s", split)
             text = (run_dir.text_file(split, "source"), run_dir.text_file(split, "target"))
             tags = tokenizers.source.tags
-            parts = [Tagged(p.pairs, tags.get(p.target_lang)) for p in read_parts(run_dir.prepared_counts, split)]
+            parts = [TaggedPairs(p.pairs, tags.get(p.target_lang)) for p in read_parts(run_dir.prepared_counts, split)]
             encode_corpus(text, tokenizers, run_dir.encoded(split), key, limit, parts)
-        atomic.remove_if_exists(shards_of(run_dir.encoded(split)))  # a crash may leave them
+        atomic.remove_if_exists(shards_folder(run_dir.encoded(split)))  # a crash may leave them
 
 
 def report_cleaning(config: Config, run_dir: RunDir) -> None:

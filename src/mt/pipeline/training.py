@@ -10,7 +10,7 @@ from mt.config import Config
 from mt.console import log
 from mt.data.batching import TrainingCorpus
 from mt.data.bidirectional import BidirectionalCorpus
-from mt.data.bpe_dropout import VaryingCorpus
+from mt.data.bpe_dropout import BpeDropoutCorpus
 from mt.data.encode import read_counts
 from mt.data.eval_texts import read_texts
 from mt.data.mixture import training_shares
@@ -71,6 +71,6 @@ def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair)
     encoded = EncodedCorpus.open(folder)
     corpus: TrainingCorpus = encoded
     if p > 0:
-        corpus = VaryingCorpus(encoded, tokenizers, p, config.seed, config.data.max_length, folder.parent)
+        corpus = BpeDropoutCorpus(encoded, tokenizers, p, config.seed, config.data.max_length, folder.parent)
     epochs = config.training.bidirectional_epochs
     return BidirectionalCorpus(corpus, epochs, config.seed, config.data.max_length) if epochs else corpus

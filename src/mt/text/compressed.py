@@ -1,4 +1,4 @@
-"""Compressed files, told by their names and read as if they were not."""
+"""Transparent decompression of .gz, .xz and .zst files."""
 
 import contextlib
 import gzip
@@ -20,33 +20,36 @@ _BLOCK = 2**16  # compressed bytes read at a time
 
 @contextlib.contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """Opens a file for reading, decompressed where its name says so.
+    """Open a file for reading, decompressed if its suffix says so.
 
     Raises:
-        InputError: while it is read, the compressed data turns out damaged or cut off.
+        InputError: the compressed data is damaged or truncated, which reading finds.
     """
-    kind = path.suffix.lower()
-    if kind not in COMPRESSED:
+    suffix = path.suffix.lower()
+    if suffix not in COMPRESSED:
         with path.open("rb") as plain:
             yield plain
         return
-    opened: Any = {".gz": gzip.open, ".xz": _open_xz}.get(kind) or _zstd().open
-    errors = {".gz": (gzip.BadGzipFile, zlib.error), ".xz": (lzma.LZMAError,)}.get(kind) or (_zstd().ZstdError,)
+    zstd: Any = None
+    if suffix == ".zst":
+        zstd = importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+    opener: Any = {".gz": gzip.open, ".xz": _open_xz}.get(suffix) or zstd.open
+    errors = {".gz": (gzip.BadGzipFile, zlib.error), ".xz": (lzma.LZMAError,)}.get(suffix) or (zstd.ZstdError,)
     try:
-        with opened(path, "rb") as stream:
+        with opener(path, "rb") as stream:
             yield stream
     except (*errors, EOFError) as error:
-        raise InputError(f"{path}: not a whole {COMPRESSED[kind]} file ({error})") from None
+        raise InputError(f"{path}: damaged or truncated {COMPRESSED[suffix]} file ({error})") from None
 
 
 def refuse_compressed(output: Path) -> None:
-    """Raises `InputError` for a name that promises compression: nothing here is written compressed."""
-    if (ending := output.suffix.lower()) in COMPRESSED:
-        raise InputError(f"{output}: cannot be written compressed", f"leave out {ending}, and compress it afterwards")
+    """Raise `InputError` for an output name with a compression suffix: output is never compressed."""
+    if (suffix := output.suffix.lower()) in COMPRESSED:
+        raise InputError(f"{output}: cannot be written compressed", f"leave out {suffix}, and compress it afterwards")
 
 
 class _XzReader(io.RawIOBase):
-    """All streams of an .xz file; `lzma.open` ends without an error where a later stream is damaged."""
+    """A reader of all streams of an .xz file; `lzma.open` ends without an error where a later stream is damaged."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -76,7 +79,7 @@ class _XzReader(io.RawIOBase):
         return len(content)
 
     def _next_stream(self) -> bytes:
-        """The first bytes after a stream and its padding; empty at the end of the file."""
+        """Return the first bytes after a stream and its padding; empty at the end of the file."""
         block = self._decompressor.unused_data.lstrip(b"\0")
         while not block and (read := self._file.read(_BLOCK)):
             block = read.lstrip(b"\0")
@@ -85,7 +88,3 @@ class _XzReader(io.RawIOBase):
 
 def _open_xz(path: Path, mode: str) -> IO[bytes]:
     return io.BufferedReader(_XzReader(path.open("rb")))
-
-
-def _zstd() -> Any:
-    return importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")

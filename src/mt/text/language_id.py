@@ -1,4 +1,4 @@
-"""Which language a text is in."""
+"""Language identification with py3langid."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 class Detector:
-    """Tells which language a text is in, with py3langid.
+    """A language identifier whose model is loaded on first use.
 
     Args:
-        codes: languages to consider beside the common ones; more candidates would mean more mistakes on short texts.
+        codes: languages to consider beside the common ones; more candidates mean more mistakes on short texts.
     """
 
     def __init__(self, codes: Sequence[str]) -> None:
@@ -21,24 +21,24 @@ class Detector:
         self._identifier: LanguageIdentifier | None = None
 
     def rank(self, text: str) -> list[tuple[str, float]]:
-        """(code, confidence in percent) of each language, the likeliest first; a text without letters has none."""
+        """Return (code, confidence in percent) of each language, best first; nothing for a text without letters."""
         if not any(character.isalpha() for character in text):
             return []
         return [(code, round(100 * float(share), 1)) for code, share in self._library().rank(text)]
 
-    def likeliest(self, text: str) -> tuple[str, float]:
-        """The first of `rank` alone, which takes half the time, for a text that has letters."""
+    def classify(self, text: str) -> tuple[str, float]:
+        """Return the best of `rank` in half the time; the text must have letters."""
         code, share = self._library().classify(text)
         return code, 100 * float(share)
 
-    def knows(self, code: str) -> bool:
-        """Whether a language can be told from others."""
+    def supports(self, code: str) -> bool:
+        """Return True if a language can be identified."""
         return base_language(code) in self._library().nb_classes
 
-    def among(self, text: str, codes: Sequence[str]) -> tuple[str, float]:
-        """The likeliest of some languages, and the confidence that it is, all others considered, in percent."""
-        found = dict(self.rank(text))
-        return max(((code, found.get(base_language(code), 0.0)) for code in codes), key=lambda pair: pair[1])
+    def best_of(self, text: str, codes: Sequence[str]) -> tuple[str, float]:
+        """Return the best of some languages, and its confidence in percent against all languages."""
+        confidence = dict(self.rank(text))
+        return max(((code, confidence.get(base_language(code), 0.0)) for code in codes), key=lambda pair: pair[1])
 
     def _library(self) -> "LanguageIdentifier":
         if self._identifier is None:

@@ -1,4 +1,4 @@
-"""Language codes and names, and the word that marks what a model translated back."""
+"""Language codes and names, and the tag of back-translated text."""
 
 import re
 from collections.abc import Sequence
@@ -6,10 +6,10 @@ from functools import cache
 
 from mt.errors import InputError
 
-# Begins back-translated sentences, so that a model can tell them from what people wrote (Caswell et al. 2019).
+# Marks back-translated source sentences (Caswell et al. 2019, arXiv:1906.06442).
 BACK_TRANSLATION_TAG = "<BT>"
 
-# ISO 639-1, those that models are most often made for; another language is called by its code.
+# The ISO 639-1 codes most models are trained for; other languages go by their code.
 LANGUAGE_NAMES = dict(
     entry.split(" ", 1)
     for entry in (
@@ -27,13 +27,13 @@ LANGUAGE_NAMES = dict(
 
 @cache
 def base_language(code: str) -> str:
-    """zh of zh, zh-Hans, zh_TW or ZH."""
+    """Return the language of a code without region or script: zh for zh-Hans, zh_TW or ZH."""
     return re.split("[-_]", code.lower())[0]
 
 
 # Written without spaces between words.
 _UNSPACED = {"zh", "ja", "th", "lo", "km", "my", "bo", "dz"}
-# Codes of three letters for these and Korean, and languages that are written as one of them is.
+# Three-letter codes of these and of Korean, and languages with the same writing system.
 _WRITTEN_AS = dict(
     pair.split(" ")
     for pair in (
@@ -44,18 +44,18 @@ _WRITTEN_AS = dict(
 
 
 def written_as(code: str) -> str:
-    """The code of two letters of the language whose way of writing a language has: zh of yue or zho_Hant."""
+    """Return the two-letter code of a language with the same writing system: zh for yue or zho_Hant."""
     base = base_language(code)
     return _WRITTEN_AS.get(base, base)
 
 
 def is_spaced(code: str) -> bool:
-    """Whether a language has spaces between its words."""
+    """Return True if a language writes spaces between words."""
     return written_as(code) not in _UNSPACED
 
 
 def language_name(code: str) -> str:
-    """English of en; German (AT) of de-AT."""
+    """Return the English name: English for en, German (AT) for de-AT."""
     base = base_language(code)
     if base not in LANGUAGE_NAMES:
         return code
@@ -64,20 +64,16 @@ def language_name(code: str) -> str:
 
 
 def chosen_language(languages: Sequence[str], chosen: str | None) -> str:
-    """The target language that is meant of those a model has.
-
-    Args:
-        languages: the model's.
-        chosen: one of them; None is the only one.
+    """Return the chosen target language of a model, or its only one if `chosen` is None.
 
     Raises:
-        InputError: it is none of them, or none is named of several.
+        InputError: the model does not have it, or has several and none is chosen.
     """
     if chosen is None and len(languages) == 1:
         return languages[0]
     if chosen is None or chosen not in languages:
-        what = "which of them is not said" if chosen is None else f"not into {chosen}"
+        problem = "no target language was chosen" if chosen is None else f"not into {chosen}"
         raise InputError(
-            f"the model translates into {', '.join(languages)}; {what}", f"choose with --to {languages[0]}"
+            f"the model translates into {', '.join(languages)}; {problem}", f"choose with --to {languages[0]}"
         )
     return chosen

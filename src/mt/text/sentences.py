@@ -8,9 +8,9 @@ _SPACE = re.compile(r"\s")
 
 
 def sentence_ends(text: str, language: str = "en") -> list[int]:
-    """Return the positions where a sentence and the white space behind it end, except for the last one.
+    """Return the end of each sentence but the last, after the white space that follows it.
 
-    A piece without a letter or digit, such as ":)", is no sentence of its own, and 「…。」と言った is one sentence.
+    A segment without a letter or digit, such as ":)", is part of the previous one; 「…。」と言った is one sentence.
 
     Args:
         text: one line of text.
@@ -35,17 +35,17 @@ def _has_words(text: str) -> bool:
 
 def _boundaries(text: str, language: str) -> list[int]:
     """Segment overlapping windows, so that the time is linear in the length of the text."""
-    found: list[int] = []
+    ends: list[int] = []
     start = 0
     while start < len(text):
         end = start
         for sentence in _segment(text[start : start + _WINDOW], language)[:-1]:
             end += len(sentence)
-            found.append(end)
+            ends.append(end)
         if start + _WINDOW >= len(text):
             break
         start = max(end, start + _WINDOW // 2)
-    return found
+    return ends
 
 
 def _segment(text: str, language: str) -> list[str]:

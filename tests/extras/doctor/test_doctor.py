@@ -23,8 +23,8 @@ from data_helpers import make_config, write_lines, write_pairs
 from mt.config import Config, PairFiles, load_config
 from mt.data import phrasebook
 from mt.data.corpus import Pair
-from mt.data.duplicates import Records
-from mt.data.encode import Tagged, encode_corpus
+from mt.data.duplicates import HashPartitions
+from mt.data.encode import TaggedPairs, encode_corpus
 from mt.data.prepare import prepare_text
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
@@ -182,7 +182,7 @@ def test_processes_chunks_and_files_change_nothing(tmp_path: Path, monkeypatch: 
     config, expected = planted(tmp_path)
     monkeypatch.setattr(examination, "_ALONE", 0)
     monkeypatch.setattr(examination, "_PAIRS", 11)
-    monkeypatch.setattr(overlaps, "Records", partial(Records, at_once=50))
+    monkeypatch.setattr(overlaps, "HashPartitions", partial(HashPartitions, at_once=50))
     diagnosis = diagnose(config, tmp_path / "runs", 1000)
     assert found(diagnosis) == expected
     check_counts(diagnosis, expected)
@@ -453,7 +453,7 @@ def test_too_long_is_what_training_leaves_out(two_languages: Path, tmp_path: Pat
         assert isinstance(source, PairFiles)
         tag = tokenizers.source.tags[config.data.language_of(source)]
         text = (two_languages / source.source, two_languages / source.target)
-        expected += encode_corpus(text, tokenizers, tmp_path / "out", "key", 7, [Tagged(400, tag)]).too_long
+        expected += encode_corpus(text, tokenizers, tmp_path / "out", "key", 7, [TaggedPairs(400, tag)]).too_long
     assert too_long.counts["train"] == expected > 50
 
 

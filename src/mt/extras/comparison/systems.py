@@ -9,7 +9,7 @@ from typing import Any
 from mt.bundle.load_translator import open_model, read_config
 from mt.config.data import DataConfig
 from mt.console import log
-from mt.data.eval_texts import Text, comparable
+from mt.data.eval_texts import Text, nfc_lines
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
 from mt.evaluation.test_set import search_options
@@ -104,7 +104,7 @@ def new_translations(
     if method is not None and not models:
         raise InputError("--method: nothing is translated here", "leave it out, or compare models")
     sources = [] if source is None else list(read_lines(source))
-    references = comparable(read_lines(reference), reference)
+    references = nfc_lines(read_lines(reference), reference)
     if source is not None and len(sources) != len(references):
         raise InputError(f"{source} has {len(sources)} lines but {reference} has {len(references)}")
     configs = {number: read_config(model) for number, model in models.items()}
@@ -139,7 +139,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _lines_of(path: Path) -> list[str]:
-    return comparable(read_lines(path), path)
+    return nfc_lines(read_lines(path), path)
 
 
 def _checked(comparison: Comparison) -> Comparison:

@@ -42,7 +42,7 @@ _ALIKE = tuple(
 
 def detectable(language: str) -> bool:
     """Whether a language can be told from others."""
-    return _is_there() and _detector(language).knows(language)
+    return _is_there() and _detector(language).supports(language)
 
 
 def why_not() -> str:
@@ -65,7 +65,7 @@ def other_language(text: str, expected: str) -> str:
     if sum(map(str.isalpha, text)) < (_SYLLABLES if base in _DENSE else _LETTERS):
         return ""
     detector, text = _detector(expected), text[:_ENOUGH]
-    found, share = detector.likeliest(text)
+    found, share = detector.classify(text)
     if found == base or share < _SURE or any({found, base} <= group for group in _ALIKE):
         return ""
     if dict(detector.rank(text)).get(base, 0.0) > _RULED_OUT:
@@ -75,7 +75,7 @@ def other_language(text: str, expected: str) -> str:
 
 @cache
 def _detector(language: str) -> Detector:
-    return _common() if _common().knows(language) else Detector([language])
+    return _common() if _common().supports(language) else Detector([language])
 
 
 @cache

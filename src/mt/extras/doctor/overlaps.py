@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.data.duplicates import Records
+from mt.data.duplicates import HashPartitions
 from mt.extras.doctor.chunks import HASHES, Chunk, Judged
 from mt.extras.doctor.kinds import BIT
 
@@ -110,7 +110,7 @@ class Repeats:
     def __init__(self, folder: Path, dropped_for: frozenset[str] = frozenset()) -> None:
         going = sum(BIT[kind] for kind in dropped_for if kind not in _IN_COMMON)
         self._left_out = np.uint64(_LEFT_OUT | going)
-        self._sides = {side: Records(folder, _RECORD) for side in ("source", "target")}
+        self._sides = {side: HashPartitions(folder, _RECORD) for side in ("source", "target")}
 
     def __enter__(self) -> Self:
         return self
@@ -138,7 +138,7 @@ class Repeats:
         """
         parts: dict[str, list[Common]] = {kind: [] for kind in _IN_COMMON}
         for side, kind in (("source", "many-targets"), ("target", "many-sources")):
-            for records in self._sides[side].parts():
+            for records in self._sides[side]:
                 sorted_records = _Sorted(records)
                 if side == "source":
                     parts["duplicate"].append(sorted_records.repeated(examples))
@@ -149,7 +149,7 @@ class Repeats:
 
 
 class _Sorted:
-    """Records by hash, then by pair, then in the order they came."""
+    """HashPartitions by hash, then by pair, then in the order they came."""
 
     def __init__(self, records: NDArray[np.void]) -> None:
         order = np.lexsort((records["index"], records["pair"], records["hash"]))

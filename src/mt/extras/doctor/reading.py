@@ -10,7 +10,7 @@ from mt.data.corpus import read_numbered
 from mt.errors import InputError
 from mt.extras.doctor.chunks import Example, Examples, Place
 from mt.text.compressed import open_bytes
-from mt.text.lines import Fault
+from mt.text.lines import TextIssue
 
 SPLITS = ("test", "valid", "train")  # in the order in which they are read: what training must not have comes first
 
@@ -93,7 +93,7 @@ def read_text(text: Text, faults: Faults | None = None) -> Iterator[Read]:
     """
     pending: list[str] = []
 
-    def note(fault: Fault) -> None:
+    def note(fault: TextIssue) -> None:
         if fault.kind == "encoding":
             pending.append(_said(fault))  # and the pair it is in comes next
         else:
@@ -112,7 +112,7 @@ def read_text(text: Text, faults: Faults | None = None) -> Iterator[Read]:
             faults.add("unreadable", Example(text.split, (), error.message))
 
 
-def _said(fault: Fault) -> str:
+def _said(fault: TextIssue) -> str:
     """What a fault's message says beside the place."""
     return fault.message.removeprefix(f"{fault.file}:{fault.line}: ").removeprefix(f"{fault.file}: ")
 

@@ -82,5 +82,6 @@ def count_differences(content: bytes, tokenizers: TokenizerPair, sources: Sequen
     expected = [source.tokens(ids) for ids in source.encode_batch(sources)]
     target_ids = target.encode_batch(targets)
     decoded = [theirs.decode_pieces(target.tokens(ids)) for ids in target_ids]
-    actual, expected = [*encoded, *decoded], [*expected, *target.decode_batch(target_ids)]
-    return sum(one != other for one, other in zip(actual, expected, strict=True))
+    differences = sum(ours != other for ours, other in zip(expected, encoded, strict=True))
+    pairs = zip(target.decode_batch(target_ids), decoded, strict=True)
+    return differences + sum(ours != other for ours, other in pairs)

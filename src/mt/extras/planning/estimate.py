@@ -54,7 +54,7 @@ def estimate(
     """
     training = config.training
     shares = training_shares(pairs, [source.weight for source in config.data.train], config.data.temperature)
-    in_epoch = sum(share.sentences * share.times for share in shares) * measured.steps_per_pair
+    in_epoch = sum(share.sentences * share.repeats for share in shares) * measured.steps_per_pair
     steps = training.max_steps
     if training.max_epochs is not None and whole:
         steps = max(1, min(steps, round(training.max_epochs * in_epoch)))

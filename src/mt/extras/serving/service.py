@@ -164,8 +164,8 @@ class Service:
                 raise RequestError(400, f"{request.target} is not supported")
             codes = [source for source, target in self._directions if target == request.target]
             words = " ".join(html_pieces(text, " ").sentences) if request.is_html else text
-            already = self._detector.among(words, [request.target])
-            detected = self._detector.among(words, codes or sorted(known))
+            already = self._detector.best_of(words, [request.target])
+            detected = self._detector.best_of(words, codes or sorted(known))
             if already[1] > _SURE and already[1] >= detected[1]:
                 return None, already
             source = detected[0]

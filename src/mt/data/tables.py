@@ -1,0 +1,153 @@
+"""Rows of TSV, CSV, JSON-lines and Parquet files.
+
+The text formats are read here, through the strict line reader, and not with `datasets`: that library guesses types
+(dates, numbers, "NA"), treats `*` in a file name as a pattern, and uses the network.
+"""
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from mt.errors import InputError
+from mt.text.compressed import COMPRESSED
+from mt.text.lines import IssueHandler, TextIssue, read_lines
+
+Row = tuple[int, dict[str, Any]]
+
+COLUMNS_HINT = "name the columns with source_column and target_column; header: false counts those of a .tsv or .csv"
+
+
+def table_rows(path: Path, header: bool, columns: tuple[str, str], on_issue: IssueHandler) -> Iterator[Row]:
+    """Yield the line and the cells of each row; only the wanted columns of a Parquet file are decoded.
+
+    Args:
+        path: the table.
+        header: the first line of a TSV or CSV names the columns; otherwise they are named 1, 2 and so on.
+        columns: the wanted ones.
+        on_issue: handles rows that are skipped.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    suffix = next((suffix.lower() for suffix in reversed(path.suffixes) if suffix.lower() not in COMPRESSED), "")
+    if suffix == ".parquet":
+        return _parquet_rows(path, columns, on_issue)
+    if suffix == ".jsonl":
+        return _jsonl_rows(path, on_issue)
+    lines = (_csv_cells if suffix == ".csv" else _tsv_cells)(path, on_issue)
+    return _name_cells(lines, header, columns, path, on_issue)
+
+
+def no_column(column: str, columns: Iterable[str]) -> str:
+    """Describe a missing column."""
+    return f"no column '{column}', only {', '.join(map(str, columns))}"
+
+
+def _name_cells(
+    lines: Iterator[tuple[int, list[str]]],
+    header: bool,
+    wanted: tuple[str, str],
+    path: Path,
+    on_issue: IssueHandler,
+) -> Iterator[Row]:
+    """Yield the cells of each row by column; a row with too many, or without a wanted one, is skipped."""
+    columns: list[str] = []
+    for number, cells in lines:
+        if not columns:
+            columns = cells if header else [str(column) for column, _ in enumerate(cells, 1)]
+            _refuse_repeated([name for name in columns if name in wanted], f"{path}:{number}")
+            if header:
+                continue
+        if len(cells) > len(columns):
+            problem = f"{len(cells)} cells, but the first line has {len(columns)} columns"
+            on_issue(_row_issue(path, f":{number}", number, problem, "look for a separator inside a sentence"))
+        elif missing := [name for name in wanted if name in columns[len(cells) :]]:
+            problem = f"ends before column {missing[0]!r}"
+            on_issue(_row_issue(path, f":{number}", number, problem, "look for a missing separator"))
+        else:
+            yield number, dict(zip(columns, cells, strict=False))
+
+
+def _row_issue(path: Path, position: str, number: int, problem: str, hint: str = "") -> TextIssue:
+    return TextIssue("row", str(path), number, f"{path}{position}: {problem}", hint)
+
+
+def _refuse_repeated(columns: Sequence[str], name: str) -> None:
+    if repeated := [column for column in columns if columns.count(column) > 1]:
+        raise InputError(f"{name}: two columns are named {repeated[0]!r}", "rename one of them")
+
+
+def _tsv_cells(path: Path, on_issue: IssueHandler) -> Iterator[tuple[int, list[str]]]:
+    """Yield the tab-separated cells of each line; quotes have no meaning."""
+    for number, line in enumerate(read_lines(path, on_issue), 1):
+        if line or number == 1:
+            yield number, line.split("\t")
+
+
+def _csv_cells(path: Path, on_issue: IssueHandler) -> Iterator[tuple[int, list[str]]]:
+    """Yield cells by RFC 4180: a cell in double quotes may contain commas, doubled quotes and line breaks."""
+    csv.field_size_limit(2**31 - 1)
+    rows = csv.reader((line + "\n" for line in read_lines(path, on_issue)), strict=True)
+    first_line = 1  # of a row, which an unclosed quote makes long
+    try:
+        for cells in rows:
+            if cells:
+                yield first_line, cells
+            first_line = rows.line_num + 1
+    except csv.Error as error:
+        raise InputError(f"{path}:{first_line}: not valid CSV: {error}") from None
+
+
+def _jsonl_rows(path: Path, on_issue: IssueHandler) -> Iterator[Row]:
+    for number, line in enumerate(read_lines(path, on_issue), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            problem = "" if isinstance(row, dict) else f"not a JSON object but {line:.60}"
+        except (ValueError, RecursionError) as error:
+            problem = f"not valid JSON: {error}"
+        if problem:
+            on_issue(_row_issue(path, f":{number}", number, problem))
+        else:
+            yield number, row
+
+
+def _parquet_rows(path: Path, wanted: tuple[str, str], on_issue: IssueHandler) -> Iterator[Row]:
+    import pyarrow
+    from pyarrow import parquet
+
+    number = 0
+    try:
+        with parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            missing = next((name for name in wanted if name not in names), None)
+            if missing is not None and "translation" not in names:
+                raise InputError(f"{path}: {no_column(missing, names)}", COLUMNS_HINT)
+            fields = [field for field in file.schema_arrow if field.name in ("translation", *wanted)]
+            for group in (fields, *(field.flatten() for field in fields)):
+                _refuse_repeated([field.name for field in group], str(path))
+            for batch in file.iter_batches(columns=[field.name for field in fields]):
+                try:
+                    yield from enumerate(batch.to_pylist(), number + 1)
+                except UnicodeDecodeError:  # the library accepts any bytes as text
+                    yield from _valid_rows(batch, path, number, on_issue)
+                number += batch.num_rows
+    except (pyarrow.ArrowException, OSError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+        raise InputError(f"{path}: cannot be read as Parquet: {reason}") from None
+
+
+def _valid_rows(batch: Any, path: Path, before: int, on_issue: IssueHandler) -> Iterator[Row]:
+    """Yield the rows of a Parquet batch that are UTF-8, decoding one at a time."""
+    for number in range(before + 1, before + batch.num_rows + 1):
+        try:
+            (row,) = batch.slice(number - before - 1, 1).to_pylist()
+        except UnicodeDecodeError:
+            on_issue(_row_issue(path, f": row {number}", number, "not valid UTF-8"))
+        else:
+            yield number, row
