@@ -23,7 +23,7 @@ from mt.data.shortlist import Shortlist
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.model.build import TranslationModel, build
-from mt.model.initialization import Unfilled
+from mt.model.initialization import SkipInit
 from mt.model.transformer import Transformer, set_parameters
 from mt.storage import atomic
 from mt.storage.find_model import run_of_checkpoint
@@ -70,7 +70,7 @@ def new_model(
         for name, content in tokenizers.files().items():
             atomic.write_text(aside.tokenizer / name, content)
         atomic.write_tensors(aside.weights, {name: tensor.contiguous() for name, tensor in weights.items()})
-        with Unfilled():
+        with SkipInit():
             model = build_model(config, tokenizers)
         set_parameters(model, weights)
         try:
@@ -109,7 +109,7 @@ def _load_checkpoint(folder: ModelDir, run: RunDir, device: torch.device) -> Loa
 
 def _model_with(weights: Path, config: Config, tokenizers: TokenizerPair, device: torch.device) -> TranslationModel:
     """A model with the weights of a file, which may hold anything."""
-    with Unfilled():
+    with SkipInit():
         with torch.device("meta"):  # shapes without memory
             _check_tensors(weights, build_model(config, tokenizers))
         model = build_model(config, tokenizers).to(device).eval()

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from mt.model.layers import Embedding, LearnedPositions
+from mt.model.embedding import Embedding, LearnedPositions
 
 
 def position_table(embedding: Embedding, length: int) -> Tensor:
