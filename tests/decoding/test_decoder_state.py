@@ -162,7 +162,7 @@ def test_greedy_search_needs_no_mask() -> None:
             close(logits, follower.expected(), 1e-4)
         kept = torch.tensor([0, 2, 3]) if position == 33 else None
         follower.go_on(torch.zeros(3 if position >= 33 else 4, 1, dtype=torch.long), kept)
-        assert follower.state.sees is None
+        assert follower.state.visible is None
         assert follower.state.used == position + 1
     assert follower.sentences.tolist() == [0, 2, 3]
     assert max(follower.capacities) > 64

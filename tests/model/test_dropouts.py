@@ -9,7 +9,9 @@ from torch import Tensor, nn
 
 from model_helpers import model_config, scramble, small_model, sources, targets
 from mt.model.attention import CrossAttention, SelfAttention
-from mt.model.layers import Dropout, Embedding, FeedForward
+from mt.model.dropout import Dropout
+from mt.model.embedding import Embedding
+from mt.model.layers import FeedForward
 from mt.model.packing import Packing
 from mt.model.transformer import Transformer
 

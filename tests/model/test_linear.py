@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from mt.model import linear
-from mt.model.linear import Linear, product
+from mt.model.linear import Linear, linear_without_grad
 
 HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
 needs_onednn = pytest.mark.skipif(not HAS_ONEDNN, reason="this torch has no oneDNN")
@@ -140,7 +140,10 @@ def test_other_number_formats_are_left_to_torch(dtype: torch.dtype, force: Calla
     force(True)
     layer, (x, factors) = layer_of(LARGE, True, dtype), rows(LARGE, dtype)
     with Watch() as watch:
-        actual = [*outcome(layer(x), x, factors, *layer.parameters()), product(x.detach(), layer.weight.detach())]
+        actual = [
+            *outcome(layer(x), x, factors, *layer.parameters()),
+            linear_without_grad(x.detach(), layer.weight.detach()),
+        ]
     assert watch.onednn == 0
     assert all(tensor.dtype == dtype for tensor in actual)
     expected = outcome(F.linear(x, layer.weight, layer.bias), x, factors, *layer.parameters())
@@ -152,7 +155,7 @@ def test_autocast_is_left_to_torch(force: Callable) -> None:
     layer, (x, factors) = layer_of(LARGE, True), rows(LARGE)
     with Watch() as watch, torch.autocast("cpu", dtype=torch.bfloat16):
         y = layer(x)
-        assert product(x.detach(), layer.weight.detach()).dtype == torch.bfloat16
+        assert linear_without_grad(x.detach(), layer.weight.detach()).dtype == torch.bfloat16
         expected = F.linear(x, layer.weight, layer.bias)
     assert y.dtype == torch.bfloat16
     assert y.equal(expected)
@@ -171,8 +174,8 @@ def test_product_takes_transposed_views(
     x, factors = (tensor.detach() for tensor in rows(size))
     weight, added = torch.randn(size), torch.randn(size[0]) if bias else None
     with Watch() as watch:
-        forward, backward = product(x, weight, added), product(factors, weight.t())
-        turned = product(x.t().contiguous().t(), weight.t().contiguous().t(), added)
+        forward, backward = linear_without_grad(x, weight, added), linear_without_grad(factors, weight.t())
+        turned = linear_without_grad(x.t().contiguous().t(), weight.t().contiguous().t(), added)
     assert watch.onednn == (3 if prefers_onednn and size != SMALL else 0)
     exact = x.double() @ weight.double().T + (added.double() if bias else 0)
     near(forward, exact)

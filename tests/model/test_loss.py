@@ -37,7 +37,7 @@ def expected(states: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -
 @pytest.mark.parametrize("onednn", [False, pytest.param(True, marks=NEEDS_ONEDNN)], ids=["torch", "onednn"])
 def test_equals_torch(smoothing: float, tokens: int, onednn: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear, "_prefers_onednn", lambda: onednn)
-    monkeypatch.setattr(linear, "_LARGE", 1)
+    monkeypatch.setattr(linear, "_MIN_FEATURES", 1)
     states, weight, labels = batch(tokens)
     loss, nll = fused_cross_entropy(states, weight, labels, smoothing)
     loss.backward()

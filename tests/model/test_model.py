@@ -14,17 +14,11 @@ from torch import Tensor, nn
 from model_helpers import close, model_config, scramble, small_model, sources, targets
 from mt.config import ModelConfig
 from mt.data.tokenizer import PAD_ID
-from mt.model.attention import CrossAttention, KeyValues, SelfAttention, attend
-from mt.model.layers import (
-    DecoderLayer,
-    Dropout,
-    Embedding,
-    EncoderLayer,
-    FeedForward,
-    LearnedPositions,
-    SinusoidalPositions,
-    Sublayer,
-)
+from mt.model.attention import CrossAttention, SelfAttention, attend
+from mt.model.cache import KeyValues
+from mt.model.dropout import Dropout
+from mt.model.embedding import Embedding, LearnedPositions, SinusoidalPositions
+from mt.model.layers import DecoderLayer, EncoderLayer, FeedForward, Sublayer
 from mt.model.packing import Packing
 from mt.model.transformer import Transformer
 
@@ -269,9 +263,9 @@ def test_what_stands_in_padding_is_irrelevant(shape: dict) -> None:
 def filled(packing: Packing, seed: int) -> Packing:
     """The same packing, but other tokens' vectors are put where padding is; none is put there twice."""
     padding, generator = packing.padding, torch.Generator().manual_seed(seed)
-    places = padding.places.clone()
-    places[padding.holes] = torch.randperm(len(padding.real), generator=generator)[: len(padding.holes)]
-    return replace(packing, padding=padding._replace(places=places))
+    packed = padding.packed.clone()
+    packed[padding.empty] = torch.randperm(len(padding.real), generator=generator)[: len(padding.empty)]
+    return replace(packing, padding=padding._replace(packed=packed))
 
 
 def test_every_source_token_counts() -> None:

@@ -37,7 +37,7 @@ def test_packing_lists_the_real_tokens_in_order(lengths: list[int], extra: int) 
     else:
         assert packing.pad.equal(~real)
         assert packing.padding.real.tolist() == real.flatten().nonzero()[:, 0].tolist()
-        assert packing.padding.holes.tolist() == (~real).flatten().nonzero()[:, 0].tolist()
+        assert packing.padding.empty.tolist() == (~real).flatten().nonzero()[:, 0].tolist()
 
 
 @given(LENGTHS, st.integers(0, 3))

@@ -15,7 +15,7 @@ from model_helpers import Watch, near
 from mt.bundle.model_folder import build_model
 from mt.config import Config, parse_config
 from mt.errors import InputError
-from mt.model.loss import fused_cross_entropy, fused_distilled_cross_entropy
+from mt.model.loss import fused_cross_entropy, fused_distillation_cross_entropy
 from mt.model.packing import Packing
 from mt.model.transformer import Transformer
 from mt.pipeline import run as pipeline
@@ -57,7 +57,7 @@ def expected(
 @pytest.mark.parametrize(("tokens", "teachers"), [(1, 1), (255, 3), (257, 2), (700, 2)])
 def test_equals_torch(tokens: int, teachers: int, share: float, smoothing: float) -> None:
     states, weight, labels, taught = drawn(tokens, teachers)
-    loss, nll = fused_distilled_cross_entropy(states, weight, labels, smoothing, taught, share)
+    loss, nll = fused_distillation_cross_entropy(states, weight, labels, smoothing, taught, share)
     loss.backward()
     wanted, states_gradient, weight_gradient = expected(states, weight, labels, smoothing, taught, share)
     near(loss, wanted, 1e-5)
@@ -69,7 +69,7 @@ def test_equals_torch(tokens: int, teachers: int, share: float, smoothing: float
 
 def test_without_a_share_it_is_the_plain_loss() -> None:
     states, weight, labels, taught = drawn(300)
-    loss, nll = fused_distilled_cross_entropy(states, weight, labels, 0.1, taught, 0.0)
+    loss, nll = fused_distillation_cross_entropy(states, weight, labels, 0.1, taught, 0.0)
     plain, plain_nll = fused_cross_entropy(states, weight, labels, 0.1)
     near(loss, plain.detach(), 1e-5)
     near(nll, plain_nll, 1e-5)
@@ -78,14 +78,14 @@ def test_without_a_share_it_is_the_plain_loss() -> None:
 def test_a_student_that_is_its_teacher_has_nothing_to_learn() -> None:
     states, weight, labels, _ = drawn(15)
     itself = [(states.detach(), weight.detach())]
-    fused_distilled_cross_entropy(states, weight, labels, 0.1, itself, 1.0)[0].backward()
+    fused_distillation_cross_entropy(states, weight, labels, 0.1, itself, 1.0)[0].backward()
     assert states.grad.abs().max() < 1e-6
     assert weight.grad.abs().max() < 1e-5
 
 
 def test_without_tokens_there_is_no_loss() -> None:
     states, weight, labels, taught = drawn(0)
-    loss, nll = fused_distilled_cross_entropy(states, weight, labels, 0.1, taught, 0.5)
+    loss, nll = fused_distillation_cross_entropy(states, weight, labels, 0.1, taught, 0.5)
     loss.backward()
     assert loss == nll == 0
     assert not weight.grad.any()
@@ -94,7 +94,7 @@ def test_without_tokens_there_is_no_loss() -> None:
 def test_gradients_take_the_factor_from_above_and_add_up() -> None:
     states, weight, labels, taught = drawn(15)
     for divisor in (7, 3):
-        (fused_distilled_cross_entropy(states, weight, labels, 0.1, taught, 0.5)[0] / divisor).backward()
+        (fused_distillation_cross_entropy(states, weight, labels, 0.1, taught, 0.5)[0] / divisor).backward()
     _, states_gradient, weight_gradient = expected(states, weight, labels, 0.1, taught, 0.5)
     near(states.grad, states_gradient * (1 / 7 + 1 / 3), 1e-5)
     near(weight.grad, weight_gradient * (1 / 7 + 1 / 3), 1e-5)
@@ -103,7 +103,7 @@ def test_gradients_take_the_factor_from_above_and_add_up() -> None:
 def test_bf16_autocast_is_close() -> None:
     states, weight, labels, taught = drawn(600)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss, _ = fused_distilled_cross_entropy(states, weight, labels, 0.1, taught, 0.5)
+        loss, _ = fused_distillation_cross_entropy(states, weight, labels, 0.1, taught, 0.5)
     loss.backward()
     wanted, states_gradient, weight_gradient = expected(states, weight, labels, 0.1, taught, 0.5)
     assert loss.dtype == states.grad.dtype == weight.grad.dtype == torch.float32
@@ -115,7 +115,7 @@ def test_bf16_autocast_is_close() -> None:
 def test_never_holds_the_logits_of_the_whole_batch() -> None:
     states, weight, labels, taught = drawn(1500)
     with Watch() as watch:
-        fused_distilled_cross_entropy(states, weight, labels, 0.1, taught, 0.5)[0].backward()
+        fused_distillation_cross_entropy(states, weight, labels, 0.1, taught, 0.5)[0].backward()
     assert watch.largest <= max(512 * VOCAB, *(x.numel() for x, _ in taught)) < 2 * labels.numel() * VOCAB
 
 

@@ -19,7 +19,7 @@ from mt.data.encode import encode_corpus
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.model import linear
-from mt.model.layers import Dropout
+from mt.model.dropout import Dropout
 from mt.model.transformer import Transformer
 from mt.storage.run_dir import RunDir
 from mt.text.lines import TextFile
@@ -210,7 +210,7 @@ def test_training_is_that_of_the_plain_pieces(
 ) -> None:
     onednn = onednn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     monkeypatch.setattr(linear, "_prefers_onednn", lambda: onednn)
-    monkeypatch.setattr(linear, "_LARGE", 1)
+    monkeypatch.setattr(linear, "_MIN_FEATURES", 1)
     parts = Parts(tiny, dtype, f"model.norm={norm}", f"model.activation={activation}", f"model.dropout={dropout}")
     tokens = [tokens for batch in parts.batches for tokens in (batch.src_tokens, batch.tgt_in)]
     assert sum((array == 0).any() for array in tokens) > len(tokens) / 2, "hardly a batch has padding"

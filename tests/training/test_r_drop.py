@@ -10,7 +10,7 @@ from torch import Tensor
 
 from model_helpers import Watch, near
 from mt.data.batching import Batch
-from mt.model.loss import fused_consistent_cross_entropy, fused_cross_entropy
+from mt.model.loss import fused_cross_entropy, fused_r_drop_cross_entropy
 from mt.model.packing import Packing
 from mt.training.step import StepLoss, TrainStep, _every, seed_dropout
 from training_helpers import NoMemory, Parts, assert_equal, resume_is_exact
@@ -52,7 +52,7 @@ def expected(
 @pytest.mark.parametrize("tokens", [1, 15, 256, 257, 700])
 def test_equals_torch(tokens: int, strength: float, smoothing: float) -> None:
     states, weight, labels = two_passes(tokens)
-    loss, nll = fused_consistent_cross_entropy(states, weight, labels, smoothing, strength)
+    loss, nll = fused_r_drop_cross_entropy(states, weight, labels, smoothing, strength)
     loss.backward()
     wanted, states_gradient, weight_gradient = expected(states, weight, labels, smoothing, strength)
     near(loss, wanted, 1e-5)
@@ -64,7 +64,7 @@ def test_equals_torch(tokens: int, strength: float, smoothing: float) -> None:
 
 def test_without_tokens_there_is_no_loss() -> None:
     states, weight, labels = two_passes(0)
-    loss, nll = fused_consistent_cross_entropy(states, weight, labels, 0.1, 5.0)
+    loss, nll = fused_r_drop_cross_entropy(states, weight, labels, 0.1, 5.0)
     loss.backward()
     assert loss == nll == 0
     assert not weight.grad.any()
@@ -81,9 +81,9 @@ def test_the_divergence_weighs_in() -> None:
 def test_the_passes_may_be_exchanged(tokens: int) -> None:
     states, weight, labels = two_passes(tokens)
     exchanged = states.detach().roll(tokens, 0).requires_grad_()
-    loss, nll = fused_consistent_cross_entropy(states, weight, labels, 0.1, 5.0)
+    loss, nll = fused_r_drop_cross_entropy(states, weight, labels, 0.1, 5.0)
     loss.backward()
-    other, other_nll = fused_consistent_cross_entropy(exchanged, weight.detach(), labels, 0.1, 5.0)
+    other, other_nll = fused_r_drop_cross_entropy(exchanged, weight.detach(), labels, 0.1, 5.0)
     other.backward()
     near(other, loss.detach(), 1e-6)
     near(other_nll, nll, 1e-6)
@@ -92,7 +92,7 @@ def test_the_passes_may_be_exchanged(tokens: int) -> None:
 
 def test_equal_passes_have_the_plain_loss() -> None:
     states, weight, labels = two_passes(300, apart=0)
-    loss, nll = fused_consistent_cross_entropy(states, weight, labels, 0.1, 100.0)
+    loss, nll = fused_r_drop_cross_entropy(states, weight, labels, 0.1, 100.0)
     loss.backward()
     once = states.detach()[:300].requires_grad_()
     matrix = weight.detach().requires_grad_()
@@ -108,7 +108,7 @@ def test_equal_passes_have_the_plain_loss() -> None:
 def test_gradients_take_the_factor_from_above_and_add_up() -> None:
     states, weight, labels = two_passes(15)
     for divisor in (7, 3):
-        (fused_consistent_cross_entropy(states, weight, labels, 0.1, 5.0)[0] / divisor).backward()
+        (fused_r_drop_cross_entropy(states, weight, labels, 0.1, 5.0)[0] / divisor).backward()
     _, states_gradient, weight_gradient = expected(states, weight, labels, 0.1, 5.0)
     near(states.grad, states_gradient * (1 / 7 + 1 / 3), 1e-5)
     near(weight.grad, weight_gradient * (1 / 7 + 1 / 3), 1e-5)
@@ -117,7 +117,7 @@ def test_gradients_take_the_factor_from_above_and_add_up() -> None:
 def test_large_logits_do_not_overflow() -> None:
     states, weight, labels = two_passes(15)
     states = (states.detach() * 50).requires_grad_()
-    loss, _ = fused_consistent_cross_entropy(states, weight, labels, 0.1, 5.0)
+    loss, _ = fused_r_drop_cross_entropy(states, weight, labels, 0.1, 5.0)
     loss.backward()
     wanted, states_gradient, _ = expected(states, weight, labels, 0.1, 5.0)
     near(loss, wanted)
@@ -127,7 +127,7 @@ def test_large_logits_do_not_overflow() -> None:
 def test_bf16_autocast_is_close() -> None:
     states, weight, labels = two_passes(600)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss, nll = fused_consistent_cross_entropy(states, weight, labels, 0.1, 5.0)
+        loss, nll = fused_r_drop_cross_entropy(states, weight, labels, 0.1, 5.0)
     loss.backward()
     wanted, states_gradient, weight_gradient = expected(states, weight, labels, 0.1, 5.0)
     assert loss.dtype == nll.dtype == states.grad.dtype == weight.grad.dtype == torch.float32
@@ -140,7 +140,7 @@ def test_bf16_autocast_is_close() -> None:
 def test_never_holds_the_logits_of_the_whole_batch() -> None:
     states, weight, labels = two_passes(1500)
     with Watch() as watch:
-        fused_consistent_cross_entropy(states, weight, labels, 0.1, 5.0)[0].backward()
+        fused_r_drop_cross_entropy(states, weight, labels, 0.1, 5.0)[0].backward()
     assert watch.largest <= max(512 * VOCAB, states.numel()) < 2 * labels.numel() * VOCAB
 
 

@@ -207,7 +207,7 @@ def test_a_damaged_best_checkpoint_is_not_shipped(tiny: Path) -> None:
 def test_a_resume_is_exact_on_every_path_of_the_linear_layers(tiny: Path, monkeypatch, onednn: bool) -> None:
     if onednn and not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         pytest.skip("this torch has no oneDNN")
-    monkeypatch.setattr(linear, "_LARGE", 0)
+    monkeypatch.setattr(linear, "_MIN_FEATURES", 0)
     monkeypatch.setattr(linear, "_prefers_onednn", lambda: onednn)
     parts = Parts(tiny, "training.accumulate=2")
     assert resume_is_exact(parts)

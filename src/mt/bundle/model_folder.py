@@ -23,7 +23,7 @@ from mt.data.shortlist import Shortlist
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.model.build import TranslationModel, build
-from mt.model.initialization import Unfilled
+from mt.model.initialization import SkipInit
 from mt.model.transformer import Transformer, set_parameters
 from mt.storage import atomic
 from mt.storage.find_model import run_of_checkpoint
@@ -71,7 +71,7 @@ def new_model(
         for name, content in tokenizers.files().items():
             atomic.write_text(partial.tokenizer / name, content)
         atomic.write_tensors(partial.weights, {name: tensor.contiguous() for name, tensor in weights.items()})
-        with Unfilled():
+        with SkipInit():
             model = build_model(config, tokenizers)
         set_parameters(model, weights)
         try:
@@ -101,7 +101,7 @@ def load_model(folder: ModelDir, device: torch.device) -> LoadedModel:
         require_listed(folder, verify_files(folder), weights)
         config = load_config(run.config)
         tokenizers = TokenizerPair.load(run.tokenizer, config.tokenizer.shared)
-    with Unfilled():
+    with SkipInit():
         with torch.device("meta"):  # shapes without memory
             _check_tensors(weights, build_model(config, tokenizers))
         model = build_model(config, tokenizers).to(device).eval()

@@ -18,7 +18,8 @@ from mt.config import Config
 from mt.data.shortlist import Shortlist
 from mt.data.tokenizer import EOS, SOS, UNK, BpeTokenizer, TokenizerPair
 from mt.decoding.settings import TranslationSettings
-from mt.model.layers import DecoderLayer, Embedding, EncoderLayer, FeedForward, LearnedPositions, Sublayer
+from mt.model.embedding import Embedding, LearnedPositions
+from mt.model.layers import DecoderLayer, EncoderLayer, FeedForward, Sublayer
 from mt.model.transformer import Transformer
 from mt.storage import atomic
 from mt.storage.run_dir import VOCABULARY_MAP, ModelDir

@@ -1,1 +1,1 @@
-"""The Transformer: tensors in, tensors out; it knows nothing of files, text or training."""
+"""The Transformer: tensors in, tensors out, independent of files, text and training."""

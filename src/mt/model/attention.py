@@ -1,114 +1,86 @@
-"""Multi-head attention on torch's scaled dot-product kernel, and the caches of step-by-step decoding.
+"""Multi-head attention (section 3.2 of "Attention Is All You Need").
 
-B batch   T queries   S keys   N, M real tokens of both sides   D d_model   H heads   K = D / H
-W hypotheses a sentence   C slots of a cache
+B sentences   T queries   S keys   D d_model   H heads   K = D / H (the paper's d_k)   W hypotheses per sentence
+M, N real tokens of source and target: `x` is packed, (N, D) instead of (B, T, D), without padding (`Packing`)
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt.config.model import ModelConfig
+from mt.model.cache import KeyValueCache, KeyValues
 from mt.model.linear import Linear
 from mt.model.packing import Packing
 
 
-def visible(pad: Tensor | None) -> Tensor | None:
-    """Turns padding marks into the mask that `scaled_dot_product_attention` wants.
-
-    Here and in `added` the two conventions meet: ours is True at padding, torch's is True where a query may look.
+def attend(queries: Tensor, key_values: KeyValues, mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
+    """Return softmax(Q K^T / sqrt(d_k)) V (equation 1) of all heads, concatenated.
 
     Args:
-        pad: (B, S), True at padding; None where nothing is padding.
+        queries: (B, H, T, K).
+        key_values: each (B, H, S, K).
+        mask: broadcastable to (B, H, T, S), True where a query may look; None: everywhere.
+        causal: no query looks at a later position.
+        dropout: probability of dropping an attention weight.
 
     Returns:
-        (B, 1, 1, S), True where every query and head may look, or None.
+        (B, T, D).
+    """
+    if queries.device.type == "cpu" and queries.dtype == torch.bfloat16:
+        # torch's CPU kernel takes several times as long in bf16.
+        key_values = KeyValues(key_values.keys.float(), key_values.values.float())
+        with torch.autocast("cpu", enabled=False):
+            return attend(queries.float(), key_values, mask, causal, dropout).bfloat16()
+    heads = F.scaled_dot_product_attention(
+        queries, key_values.keys, key_values.values, attn_mask=mask, is_causal=causal, dropout_p=dropout
+    )  # (B, H, T, K)
+    return join_heads(heads)  # (B, T, D)
+
+
+def scaled_dot_product_weights(queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+    """Return softmax(Q K^T / sqrt(d_k)), (B, H, T, S): the attention weights, which `attend` does not return."""
+    scores = queries @ keys.transpose(2, 3) / math.sqrt(queries.shape[3])  # (B, H, T, S)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    return scores.softmax(dim=-1)
+
+
+def split_heads(x: Tensor, n_heads: int) -> Tensor:
+    """Split vectors among the heads: (B, T, D) to (B, H, T, K)."""
+    batch, length, d_model = x.shape
+    return x.view(batch, length, n_heads, d_model // n_heads).transpose(1, 2)
+
+
+def join_heads(heads: Tensor) -> Tensor:
+    """Concatenate the heads: (B, H, T, K) to (B, T, D)."""
+    return heads.transpose(1, 2).flatten(2)
+
+
+def attention_mask(pad: Tensor | None) -> Tensor | None:
+    """Return the mask (B, 1, 1, S), True where every query may look, of `pad` (B, S), True at padding.
+
+    Here and in `additive_mask` our convention, True at padding, becomes torch's.
     """
     return None if pad is None else ~pad[:, None, None, :]
 
 
-def added(hidden: Tensor, dtype: torch.dtype) -> Tensor:
-    """What decoding adds to attention scores, made once for all layers: minus infinity where `hidden` is True."""
+def additive_mask(hidden: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a mask to add to attention scores, built once for all layers: minus infinity where `hidden` is True."""
     return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -math.inf)
 
 
-@dataclass(frozen=True)
-class KeyValues:
-    """Projected keys and values, each (B, H, S, K)."""
-
-    keys: Tensor
-    values: Tensor
-
-    def select(self, rows: Tensor) -> "KeyValues":
-        """Takes rows of the batch (any number, any order)."""
-        return KeyValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
-
-
-class Cache:
-    """A layer's keys and values of the target so far, in slots that all hypotheses of a sentence share.
-
-    A step fills one slot a hypothesis. Nothing is moved when a hypothesis continues another one: each looks at the
-    slots it descends from (`DecoderState`). Buffers are (B, H, C, K) with room for C slots.
-    """
-
-    def __init__(self) -> None:
-        self.keys = self.values = torch.empty(0)
-
-    @property
-    def capacity(self) -> int:
-        return self.keys.shape[2] if self.keys.dim() == 4 else 0
-
-    def extend(self, used: int, new: KeyValues) -> KeyValues:
-        """Writes (B, H, W, K) behind the `used` slots and returns those of all slots (B, H, used + W, K)."""
-        end = used + new.keys.shape[2]
-        if end > self.capacity:
-            self.keys, self.values = (
-                _moved(buffer, new.keys, used, max(64, 2 * end)) for buffer in (self.keys, self.values)
-            )
-        self.keys[:, :, used:end] = new.keys
-        self.values[:, :, used:end] = new.values
-        return KeyValues(self.keys[:, :, :end], self.values[:, :, :end])
-
-    def keep_sentences(self, rows: Tensor, used: int) -> None:
-        """Keeps rows of the batch."""
-        self.keys, self.values = (
-            _moved(buffer.index_select(0, rows), buffer[: len(rows)], used, self.capacity)
-            for buffer in (self.keys[:, :, :used], self.values[:, :, :used])
-        )
-
-    def keep_slots(self, slots: Tensor) -> None:
-        """Moves slots (B, C') to the front."""
-        index = slots[:, None, :, None].expand(-1, self.keys.shape[1], -1, self.keys.shape[3])
-        for buffer in (self.keys, self.values):
-            buffer[:, :, : slots.shape[1]] = buffer.gather(2, index)
-
-
-def _moved(buffer: Tensor, like: Tensor, used: int, capacity: int) -> Tensor:
-    """A larger buffer with the same first slots."""
-    batch, heads, _, width = like.shape
-    moved = like.new_empty(batch, heads, capacity, width)
-    if used:
-        moved[:, :, :used] = buffer[:, :, :used]
-    return moved
-
-
-def has_bias(config: ModelConfig) -> bool:
-    """Whether the projections of attention have one."""
-    return config.bias if config.attention_bias is None else config.attention_bias
-
-
 class SelfAttention(nn.Module):
-    """Every position attends to the positions of its own sequence ("Attention Is All You Need", section 3.2).
+    """Attention of every position to the positions of its own sequence.
 
-    One matrix projects queries, keys and values at once.
+    One matrix holds the projections of queries, keys and values.
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        d_model, bias = config.d_model, has_bias(config)
+        d_model, bias = config.d_model, _has_bias(config)
         self.n_heads = config.n_heads
         self.dropout = config.attention_dropout
         self.in_proj = Linear(d_model, 3 * d_model, bias=bias)
@@ -120,63 +92,61 @@ class SelfAttention(nn.Module):
         packing: Packing,
         causal: bool,
         mask: Tensor | None = None,
-        cache: Cache | None = None,
+        cache: KeyValueCache | None = None,
     ) -> Tensor:
-        """Looks at a whole sequence.
+        """Attend within whole sequences (N, D).
 
         Args:
-            x: (N, D), packed sentences (B, T).
-            packing: how.
+            x: (N, D).
+            packing: of x; its shape is (B, T).
             causal: no position sees a later one, so padding at the end needs no mask.
-            mask: (B, 1, T, T), True where a query may look, if neither `causal` nor the padding says it.
-            cache: an empty one, to be filled with the keys and values.
+            mask: (B, 1, T, T), True where a query may look; None: as `causal` and the padding say.
+            cache: an empty cache, filled with the keys and values.
         """
-        queries, seen = self._project(x, packing)
+        queries, key_values = self._project(x, packing)  # (B, H, T, K)
         if mask is None and not causal:
-            mask = visible(packing.pad)
+            mask = attention_mask(packing.pad)  # (B, 1, 1, T)
         if cache is not None:
-            cache.extend(0, seen)
-        heads = attend(queries, seen, mask, causal, self.dropout * self.training)
-        joined: Tensor = self.out_proj(packing.pack(heads))
-        return joined
+            cache.append(0, key_values)
+        heads = attend(queries, key_values, mask, causal, self.dropout * self.training)  # (B, T, D)
+        y: Tensor = self.out_proj(packing.pack(heads))  # (N, D)
+        return y
 
     def weights(self, x: Tensor, packing: Packing, causal: bool, mask: Tensor | None = None, *_: object) -> Tensor:
-        """How much each position attends to each, (B, H, T, T); arguments as of `forward`."""
-        queries, seen = self._project(x, packing)
+        """Return the attention weights (B, H, T, T); arguments as of `forward`."""
+        queries, key_values = self._project(x, packing)
         if causal:
             mask = torch.ones(queries.shape[2], queries.shape[2], dtype=torch.bool, device=x.device).tril()
         elif mask is None:
-            mask = visible(packing.pad)
-        return weigh(queries, seen.keys, mask)
+            mask = attention_mask(packing.pad)
+        return scaled_dot_product_weights(queries, key_values.keys, mask)
 
-    def _project(self, x: Tensor, packing: Packing) -> tuple[Tensor, KeyValues]:
-        projected = packing.unpack(self.in_proj(x)).chunk(3, dim=-1)
-        queries, keys, values = (split_heads(part, self.n_heads) for part in projected)
-        return queries, KeyValues(keys, values)
-
-    def step(self, x: Tensor, cache: Cache, used: int, mask: Tensor | None) -> Tensor:
-        """One decoding step of W hypotheses a sentence.
+    def step(self, x: Tensor, cache: KeyValueCache, used: int, mask: Tensor | None) -> Tensor:
+        """Attend from the newest token of every hypothesis to the target so far.
 
         Args:
-            x: (B * W, D), the hypotheses of a sentence next to one another.
-            cache: its slots; these W are added.
+            x: (B * W, D), the hypotheses of a sentence side by side.
+            cache: of this layer; W slots are added.
             used: slots filled so far.
-            mask: added to the attention scores, (B, 1, W, used + W); None where every hypothesis sees all slots.
+            mask: (B, 1, W, used + W), added to the scores; None where every hypothesis sees all slots.
         """
         batch = len(x) if mask is None else len(mask)
         projected = self.in_proj(x).view(batch, len(x) // batch, 3, self.n_heads, -1)
         queries, keys, values = projected.permute(2, 0, 3, 1, 4)  # (B, H, W, K) each
-        seen = cache.extend(used, KeyValues(keys, values))
-        joined: Tensor = self.out_proj(attend_masked(queries, seen, mask).flatten(0, 1))
-        return joined
+        return _attend_step(self.out_proj, queries, cache.append(used, KeyValues(keys, values)), mask)
+
+    def _project(self, x: Tensor, packing: Packing) -> tuple[Tensor, KeyValues]:
+        projected = packing.unpack(self.in_proj(x)).chunk(3, dim=-1)  # (B, T, D) each
+        queries, keys, values = (split_heads(part, self.n_heads) for part in projected)  # (B, H, T, K) each
+        return queries, KeyValues(keys, values)
 
 
 class CrossAttention(nn.Module):
-    """Target positions attend to the encoder's output."""
+    """Attention of target positions to the encoder's output."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        d_model, bias = config.d_model, has_bias(config)
+        d_model, bias = config.d_model, _has_bias(config)
         self.n_heads = config.n_heads
         self.dropout = config.attention_dropout
         self.q_proj = Linear(d_model, d_model, bias=bias)
@@ -184,57 +154,38 @@ class CrossAttention(nn.Module):
         self.out_proj = Linear(d_model, d_model, bias=bias)
 
     def project(self, memory: Tensor, src: Packing) -> KeyValues:
-        """Keys and values of the encoder's output (M, D); decoding computes them once a sentence."""
-        keys, values = src.unpack(self.kv_proj(memory)).chunk(2, dim=-1)
+        """Project the encoder's output (M, D) to keys and values; decoding does so once per sentence."""
+        keys, values = src.unpack(self.kv_proj(memory)).chunk(2, dim=-1)  # (B, S, D) each
         return KeyValues(split_heads(keys, self.n_heads), split_heads(values, self.n_heads))
 
-    def forward(self, x: Tensor, tgt: Packing, memory: KeyValues, memory_pad: Tensor | None) -> Tensor:
-        """Args: x (N, D), packed; memory from `project`; memory_pad (B, S), True at padding."""
+    def forward(self, x: Tensor, tgt: Packing, key_values: KeyValues, src_pad: Tensor | None) -> Tensor:
+        """Attend from the target (N, D) to the source; key_values from `project`, src_pad (B, S)."""
+        queries = split_heads(tgt.unpack(self.q_proj(x)), self.n_heads)  # (B, H, T, K)
+        heads = attend(queries, key_values, attention_mask(src_pad), False, self.dropout * self.training)  # (B, T, D)
+        y: Tensor = self.out_proj(tgt.pack(heads))  # (N, D)
+        return y
+
+    def weights(self, x: Tensor, tgt: Packing, key_values: KeyValues, src_pad: Tensor | None) -> Tensor:
+        """Return the attention weights (B, H, T, S); arguments as of `forward`."""
         queries = split_heads(tgt.unpack(self.q_proj(x)), self.n_heads)
-        heads = attend(queries, memory, visible(memory_pad), False, self.dropout * self.training)
-        joined: Tensor = self.out_proj(tgt.pack(heads))
-        return joined
+        return scaled_dot_product_weights(queries, key_values.keys, attention_mask(src_pad))
 
-    def weights(self, x: Tensor, tgt: Packing, memory: KeyValues, memory_pad: Tensor | None) -> Tensor:
-        """How much each target position attends to each source position, (B, H, T, S); arguments as of `forward`."""
-        queries = split_heads(tgt.unpack(self.q_proj(x)), self.n_heads)
-        return weigh(queries, memory.keys, visible(memory_pad))
+    def step(self, x: Tensor, key_values: KeyValues, mask: Tensor | None) -> Tensor:
+        """Attend from the newest token of every hypothesis (B * W, D) to the source.
 
-    def step(self, x: Tensor, memory: KeyValues, mask: Tensor | None) -> Tensor:
-        """One decoding step: x (B * W, D), the hypotheses of a sentence as queries side by side, so that the source is
-        not copied for each; mask (B, 1, 1, S), added to the attention scores."""
-        queries = split_heads(self.q_proj(x).view(len(memory.keys), -1, x.shape[1]), self.n_heads)
-        joined: Tensor = self.out_proj(attend_masked(queries, memory, mask).flatten(0, 1))
-        return joined
+        The hypotheses of a sentence are queries side by side, so the source is not copied for each. The mask
+        (B, 1, 1, S) is added to the scores.
+        """
+        queries = split_heads(self.q_proj(x).view(len(key_values.keys), -1, x.shape[1]), self.n_heads)  # (B, H, W, K)
+        return _attend_step(self.out_proj, queries, key_values, mask)
 
 
-def split_heads(x: Tensor, n_heads: int) -> Tensor:
-    batch, length, d_model = x.shape
-    return x.view(batch, length, n_heads, d_model // n_heads).transpose(1, 2)  # (B, H, T, K)
+def _attend_step(out_proj: Linear, queries: Tensor, key_values: KeyValues, mask: Tensor | None) -> Tensor:
+    """Attend with a mask that is added to the scores, and project: (B, H, W, K) to (B * W, D)."""
+    heads = F.scaled_dot_product_attention(queries, key_values.keys, key_values.values, attn_mask=mask)
+    y: Tensor = out_proj(join_heads(heads).flatten(0, 1))
+    return y
 
 
-def weigh(queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
-    """softmax(q k' / sqrt(K)), (B, H, T, S): what `attend` does not show."""
-    scores = queries @ keys.transpose(2, 3) / math.sqrt(queries.shape[3])
-    if mask is not None:
-        scores = scores + added(~mask, scores.dtype)
-    return scores.softmax(dim=-1)
-
-
-def attend(queries: Tensor, memory: KeyValues, mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
-    """softmax(q k' / sqrt(K)) v over all heads, heads joined again: (B, H, T, K) -> (B, T, D)."""
-    if queries.device.type == "cpu" and queries.dtype == torch.bfloat16:
-        # Torch's kernel for CPUs takes several times as long in bf16.
-        memory = KeyValues(memory.keys.float(), memory.values.float())
-        with torch.autocast("cpu", enabled=False):
-            return attend(queries.float(), memory, mask, causal, dropout).bfloat16()
-    heads = F.scaled_dot_product_attention(
-        queries, memory.keys, memory.values, attn_mask=mask, is_causal=causal, dropout_p=dropout
-    )
-    return heads.transpose(1, 2).flatten(2)  # (B, T, D)
-
-
-def attend_masked(queries: Tensor, memory: KeyValues, mask: Tensor | None) -> Tensor:
-    """The same with a mask that is added to the scores: (B, H, W, K) -> (B, W, D)."""
-    heads = F.scaled_dot_product_attention(queries, memory.keys, memory.values, attn_mask=mask)
-    return heads.transpose(1, 2).flatten(2)  # (B, W, D)
+def _has_bias(config: ModelConfig) -> bool:
+    return config.bias if config.attention_bias is None else config.attention_bias

@@ -1,10 +1,10 @@
 """One stack that reads source and target as one sequence, as GPT does (Radford et al. 2018), for translation.
 
-`<s> source </s>` comes first; the `<s>` of the target is what separates the two. Only the target's tokens are
-predicted. For how this compares with encoder and decoder: Zhang et al. 2022, arXiv:2202.00528.
+The sequence is `<s> source </s> <s> target`; only the target's tokens are predicted. Zhang et al. 2022,
+arXiv:2202.00528, compare it with encoder and decoder.
 
-B batch   S, T source and target positions   M, N real tokens among them   D d_model   V target vocabulary
-W hypotheses a sentence
+B sentences   S, T source and target positions   L = S + T   D d_model   V target vocabulary
+M, N real tokens of source and target   W hypotheses per sentence
 """
 
 from collections.abc import Iterable
@@ -14,18 +14,20 @@ import torch
 from torch import Tensor, nn
 
 from mt.config.model import ModelConfig
-from mt.model.attention import Cache, visible
+from mt.model.attention import attention_mask
+from mt.model.cache import KeyValueCache
 from mt.model.decoder_only_packing import Joined, join
 from mt.model.decoder_state import DecoderState, Prompt
+from mt.model.embedding import Embedding, token_embeddings
 from mt.model.initialization import initialize
-from mt.model.layers import Embedding, EncoderLayer, final_norm, token_embeddings
+from mt.model.layers import EncoderLayer, final_norm
 from mt.model.packing import Packing
 
 
 class DecoderOnly(nn.Module):
-    """Looks like `Transformer` to training and to search; arguments as there.
+    """A decoder-only model with the interface and the arguments of `Transformer`.
 
-    Positions run on from source to target, so there are twice `max_length` of them.
+    Positions continue from source to target, so there are twice `max_length` of them.
     """
 
     def __init__(
@@ -52,57 +54,57 @@ class DecoderOnly(nn.Module):
     @property
     def blocks(self) -> Iterable[EncoderLayer]:
         """All layers."""
-        return cast(Iterable[EncoderLayer], self.layers)  # a ModuleList does not know what it holds
-
-    def states(self, src_tokens: Tensor, tgt_in: Tensor, src: Packing, tgt: Packing) -> Tensor:
-        """All of the forward pass but the output layer: the last layer's states at the target (N, D), packed."""
-        joined = join(src, tgt)
-        packing = joined.packing
-        source = self.source_embedding(src.pack(src_tokens), src.positions, packing.shape[1])
-        positions = packing.positions[joined.target]
-        target = self.target_embedding(tgt.pack(tgt_in), positions, packing.shape[1])
-        x = torch.cat([source, target]).index_select(0, joined.order)
-        mask = self._sees(joined) if self._bidirectional else None
-        for layer in self.blocks:
-            x = layer(x, packing, mask is None, mask)
-        y: Tensor = self.norm(x.index_select(0, joined.target))
-        return y
+        return cast(Iterable[EncoderLayer], self.layers)  # a ModuleList does not know the type of its elements
 
     def forward(self, src_tokens: Tensor, tgt_in: Tensor) -> Tensor:
-        """Source (B, S) and target (B, T) tokens to logits (B, T, V); those of padding are arbitrary."""
+        """Return the logits (B, T, V) of source (B, S) and target (B, T) tokens; those at padding are arbitrary."""
         src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
-        logits: Tensor = self.output(tgt.unpack(self.states(src_tokens, tgt_in, src, tgt)))
+        logits: Tensor = self.output(tgt.unpack(self.states(src_tokens, tgt_in, src, tgt)))  # (B, T, V)
         return logits
 
+    def states(self, src_tokens: Tensor, tgt_in: Tensor, src: Packing, tgt: Packing) -> Tensor:
+        """Return the last states of the target (N, D): the forward pass up to the output layer."""
+        joined = join(src, tgt)
+        packing = joined.packing
+        source = self.source_embedding(src.pack(src_tokens), src.positions, packing.shape[1])  # (M, D)
+        positions = packing.positions[joined.target]
+        target = self.target_embedding(tgt.pack(tgt_in), positions, packing.shape[1])  # (N, D)
+        x = torch.cat([source, target]).index_select(0, joined.order)  # (M + N, D)
+        mask = self._bidirectional_mask(joined) if self._bidirectional else None
+        for layer in self.blocks:
+            x = layer(x, packing, mask is None, mask)
+        y: Tensor = self.norm(x.index_select(0, joined.target))  # (N, D)
+        return y
+
     def start(self, src_tokens: Tensor) -> DecoderState:
-        """Reads source tokens (B, S), ready for `step`."""
+        """Read source tokens (B, S) for decoding with `step`."""
         src = Packing.of(src_tokens)
-        x = self.source_embedding(src.pack(src_tokens), src.positions, src.shape[1])
-        mask = visible(src.pad) if self._bidirectional else None
-        caches = [Cache() for _ in self.layers]
+        x = self.source_embedding(src.pack(src_tokens), src.positions, src.shape[1])  # (M, D)
+        mask = attention_mask(src.pad) if self._bidirectional else None
+        caches = [KeyValueCache() for _ in self.layers]
         for layer, cache in zip(self.blocks, caches, strict=True):
             x = layer(x, src, not self._bidirectional, mask, cache)
         return DecoderState(prompt=Prompt(caches, src_tokens.shape, src.pad))
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Feeds the newest token of every hypothesis (B, W) and returns the logits of the next (B * W, V).
+        """Feed the newest token of every hypothesis (B, W) and return the logits of the next (B * W, V).
 
-        The state moves on by one position.
+        The state advances by one position.
         """
         assert state.prompt is not None
         width = tokens.shape[1]
-        mask = state.make_room(width)
+        mask = state.reserve(width)
         positions = (state.prompt.lengths + state.position).repeat_interleave(width)
-        x = self.target_embedding(tokens.flatten(), positions, state.prompt.longest + state.position + 1)
+        x = self.target_embedding(tokens.flatten(), positions, state.prompt.max_length + state.position + 1)
         for layer, cache in zip(self.blocks, state.caches, strict=True):
             x = layer.step(x, cache, state.used, mask)
         state.advance(width)
         logits: Tensor = self.output(self.norm(x))
         return logits
 
-    def _sees(self, joined: Joined) -> Tensor:
-        """True (B, 1, L, L) where a position may look: at itself, at earlier ones, and at all of the source."""
-        places = torch.arange(joined.packing.shape[1], device=self.device)
-        earlier = places <= places[:, None]  # (L, L)
-        of_source = places < joined.source_lengths[:, None]  # (B, L)
-        return (earlier | of_source[:, None])[:, None]
+    def _bidirectional_mask(self, joined: Joined) -> Tensor:
+        """Return the mask (B, 1, L, L), True where a position may look: at itself, before it, and at the source."""
+        positions = torch.arange(joined.packing.shape[1], device=self.device)
+        causal = positions <= positions[:, None]  # (L, L)
+        in_source = positions < joined.source_lengths[:, None]  # (B, L)
+        return (causal | in_source[:, None])[:, None]

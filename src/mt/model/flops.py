@@ -1,4 +1,4 @@
-"""How much arithmetic a Transformer's training needs, to compare a measured speed with what the machine can do.
+"""Floating-point operations of a Transformer's training, to compare a measured speed with the machine's.
 
 S, T tokens of a sentence's source and target   D d_model   F d_ff   V target vocabulary
 """
@@ -12,17 +12,17 @@ from mt.config.model import ModelConfig
 def training_flops(
     config: ModelConfig, target_vocab: int, src_lengths: NDArray[np.int64], tgt_lengths: NDArray[np.int64]
 ) -> float:
-    """Useful floating-point operations of one forward and backward pass over some sentences.
+    """Return the useful operations of one forward and backward pass over some sentences.
 
-    A matrix product with a weight costs 2 operations a weight and token forward and twice that backward, so 6 in all
-    (Kaplan et al. 2020, arXiv:2001.08361, section 2.1). The products of attention, which have no weights, cost
-    4 * D operations a pair of positions forward, 12 in all; of a target's pairs only those that the causal mask leaves
-    count. Padding, embeddings, norms, softmax, dropout and the optimiser count nothing.
+    A matrix product with a weight costs 2 operations per weight and token forward and 4 backward, so 6 in all (Kaplan
+    et al. 2020, arXiv:2001.08361, section 2.1). The products within attention cost 4 * D operations per pair of
+    positions forward, 12 in all; the pairs that the causal mask hides do not count, nor do padding, embeddings, norms,
+    softmax, dropout and the optimiser.
 
     Args:
         config: the model's shape.
         target_vocab: V, the rows of the output layer.
-        src_lengths, tgt_lengths: S and T of each sentence (N,), as the model sees them.
+        src_lengths, tgt_lengths: S and T of each sentence (B,), as the model sees them.
     """
     d_model = config.d_model
     feed_forward = (3 if config.activation == "swiglu" else 2) * d_model * config.d_ff
@@ -30,15 +30,15 @@ def training_flops(
     output = target_vocab * d_model * target
     if config.architecture == "decoder_only":
         lengths = src_lengths + tgt_lengths
-        seen = float((lengths * (lengths + 1) / 2).sum())
+        pairs = float((lengths * (lengths + 1) / 2).sum())
         if config.bidirectional_source:
-            seen += float((src_lengths * (src_lengths - 1) / 2).sum())
+            pairs += float((src_lengths * (src_lengths - 1) / 2).sum())
         stack = config.decoder_layers * (4 * d_model**2 + feed_forward) * (source + target)
-        return 6 * (stack + output) + 12 * d_model * config.decoder_layers * seen
+        return 6 * (stack + output) + 12 * d_model * config.decoder_layers * pairs
     encoder = config.encoder_layers * (4 * d_model**2 + feed_forward) * source
     decoder = config.decoder_layers * ((6 * d_model**2 + feed_forward) * target + 2 * d_model**2 * source)
 
-    own_source = config.encoder_layers * float((src_lengths**2).sum())
-    own_target = config.decoder_layers * float((tgt_lengths * (tgt_lengths + 1) / 2).sum())
-    across = config.decoder_layers * float((src_lengths * tgt_lengths).sum())
-    return 6 * (encoder + decoder + output) + 12 * d_model * (own_source + own_target + across)
+    encoder_pairs = config.encoder_layers * float((src_lengths**2).sum())
+    decoder_pairs = config.decoder_layers * float((tgt_lengths * (tgt_lengths + 1) / 2).sum())
+    cross_pairs = config.decoder_layers * float((src_lengths * tgt_lengths).sum())
+    return 6 * (encoder + decoder + output) + 12 * d_model * (encoder_pairs + decoder_pairs + cross_pairs)

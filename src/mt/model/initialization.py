@@ -1,4 +1,4 @@
-"""How weights are drawn before training."""
+"""Initial weights."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,14 +9,17 @@ from torch.overrides import TorchFunctionMode
 
 from mt.config.model import ModelConfig
 from mt.model.attention import CrossAttention, SelfAttention
-from mt.model.layers import FeedForward, LearnedPositions
+from mt.model.embedding import LearnedPositions
+from mt.model.layers import FeedForward
 from mt.model.packing import PAD_ID
 
 
 @torch.no_grad()
 def initialize(model: nn.Module, config: ModelConfig) -> None:
-    """Xavier-uniform matrices, or normal ones of std 0.02; zero biases; embeddings of std D^-0.5, so that their scaled
-    sum starts at unit size."""
+    """Draw Xavier-uniform matrices, or normal ones of std 0.02, and embeddings; biases are zero.
+
+    With Xavier, embeddings have std d_model^-0.5, so that they have unit size when scaled by its inverse.
+    """
     for module in model.modules():
         if isinstance(module, nn.Linear):
             if module.bias is not None:
@@ -42,11 +45,17 @@ def initialize(model: nn.Module, config: ModelConfig) -> None:
             nn.init.normal_(module.table, std=std)
 
 
-class Unfilled(TorchFunctionMode):
-    """A context in which modules are built without drawing their weights, because these come from a file.
+def _init_joined(weight: Tensor, n_matrices: int, gain: float) -> None:
+    """Draw the matrices that one weight joins as if they stood alone; attention has fairseq's smaller gain."""
+    for matrix in weight.chunk(n_matrices):
+        nn.init.xavier_uniform_(matrix, gain=gain)
 
-    Drawing takes time; and on the `meta` device, which has no memory to fill, torch imports its compiler for it, which
-    takes a second.
+
+class SkipInit(TorchFunctionMode):
+    """A context in which modules are built without drawing weights, because a file will fill them.
+
+    Drawing takes time; on the `meta` device, which has no memory to fill, it also imports torch's compiler, which takes
+    a second.
     """
 
     _DRAWS = (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, Tensor.normal_, Tensor.uniform_)
@@ -58,13 +67,7 @@ class Unfilled(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        given = kwargs or {}
+        kwargs = kwargs or {}
         if func in self._DRAWS:
-            return args[0] if args else given["tensor"]
-        return func(*args, **given)
-
-
-def _init_joined(weight: Tensor, parts: int, gain: float) -> None:
-    """Matrices that were joined for speed start as if they stood alone; attention has fairseq's smaller gain."""
-    for part in weight.chunk(parts):
-        nn.init.xavier_uniform_(part, gain=gain)
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)

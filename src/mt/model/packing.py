@@ -1,9 +1,9 @@
-"""Sentences without their padding, so that no layer but attention spends time on it.
+"""Packed sentences: lists of tokens without padding, which only attention sees.
 
     B sentences   L positions of the longest   N real tokens   P padding (N + P = B * L)
 
-Linear layers, norms and dropout treat every token alike, so they work on a list of the real ones (N, ...). Attention
-needs sentences side by side (B, L, ...); it puts padding in and takes it out again.
+Linear layers, norms and dropout treat every token alike, so they work on the real tokens (N, ...). Attention needs
+sentences side by side (B, L, ...): it unpacks its inputs and packs its output.
 """
 
 from dataclasses import dataclass
@@ -16,36 +16,43 @@ PAD_ID = 0
 
 
 def send(x: Tensor, device: torch.device) -> Tensor:
-    """Moves a CPU tensor to a device; a GPU fetches it when its work so far is done, and nobody waits."""
+    """Copy a CPU tensor to a device; to a GPU asynchronously."""
     if device.type == "cuda":
         return x.pin_memory().to(device, non_blocking=True)
-    return x.to(device)  # MPS would go on reading memory that is given to others by then
+    return x.to(device)  # on MPS a non-blocking copy could read memory that is in use again
 
 
 class Padding(NamedTuple):
-    """Where padding is in a batch (B, L).
+    """Places of padding in a batch (B, L).
 
     Attributes:
         pad: (B, L), True at padding.
-        real: (N,), where in B * L each real token stands.
-        places: (B * L,), where in the list of real tokens each position's token stands; anywhere for padding.
-        holes: (P,), where in B * L the padding is.
+        real: (N,), the position in B * L of each real token.
+        packed: (B * L,), the index among the real tokens of each position's token; arbitrary at padding.
+        empty: (P,), the positions in B * L of padding.
     """
 
     pad: Tensor
     real: Tensor
-    places: Tensor
-    holes: Tensor
+    packed: Tensor
+    empty: Tensor
+
+    @classmethod
+    def of(cls, pad: Tensor, real: Tensor, empty: Tensor) -> "Padding":
+        """Derive `packed` from the other three."""
+        packed = torch.zeros(pad.numel(), dtype=torch.int64, device=pad.device)
+        packed[real] = torch.arange(len(real), device=pad.device)
+        return cls(pad, real, packed, empty)
 
 
 @dataclass(frozen=True)
 class Packing:
-    """How the tokens of a batch are listed without padding.
+    """The real tokens of a batch, sentence after sentence.
 
     Attributes:
         shape: (B, L).
-        positions: (N,), each token's place in its sentence.
-        padding: None where all sentences are equally long.
+        positions: (N,), each token's position in its sentence.
+        padding: None if all sentences are equally long.
     """
 
     shape: tuple[int, int]
@@ -54,24 +61,22 @@ class Packing:
 
     @classmethod
     def of(cls, tokens: Tensor) -> "Packing":
-        """Packs token ids (B, L). On a GPU this waits for all work before it; better do it on the CPU and move it."""
+        """Find the padding of token ids (B, L). On a GPU this synchronises: prefer the CPU, then `to`."""
         batch, length = tokens.shape
         pad = tokens == PAD_ID
         if not pad.any():
             return cls.full(batch, length, tokens.device)
-        real, holes = (marks.flatten().nonzero()[:, 0] for marks in (~pad, pad))
-        places = torch.zeros(batch * length, dtype=torch.int64, device=tokens.device)
-        places[real] = torch.arange(len(real), device=tokens.device)
-        return cls((batch, length), real % length, Padding(pad, real, places, holes))
+        real, empty = (marks.flatten().nonzero()[:, 0] for marks in (~pad, pad))
+        return cls((batch, length), real % length, Padding.of(pad, real, empty))
 
     @classmethod
     def full(cls, batch: int, length: int, device: torch.device) -> "Packing":
-        """The packing of sentences of one length."""
+        """Return the packing of sentences of one length."""
         return cls((batch, length), torch.arange(length, device=device).repeat(batch))
 
     @property
     def pad(self) -> Tensor | None:
-        """(B, L), True at padding; None where there is none."""
+        """(B, L), True at padding; None if there is none."""
         return None if self.padding is None else self.padding.pad
 
     def to(self, device: torch.device) -> "Packing":
@@ -79,21 +84,21 @@ class Packing:
         return Packing(self.shape, send(self.positions, device), padding)
 
     def pack(self, x: Tensor) -> Tensor:
-        """Takes padding out: (B, L, ...) to (N, ...)."""
+        """Remove padding: (B, L, ...) to (N, ...)."""
         x = x.flatten(0, 1)
         if self.padding is not None:
             x = _Pack.apply(x, self.padding)  # type: ignore[no-untyped-call]
         return x
 
     def unpack(self, x: Tensor) -> Tensor:
-        """Puts padding in: (N, D) to (B, L, D). What stands there is arbitrary: nothing may depend on it."""
+        """Restore padding: (N, D) to (B, L, D). Vectors at padding are arbitrary: nothing may depend on them."""
         if self.padding is not None:
             x = _Unpack.apply(x, self.padding)  # type: ignore[no-untyped-call]
         return x.view(*self.shape, -1)
 
 
 class _Pack(torch.autograd.Function):
-    """Here and in the other, both directions copy whole rows; torch's own gradients would add them up one by one."""
+    """Row selection whose gradient, like `_Unpack`'s, is a selection too; torch's own gradient adds rows one by one."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, padding: Padding) -> Tensor:
@@ -102,14 +107,14 @@ class _Pack(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return grads[0].index_select(0, ctx.padding.places).index_fill_(0, ctx.padding.holes, 0), None
+        return grads[0].index_select(0, ctx.padding.packed).index_fill_(0, ctx.padding.empty, 0), None
 
 
 class _Unpack(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, padding: Padding) -> Tensor:
         ctx.padding = padding
-        return x.index_select(0, padding.places)
+        return x.index_select(0, padding.packed)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:

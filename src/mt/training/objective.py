@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from mt.config import TrainingConfig
 from mt.model.build import TranslationModel
-from mt.model.loss import fused_consistent_cross_entropy, fused_cross_entropy, fused_distilled_cross_entropy
+from mt.model.loss import fused_cross_entropy, fused_distillation_cross_entropy, fused_r_drop_cross_entropy
 from mt.model.packing import Packing
 
 
@@ -43,9 +43,11 @@ class Objective(nn.Module):
         states = self._states(src_tokens, tgt_in, src, tgt)  # (N, D)
         weight = self.model.output.weight  # (V, D)
         if self._r_drop > 0:
-            return fused_consistent_cross_entropy(states, weight, labels, self._smoothing, self._r_drop)
+            return fused_r_drop_cross_entropy(states, weight, labels, self._smoothing, self._r_drop)
         if teachers := self._teachers():
             with torch.no_grad():
                 taught = [(each.states(src_tokens, tgt_in, src, tgt), each.output.weight) for each in teachers]
-            return fused_distilled_cross_entropy(states, weight, labels, self._smoothing, taught, self._distill_weight)
+            return fused_distillation_cross_entropy(
+                states, weight, labels, self._smoothing, taught, self._distill_weight
+            )
         return fused_cross_entropy(states, weight, labels, self._smoothing)

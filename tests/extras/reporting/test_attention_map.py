@@ -15,7 +15,8 @@ from mt.data.tokenizer import EOS, SOS
 from mt.decoding.attention_weights import Attention, align_words, pharaoh, read_attention
 from mt.decoding.engine import EngineChoice
 from mt.extras.reporting.attention_map import page, picture
-from mt.model.attention import KeyValues, attend, split_heads, visible
+from mt.model.attention import attend, attention_mask, split_heads
+from mt.model.cache import KeyValues
 from mt.model.packing import Packing
 from mt.storage.run_dir import RunDir
 
@@ -33,7 +34,9 @@ def test_weights_are_those_that_attention_uses() -> None:
     assert weights.shape == (2, layer.n_heads, 3, 5)
     assert torch.allclose(weights.sum(dim=-1), torch.ones(2, layer.n_heads, 3))
     assert weights[1, :, :, 3:].max() == 0
-    heads = attend(split_heads(tgt.unpack(layer.q_proj(x)), layer.n_heads), projected, visible(src.pad), False, 0.0)
+    heads = attend(
+        split_heads(tgt.unpack(layer.q_proj(x)), layer.n_heads), projected, attention_mask(src.pad), False, 0.0
+    )
     assert torch.allclose((weights @ projected.values).transpose(1, 2).flatten(2), heads, atol=1e-5)
     assert isinstance(projected, KeyValues)
 

@@ -13,7 +13,7 @@ from mt.config.exports import EXPORT_FORMATS, ExportFormat, export_rules
 from mt.data.eval_texts import Text
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
-from mt.model.layers import Embedding, LearnedPositions
+from mt.model.embedding import Embedding, LearnedPositions
 from mt.model.transformer import Transformer
 from mt.storage.manifest import read_manifest
 from mt.storage.run_dir import ModelDir

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from mt.extras.export.common import position_table
-from mt.model.attention import KeyValues, attend, split_heads, visible
+from mt.model.attention import attend, attention_mask, split_heads
+from mt.model.cache import KeyValues
 from mt.model.layers import DecoderLayer, EncoderLayer
 from mt.model.packing import PAD_ID
 from mt.model.transformer import Transformer
@@ -97,7 +98,7 @@ class DecoderGraph(nn.Module):
 def _attend_to_source(layer: EncoderLayer, x: Tensor, pad: Tensor) -> Tensor:
     attention = layer.self_attention
     queries, keys, values = (split_heads(part, attention.n_heads) for part in attention.in_proj(x).chunk(3, dim=-1))
-    output: Tensor = attention.out_proj(attend(queries, KeyValues(keys, values), visible(pad), False, 0.0))
+    output: Tensor = attention.out_proj(attend(queries, KeyValues(keys, values), attention_mask(pad), False, 0.0))
     return output
 
 
@@ -114,5 +115,5 @@ def _attend_to_target(layer: DecoderLayer, x: Tensor, keys: Tensor, values: Tens
 def _attend_across(layer: DecoderLayer, x: Tensor, source: KeyValues, pad: Tensor) -> Tensor:
     attention = layer.cross_attention
     queries = split_heads(attention.q_proj(x), attention.n_heads)
-    output: Tensor = attention.out_proj(attend(queries, source, visible(pad), False, 0.0))
+    output: Tensor = attention.out_proj(attend(queries, source, attention_mask(pad), False, 0.0))
     return output

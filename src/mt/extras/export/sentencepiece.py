@@ -84,4 +84,4 @@ def count_differences(content: bytes, tokenizers: TokenizerPair, sources: Sequen
     decoded = [theirs.decode_pieces(target.tokens(ids)) for ids in target_ids]
     differences = sum(ours != other for ours, other in zip(expected, encoded, strict=True))
     pairs = zip(target.decode_batch(target_ids), decoded, strict=True)
-    return differences + sum(ours != other for ours, other in pairs)
+    return int(differences + sum(ours != other for ours, other in pairs))
