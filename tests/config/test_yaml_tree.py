@@ -105,7 +105,7 @@ def test_lines_are_an_editors_lines() -> None:
 def test_a_line_that_ends_for_yaml_alone_is_refused(text: str, sign: str) -> None:
     """A comment's end would be a key, and part of a text would get lost."""
     with pytest.raises(
-        InputError, match=f"f:2: U\\+{ord(sign):04X}, where a line ends for YAML but for no editor"
+        InputError, match=f"f:2: U\\+{ord(sign):04X}, which ends a line in YAML but in no editor"
     ) as caught:
         parse_yaml("z: 1\r\n" + text.format(sign), "f")
     assert f'"\\u{ord(sign):04X}"' in caught.value.hint
@@ -164,7 +164,7 @@ def test_an_empty_file_is_none(text: str) -> None:
         ("a: [1\nb: 2\n", 2, "a bracket is not closed"),
         ("a: {b: 1\n\n\n", 1, "a bracket is not closed"),
         ("a: 'it\n\n\n", 1, "a quote is opened but never closed"),
-        ("a: @x\n", 1, "reserves"),
+        ("a: @x\n", 1, "reserved"),
         ('a: "\\q"\n', 1, "unknown escape"),
         ('a: "\\ud800"\n', 1, "half of a surrogate pair"),
         ('a: "\\UFFFFFFFF"\n', 1, "impossible number"),

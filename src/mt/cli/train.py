@@ -56,10 +56,12 @@ def train(config: Path, changes: tuple[str, ...], dry_run: bool, runs: Path, deb
         if dry_run:
             summary = _try(settings, runs, distributed)
         else:
-            from mt.extras.export.in_run import require_exports
             from mt.pipeline import run
 
-            require_exports(settings)
+            if settings.exports:
+                from mt.extras.export.in_run import require_exports
+
+                require_exports(settings)
             summary = run.run(settings, runs, distributed, _write_extras)
     except Exception as error:
         if not distributed.claims_error_report():  # another process has told the user

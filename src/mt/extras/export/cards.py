@@ -1,6 +1,6 @@
 """The README of an export."""
 
-from mt.config.exports import ExportFormat
+from mt.config.schema import ExportFormat
 from mt.extras.export.subject import Subject
 from mt.storage.manifest import read_manifest
 from mt.text.languages import language_name

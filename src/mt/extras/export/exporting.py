@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mt.bundle.load_translator import open_model, read_config
-from mt.config.exports import ExportFormat
+from mt.config.schema import ExportFormat
 from mt.data.eval_texts import Text
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError

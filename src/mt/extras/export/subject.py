@@ -8,7 +8,7 @@ import torch
 from mt.bundle.load_translator import read_config
 from mt.bundle.model_folder import load_model
 from mt.config import Config
-from mt.config.exports import EXPORT_FORMATS, ExportFormat, export_rules
+from mt.config.schema import EXPORT_FORMATS, ExportFormat, export_rules
 from mt.data.eval_texts import Text
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
@@ -76,8 +76,7 @@ def require_exportable(config: Config, wanted: ExportFormat) -> None:
         InputError: the message names the key of its configuration.
     """
     for rule in export_rules(config, wanted):
-        if rule.broken:
-            raise InputError(f"{rule.keys[0]}: {rule.reason}")
+        raise InputError(f"{rule.keys[0]}: {rule.reason}")
 
 
 def load_subject(folder: ModelDir, wanted: ExportFormat, texts: Sequence[Text]) -> Subject:
