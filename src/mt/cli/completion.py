@@ -48,10 +48,8 @@ def _runs(context: click.Context, incomplete: str) -> list[CompletionItem]:
 
     with contextlib.suppress(OSError):
         runs = Path(context.params.get("runs") or "runs")
-        matching = [
-            path for path in runs.iterdir() if str(path).startswith(incomplete) and RunDir(path).config.is_file()
-        ]
-        return [CompletionItem(str(path)) for path in sorted(matching, key=lambda path: -path.stat().st_mtime)]
+        paths = [path for path in runs.iterdir() if str(path).startswith(incomplete) and RunDir(path).config.is_file()]
+        return [CompletionItem(str(path)) for path in sorted(paths, key=lambda path: -path.stat().st_mtime)]
     return []
 
 

@@ -9,19 +9,14 @@ import click
 from mt.cli.options import (
     Decoding,
     contradict,
-    debug_option,
     engine_choice,
-    engine_options,
     find_models,
     json_option,
     mbr_options,
     metrics_option,
-    models_option,
+    model_options,
     path_type,
     require_both,
-    runs_option,
-    search_options,
-    to_option,
 )
 from mt.cli.text import print_result
 from mt.errors import InputError
@@ -44,13 +39,8 @@ if TYPE_CHECKING:
 @metrics_option("bleu", "chrf", "ter", "comet")
 @click.option("--comet-model", type=path_type, help="With --metrics comet: the folder of a COMET checkpoint.")
 @click.option("--tune-length-penalty", is_flag=True, help="Try length penalties on the validation set; no test set.")
-@to_option
-@models_option
-@search_options
 @mbr_options
-@engine_options
-@runs_option
-@debug_option
+@model_options
 def evaluate_command(source: Path | None, reference: Path | None, to: str | None, **options: Any) -> None:
     """Score a model on a test set, greedy and beam: BLEU with interval and signature, chrF, TER.
 
@@ -137,7 +127,7 @@ def _output(
 
 def _has_usual_settings(config: "Config", decoding: Decoding, options: dict[str, Any]) -> bool:
     """Return True for search and metrics as at the end of a training, or with more metrics."""
-    usual_search = decoding.beam is decoding.length_penalty is decoding.sampling is decoding.utility is None
+    usual_search = decoding == Decoding(None, None, 1, None, None)
     usual_engine = options["engine"] == options["compute_type"] == "auto" and options["shortlist"] is None
     metrics = options["metrics"]
     return usual_search and usual_engine and (not metrics or set(config.evaluation.metrics) <= set(metrics))

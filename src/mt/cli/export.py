@@ -19,9 +19,7 @@ from mt.errors import InputError
 @click.option("--source", type=path_type, help="Text to measure that on; default: the run's validation set.")
 @click.option("--reference", type=path_type, help="Its translation, aligned by line.")
 @click.option("--force", is_flag=True, help="Replace an earlier export.")
-@click.option(
-    "--to", metavar="LANG", shell_complete=languages, help="Language of --reference, if the model has several."
-)
+@click.option("--to", metavar="LANG", shell_complete=languages, help="Language of --reference, if there are several.")
 @runs_option
 @debug_option
 def export(

@@ -99,6 +99,7 @@ engine_options = option_group(
     device_option,
     verbose_option,
 )
+model_options = option_group(to_option, models_option, search_options, engine_options, runs_option, debug_option)
 
 
 def metrics_option(*known: str) -> Option:

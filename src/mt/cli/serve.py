@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mt.cli.completion import run_folders
-from mt.cli.options import debug_option, find_models, path_type, runs_option, verbose_option
+from mt.cli.options import Option, debug_option, find_models, path_type, runs_option, verbose_option
 from mt.errors import InputError
 
 
@@ -17,7 +17,7 @@ def _not_nan(context: click.Context, parameter: click.Parameter, seconds: float)
     return seconds
 
 
-def _limit(option: str, field: str, default: float, kind: click.ParamType, help_: str, **more: Any) -> Any:
+def _limit(option: str, field: str, default: float, kind: Any, help_: str, **more: Any) -> Option:
     """Return an option whose value is a field of `Limits`."""
     return click.option(option, field, type=kind, default=default, show_default=True, help=help_, **more)
 

@@ -9,16 +9,11 @@ import click
 from mt.cli.options import (
     Decoding,
     contradict,
-    debug_option,
     engine_choice,
-    engine_options,
     find_models,
-    models_option,
+    model_options,
     option_group,
     path_type,
-    runs_option,
-    search_options,
-    to_option,
 )
 from mt.cli.text import print_result, require_utf8
 from mt.errors import InputError
@@ -29,14 +24,13 @@ _file_options = option_group(
     click.option("--output", type=path_type, required=True, help="The file to write, aligned by line."),
     click.option("--greedy", is_flag=True, help="Greedy search: a beam of one, and much faster."),
 )
-_model_options = option_group(to_option, models_option, search_options, engine_options, runs_option, debug_option)
 
 
 @click.command()
 @_file_options
 @click.option("--closest-to", "references", type=path_type, help="References: of the n best, take the most similar.")
 @click.option("--n-best", type=click.IntRange(1, 1000), help="With --closest-to: how many; default: the whole beam.")
-@_model_options
+@model_options
 def distill(references: Path | None, n_best: int | None, **options: Any) -> None:
     """Translate training text with a teacher, for a student (Kim and Rush 2016); the same command resumes.
 
@@ -61,7 +55,7 @@ def distill(references: Path | None, n_best: int | None, **options: Any) -> None
 @click.option(
     "--tag", default=BACK_TRANSLATION_TAG, show_default=True, help="Word before every translation; '' for none."
 )
-@_model_options
+@model_options
 def backtranslate(tag: str, **options: Any) -> None:
     """Translate monolingual target text back with a model of the opposite direction; the same command resumes.
 

@@ -7,20 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mt.cli.options import (
-    Decoding,
-    contradict,
-    debug_option,
-    engine_choice,
-    engine_options,
-    find_models,
-    mbr_options,
-    models_option,
-    path_type,
-    runs_option,
-    search_options,
-    to_option,
-)
+from mt.cli.options import Decoding, contradict, engine_choice, find_models, mbr_options, model_options, path_type
 from mt.cli.text import BLOCK_LINES, check_input, check_output, input_lines, require_format, writer
 from mt.errors import InputError
 from mt.storage.output_path import refuse_inputs, require_writable
@@ -44,13 +31,8 @@ if TYPE_CHECKING:
 @click.option("--alignment", is_flag=True, help="Add the word alignment in Marian's format: ' ||| 0-0 1-2'.")
 @click.option("--attention", type=path_type, help="Draw the attention weights: a .png, .svg or .html file.")
 @click.option("--by-head", is_flag=True, help="With --attention: every layer and head instead of their mean.")
-@to_option
-@models_option
-@search_options
 @mbr_options
-@engine_options
-@runs_option
-@debug_option
+@model_options
 def translate(
     text: tuple[str, ...], input_: Path | None, output: Path | None, format_: str, n_best: int, **options: Any
 ) -> None:
