@@ -1,4 +1,4 @@
-"""What the tests of the configuration share."""
+"""Trees, errors and sections for the tests of the configuration."""
 
 from typing import Any
 

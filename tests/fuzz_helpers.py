@@ -1,7 +1,7 @@
-"""Runs many commands, each in a process of its own that is cheap to start, and says what each cost.
+"""A server that forks for each command, and reports its time and memory.
 
-A server process imports what the commands need once and forks for every command. This file is that server when it is
-run: it reads one JSON object a line (arguments, folder) and answers with another.
+The server process imports what the commands need once. This file is that server when it is run: it reads one JSON
+object a line (arguments, folder) and answers with another.
 """
 
 import json
@@ -20,12 +20,12 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended.
+    """The end of a command.
 
     Attributes:
         code: its exit code; negative is the signal that killed it.
-        seconds: CPU time it used.
-        megabytes: the most memory it held, what the server had imported included.
+        seconds: CPU time.
+        megabytes: peak memory, including the server's imports.
     """
 
     code: int
@@ -36,10 +36,10 @@ class Outcome:
 
 
 class Server:
-    """Forks for commands.
+    """Client of the server process.
 
     Args:
-        modules: what to import beforehand.
+        modules: modules to import beforehand.
         seconds: CPU time after which a command is killed.
     """
 
@@ -74,35 +74,33 @@ def some_bytes(rng: random.Random, size: int) -> bytes:
 
 
 def damaged(rng: random.Random, content: bytes) -> bytes:
-    """Content with something wrong somewhere."""
-    place = rng.randrange(len(content) + 1)
-    kind = rng.randrange(6)
-    if kind == 0:
-        return content[:place]
-    if kind == 1:
-        return content[:place] + some_bytes(rng, rng.randint(1, 40)) + content[place:]
-    if kind == 2:
-        return content[:place] + content[place + rng.randint(1, 40) :]
-    if kind == 3:
-        return content[:place] + bytes([rng.randrange(256)]) + content[place + 1 :]
-    if kind == 4:
-        return content[place:] + content[:place]
-    return content + some_bytes(rng, rng.randint(1, 200))
+    """Return content with one random damage."""
+    at = rng.randrange(len(content) + 1)
+    before, after = content[:at], content[at:]
+    damages = (
+        lambda: before,
+        lambda: before + some_bytes(rng, rng.randint(1, 40)) + after,
+        lambda: before + after[rng.randint(1, 40) :],
+        lambda: before + bytes([rng.randrange(256)]) + after[1:],
+        lambda: after + before,
+        lambda: content + some_bytes(rng, rng.randint(1, 200)),
+    )
+    return rng.choice(damages)()
 
 
 def _serve(seconds: int, modules: Sequence[str]) -> None:
-    # Where a configuration is valid after all, nothing must be trained.
+    # Nothing must be trained if a configuration is valid after all.
     stub: Any = types.ModuleType("mt.pipeline.run")
     stub.run = lambda *_: "valid"
     sys.modules["mt.pipeline.run"] = stub
     for name in modules:
         __import__(name)
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             child = os.fork()
             if child == 0:
-                _command(asked["arguments"], asked["cwd"], out.fileno(), err.fileno(), seconds)
+                _command(request["arguments"], request["cwd"], out.fileno(), err.fileno(), seconds)
             _, status, used = os.wait4(child, 0)
             texts = []
             for file in (out, err):

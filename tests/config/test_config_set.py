@@ -1,4 +1,4 @@
-"""`--set`: what it changes, and how its errors name it."""
+"""`--set`: changes to a configuration, and errors that name the argument."""
 
 import pytest
 
@@ -11,15 +11,9 @@ def test_set_changes_the_file() -> None:
         SMALLEST + "training: {max_steps: 5}\n",
         "x.yaml",
         [
-            "name=other",
-            "training.max_steps=7",
-            "training.learning_rate=1e-4",
-            "training.patience=null",
-            "training.betas=[0.8, 0.9]",
-            "decoding={beam_size: 3}",
-            "decoding.beam_size=2",
-            "data.train.source=c=d.txt",
-            "data.source_lang='no'",
+            *("name=other", "training.max_steps=7", "training.learning_rate=1e-4", "training.patience=null"),
+            *("training.betas=[0.8, 0.9]", "decoding={beam_size: 3}", "decoding.beam_size=2"),
+            *("data.train.source=c=d.txt", "data.source_lang='no'"),
         ],
     )
     assert (config.name, config.training.max_steps, config.training.learning_rate) == ("other", 7, 1e-4)
@@ -28,13 +22,14 @@ def test_set_changes_the_file() -> None:
     assert config.data.source_lang == "no"
 
 
-@pytest.mark.parametrize("text", ["'x #2'", '"x #2"', "x#2", "  x  ", "'x' "])
-def test_a_sign_that_begins_no_comment(text: str) -> None:
-    parse_config(SMALLEST, "x.yaml", [f"data.train.source={text}"])
-
-
-@pytest.mark.parametrize("override", ["data.max_ratio=", "data.max_ratio=null ", "evaluation.methods=[greedy, beam] "])
-def test_a_value_without_a_comment(override: str) -> None:
+@pytest.mark.parametrize(
+    "override",
+    [
+        *(f"data.train.source={text}" for text in ("'x #2'", '"x #2"', "x#2", "  x  ", "'x' ")),
+        *("data.max_ratio=", "data.max_ratio=null ", "evaluation.methods=[greedy, beam] "),
+    ],
+)
+def test_values_without_a_comment(override: str) -> None:
     parse_config(SMALLEST, "x.yaml", [override])
 
 
@@ -80,13 +75,13 @@ def test_errors_of_set_name_the_argument(override: str, words: str) -> None:
     assert words in line
 
 
-def test_set_refuses_a_number_that_the_list_lacks() -> None:
+def test_set_refuses_a_list_index_out_of_range() -> None:
     text = SMALLEST.replace("{source: a, target: b}", "[{source: a, target: b}]")
     for number in ("1", "-1", "x", "²"):
         assert "data.train is a list, with the numbers 0 to 0" in refusal(text, f"data.train.{number}.source=x")
 
 
-def test_a_later_set_takes_the_blame() -> None:
+def test_errors_name_the_last_set_of_a_key() -> None:
     message = refusal(SMALLEST, "training={max_steps: 0}", "training.max_steps=-1", "model.d_model=x")
     assert message.splitlines()[1:] == [
         "  --set model.d_model=x: model.d_model: must be a whole number, not 'x'",

@@ -1,4 +1,4 @@
-"""Mistyped keys of the configuration: every one gets the right suggestion."""
+"""Mistyped keys of the configuration get the right suggestion."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Configurations with anything wrong in them: one readable message that names a key or a line, at once."""
+"""Mutated configurations: one readable message that names a key or a line, at once."""
 
 import random
 import re
@@ -33,33 +33,33 @@ def mutated(rng: random.Random) -> bytes:
     """One of the shipped configurations with one to three things wrong."""
     lines = rng.choice(CONFIGS).read_text(encoding="utf-8").splitlines()
     for _ in range(rng.randint(1, 3)):
-        place = rng.randrange(len(lines))
-        line, kind = lines[place], rng.randrange(12)
+        index = rng.randrange(len(lines))
+        line, kind = lines[index], rng.randrange(12)
         if kind == 0 and len(line) > 2:  # a typo
-            at = rng.randrange(len(line))
-            lines[place] = line[:at] + rng.choice("abcxyz_:-#{}[] \t\"'") + line[at + rng.randint(0, 1) :]
+            column = rng.randrange(len(line))
+            lines[index] = line[:column] + rng.choice("abcxyz_:-#{}[] \t\"'") + line[column + rng.randint(0, 1) :]
         elif kind == 1:
-            del lines[place]
+            del lines[index]
         elif kind == 2:  # a key twice
             lines.insert(rng.randrange(len(lines)), line)
         elif kind in (3, 4, 5):
             key, colon, _ = line.partition(":")
-            lines[place] = f"{key}{colon} {rng.choice(ODD_VALUES)}" if colon else rng.choice(ODD_VALUES)
+            lines[index] = f"{key}{colon} {rng.choice(ODD_VALUES)}" if colon else rng.choice(ODD_VALUES)
         elif kind == 6:  # another indentation
-            lines[place] = " " * rng.randint(0, 6) + line.strip()
+            lines[index] = " " * rng.randint(0, 6) + line.strip()
         elif kind == 7:  # aliases that multiply
-            lines[place:place] = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"] + [
+            lines[index:index] = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"] + [
                 f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)
             ]
         elif kind == 8:
             depth = rng.choice([20, 200, 2000])
-            lines[place] = rng.choice(["name: " + "[" * depth, "name: " + "{a: " * depth, "- " * depth + "x"])
+            lines[index] = rng.choice(["name: " + "[" * depth, "name: " + "{a: " * depth, "- " * depth + "x"])
         elif kind == 9 and rng.random() < 0.1:
-            lines[place] = f"name: {'x' * 10_000_000}"
+            lines[index] = f"name: {'x' * 10_000_000}"
         elif kind == 10:
             return damaged(rng, "\n".join(lines).encode())
         else:
-            lines[place] = line.replace(":", rng.choice(["", "::", ": -", ":\n  - "]), 1)
+            lines[index] = line.replace(":", rng.choice(["", "::", ": -", ":\n  - "]), 1)
         if not lines:
             break
     return "\n".join(lines).encode()

@@ -200,7 +200,7 @@ def test_held_out_sentences_are_held_out_in_every_language(two_languages: Path, 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ("data.target_lang=[xx, xx]", "data.target_lang: names a language twice"),
+        ("data.target_lang=[xx, xx]", "data.target_lang: names xx more than once"),
         ("data.target_lang=[]", "data.target_lang: too short: 0 given, at least 1 needed"),
         ("data.target_lang=[xx, yy, zz]", "data.target_lang: no source of data.train is in zz"),
         ("data.target_lang=xx", "data.train.1: is in yy, which data.target_lang does not name"),

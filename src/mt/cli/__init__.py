@@ -1,6 +1,6 @@
-"""The command line: parse, call, print. The only place that prints results, reads the environment, and exits.
+"""The command line: one module per command, which parses, calls and prints.
 
-A command's module imports nothing heavy; what it needs it imports when it runs.
+Modules of commands import nothing heavy at the top: a command imports what it needs when it runs.
 """
 
 import contextlib
@@ -27,6 +27,11 @@ from mt.cli.translate import translate
 from mt.console import harmless, set_up_logging
 from mt.errors import InputError, MachineError, MtError, is_out_of_memory
 
+_COMMANDS = (
+    *(init, data, train, translate, evaluate_command, compare, score),
+    *(distill, backtranslate, report, export, serve, completion),
+)
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def app() -> None:
@@ -34,23 +39,19 @@ def app() -> None:
 
     Try: mt train --config configs/demo.yaml && mt translate "I love you very much"
     """
+    set_up_logging()
 
 
-_COMMANDS = (
-    *(init, data, train, translate, evaluate_command, compare, score, distill, backtranslate, report, export, serve),
-)
-for _command in (*_COMMANDS, completion):
+for _command in _COMMANDS:
     app.add_command(_command)
 
 
 def main() -> None:
-    """Runs the command line; every failure becomes one sentence and an exit code."""
-    set_up_logging()
+    """Run the command line and exit; every failure becomes one sentence and an exit code."""
     _open_closed_streams()
-    # What is half made is cleared away, as at Ctrl-C. Training and serving end in ways of their own.
+    # An exception, so that unfinished output is removed, as at Ctrl-C. `train` and `serve` have handlers of their own.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    # Text is UTF-8 whatever the locale, as everywhere else in this project.
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (sys.stdout, sys.stderr):  # UTF-8 whatever the locale
         stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     try:
         _check_seed()
@@ -64,26 +65,26 @@ def main() -> None:
         if "--debug" in sys.argv:
             traceback.print_exc()
         known = error if isinstance(error, MtError) else _as_known(error)
-        with contextlib.suppress(OSError):  # nobody reads it; the exit code still says it
+        with contextlib.suppress(OSError):  # stderr may be closed; the exit code still reports the failure
             print(harmless(f"mt: {known}"), file=sys.stderr)
         sys.exit(known.exit_code)
 
 
 def _check_seed() -> None:
-    """sacreBLEU reads its seed from the environment, at the end of a training for the first time."""
+    """Check sacreBLEU's seed, which it would otherwise read for the first time at the end of a training."""
     seed = os.environ.get("SACREBLEU_SEED")
     if seed is not None and not (seed.isdecimal() and int(seed) > 0):
         raise InputError(
-            f"SACREBLEU_SEED: {seed!r:.40} is no whole number above 0", "unset this variable of the environment"
+            f"SACREBLEU_SEED: {seed!r:.40} is not a whole number above 0", "unset this environment variable"
         )
 
 
 def _open_closed_streams() -> None:
-    """Puts an empty device where a standard stream was closed (`<&-`); nothing else looks for that."""
-    nothing = Path(os.devnull)
-    sys.stdin = sys.stdin or nothing.open(encoding="utf-8")
-    sys.stdout = sys.stdout or nothing.open("w", encoding="utf-8")
-    sys.stderr = sys.stderr or nothing.open("w", encoding="utf-8")
+    """Open the null device for each standard stream that was closed (`<&-`), as no library expects that."""
+    null = Path(os.devnull)
+    sys.stdin = sys.stdin or null.open(encoding="utf-8")
+    sys.stdout = sys.stdout or null.open("w", encoding="utf-8")
+    sys.stderr = sys.stderr or null.open("w", encoding="utf-8")
 
 
 def _as_known(error: Exception) -> MtError:

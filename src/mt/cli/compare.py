@@ -5,101 +5,85 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
-from mt.cli.completing import runs_or_files
+from mt.cli.completion import runs_or_files
 from mt.cli.options import (
-    ENGINE_NAMES,
+    ENGINE_OPTIONS,
     debug_option,
     engine_choice,
     engine_options,
+    json_option,
     metrics_option,
     path_type,
     runs_option,
 )
 from mt.cli.text import print_result
-from mt.console import set_up_logging
 from mt.errors import InputError
 
-_RESAMPLINGS = click.IntRange(2, 1_000_000)  # more say no more, and fill the memory
+_METRICS = ("bleu", "chrf", "ter")
+_RESAMPLINGS = click.IntRange(2, 1_000_000)  # more add no precision, and fill the memory
 
 
 @click.command()
 @click.argument("systems", metavar="RUN_A RUN_B [RUN_C ...]", type=path_type, nargs=-1, shell_complete=runs_or_files)
-@metrics_option("bleu", "chrf", "ter")
-@click.option("--source", type=path_type, help="Translate this text with all models instead of what runs have stored.")
+@metrics_option(*_METRICS)
+@click.option("--source", type=path_type, help="Translate this text with all models, instead of stored translations.")
 @click.option("--reference", type=path_type, help="Its translation, aligned by line; enough where all are plain files.")
 @click.option("--test-set", default="test", show_default=True, help="Name of the files in the runs' eval/.")
 @click.option("--method", help="greedy, beam, ...; default: beam where all runs have it.")
 @click.option("--to", metavar="LANG", help="Compare in this language only.")
 @click.option("--sentences", type=click.IntRange(min=0), default=5, show_default=True, help="Shown in each direction.")
-@click.option("--samples", type=_RESAMPLINGS, default=1000, show_default=True, help="Of bootstrap resampling.")
-@click.option("--trials", type=_RESAMPLINGS, default=10_000, show_default=True, help="Of randomisation.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+@click.option("--samples", type=_RESAMPLINGS, default=1000, show_default=True, help="Bootstrap resamplings.")
+@click.option("--trials", type=_RESAMPLINGS, default=10_000, show_default=True, help="Randomisation trials.")
+@json_option
 @engine_options
 @runs_option
 @debug_option
 def compare(
-    systems: tuple[Path, ...],
-    metrics: tuple[str, ...],
-    source: Path | None,
-    reference: Path | None,
-    test_set: str,
-    method: str | None,
-    to: str | None,
-    sentences: int,
-    samples: int,
-    trials: int,
-    as_json: bool,
-    runs: Path,
-    verbose: bool,
-    **given: str,
+    systems: tuple[Path, ...], metrics: tuple[str, ...], source: Path | None, reference: Path | None, **options: Any
 ) -> None:
-    """Compare systems on the same test set: is one better, or is it chance? And where do they differ?
+    """Compare systems on one test set: is one significantly better, and in which sentences do they differ?
 
-    Each is a run folder, a model folder, or a file of translations; the first is what the others are compared with.
+    Each is a run folder, a model folder, or a file of translations; the first is the baseline.
 
     Example: mt compare runs/a runs/b
     """
-    set_up_logging(verbose)
     if len(systems) < 2:
         raise InputError("a comparison needs at least two systems", "mt compare RUN_A RUN_B")
     if source is not None and reference is None:
         raise InputError("--source needs --reference", "give the translation of the source, too")
-    if reference is not None and test_set != "test":
+    if reference is not None and options["test_set"] != "test":
         raise InputError("--test-set is for what runs have in eval/, and --reference brings its own", "leave one out")
     if source is None:
-        _refuse_engine(given)
+        _refuse_engine_options(options)
     from mt.extras.comparison.layout import compare as test
     from mt.extras.comparison.layout import comparison_json, comparison_text
     from mt.extras.comparison.systems import new_translations, stored_translations
 
-    chosen = metrics or ("bleu", "chrf", "ter")
+    runs, method, to = options["runs"], options["method"], options["to"]
     if reference is None:
-        comparisons = stored_translations(systems, runs, test_set, method, to)
+        comparisons = stored_translations(systems, runs, options["test_set"], method, to)
     else:
-        choice = engine_choice({**given, "sample": False})
-        comparisons = [new_translations(systems, runs, source, reference, method, to, choice)]
-    compared = [test(comparison, chosen, samples, trials) for comparison in comparisons]
-    if as_json:
-        print_result(json.dumps(comparison_json(compared, sentences), ensure_ascii=False))
+        comparisons = [new_translations(systems, runs, source, reference, method, to, engine_choice(options))]
+    results = [test(each, metrics or _METRICS, options["samples"], options["trials"]) for each in comparisons]
+    if options["as_json"]:
+        print_result(json.dumps(comparison_json(results, options["sentences"]), ensure_ascii=False))
     else:
-        print_result("\n\n".join(comparison_text(one, sentences, _marks()) for one in compared))
+        print_result("\n\n".join(comparison_text(result, options["sentences"], _marks()) for result in results))
 
 
-def _refuse_engine(given: dict[str, str]) -> None:
-    """Where nothing is translated, options on how to translate are a mistake."""
-    for name in ENGINE_NAMES:
-        if given[name] not in ("auto", None):
-            raise InputError(
-                f"--{name.replace('_', '-')} is for what --source has translated",
-                "leave it out, or give --source and --reference",
-            )
+def _refuse_engine_options(options: dict[str, Any]) -> None:
+    for name in ENGINE_OPTIONS:
+        if options[name] not in ("auto", None):
+            message = f"--{name.replace('_', '-')} is for translating --source"
+            raise InputError(message, "leave it out, or give --source and --reference")
 
 
 def _marks() -> tuple[Callable[[str], str], Callable[[str], str]]:
-    """How to mark what one translation has and the other lacks."""
+    """Return functions that mark the words only one of two translations has."""
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         return lambda text: click.style(text, fg="red"), lambda text: click.style(text, fg="green")
     return lambda text: f"[-{text}-]", lambda text: f"{{+{text}+}}"

@@ -1,15 +1,25 @@
-"""`mt completion`."""
+"""`mt completion`, and what the Tab key completes beside the commands and options that click knows.
+
+Completion has to be fast, so it imports nothing heavy, and silent: on any error it offers nothing.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from mt.cli.text import print_result
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what makes the Tab key complete mt's commands, options, runs and configurations in a shell.
+    """Print the script that makes a shell complete mt's commands, options, runs and configurations.
 
     \b
     bash: echo 'eval "$(mt completion bash)"' >> ~/.bashrc
@@ -18,6 +28,65 @@ def completion(context: click.Context, shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    kind = get_completion_class(shell)
-    assert kind is not None, "click has all three"
-    print_result(kind(context.find_root().command, {}, "mt", "_MT_COMPLETE").source())
+    shell_class = get_completion_class(shell)
+    assert shell_class is not None, "click has all three"
+    print_result(shell_class(context.find_root().command, {}, "mt", "_MT_COMPLETE").source())
+
+
+def run_folders(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete run folders, newest first, or else any folder."""
+    return _runs(context, incomplete) or [CompletionItem(incomplete, type="dir")]
+
+
+def runs_or_files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete run folders, newest first, or else any file or folder."""
+    return _runs(context, incomplete) or [CompletionItem(incomplete, type="file")]
+
+
+def _runs(context: click.Context, incomplete: str) -> list[CompletionItem]:
+    from mt.storage.run_dir import RunDir
+
+    with contextlib.suppress(OSError):
+        runs = Path(context.params.get("runs") or "runs")
+        paths = [path for path in runs.iterdir() if str(path).startswith(incomplete) and RunDir(path).config.is_file()]
+        return [CompletionItem(str(path)) for path in sorted(paths, key=lambda path: -path.stat().st_mtime)]
+    return []
+
+
+def configurations(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete YAML files in the folder typed so far, or here and in configs/, or else any file."""
+    folders = [incomplete[: incomplete.rindex("/") + 1]] if "/" in incomplete else ["", "configs/"]
+    names = [name for folder in folders for name in _yaml_files(folder) if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
+
+
+def _yaml_files(folder: str) -> Iterator[str]:
+    with contextlib.suppress(OSError):
+        for path in sorted(Path(folder or ".").iterdir()):
+            if path.suffix in (".yaml", ".yml"):
+                yield f"{folder}{path.name}"
+
+
+def languages(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the target languages of the model in --model, or of the newest run's."""
+    from mt.decoding.settings import TranslationSettings
+    from mt.errors import MtError
+    from mt.storage.find_model import find_model
+
+    with contextlib.suppress(MtError, OSError):
+        models = context.params.get("models") or (context.params.get("model"),)
+        folder = find_model(models[0], Path(context.params.get("runs") or "runs"))
+        codes = TranslationSettings.read(folder.settings).target_langs
+        return [CompletionItem(code) for code in codes if code.startswith(incomplete)]
+    return []
+
+
+def one_of(*values: str, comma_separated: bool = False) -> Complete:
+    """Return a completion of fixed values, or of a comma-separated list of distinct ones."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        before, comma, typed = incomplete.rpartition(",") if comma_separated else ("", "", incomplete)
+        unused = [value for value in values if value not in before.split(",")]
+        return [CompletionItem(f"{before}{comma}{value}") for value in unused if value.startswith(typed)]
+
+    return complete

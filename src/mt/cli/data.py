@@ -1,18 +1,14 @@
-"""`mt data`: what is wrong with a corpus, and a corpus without it."""
+"""`mt data check` and `mt data clean`."""
 
 from pathlib import Path
 
 import click
 
-from mt.cli.options import debug_option, path_type, runs_option
+from mt.cli.options import debug_option, json_option, path_type, runs_option, set_option
 from mt.cli.text import print_result
-from mt.console import set_up_logging
 from mt.extras.doctor.kinds import DROPPABLE
 
-_set_option = click.option(
-    "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Replace a value of the configuration."
-)
-_reason = click.Choice(DROPPABLE)
+_reason_type = click.Choice(DROPPABLE)
 
 
 @click.group()
@@ -22,22 +18,19 @@ def data() -> None:
 
 @data.command()
 @click.argument("config", type=path_type)
-@_set_option
+@set_option
 @click.option("--examples", type=click.IntRange(0, 1000), default=3, show_default=True, help="Shown of each finding.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
-@click.option("--html", type=path_type, help="Write a page for people, too: one file that needs nothing else.")
+@json_option
+@click.option("--html", type=path_type, help="Write a web page, too: one self-contained file.")
 @runs_option
 @debug_option
-def check(
-    config: Path, changes: tuple[str, ...], examples: int, as_json: bool, html: Path | None, runs: Path, debug: bool
-) -> int:
-    """Say what is wrong with training, validation and test text, before a training shows it.
+def check(config: Path, overrides: tuple[str, ...], examples: int, as_json: bool, html: Path | None, runs: Path) -> int:
+    """Report problems in training, validation and test text before training.
 
     CONFIG is the YAML configuration of a training. Exit code 2 means that a training would refuse the text.
 
     Example: mt data check configs/demo.yaml --html demo.html
     """
-    set_up_logging()
     import json
 
     from mt.config import load_config
@@ -50,51 +43,44 @@ def check(
 
     if html is not None:
         require_writable(html, "--html")
-    settings = drop_missing_sources(load_config(config, changes))
+    settings = drop_missing_sources(load_config(config, overrides))
     refuse_inputs([html], [config, *(Path(name) for text in texts_of(settings.data) for name in text.files)])
     diagnosis = diagnose(settings, runs, examples)
     if html is not None:
         from mt.extras.doctor.page import html_report
 
         atomic.write_text(html, html_report(diagnosis))
-    found = report.as_json(diagnosis)
+    findings = report.as_json(diagnosis)
     code = 2 if diagnosis.refused else 0
-    print_result(json.dumps(found, indent=2, ensure_ascii=False) if as_json else report.text_report(diagnosis), code)
+    print_result(json.dumps(findings, indent=2, ensure_ascii=False) if as_json else report.text_report(diagnosis), code)
     return code
 
 
 @data.command()
 @click.argument("config", type=path_type)
 @click.option("--output", type=path_type, required=True, help="The folder to write: new, or an earlier cleaning.")
-@click.option("--keep", multiple=True, type=_reason, metavar="REASON", help="Keep such pairs; can be given repeatedly.")
-@click.option("--drop", multiple=True, type=_reason, metavar="REASON", help="Drop such pairs, too; likewise.")
-@_set_option
+@click.option("--keep", multiple=True, type=_reason_type, metavar="REASON", help="Keep such pairs; may be repeated.")
+@click.option("--drop", multiple=True, type=_reason_type, metavar="REASON", help="Drop such pairs; may be repeated.")
+@set_option
 @runs_option
 @debug_option
 def clean(
-    config: Path,
-    output: Path,
-    keep: tuple[str, ...],
-    drop: tuple[str, ...],
-    changes: tuple[str, ...],
-    runs: Path,
-    debug: bool,
+    config: Path, output: Path, keep: tuple[str, ...], drop: tuple[str, ...], overrides: tuple[str, ...], runs: Path
 ) -> None:
-    """Write the training text without the pairs that `mt data check` speaks against.
+    """Write the training text without the pairs that `mt data check` objects to.
 
-    OUTPUT gets two files for each training source, and dropped/REASON.tsv with the pairs that went. A REASON is the
-    name of a finding. Validation and test text stays as it is.
+    OUTPUT gets two files for each training source, and dropped/REASON.tsv with the dropped pairs. A REASON is the
+    name of a finding. Validation and test text is not changed.
 
     Example: mt data clean mine.yaml --output cleaned --drop language --keep identical
     """
-    set_up_logging()
     from mt.config import load_config
     from mt.data.cleaning import cleaning_table
     from mt.data.prepare import drop_missing_sources
     from mt.extras.doctor.clean import check_output, reasons, write_clean
     from mt.extras.doctor.diagnosis import diagnose
 
-    settings = drop_missing_sources(load_config(config, changes))
+    settings = drop_missing_sources(load_config(config, overrides))
     dropped_for = reasons(keep if settings.data.drop_duplicates or "duplicate" in drop else {*keep, "duplicate"}, drop)
     check_output(output, settings.data, config)
     diagnosis = diagnose(settings, runs, 1, "language" in dropped_for, dropped_for)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they mean together."""
+"""Options that several commands share, and the search that they ask for."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mt.cli.completing import among, languages, run_folders
+from mt.cli.completion import languages, one_of, run_folders
+from mt.console import set_up_logging
 from mt.errors import InputError
 
 if TYPE_CHECKING:
     from mt.decoding.engine import SearchOptions
     from mt.storage.run_dir import ModelDir
 
-Command = Callable[..., None]
+Command = Callable[..., Any]
+Option = Callable[[Command], Command]
+
+MODEL_HELP = "A run folder, a model folder or a checkpoint. Default: the newest finished run."
+ENGINE_OPTIONS = ("engine", "compute_type", "shortlist", "device")
 
 
-def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Several options as one decorator, so that commands can share them."""
+def option_group(*options: Option) -> Option:
+    """Return one decorator for several options, in this order."""
 
     def decorate(command: Command) -> Command:
         for option in reversed(options):
@@ -29,12 +34,28 @@ def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 
 
 path_type = click.Path(path_type=Path)
-debug_option = click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+debug_option = click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+verbose_option = click.option(
+    "--verbose",
+    "-v",
+    is_flag=True,
+    expose_value=False,
+    callback=lambda _context, _parameter, verbose: set_up_logging(verbose),
+    help="Log more, such as the engine in use.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+device_option = click.option(
+    "--device", default="auto", shell_complete=one_of("auto", "cpu", "cuda", "mps"), help="auto, cpu, cuda or mps."
+)
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Replace a value of the configuration, as in model.d_model=256; may be repeated.",
+)
 to_option = click.option(
-    "--to",
-    metavar="LANG",
-    shell_complete=languages,
-    help="The language to translate into, where the model has several.",
+    "--to", metavar="LANG", shell_complete=languages, help="Target language, where the model has several."
 )
 runs_option = click.option(
     "--runs",
@@ -44,47 +65,45 @@ runs_option = click.option(
     show_default=True,
     help="Folder that holds the runs; also MT_RUNS.",
 )
+model_option = click.option("--model", type=path_type, shell_complete=run_folders, help=MODEL_HELP)
 models_option = click.option(
     "--model",
     "models",
     type=path_type,
     multiple=True,
     shell_complete=run_folders,
-    help="A run folder, a model folder or a checkpoint; several translate together. Default: the newest finished run.",
+    help=MODEL_HELP.replace(".", "; several translate as an ensemble.", 1),
 )
-search_options = _options(
+search_options = option_group(
     click.option("--beam", type=click.IntRange(1, 1000), help="Beam size; default: the model's."),
     click.option("--length-penalty", type=float, help="Length penalty of beam search; default: the model's."),
-    click.option("--sample", is_flag=True, help="Draw translations by chance instead of searching the likeliest."),
-    click.option("--temperature", type=float, help="With --sample: below 1 draws likelier tokens. Default: 1."),
-    click.option("--top-k", type=click.IntRange(min=1), help="With --sample: only the K likeliest tokens."),
-    click.option("--top-p", type=float, help="With --sample: only the likeliest tokens that have probability P."),
-    click.option("--seed", type=click.IntRange(min=0), help="With --sample: start of the random numbers. Default: 1."),
+    click.option("--sample", is_flag=True, help="Sample translations instead of searching for the most likely."),
+    click.option("--temperature", type=float, help="With --sample: below 1 favours likely tokens. Default: 1."),
+    click.option("--top-k", type=click.IntRange(min=1), help="With --sample: only the K most likely tokens."),
+    click.option("--top-p", type=float, help="With --sample: only the most likely tokens, of total probability P."),
+    click.option("--seed", type=click.IntRange(min=0), help="With --sample: random seed. Default: 1."),
 )
-mbr_options = _options(
-    click.option("--mbr", type=click.IntRange(2, 1000), help="Of N candidates, take the one most like all others."),
-    click.option("--utility", type=click.Choice(["chrf", "bleu"]), help="With --mbr: likeness. Default: chrf."),
+mbr_options = option_group(
+    click.option("--mbr", type=click.IntRange(2, 1000), help="Minimum Bayes risk: choose among N candidates."),
+    click.option("--utility", type=click.Choice(["chrf", "bleu"]), help="With --mbr: its metric. Default: chrf."),
 )
-engine_options = _options(
+engine_options = option_group(
     click.option(
         "--engine",
         default="auto",
-        shell_complete=among("auto", "ctranslate2", "torch"),
+        shell_complete=one_of("auto", "ctranslate2", "torch"),
         help="auto, ctranslate2 or torch.",
     ),
     click.option("--compute-type", default="auto", help="Number format: auto, float32, int8, bfloat16, ..."),
     click.option("--shortlist/--no-shortlist", default=None, help="Likely target words only; default: the model's."),
-    click.option(
-        "--device", default="auto", shell_complete=among("auto", "cpu", "cuda", "mps"), help="auto, cpu, cuda or mps."
-    ),
-    click.option("--verbose", "-v", is_flag=True, help="Say more, such as which engine runs."),
+    device_option,
+    verbose_option,
 )
+model_options = option_group(to_option, models_option, search_options, engine_options, runs_option, debug_option)
 
-ENGINE_NAMES = ("engine", "compute_type", "shortlist", "device")
 
-
-def metrics_option(*known: str) -> Callable[[Command], Command]:
-    """--metrics, with the names of some metrics between commas; not given, it is empty."""
+def metrics_option(*known: str) -> Option:
+    """Return --metrics, a comma-separated list of metrics; the value is empty if it is not used."""
 
     def parse(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
         if value is None:
@@ -101,32 +120,44 @@ def metrics_option(*known: str) -> Callable[[Command], Command]:
         "--metrics",
         metavar="A,B",
         callback=parse,
-        shell_complete=among(*known, between_commas=True),
+        shell_complete=one_of(*known, comma_separated=True),
         help=f"Some of {', '.join(known)}.",
     )
 
 
-def engine_choice(given: dict[str, Any], one_by_one: bool = False) -> Any:
-    """The engine that options ask for."""
+def contradict(both: bool, one: str, other: str) -> None:
+    """Refuse two options if both are used."""
+    if both:
+        raise InputError(f"{one} and {other} contradict each other", "give one of them")
+
+
+def require_both(source: Path | None, reference: Path | None, default: str) -> None:
+    """Refuse one of --source and --reference without the other; without both, `default` is used."""
+    if (source is None) != (reference is None):
+        raise InputError("--source and --reference go together", f"give both, or neither for {default}")
+
+
+def engine_choice(options: dict[str, Any], one_by_one: bool = False) -> Any:
+    """Return the `EngineChoice` of the engine options."""
     from mt.decoding.engine import EngineChoice
 
-    chosen = {name: given[name] for name in ENGINE_NAMES}
-    return EngineChoice(**chosen, one_by_one=one_by_one, sampling=given["sample"])
+    choice = {name: options[name] for name in ENGINE_OPTIONS}
+    return EngineChoice(**choice, one_by_one=one_by_one, sampling=options.get("sample", False))
 
 
-def find_models(given: Sequence[Path], runs: Path) -> "list[ModelDir]":
-    """The model folders that --model names, or the newest run's."""
+def find_models(paths: Sequence[Path], runs: Path) -> "list[ModelDir]":
+    """Return the model folders in --model, or the newest run's."""
     from mt.storage.find_model import find_model
 
-    return [find_model(path, runs) for path in given] or [find_model(None, runs)]
+    return [find_model(path, runs) for path in paths] or [find_model(None, runs)]
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """What the options on searching, drawing and choosing ask for; None where they leave it to the model.
+    """The search that the options ask for; None leaves a value to the model.
 
     Attributes:
-        utility: choose by minimum Bayes risk among the n best, with this utility.
+        utility: the metric of minimum Bayes risk decoding among the n best.
     """
 
     beam: int | None
@@ -136,56 +167,55 @@ class Decoding:
     utility: str | None
 
     @classmethod
-    def of(cls, given: dict[str, Any], greedy: bool = False, n_best: int = 1) -> "Decoding":
-        """Reads the options.
+    def of(cls, options: dict[str, Any], greedy: bool = False, n_best: int = 1) -> "Decoding":
+        """Read `search_options` and, if used, `mbr_options`.
 
         Raises:
-            InputError: they contradict each other.
+            InputError: they contradict each other, or a value is out of bounds.
         """
-        sampling = _sampling(given)
-        contradict(greedy and given["beam"] not in (None, 1), "--greedy", "--beam")
+        beam, penalty, mbr = options["beam"], options["length_penalty"], options.get("mbr")
+        sampling = _sampling(options)
+        contradict(greedy and beam not in (None, 1), "--greedy", "--beam")
         contradict(greedy and sampling is not None, "--greedy", "--sample")
-        contradict(given["beam"] is not None and sampling is not None, "--beam", "--sample")
+        contradict(beam is not None and sampling is not None, "--beam", "--sample")
         contradict(greedy and n_best > 1, "--greedy", "--n-best")
-        penalty = given["length_penalty"]
-        if penalty is not None and not -10 <= penalty <= 10:  # NaN is not within bounds either
+        if penalty is not None and not -10 <= penalty <= 10:  # also refuses NaN
             raise InputError(f"--length-penalty {penalty} is not between -10 and 10")
-        mbr = given.get("mbr")
         contradict(greedy and mbr is not None, "--greedy", "--mbr")
-        if given.get("utility") and mbr is None:
+        if options.get("utility") and mbr is None:
             raise InputError("--utility belongs to --mbr", "add --mbr N, or leave it out")
         if mbr is not None and n_best > mbr:
             raise InputError(f"--n-best {n_best} is more than the {mbr} candidates of --mbr", "raise --mbr")
-        beam = 1 if greedy else given["beam"]
-        utility = None if mbr is None else given["utility"] or "chrf"
-        return cls(beam, penalty, mbr or n_best, sampling, utility)
+        utility = None if mbr is None else options["utility"] or "chrf"
+        return cls(1 if greedy else beam, penalty, mbr or n_best, sampling, utility)
 
-    def search(self, usual: "SearchOptions", scores: bool = True) -> "SearchOptions":
-        """A model's search options with what is asked for instead.
+    def search(self, defaults: "SearchOptions", scores: bool = True) -> "SearchOptions":
+        """Return a model's search options with those of the command line in their place.
 
         Raises:
-            InputError: the beam cannot hold as many translations as are asked for.
+            InputError: the beam cannot hold `n_best` translations.
         """
         from mt.decoding.engine import Sampling
 
         sampling = None if self.sampling is None else Sampling(**self.sampling)
-        beam = self.beam or usual.beam_size
+        beam = self.beam or defaults.beam_size
         if sampling is None and self.n_best > beam:
             if self.beam is not None or self.utility is None:
                 option = "--mbr" if self.utility else "--n-best"
-                raise InputError(
-                    f"{option} {self.n_best} is more than the beam of {beam} can hold",
-                    f"give --beam {self.n_best} or more",
-                )
+                message = f"{option} {self.n_best} is more than the beam of {beam} can hold"
+                raise InputError(message, f"give --beam {self.n_best} or more")
             beam = self.n_best
-        penalty = usual.length_penalty if self.length_penalty is None else self.length_penalty
-        scores = scores or self.utility is not None
         return replace(
-            usual, beam_size=beam, n_best=self.n_best, length_penalty=penalty, sampling=sampling, scores=scores
+            defaults,
+            beam_size=beam,
+            n_best=self.n_best,
+            length_penalty=defaults.length_penalty if self.length_penalty is None else self.length_penalty,
+            sampling=sampling,
+            scores=scores or self.utility is not None,
         )
 
     def utility_for(self, target_lang: str) -> str | None:
-        """The utility to choose with in a language."""
+        """Return the variant of the utility for a language."""
         if self.utility is None:
             return None
         from mt.metrics.pairwise import utility_for
@@ -193,21 +223,15 @@ class Decoding:
         return utility_for(self.utility, target_lang)
 
 
-def _sampling(given: dict[str, Any]) -> dict[str, Any] | None:
+def _sampling(options: dict[str, Any]) -> dict[str, Any] | None:
     names = ("temperature", "top_k", "top_p", "seed")
-    chosen = {name: given[name] for name in names if given[name] is not None}
-    if not given["sample"]:
-        for name in chosen:
+    values = {name: options[name] for name in names if options[name] is not None}
+    if not options["sample"]:
+        for name in values:
             raise InputError(f"--{name.replace('_', '-')} belongs to --sample", "add --sample, or leave it out")
         return None
-    if not 0.001 <= chosen.get("temperature", 1.0) <= 1000:  # NaN is not within bounds either
-        raise InputError(f"--temperature {chosen['temperature']} is not between 0.001 and 1000")
-    if not 0 < chosen.get("top_p", 1.0) <= 1:
-        raise InputError(f"--top-p {chosen['top_p']} is not a probability above 0")
-    return chosen
-
-
-def contradict(both: bool, one: str, other: str) -> None:
-    """Refuses two options that were both given."""
-    if both:
-        raise InputError(f"{one} and {other} contradict each other", "give one of them")
+    if not 0.001 <= values.get("temperature", 1.0) <= 1000:  # also refuses NaN
+        raise InputError(f"--temperature {values['temperature']} is not between 0.001 and 1000")
+    if not 0 < values.get("top_p", 1.0) <= 1:
+        raise InputError(f"--top-p {values['top_p']} is not a probability above 0")
+    return values

@@ -4,25 +4,23 @@ from pathlib import Path
 
 import click
 
-from mt.cli.completing import run_folders
+from mt.cli.completion import run_folders
 from mt.cli.options import debug_option, path_type, runs_option
 from mt.cli.text import print_result
-from mt.console import set_up_logging
 
 
 @click.command()
 @click.argument("run", type=path_type, required=False, shell_complete=run_folders)
-@click.option("--output", type=path_type, help="Where to write it; default: report.html in the run folder.")
+@click.option("--output", type=path_type, help="The file to write; default: report.html in the run folder.")
 @runs_option
 @debug_option
-def report(run: Path | None, output: Path | None, runs: Path, debug: bool) -> None:
+def report(run: Path | None, output: Path | None, runs: Path) -> None:
     """Write a run's report: one HTML file with curves, scores, data, sentences and attention maps.
 
     RUN is a run folder, finished or not; default: the newest finished run.
 
     Example: mt report runs/demo
     """
-    set_up_logging()
     from mt.extras.reporting.report import write_report
     from mt.storage.find_model import find_model
     from mt.storage.output_path import require_writable

@@ -1,4 +1,4 @@
-"""Lines in and lines out."""
+"""Lines of text in and out: arguments, files, standard streams and a prompt."""
 
 import contextlib
 import os
@@ -11,14 +11,14 @@ from pathlib import Path
 from mt.errors import InputError
 from mt.storage.output_path import is_device, refuse_inputs, require_writable
 
-LINES_AT_ONCE = 4000  # of a file: sorted by length they make good batches, and output still flows
+BLOCK_LINES = 4000  # of a file: sorted by length they make good batches, and output still flows
 
 
 def check_input(path: Path | None) -> None:
-    """Reads a file to its end, so that a line that is no UTF-8 is told before hours of work and not after.
+    """Read a file to its end, so that a line that is not UTF-8 is reported before hours of work, not after.
 
     Raises:
-        InputError: it is missing, or a line of it is not UTF-8. Of a pipe it is told when it comes.
+        InputError: the file is missing, or a line is not UTF-8. The lines of a pipe are checked as they arrive.
     """
     if path is not None and str(path) != "-" and not is_device(path):
         from mt.text.lines import read_lines
@@ -27,20 +27,20 @@ def check_input(path: Path | None) -> None:
             pass
 
 
-def input_lines(text: Sequence[str], path: Path | None, at_once: int = LINES_AT_ONCE) -> Iterator[list[str]]:
-    """Batches of lines, as large as is at hand; of a file `at_once`."""
+def input_lines(text: Sequence[str], path: Path | None, block_lines: int = BLOCK_LINES) -> Iterator[list[str]]:
+    """Yield blocks of lines: all arguments, `block_lines` of a file, or as many as have arrived on stdin."""
     from mt.text.lines import read_available, read_lines
 
     if text:
-        yield [checked(line, f"argument {number}").replace("\n", " ") for number, line in enumerate(text, 1)]
+        yield [require_utf8(line, f"argument {number}").replace("\n", " ") for number, line in enumerate(text, 1)]
     elif path is not None and str(path) != "-":
         lines = read_lines(path)
-        yield from iter(lambda: list(islice(lines, at_once)), [])
+        yield from iter(lambda: list(islice(lines, block_lines)), [])
     elif sys.stdin.isatty():
         yield from _prompt()
     else:
         with contextlib.suppress(OSError):
-            # The other end of a pipe may have left it so; then what has not come yet would look like the end.
+            # The other end of a pipe may have made it non-blocking, and then a pause would look like the end.
             os.set_blocking(sys.stdin.fileno(), True)
         yield from read_available(BufferedReader(FileIO(sys.stdin.fileno(), closefd=False)), "stdin")
 
@@ -49,7 +49,7 @@ def _prompt() -> Iterator[list[str]]:
     while True:
         try:
             print("> ", end="", file=sys.stderr, flush=True)
-            yield [checked(input(), "this line")]
+            yield [require_utf8(input(), "this line")]
         except UnicodeDecodeError:
             raise InputError("this line: not valid UTF-8") from None
         except EOFError:
@@ -57,21 +57,27 @@ def _prompt() -> Iterator[list[str]]:
             return
 
 
-def checked(line: str, name: str) -> str:
-    """The system hands over bytes that are no UTF-8 as lone surrogates."""
+def require_utf8(text: str, name: str) -> str:
+    """Return a text from the command line; refuse surrogates, by which Python stands for bytes that are not UTF-8."""
     try:
-        line.encode()
+        text.encode()
     except UnicodeEncodeError:
         raise InputError(f"{name}: not valid UTF-8") from None
-    return line
+    return text
+
+
+def require_format(name: str) -> None:
+    """Refuse a --format that is neither text nor jsonl."""
+    if name not in ("text", "jsonl"):
+        raise InputError(f"--format: '{name}' is neither text nor jsonl")
 
 
 def check_output(path: Path | None, *inputs: Path | None) -> None:
-    """Refuses an output that could not be written in the end, or not under this name.
+    """Refuse, before the work, an --output that could not be written after it.
 
     Raises:
         InputError: it is a folder or one of the inputs, or its name promises compression.
-        MachineError: there is no permission to write it.
+        MachineError: no permission to write it.
     """
     if path is None or str(path) == "-":
         return
@@ -84,7 +90,7 @@ def check_output(path: Path | None, *inputs: Path | None) -> None:
 
 @contextlib.contextmanager
 def writer(path: Path | None) -> Iterator[Callable[[str], None]]:
-    """Writes lines to a file that appears when whole, or to stdout at once."""
+    """Yield a function that writes lines to stdout at once, or to a file that appears when complete."""
     if path is None or str(path) == "-":
         yield print_result
         return
@@ -95,10 +101,10 @@ def writer(path: Path | None) -> Iterator[Callable[[str], None]]:
 
 
 def print_result(text: str, code: int = 0) -> None:
-    """Prints to stdout at once; ends quietly, with an exit code, where the reader (`| head`) has seen enough."""
+    """Print to stdout and flush; exit quietly with `code` if the reader (`| head`) has closed the pipe."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        # Python flushes stdout again at exit; there it must find somewhere to go.
+        # Python flushes stdout again at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(code)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mt.cli.completing import configurations
-from mt.cli.options import debug_option, path_type, runs_option
+from mt.cli.completion import configurations
+from mt.cli.options import debug_option, path_type, runs_option, set_option
 from mt.cli.text import print_result
 from mt.console import log
 from mt.errors import InputError, MtError
@@ -19,23 +19,16 @@ if TYPE_CHECKING:
 
     from mt.config import Config
     from mt.storage.run_dir import RunDir
-    from mt.system.distributed import Distributed
 
 
 @click.command()
 @click.option("--config", type=path_type, required=True, shell_complete=configurations, help="The YAML configuration.")
-@click.option(
-    "--set",
-    "changes",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Replace a value, as in model.d_model=256; may be repeated.",
-)
+@set_option
 @click.option("--dry-run", is_flag=True, help="Check everything, estimate time and memory, and train nothing.")
 @runs_option
 @debug_option
-def train(config: Path, changes: tuple[str, ...], dry_run: bool, runs: Path, debug: bool) -> None:
-    """Train, or go on training: every stage from raw text to a model folder; the same command again resumes.
+def train(config: Path, overrides: tuple[str, ...], dry_run: bool, runs: Path) -> None:
+    """Train a model: every stage from raw text to a model folder; the same command again resumes.
 
     On several GPUs or machines: torchrun --nproc-per-node 8 -m mt train --config FILE
 
@@ -50,19 +43,21 @@ def train(config: Path, changes: tuple[str, ...], dry_run: bool, runs: Path, deb
         from mt.config import load_config
         from mt.data.prepare import drop_missing_sources
 
-        settings = load_config(config, changes)
-        # One process looks for them: another machine may not have them, and they may come into being meanwhile.
+        settings = load_config(config, overrides)
+        # Only rank 0 looks for optional sources: other machines may lack them, and they may appear meanwhile.
         settings = distributed.broadcast(drop_missing_sources(settings) if distributed.is_main else settings)
         if dry_run:
-            summary = _try(settings, runs, distributed)
+            summary = _dry_run(settings, runs, distributed.world_size)
         else:
-            from mt.extras.export.exporting import require_packages
+            if settings.exports:
+                from mt.extras.export.exporting import require_packages
+
+                require_packages(*settings.exports)
             from mt.pipeline import run
 
-            require_packages(*settings.exports)
             summary = run.run(settings, runs, distributed, _write_extras)
     except Exception as error:
-        if not distributed.claims_error_report():  # another process has told the user
+        if not distributed.claims_error_report():  # another rank reports it
             sys.exit(error.exit_code if isinstance(error, MtError) else 1)
         raise
     distributed.destroy()
@@ -81,8 +76,8 @@ def _write_extras(config: "Config", run_dir: "RunDir") -> "Iterator[str]":
         yield f"report: {update_report(run_dir)}"
 
 
-def _try(config: "Config", runs: Path, distributed: "Distributed") -> str:
-    if distributed.world_size > 1:
+def _dry_run(config: "Config", runs: Path, world_size: int) -> str:
+    if world_size > 1:
         raise InputError("--dry-run is for one process", "start it without torchrun")
     from mt.extras.planning.dry_run import dry_run
 

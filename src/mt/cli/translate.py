@@ -7,22 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mt.cli.options import (
-    Decoding,
-    contradict,
-    debug_option,
-    engine_choice,
-    engine_options,
-    find_models,
-    mbr_options,
-    models_option,
-    path_type,
-    runs_option,
-    search_options,
-    to_option,
-)
-from mt.cli.text import LINES_AT_ONCE, check_input, check_output, input_lines, writer
-from mt.console import set_up_logging
+from mt.cli.options import Decoding, contradict, engine_choice, find_models, mbr_options, model_options, path_type
+from mt.cli.text import BLOCK_LINES, check_input, check_output, input_lines, require_format, writer
 from mt.errors import InputError
 from mt.storage.output_path import refuse_inputs, require_writable
 
@@ -42,122 +28,91 @@ if TYPE_CHECKING:
 @click.option("--greedy", is_flag=True, help="Greedy search: a beam of one.")
 @click.option("--n-best", type=click.IntRange(min=1), default=1, help="Translations a line, best first.")
 @click.option("--format", "format_", default="text", help="text, or jsonl with scores.")
-@click.option("--alignment", is_flag=True, help="Add which source word became which: ' ||| 0-0 1-2', as Marian does.")
-@click.option("--attention", type=path_type, help="Draw where the model looked: a .png, .svg or .html file.")
+@click.option("--alignment", is_flag=True, help="Add the word alignment in Marian's format: ' ||| 0-0 1-2'.")
+@click.option("--attention", type=path_type, help="Draw the attention weights: a .png, .svg or .html file.")
 @click.option("--by-head", is_flag=True, help="With --attention: every layer and head instead of their mean.")
-@to_option
-@models_option
-@search_options
 @mbr_options
-@engine_options
-@runs_option
-@debug_option
+@model_options
 def translate(
-    text: tuple[str, ...],
-    input_: Path | None,
-    output: Path | None,
-    greedy: bool,
-    n_best: int,
-    format_: str,
-    alignment: bool,
-    attention: Path | None,
-    by_head: bool,
-    to: str | None,
-    models: tuple[Path, ...],
-    runs: Path,
-    verbose: bool,
-    **given: Any,
+    text: tuple[str, ...], input_: Path | None, output: Path | None, format_: str, n_best: int, **options: Any
 ) -> None:
     """Translate arguments, a file, or standard input line by line: N lines in, N lines out, in order.
 
     Example: mt translate "I love you very much"
     """
-    set_up_logging(verbose)
-    _check_texts(text, input_, format_)
-    given_input = input_ if text or (input_ and str(input_) != "-") else Path("/dev/stdin")
-    check_output(output, given_input)
+    require_format(format_)
+    if text and input_:
+        raise InputError("--input and text arguments contradict each other", "give one of them")
+    input_file = input_ if text or (input_ and str(input_) != "-") else Path("/dev/stdin")
+    check_output(output, input_file)
     check_input(input_)
-    decoding = Decoding.of(given, greedy, n_best)
-    look = alignment or attention is not None
-    if look:
-        _allow_looking(given, models, n_best, attention, by_head, text)
-        refuse_inputs([attention], [given_input])
-    elif by_head:
+    decoding = Decoding.of(options, options["greedy"], n_best)
+    alignment, drawing = options["alignment"], options["attention"]
+    if alignment or drawing is not None:
+        _require_attention(options, n_best, text)
+        refuse_inputs([drawing], [input_file])
+    elif options["by_head"]:
         raise InputError("--by-head belongs to --attention", "add --attention FILE, or leave it out")
     one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
     from mt.bundle.load_translator import open_model
     from mt.decoding.translator import lines_at_once
 
-    first, *others = find_models(models, runs)
-    opened = open_model(first, engine_choice(given, one_by_one), others)
-    options = decoding.search(opened.settings.search, scores=format_ == "jsonl" or n_best > 1)
-    translator = opened.translator.to(to)
+    first, *others = find_models(options["models"], options["runs"])
+    opened = open_model(first, engine_choice(options, one_by_one), others)
+    search = decoding.search(opened.settings.search, scores=format_ == "jsonl" or n_best > 1)
+    translator = opened.translator.to(options["to"])
     utility = decoding.utility_for(translator.target_lang)
-    show = _as_json if format_ == "jsonl" else _as_text
-    looked: list[Attention] = []
+    drawn: list[Attention] = []
     with writer(output) as write:
-        blocks = input_lines(text, input_, lines_at_once(LINES_AT_ONCE, options.n_best))
-        for line, candidates in _translations(translator, options, blocks):
-            chosen = _chosen(candidates, utility, n_best, options.sampling is not None)
-            attentions = _attention(opened, chosen[0]) if look else None
-            write(show(line, chosen, n_best, attentions if alignment else None))
-            if attention is not None:
-                looked += attentions or []
-    if attention is not None:
+        blocks = input_lines(text, input_, lines_at_once(BLOCK_LINES, search.n_best))
+        for line, candidates in _translations(translator, search, blocks):
+            best = _chosen(candidates, utility, n_best, search.sampling is not None)
+            attention = _attention(opened, best[0]) if alignment or drawing is not None else []
+            write(_formatted(line, best, n_best, format_, attention if alignment else None))
+            drawn += attention if drawing is not None else []
+    if drawing is not None:
         from mt.extras.reporting.attention_map import draw
 
-        draw(attention, looked, by_head)
+        draw(drawing, drawn, options["by_head"])
 
 
 def _translations(
-    translator: "Translator", options: "SearchOptions", blocks: "Iterable[list[str]]"
+    translator: "Translator", search: "SearchOptions", blocks: "Iterable[list[str]]"
 ) -> "Iterator[tuple[str, list[Candidate]]]":
-    """Each line with its candidates; messages about a line count from the input's first."""
+    """Yield each line with its candidates; warnings count lines from the input's first."""
     first_line = 1
     for lines in blocks:
-        yield from zip(lines, translator.translate(lines, options, first_line), strict=True)
+        yield from zip(lines, translator.translate(lines, search, first_line), strict=True)
         first_line += len(lines)
 
 
-def _check_texts(texts: tuple[str, ...], input_: Path | None, format_: str) -> None:
-    if format_ not in ("text", "jsonl"):
-        raise InputError(f"--format: '{format_}' is neither text nor jsonl")
-    if texts and input_:
-        raise InputError("--input and text arguments contradict each other", "give one of them")
-
-
-def _allow_looking(
-    given: dict[str, Any],
-    models: tuple[Path, ...],
-    n_best: int,
-    attention: Path | None,
-    by_head: bool,
-    texts: tuple[str, ...],
-) -> None:
-    """Attention is read from the model that translates, and only torch lets one look into it."""
+def _require_attention(options: dict[str, Any], n_best: int, text: tuple[str, ...]) -> None:
+    """Choose torch, the only engine that gives attention weights; refuse options that exclude it."""
     from mt.decoding.engine import FLOAT_TYPES
 
-    option = "--alignment" if attention is None else "--attention"
-    contradict(given["engine"] == "ctranslate2", option, "--engine ctranslate2")
-    contradict(len(models) > 1, option, "several models")
+    drawing, compute_type = options["attention"], options["compute_type"]
+    option = "--alignment" if drawing is None else "--attention"
+    contradict(options["engine"] == "ctranslate2", option, "--engine ctranslate2")
+    contradict(len(options["models"]) > 1, option, "several models")
     contradict(n_best > 1, option, "--n-best")
-    contradict(given["compute_type"] not in ("auto", *FLOAT_TYPES), option, f"--compute-type {given['compute_type']}")
-    given["engine"] = "torch"
-    if attention is not None:
+    contradict(compute_type not in ("auto", *FLOAT_TYPES), option, f"--compute-type {compute_type}")
+    options["engine"] = "torch"
+    if drawing is not None:
         from mt.extras.reporting.attention_map import check_drawable
 
-        check_drawable(attention, by_head, texts)
-        require_writable(attention, "--attention")
+        check_drawable(drawing, options["by_head"], text)
+        require_writable(drawing, "--attention")
 
 
 def _attention(opened: "OpenedModel", candidate: "Candidate") -> "list[Attention]":
     from mt.decoding.attention_weights import read_attention
 
-    assert opened.model is not None, "one model, and torch runs it"
+    assert opened.model is not None, "a single model on torch"
     return read_attention(opened.model, opened.tokenizers, candidate)
 
 
 def _chosen(candidates: "list[Candidate]", utility: str | None, n_best: int, sampled: bool) -> "list[Candidate]":
+    """Return the n best candidates, by utility or by score, which are distinct unless they were sampled."""
     from mt.decoding.translator import distinct
 
     pool = candidates if sampled else distinct(candidates)
@@ -165,30 +120,30 @@ def _chosen(candidates: "list[Candidate]", utility: str | None, n_best: int, sam
         from mt.decoding.reranking import rerank_mbr
 
         return rerank_mbr(pool, utility)[:n_best]
-    # Samples come as they were drawn; everything else is in this order already.
     return sorted(pool, key=lambda candidate: -candidate.score)[:n_best]
 
 
-def _as_text(line: str, candidates: "list[Candidate]", n_best: int, attentions: "list[Attention] | None" = None) -> str:
-    if attentions is not None:
+def _formatted(
+    line: str, candidates: "list[Candidate]", n_best: int, format_: str, attention: "list[Attention] | None"
+) -> str:
+    alignment = None
+    if attention is not None:
         from mt.decoding.attention_weights import pharaoh
 
-        return f"{candidates[0].text} ||| {pharaoh(attentions)}".rstrip(" ") if line.strip() else ""
+        alignment = pharaoh(attention)
+    if format_ == "jsonl":
+        return _as_json(line, candidates, alignment)
+    if alignment is not None:
+        return f"{candidates[0].text} ||| {alignment}".rstrip(" ") if line.strip() else ""
     if n_best == 1:
         return candidates[0].text
     return "\n".join(f"{rank}\t{c.score:.4f}\t{c.text}" for rank, c in enumerate(candidates, 1))
 
 
-def _as_json(line: str, candidates: "list[Candidate]", n_best: int, attentions: "list[Attention] | None" = None) -> str:
-    alternatives = [{"text": c.text, "score": c.score, "log_prob": c.log_prob} for c in candidates]
-    record: dict[str, Any] = {
-        "source": line,
-        "translation": candidates[0].text,
-        "score": candidates[0].score,
-        "n_best": alternatives,
-    }
-    if attentions is not None:
-        from mt.decoding.attention_weights import pharaoh
-
-        record["alignment"] = pharaoh(attentions)
+def _as_json(line: str, candidates: "list[Candidate]", alignment: str | None) -> str:
+    best = candidates[0]
+    n_best = [{"text": c.text, "score": c.score, "log_prob": c.log_prob} for c in candidates]
+    record: dict[str, Any] = {"source": line, "translation": best.text, "score": best.score, "n_best": n_best}
+    if alignment is not None:
+        record["alignment"] = alignment
     return json.dumps(record, ensure_ascii=False)

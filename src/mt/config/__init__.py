@@ -1,8 +1,7 @@
-"""The configuration of a run: one YAML file, one class per section, every problem reported at once.
+"""The configuration of a run: one YAML file, one class per section, all problems reported at once.
 
-`load_config` is where to start reading: `yaml_source` makes a plain tree of the file, `problems.validate` a `Config`
-of the tree, with the classes in `schema`, `data`, `sources`, `training` and `decoding`; `exports` says what a model
-cannot become.
+Start reading at `load_config`: `yaml_tree` parses the file into a plain tree, `problems.validate` turns the tree into a
+`Config`, whose sections are in `schema`, `data`, `sources`, `model`, `training` and `decoding`.
 """
 
 from mt.config.data import DataConfig

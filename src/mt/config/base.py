@@ -1,8 +1,9 @@
-"""What every section of a configuration shares: strictness, and rules that span several values."""
+"""Building blocks of the configuration's sections: strict models, rules over several keys, shared types."""
 
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -13,74 +14,82 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     Tag,
+    model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
-
-_UNPRINTABLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode's controls, halves of characters, and line ends
-_JOINERS = "\u200c\u200d"  # parts of words in some languages
-
-
-class Section(BaseModel):
-    """What all parts of a configuration have in common: nothing unknown, nothing converted, nothing changed later."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Rule(NamedTuple):
     """A combination of values that cannot work.
 
     Attributes:
-        broken: whether this configuration has it.
-        keys: the keys that take part, dotted from the section the rule belongs to, the likeliest culprit first.
+        keys: the keys involved, dotted from the section the rule belongs to, the likeliest culprit first.
         reason: why it cannot work, for the user.
     """
 
-    broken: bool
     keys: tuple[str, ...]
     reason: str
 
 
-def enforce(*rules: Rule) -> None:
-    """Refuse a section that breaks rules, naming all of them at once.
+class Section(BaseModel):
+    """A part of the configuration: no unknown keys, no conversions, immutable.
 
-    Raises:
-        PydanticCustomError: of type `rules`, with the broken ones in its context.
+    The string below a field is its description in docs/configuration.md and in the JSON schema.
     """
-    broken = [rule for rule in rules if rule.broken]
-    if broken:
-        raise PydanticCustomError("rules", "contradiction", {"rules": broken})
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        for field in cls.model_fields.values():
+            field.description = " ".join((field.description or "").split())
+
+    def broken_rules(self) -> Iterator[Rule]:
+        """Yield the combinations of values in this section that cannot work."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _check_rules(self) -> Self:
+        if broken := list(self.broken_rules()):
+            raise PydanticCustomError("rules", "contradiction", {"rules": broken})
+        return self
 
 
-def refuse(sentence: str) -> PydanticCustomError:
-    """An error whose message is already meant for the user."""
+def value_error(sentence: str) -> PydanticCustomError:
+    """Return a validation error whose message is shown to the user as it is."""
     return PydanticCustomError("plain", "{sentence}", {"sentence": sentence})
+
+
+_UNPRINTABLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode's controls, surrogates, and line ends
+_JOINERS = "\u200c\u200d"  # parts of words in some languages
 
 
 def _one_line(text: str) -> str:
     if not text.strip():
-        raise refuse("must not be empty")
+        raise value_error("must not be empty")
     if any(unicodedata.category(character) in _UNPRINTABLE and character not in _JOINERS for character in text):
-        raise refuse("must not hold control characters or line ends")
+        raise value_error("must not contain control characters or line ends")
     return text
 
 
 def as_tuple(value: object) -> object:
-    """A list's items, or the one thing that stands without a list around it."""
+    """Return a list's items, or a single value as a tuple of one."""
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
 def without_repeats(values: tuple[str, ...]) -> tuple[str, ...]:
-    """A list of choices as it is; refuses one that names something twice."""
-    repeated = sorted({value for value in values if values.count(value) > 1})
-    if repeated:
-        raise refuse(f"names {repeated[0]} more than once")
+    """Return a list of choices unchanged; refuse one that repeats a value."""
+    if repeated := sorted({value for value in values if values.count(value) > 1}):
+        raise value_error(f"names {repeated[0]} more than once")
     return values
 
 
 @dataclass(frozen=True)
 class OneOrList:
-    """Tells the JSON schema what `as_tuple` allows."""
+    """Annotation that makes the JSON schema accept a single item, as `as_tuple` does."""
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         several = handler(core)
@@ -89,23 +98,20 @@ class OneOrList:
 
 _LANGUAGE = "^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 RUN_NAME = "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
-# What a text has to be that matches a pattern.
-PATTERNS = {
+PATTERN_MEANINGS = {
     _LANGUAGE: "a short code such as en or pt-BR: letters, digits, - and _ only",
     RUN_NAME: "letters, digits, dots, - and _ only (at most 100), starting with a letter or digit",
 }
+# The angle brackets keep pydantic's tags apart from the keys of a file in the location of an error.
+SWITCH_TAGS = ("<switch>", "<name>")
+
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+LanguageCode = Annotated[str, Field(pattern=_LANGUAGE)]
 Line = Annotated[str, Field(max_length=4096), AfterValidator(_one_line)]
 Lines = Annotated[
-    tuple[Line, ...],
-    Field(max_length=100),
-    BeforeValidator(as_tuple),
-    AfterValidator(without_repeats),
-    OneOrList(),
+    tuple[Line, ...], Field(max_length=100), BeforeValidator(as_tuple), AfterValidator(without_repeats), OneOrList()
 ]
-# The marks keep pydantic's tags apart from the keys of a file in the location of an error.
-SWITCH_TAGS = ("<switch>", "<name>")
 SwitchOrName = Annotated[
     Annotated[bool, Tag(SWITCH_TAGS[0])] | Annotated[Line, Tag(SWITCH_TAGS[1])],
     Discriminator(lambda value: SWITCH_TAGS[isinstance(value, str)]),
 ]
-LanguageCode = Annotated[str, Field(pattern=_LANGUAGE)]

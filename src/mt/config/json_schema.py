@@ -1,4 +1,4 @@
-"""The configuration's schema for editors, which then complete keys and underline what is wrong while one types."""
+"""The configuration's JSON schema, with which editors complete keys and underline mistakes."""
 
 import json
 from typing import Any
@@ -9,9 +9,9 @@ TITLE = "mt configuration"
 
 
 def json_schema() -> str:
-    """A JSON schema (draft 2020-12), made from the classes of the configuration.
+    """Return the schema (draft 2020-12): every key with its type, bounds and description.
 
-    It knows every key, its type, its bounds and what it means. Rules that span several keys are for `load_config`.
+    Rules that span several keys are checked by `load_config` only.
     """
     schema = Config.model_json_schema()
     sections = schema["properties"]
@@ -20,16 +20,20 @@ def json_schema() -> str:
         if "$ref" in section and name not in schema["required"]:
             # `training:` with every key below it commented out is YAML for null.
             sections[name] = {"anyOf": [{"$ref": section.pop("$ref")}, {"type": "null"}], **section}
-    whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", **_without_titles(schema), "title": TITLE}
-    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **_clean(schema), "title": TITLE}
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
-def _without_titles(node: Any) -> Any:
-    """Without the titles that pydantic makes of names, which editors would show instead of the descriptions."""
-    if isinstance(node, dict):
-        return {
-            key: _without_titles(value)
-            for key, value in node.items()
-            if not (key == "title" and isinstance(value, str))
-        }
-    return [_without_titles(item) for item in node] if isinstance(node, list) else node
+def _clean(node: Any) -> Any:
+    """Join the lines of descriptions, and drop pydantic's titles, which editors would show instead of them."""
+    if isinstance(node, list):
+        return [_clean(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    cleaned = {}
+    for key, value in node.items():
+        if key == "description" and isinstance(value, str):
+            cleaned[key] = " ".join(value.split())
+        elif not (key == "title" and isinstance(value, str)):
+            cleaned[key] = _clean(value)
+    return cleaned

@@ -1,4 +1,4 @@
-"""Files and `--set` arguments to a configuration, and a configuration back to YAML."""
+"""Configurations from YAML files and `--set` arguments, and back to YAML."""
 
 import math
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from mt.config.schema import Config
 from mt.config.yaml_tree import MAX_BYTES, MAX_DEPTH, TreePath, Value, parse_yaml, plain_scalar
 from mt.errors import InputError
 
-# A rank to sort by, and what to show: the file and line, or the argument.
-Place = tuple[float, str]
+# A key's origin: a rank to sort by, and the file and line, or the argument.
+Origin = tuple[float, str]
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -21,17 +21,17 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
 
     Args:
         path: the YAML file.
-        overrides: changes to it, as in `training.max_steps=10`; the value is YAML, lists count from 0.
+        overrides: changes to it, as in `training.max_steps=10`; the value is YAML, list indices count from 0.
 
     Raises:
-        InputError: the file cannot be read, or what it says is wrong; all problems are in one message.
+        InputError: the file cannot be read, or its content is invalid; one message lists all problems.
     """
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        beside = sorted(other.name for other in path.parent.glob("*.yaml"))[:8]
-        raise InputError(f"{path}: no such file", f"Beside it: {', '.join(beside)}." if beside else "") from None
+        siblings = sorted(other.name for other in path.parent.glob("*.yaml"))[:8]
+        raise InputError(f"{path}: no such file", f"Beside it: {', '.join(siblings)}." if siblings else "") from None
     except IsADirectoryError:
         raise InputError(f"{path}: a folder, not a configuration file") from None
     except OSError as error:
@@ -39,38 +39,28 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     return parse_config(content, str(path), overrides)
 
 
-def parse_config(text: str | bytes, origin: str, overrides: Sequence[str] = ()) -> Config:
-    """Make a configuration of YAML text.
-
-    Args:
-        text: the content of a configuration file.
-        origin: what to call it in messages.
-        overrides: as for `load_config`.
-
-    Raises:
-        InputError: what the text says is wrong; all problems are in one message.
-    """
-    source = parse_yaml(text, origin)
-    tree = source.root
+def parse_config(text: str | bytes, name: str, overrides: Sequence[str] = ()) -> Config:
+    """Parse the content of a configuration file, which messages call `name`; else as `load_config`."""
+    tree, lines = parse_yaml(text, name)
     if tree is None:
-        raise InputError(f"{origin}: empty", "A configuration needs at least `name` and `data`.")
+        raise InputError(f"{name}: empty", "A configuration needs at least `name` and `data`.")
     if not isinstance(tree, dict):
-        found = "a list" if isinstance(tree, list) else "a single value"
-        raise InputError(f"{origin}: holds {found} instead of sections", "Write `name: ...`, `data: ...` and so on.")
-    places: dict[TreePath, Place] = {path: (line, f"{origin}:{line}") for path, line in source.lines.items()}
-    places[()] = (0, origin)
+        kind = "a list" if isinstance(tree, list) else "a single value"
+        raise InputError(f"{name}: holds {kind} instead of sections", "Write `name: ...`, `data: ...` and so on.")
+    origins: dict[TreePath, Origin] = {path: (line, f"{name}:{line}") for path, line in lines.items()}
+    origins[()] = (0, name)
     for override in overrides:
-        changed = _override(tree, override)
-        places = {path: place for path, place in places.items() if path[: len(changed)] != changed}
-        places[changed] = (math.inf, f"--set {override}")
+        changed = _apply_override(tree, override)
+        origins = {path: origin for path, origin in origins.items() if path[: len(changed)] != changed}
+        origins[changed] = (math.inf, f"--set {override}")
     config, problems = validate(tree)
     if config is None:
-        raise InputError(_report(problems, origin, places))
+        raise InputError(_report(problems, name, origins))
     return config
 
 
 def dump_config(config: Config) -> str:
-    """Write a configuration as YAML, all defaults included; `parse_config` gives an equal one back."""
+    """Return a configuration as YAML, all defaults included; `parse_config` makes an equal one of it."""
     lines: list[str] = []
     for key, value in config.model_dump().items():
         if isinstance(value, dict):
@@ -81,7 +71,7 @@ def dump_config(config: Config) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """PyYAML's dumper, with quotes around what YAML 1.2 would not read as text, and without aliases."""
+    """PyYAML's dumper, without aliases, and with quotes around what YAML 1.2 would not read as text."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -100,55 +90,53 @@ _Dumper.add_representer(tuple, yaml.SafeDumper.represent_list)
 
 
 def as_yaml(value: Any) -> str:
-    """A value on one line, as this project's strict reader reads it back."""
+    """Return a value on one line of YAML, which `parse_yaml` reads back unchanged."""
     text = yaml.dump(
         value, Dumper=_Dumper, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
     )
-    return text.removesuffix("...\n").strip("\n")  # no more: other white space may be the value's
+    return text.removesuffix("...\n").strip("\n")  # other white space may be the value's
 
 
-def _override(tree: dict[str, Value], override: str) -> TreePath:
-    """Put one `--set` argument into the tree, and return the path of the outermost thing that it made."""
+def _apply_override(tree: dict[str, Value], override: str) -> TreePath:
+    """Put a `--set` argument into the tree, and return the path of the outermost node that it created."""
     keys, value = _split_override(override)
     path: TreePath = ()
-    made: TreePath | None = None
+    created: TreePath | None = None
     node: Any = tree
     for key in keys[:-1]:
-        part = _part(node, key, path, override)
+        part = _child_key(node, key, path, override)
         path = (*path, part)
         child = node.get(part) if isinstance(node, dict) else node[part]
         if child is None:
-            made = made or path
+            created = created or path
             child = node[part] = {}
         if not isinstance(child, dict | list):
             raise InputError(f"--set {override}: {dotted(path)} is a single value, so nothing can be set in it")
         node = child
-    part = _part(node, keys[-1], path, override)
+    part = _child_key(node, keys[-1], path, override)
     node[part] = value
-    return made or (*path, part)
+    return created or (*path, part)
 
 
 def _split_override(override: str) -> tuple[list[str], Value]:
     name, equals, text = override.partition("=")
     keys = name.strip().split(".")
-    origin = f"--set {override}"
+    argument = f"--set {override}"
     if not equals or not all(keys) or len(keys) > MAX_DEPTH:
-        raise InputError(f"{origin}: not of the form KEY=VALUE", "For example --set training.max_steps=1000.")
+        raise InputError(f"{argument}: not of the form KEY=VALUE", "For example --set training.max_steps=1000.")
     try:
-        value = parse_yaml(text, origin).root
+        value = parse_yaml(text, argument).root
     except InputError as error:
-        raise InputError(error.message.replace(f"{origin}:1: ", f"{origin}: ", 1), error.hint) from None
-    end = max(
-        (token.end_mark.index for token in yaml.scan(text) if token.end_mark.index > token.start_mark.index), default=0
-    )
-    if text[end:].strip():
-        raise InputError(f"{origin}: the value would end before '#'", "Put it into quotes: KEY='\"...\"'.")
+        raise InputError(error.message.replace(f"{argument}:1: ", f"{argument}: ", 1), error.hint) from None
+    tokens = [token for token in yaml.scan(text) if token.end_mark.index > token.start_mark.index]
+    if text[max((token.end_mark.index for token in tokens), default=0) :].strip():
+        raise InputError(f"{argument}: the value would end before '#'", "Put it into quotes: KEY='\"...\"'.")
     if isinstance(value, dict | list) and not text.lstrip().startswith(("{", "[")):
-        raise InputError(f"{origin}: the value looks like part of a file", "Write [a, b], {key: value} or 'text'.")
+        raise InputError(f"{argument}: the value looks like part of a file", "Write [a, b], {key: value} or 'text'.")
     return keys, value
 
 
-def _part(node: dict[str, Value] | list[Value], key: str, path: TreePath, override: str) -> str | int:
+def _child_key(node: dict[str, Value] | list[Value], key: str, path: TreePath, override: str) -> str | int:
     if isinstance(node, dict):
         return key
     if not (key.isascii() and key.isdigit() and len(key) < 10 and int(key) < len(node)):
@@ -157,16 +145,14 @@ def _part(node: dict[str, Value] | list[Value], key: str, path: TreePath, overri
     return int(key)
 
 
-def _report(problems: Sequence[Problem], origin: str, places: dict[TreePath, Place]) -> str:
-    found = []
+def _report(problems: Sequence[Problem], name: str, origins: dict[TreePath, Origin]) -> str:
+    lines = []
     for problem in problems:
-        rank, place = _place(problem.path, places)
-        found.append((rank, f"  {place}: {dotted(problem.path)}: {problem.message}"))
-    count = "1 problem" if len(found) == 1 else f"{len(found)} problems"
-    in_order = [text for _, text in sorted(found, key=lambda item: item[0])]
-    return "\n".join([f"{count} in {origin}:", *in_order])
-
-
-def _place(path: TreePath, places: dict[TreePath, Place]) -> Place:
-    """Find where a key comes from, or the nearest thing around it."""
-    return next(places[path[:length]] for length in range(len(path), -1, -1) if path[:length] in places)
+        path = problem.path
+        while path not in origins:  # the nearest enclosing key
+            path = path[:-1]
+        rank, origin = origins[path]
+        lines.append((rank, f"  {origin}: {dotted(problem.path)}: {problem.message}"))
+    lines.sort(key=lambda line: line[0])
+    count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
+    return "\n".join([f"{count} in {name}:", *(text for _, text in lines)])

@@ -1,38 +1,37 @@
-"""Validates a configuration and says in plain words everything that is wrong with it, at once.
+"""Validation of a configuration: all problems at once, in plain words.
 
-pydantic alone stops before the rules that span several values as soon as one value is bad. So bad values are replaced
-by valid ones and the rest is validated again; a rule that touches a replaced value is not reported.
+pydantic alone stops before the rules over several values as soon as one value is bad. So bad values are replaced by
+valid ones and the rest is validated again; a rule that involves a replaced value is not reported.
 """
 
 import copy
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from mt.config.base import PATTERNS, SWITCH_TAGS, Rule, Section
+from mt.config.base import PATTERN_MEANINGS, SWITCH_TAGS, Rule, Section
 from mt.config.schema import Config
-from mt.config.sources import SOURCE_KINDS, TAGS
+from mt.config.sources import KIND_OF_KEY, SOURCE_KINDS, TAGS
 from mt.config.suggestions import similar, suggest_key
 from mt.config.yaml_tree import TreePath
 
-_KIND_KEYS = {tag.strip("<>") for tag in SOURCE_KINDS} | {"target"}
 _SOURCE_HELP = "{source: FILE, target: FILE}, {file: FILE}, {hub: NAME} or {builtin: NAME}"
-_LONGEST_SHOWN = 40
-_ABSENT = object()
+_MAX_SHOWN = 40  # characters of a bad value
+_MISSING = object()
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong.
+    """A problem in a configuration.
 
     Attributes:
         path: the key it is about, from the root of the tree.
         message: what is wrong with it, without the key.
-        involved: the keys, at most (section, key) long, whose values have a part in it.
+        involved: the keys, cut to (section, key), whose values contribute to it.
     """
 
     path: TreePath
@@ -44,11 +43,11 @@ def validate(tree: Mapping[str, Any]) -> tuple[Config | None, list[Problem]]:
     """Turn a plain tree into a configuration.
 
     Returns:
-        The configuration, or `None` and all that is wrong.
+        The configuration and an empty list, or `None` and all problems.
     """
     repaired = copy.deepcopy(dict(tree))
     problems: list[Problem] = []
-    doubtful: set[TreePath] = set()
+    suspects: set[TreePath] = set()
     while True:
         try:
             config = Config.model_validate(repaired)
@@ -56,43 +55,36 @@ def validate(tree: Mapping[str, Any]) -> tuple[Config | None, list[Problem]]:
             found = list(_explain(error, repaired))
         else:
             return (None if problems else config), problems
-        problems += [problem for problem in found if not _touches(problem.involved, doubtful)]
-        fresh = {key for problem in found for key in problem.involved} - doubtful
-        if not fresh:
+        problems += [problem for problem in found if not any({key, key[:1]} & suspects for key in problem.involved)]
+        new_suspects = {key for problem in found for key in problem.involved} - suspects
+        if not new_suspects:
             return None, problems
-        doubtful |= fresh
-        for key in fresh:
+        suspects |= new_suspects
+        for key in new_suspects:
             _repair(repaired, key)
 
 
 def dotted(path: TreePath) -> str:
-    """Write a path as a user would: `data.train.0.source`."""
+    """Format a path as in `--set`: `data.train.0.source`."""
     return ".".join(str(part) if str(part).isprintable() else repr(part) for part in path)
 
 
 def section_class(name: str | int) -> type[Section] | None:
-    """The class of a section, or `None` where the name is no section's."""
+    """Return the class of a section, or `None` if no section has this name."""
     field = Config.model_fields.get(str(name))
     kind = field.annotation if field else None
     return kind if isinstance(kind, type) and issubclass(kind, Section) else None
 
 
-def _touches(involved: Iterable[TreePath], doubtful: set[TreePath]) -> bool:
-    return any(key in doubtful or key[:1] in doubtful for key in involved)
-
-
 def _repair(tree: dict[str, Any], key: TreePath) -> None:
     """Replace a value by its default, or by the schema's example where it has none."""
-    node: dict[str, Any] = tree
+    node, name = tree, str(key[0])
     owner: type[Section] = Config
-    if section_class(key[0]) is None:  # an item of a list that is in no section
-        key = key[:1]
-    if len(key) == 2:
-        owner = section_class(key[0]) or Config
-        if not isinstance(tree.get(str(key[0])), dict):
-            tree[str(key[0])] = {}
-        node = tree[str(key[0])]
-    name = str(key[-1])
+    section = section_class(name)
+    if section is not None and len(key) == 2:
+        if not isinstance(tree.get(name), dict):
+            tree[name] = {}
+        node, owner, name = tree[name], section, str(key[1])
     field = owner.model_fields.get(name)
     node.pop(name, None)
     if field is not None and field.is_required():
@@ -100,42 +92,36 @@ def _repair(tree: dict[str, Any], key: TreePath) -> None:
 
 
 def _explain(error: ValidationError, tree: Mapping[str, Any]) -> Iterator[Problem]:
-    guessed: set[TreePath] = set()
+    suggested: set[TreePath] = set()
     missing: list[Problem] = []
     for detail in error.errors(include_url=False):
         path = _tree_path(detail["loc"], tree)
         if detail["type"] == "rules":
             yield from (_broken_rule(rule, path, tree) for rule in detail["ctx"]["rules"])
         elif detail["type"] == "extra_forbidden":
-            message, meant = _unknown_key(detail, path)
-            guessed |= meant
-            yield Problem(path, message, frozenset(key[:2] for key in {path, *meant}))
+            message, siblings = _unknown_key(detail, path)
+            suggested |= siblings
+            yield Problem(path, message, frozenset(key[:2] for key in {path, *siblings}))
         elif detail["type"] == "missing":
-            missing.append(_problem(path, _missing_sentence(detail, path)))
-        elif not _is_echo(detail):
-            yield _problem(path, sentence(detail))
+            missing.append(Problem(path, _missing_key(detail, path), frozenset({path[:2]})))
+        # pydantic counts only valid items, so a list of bad ones is also "too short".
+        elif detail["type"] != "too_short" or len(detail["input"]) < detail["ctx"]["min_length"]:
+            yield Problem(path, sentence(detail), frozenset({path[:2]}))
     # A mistyped key is one problem, not an unknown key and a missing one.
-    yield from (problem for problem in missing if problem.path not in guessed)
+    yield from (problem for problem in missing if problem.path not in suggested)
 
 
-def _problem(path: TreePath, message: str) -> Problem:
-    return Problem(path, message, frozenset({path[:2]}))
-
-
-def _child(node: Any, part: str | int) -> Any:
-    if not isinstance(node, list | Mapping):
-        return _ABSENT
-    container: Any = node
+def _child(node: Any, part: Any) -> Any:
     try:
-        return container[part]
+        return node[part] if isinstance(node, list | Mapping) else _MISSING
     except (LookupError, TypeError):
-        return _ABSENT
+        return _MISSING
 
 
 def _tree_path(location: tuple[str | int, ...], tree: Mapping[str, Any]) -> TreePath:
-    """Take out of pydantic's location what is not in the file: tags, and the list around a single source."""
+    """Remove from pydantic's location what the file does not have: tags, and the list around a single source."""
     path: list[str | int] = []
-    node: object = tree
+    node: Any = tree
     for part in location:
         is_tag = part in TAGS and not (isinstance(node, Mapping) and part in node)
         if is_tag or (isinstance(part, int) and not isinstance(node, list)):
@@ -146,54 +132,45 @@ def _tree_path(location: tuple[str | int, ...], tree: Mapping[str, Any]) -> Tree
 
 
 def _broken_rule(rule: Rule, path: TreePath, tree: Mapping[str, Any]) -> Problem:
+    """Report a rule at the first of its keys that the file has."""
     keys: list[TreePath] = [
         (*path, *(int(part) if part.isdigit() else part for part in key.split("."))) for key in rule.keys
     ]
-    given = [key for key in keys if functools.reduce(_child, key, tree) is not _ABSENT]
-    return Problem((given or keys)[0], rule.reason, frozenset(key[:2] for key in keys))
+    present = (key for key in keys if functools.reduce(_child, key, tree) is not _MISSING)
+    return Problem(next(present, keys[0]), rule.reason, frozenset(key[:2] for key in keys))
 
 
 def _unknown_key(detail: ErrorDetails, path: TreePath) -> tuple[str, set[TreePath]]:
-    """Say what an unknown key may have been meant to be, and give the paths of the guesses beside it."""
+    """Return the message for an unknown key, and the paths of the keys beside it that it may stand for."""
     key = str(path[-1])
     tag, owner = _owner(detail, path)
     own = list(owner.model_fields)
-    if tag and key in _KIND_KEYS:
+    if tag and key in KIND_OF_KEY:
         return f"does not go with {tag.strip('<>')}; a source is one of {_SOURCE_HELP}", set()
-    guesses = suggest_key(key, own, _keys_of_other_sections(path[0]))
-    if not guesses:
+    elsewhere = [
+        f"{name}.{other}"
+        for name in Config.model_fields
+        if name != path[0]
+        for other in getattr(section_class(name), "model_fields", {})
+    ]
+    suggestions = suggest_key(key, own, elsewhere)
+    if not suggestions:
         return f"unknown key; known here: {', '.join(own)}", set()
-    return f"unknown key; did you mean {' or '.join(guesses)}?", {
-        (*path[:-1], guess) for guess in guesses if guess in own
-    }
+    siblings = {(*path[:-1], suggestion) for suggestion in suggestions if suggestion in own}
+    return f"unknown key; did you mean {' or '.join(suggestions)}?", siblings
 
 
 def _owner(detail: ErrorDetails, path: TreePath) -> tuple[str | None, type[Section]]:
-    """The class whose key an error is about, and its tag where that is a kind of source."""
+    """Return the class whose key an error is about, and its tag if it is a kind of source."""
     tag = next((str(part) for part in reversed(detail["loc"][:-1]) if part in SOURCE_KINDS), None)
     section = section_class(path[0]) if len(path) > 1 else Config
     return tag, SOURCE_KINDS[tag] if tag else section or Config
 
 
-def _keys_of_other_sections(here: str | int) -> list[str]:
-    return [
-        f"{name}.{key}"
-        for name in Config.model_fields
-        if name != here
-        for key in getattr(section_class(name), "model_fields", {})
-    ]
-
-
-def _missing_sentence(detail: ErrorDetails, path: TreePath) -> str:
+def _missing_key(detail: ErrorDetails, path: TreePath) -> str:
     if isinstance(path[-1], int):
         return "missing; the list is too short"
-    _, owner = _owner(detail, path)
-    return f"missing: {owner.model_fields[str(path[-1])].description}"
-
-
-def _is_echo(detail: ErrorDetails) -> bool:
-    # pydantic counts only valid items, so a list of bad ones is also "too short".
-    return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
+    return f"missing: {_owner(detail, path)[1].model_fields[str(path[-1])].description}"
 
 
 _WORDING = {
@@ -210,30 +187,29 @@ _WORDING = {
     "tuple_type": "must be a list such as [a, b], not {shown}",
     "too_short": "too short: {actual_length} given, at least {min_length} needed",
     "too_long": "too long: {actual_length} given, at most {max_length} allowed",
-    "literal_error": "must be {expected}, not {shown}{guess}",
+    "literal_error": "must be {expected}, not {shown}{suggestion}",
     "model_type": "must be a section with keys of its own, not {shown}",
     "model_attributes_type": "must be a section with keys of its own, not {shown}",
-    "union_tag_not_found": "must be a source such as {sources}{given}",
-    "union_tag_invalid": "must be a source such as {sources}{given}",
-    "string_pattern_mismatch": "must be {shape}",
+    "union_tag_not_found": "must be a source such as {sources}{source_fault}",
+    "union_tag_invalid": "must be a source such as {sources}{source_fault}",
+    "string_pattern_mismatch": "must be {pattern_meaning}",
     "plain": "{sentence}",
 }
 
 
 def sentence(detail: ErrorDetails) -> str:
-    """Say in plain words what pydantic found wrong with a value."""
-    given, context = detail["input"], detail.get("ctx", {})
+    """Return pydantic's finding about a value in plain words."""
+    value, context = detail["input"], detail.get("ctx", {})
     words = {
-        "shape": PATTERNS.get(context.get("pattern", "")),
-        "shown": _shown(given),
-        "quote": "; put quotes around it" if isinstance(given, bool | int | float) else "",
-        "guess": _guess_value(detail),
+        "pattern_meaning": PATTERN_MEANINGS.get(context.get("pattern", "")),
+        "shown": _shown(value),
+        "quote": "; put quotes around it" if isinstance(value, bool | int | float) else "",
+        "suggestion": _suggest_value(value, str(context.get("expected", ""))),
         "sources": _SOURCE_HELP,
-        "given": _odd_source(given),
+        "source_fault": _source_fault(value),
     }
     kind = "switch_or_name" if detail["loc"][-1:] == SWITCH_TAGS[:1] else detail["type"]
-    wording = _WORDING.get(kind, "cannot be {shown}")
-    return wording.format(**{**context, **words})
+    return _WORDING.get(kind, "cannot be {shown}").format(**{**context, **words})
 
 
 def _shown(value: object) -> str:
@@ -246,18 +222,18 @@ def _shown(value: object) -> str:
     if isinstance(value, list | tuple):
         return "a list"
     text = repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
 
 
-def _guess_value(detail: ErrorDetails) -> str:
-    choices = str(detail.get("ctx", {}).get("expected", "")).replace(" or ", ", ").replace("'", "").split(", ")
-    guesses = similar(detail["input"], choices) if isinstance(detail["input"], str) else []
-    return f"; did you mean {' or '.join(guesses)}?" if guesses else ""
+def _suggest_value(value: object, expected: str) -> str:
+    choices = expected.replace(" or ", ", ").replace("'", "").split(", ")
+    suggestions = similar(value, choices) if isinstance(value, str) else []
+    return f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
 
 
-def _odd_source(value: object) -> str:
+def _source_fault(value: object) -> str:
     if not isinstance(value, Mapping):
         return f", not {_shown(value)}"
     if "from_train" in value:
-        return "; from_train can only be the whole of data.valid or data.test"
+        return "; from_train can only be all of data.valid or data.test"
     return f"; none of those keys is among {', '.join(map(str, value))}" if value else ", not an empty map"

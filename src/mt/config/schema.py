@@ -1,53 +1,55 @@
-"""The configuration: one class per section of the YAML file, with every default, bound and rule.
+"""The whole configuration: its sections, and the rules that span them.
 
-The descriptions are the reference, docs/configuration.md. What a class cannot say about one value, its `_rules` say
-about several, each with its reason.
+The string below each key is its reference, docs/configuration.md.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Self
+from typing import Annotated, Literal, get_args
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator
 
-from mt.config.base import RUN_NAME, Rule, Section, enforce, without_repeats
+from mt.config.base import RUN_NAME, Rule, Section, without_repeats
 from mt.config.data import DataConfig
 from mt.config.decoding import DecodingConfig, EvaluationConfig
-from mt.config.exports import ExportFormat, export_rules
 from mt.config.model import ModelConfig, TokenizerConfig
 from mt.config.training import TrainingConfig
 
-_USUAL_LENGTH = 256  # of translations, in tokens
+ExportFormat = Literal["ctranslate2", "huggingface", "onnx", "argos"]
+EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
+
+_DEFAULT_MAX_LENGTH = 256  # of translations, in tokens
+_MAX_MATRIX_BYTES = 2**32
 
 
 class Config(Section):
-    """The whole file."""
+    """A configuration file."""
 
-    name: Annotated[
-        str, Field(pattern=RUN_NAME, description="Name of the run, and of its folder.", examples=["my-run"])
-    ]
-    seed: Annotated[int, Field(ge=0, lt=2**31, description="Start of all random numbers.")] = 1
+    name: Annotated[str, Field(pattern=RUN_NAME, examples=["my-run"])]
+    """Name of the run, and of its folder."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
+    """Seed of all random numbers."""
     data: Annotated[
         DataConfig,
-        Field(
-            description="The corpora.",
-            examples=[{"source_lang": "en", "target_lang": "de", "train": {"source": "a", "target": "b"}}],
-        ),
+        Field(examples=[{"source_lang": "en", "target_lang": "de", "train": {"source": "a", "target": "b"}}]),
     ]
-    tokenizer: Annotated[TokenizerConfig, Field(description="How text becomes tokens.")] = TokenizerConfig()
-    model: Annotated[ModelConfig, Field(description="The shape of the Transformer.")] = ModelConfig()
-    training: Annotated[TrainingConfig, Field(description="How the weights are learned.")] = TrainingConfig()
-    decoding: Annotated[DecodingConfig, Field(description="How translations are searched.")] = DecodingConfig()
-    evaluation: Annotated[EvaluationConfig, Field(description="How translations are scored.")] = EvaluationConfig()
-    exports: Annotated[
-        tuple[ExportFormat, ...],
-        Field(strict=False, description="Other software to write the model for at the end of training."),
-        AfterValidator(without_repeats),
-    ] = ()
+    """The corpora."""
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    """How text becomes tokens."""
+    model: ModelConfig = ModelConfig()
+    """The shape of the Transformer."""
+    training: TrainingConfig = TrainingConfig()
+    """How the weights are learned."""
+    decoding: DecodingConfig = DecodingConfig()
+    """How translations are searched."""
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """How translations are scored."""
+    exports: Annotated[tuple[ExportFormat, ...], Field(strict=False), AfterValidator(without_repeats)] = ()
+    """Other software to export the model for at the end of training."""
 
     @property
     def longest_translation(self) -> int:
         """The most tokens that a translation may have."""
-        return self.decoding.max_length or max(_USUAL_LENGTH, self.data.max_length)
+        return self.decoding.max_length or max(_DEFAULT_MAX_LENGTH, self.data.max_length)
 
     @field_validator("data", "tokenizer", "model", "training", "decoding", "evaluation", mode="before")
     @classmethod
@@ -55,74 +57,66 @@ class Config(Section):
         # `training:` with every key below it commented out is YAML for null.
         return {} if value is None else value
 
-    @model_validator(mode="after")
-    def _rules(self) -> Self:
-        enforce(
-            Rule(
-                self.training.max_tokens < self.data.max_length,
-                ("training.max_tokens", "data.max_length"),
-                f"a batch of {self.training.max_tokens} tokens cannot hold a sentence of data.max_length "
-                f"({self.data.max_length}) tokens",
-            ),
-            Rule(
-                self.decoding.max_length is None and self.decoding.min_length > self.longest_translation,
-                ("decoding.min_length", "decoding.max_length", "data.max_length"),
-                f"min_length {self.decoding.min_length} is larger than max_length, which is {self.longest_translation} "
-                "unless it is set",
-            ),
-            *self._learned_positions(),
-            *self._both_ways(),
-            *self._without_fast_engine(),
-            *self._matrices_too_large(),
-            *(rule for export_format in self.exports for rule in export_rules(self, export_format)),
-        )
-        return self
-
-    def _learned_positions(self) -> Iterator[Rule]:
-        """Limits of a model that has data.max_length positions and no more."""
-        learned, least = self.model.positions == "learned", 7 + bool(self.data.tagged)
-        yield Rule(
-            learned and self.decoding.min_length >= self.data.max_length,
-            ("decoding.min_length", "data.max_length"),
-            f"a translation of at least {self.decoding.min_length} tokens and its end need more learned positions "
-            f"than the model has (data.max_length, {self.data.max_length})",
-        )
-        yield Rule(
-            learned and self.data.max_length < least,
-            ("data.max_length", "model.positions"),
-            f"must be at least {least} with learned positions: one character may take {least} tokens "
-            f"(start, {'tag, ' * bool(self.data.tagged)}space, 4 bytes, end)",
-        )
-
-    def _both_ways(self) -> Iterator[Rule]:
-        """What pairs that are turned round need of the text."""
-        chosen = self.training.bidirectional_epochs > 0
-        yield Rule(
-            chosen and not self.tokenizer.shared,
-            ("training.bidirectional_epochs", "tokenizer.shared"),
-            "a sentence is now source and now target, so both languages need one vocabulary (tokenizer.shared: true)",
-        )
-        yield Rule(
-            chosen and len(self.data.target_lang) > 1,
-            ("training.bidirectional_epochs", "data.target_lang"),
-            "is for one target language: turned round, sentences that ask for a language would be what is learned",
-        )
-
-    def _without_fast_engine(self) -> Iterator[Rule]:
-        """What only CTranslate2 does, which does not run decoder-only models here."""
-        decoder_only = self.model.architecture == "decoder_only"
-        for key, chosen in (
-            ("decoding.shortlist", self.decoding.shortlist > 0),
-            ("decoding.compute_type", self.decoding.compute_type == "int8"),
-        ):
+    def broken_rules(self) -> Iterator[Rule]:
+        """Yield combinations of values in several sections that cannot work."""
+        data, training, decoding = self.data, self.training, self.decoding
+        if training.max_tokens < data.max_length:
             yield Rule(
-                decoder_only and chosen,
-                (key, "model.architecture"),
-                "needs the CTranslate2 engine, but a decoder-only model runs with torch",
+                ("training.max_tokens", "data.max_length"),
+                f"a batch of {training.max_tokens} tokens cannot hold a sentence of data.max_length "
+                f"({data.max_length}) tokens",
+            )
+        if decoding.max_length is None and decoding.min_length > self.longest_translation:
+            yield Rule(
+                ("decoding.min_length", "decoding.max_length", "data.max_length"),
+                f"min_length {decoding.min_length} is larger than max_length, which is {self.longest_translation} "
+                "unless it is set",
+            )
+        if self.model.positions == "learned":
+            yield from self._learned_position_rules()
+        if training.bidirectional_epochs > 0:
+            yield from self._bidirectional_rules()
+        if self.model.architecture == "decoder_only":
+            reason = "needs the CTranslate2 engine, but a decoder-only model runs with torch"
+            if decoding.shortlist > 0:
+                yield Rule(("decoding.shortlist", "model.architecture"), reason)
+            if decoding.compute_type == "int8":
+                yield Rule(("decoding.compute_type", "model.architecture"), reason)
+        yield from self._matrix_size_rules()
+        for export_format in self.exports:
+            yield from export_rules(self, export_format)
+
+    def _learned_position_rules(self) -> Iterator[Rule]:
+        max_length, min_length = self.data.max_length, self.decoding.min_length
+        if min_length >= max_length:
+            yield Rule(
+                ("decoding.min_length", "data.max_length"),
+                f"a translation of at least {min_length} tokens and its end need more learned positions "
+                f"than the model has (data.max_length, {max_length})",
+            )
+        needed = 7 + bool(self.data.tagged)
+        if max_length < needed:
+            yield Rule(
+                ("data.max_length", "model.positions"),
+                f"must be at least {needed} with learned positions: one character may take {needed} tokens "
+                f"(start, {'tag, ' * bool(self.data.tagged)}space, 4 bytes, end)",
             )
 
-    def _matrices_too_large(self) -> Iterator[Rule]:
-        """The model folder holds the model for CTranslate2 too, whose files give a matrix 32 bits for its size."""
+    def _bidirectional_rules(self) -> Iterator[Rule]:
+        if not self.tokenizer.shared:
+            yield Rule(
+                ("training.bidirectional_epochs", "tokenizer.shared"),
+                "each sentence is source and target in turn, so both languages need one vocabulary "
+                "(tokenizer.shared: true)",
+            )
+        if len(self.data.target_lang) > 1:
+            yield Rule(
+                ("training.bidirectional_epochs", "data.target_lang"),
+                "is for one target language: in the opposite direction the language tags would be learned as text",
+            )
+
+    def _matrix_size_rules(self) -> Iterator[Rule]:
+        # The CTranslate2 format, in which the model folder holds the model too, has 32 bits for a matrix's size.
         shape = self.model
         rows = {
             "tokenizer.vocab_size": self.tokenizer.vocab_size,
@@ -132,9 +126,22 @@ class Config(Section):
         }
         for key, count in rows.items():
             size = 4 * count * shape.d_model
-            yield Rule(
-                size >= 2**32,
-                (key, "model.d_model"),
-                f"makes a matrix of {count:,} x {shape.d_model:,} numbers, {size / 2**30:.1f} GiB; the model folder's "
-                f"CTranslate2 part can hold less than 4 GiB in one",
-            )
+            if size >= _MAX_MATRIX_BYTES:
+                yield Rule(
+                    (key, "model.d_model"),
+                    f"makes a matrix of {count:,} x {shape.d_model:,} numbers, {size / 2**30:.1f} GiB; the model "
+                    "folder's CTranslate2 part can hold less than 4 GiB in one",
+                )
+
+
+def export_rules(config: Config, export_format: ExportFormat) -> Iterator[Rule]:
+    """Yield the values of a configuration that a format cannot express."""
+    if config.model.architecture == "decoder_only":
+        reason = f"a model that is decoder_only cannot be exported as {export_format}"
+        yield Rule(("model.architecture", "exports"), reason)
+    if export_format == "huggingface" and config.model.activation == "swiglu":
+        reason = "swiglu cannot be exported as huggingface: transformers has no such translation model"
+        yield Rule(("model.activation", "exports"), reason)
+    if export_format == "argos" and len(config.data.target_lang) > 1:
+        reason = "a model of several target languages cannot be exported as argos: its packages have one each"
+        yield Rule(("data.target_lang", "exports"), reason)

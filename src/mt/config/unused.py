@@ -1,4 +1,4 @@
-"""Settings that do nothing, or not what they are for: no mistakes, but worth a word."""
+"""Keys that are set but have no effect: not errors, but worth a warning."""
 
 from collections.abc import Iterator
 
@@ -7,34 +7,31 @@ from mt.config.training import TrainingConfig
 
 
 def unused_keys(config: Config) -> Iterator[str]:
-    """A sentence on each."""
+    """Yield `KEY: reason` for each key whose value has no effect, or not the intended one."""
     training = config.training
     if training.warmup_steps >= training.max_steps:
         yield (
             f"training.max_steps: the learning rate rises for {training.warmup_steps:,} steps (training.warmup_steps) "
-            f"and the training ends after {training.max_steps:,}, before it is reached"
+            f"but training ends after {training.max_steps:,}"
         )
     if training.r_drop > 0 and not config.model.has_dropout:
         yield (
-            "training.r_drop: compares two passes that differ in their dropout, and there is none (model.dropout): it "
-            "costs time for nothing"
+            "training.r_drop: compares two passes that differ in their dropout, but dropout is off (model.dropout), so "
+            "it only costs time"
         )
     if training.max_epochs is not None and 0 < training.max_epochs <= training.bidirectional_epochs:
         yield (
-            f"training.bidirectional_epochs: of {training.max_epochs:,} epochs (training.max_epochs) none is left to "
-            "learn the one direction alone"
+            f"training.bidirectional_epochs: covers all {training.max_epochs:,} epochs (training.max_epochs), so the "
+            "intended direction is never learned alone"
         )
     if not training.distill_from and _is_set(training, "distill_weight"):
-        yield "training.distill_weight: is for teachers, and training.distill_from names none"
+        yield "training.distill_weight: has no effect without teachers (training.distill_from)"
     if training.final_weights in ("best", "last") and _is_set(training, "average_checkpoints"):
-        yield (
-            "training.average_checkpoints: is for a mean of checkpoints, and training.final_weights is "
-            f"{training.final_weights}"
-        )
+        yield f"training.average_checkpoints: has no effect with training.final_weights: {training.final_weights}"
     if config.data.temperature != 1 and len(config.data.train) == 1:
-        yield "data.temperature: is for several sources, and data.train has one"
+        yield "data.temperature: has no effect with a single source in data.train"
     if training.init_from is None and _is_set(training, "init_tokenizer"):
-        yield "training.init_tokenizer: is for a model to start from, and training.init_from names none"
+        yield "training.init_tokenizer: has no effect without a model to start from (training.init_from)"
 
 
 def _is_set(section: TrainingConfig, key: str) -> bool:

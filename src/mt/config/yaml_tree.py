@@ -1,4 +1,4 @@
-"""Strict YAML with the line of every key.
+"""Strict YAML parsing, with the line of every key.
 
 PyYAML's SafeLoader guesses: `no` becomes False, `12:30` becomes 750, `1e-4` stays text, a repeated key silently wins,
 and 2,000 opening brackets overflow the stack. Here scalars follow YAML 1.2's core schema
@@ -27,8 +27,8 @@ _CONSTANTS: dict[str, Value] = {
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"([-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?))(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-_ODD_LINE_END = re.compile("[\x85\u2028\u2029]")
-_MAX_NUMBER = 40  # characters; Python refuses to convert thousands of digits, and nothing here needs over 64 bits
+_YAML_LINE_END = re.compile("[\x85\u2028\u2029]")  # for YAML 1.1, and so for PyYAML, but for no editor
+_MAX_DIGITS = 40  # Python refuses to convert thousands of digits, and no key needs more than 64 bits
 
 _SYNTAX = (  # PyYAML's wording, ours, and a hint
     (r"'\\t' that cannot start", "a tab cannot indent or separate in YAML", "Use spaces."),
@@ -38,7 +38,7 @@ _SYNTAX = (  # PyYAML's wording, ours, and a hint
     (r"expected ',' or '[\]}]'", "a bracket is not closed, or a comma is missing", ""),
     ("unexpected end of stream", "a quote is opened but never closed", ""),
     ("unknown escape character", "an unknown escape in a double-quoted text", r"Use single quotes, or write \\."),
-    ("that cannot start any token", "a text that starts with a sign YAML reserves", "Put quotes around it."),
+    ("that cannot start any token", "a text that starts with a character reserved by YAML", "Put quotes around it."),
     ("found another document", "a second document starts here", "Keep one document in the file."),
 )
 
@@ -55,23 +55,23 @@ class YamlTree(NamedTuple):
     lines: dict[TreePath, int]
 
 
-def parse_yaml(source: bytes | str, origin: str) -> YamlTree:
+def parse_yaml(source: bytes | str, name: str) -> YamlTree:
     """Parse one YAML document.
 
     Args:
         source: the file's bytes (UTF-8, a byte order mark is allowed) or its text.
-        origin: what to call it in error messages, usually the file's path.
+        name: its name in error messages, usually the file's path.
 
     Raises:
-        InputError: `ORIGIN:LINE: what`, for anything that is not plain, unambiguous YAML.
+        InputError: `NAME:LINE: message`, for anything that is not plain, unambiguous YAML.
     """
-    text = _decode(source, origin)
+    text = _decode(source, name)
     try:
         loader = _StrictLoader(text)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise InputError(f"{origin}:{line}: the character U+{int(error.character):04X} is not allowed") from None
-    loader.name = origin
+        raise InputError(f"{name}:{line}: the character U+{int(error.character):04X} is not allowed") from None
+    loader.name = name
     try:
         root = loader.get_single_data()
     except yaml.MarkedYAMLError as error:
@@ -82,55 +82,52 @@ def parse_yaml(source: bytes | str, origin: str) -> YamlTree:
 
 
 def plain_scalar(text: str) -> Value:
-    """Give an unquoted scalar its YAML 1.2 core type.
+    """Convert an unquoted scalar to its YAML 1.2 core type.
 
     Raises:
         ValueError: it is a number that cannot be represented; the message is a phrase for the user.
     """
     if text in _CONSTANTS:
         return _CONSTANTS[text]
-    shown = text if len(text) <= _MAX_NUMBER else f"{text[:20]}..."
     if _INT.fullmatch(text):
-        integer = int(text[:_MAX_NUMBER], {"0o": 8, "0x": 16}.get(text[:2], 10))
-        if len(text) > _MAX_NUMBER or abs(integer) >= 2**63:
+        integer = int(text[:_MAX_DIGITS], {"0o": 8, "0x": 16}.get(text[:2], 10))
+        if len(text) > _MAX_DIGITS or abs(integer) >= 2**63:
             raise ValueError(f"the whole number {text[:20]}... is too large ({len(text)} characters)")
         return integer
     if _NOT_FINITE.fullmatch(text):
         raise ValueError(f"{text} is not a usable number")
     if not (match := _FLOAT.fullmatch(text)):
         return text
-    if math.isinf(number := float(text)):
-        raise ValueError(f"the number {shown} is too large")
-    if number == 0.0 and re.search("[1-9]", match[1]):
-        raise ValueError(f"the number {shown} is too small to differ from zero")
+    number = float(text)
+    if math.isinf(number) or (number == 0.0 and re.search("[1-9]", match[1])):
+        shown = text if len(text) <= _MAX_DIGITS else f"{text[:20]}..."
+        raise ValueError(f"the number {shown} is too {'small to differ from zero' if number == 0.0 else 'large'}")
     return number
 
 
-def _decode(source: bytes | str, origin: str) -> str:
+def _decode(source: bytes | str, name: str) -> str:
     if len(source) > MAX_BYTES:
-        raise InputError(f"{origin}: larger than {MAX_BYTES:,} bytes, so hardly a configuration")
+        raise InputError(f"{name}: larger than {MAX_BYTES:,} bytes, too large for a configuration")
     try:
         text = source if isinstance(source, str) else source.decode()
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        bad = f"byte 0x{error.object[error.start]:02x}"
-        raise InputError(f"{origin}:{line}: not UTF-8 ({bad})", "Save the file as UTF-8.") from None
+        message = f"{name}:{line}: not UTF-8 (byte 0x{error.object[error.start]:02x})"
+        raise InputError(message, "Save the file as UTF-8.") from None
     text = text.removeprefix("\ufeff")
-    if odd := _ODD_LINE_END.search(text):
-        sign, line = f"{ord(odd[0]):04X}", text.count("\n", 0, odd.start()) + 1
-        raise InputError(
-            f"{origin}:{line}: U+{sign}, where a line ends for YAML but for no editor",
-            f'take it out, or write "\\u{sign}" in double quotes',
-        )
+    if found := _YAML_LINE_END.search(text):
+        code, line = f"{ord(found[0]):04X}", text.count("\n", 0, found.start()) + 1
+        message = f"{name}:{line}: U+{code}, which ends a line in YAML but in no editor"
+        raise InputError(message, f'Remove it, or write "\\u{code}" in double quotes.')
     return text
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Refuses what is ambiguous while composing; `name` is the file's, and `lines` become those of the `YamlTree`."""
+    """Refuses ambiguous YAML while composing; `name` is the file's, and `lines` become those of the `YamlTree`."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self.yaml_implicit_resolvers = {}  # every scalar is a text until `_construct_scalar`
+        self.yaml_implicit_resolvers = {}  # every scalar is text until `_construct_scalar`
         self.lines: dict[TreePath, int] = {}
         self._path: TreePath = ()
 
@@ -138,11 +135,11 @@ class _StrictLoader(yaml.SafeLoader):
         """Compose a list item (index: its number), a key (None), the value of a key (its node) or the root (None)."""
         event = self.peek_event()  # type: ignore[no-untyped-call]
         line = event.start_mark.line
-        what = "aliases such as *" if isinstance(event, yaml.AliasEvent) else "anchors such as &"
         if event.anchor is not None:
-            self.fail(line, f"{what}{event.anchor} are not allowed", "Write the value out, or quote the text.")
+            kind = "aliases such as *" if isinstance(event, yaml.AliasEvent) else "anchors such as &"
+            self.fail(line, f"{kind}{event.anchor} are not allowed", "Write the value out, or quote the text.")
         if event.tag is not None:
-            self.fail(line, f"tags such as {event.tag} are not allowed", "Leave it out; quote a text that looks so.")
+            self.fail(line, f"tags such as {event.tag} are not allowed", "Remove it, or quote the text.")
         if isinstance(parent, yaml.MappingNode) and index is None:
             return self._compose_key(event, line)
         outer = self._path
@@ -170,7 +167,7 @@ class _StrictLoader(yaml.SafeLoader):
         return node
 
     def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
-        """Compose a scalar; JSON, which YAML contains, escapes a character beyond U+FFFF as two halves."""
+        """Compose a scalar; JSON, a subset of YAML, escapes a character beyond U+FFFF as a surrogate pair."""
         node = super().compose_scalar_node(anchor)
         try:
             node.value = node.value.encode("utf-16", "surrogatepass").decode("utf-16")
@@ -186,17 +183,17 @@ class _StrictLoader(yaml.SafeLoader):
             self.fail(node.start_mark.line, str(error))
 
     def fail(self, line: int, message: str, hint: str = "") -> NoReturn:
-        """Refuse what begins in a line, counted from 0."""
+        """Raise an `InputError` about a line, counted from 0."""
         raise InputError(f"{self.name}:{line + 1}: {message}", hint) from None
 
     def fail_syntax(self, error: yaml.MarkedYAMLError) -> NoReturn:
-        """Word an error of PyYAML's scanner or parser."""
+        """Raise an error of PyYAML's scanner or parser as an `InputError`."""
         problem = error.problem or error.context or "unreadable"
-        # A missing end is only noticed further down: the start is where to look.
+        # A missing end is only noticed further down; the user has to look at the start.
         unclosed = re.search("end of stream|stream end|could not find expected ':'", problem)
         mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
-        found = (rest for pattern, *rest in _SYNTAX if re.search(pattern, problem))
-        self.fail(mark.line if mark else self.line, *next(found, [f"not valid YAML: {problem}"]))
+        wording = (rest for pattern, *rest in _SYNTAX if re.search(pattern, problem))
+        self.fail(mark.line if mark else self.line, *next(wording, [f"not valid YAML: {problem}"]))
 
 
 _StrictLoader.add_constructor("tag:yaml.org,2002:str", _StrictLoader._construct_scalar)

@@ -12,7 +12,7 @@ from config_helpers import SMALLEST, refusal
 from export_helpers import refusal as command_refusal
 from mt.cli.train import _write_extras
 from mt.config import load_config, parse_config
-from mt.config.exports import EXPORT_FORMATS, ExportFormat
+from mt.config.schema import EXPORT_FORMATS, ExportFormat
 from mt.errors import InputError
 from mt.extras.export import exporting
 from mt.extras.export.common import parse_format, require_exportable

@@ -117,7 +117,7 @@ def test_nothing_is_overwritten_unless_forced(begun: Path, tmp_path: Path) -> No
     assert (tmp_path / "en-xx.yaml").read_text() == "mine"
     (tmp_path / "mt.schema.json").write_text("{}")
     done = mt("init", *TRAIN, "--output", "other.yaml", cwd=tmp_path, code=2)
-    assert "mt.schema.json is there already" in done.stderr
+    assert "mt.schema.json already exists" in done.stderr
     (tmp_path / "mt.schema.json").write_text((begun / "mt.schema.json").read_text().replace("Number", "number"))
     mt("init", *TRAIN, "--force", "--name", "given", "--output", "en-xx.yaml", cwd=tmp_path)
     assert load_config(tmp_path / "en-xx.yaml").name == "given"
@@ -134,10 +134,16 @@ def test_nothing_is_overwritten_unless_forced(begun: Path, tmp_path: Path) -> No
         (["--train", "blank.en", "blank.xx"], "blank.en: of 9 pairs 0 can be trained on (9 empty)"),
         (["--train", "train.en", "train.en", "--target-lang", "xx"], "--train, target: is the same file as source"),
         (["--train", "two.en", "two.xx"], "two.en: 2 pairs are too few to hold 2 of them out"),
-        (["--train", "train.en", "train.tok", "--source-lang", "en"], "the name of train.tok does not tell it"),
+        (
+            ["--train", "train.en", "train.tok", "--source-lang", "en"],
+            "train.tok does not end in a language code",
+        ),
         ([*TRAIN, "--valid", "empty.en", "empty.xx"], "data.valid: no sentence pair in it"),
         ([*TRAIN, "--test", "train.en", "gone"], "gone: no such file"),
-        (["--train", "text", "train.xx"], "--source-lang is missing, and the name of text does not tell it"),
+        (
+            ["--train", "text", "train.xx"],
+            "--source-lang is missing, and the name of text does not end",
+        ),
         ([*TRAIN, "--source-lang", "no language"], "--source-lang: must be a short code"),
         ([*TRAIN, "--name", "two words"], "--name: must be letters"),
         ([*TRAIN, "--device", "tpu"], "--device: 'tpu' is none of"),
@@ -202,7 +208,7 @@ def test_on_a_terminal_a_name_that_is_taken_is_refused_before_more_is_asked(tmp_
     write_corpus(tmp_path)
     (tmp_path / "mine.yaml").write_text("mine")
     shown = asked(tmp_path, ["train.en", "train.xx", "", "", "mine"], code=2)
-    assert "mine.yaml is there already" in shown
+    assert "mine.yaml already exists" in shown
 
 
 def surveyed(pairs: int, source: str = "ein alter Hund", target: str = "an old dog") -> Survey:

@@ -9,7 +9,7 @@ from torch import Tensor
 from mt.bundle.load_translator import read_config
 from mt.bundle.model_folder import load_model
 from mt.config import Config
-from mt.config.exports import EXPORT_FORMATS, ExportFormat, export_rules
+from mt.config.schema import EXPORT_FORMATS, ExportFormat, export_rules
 from mt.data.eval_texts import Text
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
@@ -87,8 +87,7 @@ def require_exportable(config: Config, export_format: ExportFormat) -> None:
         InputError: the message names the key of the configuration.
     """
     for rule in export_rules(config, export_format):
-        if rule.broken:
-            raise InputError(f"{rule.keys[0]}: {rule.reason}")
+        raise InputError(f"{rule.keys[0]}: {rule.reason}")
 
 
 def load_job(folder: ModelDir, export_format: ExportFormat, texts: Sequence[Text]) -> ExportJob:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mt.bundle.load_translator import open_model, read_config
 from mt.config import Config
-from mt.config.exports import ExportFormat
+from mt.config.schema import ExportFormat
 from mt.console import log
 from mt.data.eval_texts import Text, read_texts
 from mt.decoding.engine import EngineChoice

@@ -1,0 +1,64 @@
+"""Texts to score a model on: files that the user names, or a split of the model's run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mt.data.eval_texts import Text, read_pair, read_texts
+from mt.errors import InputError
+from mt.storage.find_model import run_of, run_of_checkpoint
+from mt.storage.run_dir import ModelDir, RunDir
+from mt.text.languages import chosen_language
+
+
+def owner(folder: ModelDir) -> RunDir | None:
+    """Return the run that a model folder or checkpoint lies in, or None if it was moved out."""
+    return run_of(folder) or run_of_checkpoint(folder)
+
+
+def has_split(run: RunDir | None, split: str) -> bool:
+    """Return True if a run has a `valid` or `test` split."""
+    return run is not None and run.text_file(split, "source").is_file()
+
+
+def pair_text(source: Path, reference: Path, languages: Sequence[str], to: str | None) -> Text:
+    """Read two files as a text in the language `to`, or in a model's only target language."""
+    return read_pair(source, reference, chosen_language(languages, to))
+
+
+def run_texts(folder: ModelDir, split: str, languages: Sequence[str], to: str | None) -> list[Text]:
+    """Read the `valid` or `test` split of a model's run, in the language `to` or in all.
+
+    Raises:
+        InputError: the model has no such split, or the split has no sentence.
+    """
+    if to is not None:
+        chosen_language(languages, to)
+    name, run = "validation" if split == "valid" else "test", owner(folder)
+    if run is None or not has_split(run, split):
+        raise InputError(f"{folder.root}: no {name} set beside this model", "give --source FILE --reference FILE")
+    texts = [text for text in read_texts(run, split, languages) if to in (None, text.target_lang)]
+    if not any(text.sources for text in texts):
+        raise InputError(f"{folder.root}: its {name} set has no sentence{f' in {to}' if to else ''}")
+    return texts
+
+
+def texts_in(languages: Sequence[str], texts: Sequence[Text]) -> list[Text]:
+    """Return the texts in some languages: those of an ensemble, which may be fewer than the first model's."""
+    matching = [text for text in texts if text.target_lang in languages]
+    if not matching:
+        raise InputError("there is no text in a language that all of these models have", "leave some of them out")
+    return matching
+
+
+def refuse_test_text(folder: ModelDir, languages: Sequence[str], texts: Sequence[Text]) -> None:
+    """Refuse to tune on the test set of a model's run, whose score would then be worthless."""
+    run = owner(folder)
+    if run is None or not has_split(run, "test"):
+        return
+    for test in read_texts(run, "test", languages):
+        if any(text.sources == test.sources or text.references == test.references for text in texts):
+            raise InputError(
+                f"--tune-length-penalty: this is the test set of {run.root}, and what is chosen on it cannot be "
+                "scored on it",
+                "leave out --source and --reference to tune on the validation set",
+            )
