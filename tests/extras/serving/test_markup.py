@@ -14,7 +14,7 @@ from mt.data.tokenizer import BpeTokenizer
 from mt.decoding.alignment import Unit, align_units
 from mt.decoding.translator import Candidate
 from mt.extras.serving.html_lines import html_lines
-from mt.extras.serving.texts import html_pieces, plain_pieces
+from mt.extras.serving.segmentation import segment_html, segment_plain
 
 
 def words(text: str) -> list[tuple[int, int]]:
@@ -32,8 +32,8 @@ def reversed_origins(sentence: str, found: Candidate) -> Sequence[Unit]:
 
 
 def translated(html: str) -> str:
-    pieces = html_pieces(html, " ")
-    return pieces.together([backwards(sentence) for sentence in pieces.sentences], reversed_origins)
+    pieces = segment_html(html, " ")
+    return pieces.assemble([backwards(sentence) for sentence in pieces.sentences], reversed_origins)
 
 
 @pytest.mark.parametrize(
@@ -102,25 +102,25 @@ def test_tags_go_with_their_words(html: str, expected: str) -> None:
 
 
 def test_an_element_whose_words_come_apart_is_repeated() -> None:
-    pieces = html_pieces("a <b>b c</b> d", " ")
+    pieces = segment_html("a <b>b c</b> d", " ")
     [sentence] = pieces.sentences
     assert sentence == "a b c d"
     origins = [Unit(0, 1, 2), Unit(2, 3, 0), Unit(4, 5, 4), Unit(6, 7, 6)]
-    assert pieces.together([Candidate("B A C D", 0, 0)], lambda *_: origins) == "<b>B</b> A <b>C</b> D"
+    assert pieces.assemble([Candidate("B A C D", 0, 0)], lambda *_: origins) == "<b>B</b> A <b>C</b> D"
 
 
 def test_an_element_without_a_word_left_is_not_lost() -> None:
-    pieces = html_pieces("a <b>b</b> c", " ")
+    pieces = segment_html("a <b>b</b> c", " ")
     units = [Unit(0, 1, 0), Unit(2, 3, 4)]
-    assert pieces.together([Candidate("A C", 0, 0)], lambda *_: units) == "A <b></b>C"
-    assert pieces.together([Candidate("A", 0, 0)], lambda *_: units[:1]) == "A<b></b>"
+    assert pieces.assemble([Candidate("A C", 0, 0)], lambda *_: units) == "A <b></b>C"
+    assert pieces.assemble([Candidate("A", 0, 0)], lambda *_: units[:1]) == "A<b></b>"
 
 
 def test_tags_inside_of_a_word_that_stays_stay_inside_of_it() -> None:
     def spelt(html: str, translation: str) -> str:
-        pieces = html_pieces(html, " ")
+        pieces = segment_html(html, " ")
         [sentence] = pieces.sentences
-        return pieces.together([Candidate(translation, 0, 0)], lambda *_: align_units(sentence, translation))
+        return pieces.assemble([Candidate(translation, 0, 0)], lambda *_: align_units(sentence, translation))
 
     assert spelt("10 m<sup>2</sup> big", "10 m2 groß") == "10 m<sup>2</sup> groß"
     assert spelt("<b>H<sub>2</sub>O</b> is", "H2O ist") == "<b>H<sub>2</sub>O</b> ist"
@@ -141,17 +141,17 @@ def test_tags_inside_of_a_word_that_stays_stay_inside_of_it() -> None:
     ],
 )
 def test_signs_alone_are_no_sentence(text: str, sentences: list[str]) -> None:
-    pieces = plain_pieces(text, " ")
+    pieces = segment_plain(text, " ")
     assert pieces.sentences == sentences
-    after = pieces.together([Candidate(sentence, 0, 0) for sentence in sentences], lambda *_: [])
+    after = pieces.assemble([Candidate(sentence, 0, 0) for sentence in sentences], lambda *_: [])
     assert after.replace(" ", "") == text.replace(" ", "")
 
 
 def test_only_tags_within_sentences_need_origins() -> None:
-    assert html_pieces("a <b>b</b> c", " ").needs_origins
+    assert segment_html("a <b>b</b> c", " ").needs_alignment
     for text in ("<b>a b</b>", "<p>a</p>", "a &amp; b", "<b>Good thing.</b> <i>Good two.</i>"):
-        assert not html_pieces(text, " ").needs_origins
-    assert not plain_pieces("a <b>b</b> c", " ").needs_origins
+        assert not segment_html(text, " ").needs_alignment
+    assert not segment_plain("a <b>b</b> c", " ").needs_alignment
 
 
 class _Balance(HTMLParser):
@@ -197,9 +197,9 @@ def test_well_formed_stays_well_formed_and_nothing_is_lost(html: str, random) ->
         places = words(sentence)
         return [Unit(*span, random.choice(places)[0]) for span in words(found.text)]
 
-    pieces = html_pieces(html, " ")
+    pieces = segment_html(html, " ")
     assert "<" not in "".join(pieces.sentences)
-    after = balance(pieces.together([backwards(sentence) for sentence in pieces.sentences], anyhow))
+    after = balance(pieces.assemble([backwards(sentence) for sentence in pieces.sentences], anyhow))
     before = balance(html)
     assert before.balanced
     assert after.balanced
@@ -210,8 +210,8 @@ def test_well_formed_stays_well_formed_and_nothing_is_lost(html: str, random) ->
 
 @given(st.text(alphabet="ab <>&;/\"'\n.!=pibr-", max_size=40))
 def test_any_text_at_all(html: str) -> None:
-    pieces = html_pieces(html, " ")
-    together = pieces.together([backwards(sentence) for sentence in pieces.sentences], reversed_origins)
+    pieces = segment_html(html, " ")
+    together = pieces.assemble([backwards(sentence) for sentence in pieces.sentences], reversed_origins)
     letters = Counter(character for character in together.lower() if character.isalpha())
     assert letters >= Counter(
         character for sentence in pieces.sentences for character in sentence if character.isalpha()

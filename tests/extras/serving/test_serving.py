@@ -26,9 +26,8 @@ from mt.decoding.engine import SearchOptions
 from mt.decoding.translator import Candidate, Translator
 from mt.extras.serving.batching import Batcher
 from mt.extras.serving.connection import Connection
-from mt.extras.serving.limits import Limits, RequestError
-from mt.extras.serving.metrics import Metrics
-from mt.extras.serving.requests import fields_of
+from mt.extras.serving.limits import Limits, Metrics, RequestError
+from mt.extras.serving.requests import read_fields
 from mt.extras.serving.server import listen
 from serving_helpers import ServerProcess
 
@@ -284,7 +283,7 @@ def test_a_connection_that_asks_nothing_is_closed() -> None:
     @app.post("/read")
     async def read(request: Request) -> JSONResponse:
         try:
-            return JSONResponse(await fields_of(request, Limits(seconds=1.0)))
+            return JSONResponse(await read_fields(request, Limits(seconds=1.0)))
         except RequestError as error:
             return JSONResponse(error.sentence, error.status)
 

@@ -4,11 +4,14 @@ https://docs.libretranslate.com describes the API; an error is {"error": "one se
 """
 
 import asyncio
+import hashlib
 import hmac
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import asynccontextmanager
 from functools import partial
+from importlib.resources import files
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -18,22 +21,14 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mt.console import log
-from mt.extras.serving import page
-from mt.extras.serving.limits import Limits, RateLimit, RequestError, disconnected
-from mt.extras.serving.metrics import Metrics
-from mt.extras.serving.requests import fields_of, text_of, translation_request
+from mt.extras.serving import requests
+from mt.extras.serving.limits import Limits, Metrics, RateLimit, RequestError, disconnected
 from mt.extras.serving.service import Direction, Service, Translation
 from mt.text.languages import language_name
 
 
 def create_app(directions: list[Direction], limits: Limits, keys: Collection[str] = ()) -> FastAPI:
-    """Create the ASGI application.
-
-    Args:
-        directions: the loaded models, by language pair.
-        limits: bounds on requests.
-        keys: API keys, one of which a client must send; none leaves the server open.
-    """
+    """Create the ASGI application of the loaded models; without API keys the server is open."""
     metrics = Metrics()
     service = Service(directions, limits, metrics)
 
@@ -43,38 +38,40 @@ def create_app(directions: list[Direction], limits: Limits, keys: Collection[str
         service.close()
 
     app = FastAPI(title="mt", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    _handle_errors(app)
-    app.add_middleware(_Counting, metrics=metrics)
+    app.add_exception_handler(RequestError, _on_error)
+    app.add_exception_handler(HTTPException, _on_error)
+    app.add_middleware(_RequestMetrics, metrics=metrics)
     app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"])
     guard = _Guard(RateLimit(limits.requests_per_minute), keys)
-
     _add_info_routes(app, service, metrics, limits, needs_key=bool(keys))
+
+    async def fields_of(request: Request) -> dict[str, Any]:
+        fields = await requests.read_fields(request, limits)
+        guard.check(request, fields)
+        return fields
 
     @app.post("/translate")
     async def translate(request: Request) -> Response:
-        fields = await fields_of(request, limits)
-        guard.check(request, fields)
-        wanted, is_list = translation_request(fields, limits)
-        found = await _until_disconnect(request, service.translate(wanted))
-        return JSONResponse(_as_json(found, is_list, wanted.alternatives > 0))
+        wanted = requests.translation_request(await fields_of(request), limits)
+        translations = await _until_disconnect(request, service.translate(wanted))
+        return JSONResponse(_as_json(translations, wanted.is_list, wanted.alternatives > 0))
 
     @app.post("/detect")
     async def detect(request: Request) -> Response:
-        fields = await fields_of(request, limits)
-        guard.check(request, fields)
-        text = text_of(fields, limits)
-        return JSONResponse(await service.in_thread(lambda: service.detect(text)))
+        texts = requests.texts_of(await fields_of(request), limits)
+        return JSONResponse(await service.detect("\n".join(texts)))
 
     return app
 
 
 def _add_info_routes(app: FastAPI, service: Service, metrics: Metrics, limits: Limits, needs_key: bool) -> None:
-    """Add the routes that take no text: the page, health, metrics, languages and settings."""
+    """Add the routes that take no text: the web page, health, metrics, languages and settings."""
     get = partial(app.api_route, methods=["GET", "HEAD"])
+    page, page_headers = web_page()
 
     @get("/")
     async def show_page() -> HTMLResponse:
-        return HTMLResponse(page.HTML, headers=page.HEADERS)
+        return HTMLResponse(page, headers=page_headers)
 
     @get("/health")
     async def health() -> dict[str, str]:
@@ -90,15 +87,15 @@ def _add_info_routes(app: FastAPI, service: Service, metrics: Metrics, limits: L
 
     @get("/frontend/settings")
     async def settings() -> dict[str, Any]:
-        first = service.first()
+        default = service.default_direction()
         return {
             "apiKeys": needs_key,
             "keyRequired": needs_key,
             "charLimit": limits.characters,
             "frontendTimeout": 500,
             "language": {
-                "source": {"code": first.source, "name": language_name(first.source)},
-                "target": {"code": first.target, "name": language_name(first.target)},
+                "source": {"code": default.source, "name": language_name(default.source)},
+                "target": {"code": default.target, "name": language_name(default.target)},
             },
             "suggestions": False,
             "filesTranslation": False,
@@ -106,15 +103,30 @@ def _add_info_routes(app: FastAPI, service: Service, metrics: Metrics, limits: L
         }
 
 
-def _as_json(found: list[Translation], is_list: bool, with_alternatives: bool) -> dict[str, Any]:
+def web_page() -> tuple[str, dict[str, str]]:
+    """Return the web page, one self-contained file, and its headers with a strict content security policy."""
+    web = files("mt.extras.serving") / "web"
+    page, style, script = ((web / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js"))
+    style_hash, script_hash = (
+        f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in (style, script)
+    )
+    return page.replace("STYLE", style).replace("SCRIPT", script), {
+        "Content-Security-Policy": f"default-src 'none'; style-src {style_hash}; script-src {script_hash}; "
+        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+    }
+
+
+def _as_json(translations: list[Translation], is_list: bool, with_alternatives: bool) -> dict[str, Any]:
     """Build LibreTranslate's response; each value is a list if `q` was one."""
-    answer: dict[str, Any] = {"translatedText": [one.text for one in found]}
+    response: dict[str, Any] = {"translatedText": [one.text for one in translations]}
     if with_alternatives:
-        answer["alternatives"] = [one.alternatives for one in found]
-    detected = [one.detected for one in found if one.detected is not None]
+        response["alternatives"] = [one.alternatives for one in translations]
+    detected = [one.detected for one in translations if one.detected is not None]
     if detected:
-        answer["detectedLanguage"] = [{"confidence": share, "language": code} for code, share in detected]
-    return answer if is_list else {key: values[0] for key, values in answer.items()}
+        response["detectedLanguage"] = [{"confidence": share, "language": code} for code, share in detected]
+    return response if is_list else {key: values[0] for key, values in response.items()}
 
 
 class _Guard:
@@ -126,11 +138,11 @@ class _Guard:
 
     def check(self, request: Request, fields: dict[str, Any]) -> None:
         key = str(fields.get("api_key") or "")
-        given = key.encode(errors="replace")  # JSON can spell what no text can hold
+        encoded = key.encode(errors="replace")  # JSON can contain lone surrogates
         address = request.client.host if request.client else ""
-        if self._keys and not any(hmac.compare_digest(given, known) for known in self._keys):
+        if self._keys and not any(hmac.compare_digest(encoded, known) for known in self._keys):
             self._rate.take(address)  # or keys could be guessed at full speed
-            raise RequestError(403, "an API key is needed" if not key else "this API key is not known here")
+            raise RequestError(403, "this API key is not known here" if key else "an API key is needed")
         self._rate.take(key if self._keys else address)
 
 
@@ -144,21 +156,15 @@ async def _until_disconnect(request: Request, work: Awaitable[list[Translation]]
     return task.result()
 
 
-def _handle_errors(app: FastAPI) -> None:
-    """Answer every error as {"error": "one sentence"}."""
-
-    @app.exception_handler(RequestError)
-    async def on_request_error(_: Request, error: RequestError) -> JSONResponse:
+async def _on_error(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, RequestError):
         return JSONResponse({"error": error.sentence}, error.status, error.headers)
-
-    @app.exception_handler(HTTPException)
-    async def on_http_error(request: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse(
-            {"error": f"{request.method} {request.url.path}: {error.detail}"[:200]}, error.status_code, error.headers
-        )
+    assert isinstance(error, HTTPException)
+    sentence = f"{request.method} {request.url.path}: {error.detail}"[:200]
+    return JSONResponse({"error": sentence}, error.status_code, error.headers)
 
 
-class _Counting:
+class _RequestMetrics:
     """Middleware that counts and times requests and turns an unexpected exception into a JSON error and a log line.
 
     Plain ASGI, which costs less per request than a Starlette middleware.
@@ -169,27 +175,26 @@ class _Counting:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+            return await self._app(scope, receive, send)
         started, status = time.perf_counter(), 0
 
-        async def send_noting_status(message: Message) -> None:
+        async def record_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self._app(scope, receive, send_noting_status)
-        except asyncio.CancelledError:  # uvicorn, when the time to finish at shutdown is over
+            await self._app(scope, receive, record_status)
+        except asyncio.CancelledError:  # from uvicorn, when the time to finish at shutdown is over
             if status:
                 raise
-            await JSONResponse({"error": "the server is stopping"}, 503)(scope, receive, send_noting_status)
+            await JSONResponse({"error": "the server is stopping"}, 503)(scope, receive, record_status)
         except Exception as error:
             log.error("%s %s: %s: %s", scope["method"], scope["path"], type(error).__name__, error)
             if status:  # the response has started
                 raise
-            await JSONResponse({"error": "this is a bug of the server"}, 500)(scope, receive, send_noting_status)
+            await JSONResponse({"error": "this is a bug of the server"}, 500)(scope, receive, record_status)
         finally:
             path = getattr(scope.get("route"), "path", "other")  # unknown paths would be unbounded labels
             self._metrics.requests.labels(path, status).inc()

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from mt.console import log
 from mt.decoding.engine import SearchOptions
 from mt.decoding.translator import Candidate, Translator
-from mt.extras.serving.limits import RequestError
-from mt.extras.serving.metrics import Metrics
+from mt.extras.serving.limits import Metrics, RequestError
 
 # Sentences in a batch; more would add latency for little throughput, and a running batch cannot be cancelled.
 _BATCH_SIZE = 128
@@ -25,19 +24,19 @@ _WORKERS = 2
 
 @dataclass(eq=False)
 class _Job:
-    """The sentences of one request and the translations found so far, in order."""
+    """The sentences of one request and the translations so far, in order."""
 
     translator: Translator
     options: SearchOptions
     lines: Sequence[str]
     deadline: float
-    answer: "asyncio.Future[list[list[Candidate]]]"
-    found: list[list[Candidate]] = field(default_factory=list)
+    result: "asyncio.Future[list[list[Candidate]]]"
+    translations: list[list[Candidate]] = field(default_factory=list)
 
-    def left(self) -> int:
-        return len(self.lines) - len(self.found)
+    def remaining(self) -> Sequence[str]:
+        return self.lines[len(self.translations) :]
 
-    def fits(self, other: "_Job") -> bool:
+    def matches(self, other: "_Job") -> bool:
         return (self.translator, self.options) == (other.translator, other.options)
 
 
@@ -48,13 +47,13 @@ class Batcher:
     Cancelled and expired requests are skipped.
 
     Args:
-        waiting: the most sentences in the queue; beyond that a request is refused.
+        capacity: the most sentences in the queue; beyond that a request is refused.
         seconds: time limit of a request.
-        metrics: counters.
+        metrics: updated with batch sizes and the length of the queue.
     """
 
-    def __init__(self, waiting: int, seconds: float, metrics: Metrics) -> None:
-        self._most_waiting, self._seconds, self._metrics = waiting, seconds, metrics
+    def __init__(self, capacity: int, seconds: float, metrics: Metrics) -> None:
+        self._capacity, self._seconds, self._metrics = capacity, seconds, metrics
         self._jobs: deque[_Job] = deque()
         self._waiting = 0
         self._threads = ThreadPoolExecutor(_WORKERS, "translation")
@@ -67,30 +66,24 @@ class Batcher:
     async def translate(
         self, translator: Translator, lines: Sequence[str], options: SearchOptions, deadline: float
     ) -> list[list[Candidate]]:
-        """Return the n best translations of each line.
-
-        Args:
-            translator: the model.
-            lines: sentences.
-            options: search options.
-            deadline: from `deadline()` when the request arrived.
+        """Return the n best translations of each line; `deadline` is that of the whole request.
 
         Raises:
             RequestError: 503, the queue is full or the deadline has passed.
         """
-        if self._waiting + len(lines) > self._most_waiting and self._waiting > 0:
+        if self._waiting + len(lines) > self._capacity and self._waiting > 0:
             raise RequestError(503, "the server is too busy; try again later", {"Retry-After": "1"})
-        answer: asyncio.Future[list[list[Candidate]]] = asyncio.get_running_loop().create_future()
-        self._jobs.append(_Job(translator, options, lines, deadline, answer))
+        result: asyncio.Future[list[list[Candidate]]] = asyncio.get_running_loop().create_future()
+        self._jobs.append(_Job(translator, options, lines, deadline, result))
         self._count(len(lines))
         self._workers = [worker for worker in self._workers if not worker.done()]
         if len(self._workers) < _WORKERS:
             self._workers.append(asyncio.create_task(self._work()))
         try:
             # Workers drop expired jobs; this timeout is for a batch that is running.
-            return await asyncio.wait_for(answer, deadline - time.monotonic())
+            return await asyncio.wait_for(result, deadline - time.monotonic())
         except TimeoutError:
-            raise self._late() from None
+            raise self._too_late() from None
 
     def close(self) -> None:
         """Stop the threads after their current batches."""
@@ -100,57 +93,55 @@ class Batcher:
         self._waiting += change
         self._metrics.waiting.set(self._waiting)
 
-    def _late(self) -> RequestError:
+    def _too_late(self) -> RequestError:
         return RequestError(503, f"no translation within {self._seconds:g} s; try again later", {"Retry-After": "1"})
 
     async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
         while self._jobs:
-            batch = self._next()
+            batch = self._next_batch()
             if not batch:
                 continue
-            lines = [line for _, own in batch for line in own]
+            lines = [line for _, share in batch for line in share]
             self._metrics.batch.observe(len(lines))
-            loop = asyncio.get_running_loop()
             first = batch[0][0]
             try:
                 translate = first.translator.translate
-                found = await loop.run_in_executor(self._threads, translate, lines, first.options, None)
+                translations = iter(await loop.run_in_executor(self._threads, translate, lines, first.options, None))
             except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
                 raise
             except BaseException as error:  # a Rust panic is not an Exception
                 log.error("a batch of %d sentences failed: %s: %s", len(lines), type(error).__name__, error)
                 for job, _ in batch:
-                    self._end(job, RequestError(500, "the translation failed"))
+                    self._fail(job, RequestError(500, "the translation failed"))
                 continue
-            translations = iter(found)
-            for job, own in batch:
-                job.found += [next(translations) for _ in own]
-                self._count(-len(own))
-                if job.left():
+            for job, share in batch:
+                job.translations += [next(translations) for _ in share]
+                self._count(-len(share))
+                if job.remaining():
                     self._jobs.append(job)
-                elif not job.answer.done():
-                    job.answer.set_result(job.found)
+                elif not job.result.done():
+                    job.result.set_result(job.translations)
 
-    def _next(self) -> list[tuple[_Job, Sequence[str]]]:
+    def _next_batch(self) -> list[tuple[_Job, Sequence[str]]]:
         """Take the first job and all that can share its batch, each with as many sentences as there is room for."""
         batch: list[tuple[_Job, Sequence[str]]] = []
         others: list[_Job] = []
         room = _BATCH_SIZE
         while self._jobs:
             job = self._jobs.popleft()
-            if job.answer.done() or time.monotonic() > job.deadline:
-                self._end(job, self._late())
-            elif room == 0 or (batch and not job.fits(batch[0][0])):
+            if job.result.done() or time.monotonic() > job.deadline:
+                self._fail(job, self._too_late())
+            elif room == 0 or (batch and not job.matches(batch[0][0])):
                 others.append(job)
             else:
-                own = job.lines[len(job.found) : len(job.found) + room]
-                batch.append((job, own))
-                room -= len(own)
+                share = job.remaining()[:room]
+                batch.append((job, share))
+                room -= len(share)
         self._jobs.extend(others)
         return batch
 
-    def _end(self, job: _Job, error: RequestError) -> None:
-        """Fail a job, unless its client has gone."""
-        self._count(-job.left())
-        if not job.answer.done():
-            job.answer.set_exception(error)
+    def _fail(self, job: _Job, error: RequestError) -> None:
+        self._count(-len(job.remaining()))
+        if not job.result.done():  # the client is still connected
+            job.result.set_exception(error)

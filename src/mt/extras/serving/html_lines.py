@@ -2,14 +2,15 @@
 
 A line ends at a block-level tag such as `<p>` or `<br>` and at untranslated elements. Inline elements such as `<b>`
 that begin and end in one line belong to it, and so do comments. This is a tokenizer, not a parser: all markup comes out
-byte for byte. Parsers rewrite it and lose some: lxml drops `<html>` and all text nested deeper than 256 elements,
-lexbor drops `<tr>` and `<td>` of a fragment.
+byte for byte. Parsers do not guarantee that: lxml drops `<html>` and text nested deeper than 256 elements, lexbor drops
+`<tr>` and `<td>` of a fragment, Beautiful Soup rewrites attributes, and Python's html.parser loses the text of an
+unclosed `<script>` and takes quadratic time for unclosed tags.
 """
 
 import html
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from mt.extras.serving.markup import Element, Line
 
@@ -43,166 +44,138 @@ _VOID = set("area base br col embed hr img input link meta source track wbr".spl
 _INLINE = set(
     "a abbr b bdi bdo big cite del dfn em font i ins label mark q s small span strike strong sub sup u".split()
 )
-_INLINE_VOID = {"img", "wbr"}
 
 
-@dataclass(frozen=True)
-class _Token:
-    """Text or one piece of markup.
+class _Token(NamedTuple):
+    """A piece of the text: "text", "open" and "close" for inline tags, "void" inline markup, or "verbatim"."""
 
-    Attributes:
-        name: of an inline tag; None for text and for markup that ends a line.
-        closes, void: kind of tag.
-        silent: inside an untranslated element.
-    """
-
+    kind: str
     text: str
-    is_markup: bool
-    name: str | None = None
-    closes: bool = False
-    void: bool = False
-    silent: bool = False
+    name: str = ""
 
 
 def html_lines(text: str) -> Iterator[str | Line]:
-    """Split HTML into markup and lines."""
-    tokens = list(_tokens(text))
+    """Split HTML into verbatim markup and lines."""
+    tokens = list(_Tokenizer().tokens(text))
     pairs = _pairs(tokens)
-    builder = _Builder()
+    content, elements, open_elements = "", list[Element](), dict[int, Element]()
     for number, token in enumerate(tokens):
-        if token.is_markup and (token.void or number in pairs):
-            builder.tag(token, number, pairs)
-        elif token.is_markup or token.silent:
-            yield from builder.line()
+        if token.kind == "text":
+            content += html.unescape(token.text)
+        elif token.kind == "void" or number in pairs:
+            place = len(content)
+            if token.kind == "close":
+                element = open_elements.pop(pairs[number])
+                element.closing, element.end = token.text, place
+                continue
+            elements.append(Element(token.text, "", place, place, tuple(open_elements.values())))
+            if token.kind == "open":
+                open_elements[number] = elements[-1]
+        else:
+            if content or elements:
+                yield Line(content, elements)
+            content, elements = "", []
             yield token.text
-        else:
-            builder.text += html.unescape(token.text)
-    yield from builder.line()
-
-
-@dataclass
-class _Builder:
-    """The current line."""
-
-    text: str = ""
-    elements: list[Element] = field(default_factory=list)
-    open: dict[int, Element] = field(default_factory=dict)
-
-    def tag(self, token: _Token, number: int, pairs: dict[int, int]) -> None:
-        place = len(self.text)
-        parents = tuple(self.open.values())
-        if token.void:
-            self.elements.append(Element(token.text, "", place, place, parents))
-        elif token.closes:
-            element = self.open.pop(pairs[number])
-            element.closing, element.end = token.text, place
-        else:
-            self.open[number] = Element(token.text, "", place, place, parents)
-            self.elements.append(self.open[number])
-
-    def line(self) -> Iterator[Line]:
-        if self.text or self.elements:
-            yield Line(self.text, self.elements)
-        self.text, self.elements = "", []
-
-
-class _Nesting:
-    """The stack of open elements.
-
-    Attributes:
-        around: translated elements.
-        silent: an untranslated element and those inside it.
-    """
-
-    def __init__(self) -> None:
-        self.around: list[str] = []
-        self.silent: list[str] = []
-
-    def opens(self, name: str, silent: bool) -> None:
-        """Open an element; `silent` if it is not translated."""
-        ended = _ENDED_BY.get(name, set())
-        if self.silent and self.silent[0] in ended and not any(one in _LISTS for one in self.silent):
-            self.silent.clear()
-        elif self.around and not self.silent and self.around[-1] in ended:
-            self.around.pop()
-        if name not in _VOID:
-            (self.silent if self.silent or silent else self.around).append(name)
-
-    def closes(self, name: str) -> None:
-        """Close an element and everything inside it."""
-        if name in self.silent:
-            while self.silent.pop() != name:
-                pass
-        elif name in self.around:
-            self.silent.clear()
-            while self.around.pop() != name:
-                pass
-
-
-def _tokens(text: str) -> Iterator[_Token]:
-    nesting = _Nesting()
-    silent = nesting.silent
-    place = 0
-    while found := _MARKUP.search(text, place):
-        if found.start() > place:
-            yield _Token(text[place : found.start()], False, silent=bool(silent))
-        opened = len(silent)
-        yield _markup(found[0], nesting)
-        place = found.end()
-        if len(silent) > opened and silent[-1] in _RAW_ENDS:
-            end = _RAW_ENDS[silent[-1]].search(text, place)
-            raw = text[place : end.start() if end else len(text)]
-            if raw:
-                yield _Token(raw, False, silent=True)
-            place += len(raw)
-    if place < len(text):
-        yield _Token(text[place:], False, silent=bool(silent))
-
-
-def _markup(markup: str, nesting: _Nesting) -> _Token:
-    """Classify a piece of markup and update the stack."""
-    tag = _TAG.fullmatch(markup)
-    if tag is None:
-        return _Token(markup, True, void=markup.startswith("<!--") and not nesting.silent)
-    closes, name = bool(tag[1]), tag[2].lower()
-    attributes, empty = _attributes(tag[3])
-    was_silent = closes and bool(nesting.silent)
-    if closes:
-        nesting.closes(name)
-    elif not empty:
-        refused = attributes.get("translate", "").lower() == "no"
-        refused |= "notranslate" in attributes.get("class", "").lower().split()
-        nesting.opens(name, refused or name in _UNTRANSLATED)
-    if was_silent or nesting.silent:
-        return _Token(markup, True)
-    if name in _INLINE_VOID:
-        return _Token(markup, True, void=True)
-    return _Token(markup, True, name if name in _INLINE and not empty else None, closes)
-
-
-def _attributes(text: str) -> tuple[dict[str, str], bool]:
-    """Parse a tag's attributes; also tell whether it ends with a slash that is not part of an unquoted value."""
-    found: dict[str, str] = {}
-    end = 0
-    for match in _ATTRIBUTE.finditer(text):
-        found.setdefault(match[1].lower(), (match[2] or "").strip("\"'"))
-        end = match.end()
-    return found, text.endswith("/", end)
+    if content or elements:
+        yield Line(content, elements)
 
 
 def _pairs(tokens: list[_Token]) -> dict[int, int]:
-    """Match the tags of elements that begin and end in one line, both ways."""
+    """Match the tags of elements that begin and end in one line, in both directions."""
     pairs: dict[int, int] = {}
     open_tags: list[int] = []
     for number, token in enumerate(tokens):
-        if token.name is None:
-            if (token.is_markup and not token.void) or token.silent:
-                open_tags.clear()
-        elif not token.closes:
+        if token.kind == "open":
             open_tags.append(number)
-        elif open_tags and tokens[open_tags[-1]].name == token.name:
-            other = open_tags.pop()
-            pairs[number], pairs[other] = other, number
-        else:
+        elif token.kind == "close" and open_tags and tokens[open_tags[-1]].name == token.name:
+            start = open_tags.pop()
+            pairs[number], pairs[start] = start, number
+        elif token.kind in ("close", "verbatim"):
             open_tags.clear()
     return pairs
+
+
+class _Tokenizer:
+    """A tokenizer with the stack of open elements, to know which are not translated.
+
+    Attributes:
+        translated: open elements around the untranslated ones.
+        untranslated: an open untranslated element and those inside it.
+    """
+
+    def __init__(self) -> None:
+        self.translated: list[str] = []
+        self.untranslated: list[str] = []
+
+    def tokens(self, text: str) -> Iterator[_Token]:
+        position = 0
+        while match := _MARKUP.search(text, position):
+            yield from self._text(text[position : match.start()])
+            depth = len(self.untranslated)
+            yield self._markup(match[0])
+            position = match.end()
+            if len(self.untranslated) > depth and self.untranslated[-1] in _RAW_ENDS:
+                end = _RAW_ENDS[self.untranslated[-1]].search(text, position)
+                raw = text[position : end.start() if end else len(text)]
+                yield from self._text(raw)
+                position += len(raw)
+        yield from self._text(text[position:])
+
+    def _text(self, text: str) -> Iterator[_Token]:
+        if text:
+            yield _Token("verbatim" if self.untranslated else "text", text)
+
+    def _markup(self, markup: str) -> _Token:
+        """Classify a piece of markup and update the stack."""
+        verbatim = _Token("verbatim", markup)
+        tag = _TAG.fullmatch(markup)
+        if tag is None:
+            is_comment = markup.startswith("<!--")
+            return _Token("void", markup) if is_comment and not self.untranslated else verbatim
+        name, is_empty = tag[2].lower(), False
+        if tag[1]:
+            if self.untranslated:
+                self._close(name)
+                return verbatim
+            self._close(name)
+        else:
+            attributes, is_empty = _attributes(tag[3])
+            if not is_empty:
+                refused = attributes.get("translate", "").lower() == "no"
+                refused |= "notranslate" in attributes.get("class", "").lower().split()
+                self._open(name, refused or name in _UNTRANSLATED)
+        if self.untranslated:
+            return verbatim
+        if name in ("img", "wbr"):
+            return _Token("void", markup)
+        return _Token("close" if tag[1] else "open", markup, name) if name in _INLINE and not is_empty else verbatim
+
+    def _open(self, name: str, is_untranslated: bool) -> None:
+        ended = _ENDED_BY.get(name, set())
+        if self.untranslated:
+            if self.untranslated[0] in ended and _LISTS.isdisjoint(self.untranslated):
+                self.untranslated.clear()
+        elif self.translated and self.translated[-1] in ended:
+            self.translated.pop()
+        if name not in _VOID:
+            (self.untranslated if self.untranslated or is_untranslated else self.translated).append(name)
+
+    def _close(self, name: str) -> None:
+        """Close an element and everything inside it."""
+        if name in self.untranslated:
+            while self.untranslated.pop() != name:
+                pass
+        elif name in self.translated:
+            self.untranslated.clear()
+            while self.translated.pop() != name:
+                pass
+
+
+def _attributes(text: str) -> tuple[dict[str, str], bool]:
+    """Parse a tag's attributes; the flag is True if it ends with a slash that is not part of an unquoted value."""
+    attributes: dict[str, str] = {}
+    end = 0
+    for match in _ATTRIBUTE.finditer(text):
+        attributes.setdefault(match[1].lower(), (match[2] or "").strip("\"'"))
+        end = match.end()
+    return attributes, text.endswith("/", end)

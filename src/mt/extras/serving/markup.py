@@ -45,9 +45,9 @@ class Line:
             if element.parents:
                 self._children.setdefault(element.parents[-1], []).append(element)
 
-    def around(self, place: int) -> list[Element]:
+    def around(self, position: int) -> list[Element]:
         """Return the elements around a character."""
-        return [element for element in self.elements if element.start <= place < element.end]
+        return [element for element in self.elements if element.start <= position < element.end]
 
     def children(self, element: Element) -> list[Element]:
         """Return the direct children of an element, in order."""
@@ -59,12 +59,7 @@ class Line:
 
 
 class Writer:
-    """Write a line, span by span and in order, with the tags of its elements.
-
-    Args:
-        line: the source line.
-        escape: applied to text between tags.
-    """
+    """Write a line, span by span and in order, with the tags of its elements; `escape` is applied to text."""
 
     def __init__(self, line: Line, escape: Callable[[str], str]) -> None:
         self._line = line
@@ -72,18 +67,17 @@ class Writer:
         self._open: list[Element] = []
         self._written: set[Element] = set()
         self._parts: list[str] = []
-        self._waiting = ""  # white space whose elements depend on the next word
+        self._pending_space = ""  # its elements depend on the next word
 
-    def keep(self, start: int, end: int) -> None:
+    def copy(self, start: int, end: int) -> None:
         """Write a span of the line unchanged."""
-        edges = [start, *self._line.edges_within(start, end), end]
-        for begin, stop in pairwise(edges):
-            self._put_empty(element for element in self._line.elements if element.start == element.end == begin)
+        for begin, stop in pairwise([start, *self._line.edges_within(start, end), end]):
+            self._put_unwritten(element for element in self._line.elements if element.start == element.end == begin)
             self._write(self._line.text[begin:stop], self._line.around(begin))
 
     def space(self, text: str) -> None:
         """Write white space between two words; it gets the elements common to both."""
-        self._waiting += text
+        self._pending_space += text
 
     def translated(self, start: int, end: int, text: str, units: Sequence[Unit]) -> None:
         """Write the translation of a span of the line.
@@ -93,43 +87,38 @@ class Writer:
             text: its translation.
             units: the words of the translation with origins relative to `start`; empty if the span has no inner tags.
         """
-        units = [part for unit in units for part in self._parts_of(unit, text, start)]
-        lost = self._lost(start, end, units)
-        self._put_empty(element for element in lost if element.end <= start)
-        before, stack = 0, self._line.around(start)
+        units = [part for unit in units for part in self._split_at_tags(unit, text, start)]
+        kept = {element for unit in units for element in self._line.around(start + unit.origin)}
+        kept.update(self._line.around(start) if not units else ())
+        # Elements without a word in the translation
+        lost = [one for one in self._line.elements if start <= one.start and one.end <= end and one not in kept]
+        self._put_unwritten(element for element in lost if element.end <= start)
+        written, stack = 0, self._line.around(start)
         for unit in units:
-            place = start + unit.origin
-            own = self._line.around(place)
-            self.space(text[before : unit.start])
-            self._put_empty(element for element in lost if element.start <= place)
-            self._write(text[unit.start : unit.end], own)
-            before, stack = unit.end, own
-        self._write(text[before:], stack)
-        self._put_empty(lost)
+            position = start + unit.origin
+            stack = self._line.around(position)
+            self.space(text[written : unit.start])
+            self._put_unwritten(element for element in lost if element.start <= position)
+            self._write(text[unit.start : unit.end], stack)
+            written = unit.end
+        self._write(text[written:], stack)
+        self._put_unwritten(lost)
 
     def finish(self) -> str:
         """Close all elements, add those not yet written, and return the text."""
         self._write_space([])
-        self._put_empty(self._line.elements)
+        self._put_unwritten(self._line.elements)
         self._go_to([])
         return "".join(self._parts)
 
-    def _parts_of(self, unit: Unit, text: str, start: int) -> list[Unit]:
+    def _split_at_tags(self, unit: Unit, text: str, start: int) -> list[Unit]:
         """Split a word that was copied at the tags inside it: m<sup>2</sup>."""
-        place, length = start + unit.origin, unit.end - unit.start
-        if self._line.text[place : place + length] != text[unit.start : unit.end]:
+        origin, length = start + unit.origin, unit.end - unit.start
+        if self._line.text[origin : origin + length] != text[unit.start : unit.end]:
             return [unit]
-        edges = [place, *self._line.edges_within(place, place + length), place + length]
-        return [
-            Unit(unit.start + begin - place, unit.start + stop - place, begin - start)
-            for begin, stop in pairwise(edges)
-        ]
-
-    def _lost(self, start: int, end: int, units: Sequence[Unit]) -> list[Element]:
-        """Return the elements of a span without a word in its translation."""
-        kept = {element for unit in units for element in self._line.around(start + unit.origin)}
-        kept.update(self._line.around(start) if not units else ())
-        return [one for one in self._line.elements if start <= one.start and one.end <= end and one not in kept]
+        edges = [origin, *self._line.edges_within(origin, origin + length), origin + length]
+        shift = unit.start - origin
+        return [Unit(begin + shift, stop + shift, begin - start) for begin, stop in pairwise(edges)]
 
     def _write(self, text: str, stack: list[Element]) -> None:
         if text:
@@ -138,10 +127,10 @@ class Writer:
             self._parts.append(self._escape(text))
 
     def _write_space(self, following: list[Element]) -> None:
-        if self._waiting:
+        if self._pending_space:
             self._go_to(_common(self._open, following))
-            self._parts.append(self._escape(self._waiting))
-            self._waiting = ""
+            self._parts.append(self._escape(self._pending_space))
+            self._pending_space = ""
 
     def _go_to(self, stack: list[Element]) -> None:
         """Close and open elements until exactly these are open."""
@@ -151,21 +140,20 @@ class Writer:
         self._open = list(stack)
         self._written.update(stack)
 
-    def _put_empty(self, elements: Iterable[Element]) -> None:
+    def _put_unwritten(self, elements: Iterable[Element]) -> None:
         """Write elements without content or without translated words, unless already written."""
         for element in elements:
             if element not in self._written:
                 self._write_space(list(element.parents))
                 self._go_to(list(element.parents))
-                self._put_whole(element)
+                self._put_with_children(element)
 
-    def _put_whole(self, element: Element) -> None:
-        """Write an element and its unwritten children."""
+    def _put_with_children(self, element: Element) -> None:
         self._written.add(element)
         self._parts.append(element.opening)
         for child in self._line.children(element):
             if child not in self._written:
-                self._put_whole(child)
+                self._put_with_children(child)
         self._parts.append(element.closing)
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import codecs
 import json
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -14,27 +13,24 @@ from starlette.requests import ClientDisconnect
 from mt.extras.serving.limits import Limits, RequestError, disconnected
 from mt.extras.serving.service import Request
 
-_MOST_FIELDS = 100
+_MAX_FIELDS = 100
 
 
-async def fields_of(request: HttpRequest, limits: Limits) -> dict[str, Any]:
+async def read_fields(request: HttpRequest, limits: Limits) -> dict[str, Any]:
     """Read the fields of a request's body, or of its query string if the body is empty (as deep-translator sends them).
+
+    A field that is repeated in a form has a list as its value.
 
     Raises:
         RequestError: 413, too large; 408, too slow; 400, neither JSON nor a form, or truncated.
     """
     try:
         async with asyncio.timeout(limits.seconds):
-            return await _fields(request, limits.body)
+            body = await _body(request, limits.body)
     except TimeoutError:
-        raise RequestError(
-            408, f"the body did not arrive within {limits.seconds:g} s", {"Connection": "close"}
-        ) from None
-
-
-async def _fields(request: HttpRequest, most_bytes: int) -> dict[str, Any]:
+        message = f"the body did not arrive within {limits.seconds:g} s"
+        raise RequestError(408, message, {"Connection": "close"}) from None
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    body = await _body(request, most_bytes)
     if not body and request.url.query:
         return _form(request.url.query.encode(), "the address")
     if kind == "multipart/form-data":
@@ -50,44 +46,37 @@ async def _fields(request: HttpRequest, most_bytes: int) -> dict[str, Any]:
     return content
 
 
-def _form(text: bytes, where: str) -> dict[str, Any]:
-    try:
-        fields = parse_qs(text.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
-    except ValueError:
-        raise RequestError(400, f"{where} is not a form of at most {_MOST_FIELDS} fields in UTF-8") from None
-    return _single(fields)
-
-
-def _single(fields: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """Turn a field that occurs once into a value; a repeated field stays a list."""
-    return {key: values[0] if len(values) == 1 else values for key, values in fields.items()}
-
-
-async def _body(request: HttpRequest, most: int) -> bytes:
-    """Read the body up to the limit."""
-    too_large = RequestError(413, f"the body is larger than {most:,} bytes")
+async def _body(request: HttpRequest, max_bytes: int) -> bytes:
+    too_large = RequestError(413, f"the body is larger than {max_bytes:,} bytes")
     length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > most:
+    if length.isdecimal() and int(length) > max_bytes:
         raise too_large
-    parts, size = [], 0
+    body = bytearray()
     try:
-        async for part in request.stream():
-            size += len(part)
-            if size > most:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > max_bytes:
                 raise too_large
-            parts.append(part)
     except ClientDisconnect:
         raise disconnected() from None
-    return b"".join(parts)
+    return bytes(body)
+
+
+def _form(text: bytes, source: str) -> dict[str, Any]:
+    try:
+        fields = parse_qs(text.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
+    except ValueError:
+        raise RequestError(400, f"{source} is not a form of at most {_MAX_FIELDS} fields in UTF-8") from None
+    return _unwrap_single(fields)
 
 
 def _multipart(content_type: str, body: bytes) -> dict[str, Any]:
     """Parse multipart/form-data in UTF-8; files are refused."""
     fields: dict[str, list[str]] = {}
 
-    def take(field: Field) -> None:
-        if sum(map(len, fields.values())) == _MOST_FIELDS:
-            raise ValueError(f"more than {_MOST_FIELDS} fields")
+    def add(field: Field) -> None:
+        if sum(map(len, fields.values())) == _MAX_FIELDS:
+            raise ValueError(f"more than {_MAX_FIELDS} fields")
         fields.setdefault((field.field_name or b"").decode(), []).append((field.value or b"").decode())
 
     def refuse(_: object) -> None:
@@ -97,7 +86,7 @@ def _multipart(content_type: str, body: bytes) -> dict[str, Any]:
     try:
         if codecs.lookup(charset).name != "utf-8":
             raise LookupError
-        parser = create_form_parser({"Content-Type": content_type}, take, refuse)  # type: ignore[dict-item]
+        parser = create_form_parser({"Content-Type": content_type}, add, refuse)  # type: ignore[dict-item]
         parser.write(body)
         parser.finalize()
     except LookupError:
@@ -106,40 +95,42 @@ def _multipart(content_type: str, body: bytes) -> dict[str, Any]:
         raise RequestError(400, "the body is not a form in UTF-8") from None
     except ValueError as error:  # python_multipart's own errors are ValueErrors
         raise RequestError(400, f"the body is not a form: {error}"[:200]) from None
-    return _single(fields)
+    return _unwrap_single(fields)
 
 
-def translation_request(fields: dict[str, Any], limits: Limits) -> tuple[Request, bool]:
-    """Validate the fields of /translate; the flag says whether `q` was a list.
+def _unwrap_single(fields: dict[str, list[str]]) -> dict[str, Any]:
+    return {key: values[0] if len(values) == 1 else values for key, values in fields.items()}
+
+
+def translation_request(fields: dict[str, Any], limits: Limits) -> Request:
+    """Validate the fields of /translate.
 
     Raises:
         RequestError: 400, a field is missing, invalid or too large.
     """
-    texts, is_list = _texts(fields, limits)
-    form = _choice(fields, "format", "text")
+    texts = texts_of(fields, limits)
+    form = _word(fields, "format", "text")
     if form not in ("text", "html"):
         raise RequestError(400, f"format is {form!r:.50}, neither text nor html")
-    request = Request(
-        texts, _choice(fields, "source", "auto"), _choice(fields, "target"), form == "html", _number(fields, limits)
-    )
-    return request, is_list
+    source, target = _word(fields, "source", "auto"), _word(fields, "target")
+    number = fields.get("alternatives") or 0
+    if isinstance(number, str) and number.isdecimal() and len(number) < 9:
+        number = int(number)
+    if type(number) is not int or not 0 <= number <= limits.alternatives:
+        raise RequestError(400, f"alternatives must be a whole number from 0 to {limits.alternatives}")
+    return Request(texts, source, target, form == "html", number, is_list=isinstance(fields["q"], list))
 
 
-def text_of(fields: dict[str, Any], limits: Limits) -> str:
-    """Validate the field of /detect.
+def texts_of(fields: dict[str, Any], limits: Limits) -> list[str]:
+    """Validate the field `q`, a text or a list of texts.
 
     Raises:
-        RequestError: 400, it is missing, not a text or too long.
+        RequestError: 400, it is missing, not text or too long.
     """
-    texts, _ = _texts(fields, limits)
-    return "\n".join(texts)
-
-
-def _texts(fields: dict[str, Any], limits: Limits) -> tuple[list[str], bool]:
-    given = fields.get("q")
-    if given is None:
+    value = fields.get("q")
+    if value is None:
         raise RequestError(400, "q, the text, is missing")
-    texts = given if isinstance(given, list) else [given]
+    texts = value if isinstance(value, list) else [value]
     if not texts or not all(isinstance(text, str) for text in texts):
         raise RequestError(400, "q must be a text or a list of texts")
     if len(texts) > limits.texts:
@@ -149,11 +140,12 @@ def _texts(fields: dict[str, Any], limits: Limits) -> tuple[list[str], bool]:
         raise RequestError(400, f"q has {characters:,} characters, more than the {limits.characters:,} allowed")
     if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
         raise RequestError(400, "q holds half of a surrogate pair")
-    return texts, isinstance(given, list)
+    return texts
 
 
-def _choice(fields: dict[str, Any], name: str, usual: str = "") -> str:
-    value = fields.get(name) or usual
+def _word(fields: dict[str, Any], name: str, default: str = "") -> str:
+    """Return a language or format."""
+    value = fields.get(name) or default
     if not value:
         raise RequestError(400, f"{name} is missing")
     if not isinstance(value, str):
@@ -161,11 +153,3 @@ def _choice(fields: dict[str, Any], name: str, usual: str = "") -> str:
     if len(value) > 40 or not value.isprintable():
         raise RequestError(400, f"{name} is no language or format")
     return value
-
-
-def _number(fields: dict[str, Any], limits: Limits) -> int:
-    given = fields.get("alternatives") or 0
-    number = int(given) if isinstance(given, str) and given.isdecimal() and len(given) < 9 else given
-    if type(number) is not int or not 0 <= number <= limits.alternatives:
-        raise RequestError(400, f"alternatives must be a whole number from 0 to {limits.alternatives}")
-    return number

@@ -23,9 +23,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, UnicodeError) as error:
-        raise InputError(
-            f"--host {host}: {error}", "127.0.0.1 is this machine only, 0.0.0.0 all its networks"
-        ) from None
+        remedy = "127.0.0.1 is this machine only, 0.0.0.0 all its networks"
+        raise InputError(f"--host {host}: {error}", remedy) from None
     bound = socket.socket(family, kind, protocol)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -38,7 +37,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 def _cannot_listen(host: str, port: int, error: OSError) -> MachineError:
     if error.errno == errno.EADDRINUSE:
-        return MachineError(f"port {port} of {host} is in use", "stop what uses it, or choose another --port")
+        return MachineError(
+            f"port {port} of {host} is in use", "stop the program that uses it, or choose another --port"
+        )
     return MachineError(f"cannot listen at {host}:{port}: {error.strerror or error}", "choose another --port")
 
 
@@ -58,14 +59,15 @@ def serve(
         MachineError: another process has taken the port.
     """
     host, port = bound.getsockname()[:2]
-    most, backlog = connection_limits()
+    max_connections, backlog = connection_limits()
     try:
         bound.listen(backlog)  # early clients wait in the backlog
     except OSError as error:  # the port was taken while models were loading
         raise _cannot_listen(host, port, error) from None
-    shown = f"[{host}]" if ":" in host else host
-    log.info("serving at http://%s:%d/ (Ctrl-C stops)", shown, port)
-    logging.getLogger("uvicorn.error").addHandler(_Warnings())
+    log.info("serving at http://%s:%d/ (Ctrl-C stops)", f"[{host}]" if ":" in host else host, port)
+    uvicorn_log = logging.getLogger("uvicorn.error")
+    uvicorn_log.setLevel(logging.WARNING)
+    uvicorn_log.addFilter(_forward)
     config = uvicorn.Config(
         app,
         http=Connection,
@@ -74,7 +76,7 @@ def serve(
         timeout_graceful_shutdown=drain_seconds,
         timeout_keep_alive=idle_seconds,
         server_header=False,
-        limit_concurrency=most,
+        limit_concurrency=max_connections,
         backlog=backlog,
         proxy_headers=bool(forwarded_allow_ips),
         forwarded_allow_ips=forwarded_allow_ips,
@@ -89,11 +91,7 @@ def serve(
         os._exit(130)
 
 
-class _Warnings(logging.Handler):
-    """Forward uvicorn's warnings to our log."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        log.warning("%s", record.getMessage())
+def _forward(record: logging.LogRecord) -> bool:
+    """Forward a warning of uvicorn to our log, without its traceback."""
+    log.warning("%s", record.getMessage())
+    return False
