@@ -16,7 +16,7 @@ from mt.bundle.load_translator import open_model, read_config
 from mt.bundle.model_folder import build_model, load_model
 from mt.bundle.pretrained import copy_weights
 from mt.config import parse_config
-from mt.data.eval_texts import Text, read_pair, read_texts
+from mt.data.eval_texts import EvalText, read_pair, read_texts
 from mt.data.mixture import MixturePart, read_parts
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import EOS_ID, BpeTokenizer, TokenizerPair
@@ -152,7 +152,7 @@ def test_length_penalties_are_scored_in_every_language(two_languages: Path) -> N
     run = RunDir(two_languages / "runs" / "two")
     opened, config = open_model(run.model), read_config(run.model)
     texts = read_texts(run, "valid", config.data.target_lang)
-    worse = [texts[0], Text("yy", texts[1].sources, ["x y z"] * len(texts[1].sources))]
+    worse = [texts[0], EvalText("yy", texts[1].sources, ["x y z"] * len(texts[1].sources))]
     [both], [half] = (try_length_penalties(opened.translator, config, each, None, [1.0]) for each in (texts, worse))
     assert half.bleu < both.bleu / 2 + 10
     assert half.length_ratio != pytest.approx(both.length_ratio)

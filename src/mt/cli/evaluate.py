@@ -29,7 +29,7 @@ from mt.storage.output_path import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
     from mt.config import Config
-    from mt.data.eval_texts import Text
+    from mt.data.eval_texts import EvalText
     from mt.decoding.engine import SearchOptions
     from mt.decoding.translator import Translator
     from mt.evaluation.test_set import Method, MethodResult
@@ -116,7 +116,7 @@ def evaluate_command(
     _print_and_keep(results, as_json, folder, name)
 
 
-def _in_languages(texts: "list[Text]", known: Sequence[str]) -> "list[Text]":
+def _in_languages(texts: "list[EvalText]", known: Sequence[str]) -> "list[EvalText]":
     """Several models together have fewer languages than the first."""
     found = [text for text in texts if text.target_lang in known]
     if not found:
@@ -197,7 +197,7 @@ def _with_metrics(config: "Config", metrics: tuple[str, ...]) -> "Config":
 def _tune(
     translator: "Translator",
     config: "Config",
-    texts: "list[Text]",
+    texts: "list[EvalText]",
     beam: int | None,
     as_json: bool,
 ) -> None:
@@ -211,14 +211,16 @@ def _tune(
     print_result(json.dumps(penalties_json(tried, signature)) if as_json else penalties_table(tried, signature))
 
 
-def _given_texts(source: Path, reference: Path, config: "Config", to: str | None) -> "list[Text]":
+def _given_texts(source: Path, reference: Path, config: "Config", to: str | None) -> "list[EvalText]":
     from mt.data.eval_texts import read_pair
     from mt.text.languages import chosen_language
 
     return [read_pair(source, reference, chosen_language(config.data.target_lang, to))]
 
 
-def _own_texts(folder: "ModelDir", run: "RunDir | None", split: str, config: "Config", to: str | None) -> "list[Text]":
+def _own_texts(
+    folder: "ModelDir", run: "RunDir | None", split: str, config: "Config", to: str | None
+) -> "list[EvalText]":
     """The test or validation text of the run that a model belongs to, in one language or all."""
     from mt.data.eval_texts import read_texts
     from mt.text.languages import chosen_language
@@ -235,7 +237,7 @@ def _own_texts(folder: "ModelDir", run: "RunDir | None", split: str, config: "Co
     return texts
 
 
-def _refuse_test_text(run: "RunDir | None", texts: "list[Text]", config: "Config") -> None:
+def _refuse_test_text(run: "RunDir | None", texts: "list[EvalText]", config: "Config") -> None:
     """A setting chosen on the test set of any of the models would make its score worthless."""
     from mt.data.eval_texts import read_texts
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mt.data.eval_texts import Text
+from mt.data.eval_texts import EvalText
 from mt.decoding.engine import SearchOptions
 from mt.decoding.translator import Translator
 from mt.metrics.scores import bleu_tokenizer, corpus_bleu
@@ -13,11 +13,11 @@ from mt.metrics.scores import bleu_tokenizer, corpus_bleu
 class Translated:
     """A text and its translations, aligned."""
 
-    text: Text
+    text: EvalText
     hypotheses: list[str]
 
 
-def translate_texts(translator: Translator, texts: Sequence[Text], options: SearchOptions) -> list[Translated]:
+def translate_texts(translator: Translator, texts: Sequence[EvalText], options: SearchOptions) -> list[Translated]:
     """Translates each text into its language."""
     return [Translated(text, translator.to(text.target_lang).best(text.sources, options)) for text in texts]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from mt.config import Config
 from mt.console import log, table
-from mt.data.eval_texts import Text
+from mt.data.eval_texts import EvalText
 from mt.decoding.engine import SearchOptions
 from mt.decoding.mbr import by_utility
 from mt.decoding.settings import TranslationSettings
@@ -101,7 +101,7 @@ def configured_methods(config: Config, **changes: Any) -> list[Method]:
 def evaluate(
     translator: Translator,
     config: Config,
-    texts: Sequence[Text],
+    texts: Sequence[EvalText],
     methods: Sequence[Method] | None = None,
     comet: Comet | None = None,
 ) -> list[MethodResult]:

@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 from mt.bundle.to_ctranslate2 import write_converted
-from mt.data.eval_texts import Text
+from mt.data.eval_texts import EvalText
 from mt.decoding.ctranslate2_engine import cpu_cores
 from mt.decoding.engine import SearchOptions
 from mt.decoding.settings import TranslationSettings
@@ -117,7 +117,7 @@ def _measured(subject: Subject, content: Path, number_format: str, yardstick: Ya
         compute_type="auto",
     )
 
-    def translate(text: Text) -> list[str]:
+    def translate(text: EvalText) -> list[str]:
         found = translator.translate_batch(
             pieces.encode([source.strip() for source in text.sources], out_type=str),
             replace_unknowns=True,

@@ -10,7 +10,7 @@ from typing import Any
 
 from mt.bundle.load_translator import open_model, read_config
 from mt.config.exports import ExportFormat
-from mt.data.eval_texts import Text
+from mt.data.eval_texts import EvalText
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
 from mt.extras.export.cards import export_card
@@ -79,7 +79,7 @@ def export(
     folder: ModelDir,
     wanted: ExportFormat,
     output: Path,
-    texts: Sequence[Text],
+    texts: Sequence[EvalText],
     options: ExportOptions,
     **facts: Any,
 ) -> str:

@@ -9,7 +9,7 @@ from mt.bundle.load_translator import read_config
 from mt.bundle.model_folder import load_model
 from mt.config import Config
 from mt.config.exports import EXPORT_FORMATS, ExportFormat, export_rules
-from mt.data.eval_texts import Text
+from mt.data.eval_texts import EvalText
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.model.transformer import Transformer
@@ -32,7 +32,7 @@ class Subject:
     config: Config
     model: Transformer
     tokenizers: TokenizerPair
-    texts: Sequence[Text]
+    texts: Sequence[EvalText]
 
     @property
     def sources(self) -> list[str]:
@@ -80,7 +80,7 @@ def require_exportable(config: Config, wanted: ExportFormat) -> None:
             raise InputError(f"{rule.keys[0]}: {rule.reason}")
 
 
-def load_subject(folder: ModelDir, wanted: ExportFormat, texts: Sequence[Text]) -> Subject:
+def load_subject(folder: ModelDir, wanted: ExportFormat, texts: Sequence[EvalText]) -> Subject:
     """Reads a model folder or checkpoint, after a look at whether it can be exported.
 
     Raises:
