@@ -5,7 +5,6 @@ import os
 import random
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_helpers import as_lists, random_lengths, write_lines
+from data_helpers import as_lists, encode_text, random_lengths
 from mt.data.batching import Batch, BatchStream, assemble, padding_share, plan_epoch
-from mt.data.encode import encode_corpus
 from mt.data.token_store import EncodedCorpus, Lengths, sentence_tokens
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, TokenizerPair
 from mt.text.lines import read_lines
@@ -31,54 +29,49 @@ def arrays(pairs: list[tuple[int, int]]) -> tuple[Lengths, Lengths]:
 
 
 @given(pairs=lengths, max_tokens=st.integers(1, 300), seed=st.integers(0, 2**31 - 1), epoch=st.integers(0, 1000))
-def test_a_plan_has_every_sentence_once_and_keeps_to_the_budget(
+def test_a_plan_has_every_sentence_once_within_the_budget(
     pairs: list[tuple[int, int]], max_tokens: int, seed: int, epoch: int
 ) -> None:
-    source, target = arrays(pairs)
-    plan = as_lists(plan_epoch(source, target, max_tokens, seed, epoch))
+    plan = as_lists(plan_epoch(*arrays(pairs), max_tokens, seed, epoch))
     assert sorted(index for batch in plan for index in batch) == list(range(len(pairs)))
     for batch in plan:
-        padded = len(batch) * max(max(pairs[index]) for index in batch)
-        assert padded <= max_tokens or len(batch) == 1
-        assert batch
-    assert as_lists(plan_epoch(source, target, max_tokens, seed, epoch)) == plan
+        assert len(batch) == 1 or 0 < len(batch) * max(max(pairs[index]) for index in batch) <= max_tokens
+    assert as_lists(plan_epoch(*arrays(pairs), max_tokens, seed, epoch)) == plan
 
 
-def test_a_sentence_longer_than_the_budget_is_a_batch_of_its_own() -> None:
-    source, target = arrays([(5, 5), (5, 500), (500, 5), (5, 5), (101, 2)])
-    plan = as_lists(plan_epoch(source, target, 100, 1, 0))
+def test_a_sentence_longer_than_the_budget_is_a_batch_by_itself() -> None:
+    plan = as_lists(plan_epoch(*arrays([(5, 5), (5, 500), (500, 5), (5, 5), (101, 2)]), 100, 1, 0))
     assert sorted(map(sorted, plan)) == [[0, 3], [1], [2], [4]]
 
 
-def test_a_budget_can_be_filled_to_the_last_token() -> None:
-    source, target = arrays([(25, 20)] * 8)
-    assert [len(batch) for batch in plan_epoch(source, target, 100, 1, 0)] == [4, 4]
-
-
 def test_batches_are_as_large_as_the_budget_allows() -> None:
+    assert [len(batch) for batch in plan_epoch(*arrays([(25, 20)] * 8), 100, 1, 0)] == [4, 4]
     source, target = random_lengths(20_000)
     plan = plan_epoch(source, target, 4096, 1, 0)
-    filled = [len(batch) * max(source[batch].max(), target[batch].max()) for batch in plan]
-    assert np.mean(filled) > 0.95 * 4096
+    sizes = [len(batch) * max(source[batch].max(), target[batch].max()) for batch in plan]
+    assert np.mean(sizes) > 0.95 * 4096
 
 
 def test_the_order_is_a_function_of_lengths_seed_and_epoch() -> None:
     source, target = random_lengths(3000)
-    first = as_lists(plan_epoch(source, target, 512, 1, 0))
+
+    def plan(seed: int, epoch: int) -> list[list[int]]:
+        return as_lists(plan_epoch(source.copy(), target.astype(np.int32).astype(np.int64), 512, seed, epoch))
+
+    first = plan(1, 0)
     np.random.seed(5)
     random.seed(5)
-    assert as_lists(plan_epoch(source.copy(), target.astype(np.int32).astype(np.int64), 512, 1, 0)) == first
+    assert plan(1, 0) == first
     for seed, epoch in ((1, 1), (2, 0), (0, 1)):
-        other = as_lists(plan_epoch(source, target, 512, seed, epoch))
-        assert other != first
-        # Not only another order of the same batches: sentences also meet others.
-        assert len({frozenset(batch) for batch in other} & {frozenset(batch) for batch in first}) < len(first) / 2
-    # Seed and epoch are two things: their sum or order must not decide.
-    plans = [as_lists(plan_epoch(source, target, 512, seed, epoch)) for seed, epoch in ((1, 2), (2, 1), (3, 0), (0, 3))]
+        # Not only the order of the batches changes, but also their sentences.
+        common = {frozenset(batch) for batch in plan(seed, epoch)} & {frozenset(batch) for batch in first}
+        assert len(common) < len(first) / 2
+    # Neither the sum nor the order of seed and epoch decides.
+    plans = [plan(seed, epoch) for seed, epoch in ((1, 2), (2, 1), (3, 0), (0, 3))]
     assert all(one != other for i, one in enumerate(plans) for other in plans[:i])
 
 
-PLAN_ELSEWHERE = """
+PLAN_DIGEST = """
 import hashlib
 from data_helpers import as_lists, random_lengths
 from mt.data.batching import plan_epoch
@@ -88,7 +81,7 @@ print(hashlib.sha256(repr(as_lists(plan_epoch(*random_lengths(2000), 512, 1, 3))
 
 def test_another_process_makes_the_same_plan() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PLAN_ELSEWHERE],
+        [sys.executable, "-c", PLAN_DIGEST],
         env={**os.environ, "PYTHONHASHSEED": "123"},
         cwd=Path(__file__).parent.parent,
         capture_output=True,
@@ -111,17 +104,11 @@ def test_padding_share_counts_both_sides() -> None:
     assert padding_share([np.array([0, 1]), np.array([2])], source, target) == pytest.approx(1 - 19 / 21)
 
 
-@cache
-def multi30k_lengths() -> tuple[Lengths, Lengths]:
-    source, target = (list(read_lines(MULTI30K / f"train.{language}")) for language in ("en", "de"))
-    tokenizer = TokenizerPair.train(source, target, 10_000, shared=True).source
-    counts = [np.array([len(ids) for ids in tokenizer.encode_batch(side)]) for side in (source, target)]
-    return sentence_tokens(*counts)
-
-
 @pytest.mark.skipif(not (MULTI30K / "train.en").is_file(), reason="needs the Multi30k text (MT_TEST_MULTI30K)")
 def test_padding_on_multi30k_is_at_most_six_percent() -> None:
-    source, target = multi30k_lengths()
+    text = [list(read_lines(MULTI30K / f"train.{language}")) for language in ("en", "de")]
+    tokenizer = TokenizerPair.train(*text, 10_000, shared=True).source
+    source, target = sentence_tokens(*(np.array(list(map(len, tokenizer.encode_batch(side)))) for side in text))
     assert len(source) == 29_000
     for seed, epoch in ((1, 0), (2, 7)):
         plan = plan_epoch(source, target, 4096, seed, epoch)
@@ -146,10 +133,7 @@ def text() -> tuple[list[str], list[str]]:
 def corpus(
     tmp_path_factory: pytest.TempPathFactory, pair: TokenizerPair, text: tuple[list[str], list[str]]
 ) -> EncodedCorpus:
-    folder = tmp_path_factory.mktemp("corpus")
-    files = (write_lines(folder / "a.en", text[0]), write_lines(folder / "a.it", text[1]))
-    encode_corpus(files, pair, folder / "encoded", "key", None)
-    return EncodedCorpus.open(folder / "encoded")
+    return encode_text(tmp_path_factory.mktemp("corpus"), *text, pair)
 
 
 def padded(rows: list[list[int]]) -> list[list[int]]:
@@ -161,8 +145,8 @@ def test_batches_are_the_sentences_with_their_specials_and_padding(
     corpus: EncodedCorpus, pair: TokenizerPair, text: tuple[list[str], list[str]]
 ) -> None:
     source, target = pair.source.encode_batch(text[0]), pair.target.encode_batch(text[1])
-    plan = plan_epoch(*corpus.lengths(), 200, 1, 0)
-    for indices in plan:
+    empty = np.array([index for index, line in enumerate(text[0]) if not line][:2])
+    for indices in [*plan_epoch(*corpus.lengths(), 200, 1, 0), empty]:
         batch = assemble(corpus, indices)
         assert batch.src_tokens.tolist() == padded([[SOS_ID, *source[i], EOS_ID] for i in indices])
         assert batch.tgt_in.tolist() == padded([[SOS_ID, *target[i]] for i in indices])
@@ -172,24 +156,17 @@ def test_batches_are_the_sentences_with_their_specials_and_padding(
         assert {array.dtype for array in (batch.src_tokens, batch.tgt_in, batch.tgt_out)} == {np.dtype(np.int64)}
         assert batch.src_tokens.size <= 200
         assert batch.tgt_in.shape == batch.tgt_out.shape
+    assert batch.src_tokens.tolist() == [[SOS_ID, EOS_ID]] * 2, "the last batch is of empty sentences"
 
 
-def test_a_batch_of_empty_sentences(corpus: EncodedCorpus, text: tuple[list[str], list[str]]) -> None:
-    empty = [index for index, line in enumerate(text[0]) if not line][:2]
-    batch = assemble(corpus, np.array(empty))
-    assert batch.src_tokens.tolist() == [[SOS_ID, EOS_ID]] * 2
-    assert batch.tgt_in.tolist() == [[SOS_ID]] * 2
-    assert batch.tgt_out.tolist() == [[EOS_ID]] * 2
-
-
-def test_sides_are_cut_to_what_a_model_can_take(corpus: EncodedCorpus, pair: TokenizerPair) -> None:
+def test_sides_are_truncated_to_the_maximum_length(corpus: EncodedCorpus) -> None:
     longest = np.argsort(corpus.lengths()[1])[-3:]
-    whole, cut = assemble(corpus, longest), assemble(corpus, longest, max_length=8)
-    assert cut.src_tokens.shape == cut.tgt_in.shape == cut.tgt_out.shape == (3, 8)
-    assert cut.src_tokens[:, :7].tolist() == whole.src_tokens[:, :7].tolist()
-    assert cut.src_tokens[:, 7].tolist() == cut.tgt_out[:, 7].tolist() == [EOS_ID] * 3
-    assert cut.tgt_in.tolist() == whole.tgt_in[:, :8].tolist()
-    assert (cut.n_src, cut.n_tgt) == (24, 24)
+    whole, truncated = assemble(corpus, longest), assemble(corpus, longest, max_length=8)
+    assert truncated.src_tokens.shape == truncated.tgt_in.shape == truncated.tgt_out.shape == (3, 8)
+    assert truncated.src_tokens[:, :7].tolist() == whole.src_tokens[:, :7].tolist()
+    assert truncated.src_tokens[:, 7].tolist() == truncated.tgt_out[:, 7].tolist() == [EOS_ID] * 3
+    assert truncated.tgt_in.tolist() == whole.tgt_in[:, :8].tolist()
+    assert (truncated.n_src, truncated.n_tgt) == (24, 24)
     assert same(assemble(corpus, longest, max_length=10_000), whole)
 
 
@@ -198,7 +175,7 @@ def same(one: Batch, other: Batch) -> bool:
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 
 
-def test_a_stream_goes_through_epochs_as_planned(corpus: EncodedCorpus) -> None:
+def test_a_stream_follows_the_plans_of_its_epochs(corpus: EncodedCorpus) -> None:
     stream = BatchStream(corpus, max_tokens=300, seed=3)
     for epoch in range(3):
         plan = plan_epoch(*corpus.lengths(), 300, 3, epoch)
@@ -208,21 +185,18 @@ def test_a_stream_goes_through_epochs_as_planned(corpus: EncodedCorpus) -> None:
             assert (stream.epoch, stream.cursor) == (epoch, cursor)
 
 
-def test_a_stream_continued_anywhere_gives_the_same_batches(corpus: EncodedCorpus) -> None:
-    whole = BatchStream(corpus, max_tokens=300, seed=3)
-    total = 2 * whole.batches_in_window + 3
-    places, batches = [(whole.epoch, whole.cursor)], []
-    for _ in range(total):
-        batches.append(whole.next())
-        places.append((whole.epoch, whole.cursor))
-    for consumed in range(0, total, 3):
-        epoch, cursor = places[consumed]
-        continued = BatchStream(corpus, max_tokens=300, seed=3, epoch=epoch, cursor=cursor)
-        assert all(same(continued.next(), batch) for batch in batches[consumed : consumed + 4])
-
-
-def test_a_stream_continued_at_the_end_of_an_epoch_starts_the_next(corpus: EncodedCorpus) -> None:
-    per_epoch = BatchStream(corpus, max_tokens=300, seed=3).batches_in_window
-    continued = BatchStream(corpus, max_tokens=300, seed=3, epoch=0, cursor=per_epoch)
-    assert same(continued.next(), BatchStream(corpus, max_tokens=300, seed=3, epoch=1).next())
-    assert (continued.epoch, continued.cursor) == (1, 1)
+def test_a_stream_resumed_anywhere_gives_the_same_batches(corpus: EncodedCorpus) -> None:
+    stream = BatchStream(corpus, max_tokens=300, seed=3)
+    per_epoch = stream.batches_in_window
+    positions, batches = [], []
+    for _ in range(2 * per_epoch + 3):
+        positions.append((stream.epoch, stream.cursor))
+        batches.append(stream.next())
+    for consumed in [*range(0, len(batches), 3), per_epoch]:
+        epoch, cursor = positions[consumed]
+        resumed = BatchStream(corpus, max_tokens=300, seed=3, epoch=epoch, cursor=cursor)
+        assert all(same(resumed.next(), batch) for batch in batches[consumed : consumed + 4])
+    assert positions[per_epoch] == (0, per_epoch), "the end of an epoch is a position within it"
+    resumed = BatchStream(corpus, max_tokens=300, seed=3, epoch=0, cursor=per_epoch)
+    resumed.next()
+    assert (resumed.epoch, resumed.cursor) == (1, 1)

@@ -1,4 +1,4 @@
-"""Bidirectional training: in the first epochs half of the pairs are turned round, by the seed and the epoch alone."""
+"""Bidirectional training: half of the pairs are reversed in the first epochs, decided by seed and epoch alone."""
 
 import shutil
 import signal
@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from command import Command, mt
-from data_helpers import write_lines
+from data_helpers import encode_text, sentence_ids
 from mt.data import batching
 from mt.data.batching import BatchStream
 from mt.data.bidirectional import BidirectionalCorpus
 from mt.data.bpe_dropout import BpeDropoutCorpus
-from mt.data.encode import encode_corpus
 from mt.data.mixture import Share
 from mt.data.shuffle import ShuffledWindows
 from mt.data.token_store import EncodedCorpus
@@ -34,54 +33,48 @@ def tokenizers() -> TokenizerPair:
 
 @pytest.fixture
 def corpus(tmp_path: Path, tokenizers: TokenizerPair) -> EncodedCorpus:
-    text = (write_lines(tmp_path / "s", SOURCE), write_lines(tmp_path / "t", TARGET))
-    encode_corpus(text, tokenizers, tmp_path / "encoded", "key", None)
-    return EncodedCorpus.open(tmp_path / "encoded")
+    return encode_text(tmp_path, SOURCE, TARGET, tokenizers)
 
 
 def pairs(sentences: batching.Sentences, indices: np.ndarray | None = None) -> list[Pair]:
-    """The ids of both sides, of each sentence."""
+    """Return the ids of both sides of each sentence."""
     indices = np.arange(len(sentences)) if indices is None else indices
-    sides = []
-    for side, specials, lengths in zip(("source", "target"), (2, 1), sentences.lengths(indices), strict=True):
-        ids, found = sentences.gather(side, indices)
-        assert np.array_equal(found + specials, lengths)
-        sides.append([tuple(row[:n].tolist()) for row, n in zip(ids, found, strict=True)])
+    sides = [list(map(tuple, sentence_ids(sentences, side, indices))) for side in ("source", "target")]
+    for side, specials, lengths in zip(sides, (2, 1), sentences.lengths(indices), strict=True):
+        assert lengths.tolist() == [len(ids) + specials for ids in side]
     return list(zip(*sides, strict=True))
 
 
-def turned(plain: list[Pair], now: list[Pair]) -> list[bool]:
-    """Which pairs are the other way round; all others must be as they were."""
+def are_reversed(plain: list[Pair], now: list[Pair]) -> list[bool]:
+    """Return which pairs are reversed; all others must be unchanged."""
     assert all(b in (a, a[::-1]) for a, b in zip(plain, now, strict=True))
     return [a != b for a, b in zip(plain, now, strict=True)]
 
 
-def test_half_of_the_pairs_are_turned_others_in_each_epoch_and_none_later(corpus: EncodedCorpus) -> None:
+def test_other_halves_are_reversed_in_each_epoch_and_none_later(corpus: EncodedCorpus) -> None:
     plain, both = pairs(corpus), BidirectionalCorpus(corpus, epochs=3, seed=1, max_length=100)
-    found = [turned(plain, pairs(both.in_epoch(epoch))) for epoch in range(3)]
+    found = [are_reversed(plain, pairs(both.in_epoch(epoch))) for epoch in range(3)]
     for first, second in ((0, 1), (1, 2), (0, 2)):
         assert 0.4 < np.mean(found[first]) < 0.6
         assert 0.4 < np.mean(np.array(found[first]) != found[second]) < 0.6
         assert 0.4 < np.mean([a != b for a, b in zip(found[first][:-1], found[first][1:], strict=True)]) < 0.6
     assert both.in_epoch(3) is corpus
     again = BidirectionalCorpus(corpus, epochs=3, seed=1, max_length=100)
-    assert [turned(plain, pairs(again.in_epoch(epoch))) for epoch in (2, 0)] == [found[2], found[0]]
+    assert [are_reversed(plain, pairs(again.in_epoch(epoch))) for epoch in (2, 0)] == [found[2], found[0]]
     other = BidirectionalCorpus(corpus, epochs=3, seed=2, max_length=100)
-    assert turned(plain, pairs(other.in_epoch(0))) not in found
+    assert are_reversed(plain, pairs(other.in_epoch(0))) not in found
 
 
-def test_a_copied_part_has_the_pairs_as_the_whole_has_them(corpus: EncodedCorpus) -> None:
+def test_selected_pairs_are_those_of_the_whole_corpus(corpus: EncodedCorpus) -> None:
     whole = BidirectionalCorpus(corpus, 1, seed=1, max_length=100).in_epoch(0)
     part = np.array([5, 6, 7, 300, 2, 2, 399])
-    copied = whole.select(part)
-    assert len(copied) == len(part)
-    assert pairs(copied) == pairs(whole, part)
-    assert pairs(copied.select(np.array([3, 1]))) == pairs(whole, part[[3, 1]])
+    selected = whole.select(part)
+    assert len(selected) == len(part)
+    assert pairs(selected) == pairs(whole, part)
+    assert pairs(selected.select(np.array([3, 1]))) == pairs(whole, part[[3, 1]])
 
 
-def test_each_pair_is_in_some_batch_once_in_large_corpora_too(
-    corpus: EncodedCorpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_pair_is_in_one_batch_in_large_corpora_too(corpus: EncodedCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = sorted(pairs(BidirectionalCorpus(corpus, 1, seed=1, max_length=100).in_epoch(0)))
     found = []
     for windows in (ShuffledWindows, lambda *a: ShuffledWindows(*a, window=128, block=16)):
@@ -100,25 +93,27 @@ def test_each_pair_is_in_some_batch_once_in_large_corpora_too(
     assert found == [expected, expected]
 
 
-def test_a_target_that_is_too_long_for_a_source_stays_a_target(corpus: EncodedCorpus) -> None:
+def test_a_target_too_long_for_a_source_is_never_reversed(corpus: EncodedCorpus) -> None:
     """A source has two special tokens, a target one."""
     plain = pairs(corpus)
     limit = sorted(len(target) for _, target in plain)[NUMBER // 2]
     now = pairs(BidirectionalCorpus(corpus, 1, seed=1, max_length=limit + 2).in_epoch(0))
-    found = [is_turned for is_turned, (_, target) in zip(turned(plain, now), plain, strict=True) if len(target) > limit]
-    assert len(found) > NUMBER / 4
-    assert not any(found)
-    at_limit = [t for t, (_, target) in zip(turned(plain, now), plain, strict=True) if len(target) == limit]
-    assert any(at_limit)
+    by_length = [(len(target), flag) for flag, (_, target) in zip(are_reversed(plain, now), plain, strict=True)]
+    too_long = [flag for length, flag in by_length if length > limit]
+    assert len(too_long) > NUMBER / 4
+    assert not any(too_long)
+    assert any(flag for length, flag in by_length if length == limit)
 
 
-def test_bpe_dropout_goes_with_it(corpus: EncodedCorpus, tokenizers: TokenizerPair, tmp_path: Path) -> None:
-    varying = BpeDropoutCorpus(corpus, tokenizers, 0.3, 1, 10_000, tmp_path)
-    found = turned(pairs(varying.in_epoch(0)), pairs(BidirectionalCorpus(varying, 1, 1, 10_000).in_epoch(0)))
-    assert found == turned(pairs(corpus), pairs(BidirectionalCorpus(corpus, 1, 1, 10_000).in_epoch(0)))
+def test_the_same_pairs_are_reversed_with_bpe_dropout(
+    corpus: EncodedCorpus, tokenizers: TokenizerPair, tmp_path: Path
+) -> None:
+    dropout = BpeDropoutCorpus(corpus, tokenizers, 0.3, 1, 10_000, tmp_path)
+    found = are_reversed(pairs(dropout.in_epoch(0)), pairs(BidirectionalCorpus(dropout, 1, 1, 10_000).in_epoch(0)))
+    assert found == are_reversed(pairs(corpus), pairs(BidirectionalCorpus(corpus, 1, 1, 10_000).in_epoch(0)))
 
 
-def test_the_model_learns_the_other_direction_too(tiny: Path) -> None:
+def test_the_model_also_learns_the_reverse_direction(tiny: Path) -> None:
     losses = {}
     for epochs in (0, 1000):
         folder = tiny / str(epochs)
@@ -138,24 +133,24 @@ def _arrays(corpus: EncodedCorpus) -> tuple[dict, dict]:
     return corpus._tokens, corpus._starts
 
 
-BOTH_WAYS = ("training.bidirectional_epochs=8", *LONG)
+BIDIRECTIONAL = ("training.bidirectional_epochs=8", *LONG)
 
 
-def test_killed_in_either_part_it_ends_in_the_same_weights(tiny: Path) -> None:
+def test_a_run_killed_in_either_phase_ends_with_the_same_weights(tiny: Path) -> None:
     expected = tiny / "uninterrupted"
     shutil.copytree(tiny, expected)
-    train(expected, *BOTH_WAYS)
+    train(expected, *BIDIRECTIONAL)
     plain = tiny / "plain"
     shutil.copytree(tiny, plain, ignore=shutil.ignore_patterns("uninterrupted"))
-    train(plain, *BOTH_WAYS[1:])
+    train(plain, *BIDIRECTIONAL[1:])
     assert weights(plain) != weights(expected)
-    overrides = [word for change in BOTH_WAYS for word in ("--set", change)]
+    overrides = [word for change in BIDIRECTIONAL for word in ("--set", change)]
     for step in (25, 150):
         command = Command("train", "--config", "tiny.yaml", *overrides, cwd=tiny)
         wait_for_step(tiny, step, command)
         command.signal(signal.SIGKILL)
         command.wait()
-    train(tiny, *BOTH_WAYS)
+    train(tiny, *BIDIRECTIONAL)
     assert resumes(tiny) == 2
     resumed = [event["step"] for event in events(tiny) if event["event"] == "resume"]
     epochs = {event["step"]: event["epoch"] for event in events(tiny) if event["event"] == "train"}
@@ -164,15 +159,15 @@ def test_killed_in_either_part_it_ends_in_the_same_weights(tiny: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ("tokenizer.shared=false", "so both languages need one vocabulary (tokenizer.shared: true)"),
         ("training.distill_from=[given]", "set bidirectional_epochs: 0, or distill_from: []"),
     ],
 )
-def test_what_does_not_go_with_it_is_refused(tiny: Path, change: str, said: str) -> None:
+def test_incompatible_settings_are_refused(tiny: Path, change: str, message: str) -> None:
     words = ("--set", "training.bidirectional_epochs=2", "--set", change)
-    assert said in mt("train", "--config", "tiny.yaml", *words, cwd=tiny, code=2).stderr
+    assert message in mt("train", "--config", "tiny.yaml", *words, cwd=tiny, code=2).stderr
 
 
 def test_several_target_languages_are_refused(two_languages: Path) -> None:

@@ -1,4 +1,4 @@
-"""BPE-dropout: other segmentations of the same text, by the paper's rule, the same for the same seed and epoch."""
+"""BPE-dropout: random segmentations of the same text by the paper's rule, a function of seed and epoch."""
 
 import random
 import shutil
@@ -18,12 +18,11 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 
 from command import Command
-from data_helpers import write_lines
+from data_helpers import encode_text, sentence_ids
 from mt.bundle.pretrained import Pretrained
 from mt.config import parse_config
 from mt.data import bpe_dropout
 from mt.data.bpe_dropout import MAX_DRAWS, BpeDropoutCorpus, Merges
-from mt.data.encode import encode_corpus
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import BYTES, SPACE, SPECIALS, BpeTokenizer, TokenizerPair, normalized
 from mt.pipeline import training
@@ -31,22 +30,7 @@ from mt.storage.run_dir import RunDir
 from resume_helpers import resumes, run_of, train, wait_for_step, weights
 from training_helpers import Parts, prepare_run
 
-FRAGMENTS = [
-    "</s>",
-    "<0x41>",
-    "▁",
-    "\ue000",
-    "\ue000b",
-    "casa",
-    "perché",
-    "12",
-    "...",
-    "?!",
-    "☃",
-    "e\u0301",
-    " ",
-    "中文",
-]
+FRAGMENTS = [*"</s> <0x41> ▁ \ue000 \ue000b casa perché 12 ... ?! ☃ e\u0301 中文".split(" "), " "]
 
 
 def lines(seed: int = 1, number: int = 300) -> list[str]:
@@ -67,7 +51,7 @@ def usual() -> BpeTokenizer:
 
 
 def words_of(tokenizer: BpeTokenizer, text: str) -> list[list[int]]:
-    """The pieces of each word of a text; a word is what begins with a space."""
+    """Return the token ids of each word of a text; a word begins with a space."""
     words: list[list[int]] = []
     for i, piece in zip(ids := tokenizer.encode(text), tokenizer.tokens(ids), strict=True):
         if piece.startswith(SPACE):
@@ -85,25 +69,25 @@ TEXT = st.one_of(
 @example("")
 @example("▁▁ca▁ra")
 @example("12.5perché☃ca")
-def test_without_dropout_it_is_the_plain_encoding(text: str) -> None:
-    merges, chance = Merges(usual()), random.Random(0)
-    state = chance.getstate()
+def test_without_dropout_the_encoding_is_unchanged(text: str) -> None:
+    merges, rng = Merges(usual()), random.Random(0)
+    state = rng.getstate()
     for word in words_of(usual(), text):
-        assert merges.segment(word, 0, chance) == word
-    assert chance.getstate() == state
+        assert merges.segment(word, 0, rng) == word
+    assert rng.getstate() == state
 
 
 @given(TEXT, st.floats(0.01, 0.99), st.integers(0, 99))
 @settings(max_examples=60)
 def test_every_segmentation_is_of_the_same_text(text: str, p: float, seed: int) -> None:
-    merges, chance = Merges(usual()), random.Random(seed)
-    ids = [i for word in words_of(usual(), text) for i in merges.segment(word, p, chance)]
+    merges, rng = Merges(usual()), random.Random(seed)
+    ids = [i for word in words_of(usual(), text) for i in merges.segment(word, p, rng)]
     assert usual().decode(ids) == normalized(text)
     pieces = usual().tokens(ids)
     assert "".join(pieces) == "".join(usual().tokens(usual().encode(text)))
 
 
-def handmade(*merges: tuple[str, str]) -> BpeTokenizer:
+def with_merges(*merges: tuple[str, str]) -> BpeTokenizer:
     pieces = [*SPECIALS, *BYTES, *"abc", *dict.fromkeys(left + right for left, right in merges)]
     model = BPE(vocab={piece: i for i, piece in enumerate(pieces)}, merges=list(merges), byte_fallback=True)
     return BpeTokenizer(Tokenizer(model))
@@ -113,141 +97,133 @@ P, Q = 0.3, 0.7
 OUTCOMES = [
     # Two merges, one after the other.
     ("abc", [("b", "c"), ("a", "bc")], {"a b c": P, "a bc": Q * P, "abc": Q * Q}),
-    # Two ways to go: the second only where the first was left out.
+    # Two candidates: the second only where the first is skipped.
     (
         "abc",
         [("a", "b"), ("b", "c"), ("ab", "c"), ("a", "bc")],
         {"a b c": P**2, "ab c": Q * P, "a bc": P * Q * P, "abc": Q * Q + P * Q * Q},
     ),
-    # Each occurrence is left out on its own, and has another chance after every merge.
+    # Each occurrence is skipped independently, and again a candidate after every merge.
     ("abab", [("a", "b")], {"a b a b": P**2, "ab a b": Q * P, "a b ab": P * Q * P, "ab ab": Q * Q + P * Q * Q}),
 ]
 
 
 @pytest.mark.parametrize(("word", "merges", "shares"), OUTCOMES, ids=["chain", "choice", "occurrences"])
-def test_merges_are_left_out_by_the_papers_rule(
+def test_merges_are_skipped_by_the_papers_rule(
     word: str, merges: list[tuple[str, str]], shares: dict[str, float]
 ) -> None:
-    tokenizer, chance, draws = handmade(*merges), random.Random(5), 20_000
+    tokenizer, rng, draws = with_merges(*merges), random.Random(5), 20_000
     ids, dropping = tokenizer.encode(word), Merges(tokenizer)
     assert sum(shares.values()) == pytest.approx(1)
-    found = Counter(" ".join(tokenizer.tokens(dropping.segment(ids, P, chance))) for _ in range(draws))
+    found = Counter(" ".join(tokenizer.tokens(dropping.segment(ids, P, rng))) for _ in range(draws))
     assert set(found) == set(shares)
     for outcome, share in shares.items():
         assert abs(found[outcome] - draws * share) < 4 * (draws * share * (1 - share)) ** 0.5, outcome
 
 
 def test_tags_stay_whole() -> None:
-    """Though the vocabulary has every character of theirs, they are built by no merge."""
+    """No merge builds them, even if the vocabulary has all their characters."""
     tokenizer = BpeTokenizer.train(["to it <2it> 2 < > i t"] * 20, 330, ["it"])
-    tag, chance = tokenizer.tags["it"], random.Random(1)
+    tag, rng = tokenizer.tags["it"], random.Random(1)
     assert {*"<2it>"} <= {*tokenizer.tokens(range(tokenizer.vocab_size))}
     for p in (0.1, 0.9):
-        assert Merges(tokenizer).segment([tag], p, chance) == [tag]
+        assert Merges(tokenizer).segment([tag], p, rng) == [tag]
 
 
-def test_a_training_varies_by_its_own_seed_and_within_its_own_bound(tiny: Path) -> None:
+def test_the_configuration_sets_the_seed_and_the_length_limit(tiny: Path) -> None:
     found = []
     for name, seed, max_length in (("a", 1, 40), ("b", 1, 40), ("c", 2, 40), ("d", 1, 9)):
         changes = [f"seed={seed}", f"data.max_length={max_length}", "tokenizer.bpe_dropout=0.5", f"data.root={tiny}"]
         config, run = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", changes), RunDir(tiny / "runs" / name)
         run.root.mkdir(parents=True)
         tokenizers = prepare_run(config, run)
-        varying = training._training_corpus(config, run, tokenizers)
-        assert isinstance(varying, BpeDropoutCorpus)
-        corpus = varying.in_epoch(0)
+        dropout = training._training_corpus(config, run, tokenizers)
+        assert isinstance(dropout, BpeDropoutCorpus)
+        corpus = dropout.in_epoch(0)
         found.append([corpus.side(side)[0][: corpus.side(side)[1][-1]].tolist() for side in ("source", "target")])
         lengths = [np.diff(corpus.side(side)[1]) + special for side, special in (("source", 2), ("target", 1))]
         assert max(map(max, lengths)) <= max_length
     assert found[0] == found[1] != found[2]
 
 
-Making = Callable[..., BpeDropoutCorpus]
+MakeCorpus = Callable[..., BpeDropoutCorpus]
 SOURCE, TARGET = [*lines(3), *ODD], [*ODD[::-1], *lines(4)]
 
 
 @pytest.fixture
-def making(tmp_path: Path) -> Making:
-    """Makes varying corpora of the text above."""
+def make_corpus(tmp_path: Path) -> MakeCorpus:
     pair = TokenizerPair(usual(), usual())
-    encode_corpus(
-        (write_lines(tmp_path / "s", SOURCE), write_lines(tmp_path / "t", TARGET)), pair, tmp_path / "e", "k", None
-    )
+    encoded = encode_text(tmp_path, SOURCE, TARGET, pair)
 
     def make(p: float = 0.2, seed: int = 1, max_length: int = 10_000) -> BpeDropoutCorpus:
-        return BpeDropoutCorpus(EncodedCorpus.open(tmp_path / "e"), pair, p, seed, max_length, tmp_path)
+        return BpeDropoutCorpus(encoded, pair, p, seed, max_length, tmp_path)
 
     return make
 
 
-def sentences(corpus: EncodedCorpus, side: str) -> list[list[int]]:
-    tokens, starts = corpus.side(side)
-    return [tokens[start:end].tolist() for start, end in pairwise(starts.tolist())]
-
-
 def both(corpus: EncodedCorpus) -> list[list[int]]:
-    return sentences(corpus, "source") + sentences(corpus, "target")
+    return sentence_ids(corpus, "source") + sentence_ids(corpus, "target")
 
 
 @pytest.mark.parametrize("at_once", [100_000, 7])
-def test_an_epoch_has_the_same_sentences_in_other_pieces(
-    making: Making, monkeypatch: pytest.MonkeyPatch, at_once: int
+def test_an_epoch_has_the_same_sentences_in_different_pieces(
+    make_corpus: MakeCorpus, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     monkeypatch.setattr(bpe_dropout, "_SENTENCES_AT_ONCE", at_once)
     plain = [usual().encode_batch(SOURCE), usual().encode_batch(TARGET)]
-    assert both(making(p=0.0).in_epoch(3)) == plain[0] + plain[1]
-    epoch = making().in_epoch(3)
+    assert both(make_corpus(p=0.0).in_epoch(3)) == plain[0] + plain[1]
+    epoch = make_corpus().in_epoch(3)
     for side, text, before in zip(("source", "target"), (SOURCE, TARGET), plain, strict=True):
-        found = sentences(epoch, side)
+        found = sentence_ids(epoch, side)
         assert usual().decode_batch(found) == [normalized(line) for line in text]
         assert sum(map(len, found)) > 1.02 * sum(map(len, before))
         assert epoch.side(side)[0].dtype == np.uint16
-    assert epoch.lengths()[0].tolist() == [len(ids) + 2 for ids in sentences(epoch, "source")]
-    assert epoch.lengths()[1].tolist() == [len(ids) + 1 for ids in sentences(epoch, "target")]
+    assert epoch.lengths()[0].tolist() == [len(ids) + 2 for ids in sentence_ids(epoch, "source")]
+    assert epoch.lengths()[1].tolist() == [len(ids) + 1 for ids in sentence_ids(epoch, "target")]
 
 
-def test_an_epoch_depends_on_its_number_and_the_seed_only(making: Making) -> None:
-    corpus = making(seed=4)
+def test_an_epoch_depends_on_its_number_and_seed_only(make_corpus: MakeCorpus) -> None:
+    corpus = make_corpus(seed=4)
     epochs = [both(corpus.in_epoch(n)) for n in (0, 1, 2)]
     random.random(), np.random.random(), torch.rand(1)
-    assert [both(making(seed=4).in_epoch(n)) for n in (2, 0)] == [epochs[2], epochs[0]]
-    others = [both(making(seed=5).in_epoch(n)) for n in (0, 1)]
+    assert [both(make_corpus(seed=4).in_epoch(n)) for n in (2, 0)] == [epochs[2], epochs[0]]
+    others = [both(make_corpus(seed=5).in_epoch(n)) for n in (0, 1)]
     for first, second in pairwise([*epochs, *others, epochs[0]]):
         assert sum(a != b for a, b in zip(first, second, strict=True)) > len(first) / 4
     assert epochs[1] != others[0], "seed 4, epoch 1 is seed 5, epoch 0"
 
 
-def test_sides_are_segmented_each_by_its_own_chance(tmp_path: Path) -> None:
-    text = (write_lines(tmp_path / "s", SOURCE), write_lines(tmp_path / "t", SOURCE))
+def test_the_sides_are_segmented_independently(tmp_path: Path) -> None:
     other = BpeTokenizer.train(lines(9), 400)
     found = []
     for name, target in (("same", usual()), ("other", other)):
         pair = TokenizerPair(usual(), target)
-        encode_corpus(text, pair, tmp_path / name, "k", None)
-        found.append(BpeDropoutCorpus(EncodedCorpus.open(tmp_path / name), pair, 0.3, 1, 10_000, tmp_path).in_epoch(0))
-    source, target = (sentences(found[0], side) for side in ("source", "target"))
+        (tmp_path / name).mkdir()
+        encoded = encode_text(tmp_path / name, SOURCE, SOURCE, pair)
+        found.append(BpeDropoutCorpus(encoded, pair, 0.3, 1, 10_000, tmp_path).in_epoch(0))
+    source, target = (sentence_ids(found[0], side) for side in ("source", "target"))
     assert sum(a != b for a, b in zip(source, target, strict=True)) > len(SOURCE) / 2
-    assert sentences(found[1], "source") == source
-    assert other.decode_batch(sentences(found[1], "target")) == [normalized(line) for line in SOURCE]
+    assert sentence_ids(found[1], "source") == source
+    assert other.decode_batch(sentence_ids(found[1], "target")) == [normalized(line) for line in SOURCE]
 
 
-def test_more_dropout_gives_more_tokens(making: Making) -> None:
-    totals = [sum(map(len, both(making(p=p).in_epoch(0)))) for p in (0.0, 0.1, 0.3, 0.6, 0.95)]
+def test_more_dropout_gives_more_tokens(make_corpus: MakeCorpus) -> None:
+    totals = [sum(map(len, both(make_corpus(p=p).in_epoch(0)))) for p in (0.0, 0.1, 0.3, 0.6, 0.95)]
     assert all(less < 0.97 * more for less, more in pairwise(totals))
-    # In the end every occurrence falls into its characters; none stays as it was.
-    merges, chance = Merges(usual()), random.Random(1)
+    # With p near 1 every occurrence is split into its characters.
+    merges, rng = Merges(usual()), random.Random(1)
     words = [word for line in SOURCE + TARGET for word in words_of(usual(), line)]
-    characters = sum(len(merges.segment(word, 0.9999, chance)) for word in words)
-    assert sum(map(len, both(making(p=0.9999).in_epoch(0)))) > 0.99 * characters
+    characters = sum(len(merges.segment(word, 0.9999, rng)) for word in words)
+    assert sum(map(len, both(make_corpus(p=0.9999).in_epoch(0)))) > 0.99 * characters
 
 
 @pytest.mark.parametrize("max_length", [12, 30])
-def test_sentences_that_would_get_too_long_keep_their_usual_pieces(making: Making, max_length: int) -> None:
-    free, limited = (making(p=0.4, max_length=length).in_epoch(0) for length in (10_000, max_length))
+def test_overlong_sentences_keep_the_usual_pieces(make_corpus: MakeCorpus, max_length: int) -> None:
+    free, limited = (make_corpus(p=0.4, max_length=length).in_epoch(0) for length in (10_000, max_length))
     for side, text, specials in (("source", SOURCE, 2), ("target", TARGET, 1)):
         kept, varied = 0, 0
         for plain, wild, now in zip(
-            usual().encode_batch(text), sentences(free, side), sentences(limited, side), strict=True
+            usual().encode_batch(text), sentence_ids(free, side), sentence_ids(limited, side), strict=True
         ):
             too_long = len(wild) + specials > max_length
             assert now == (plain if too_long else wild)
@@ -259,26 +235,25 @@ def test_sentences_that_would_get_too_long_keep_their_usual_pieces(making: Makin
 
 
 def test_a_frequent_word_has_several_segmentations_in_an_epoch(tmp_path: Path) -> None:
-    text = (write_lines(tmp_path / "s", ["perché"] * 500), write_lines(tmp_path / "t", ["perché"] * 500))
     pair = TokenizerPair(usual(), usual())
-    encode_corpus(text, pair, tmp_path / "e", "k", None)
-    corpus = BpeDropoutCorpus(EncodedCorpus.open(tmp_path / "e"), pair, 0.5, 1, 100, tmp_path)
-    found = Counter(tuple(ids) for ids in sentences(corpus.in_epoch(0), "source"))
+    encoded = encode_text(tmp_path, ["perché"] * 500, ["perché"] * 500, pair)
+    corpus = BpeDropoutCorpus(encoded, pair, 0.5, 1, 100, tmp_path)
+    found = Counter(tuple(ids) for ids in sentence_ids(corpus.in_epoch(0), "source"))
     assert 3 <= len(found) <= MAX_DRAWS
-    assert set(found) != {tuple(ids) for ids in sentences(corpus.in_epoch(1), "source")}
+    assert set(found) != {tuple(ids) for ids in sentence_ids(corpus.in_epoch(1), "source")}
     assert max(found.values()) < 450
 
 
-def test_the_corpus_leaves_no_file_behind(making: Making, tmp_path: Path) -> None:
+def test_the_corpus_leaves_no_files(make_corpus: MakeCorpus, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
-    corpus = making()
+    corpus = make_corpus()
     epochs = [corpus.in_epoch(n) for n in range(3)]
     assert sorted(tmp_path.iterdir()) == before
-    # One epoch's tokens outlive the making of the next.
-    assert [both(epoch) for epoch in epochs] == [both(making().in_epoch(n)) for n in range(3)]
+    # An epoch's tokens remain valid when the next epoch is drawn.
+    assert [both(epoch) for epoch in epochs] == [both(make_corpus().in_epoch(n)) for n in range(3)]
 
 
-def test_training_varies_and_validation_does_not(tiny: Path) -> None:
+def test_dropout_changes_training_and_not_validation(tiny: Path) -> None:
     found = {}
     for p in (0.0, 0.5):
         changes = [f"data.root={tiny}", f"tokenizer.bpe_dropout={p}", f"name=p{p}"]
@@ -298,7 +273,7 @@ def test_a_resume_in_a_later_epoch_is_exact(tiny: Path) -> None:
     pair = TokenizerPair.train(
         *((tiny / name).read_text().splitlines() for name in ("train.en", "train.xx")), 320, True
     )
-    usual_corpus, ends = parts.corpus, []
+    plain_corpus, ends = parts.corpus, []
     for stops in ((), (14, 25)):
         shutil.rmtree(parts.run.root)
         torch.manual_seed(2)
@@ -306,7 +281,7 @@ def test_a_resume_in_a_later_epoch_is_exact(tiny: Path) -> None:
             for parameter in parts.model.parameters():
                 parameter.normal_(std=0.1)
         for end in (*stops, 30):
-            parts.corpus = BpeDropoutCorpus(usual_corpus, pair, 0.3, parts.config.seed, 40, tiny)
+            parts.corpus = BpeDropoutCorpus(plain_corpus, pair, 0.3, parts.config.seed, 40, tiny)
             trainer = parts.trainer()
             while trainer.state.step < end:
                 trainer.step()
@@ -316,7 +291,7 @@ def test_a_resume_in_a_later_epoch_is_exact(tiny: Path) -> None:
     assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
 
 
-def test_killed_and_resumed_ends_in_the_same_weights(tiny: Path) -> None:
+def test_a_killed_and_resumed_run_ends_with_the_same_weights(tiny: Path) -> None:
     changes = (
         *("training.max_steps=40", "training.save_every=5", "training.validate_every=20", "training.log_every=5"),
         *("tokenizer.bpe_dropout=0.3", "training.r_drop=1.0", "model.word_dropout=0.1", "data.test=null"),
@@ -329,7 +304,7 @@ def test_killed_and_resumed_ends_in_the_same_weights(tiny: Path) -> None:
     command.signal(signal.SIGKILL)
     assert command.wait().code == -signal.SIGKILL
     train(tiny, *changes)
-    assert resumes(tiny) == 1, "the kill missed the training; the test proves nothing"
+    assert resumes(tiny) == 1, "the kill missed the training"
     assert weights(tiny) == weights(expected_folder)
     ends = [run_of(folder).checkpoint(40) / "model.safetensors" for folder in (tiny, expected_folder)]
     assert ends[0].read_bytes() == ends[1].read_bytes()

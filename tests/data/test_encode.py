@@ -1,5 +1,6 @@
-"""A large corpus is encoded in shards by several processes: the same bytes, and after a kill only the rest is done."""
+"""Sharded encoding by several processes: the same bytes, and resuming after a kill."""
 
+import contextlib
 import multiprocessing
 import os
 import random
@@ -46,7 +47,7 @@ def test_shards_joined_are_the_corpus(tmp_path: Path, size: int, shard: int) -> 
 
 
 @pytest.mark.parametrize("block", [7, 64, 1 << 20])
-def test_lines_are_found_wherever_a_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+def test_line_offsets_for_any_block_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr(encode, "_BLOCK", block)
     lines = [b"a" * (n % 13) for n in range(100)]
     path = tmp_path / "a"
@@ -59,7 +60,7 @@ def test_lines_are_found_wherever_a_block_ends(tmp_path: Path, monkeypatch: pyte
         assert all(offset == 0 or content[offset - 1 : offset] == b"\n" for offset in offsets)
 
 
-def test_a_bad_line_is_named_by_its_number_in_the_file(tmp_path: Path) -> None:
+def test_an_invalid_line_is_named_by_its_number_in_the_file(tmp_path: Path) -> None:
     text, pair = text_of(tmp_path, 500)
     lines = text[1].read_bytes().split(b"\n")
     lines[433] = b"\xff"
@@ -81,7 +82,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_killed_encoding_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_killed_encoding_resumes(tmp_path: Path) -> None:
     text, pair = text_of(tmp_path, 60_000)
     (tmp_path / "tokenizer").mkdir()
     for name, content in pair.files().items():
@@ -93,40 +94,38 @@ def test_a_killed_encoding_goes_on_where_it_was(tmp_path: Path) -> None:
     deadline = time.monotonic() + 120
     while len(list(shards.glob("[0-9]*"))) < 5:
         assert time.monotonic() < deadline
-        assert process.poll() is None, "it was done before it could be killed"
+        assert process.poll() is None, "it finished before the kill"
         time.sleep(0.01)
     process.kill()
     process.wait()
-    while running_in(process.pid):  # its workers see that it is gone
+    while running_in(process.pid):  # its workers notice that it ended
         assert time.monotonic() < deadline
         time.sleep(0.05)
     before = {path.name: path.stat().st_mtime_ns for path in shards.glob("[0-9]*")}
     assert 5 <= len(before) < 30
-    (first := shards / min(before)).joinpath("counts.json").write_text("{}")  # damaged on the disk meanwhile
-    seen: dict[str, int] = {}
+    (first := shards / min(before)).joinpath("counts.json").write_text("{}")  # damaged in the meantime
+    mtimes: dict[str, int] = {}
     process = subprocess.Popen(command)
     while process.poll() is None:
-        seen |= {path.name: path.stat().st_mtime_ns for path in list(shards.glob("[0-9]*")) if path.exists()}
+        mtimes |= {path.name: path.stat().st_mtime_ns for path in list(shards.glob("[0-9]*")) if path.exists()}
         time.sleep(0.005)
     assert process.returncode == 0
-    assert {name for name in before if seen[name] != before[name]} == {first.name}
+    assert {name for name in before if mtimes[name] != before[name]} == {first.name}
     encode_corpus(text, pair, tmp_path / "whole", "key", None)
     assert contents(tmp_path / "joined") == contents(tmp_path / "whole")
 
 
 def running_in(session: int) -> list[int]:
-    """The processes of a session."""
-    found = []
+    """Return the processes of a session."""
+    processes = []
     for path in Path("/proc").glob("[0-9]*"):
-        try:
+        with contextlib.suppress(ProcessLookupError):
             if os.getsid(int(path.name)) == session:
-                found.append(int(path.name))
-        except ProcessLookupError:
-            continue
-    return found
+                processes.append(int(path.name))
+    return processes
 
 
-def test_a_killed_worker_is_one_sentence(tmp_path: Path) -> None:
+def test_a_killed_worker_is_reported(tmp_path: Path) -> None:
     text, pair = text_of(tmp_path, 60_000)
 
     def kill() -> None:

@@ -1,4 +1,4 @@
-"""The first stage: cleaning of the training text alone, held-out sets, and a folder that is whole or absent."""
+"""Preparation of the text: cleaning of training text only, held-out sets, and an atomic folder."""
 
 import json
 import random
@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from command import mt
+from conftest import CONFIG, TWO_LANGUAGES, write_corpus
 from data_helpers import lines_in, make_config, make_data_config, write_lines, write_pairs
+from mt.config import load_config, parse_config
 from mt.data.cleaning import cleaning_table
 from mt.data.corpus import Pair
-from mt.data.prepare import HELD_OUT, input_digests, prepare_text, warn_of_shared_text
+from mt.data.prepare import HELD_OUT, drop_missing_sources, input_digests, prepare_text, warn_of_shared_text
 from mt.errors import InputError
 from mt.storage.manifest import sha256, verify
 
@@ -21,14 +24,15 @@ EXTRA = [("valid", "valido")]
 
 @pytest.fixture
 def held(tmp_path: Path) -> dict[str, Any]:
-    """Validation and test sets of one pair, for tests that look at the training text."""
+    """Validation and test sets of one pair, for tests of the training text."""
     source = write_pairs(tmp_path, "extra", EXTRA)
     return {"valid": source, "test": source}
 
 
-def prepare(root: Path, train: list[Pair] | dict[str, str], seed: int = 1, name: str = "text", **data: Any) -> Path:
-    """Prepares a text; returns the folder it lies in."""
-    source = train if isinstance(train, dict) else write_pairs(root, "train", train)
+def prepare(root: Path, train: Any, seed: int = 1, name: str = "text", **data: Any) -> Path:
+    """Prepare a text given as pairs, a source, or a list of sources, and return its folder."""
+    is_pairs = isinstance(train, list) and isinstance(train[0], tuple) if train else True
+    source = write_pairs(root, "train", train) if is_pairs else train
     prepare_text(make_config(root, source, seed=seed, **data), root / name, "key")
     return root / name
 
@@ -37,22 +41,18 @@ def split(folder: Path, name: str) -> list[Pair]:
     return list(zip(lines_in(folder / f"{name}.source"), lines_in(folder / f"{name}.target"), strict=True))
 
 
+def splits(folder: Path) -> dict[str, list[Pair]]:
+    return {name: split(folder, name) for name in ("train", "valid", "test")}
+
+
 def report(folder: Path) -> dict[str, dict[str, int]]:
     return json.loads((folder / "counts.json").read_bytes())
 
 
 def test_cleaning_drops_and_counts_by_reason(tmp_path: Path, held: dict[str, Any]) -> None:
-    pairs = [
-        ("one", "uno"),
-        ("", "vuoto"),
-        ("empty", " \t"),
-        ("one", "uno"),
-        ("  one", "uno "),
-        ("one", "un"),
-        ("one uno", "x"),
-        ("a", "b" * 90),
-        ("b" * 90, "a"),
-    ]
+    empty, unequal = [("", "vuoto"), ("empty", " \t")], [("a", "b" * 90), ("b" * 90, "a")]
+    duplicates = [("one", "uno"), ("  one", "uno ")]
+    pairs = [("one", "uno"), *empty, *duplicates, ("one", "un"), ("one uno", "x"), *unequal]
     folder = prepare(tmp_path, pairs, **held)
     assert split(folder, "train") == [("one", "uno"), ("one", "un"), ("one uno", "x")]
     expected = {"kept": 3, "empty": 2, "duplicate": 2, "badly proportioned": 2}
@@ -72,32 +72,17 @@ def test_the_ratio_forgives_ten_characters_and_counts_no_bytes(tmp_path: Path, h
     assert split(folder, "train") == pairs
 
 
-def test_duplicates_may_stay(tmp_path: Path, held: dict[str, Any]) -> None:
-    pairs = [*GOOD, *GOOD]
-    assert split(prepare(tmp_path, pairs, drop_duplicates=False, **held), "train") == pairs
-
-
-def test_duplicates_across_sources_are_dropped(tmp_path: Path, held: dict[str, Any]) -> None:
-    first, second = write_pairs(tmp_path, "a", GOOD), write_pairs(tmp_path, "b", [("new", "nuovo"), *GOOD])
-    prepare_text(make_config(tmp_path, [first, second], **held), tmp_path / "text", "key")
-    assert split(tmp_path / "text", "train") == [*GOOD, ("new", "nuovo")]
-
-
-def test_pairs_are_duplicates_only_with_both_sides_alike(tmp_path: Path, held: dict[str, Any]) -> None:
-    pairs = [("a b", "c"), ("a", "b c"), ("ab", "c"), ("a", "bc"), ("a", "b"), ("b", "a"), ("A", "b")]
-    assert split(prepare(tmp_path, pairs, **held), "train") == pairs
+def test_duplicates_are_dropped_across_sources_if_both_sides_are_equal(tmp_path: Path, held: dict[str, Any]) -> None:
+    distinct = [("a b", "c"), ("a", "b c"), ("ab", "c"), ("a", "bc"), ("a", "b"), ("b", "a"), ("A", "b")]
+    sources = [write_pairs(tmp_path, "a", distinct), write_pairs(tmp_path, "b", [("new", "nuovo"), *distinct])]
+    assert split(prepare(tmp_path, sources, **held), "train") == [*distinct, ("new", "nuovo")]
+    kept = split(prepare(tmp_path, sources, drop_duplicates=False, **held), "train")
+    assert kept == [*distinct, ("new", "nuovo"), *distinct]
 
 
 def test_nothing_is_dropped_from_validation_and_test(tmp_path: Path) -> None:
-    awkward = [
-        ("", ""),
-        ("", "x"),
-        ("a", "b" * 900),
-        ("same", "same"),
-        ("same", "same"),
-        ("one", "uno"),
-        ("z\rz", "\u2028 y"),
-    ]
+    same = ("same", "same")
+    awkward = [("", ""), ("", "x"), ("a", "b" * 900), same, same, ("one", "uno"), ("z\rz", "\u2028 y")]
     source = write_pairs(tmp_path, "awkward", awkward)
     folder = prepare(tmp_path, GOOD, valid=source, test=[source, source])
     kept = [(src.strip(), tgt.strip()) for src, tgt in awkward]
@@ -117,7 +102,7 @@ def test_the_table_of_counts_has_every_reason_and_its_share() -> None:
 
 
 def corpus(size: int, repeat: int = 1) -> list[Pair]:
-    """`size` source sentences with `repeat` translations each, mixed."""
+    """Return `size` source sentences with `repeat` translations each, shuffled."""
     pairs = [(f"sentence {i}", f"frase {i} {r}") for i in range(size) for r in range(repeat)]
     random.Random(0).shuffle(pairs)
     return pairs
@@ -126,29 +111,35 @@ def corpus(size: int, repeat: int = 1) -> list[Pair]:
 HOLD_OUT = {"valid": {"from_train": 20}, "test": {"from_train": 30}}
 
 
-def test_a_text_that_is_held_out_whole_is_told_apart_from_one_that_cleaning_empties(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no sentence pair in it when those for validation and test are split off"):
-        prepare(tmp_path, [("a b", "c d")] * 3, **HOLD_OUT)
-    with pytest.raises(InputError, match="no sentence pair in it\n  check the files, and what cleaning"):
-        prepare(tmp_path, [("a b", "")] * 3)
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([("a b", "c d")] * 3, "no sentence pair in it when those for validation and test are split off"),
+        ([("", "x"), ("a b", "")], "no sentence pair in it\n  check the files, and what cleaning"),
+    ],
+)
+def test_the_reason_for_an_empty_training_text_is_reported(tmp_path: Path, pairs: list[Pair], message: str) -> None:
+    with pytest.raises(InputError, match=rf"data\.train: {message}"):
+        prepare(tmp_path, pairs, **HOLD_OUT)
 
 
-def test_held_out_sets_have_the_size_asked_for_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_held_out_sets_have_the_requested_size_and_nothing_is_lost(tmp_path: Path) -> None:
     pairs = corpus(500)
     folder = prepare(tmp_path, pairs, **HOLD_OUT)
-    sets = {name: split(folder, name) for name in ("train", "valid", "test")}
+    sets = splits(folder)
     assert {name: len(rows) for name, rows in sets.items()} == {"train": 450, "valid": 20, "test": 30}
     assert sorted(row for rows in sets.values() for row in rows) == sorted(pairs)
     assert report(folder)["train"] == {"kept": 450, HELD_OUT: 50}
-    places = {pair: place for place, pair in enumerate(pairs)}
     for rows in sets.values():
-        assert [places[row] for row in rows] == sorted(places[row] for row in rows)
+        indices = list(map(pairs.index, rows))
+        assert indices == sorted(indices)
+        assert indices[0] < 100 < 400 < indices[-1], "it is a sample, not the beginning"
 
 
-def test_no_source_sentence_is_on_two_sides(tmp_path: Path) -> None:
+def test_no_source_sentence_is_in_two_splits(tmp_path: Path) -> None:
     pairs = [*corpus(300, repeat=3), *((f"  {src} ", tgt) for src, tgt in corpus(300))]
     folder = prepare(tmp_path, pairs, drop_duplicates=False, **HOLD_OUT)
-    sources = {name: [source for source, _ in split(folder, name)] for name in ("train", "valid", "test")}
+    sources = {name: [source for source, _ in rows] for name, rows in splits(folder).items()}
     assert {name: len(set(rows)) for name, rows in sources.items()} == {"train": 250, "valid": 20, "test": 30}
     assert len(set.union(*map(set, sources.values()))) == 300
     # The held-out sets have every sentence once, the training text keeps every pair of its own.
@@ -168,24 +159,16 @@ def test_the_choice_of_held_out_pairs_is_a_function_of_seed_and_sentences(tmp_pa
         assert len(set(split(first, name)) & set(split(other_seed, name))) < 10
 
 
-def test_held_out_sets_are_a_sample_not_the_beginning(tmp_path: Path) -> None:
-    pairs = corpus(1000)
-    places = {pair: place for place, pair in enumerate(pairs)}
-    held = [places[row] for row in split(prepare(tmp_path, pairs, **HOLD_OUT), "test")]
-    assert min(held) < 200
-    assert max(held) > 800
-
-
-def test_a_held_out_set_is_lowered_to_a_tenth_with_a_notice(tmp_path: Path, notices: list[str]) -> None:
+def test_a_held_out_set_is_lowered_to_a_tenth_with_a_warning(tmp_path: Path, notices: list[str]) -> None:
     folder = prepare(tmp_path, corpus(300), valid={"from_train": 20}, test={"from_train": 200})
-    assert [len(split(folder, name)) for name in ("train", "valid", "test")] == [250, 20, 30]
+    assert list(map(len, splits(folder).values())) == [250, 20, 30]
     assert [line for line in notices if "from_train" in line] == [
         "data.test: from_train lowered from 200 to 30, a tenth of the text"
     ]
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_frequent_sentence_does_not_crowd_a_held_out_set(tmp_path: Path, seed: int) -> None:
+def test_frequent_sentences_do_not_fill_a_held_out_set(tmp_path: Path, seed: int) -> None:
     pairs = [*corpus(40), *((f"frequent {i % 8}", f"x {i}") for i in range(160))]
     folder = prepare(tmp_path, pairs, seed=seed, valid={"from_train": 5}, test={"from_train": 5})
     assert [len(split(folder, name)) for name in ("valid", "test")] == [4, 4]
@@ -195,20 +178,16 @@ def test_empty_pairs_are_not_held_out(tmp_path: Path) -> None:
     pairs = corpus(100)
     empty = [*((source, "") for source, _ in pairs), *((f"alone {i}", "") for i in range(100)), ("", "x")]
     folder = prepare(tmp_path, [*empty, *pairs], **HOLD_OUT)
-    sets = [split(folder, name) for name in ("train", "valid", "test")]
-    assert [len(rows) for rows in sets] == [80, 10, 10]
+    sets = splits(folder).values()
+    assert list(map(len, sets)) == [80, 10, 10]
     assert sorted(row for rows in sets for row in rows) == sorted(pairs)
     assert report(folder)["train"]["empty"] == 201
 
 
-def test_a_tiny_text_still_gives_all_three(tmp_path: Path) -> None:
-    folder = prepare(tmp_path, GOOD)
-    assert [len(split(folder, name)) for name in ("train", "valid", "test")] == [1, 1, 1]
-
-
-def test_a_run_without_a_test_set(tmp_path: Path) -> None:
+def test_a_tiny_text_and_a_run_without_a_test_set(tmp_path: Path) -> None:
+    assert list(map(len, splits(prepare(tmp_path, GOOD)).values())) == [1, 1, 1]
     folder = prepare(tmp_path, corpus(100), valid={"from_train": 5}, test=None)
-    assert [len(split(folder, name)) for name in ("train", "valid", "test")] == [95, 5, 0]
+    assert list(map(len, splits(folder).values())) == [95, 5, 0]
 
 
 @pytest.mark.parametrize("name", ["train", "valid", "test"])
@@ -220,56 +199,36 @@ def test_an_empty_set_is_refused_by_key(tmp_path: Path, name: str) -> None:
     assert not (tmp_path / "text").exists()
 
 
-def test_a_text_that_cleaning_empties_is_refused(tmp_path: Path, held: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"data\.train: no sentence pair"):
-        prepare(tmp_path, [("", "x"), ("x", ""), ("a", "b" * 900)], **held)
-
-
-def test_a_failure_half_way_leaves_nothing(tmp_path: Path, held: dict[str, Any]) -> None:
-    train = write_pairs(tmp_path, "train", corpus(3000))
-    (tmp_path / "extra.it").write_bytes(b"caf\xe8\n")
-    home = tmp_path / "run" / "data"
-    with pytest.raises(InputError, match=r"extra\.it:1: not valid UTF-8"):
-        prepare(tmp_path, train, name="run/data/text", **held)
-    assert list(home.iterdir()) == []
-
-
-def test_a_failure_half_way_leaves_the_earlier_text(tmp_path: Path, held: dict[str, Any]) -> None:
+def test_a_failure_leaves_the_earlier_text_or_nothing(tmp_path: Path, held: dict[str, Any]) -> None:
     folder = prepare(tmp_path, GOOD, **held)
     before = verify(folder)
+    assert before["key"] == "key"
     write_lines(tmp_path / "train.en", ["a", "b", "c", "d"])
     with pytest.raises(InputError, match="has 4 lines but"):
         prepare(tmp_path, {"source": "train.en", "target": "train.it"}, **held)
     assert verify(folder) == before
     assert split(folder, "train") == GOOD
+    # Errors of the validation text are reported first, before the training text is read.
+    (tmp_path / "extra.it").write_bytes(b"caf\xe8\n")
+    with pytest.raises(InputError, match=r"extra\.it:1: not valid UTF-8"):
+        prepare(tmp_path, {"source": "train.en", "target": "train.it"}, name="run/data/text", **held)
+    assert list((tmp_path / "run" / "data").iterdir()) == []
 
 
-def test_the_key_is_recorded(tmp_path: Path, held: dict[str, Any]) -> None:
-    assert verify(prepare(tmp_path, GOOD, **held))["key"] == "key"
-
-
-def test_what_is_wrong_with_validation_text_is_said_before_the_long_work(tmp_path: Path) -> None:
-    source = write_pairs(tmp_path, "train", GOOD)
-    (tmp_path / "bad.en").write_bytes(b"\xff\n")
-    (tmp_path / "train.it").write_bytes(b"\xff\n")  # as bad, and read later
-    with pytest.raises(InputError, match=r"bad\.en:1: not valid UTF-8"):
-        prepare(tmp_path, source, valid={"source": "bad.en", "target": "train.en"}, test=None)
-
-
-def test_pairs_that_keep_the_weight_of_an_earlier_source_are_told(tmp_path: Path, notices: list[str]) -> None:
+def test_duplicates_with_the_weight_of_an_earlier_source_are_reported(tmp_path: Path, notices: list[str]) -> None:
     pairs = [(f"s {i}", f"t {i}") for i in range(20)]
     write_pairs(tmp_path, "train", pairs)
     web = {**write_pairs(tmp_path, "web", [*pairs[:12], ("x", "y")]), "weight": 0.5}
     own = write_pairs(tmp_path, "own", pairs)
     held = {"valid": own, "test": None}
-    prepare_text(make_config(tmp_path, [web, own], **held), tmp_path / "a", "key")
-    (told,) = [line for line in notices if "weight" in line]
-    assert told.startswith("data.train: own.en and own.it: 12 of its 20 pairs are duplicates")
-    prepare_text(make_config(tmp_path, [own, web], **held), tmp_path / "b", "key")
+    prepare(tmp_path, [web, own], **held)
+    (warning,) = [line for line in notices if "weight" in line]
+    assert warning.startswith("data.train: own.en and own.it: 12 of its 20 pairs are duplicates")
+    prepare(tmp_path, [own, web], **held)
     assert "data.train: web.en and web.it: 12 of its 13 pairs" in notices[-1]
     del notices[:]
-    prepare_text(make_config(tmp_path, [own, own], **held), tmp_path / "c", "key")
-    assert not [line for line in notices if "weight" in line], "all have the same"
+    prepare(tmp_path, [own, own], **held)
+    assert not [line for line in notices if "weight" in line], "all have the same weight"
 
 
 def decomposed(pairs: list[Pair]) -> list[Pair]:
@@ -277,12 +236,10 @@ def decomposed(pairs: list[Pair]) -> list[Pair]:
 
 
 def test_text_in_two_normal_forms_is_one_text(tmp_path: Path) -> None:
-    """Tokenizers see normal form C: what differs in the form alone would be training text that is tested on."""
+    """Tokenizers normalise to form C: text that differs in its form alone would be in training and test."""
     pairs = [(f"caf\u00e9 {number} \uac00", f"perch\u00e9 {number}") for number in range(400)]
     folder = prepare(tmp_path, pairs + decomposed(pairs), valid={"from_train": 20}, test={"from_train": 20})
-    sources = {
-        name: {unicodedata.normalize("NFC", src) for src, _ in split(folder, name)} for name in report(folder)["pairs"]
-    }
+    sources = {name: {unicodedata.normalize("NFC", src) for src, _ in rows} for name, rows in splits(folder).items()}
     assert not sources["train"] & (sources["valid"] | sources["test"])
     assert report(folder)["pairs"] == {"train": 360, "valid": 20, "test": 20}
     assert report(folder)["train"] == {"kept": 360, HELD_OUT: 80, "duplicate": 360}
@@ -300,7 +257,7 @@ def test_text_in_two_normal_forms_is_one_text(tmp_path: Path) -> None:
         ({"from_train": 1}, False),
     ],
 )
-def test_scores_on_the_training_text_are_warned_of(
+def test_scoring_on_the_training_text_gives_a_warning(
     tmp_path: Path, notices: list[str], valid: dict[str, Any], shared: bool
 ) -> None:
     text = [*GOOD, ("four, \u00e9", "quattro, \u00e8")]
@@ -317,12 +274,12 @@ def test_scores_on_the_training_text_are_warned_of(
     )
 
 
-def test_parts_of_a_hub_or_builtin_set_are_told_apart(tmp_path: Path, notices: list[str]) -> None:
+def test_splits_of_a_hub_data_set_are_different_text(tmp_path: Path, notices: list[str]) -> None:
     sets = {"valid": {"hub": "a/b", "split": "validation"}, "test": {"hub": "a/b"}}
     data = make_data_config(tmp_path, {"hub": "a/b"}, **sets)
     warn_of_shared_text(data)
-    (told,) = notices
-    assert told.startswith("data.test: has the same text")
+    (warning,) = notices
+    assert warning.startswith("data.test: has the same text")
 
 
 def test_input_digests_name_every_source(tmp_path: Path) -> None:
@@ -331,21 +288,14 @@ def test_input_digests_name_every_source(tmp_path: Path) -> None:
     hub = {"hub": "owner/name", "config": "en-it", "revision": "abc"}
     train = [pairs, {"file": "t.tsv"}, hub, {"builtin": "phrasebook"}]
     digests = input_digests(make_data_config(tmp_path, train, valid={"file": "t.tsv"}, test={"from_train": 5}))
-    assert set(digests) == {
-        "data.train.0.source",
-        "data.train.0.target",
-        "data.train.1.file",
-        "data.train.2",
-        "data.train.3",
-        "data.valid.file",
-        "data.test",
-    }
+    keys = "train.0.source train.0.target train.1.file train.2 train.3 valid.file test"
+    assert set(digests) == {f"data.{key}" for key in keys.split()}
     assert digests["data.train.1.file"] == digests["data.valid.file"] == sha256(tmp_path / "t.tsv")
     assert digests["data.train.2"]["revision"] == "abc"
     assert json.loads(json.dumps(digests)) == digests
 
 
-def test_input_digests_follow_the_content_not_the_place(tmp_path: Path) -> None:
+def test_input_digests_depend_on_the_content_not_the_folder(tmp_path: Path) -> None:
     source = write_pairs(tmp_path, "train", GOOD)
     before = input_digests(make_data_config(tmp_path, source))
     assert set(before) == {"data.train.source", "data.train.target", "data.valid", "data.test"}
@@ -367,18 +317,18 @@ def test_a_missing_input_names_the_file_and_the_root(tmp_path: Path) -> None:
         input_digests(make_data_config(tmp_path, {"file": "folder.tsv"}))
 
 
-def test_nothing_synthetic_is_held_out_nor_learned_beside_what_is(tmp_path: Path) -> None:
+def test_synthetic_pairs_are_never_held_out_and_dropped_beside_held_out_ones(tmp_path: Path) -> None:
     human = corpus(300)
     back = [(f"<BT> {src} again", tgt) for src, tgt in human]
     distilled = [(src, f"{tgt} easier") for src, tgt in human]
-    found_again = [(f"<BT> {src}", f"{tgt} otherwise") for src, tgt in human]  # the model says what people wrote
+    found_again = [(f"<BT> {src}", f"{tgt} otherwise") for src, tgt in human]  # back-translation restores the source
     apart = [(f"<BT> other {i}", f"altra {i}") for i in range(50)]
     sources = [
         {**write_pairs(tmp_path, "back", back + found_again + apart), "synthetic": True},
         write_pairs(tmp_path, "human", human),
         {**write_pairs(tmp_path, "distilled", distilled), "synthetic": True},
     ]
-    prepare_text(make_config(tmp_path, sources, **HOLD_OUT), tmp_path / "text", "key")
+    prepare(tmp_path, sources, **HOLD_OUT)
     held = [pair for name in ("valid", "test") for pair in split(tmp_path / "text", name)]
     assert len(held) == 50
     assert set(held) <= set(human)
@@ -394,25 +344,74 @@ def test_nothing_synthetic_is_held_out_nor_learned_beside_what_is(tmp_path: Path
     assert report(tmp_path / "text")["train"] == {"kept": 1050, HELD_OUT: 200}
 
 
-def test_back_translations_are_not_held_out_unnoticed(tmp_path: Path) -> None:
+def test_tagged_back_translations_are_never_held_out(tmp_path: Path) -> None:
     back = write_pairs(tmp_path, "back", [(f"<BT> {src}", tgt) for src, tgt in corpus(300)])
     sources = [write_pairs(tmp_path, "human", corpus(10)), back]
-    with pytest.raises(
-        InputError,
-        match=r"data\.train: back\.en and back\.it: back-translated text \(<BT>\) could be split off",
-    ) as caught:
-        prepare_text(make_config(tmp_path, sources, **HOLD_OUT), tmp_path / "text", "key")
+    message = r"data\.train: back\.en and back\.it: back-translated text \(<BT>\) could be split off"
+    with pytest.raises(InputError, match=message) as caught:
+        prepare(tmp_path, sources, **HOLD_OUT)
     assert "add `synthetic: true` to this source" in caught.value.hint
-    # Nor is it chance whether one of them would be chosen.
+    # A single one is refused even if it would not be chosen.
     one = write_pairs(tmp_path, "one", [*corpus(300), ("<BT> a word", "una parola")])
     with pytest.raises(InputError, match=r"back-translated text \(<BT>\) could be split off"):
-        prepare_text(make_config(tmp_path, one, **HOLD_OUT), tmp_path / "text", "key")
-    # With sets of their own nothing is held out, and nothing is asked.
+        prepare(tmp_path, one, **HOLD_OUT)
+    # With separate validation and test files nothing is held out.
     own = write_pairs(tmp_path, "own", GOOD)
-    prepare_text(make_config(tmp_path, sources, valid=own, test=own), tmp_path / "text", "key")
+    prepare(tmp_path, sources, valid=own, test=own)
 
 
 def test_a_text_that_is_all_synthetic_has_nothing_to_hold_out(tmp_path: Path) -> None:
     source = {**write_pairs(tmp_path, "back", corpus(100)), "synthetic": True}
     with pytest.raises(InputError, match="cannot be split off the training text, all of which is synthetic"):
         make_config(tmp_path, source, valid={"from_train": 5}, test=None)
+
+
+TINY_TRAIN = "train: {source: train.en, target: train.xx}"
+MORE = CONFIG.replace(
+    TINY_TRAIN, "train: [{source: train.en, target: train.xx}, {source: train.en, target: more.xx, optional: true}]"
+)
+
+
+def test_a_missing_optional_source_is_left_out_and_reported(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    (tmp_path / "tiny.yaml").write_text(MORE)
+    train = ("train", "--config", "tiny.yaml", "--set", "training.max_steps=4")
+    warnings = mt("train", "--config", "tiny.yaml", "--dry-run", cwd=tmp_path).stderr
+    assert "data.train.1 is optional and left out: more.xx does not exist" in warnings
+    mt(*train, cwd=tmp_path)
+    alone = load_config(tmp_path / "runs" / "tiny" / "config.yaml").data.train
+    assert [(source.target, source.optional) for source in alone] == [("train.xx", False)]  # type: ignore[union-attr]
+    assert "data.train.1 is optional and left out" in mt("data", "check", "tiny.yaml", cwd=tmp_path).stderr
+
+    # Once it exists, it is an input like any other, and the run has different data.
+    (tmp_path / "more.xx").write_text((tmp_path / "train.xx").read_text().replace("K", "k"))
+    changed = mt(*train, cwd=tmp_path, code=2).stderr
+    assert "left out" not in changed
+    assert "data.train" in changed
+    mt(*train, "--set", "name=both", cwd=tmp_path)
+    assert len(load_config(tmp_path / "runs" / "both" / "config.yaml").data.train) == 2
+
+
+SYNTHETIC = "[{source: a.en, target: a.xx, optional: true}, {source: b.en, target: b.xx, synthetic: true}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "message"),
+    [
+        (CONFIG.replace("train.xx}", "train.xx, optional: true}"), [], r"data\.train: no source in xx exists"),
+        (TWO_LANGUAGES, ["data.train.1.optional=true"], "no source in yy exists"),
+        (
+            CONFIG.replace(TINY_TRAIN, f"train: {SYNTHETIC}"),
+            ["data.valid={from_train: 5}"],
+            r"data\.valid: cannot be split off .* only its synthetic sources exist",
+        ),
+    ],
+)
+def test_the_remaining_sources_must_suffice(tmp_path: Path, text: str, changes: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        drop_missing_sources(parse_config(text, "x.yaml", [f"data.root={tmp_path}", *changes]))
+
+
+def test_only_training_text_is_optional() -> None:
+    with pytest.raises(InputError, match=r"data\.valid: is optional, which is for training text only"):
+        parse_config(CONFIG.replace("valid.xx}", "valid.xx, optional: true}"), "x.yaml")

@@ -1,4 +1,4 @@
-"""Shortlists: they know the corpus's dictionary, they survive the library's file format, and translations obey them."""
+"""Shortlists: the dictionary they learn, CTranslate2's file format, and translations restricted to them."""
 
 import random
 from pathlib import Path
@@ -7,15 +7,13 @@ import numpy as np
 import pytest
 
 from command import mt
-from data_helpers import write_lines
+from data_helpers import encode_text
 from engine_helpers import Twins, configured, sentences
 from model_helpers import scramble
 from mt.bundle.load_translator import open_model
 from mt.bundle.model_folder import build_model, new_model
 from mt.bundle.to_ctranslate2 import convert
-from mt.data.encode import encode_corpus
 from mt.data.shortlist import Shortlist, make_shortlist
-from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import BYTES, SPECIALS, BpeTokenizer, TokenizerPair
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.errors import InputError
@@ -26,28 +24,18 @@ WORDS = {f"{a}{b}": f"{b.upper()}{a.upper()}" for a in "bcdfg" for b in "aeiou"}
 FIRST_PIECE = len(SPECIALS) + len(BYTES)
 
 
-def corpus_of(folder: Path, source: list[str], target: list[str], pair: TokenizerPair) -> EncodedCorpus:
-    text = (write_lines(folder / "a.en", source), write_lines(folder / "a.xx", target))
-    encode_corpus(text, pair, folder / "encoded", "key", None)
-    return EncodedCorpus.open(folder / "encoded")
-
-
-def dictionary_text(size: int = 400) -> tuple[list[str], list[str]]:
-    """Sentences of random words in an order that says nothing; `ba` has two translations, the name `xox` is copied."""
+def dictionary_text() -> tuple[list[str], list[str]]:
+    """Return sentences of random words in random order; `ba` has two translations, the name `xox` is copied."""
     rng = random.Random(1)
     pairs = []
-    for _ in range(size):
+    for _ in range(400):
         words = rng.sample(sorted(WORDS), rng.randint(2, 5))
         meanings = [WORDS[word] if word != "ba" else rng.choice([WORDS["ba"], "ZZ"]) for word in words]
         rng.shuffle(meanings)
         name = ["xox"] if rng.random() < 0.3 else []
         pairs.append((" ".join(["the", *words, *name]), " ".join([*name, *meanings, "la"])))
-    pairs.sort(key=lambda pair: "gu" in pair[0])  # it comes late
+    pairs.sort(key=lambda pair: "gu" in pair[0])  # late, so that sampling must reach the end
     return [source for source, _ in pairs], [target for _, target in pairs]
-
-
-def pair_for(source: list[str], target: list[str], shared: bool) -> TokenizerPair:
-    return TokenizerPair.train(source, target, 480, shared)
 
 
 def shared_size(pair: TokenizerPair) -> int | None:
@@ -62,11 +50,11 @@ def piece(tokenizer: BpeTokenizer, word: str) -> int:
 @pytest.fixture(scope="module", params=[False, True], ids=["separate", "shared"])
 def aligned(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple:
     source, target = dictionary_text()
-    pair = pair_for(source, target, request.param)
-    return corpus_of(tmp_path_factory.mktemp("corpus"), source, target, pair), pair
+    pair = TokenizerPair.train(source, target, 480, request.param)
+    return encode_text(tmp_path_factory.mktemp("corpus"), source, target, pair), pair
 
 
-def test_it_finds_the_dictionary(aligned: tuple) -> None:
+def test_the_likeliest_translations_are_the_dictionary(aligned: tuple) -> None:
     corpus, pair = aligned
     # In a shared vocabulary a piece lists itself first.
     itself = 1 if pair.shared else 0
@@ -82,6 +70,7 @@ def test_it_finds_the_dictionary(aligned: tuple) -> None:
 def test_sizes_and_ids_are_within_their_bounds(aligned: tuple, size: int) -> None:
     corpus, pair = aligned
     made = make_shortlist(corpus, size, shared_size(pair))
+    assert made == make_shortlist(corpus, size, shared_size(pair)), "it is deterministic"
     assert all(1 <= len(listed) <= size and len(set(listed)) == len(listed) for listed in made.by_source.values())
     assert all(0 <= i < pair.target.vocab_size for listed in (made.always, *made.by_source.values()) for i in listed)
     assert all(len(SPECIALS) <= i < pair.source.vocab_size for i in made.by_source)
@@ -100,34 +89,24 @@ def test_a_longer_list_only_adds_and_starts_with_the_likeliest(aligned: tuple) -
 def test_bytes_list_themselves_and_pieces_where_they_are_shared(aligned: tuple) -> None:
     corpus, pair = aligned
     made = make_shortlist(corpus, 3, shared_size(pair))
+    assert made.always[0] == piece(pair.target, "la"), "the most frequent piece"
     assert all(made.by_source[i][0] == i for i in range(len(SPECIALS), FIRST_PIECE))
     if pair.shared:
         assert all(made.by_source[piece(pair.source, word)][0] == piece(pair.source, word) for word in WORDS)
 
 
-def test_the_most_frequent_pieces_come_first_among_those_for_all(aligned: tuple) -> None:
-    corpus, pair = aligned
-    assert make_shortlist(corpus, 3, shared_size(pair)).always[0] == piece(pair.target, "la")
-
-
 def test_every_piece_of_a_shared_vocabulary_lists_itself(aligned: tuple, tmp_path: Path) -> None:
-    """Also one that the target text never has: a name can be copied that was copied in no training sentence."""
+    """Names can be copied that no training sentence copies, even if the target text lacks them."""
     _, pair = aligned
     if not pair.shared:
         pytest.skip("separate vocabularies")
     last = pair.source.tokens([pair.source.vocab_size - 1])[0].replace("▁", "")
-    corpus = corpus_of(tmp_path, ["ba be", last], ["AB", "EB"], pair)
+    corpus = encode_text(tmp_path, ["ba be", last], ["AB", "EB"], pair)
     made = make_shortlist(corpus, 3, shared_size(pair))
     assert all(i in made.by_source.get(i, []) for i in range(FIRST_PIECE, pair.source.vocab_size))
 
 
-def test_it_is_the_same_every_time(aligned: tuple) -> None:
-    corpus, pair = aligned
-    assert make_shortlist(corpus, 4, shared_size(pair)) == make_shortlist(corpus, 4, shared_size(pair))
-
-
-def test_a_large_corpus_is_looked_at_evenly(aligned: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one sentence in three the dictionary is still found."""
+def test_a_large_corpus_is_sampled_evenly(aligned: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus, pair = aligned
     n_src, n_tgt = corpus.lengths()
     pairs = int(np.sum((n_src - 2) * (n_tgt - 1)))
@@ -142,11 +121,8 @@ def test_a_large_corpus_is_looked_at_evenly(aligned: tuple, monkeypatch: pytest.
     assert sum(found) >= 0.9 * len(WORDS)
 
 
-# The library's file -------------------------------------------------------------------------------------------------
-
-
 def parsed(path: Path, pair: TokenizerPair) -> Shortlist:
-    """Reads a map as the library does: a line a source piece, a tab, target pieces between blanks."""
+    """Read a map as CTranslate2 does: on each line a source piece, a tab, and space-separated target pieces."""
     ids = [{name: i for i, name in enumerate(t.tokens(range(t.vocab_size)))} for t in (pair.source, pair.target)]
     lists: dict[str, list[int]] = {}
     for line in path.read_text().removesuffix("\n").split("\n"):
@@ -161,14 +137,14 @@ def parsed(path: Path, pair: TokenizerPair) -> Shortlist:
 def test_white_space_in_pieces_does_not_corrupt_the_map(tmp_path: Path, shared: bool) -> None:
     source = ["a\tb c\u00a0d", "e\u2028f\u3000g", "a b c", "a\tb x\x0cy"] * 3
     target = ["A\tB C\u00a0D", "E\u2028F\u3000G", "A B C", "A\tB X\x0cY"] * 3
-    pair = pair_for(source, target, shared)
+    pair = TokenizerPair.train(source, target, 480, shared)
     blank = {i for i, name in enumerate(pair.target.tokens(range(pair.target.vocab_size))) if name.split() != [name]}
     blank_sources = {
         i for i in range(pair.source.vocab_size) if pair.source.tokens([i])[0].split() != pair.source.tokens([i])
     }
     assert blank
     assert blank_sources
-    made = make_shortlist(corpus_of(tmp_path, source, target, pair), 8, shared_size(pair))
+    made = make_shortlist(encode_text(tmp_path, source, target, pair), 8, shared_size(pair))
     assert blank & {i for listed in made.by_source.values() for i in listed}
     assert blank_sources & set(made.by_source)
     config = configured(f"tokenizer.shared={str(shared).lower()}")
@@ -189,12 +165,9 @@ def test_white_space_in_pieces_does_not_corrupt_the_map(tmp_path: Path, shared: 
         assert set(best.ids) <= few
 
 
-# Translating with it ------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def listed(aligned: tuple, tmp_path_factory: pytest.TempPathFactory) -> tuple:
-    """A whole folder with a shortlist in which each source piece has a few target pieces of its own."""
+    """Return a model folder with a shortlist of a few target pieces for each source piece."""
     _, pair = aligned
     rng = random.Random(2)
     possible = range(FIRST_PIECE, pair.target.vocab_size)
@@ -207,27 +180,29 @@ def listed(aligned: tuple, tmp_path_factory: pytest.TempPathFactory) -> tuple:
     scramble(model)
     folder = ModelDir(tmp_path_factory.mktemp("listed") / "model")
     weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    with new_model(folder, config, pair, weights, {}, shortlist) as aside:
-        aside.readme.write_text("# A model\n")
+    with new_model(folder, config, pair, weights, {}, shortlist) as partial:
+        partial.readme.write_text("# A model\n")
     return Twins(folder, config, pair, model.eval()), shortlist
 
 
 @pytest.mark.parametrize("compute_type", ["float32", "int8"])
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_only_what_is_listed_is_said(listed: tuple, beam_size: int, compute_type: str) -> None:
+def test_translations_have_listed_pieces_only(listed: tuple, beam_size: int, compute_type: str) -> None:
     both, shortlist = listed
     ids = sentences([5, 1, 3], both.tokenizers.source.vocab_size, seed=5)
     options = SearchOptions(beam_size, n_best=beam_size, max_length=10)
     free = both.fast(compute_type).translate(ids, options)
     bound = both.fast(compute_type, shortlist=True)
+    free_pieces = set()
     for number, sentence in enumerate(ids):
         allowed = {*shortlist.always, *(j for i in sentence for j in shortlist.by_source[i])}
-        [found] = bound.translate([sentence], options)
-        assert {i for h in found for i in h.ids} <= allowed
-        assert not {i for h in free[number] for i in h.ids} <= allowed
+        [hypotheses] = bound.translate([sentence], options)
+        assert {i for h in hypotheses for i in h.ids} <= allowed
+        free_pieces |= {i for h in free[number] for i in h.ids} - allowed
+    assert free_pieces
 
 
-def test_the_configuration_asks_for_it_unless_told_otherwise(listed: tuple) -> None:
+def test_an_option_overrides_the_configuration(listed: tuple) -> None:
     both, _ = listed
     for wanted, used in (None, True), (True, True), (False, False):
         found = open_model(both.folder, EngineChoice(shortlist=wanted))
@@ -236,7 +211,7 @@ def test_the_configuration_asks_for_it_unless_told_otherwise(listed: tuple) -> N
         assert found.translator._engine.translate([[270, 280, 290]], SearchOptions(2, max_length=6)) == exact
 
 
-def test_asking_for_a_shortlist_that_is_not_there(trained: Path, listed: tuple, tmp_path: Path) -> None:
+def test_a_missing_shortlist_is_refused(trained: Path, listed: tuple, tmp_path: Path) -> None:
     done = mt("translate", "a b", "--shortlist", cwd=trained, code=2)
     assert "no shortlist" in done.stderr
     assert "decoding.shortlist" in done.stderr

@@ -1,4 +1,4 @@
-"""The tokenizer: lossless for any text, no text is a special token, and the same bytes every time."""
+"""Tokenizers: lossless for any text, no text becomes a special token, and training is deterministic."""
 
 import json
 import os
@@ -16,35 +16,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from data_helpers import plain_text
-from mt.data.tokenizer import (
-    BYTES,
-    EOS_ID,
-    PAD_ID,
-    SOS_ID,
-    SPECIALS,
-    UNK_ID,
-    BpeTokenizer,
-    TokenizerPair,
-    normalized,
-)
+from mt.data.tokenizer import BYTES, EOS_ID, PAD_ID, SOS_ID, SPECIALS, UNK_ID, BpeTokenizer, TokenizerPair, normalized
 from mt.errors import InputError
 
-# What the tokenizer itself uses: its specials, its spelling of bytes, its space and the escape of that.
-FRAGMENTS = [
-    "</s>",
-    "<s>",
-    "<pad>",
-    "<unk>",
-    "<0x41>",
-    "<0xE2>",
-    "<0x96>",
-    "▁",
-    "\ue000",
-    "\ue000a",
-    "\ue000b",
-    "##",
-    "Ġ",
-]
+# Strings with a meaning inside the tokenizer: specials, bytes, the space marker and its escape.
+FRAGMENTS = "</s> <s> <pad> <unk> <0x41> <0xE2> <0x96> ▁ \ue000 \ue000a \ue000b ## Ġ".split(" ")
 
 
 def text_full_of_fragments() -> list[str]:
@@ -72,8 +48,9 @@ def tokenizer_of(name: str) -> BpeTokenizer:
 
 
 def is_lossless(tokenizer: BpeTokenizer, text: str) -> bool:
+    assert normalized(text) == unicodedata.normalize("NFC", text.strip())
     ids = tokenizer.encode(text)
-    # A special among the ids would be a token that text must never become.
+    # Text must never become a special token.
     return tokenizer.decode(ids) == unicodedata.normalize("NFC", text.strip()) and all(i > EOS_ID for i in ids)
 
 
@@ -105,20 +82,12 @@ def test_every_character_of_unicode_comes_back() -> None:
     assert wrong == []
 
 
-def test_normalized_says_what_decoding_gives() -> None:
-    assert normalized("  e\u0301 ▁ \n") == "é ▁"
-
-
-def test_a_frequent_word_is_one_token_and_a_literal_special_is_several() -> None:
-    tokenizer = BpeTokenizer.train(["the cat </s> the <pad>"] * 50, 320)
+def test_a_frequent_word_is_one_token_a_digit_too_and_a_literal_special_several() -> None:
+    tokenizer = BpeTokenizer.train(["the cat </s> the <pad> in 2024 2024 2024"] * 50, 330)
     assert tokenizer.tokens(tokenizer.encode("the cat")) == ["▁the", "▁cat"]
+    assert tokenizer.tokens(tokenizer.encode("2024")) == ["▁", "2", "0", "2", "4"]
     assert len(tokenizer.encode("</s>")) > 1
     assert len(tokenizer.encode("<0x41>")) > 1
-
-
-def test_digits_stand_alone() -> None:
-    tokenizer = BpeTokenizer.train(["in 2024 2024 2024 2024"] * 50, 320)
-    assert tokenizer.tokens(tokenizer.encode("2024")) == ["▁", "2", "0", "2", "4"]
 
 
 def test_the_first_pieces_are_the_specials_and_the_bytes() -> None:
@@ -127,11 +96,7 @@ def test_the_first_pieces_are_the_specials_and_the_bytes() -> None:
     assert tokenizer.tokens(range(4)) == list(SPECIALS) == ["<pad>", "<unk>", "<s>", "</s>"]
     assert tokenizer.tokens(range(4, 260)) == list(BYTES)
     assert tokenizer.vocab_size == 500
-
-
-def test_an_unseen_character_is_spelt_in_bytes() -> None:
-    tokenizer = tokenizer_of("plain")
-    assert tokenizer.tokens(tokenizer.encode("ca日"))[-3:] == ["<0xE6>", "<0x97>", "<0xA5>"]
+    assert tokenizer.tokens(tokenizer.encode("ca日"))[-3:] == ["<0xE6>", "<0x97>", "<0xA5>"], "unseen characters"
 
 
 def test_batches_encode_and_decode_as_sentences_do() -> None:
@@ -161,7 +126,7 @@ def test_training_twice_gives_the_same_bytes(lines: list[str]) -> None:
     assert len({BpeTokenizer.train(lines, 400).to_json() for _ in range(4)}) == 1
 
 
-TRAIN_ELSEWHERE = """
+TRAIN_DIGEST = """
 import hashlib
 from data_helpers import plain_text
 from mt.data.tokenizer import BpeTokenizer
@@ -174,7 +139,7 @@ def test_training_in_another_process_gives_the_same_bytes() -> None:
     for hash_seed, parallel in [("1", "true"), ("2", "false")]:
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "TOKENIZERS_PARALLELISM": parallel}
         done = subprocess.run(
-            [sys.executable, "-c", TRAIN_ELSEWHERE],
+            [sys.executable, "-c", TRAIN_DIGEST],
             env=environment,
             cwd=Path(__file__).parent.parent,
             capture_output=True,
@@ -196,34 +161,21 @@ def test_a_saved_tokenizer_is_the_one_that_was_trained(tmp_path: Path) -> None:
     assert all(is_lossless(loaded, text) for text in texts)
 
 
-def save(pair: TokenizerPair, folder: Path) -> None:
+@pytest.mark.parametrize("shared", [True, False])
+def test_vocabularies_are_shared_or_learned_from_a_text_each(tmp_path: Path, shared: bool) -> None:
+    pair = TokenizerPair.train(["hello"] * 50, ["ciao"] * 50, 400, shared=shared)
+    assert pair.shared == shared
+    assert set(pair.files()) == ({"tokenizer.json"} if shared else {"source.json", "target.json"})
+    assert len(pair.source.encode("hello")) == len(pair.target.encode("ciao")) == 1
+    assert (len(pair.source.encode("ciao")) == 1) == (len(pair.target.encode("hello")) == 1) == shared
     for name, content in pair.files().items():
-        (folder / name).write_text(content, encoding="utf-8")
-
-
-def test_a_shared_vocabulary_is_one_file_learned_from_both_texts(tmp_path: Path) -> None:
-    pair = TokenizerPair.train(["hello"] * 50, ["ciao"] * 50, 400, shared=True)
-    assert pair.shared
-    assert set(pair.files()) == {"tokenizer.json"}
-    for word in ("hello", "ciao"):
-        assert len(pair.source.encode(word)) == len(pair.target.encode(word)) == 1
-    save(pair, tmp_path)
-    loaded = TokenizerPair.load(tmp_path, shared=True)
-    assert loaded.shared
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    loaded = TokenizerPair.load(tmp_path, shared=shared)
+    assert loaded.shared == shared
     assert loaded.files() == pair.files()
 
 
-def test_separate_vocabularies_are_two_files_learned_from_a_text_each(tmp_path: Path) -> None:
-    pair = TokenizerPair.train(["hello"] * 50, ["ciao"] * 50, 400, shared=False)
-    assert not pair.shared
-    assert set(pair.files()) == {"source.json", "target.json"}
-    assert len(pair.source.encode("hello")) == len(pair.target.encode("ciao")) == 1
-    assert len(pair.source.encode("ciao")) > 1
-    save(pair, tmp_path)
-    assert TokenizerPair.load(tmp_path, shared=False).files() == pair.files()
-
-
-def test_a_small_text_gives_a_smaller_vocabulary_and_a_notice(notices: list[str]) -> None:
+def test_a_small_text_gives_a_smaller_vocabulary_and_a_warning(notices: list[str]) -> None:
     pair = TokenizerPair.train(["hello"], ["ciao"], 5000, shared=True)
     size = pair.source.vocab_size
     assert 260 < size < 300
@@ -231,7 +183,7 @@ def test_a_small_text_gives_a_smaller_vocabulary_and_a_notice(notices: list[str]
     assert pair.target.decode(pair.source.encode("hello ciao ü")) == "hello ciao ü"
 
 
-def test_each_small_text_gives_its_own_notice(notices: list[str]) -> None:
+def test_each_small_text_gives_its_own_warning(notices: list[str]) -> None:
     TokenizerPair.train(["hello"], plain_text(), 400, shared=False)
     TokenizerPair.train(plain_text(), ["ciao"], 400, shared=False)
     TokenizerPair.train(plain_text(), plain_text(), 400, shared=False)
@@ -241,7 +193,10 @@ def test_each_small_text_gives_its_own_notice(notices: list[str]) -> None:
     ]
 
 
-def load_refusal(path: Path) -> str:
+def load_refusal(path: Path, content: str | bytes | None = None) -> str:
+    """Return the message that refuses a tokenizer file, which is first written if a content is given."""
+    if content is not None:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(InputError) as caught:
         BpeTokenizer.load(path)
     assert caught.value.exit_code == 2
@@ -249,7 +204,7 @@ def load_refusal(path: Path) -> str:
     return caught.value.message
 
 
-def test_a_tokenizer_file_that_is_missing_or_a_folder(tmp_path: Path) -> None:
+def test_a_missing_tokenizer_file_and_a_folder(tmp_path: Path) -> None:
     assert load_refusal(tmp_path / "none.json") == f"{tmp_path / 'none.json'}: no such file"
     assert load_refusal(tmp_path).startswith(str(tmp_path))
 
@@ -257,17 +212,15 @@ def test_a_tokenizer_file_that_is_missing_or_a_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"{}", b"[1]", b"no json", b"\xff\xfe", b"null", b'{"model": {"type": "BPE"}}']
 )
-def test_a_file_that_is_no_tokenizer(tmp_path: Path, content: bytes) -> None:
+def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "tokenizer.json"
-    path.write_bytes(content)
-    assert load_refusal(path).startswith(f"{path}: ")
+    assert load_refusal(path, content).startswith(f"{path}: ")
 
 
-def test_a_cut_tokenizer_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
+def test_a_truncated_tokenizer_file_is_refused(tmp_path: Path) -> None:
     content, path = tokenizer_of("one word").to_json().rstrip(), tmp_path / "tokenizer.json"
     for length in range(0, len(content), 97):
-        path.write_text(content[:length], encoding="utf-8")
-        assert load_refusal(path).startswith(f"{path}: not a tokenizer file")
+        assert load_refusal(path, content[:length]).startswith(f"{path}: not a tokenizer file")
 
 
 def test_a_tokenizer_with_other_specials_is_refused(tmp_path: Path) -> None:
@@ -275,19 +228,11 @@ def test_a_tokenizer_with_other_specials_is_refused(tmp_path: Path) -> None:
     vocabulary = state["model"]["vocab"]
     vocabulary["<pad>"], vocabulary["</s>"] = vocabulary["</s>"], vocabulary["<pad>"]
     path = tmp_path / "tokenizer.json"
-    path.write_text(json.dumps(state), encoding="utf-8")
-    assert load_refusal(path) == f"{path}: ids 0 to 3 must be <pad>, <unk>, <s>, </s>"
-
-
-def change(state: dict[str, Any], path: str, value: Any) -> None:
-    *way, last = path.split(".")
-    for key in way:
-        state = state[int(key)] if isinstance(state, list) else state[key]
-    state[last] = value
+    assert load_refusal(path, json.dumps(state)) == f"{path}: ids 0 to 3 must be <pad>, <unk>, <s>, </s>"
 
 
 @pytest.mark.parametrize(
-    ("path", "value"),
+    ("key", "value"),
     [
         ("model.continuing_subword_prefix", "ééé"),  # the library would panic when it encodes
         ("model.end_of_word_suffix", "</w>"),
@@ -304,15 +249,17 @@ def change(state: dict[str, Any], path: str, value: Any) -> None:
         ("decoder", None),
     ],
 )
-def test_a_tokenizer_that_treats_text_otherwise_is_refused(tmp_path: Path, path: str, value: Any) -> None:
+def test_a_tokenizer_with_other_settings_is_refused(tmp_path: Path, key: str, value: Any) -> None:
     state = json.loads(tokenizer_of("one word").to_json())
-    change(state, path, value)
-    file = tmp_path / "tokenizer.json"
-    file.write_text(json.dumps(state), encoding="utf-8")
-    assert "text processing differs" in load_refusal(file)
+    *parents, last = key.split(".")
+    node = state
+    for parent in parents:
+        node = node[int(parent)] if isinstance(node, list) else node[parent]
+    node[last] = value
+    assert "text processing differs" in load_refusal(tmp_path / "tokenizer.json", json.dumps(state))
 
 
-def test_settings_that_are_off_may_be_absent_or_new(tmp_path: Path) -> None:
+def test_settings_that_are_off_may_be_absent_or_unknown(tmp_path: Path) -> None:
     """Other versions of the library have more or fewer of them."""
     tokenizer = tokenizer_of("one word")
     state = json.loads(tokenizer.to_json())
@@ -323,20 +270,20 @@ def test_settings_that_are_off_may_be_absent_or_new(tmp_path: Path) -> None:
     assert BpeTokenizer.load(file).encode("one word") == tokenizer.encode("one word")
 
 
-def test_a_line_without_end_does_not_hold_up_training() -> None:
+def test_a_very_long_line_does_not_delay_training() -> None:
     """One word of a million letters: learning from it would take minutes."""
     lines = ["the red house", "the old mouse is in the house"] * 20
-    endless = "".join(random.Random(1).choices("abcdefghij", k=1_000_000))
+    long_word = "".join(random.Random(1).choices("abcdefghij", k=1_000_000))
     letters = [" ".join("abcdefghij")]
     started = time.process_time()
-    trained = BpeTokenizer.train([*lines, *letters, endless], 300)
+    trained = BpeTokenizer.train([*lines, *letters, long_word], 300)
     assert time.process_time() - started < 20
-    assert trained.decode(trained.encode(endless[:2000])) == endless[:2000]
+    assert trained.decode(trained.encode(long_word[:2000])) == long_word[:2000]
     assert len(trained.encode("the house")) < len("the house")
 
 
 @pytest.mark.parametrize("unit", [" ", "a dog ", "e\u0301", "\u1111\u1171\u11b6", "▁", "😀"])
-def test_a_text_too_long_may_end_early_but_stays_too_long(unit: str) -> None:
+def test_an_overlong_text_may_be_truncated_but_stays_overlong(unit: str) -> None:
     tokenizer = BpeTokenizer.train(["a dog and a cat, a dog"] * 9, 300)
     text = f"x{unit * 15_000}x"
     whole, (cut,) = tokenizer.encode(text), tokenizer.encode_batch([text], 20)

@@ -15,7 +15,7 @@ from engine_helpers import ENGLISH, whole_folder
 from mt.cli import app
 from mt.cli.options import Decoding
 from mt.cli.translate import _chosen
-from mt.data.eval_texts import Text
+from mt.data.eval_texts import EvalText
 from mt.decoding.engine import SearchOptions
 from mt.decoding.reranking import rerank_mbr
 from mt.decoding.text_translation import translate_texts
@@ -241,7 +241,7 @@ class Chinese:
 
 def test_eval_compares_characters_too_and_the_lines_of_every_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mt.decoding.text_translation.lines_at_once", lambda *_: 2)
-    text = Text("zh", list("abcde"), [])
+    text = EvalText("zh", list("abcde"), [])
     [found] = translate_texts(Chinese(), [text], SearchOptions(3, n_best=3), "bleu")  # type: ignore[arg-type]
     assert found.hypotheses == [f"我是一名学生{line}" for line in "abcde"]
 

@@ -18,7 +18,7 @@ from engine_helpers import ENGLISH, GERMAN, configured, whole_folder
 from mt.bundle.load_translator import OpenedModel, open_model, read_config
 from mt.cli import app
 from mt.config import parse_config
-from mt.data.eval_texts import Text
+from mt.data.eval_texts import EvalText
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
 from mt.evaluation.length_penalty import (
@@ -234,7 +234,7 @@ def test_the_best_and_among_equals_the_one_nearest_to_1(scores: dict[float, floa
 def test_other_penalties_can_be_tried(run: RunDir) -> None:
     model, config = open_model(run.model, EngineChoice("torch")), read_config(run.model)
     references = read(run.text_file("valid", "target"))
-    results = try_length_penalties(model.translator, config, [Text("de", VALID, references)], 2, [-1.0, 3.0])
+    results = try_length_penalties(model.translator, config, [EvalText("de", VALID, references)], 2, [-1.0, 3.0])
     assert [result.length_penalty for result in results] == [-1.0, 3.0]
     for result in results:
         hypotheses = translated(model, VALID, result.length_penalty, beam=2)
@@ -245,7 +245,7 @@ def test_the_tokenizer_of_bleu_is_the_configured_one(run: RunDir) -> None:
     """Words of no more than one each: by words nothing is scored."""
     words = configured(*CHANGES, "evaluation.bleu_tokenize=13a")
     references = read(run.text_file("valid", "target"))
-    [result] = try_length_penalties(opened(run).translator, words, [Text("de", VALID, references)], None, [0.4])
+    [result] = try_length_penalties(opened(run).translator, words, [EvalText("de", VALID, references)], None, [0.4])
     assert result.bleu < 50
 
 

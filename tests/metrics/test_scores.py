@@ -17,7 +17,7 @@ from sacrebleu.tokenizers.tokenizer_re import TokenizerRegexp
 from config_helpers import SMALLEST
 from model_helpers import lively_model
 from mt.config import EvaluationConfig, parse_config
-from mt.data.eval_texts import Text
+from mt.data.eval_texts import EvalText
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
 from mt.decoding.text_translation import Translated
 from mt.decoding.torch_engine import TorchEngine
@@ -240,7 +240,7 @@ def translator(lines: list[str]) -> Translator:
 def test_an_evaluation_has_everything_promised(tmp_path: Path) -> None:
     config = parse_config(SMALLEST, "x.yaml", SETTINGS)
     model = translator(GERMAN)
-    results = evaluate(model, config, [Text("de", GERMAN, GERMAN)])
+    results = evaluate(model, config, [EvalText("de", GERMAN, GERMAN)])
     public = json.loads(json.dumps(results_json(results), allow_nan=False))
     assert public["sentences"] == len(GERMAN)
     assert [result["method"] for result in public["results"]] == ["greedy", "beam"]
@@ -263,7 +263,7 @@ def test_an_evaluation_has_everything_promised(tmp_path: Path) -> None:
 
 def test_metrics_left_out_are_null_in_the_object() -> None:
     result = MethodResult(
-        "greedy", scored(distorted(GERMAN), metrics=["chrf"]), 12.3456, Translated(Text("de", [], []), [])
+        "greedy", scored(distorted(GERMAN), metrics=["chrf"]), 12.3456, Translated(EvalText("de", [], []), [])
     )
     [public] = results_json([result])["results"]
     assert public.keys() >= PROMISED

@@ -1,4 +1,4 @@
-"""One model of several target languages: tags ask for them, and everything is sorted by language on the way."""
+"""Models of several target languages: tags select them, and data and scores are separated by language."""
 
 import json
 import shlex
@@ -16,7 +16,7 @@ from mt.bundle.load_translator import open_model, read_config
 from mt.bundle.model_folder import build_model, load_model
 from mt.bundle.pretrained import copy_weights
 from mt.config import parse_config
-from mt.data.eval_texts import Text, read_pair, read_texts
+from mt.data.eval_texts import EvalText, read_pair, read_texts
 from mt.data.mixture import MixturePart, read_parts
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import EOS_ID, BpeTokenizer, TokenizerPair
@@ -26,11 +26,16 @@ from mt.storage.run_dir import RunDir
 
 
 def refused(*arguments: str, cwd: Path) -> str:
-    """What a command says that refuses its arguments."""
+    """Return the error of a command."""
     return mt(*arguments, cwd=cwd, code=2).stderr.strip()
 
 
-def test_the_tag_decides_what_a_sentence_becomes(two_languages: Path) -> None:
+def copy_inputs(run: Path, folder: Path) -> None:
+    for path in run.glob("*.*"):
+        shutil.copy(path, folder)
+
+
+def test_the_tag_selects_the_language(two_languages: Path) -> None:
     sentences = ["a b c d", "j i", "", "f"]
     for language in ("xx", "yy"):
         for engine in ("ctranslate2", "torch"):
@@ -38,19 +43,19 @@ def test_the_tag_decides_what_a_sentence_becomes(two_languages: Path) -> None:
             assert found.split("\n")[:-1] == [into(language, sentence) for sentence in sentences]
 
 
-def test_the_command_that_a_training_ends_with_works(two_languages: Path) -> None:
+def test_the_command_suggested_after_training_works(two_languages: Path) -> None:
     end = mt("train", "--config", "two.yaml", cwd=two_languages).stdout.splitlines()
     (following,) = [line.removeprefix("next: mt ") for line in end if line.startswith("next: ")]
     assert mt(*shlex.split(following), cwd=two_languages).stdout.strip()
 
 
-def test_a_language_must_be_chosen_and_be_there(two_languages: Path) -> None:
+def test_a_language_must_be_chosen_and_exist(two_languages: Path) -> None:
     message = refused("translate", "a b", cwd=two_languages)
     assert message == "mt: the model translates into xx, yy; no target language was chosen\n  choose with --to xx"
     assert "not into zz" in refused("translate", "--to", "zz", "a b", cwd=two_languages)
 
 
-def test_scores_are_given_by_language(two_languages: Path) -> None:
+def test_scores_are_reported_by_language(two_languages: Path) -> None:
     both = json.loads(mt("eval", "--json", cwd=two_languages).stdout)
     assert both["sentences"] == 40
     assert [(r["target_lang"], r["method"]) for r in both["results"]] == [
@@ -94,32 +99,28 @@ def test_a_sentence_begins_with_the_tag_of_its_language(two_languages: Path) -> 
     assert not set(tags.values()) & set(corpus.side("target")[0].tolist())
 
 
-def test_a_language_without_a_pair_left_is_refused_and_an_empty_source_told(
-    two_languages: Path, tmp_path: Path
-) -> None:
-    for path in two_languages.glob("*.*"):
-        (tmp_path / path.name).write_bytes(path.read_bytes())
+def test_languages_without_pairs_are_refused_and_empty_sources_reported(two_languages: Path, tmp_path: Path) -> None:
+    copy_inputs(two_languages, tmp_path)
     lines = (tmp_path / "train.yy").read_text().count("\n")
     (tmp_path / "train.yy").write_text("\n" * lines)
-    said = refused("train", "--config", "two.yaml", cwd=tmp_path)
-    assert "data.train: train.en and train.yy: none of its pairs is left to train on" in said
-    assert "data.train: no pair into yy is left to train on" in said
+    message = refused("train", "--config", "two.yaml", cwd=tmp_path)
+    assert "data.train: train.en and train.yy: none of its pairs is left to train on" in message
+    assert "data.train: no pair into yy is left to train on" in message
 
 
 @pytest.mark.parametrize("split", ["valid", "test"])
-def test_a_language_that_is_not_scored_is_told(two_languages: Path, tmp_path: Path, split: str) -> None:
-    for file in two_languages.glob("*.*"):
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+def test_a_language_without_scores_is_reported(two_languages: Path, tmp_path: Path, split: str) -> None:
+    copy_inputs(two_languages, tmp_path)
     only = f"data.{split}=[{{source: valid.en, target: valid.xx, target_lang: xx}}]"
     done = mt("train", "--config", "two.yaml", "--set", "training.max_steps=1", "--set", only, cwd=tmp_path)
-    told = [line for line in done.stderr.splitlines() if "no pair into" in line]
-    assert [line[line.index("data.") :] for line in told] == [
-        f"data.{split}: no pair into yy, so no score says how good the model is there"
+    warnings = [line for line in done.stderr.splitlines() if "no pair into" in line]
+    assert [line[line.index("data.") :] for line in warnings] == [
+        f"data.{split}: no pair into yy, so no score covers that language"
     ]
 
 
-def test_a_model_to_start_from_brings_its_tags(two_languages: Path, tmp_path: Path) -> None:
-    """With a tokenizer of the run's own, too: its language tags keep what they mean."""
+def test_a_pretrained_model_keeps_its_tags(two_languages: Path, tmp_path: Path) -> None:
+    """A tag's embedding moves to its id in the run's own tokenizer."""
     loaded = load_model(RunDir(two_languages / "runs" / "two").model, torch.device("cpu"))
     lines = [" ".join(LETTERS), "k l m n o p q r s t"]
     ours = TokenizerPair.train(lines, lines, 320, shared=True, tags=("yy", "xx"))
@@ -133,32 +134,31 @@ def test_a_model_to_start_from_brings_its_tags(two_languages: Path, tmp_path: Pa
     assert ours.source.tags != loaded.tokenizers.source.tags
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_tokenizer_that_is_taken_over_must_know_the_languages(
-    two_languages: Path, trained: Path, tmp_path: Path, kept: bool
+@pytest.mark.parametrize("reused", [True, False])
+def test_a_pretrained_tokenizer_must_have_the_languages(
+    two_languages: Path, trained: Path, tmp_path: Path, reused: bool
 ) -> None:
-    for path in two_languages.glob("*.*"):
-        shutil.copy(path, tmp_path)
+    copy_inputs(two_languages, tmp_path)
     given = ["--set", f"training.init_from={RunDir(trained / 'runs' / 'tiny').model.root}"]
     shape = yaml.safe_load((trained / "tiny.yaml").read_text())["model"]
     changes = [*given, "--set", f"model={json.dumps(shape)}", "--set", "training.max_steps=2"]
-    command = ["train", "--config", "two.yaml", *changes, "--set", f"training.init_tokenizer={str(kept).lower()}"]
-    done = mt(*command, cwd=tmp_path, code=2 if kept else 0)
-    if kept:
+    command = ["train", "--config", "two.yaml", *changes, "--set", f"training.init_tokenizer={str(reused).lower()}"]
+    done = mt(*command, cwd=tmp_path, code=2 if reused else 0)
+    if reused:
         assert "has no tag for xx" in done.stderr
 
 
-def test_penalties_are_scored_in_every_language(two_languages: Path) -> None:
+def test_length_penalties_are_scored_in_every_language(two_languages: Path) -> None:
     run = RunDir(two_languages / "runs" / "two")
     opened, config = open_model(run.model), read_config(run.model)
     texts = read_texts(run, "valid", config.data.target_lang)
-    worse = [texts[0], Text("yy", texts[1].sources, ["x y z"] * len(texts[1].sources))]
+    worse = [texts[0], EvalText("yy", texts[1].sources, ["x y z"] * len(texts[1].sources))]
     [both], [half] = (try_length_penalties(opened.translator, config, each, None, [1.0]) for each in (texts, worse))
     assert half.bleu < both.bleu / 2 + 10
     assert half.length_ratio != pytest.approx(both.length_ratio)
 
 
-def test_references_are_compared_in_the_form_that_models_write(tmp_path: Path, notices: list[str]) -> None:
+def test_references_are_normalised_to_nfc(tmp_path: Path, notices: list[str]) -> None:
     (tmp_path / "s").write_text("one\ntwo\n")
     (tmp_path / "r").write_text("ti\u0302\nb\n")
     text = read_pair(tmp_path / "s", tmp_path / "r", "vi")
@@ -166,7 +166,7 @@ def test_references_are_compared_in_the_form_that_models_write(tmp_path: Path, n
     assert f"{tmp_path / 'r'}: 1 lines are compared in Unicode normal form C, the form that models write" in notices
 
 
-def test_a_tag_cannot_be_written_by_hand_or_read_out() -> None:
+def test_a_tag_is_never_encoded_from_text_or_decoded() -> None:
     tokenizer = BpeTokenizer.train(["translate <2it> this <2it>"] * 20, 330, ["it", "pt-BR"])
     assert tokenizer.tags == {"it": 260, "pt-BR": 261}
     ids = tokenizer.encode("<2it> this <2pt-BR>")
@@ -176,21 +176,20 @@ def test_a_tag_cannot_be_written_by_hand_or_read_out() -> None:
     assert BpeTokenizer.train(["translate <2it> this"] * 20, 330).tags == {}
 
 
-def test_held_out_sentences_are_held_out_in_every_language(two_languages: Path, tmp_path: Path) -> None:
-    for file in two_languages.glob("train.*"):
-        (tmp_path / file.name).write_text(file.read_text())
+def test_held_out_sentences_are_the_same_in_every_language(two_languages: Path, tmp_path: Path) -> None:
+    copy_inputs(two_languages, tmp_path)
     (tmp_path / "two.yaml").write_text(CONFIG)
     settings = ("--set", "data.valid={from_train: 30}", "--set", "data.test={from_train: 20}")
     mt("train", "--config", "two.yaml", "--set", "training.max_steps=1", *settings, cwd=tmp_path)
     run = RunDir(tmp_path / "runs" / "two")
-    kept = set(run.text_file("train", "source").read_text().split("\n")[:-1])
+    train_sources = set(run.text_file("train", "source").read_text().split("\n")[:-1])
     for split, number in (("valid", 30), ("test", 20)):
         texts = read_texts(run, split, ["xx", "yy"])
         assert [text.target_lang for text in texts] == ["xx", "yy"]
         assert [len(text.sources) for text in texts] == [number, number]
         assert sorted(texts[0].sources) == sorted(texts[1].sources)
         for text in texts:
-            assert not kept & set(text.sources)
+            assert not train_sources & set(text.sources)
             assert text.references == [into(text.target_lang, source) for source in text.sources]
     train = read_parts(run.prepared_counts, "train")
     assert [part.target_lang for part in train] == ["xx", "yy"]
@@ -211,12 +210,12 @@ def test_held_out_sentences_are_held_out_in_every_language(two_languages: Path, 
         ("data.temperature=0.5", "data.temperature: must be at least 1.0, not 0.5"),
     ],
 )
-def test_languages_and_weights_that_cannot_be(change: str, sentence: str) -> None:
+def test_invalid_languages_and_weights_are_refused(change: str, sentence: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_config(CONFIG, "x.yaml", [change])
     assert sentence in str(caught.value)
 
 
-def test_parts_are_read_back(tmp_path: Path) -> None:
+def test_parts_are_read_from_the_counts(tmp_path: Path) -> None:
     (tmp_path / "counts").write_text('{"parts": {"valid": [{"pairs": 3, "target_lang": "xx"}]}}')
     assert read_parts(tmp_path / "counts", "valid") == [MixturePart(3, "xx")]

@@ -24,7 +24,6 @@ from mt.storage.output_path import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
     from mt.config import Config
-    from mt.data.eval_texts import Text
     from mt.decoding.engine import SearchOptions
     from mt.decoding.translator import Translator
     from mt.evaluation.test_set import Method, MethodResult
@@ -168,7 +167,7 @@ def _with_metrics(config: "Config", metrics: tuple[str, ...]) -> "Config":
     return config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"metrics": chosen})})
 
 
-def _tune(translator: "Translator", config: "Config", texts: "list[Text]", beam: int | None, as_json: bool) -> None:
+def _tune(translator: "Translator", config: "Config", texts: "list[EvalText]", beam: int | None, as_json: bool) -> None:
     from mt.evaluation.length_penalty import penalties_json, penalties_table, try_length_penalties
     from mt.metrics.scores import bleu_signature
 

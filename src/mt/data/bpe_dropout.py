@@ -60,19 +60,12 @@ class Merges:
 
 @dataclass(frozen=True)
 class _Words:
-    """One side of a corpus as words.
+    """One side of a corpus as words."""
 
-    Attributes:
-        types: the distinct words, as token ids of the tokenizer's own segmentation.
-        counts: occurrences of each type (K,).
-        words: the type of each occurrence, sentence after sentence (W,).
-        starts: position of each sentence in `words`, and the end of the last (N + 1,).
-    """
-
-    types: list[tuple[int, ...]]
-    counts: NDArray[np.int64]
-    words: NDArray[np.int32]
-    starts: Lengths
+    types: list[tuple[int, ...]]  # distinct words, as token ids of the tokenizer's own segmentation
+    counts: NDArray[np.int64]  # (K,), occurrences of each type
+    words: NDArray[np.int32]  # (W,), the type of each occurrence, sentence after sentence
+    starts: Lengths  # (N + 1,), position of each sentence in `words`, and the end of the last
 
     @classmethod
     def split(cls, tokens: Ids, starts: Lengths, tokenizer: BpeTokenizer) -> "_Words":
@@ -95,19 +88,12 @@ class _Words:
 
 @dataclass(frozen=True)
 class _Segmentations:
-    """Segmentations of all word types: for type k the tokenizer's own at `first[k]`, then `draws[k]` drawn ones.
+    """Segmentations of all word types: for type k the tokenizer's own at `first[k]`, then `draws[k]` drawn ones."""
 
-    Attributes:
-        tokens: the ids of all segmentations, concatenated.
-        starts: position of each segmentation in `tokens`, and the end of the last.
-        first: (K,), index of each type's first segmentation.
-        draws: (K,), number of drawn ones.
-    """
-
-    tokens: NDArray[np.int64]
-    starts: Lengths
-    first: Lengths
-    draws: Lengths
+    tokens: NDArray[np.int64]  # the ids of all segmentations, concatenated
+    starts: Lengths  # position of each segmentation in `tokens`, and the end of the last
+    first: Lengths  # (K,)
+    draws: Lengths  # (K,)
 
     @classmethod
     def draw(cls, words: _Words, merges: Merges, p: float, rng: random.Random) -> "_Segmentations":
@@ -124,18 +110,7 @@ class _Segmentations:
     def choose(
         self, types: NDArray[np.int32], bounds: Lengths, side: str, max_length: int, rng: np.random.Generator
     ) -> Any:
-        """Choose a segmentation for each word of some sentences.
-
-        Args:
-            types: the words' types.
-            bounds: position of each sentence in `types`, and the end of the last.
-            side: source or target.
-            max_length: sentences that would exceed it keep the tokenizer's own segmentation.
-            rng: draws the choice.
-
-        Returns:
-            the sentences' ids, concatenated, and their lengths.
-        """
+        """Return the concatenated ids and the lengths of sentences, given as word types and sentence bounds."""
         own, sizes = self.first[types], np.diff(self.starts)
         chosen = own + rng.integers(1, self.draws[types], endpoint=True)
         tokens = _segment_sums(sizes[chosen], bounds)

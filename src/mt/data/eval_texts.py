@@ -12,7 +12,7 @@ from mt.text.lines import nfc, read_lines, read_parallel
 
 
 @dataclass(frozen=True)
-class Text:
+class EvalText:
     """Sentences and their references in one target language, aligned."""
 
     target_lang: str
@@ -29,13 +29,13 @@ def nfc_lines(lines: Iterable[str], name: object) -> list[str]:
     return normalized
 
 
-def read_texts(run: RunDir, split: str, target_langs: Sequence[str]) -> list[Text]:
+def read_texts(run: RunDir, split: str, target_langs: Sequence[str]) -> list[EvalText]:
     """Return a run's `valid` or `test` text, one for each of its languages that has any."""
     sources, path = list(read_lines(run.text_file(split, "source"))), run.text_file(split, "target")
     references = nfc_lines(read_lines(path), path)
     if len(target_langs) == 1:
-        return [Text(target_langs[0], sources, references)]
-    texts = {language: Text(language, [], []) for language in target_langs}
+        return [EvalText(target_langs[0], sources, references)]
+    texts = {language: EvalText(language, [], []) for language in target_langs}
     languages = target_languages(read_parts(run.prepared_counts, split))
     for language, source, reference in zip(languages, sources, references, strict=True):
         texts[language].sources.append(source)
@@ -43,7 +43,7 @@ def read_texts(run: RunDir, split: str, target_langs: Sequence[str]) -> list[Tex
     return [text for text in texts.values() if text.sources]
 
 
-def read_pair(source: Path, reference: Path, target_lang: str) -> Text:
+def read_pair(source: Path, reference: Path, target_lang: str) -> EvalText:
     """Read two aligned files.
 
     Raises:
@@ -52,4 +52,4 @@ def read_pair(source: Path, reference: Path, target_lang: str) -> Text:
     pairs = list(read_parallel(source, reference))
     if not pairs:
         raise InputError(f"{source}: the file is empty", "a test set needs at least one sentence")
-    return Text(target_lang, [source for source, _ in pairs], nfc_lines((target for _, target in pairs), reference))
+    return EvalText(target_lang, [source for source, _ in pairs], nfc_lines((target for _, target in pairs), reference))

@@ -78,10 +78,7 @@ def _token_pairs(corpus: EncodedCorpus) -> tuple[Array, Array, Array]:
 def _model_1(sources: Array, pair_index: Array, positions: Array) -> Array:
     """Estimate translation probabilities of target given source (U,) by expectation maximisation.
 
-    Args:
-        sources: (U,), the source id of each distinct pair.
-        pair_index: (P,), the distinct pair of each pair.
-        positions: (P,), the target token that each pair explains.
+    Distinct pairs have source ids (U,); `pair_index` (P,) maps pairs to them, `positions` (P,) to target tokens.
     """
     probabilities = np.ones(len(sources))
     for _ in range(_ITERATIONS):

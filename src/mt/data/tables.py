@@ -48,11 +48,7 @@ def no_column(column: str, columns: Iterable[str]) -> str:
 
 
 def _name_cells(
-    lines: Iterator[tuple[int, list[str]]],
-    header: bool,
-    wanted: tuple[str, str],
-    path: Path,
-    on_issue: IssueHandler,
+    lines: Iterator[tuple[int, list[str]]], header: bool, wanted: tuple[str, str], path: Path, on_issue: IssueHandler
 ) -> Iterator[Row]:
     """Yield the cells of each row by column; a row with too many, or without a wanted one, is skipped."""
     columns: list[str] = []

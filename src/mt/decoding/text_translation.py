@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mt.data.eval_texts import Text
+from mt.data.eval_texts import EvalText
 from mt.decoding.engine import SearchOptions
 from mt.decoding.reranking import rerank_mbr
 from mt.decoding.translator import Translator, distinct, lines_at_once
@@ -16,13 +16,13 @@ from mt.metrics.scores import bleu_tokenizer, corpus_bleu
 class Translated:
     """A text with its translations, aligned, and the seconds they took."""
 
-    text: Text
+    text: EvalText
     hypotheses: list[str]
     seconds: float = 0.0
 
 
 def translate_texts(
-    translator: Translator, texts: Sequence[Text], options: SearchOptions, utility: str | None = None
+    translator: Translator, texts: Sequence[EvalText], options: SearchOptions, utility: str | None = None
 ) -> list[Translated]:
     """Translate each text into its language.
 

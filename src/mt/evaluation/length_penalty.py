@@ -6,7 +6,7 @@ from typing import Any
 
 from mt.config import Config
 from mt.console import progress, table
-from mt.data.eval_texts import Text
+from mt.data.eval_texts import EvalText
 from mt.decoding.text_translation import mean_bleu, translate_texts
 from mt.decoding.translator import Translator
 from mt.evaluation.test_set import search_options, warn_long_lines
@@ -26,7 +26,7 @@ class PenaltyResult:
 def try_length_penalties(
     translator: Translator,
     config: Config,
-    texts: Sequence[Text],
+    texts: Sequence[EvalText],
     beam_size: int | None = None,
     penalties: Sequence[float] = PENALTIES,
 ) -> list[PenaltyResult]:

@@ -7,7 +7,7 @@ from typing import Any
 from mt.bundle.load_translator import open_converted
 from mt.config import Config
 from mt.console import table
-from mt.data.eval_texts import Text
+from mt.data.eval_texts import EvalText
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import EngineChoice
 from mt.decoding.settings import TranslationSettings
@@ -29,7 +29,7 @@ class FormatResult:
 
 
 def try_formats(
-    folder: ModelDir, config: Config, tokenizers: TokenizerPair, texts: Sequence[Text]
+    folder: ModelDir, config: Config, tokenizers: TokenizerPair, texts: Sequence[EvalText]
 ) -> list[FormatResult]:
     """Translate and score the validation set in each format of the folder.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from mt.config import Config
 from mt.console import log, table
-from mt.data.eval_texts import Text
+from mt.data.eval_texts import EvalText
 from mt.decoding.engine import SearchOptions
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.text_translation import Translated, translate_texts
@@ -82,7 +82,7 @@ def configured_methods(config: Config, **changes: Any) -> list[Method]:
     return [Method(name, search_options(config, name, **({} if name == "greedy" else changes))) for name in names]
 
 
-def warn_long_lines(translator: Translator, texts: Sequence[Text]) -> None:
+def warn_long_lines(translator: Translator, texts: Sequence[EvalText]) -> None:
     """Log one warning per text with lines longer than the model's limit."""
     for text in texts:
         translator.to(text.target_lang).warn_long_lines(text.sources, f"text to translate into {text.target_lang}")
@@ -91,7 +91,7 @@ def warn_long_lines(translator: Translator, texts: Sequence[Text]) -> None:
 def evaluate(
     translator: Translator,
     config: Config,
-    texts: Sequence[Text],
+    texts: Sequence[EvalText],
     methods: Sequence[Method] | None = None,
     comet: Comet | None = None,
 ) -> list[MethodResult]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from mt.data.eval_texts import Text, read_pair, read_texts
+from mt.data.eval_texts import EvalText, read_pair, read_texts
 from mt.errors import InputError
 from mt.storage.find_model import run_of, run_of_checkpoint
 from mt.storage.run_dir import ModelDir, RunDir
@@ -20,12 +20,12 @@ def has_split(run: RunDir | None, split: str) -> bool:
     return run is not None and run.text_file(split, "source").is_file()
 
 
-def pair_text(source: Path, reference: Path, languages: Sequence[str], to: str | None) -> Text:
+def pair_text(source: Path, reference: Path, languages: Sequence[str], to: str | None) -> EvalText:
     """Read two files as a text in the language `to`, or in a model's only target language."""
     return read_pair(source, reference, chosen_language(languages, to))
 
 
-def run_texts(folder: ModelDir, split: str, languages: Sequence[str], to: str | None) -> list[Text]:
+def run_texts(folder: ModelDir, split: str, languages: Sequence[str], to: str | None) -> list[EvalText]:
     """Read the `valid` or `test` split of a model's run, in the language `to` or in all.
 
     Raises:
@@ -42,7 +42,7 @@ def run_texts(folder: ModelDir, split: str, languages: Sequence[str], to: str | 
     return texts
 
 
-def texts_in(languages: Sequence[str], texts: Sequence[Text]) -> list[Text]:
+def texts_in(languages: Sequence[str], texts: Sequence[EvalText]) -> list[EvalText]:
     """Return the texts in some languages: those of an ensemble, which may be fewer than the first model's."""
     matching = [text for text in texts if text.target_lang in languages]
     if not matching:
@@ -50,7 +50,7 @@ def texts_in(languages: Sequence[str], texts: Sequence[Text]) -> list[Text]:
     return matching
 
 
-def refuse_test_text(folder: ModelDir, languages: Sequence[str], texts: Sequence[Text]) -> None:
+def refuse_test_text(folder: ModelDir, languages: Sequence[str], texts: Sequence[EvalText]) -> None:
     """Refuse to tune on the test set of a model's run, whose score would then be worthless."""
     run = owner(folder)
     if run is None or not has_split(run, "test"):

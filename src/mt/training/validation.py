@@ -9,7 +9,7 @@ import torch
 from mt.config import Config
 from mt.console import log
 from mt.data.batching import assemble, plan_epoch
-from mt.data.eval_texts import Text
+from mt.data.eval_texts import EvalText
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import DistributedEngine, SearchOptions
@@ -69,7 +69,7 @@ class Validator:
         self,
         config: Config,
         encoded: EncodedCorpus,
-        texts: list[Text],
+        texts: list[EvalText],
         tokenizers: TokenizerPair,
         distributed: Distributed = SINGLE_PROCESS,
     ) -> None:

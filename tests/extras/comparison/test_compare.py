@@ -15,7 +15,7 @@ import pytest
 
 from command import mt
 from engine_helpers import reseal
-from mt.data.eval_texts import Text
+from mt.data.eval_texts import EvalText
 from mt.extras.comparison.differences import marked_differences, sentence_differences
 from mt.extras.comparison.layout import compare, comparison_text
 from mt.extras.comparison.significance import System, paired_tests
@@ -139,7 +139,7 @@ def test_a_difference_that_a_metric_does_not_see_counts_as_none(metric: str) -> 
 def test_tests_that_disagree_are_called_so(notices: list[str]) -> None:
     lines = references(5)
     systems = [System("a", ["x"] * 5), System("b", lines)]
-    compared = compare(Comparison(Text("de", [], lines), systems, "13a"), ["chrf"], 200, 200)
+    compared = compare(Comparison(EvalText("de", [], lines), systems, "13a"), ["chrf"], 200, 200)
     assert compared.tests[0].systems[1].p_bootstrap < 0.05
     assert "b against a: the tests disagree about chrF (+" in comparison_text(compared, 0, BRACKETS)
     assert any("only 5 sentences" in notice for notice in notices)

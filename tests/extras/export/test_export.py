@@ -23,7 +23,6 @@ from command import FAILPOINT, mt
 from export_helpers import lines_of, readme_program, refusal, run_folder, write
 from mt.bundle.load_translator import open_model
 from mt.cli import app
-from mt.data.eval_texts import Text
 from mt.data.shortlist import Shortlist
 from mt.data.tokenizer import EOS_ID
 from mt.decoding.engine import EngineChoice
@@ -180,7 +179,7 @@ def test_what_is_lost_is_told_from_the_exact_model(tmp_path: Path) -> None:
     few = Shortlist([EOS_ID, 262, 263], {})
     run = run_folder(tmp_path / "run", *WIDE, "decoding.shortlist=1", shortlist=few)
     job = load_job(run.model, "ctranslate2", [])
-    text = Text("xx", lines_of(run.text_file("valid", "source")), lines_of(run.text_file("valid", "target")))
+    text = EvalText("xx", lines_of(run.text_file("valid", "source")), lines_of(run.text_file("valid", "target")))
     check = exporting._check(dataclasses.replace(job, texts=[text]), 0.5)
     assert check is not None
     exact = open_model(run.model, EngineChoice("torch", "cpu")).translator

@@ -9,7 +9,7 @@ from typing import Any
 from mt.bundle.load_translator import open_model, read_config
 from mt.config.data import DataConfig
 from mt.console import log
-from mt.data.eval_texts import Text, nfc_lines
+from mt.data.eval_texts import EvalText, nfc_lines
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
 from mt.evaluation.test_set import search_options
@@ -32,7 +32,7 @@ class Comparison:
         tokenize: BLEU's tokenizer.
     """
 
-    text: Text
+    text: EvalText
     systems: list[System]
     tokenize: str
 
@@ -123,7 +123,7 @@ def new_translations(
         else:
             systems.append(System(str(path), _lines_of(path)))
     tokenize = next((config.evaluation.bleu_tokenize for config in configs.values()), "auto")
-    return _checked(Comparison(Text(language, sources, references), systems, bleu_tokenizer(tokenize, language)))
+    return _checked(Comparison(EvalText(language, sources, references), systems, bleu_tokenizer(tokenize, language)))
 
 
 def _searched(method: str | None) -> str:
@@ -191,9 +191,9 @@ class _Stored:
             config.evaluation.bleu_tokenize,
         )
 
-    def text(self, language: str) -> Text:
+    def text(self, language: str) -> EvalText:
         name = self._name(language)
-        return Text(language, *(_lines_of(self.folder / f"{name}.{side}") for side in ("source", "reference")))
+        return EvalText(language, *(_lines_of(self.folder / f"{name}.{side}") for side in ("source", "reference")))
 
     def hypotheses(self, language: str, method: str) -> list[str]:
         return _lines_of(self.folder / f"{self._name(language)}.{method}")

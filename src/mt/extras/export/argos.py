@@ -9,7 +9,6 @@ import zipfile
 from pathlib import Path
 
 from mt.bundle.to_ctranslate2 import write_converted
-from mt.data.eval_texts import Text
 from mt.decoding.ctranslate2_engine import cpu_cores
 from mt.decoding.engine import SearchOptions
 from mt.decoding.settings import TranslationSettings
@@ -105,7 +104,7 @@ def _compare_bleu(content: Path, number_format: str, check: BleuCheck) -> str:
         str(content / "model"), inter_threads=cpu_cores(), intra_threads=1, compute_type="auto"
     )
 
-    def translate(text: Text) -> list[str]:
+    def translate(text: EvalText) -> list[str]:
         results = translator.translate_batch(
             pieces.encode([source.strip() for source in text.sources], out_type=str),
             replace_unknowns=True,

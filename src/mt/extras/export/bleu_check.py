@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mt.config import Config
 from mt.console import table
-from mt.data.eval_texts import Text
+from mt.data.eval_texts import EvalText
 from mt.decoding.engine import SearchOptions
 from mt.decoding.text_translation import Translated, mean_bleu, translate_texts
 from mt.decoding.translator import Translator
@@ -25,11 +25,11 @@ class BleuCheck:
     """
 
     translator: Translator
-    texts: Sequence[Text]
+    texts: Sequence[EvalText]
     config: Config
     max_loss: float
 
-    def compare(self, name: str, search: SearchOptions, translate: Callable[[Text], list[str]]) -> str:
+    def compare(self, name: str, search: SearchOptions, translate: Callable[[EvalText], list[str]]) -> str:
         """Compare an export's translations with the model's.
 
         Args:

@@ -10,7 +10,7 @@ from mt.bundle.load_translator import read_config
 from mt.bundle.model_folder import load_model
 from mt.config import Config
 from mt.config.schema import EXPORT_FORMATS, ExportFormat, export_rules
-from mt.data.eval_texts import Text
+from mt.data.eval_texts import EvalText
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.model.embedding import Embedding, LearnedPositions
@@ -43,7 +43,7 @@ class ExportJob:
     config: Config
     model: Transformer
     tokenizers: TokenizerPair
-    texts: Sequence[Text]
+    texts: Sequence[EvalText]
 
     @property
     def sources(self) -> list[str]:
@@ -90,7 +90,7 @@ def require_exportable(config: Config, export_format: ExportFormat) -> None:
         raise InputError(f"{rule.keys[0]}: {rule.reason}")
 
 
-def load_job(folder: ModelDir, export_format: ExportFormat, texts: Sequence[Text]) -> ExportJob:
+def load_job(folder: ModelDir, export_format: ExportFormat, texts: Sequence[EvalText]) -> ExportJob:
     """Load a model folder or checkpoint to export.
 
     Raises:

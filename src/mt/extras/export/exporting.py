@@ -12,7 +12,7 @@ from mt.bundle.load_translator import open_model, read_config
 from mt.config import Config
 from mt.config.schema import ExportFormat
 from mt.console import log
-from mt.data.eval_texts import Text, read_texts
+from mt.data.eval_texts import EvalText, read_texts
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError, MtError
 from mt.extras.export.bleu_check import BleuCheck
@@ -84,7 +84,7 @@ def export(
     folder: ModelDir,
     export_format: ExportFormat,
     output: Path,
-    texts: Sequence[Text],
+    texts: Sequence[EvalText],
     options: ExportOptions,
     **facts: Any,
 ) -> str:
