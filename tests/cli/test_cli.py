@@ -31,10 +31,6 @@ def run(trained: Path, tmp_path: Path) -> RunDir:
     return RunDir(shutil.copytree(trained / "runs" / "tiny", tmp_path / "tiny"))
 
 
-def test_translates_arguments(trained: Path) -> None:
-    assert len(mt_lines("translate", "a b c", "c d", cwd=trained)) == 2
-
-
 def test_n_lines_in_are_n_lines_out_in_order(trained: Path) -> None:
     lines = ["a b", "", "  ", "c d e f", "x\u2028y", "\x0c", "</s> <pad>", "a b", "日本", "a " * 300]
     done = mt("translate", cwd=trained, stdin="".join(f"{line}\n" for line in lines).encode())
@@ -72,7 +68,8 @@ def test_a_seed_that_sacrebleu_cannot_read_is_refused_at_once(tiny: Path, seed: 
     assert not (tiny / "runs").exists()
 
 
-def test_files_in_and_out(trained: Path, tmp_path: Path) -> None:
+def test_arguments_and_files_in_and_out(trained: Path, tmp_path: Path) -> None:
+    assert len(mt_lines("translate", "a b c", "c d", cwd=trained)) == 2
     (tmp_path / "in.txt").write_text("a b\n\nc d\n")
     mt("translate", "--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt", cwd=trained)
     assert len((tmp_path / "out.txt").read_text().split("\n")) == 4
@@ -120,13 +117,6 @@ def test_eval_json_is_one_object_and_its_bleu_is_sacrebleus(trained: Path, tmp_p
         assert float(printed) == pytest.approx(entry["bleu"], abs=1e-4)
 
 
-def test_eval_of_given_files(trained: Path, tmp_path: Path) -> None:
-    shutil.copy(trained / "valid.en", tmp_path / "mine.en")
-    shutil.copy(trained / "valid.xx", tmp_path / "mine.xx")
-    mt("eval", "--source", tmp_path / "mine.en", "--reference", tmp_path / "mine.xx", "--output", tmp_path, cwd=trained)
-    assert (tmp_path / "mine.beam").is_file()
-
-
 def test_the_model_folder_works_on_its_own(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained / "runs" / "tiny" / "model", tmp_path / "moved")
     alone = mt("translate", "a b c", "--model", "moved", cwd=tmp_path).stdout
@@ -168,6 +158,7 @@ def test_other_settings_do_not_replace_the_usual_scores_of_a_given_text(
 ) -> None:
     text = ["--source", trained / "valid.en", "--reference", trained / "valid.xx"]
     mt("eval", "--model", "tiny", *text, cwd=tmp_path)
+    assert (run.scores / "valid.beam").is_file()
     usual = (run.scores / "valid.json").read_bytes()
     mt("eval", "--model", "tiny", *text, "--beam", "1", cwd=tmp_path)
     assert (run.scores / "valid.json").read_bytes() == usual
