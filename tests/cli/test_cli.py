@@ -1,4 +1,4 @@
-"""The command line as a user meets it: arguments, streams, exit codes, one-sentence errors."""
+"""The command line: arguments, streams, exit codes, one-sentence errors."""
 
 import json
 import os
@@ -15,12 +15,20 @@ from command import mt
 from mt.storage.run_dir import RunDir
 
 
-def words(done) -> list[str]:
-    return done.stdout.splitlines()
+def mt_lines(*arguments: str | Path, cwd: Path) -> list[str]:
+    return mt(*arguments, cwd=cwd).stdout.splitlines()
 
 
-def test_translates_arguments(trained: Path) -> None:
-    assert len(words(mt("translate", "a b c", "c d", cwd=trained))) == 2
+def in_bash(script: str, cwd: Path) -> subprocess.CompletedProcess[bytes]:
+    script = script.replace("mt ", f"{sys.executable} -m mt ", 1)
+    command = ["bash", "-o", "pipefail", "-c", script]
+    return subprocess.run(command, cwd=cwd, capture_output=True, check=False)
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> RunDir:
+    """A copy of the trained run, ./tiny."""
+    return RunDir(shutil.copytree(trained / "runs" / "tiny", tmp_path / "tiny"))
 
 
 def test_n_lines_in_are_n_lines_out_in_order(trained: Path) -> None:
@@ -30,8 +38,8 @@ def test_n_lines_in_are_n_lines_out_in_order(trained: Path) -> None:
     assert len(out) == len(lines) + 1
     assert out[1] == out[2] == out[5] == ""
     assert out[0] == out[7]
-    assert out[0] == words(mt("translate", "a b", cwd=trained))[0]
-    assert "translated in" in done.stderr  # the long line, in parts
+    assert out[0] == mt_lines("translate", "a b", cwd=trained)[0]
+    assert "translated in" in done.stderr  # of the long line
 
 
 def test_windows_line_ends_and_a_missing_last_one(trained: Path) -> None:
@@ -48,9 +56,9 @@ def test_a_pipe_that_does_not_wait_is_read_to_its_end(trained: Path) -> None:
             os.write(writing, line)
             time.sleep(2.5)
         os.close(writing)
-        found = process.communicate(timeout=60)[0]
+        translated = process.communicate(timeout=60)[0]
     os.close(reading)
-    assert found.decode() == mt("translate", cwd=trained, stdin=b"a b\nc d\n").stdout
+    assert translated.decode() == mt("translate", cwd=trained, stdin=b"a b\nc d\n").stdout
 
 
 @pytest.mark.parametrize("seed", ["abc", "0", "-3", ""])
@@ -60,7 +68,8 @@ def test_a_seed_that_sacrebleu_cannot_read_is_refused_at_once(tiny: Path, seed: 
     assert not (tiny / "runs").exists()
 
 
-def test_files_in_and_out(trained: Path, tmp_path: Path) -> None:
+def test_arguments_and_files_in_and_out(trained: Path, tmp_path: Path) -> None:
+    assert len(mt_lines("translate", "a b c", "c d", cwd=trained)) == 2
     (tmp_path / "in.txt").write_text("a b\n\nc d\n")
     mt("translate", "--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt", cwd=trained)
     assert len((tmp_path / "out.txt").read_text().split("\n")) == 4
@@ -68,7 +77,7 @@ def test_files_in_and_out(trained: Path, tmp_path: Path) -> None:
 
 def test_n_best_and_jsonl_carry_the_same_scores(two_languages: Path) -> None:
     command = ["translate", "a b c", "--to", "xx", "--n-best", "2"]
-    text = words(mt(*command, cwd=two_languages))
+    text = mt_lines(*command, cwd=two_languages)
     record = json.loads(mt(*command, "--format", "jsonl", cwd=two_languages).stdout)
     assert record["source"] == "a b c"
     assert [f"{rank}\t{c['score']:.4f}\t{c['text']}" for rank, c in enumerate(record["n_best"], 1)] == text
@@ -82,18 +91,14 @@ def test_greedy_is_a_beam_of_one(trained: Path) -> None:
     assert greedy == mt("translate", *arguments, "--beam", "1", cwd=trained).stdout
 
 
-def test_head_ends_it_quietly(trained: Path) -> None:
-    """A reader that has seen enough is no error."""
-    script = f"for i in $(seq 3000); do echo a b c; done | {sys.executable} -m mt translate --greedy | head -n 1"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", script], cwd=trained, capture_output=True, check=False)
-    assert done.stdout.count(b"\n") == 1
-    assert done.stderr == b""
+def test_a_closed_pipe_ends_it_quietly(trained: Path) -> None:
+    done = in_bash("for i in $(seq 3000); do echo a b c; done | mt translate --greedy | head -n 1", trained)
+    assert (done.stdout.count(b"\n"), done.stderr) == (1, b"")
     assert done.returncode in (0, 141)  # 141: the shell's own loop met the closed pipe
 
 
 def test_eval_prints_a_table_with_signatures_and_writes_files(trained: Path, tmp_path: Path) -> None:
-    done = mt("eval", "--output", tmp_path, cwd=trained)
-    header, greedy, beam, *signatures = words(done)
+    header, greedy, beam, *signatures = mt_lines("eval", "--output", tmp_path, cwd=trained)
     assert header.split()[:2] == ["method", "BLEU"]
     assert (greedy.split()[0], beam.split()[0]) == ("greedy", "beam")
     assert "tok:13a" in signatures[0]
@@ -103,21 +108,13 @@ def test_eval_prints_a_table_with_signatures_and_writes_files(trained: Path, tmp
 
 
 def test_eval_json_is_one_object_and_its_bleu_is_sacrebleus(trained: Path, tmp_path: Path) -> None:
-    done = mt("eval", "--json", "--output", tmp_path, cwd=trained)
-    result = json.loads(done.stdout)
+    result = json.loads(mt("eval", "--json", "--output", tmp_path, cwd=trained).stdout)
     assert [r["method"] for r in result["results"]] == ["greedy", "beam"]
     for entry in result["results"]:
         files = [tmp_path / "test.reference", "-i", tmp_path / f"test.{entry['method']}"]
         command = [sys.executable, "-m", "sacrebleu", *files, "-b", "-w", "4"]
         printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         assert float(printed) == pytest.approx(entry["bleu"], abs=1e-4)
-
-
-def test_eval_of_given_files(trained: Path, tmp_path: Path) -> None:
-    shutil.copy(trained / "valid.en", tmp_path / "mine.en")
-    shutil.copy(trained / "valid.xx", tmp_path / "mine.xx")
-    mt("eval", "--source", tmp_path / "mine.en", "--reference", tmp_path / "mine.xx", "--output", tmp_path, cwd=trained)
-    assert (tmp_path / "mine.beam").is_file()
 
 
 def test_the_model_folder_works_on_its_own(trained: Path, tmp_path: Path) -> None:
@@ -127,28 +124,48 @@ def test_the_model_folder_works_on_its_own(trained: Path, tmp_path: Path) -> Non
     assert not [path for path in (tmp_path / "moved").rglob("*") if path.suffix in (".pt", ".pkl", ".pickle")]
 
 
-def test_another_text_of_the_same_name_leaves_the_runs_own_scores_alone(trained: Path, tmp_path: Path) -> None:
-    run = RunDir(shutil.copytree(trained / "runs" / "tiny", tmp_path / "tiny"))
-    before = {path.name: path.read_bytes() for path in run.scores.iterdir()}
+TEST_FILES = ("--source", "test.en", "--reference", "test.xx")
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        (TEST_FILES, "other.test"),
+        *(
+            (tuple(words.split()), "changed.test")
+            for words in (
+                *("--beam 1", "--length-penalty 0", "--metrics chrf", "--compute-type int8", "--sample", "--mbr 2"),
+            )
+        ),
+    ],
+    ids=str,
+)
+def test_other_texts_and_settings_do_not_replace_the_runs_own_scores(
+    run: RunDir, tmp_path: Path, options: tuple[str, ...], name: str
+) -> None:
     (tmp_path / "test.en").write_text("a b\n")
     (tmp_path / "test.xx").write_text("x\n")
-    mt("eval", "--model", "tiny", "--source", "test.en", "--reference", "test.xx", cwd=tmp_path)
+    before = {path.name: path.read_bytes() for path in run.scores.iterdir()}
+    mt("eval", "--model", "tiny", *options, cwd=tmp_path)
     after = {path.name: path.read_bytes() for path in run.scores.iterdir()}
     assert before.items() <= after.items()
-    assert {"other.test.json", "other.test.greedy"} <= after.keys() - before.keys()
+    assert f"{name}.json" in after
+    assert options != TEST_FILES or f"{name}.greedy" in after
 
 
-def test_other_settings_leave_the_usual_scores_of_a_given_text_alone(trained: Path, tmp_path: Path) -> None:
-    run = RunDir(shutil.copytree(trained / "runs" / "tiny", tmp_path / "tiny"))
+def test_other_settings_do_not_replace_the_usual_scores_of_a_given_text(
+    trained: Path, run: RunDir, tmp_path: Path
+) -> None:
     text = ["--source", trained / "valid.en", "--reference", trained / "valid.xx"]
     mt("eval", "--model", "tiny", *text, cwd=tmp_path)
+    assert (run.scores / "valid.beam").is_file()
     usual = (run.scores / "valid.json").read_bytes()
     mt("eval", "--model", "tiny", *text, "--beam", "1", cwd=tmp_path)
     assert (run.scores / "valid.json").read_bytes() == usual
     assert (run.scores / "changed.valid.json").is_file()
 
 
-def test_a_folder_for_scores_that_cannot_be_is_told_before_anything_is_translated(trained: Path) -> None:
+def test_an_impossible_folder_for_scores_is_refused_before_translation(trained: Path) -> None:
     done = mt("eval", "--output", "test.en", cwd=trained, code=2)
     assert "test.en is a file, not a folder" in done.stderr
     assert "translating" not in done.stderr
@@ -156,7 +173,7 @@ def test_a_folder_for_scores_that_cannot_be_is_told_before_anything_is_translate
 
 
 @pytest.mark.parametrize("source", ["file", "pipe"])
-def test_a_line_that_is_no_utf_8_loses_no_work(trained: Path, tmp_path: Path, source: str) -> None:
+def test_a_line_that_is_not_utf_8_loses_no_work(trained: Path, tmp_path: Path, source: str) -> None:
     (tmp_path / "in").write_bytes(b"a b\n" * 5 + b"\xff\n")
     if source == "file":
         done = mt("translate", "--input", tmp_path / "in", "--model", "nowhere", cwd=trained, code=2)
@@ -167,37 +184,12 @@ def test_a_line_that_is_no_utf_8_loses_no_work(trained: Path, tmp_path: Path, so
         assert len(done.stdout.splitlines()) == 5
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--beam", "1"),
-        ("--length-penalty", "0"),
-        ("--metrics", "chrf"),
-        ("--compute-type", "int8"),
-        ("--sample",),
-        ("--mbr", "2"),
-    ],
-    ids=str,
-)
-def test_other_settings_leave_the_runs_own_scores_alone(
-    trained: Path, tmp_path: Path, options: tuple[str, ...]
-) -> None:
-    run = RunDir(shutil.copytree(trained / "runs" / "tiny", tmp_path / "tiny"))
-    before = {path.name: path.read_bytes() for path in run.scores.iterdir()}
-    mt("eval", "--model", "tiny", *options, cwd=tmp_path)
-    after = {path.name: path.read_bytes() for path in run.scores.iterdir()}
-    assert before.items() <= after.items()
-    assert "changed.test.json" in after
-
-
-def test_scores_are_stored_though_nobody_reads_them(trained: Path, tmp_path: Path) -> None:
-    script = f"{sys.executable} -m mt eval --output {tmp_path} | true"
-    subprocess.run(["bash", "-c", script], cwd=trained, capture_output=True, check=True)
+def test_scores_are_written_though_the_pipe_is_closed(trained: Path, tmp_path: Path) -> None:
+    in_bash(f"mt eval --output {tmp_path} | true", trained)
     assert (tmp_path / "test.json").is_file()
 
 
-def test_scores_are_shown_though_they_cannot_be_stored(trained: Path, tmp_path: Path) -> None:
-    run = RunDir(shutil.copytree(trained / "runs" / "tiny", tmp_path / "tiny"))
+def test_scores_are_printed_though_they_cannot_be_written(run: RunDir, tmp_path: Path) -> None:
     shutil.rmtree(run.scores)
     run.scores.write_text("a file where the folder should be")
     done = mt("eval", "--model", "tiny", cwd=tmp_path, code=4)
@@ -205,7 +197,7 @@ def test_scores_are_shown_though_they_cannot_be_stored(trained: Path, tmp_path: 
     assert "cannot write here" in done.stderr
 
 
-def test_an_output_that_is_no_file(trained: Path, tmp_path: Path) -> None:
+def test_an_output_that_is_not_a_regular_file(trained: Path, tmp_path: Path) -> None:
     said = mt("translate", "a b", "--output", tmp_path, cwd=trained, code=2).stderr
     assert f"--output {tmp_path}: this is a folder, not a file" in said
     said = mt("translate", "a b", "--output", tmp_path / "out.gz", cwd=trained, code=2).stderr
@@ -224,9 +216,8 @@ def test_translate_does_not_overwrite_its_input(trained: Path, tmp_path: Path, n
     (tmp_path / "hard").hardlink_to(tmp_path / "in")
     said = mt("translate", "--input", tmp_path / "in", "--output", tmp_path / name, cwd=trained, code=2).stderr
     assert "this is an input" in said
-    command = f"{sys.executable} -m mt translate --output {tmp_path / name} < {tmp_path / 'in'}"
-    done = subprocess.run(command, shell=True, cwd=trained, capture_output=True, text=True, check=False)
-    assert (done.returncode, "this is an input" in done.stderr) == (2, True)
+    done = in_bash(f"mt translate --output {tmp_path / name} < {tmp_path / 'in'}", trained)
+    assert (done.returncode, b"this is an input" in done.stderr) == (2, True)
     assert (tmp_path / "in").read_text() == (tmp_path / "hard").read_text() == "a b\n"
 
 
@@ -252,17 +243,15 @@ def test_an_output_that_is_a_link_stays_one(trained: Path, tmp_path: Path) -> No
     assert len((tmp_path / "real.txt").read_text().splitlines()) == 12
 
 
-@pytest.mark.parametrize(("closed", "code"), [("<&-", 0), (">&-", 0), ("2>&-", 0)])
-def test_a_closed_stream_is_an_empty_one(trained: Path, closed: str, code: int) -> None:
-    script = f"{sys.executable} -m mt translate {'a' if closed != '<&-' else ''} {closed}"
-    done = subprocess.run(["bash", "-c", script], cwd=trained, capture_output=True, check=False)
-    assert done.returncode == code, done.stderr
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_closed_stream_is_an_empty_one(trained: Path, closed: str) -> None:
+    done = in_bash(f"mt translate {'a' if closed != '<&-' else ''} {closed}", trained)
+    assert done.returncode == 0, done.stderr
     assert b"Traceback" not in done.stderr
 
 
-def test_a_log_that_nobody_can_store_ends_no_training(tiny: Path) -> None:
-    command = f"{sys.executable} -m mt train --config tiny.yaml --set training.max_steps=40 2> /dev/full"
-    done = subprocess.run(["bash", "-c", command], cwd=tiny, capture_output=True, check=False)
+def test_a_log_that_cannot_be_written_does_not_end_training(tiny: Path) -> None:
+    done = in_bash("mt train --config tiny.yaml --set training.max_steps=40 2> /dev/full", tiny)
     assert done.returncode == 0
     assert (tiny / "runs" / "tiny" / "model" / "MANIFEST.json").is_file()
 
@@ -345,21 +334,8 @@ def test_an_unwritable_runs_folder_is_exit_4(tiny: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_help_is_quick_and_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; sys.argv = ['mt', '--help']\n"
-        "from mt.cli import main\n"
-        "try:\n    main()\nexcept SystemExit as end:\n    assert end.code == 0\n"
-        "heavy = {'torch', 'datasets', 'tokenizers', 'sacrebleu', 'numpy', 'pydantic'} & set(sys.modules)\n"
-        "assert not heavy, heavy"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "train" in done.stdout
-
-
 def test_python_m_mt_is_the_same_command(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "mt", "eval"], cwd=tmp_path, capture_output=True, check=False)
+    done = in_bash("mt eval", tmp_path)
     assert done.returncode == 2
     assert b"no finished run" in done.stderr
 

@@ -1,4 +1,4 @@
-"""The Tab key: what real shells get to offer."""
+"""Tab completion in real shells."""
 
 import os
 import pty
@@ -39,7 +39,7 @@ def in_bash(project: Path, script: str) -> subprocess.CompletedProcess[str]:
 
 
 def offered(project: Path, *lines: str) -> list[list[str]]:
-    """What bash's function for the command puts where bash looks for what to offer, for each beginning of a line."""
+    """Return what bash's completion function offers for each beginning of a command line."""
     each = ""
     for line in lines:
         words = " ".join(f"'{word}'" for word in line.split(" "))

@@ -1,4 +1,4 @@
-"""A sentence at the prompt waits for nothing that it does not need: measured in real, fresh processes."""
+"""Startup: a command imports only what it needs, in a fresh process."""
 
 import json
 import subprocess
@@ -25,10 +25,10 @@ print(json.dumps({"code": code, "modules": modules, "ours": [name for name in sy
 
 
 def fresh(*words: str, cwd: Path, stdin: str = "") -> tuple[str, str, set[str], set[str]]:
-    """Runs a command in a process of its own.
+    """Run a command in a fresh process.
 
     Returns:
-        what it said on stdout and on stderr, and the names of packages and of our own modules that were imported.
+        its stdout and stderr, and the names of the packages and of our own modules that it imported.
     """
     done = subprocess.run(
         [sys.executable, "-c", CODE, *words], cwd=cwd, input=stdin, capture_output=True, text=True, check=False
@@ -52,14 +52,13 @@ def test_a_translation_imports_nothing_heavy(trained: Path, options: list[str]) 
     assert not {name for name in ours if name.startswith(("mt.model", "mt.training", "mt.config"))}
 
 
-def test_lines_of_standard_input_too(trained: Path) -> None:
+def test_translating_stdin_imports_nothing_heavy(trained: Path) -> None:
     stdout, _, modules, _ = fresh("translate", cwd=trained, stdin="a b\n\nc d\n")
     assert len(stdout.split("\n")) == 4
     assert modules & HEAVY == set()
 
 
-def test_torch_where_it_is_asked_for(trained: Path) -> None:
-    """The test above would see it."""
+def test_the_torch_engine_imports_torch(trained: Path) -> None:
     stdout, _, modules, _ = fresh("translate", "a b", "--engine", "torch", cwd=trained)
     assert stdout == fresh("translate", "a b", cwd=trained)[0]
     assert {"torch", "pydantic", "yaml", "safetensors"} <= modules
@@ -69,20 +68,13 @@ def test_torch_where_it_is_asked_for(trained: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["--help"],
-        ["translate", "--help"],
-        ["train", "--help"],
-        ["eval", "-h"],
-        ["compare", "-h"],
-        ["init", "-h"],
-        ["export", "-h"],
-        ["data", "-h"],
-        ["completion", "-h"],
+        "--help",
+        "translate --help",
+        *(f"{name} -h" for name in "train eval compare init export data completion".split()),
     ],
-    ids=" ".join,
 )
-def test_help_imports_nothing_at_all(tmp_path: Path, words: list[str]) -> None:
-    stdout, _, modules, _ = fresh(*words, cwd=tmp_path)
+def test_help_imports_nothing_heavy(tmp_path: Path, words: str) -> None:
+    stdout, _, modules, _ = fresh(*words.split(), cwd=tmp_path)
     assert "Usage:" in stdout
     assert modules & (HEAVY | {"ctranslate2", "tokenizers", "numpy"}) == set()
 
@@ -96,11 +88,11 @@ def test_help_imports_nothing_at_all(tmp_path: Path, words: list[str]) -> None:
     ],
     ids=str,
 )
-def test_verbose_says_on_stderr_which_engine_runs(trained: Path, options: list[str], engine: str) -> None:
+def test_verbose_logs_the_engine(trained: Path, options: list[str], engine: str) -> None:
     quiet = mt("translate", "a b", *options, cwd=trained)
     for flag in ("-v", "--verbose"):
-        told = mt("translate", "a b", *options, flag, cwd=trained)
-        assert told.stdout == quiet.stdout
-        assert f"engine: {engine}" in told.stderr
+        verbose = mt("translate", "a b", *options, flag, cwd=trained)
+        assert verbose.stdout == quiet.stdout
+        assert f"engine: {engine}" in verbose.stderr
     assert len(quiet.stdout.splitlines()) == 1
     assert quiet.stderr == ""

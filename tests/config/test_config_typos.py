@@ -83,19 +83,14 @@ def test_keys_are_suggested_across_sections(section: str, key: str, meant: str) 
     assert messages(configured(section, **{key: 1})) == [f"{section}.{key}: unknown key; did you mean {meant}?"]
 
 
-def test_a_key_at_the_top_level_is_sent_to_its_section() -> None:
+def test_unknown_keys_unlike_any_in_their_section() -> None:
     assert suggested({**smallest(), "beam_size": 4}) == ["decoding.beam_size"]
-
-
-def test_a_key_like_no_other_lists_what_is_known() -> None:
     assert messages(configured("tokenizer", zzz=1)) == [
         "tokenizer.zzz: unknown key; known here: type, vocab_size, shared, train_pairs, bpe_dropout"
     ]
 
 
-def test_a_key_that_looks_like_an_internal_mark() -> None:
+def test_a_key_that_looks_like_an_internal_tag() -> None:
     assert messages(configured("training", **{"<file>": 1}))[0].startswith("training.<file>: unknown key")
-    assert (
-        "data.train.<source>: unknown key"
-        in messages(configured("data", train={"source": "a", "target": "b", "<source>": 1}))[0]
-    )
+    (message,) = messages(configured("data", train={"source": "a", "target": "b", "<source>": 1}))
+    assert message.startswith("data.train.<source>: unknown key")

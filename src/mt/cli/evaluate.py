@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mt.decoding.translator import Translator
     from mt.evaluation.test_set import Method, MethodResult
     from mt.metrics.comet import Comet
+    from mt.storage.run_dir import ModelDir
 
 
 @click.command(name="eval")
@@ -103,7 +104,12 @@ def _check_tuning(options: dict[str, Any]) -> None:
 
 
 def _output(
-    models: Any, config: "Config", decoding: Decoding, source: Path | None, to: str | None, options: dict[str, Any]
+    models: "list[ModelDir]",
+    config: "Config",
+    decoding: Decoding,
+    source: Path | None,
+    to: str | None,
+    options: dict[str, Any],
 ) -> tuple[Path | None, str]:
     """Return the folder of the results, None if there is none, and the name of their files.
 
