@@ -24,6 +24,7 @@ from mt.storage.output_path import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
     from mt.config import Config
+    from mt.data.eval_texts import EvalText
     from mt.decoding.engine import SearchOptions
     from mt.decoding.translator import Translator
     from mt.evaluation.test_set import Method, MethodResult

@@ -23,6 +23,7 @@ from command import FAILPOINT, mt
 from export_helpers import lines_of, readme_program, refusal, run_folder, write
 from mt.bundle.load_translator import open_model
 from mt.cli import app
+from mt.data.eval_texts import EvalText
 from mt.data.shortlist import Shortlist
 from mt.data.tokenizer import EOS_ID
 from mt.decoding.engine import EngineChoice

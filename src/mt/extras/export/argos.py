@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 from mt.bundle.to_ctranslate2 import write_converted
+from mt.data.eval_texts import EvalText
 from mt.decoding.ctranslate2_engine import cpu_cores
 from mt.decoding.engine import SearchOptions
 from mt.decoding.settings import TranslationSettings
