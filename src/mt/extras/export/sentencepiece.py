@@ -78,9 +78,9 @@ def count_differences(content: bytes, tokenizers: TokenizerPair, sources: Sequen
 
     theirs = SentencePieceProcessor(model_proto=content)
     source, target = tokenizers.source, tokenizers.target
+    source_pieces = [source.tokens(ids) for ids in source.encode_batch(sources)]
     encoded = theirs.encode([text.strip() for text in sources], out_type=str)
-    expected = [source.tokens(ids) for ids in source.encode_batch(sources)]
     target_ids = target.encode_batch(targets)
     decoded = [theirs.decode_pieces(target.tokens(ids)) for ids in target_ids]
-    actual, expected = [*encoded, *decoded], [*expected, *target.decode_batch(target_ids)]
-    return sum(one != other for one, other in zip(actual, expected, strict=True))
+    expected = [*source_pieces, *target.decode_batch(target_ids)]
+    return sum(one != other for one, other in zip([*encoded, *decoded], expected, strict=True))
