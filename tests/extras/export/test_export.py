@@ -87,7 +87,7 @@ def translations(folder: Path, lines: list[str], **options: object) -> list[str]
 
 @pytest.mark.parametrize("quantization", ["float32", "float16", "int8"])
 def test_a_plain_folder_translates(here: Path, run: RunDir, quantization: str) -> None:
-    said = exported(here, "--quantization", quantization, "--max-loss", "100")
+    output = exported(here, "--quantization", quantization, "--max-loss", "100")
     files = {"MANIFEST.json", "README.md", "config.json", "model.bin", "source.json", "target.json"}
     assert {path.name for path in (here / "out").iterdir()} == files | {
         "source_vocabulary.json",
@@ -109,7 +109,7 @@ def test_a_plain_folder_translates(here: Path, run: RunDir, quantization: str) -
         assert alone == exact
     before, after = (BLEU(tokenize="char").corpus_score(each, [references]).score for each in (exact, found))
     same = sum(one == other for one, other in zip(found, exact, strict=True))
-    header, ours, theirs, signature, last = said.splitlines()
+    header, ours, theirs, signature, last = output.splitlines()
     assert header.split() == ["BLEU", "difference", "same", "of", str(len(lines))]
     assert ours.split() == ["model,", "float32", f"{before:.2f}"]
     assert theirs.split() == ["CTranslate2,", quantization, f"{after:.2f}", f"{after - before:+.2f}", str(same)]
@@ -139,10 +139,10 @@ def test_a_loss_too_great_is_refused(here: Path, run: RunDir) -> None:
     opened = open_model(run.model, EngineChoice(compute_type="float32"))
     write(here / "ref", opened.translator.best(lines_of(here / "src"), opened.settings.search))
     given = ["--model", "run", "--output", "out", "--source", "src", "--reference", "ref"]
-    said = refusal("ctranslate2", *given, "--quantization", "int8", "--max-loss", "0", cwd=here)
-    assert "int8 loses" in said
-    assert "(100.00 to " in said
-    assert "--max-loss" in said
+    output = refusal("ctranslate2", *given, "--quantization", "int8", "--max-loss", "0", cwd=here)
+    assert "int8 loses" in output
+    assert "(100.00 to " in output
+    assert "--max-loss" in output
     done = mt("export", "ctranslate2", *given, "--quantization", "int8", "--max-loss", "100", cwd=here)
     assert "100.00" in done.stdout
     mt("export", "ctranslate2", *given, "--max-loss", "0", "--force", cwd=here)  # float32 loses nothing
@@ -154,9 +154,9 @@ def test_without_text_only_float32_is_exported(run: RunDir, tmp_path: Path) -> N
         given = ["--model", "moved", "--output", "out", "--quantization", quantization]
         assert "no validation set beside this model" in refusal("ctranslate2", *given, cwd=tmp_path)
     assert "no validation set" in refusal("argos", "--model", "moved", "--output", "out", cwd=tmp_path)
-    said = mt("export", "ctranslate2", "--model", "moved", "--output", "out", cwd=tmp_path).stdout
-    assert said.startswith("CTranslate2 agrees with the model")
-    assert said.endswith("\nctranslate2: out\n")
+    output = mt("export", "ctranslate2", "--model", "moved", "--output", "out", cwd=tmp_path).stdout
+    assert output.startswith("CTranslate2 agrees with the model")
+    assert output.endswith("\nctranslate2: out\n")
 
 
 def test_a_wrong_conversion_is_noticed_without_text(
@@ -205,8 +205,8 @@ def test_only_the_models_own_language_tags_are_exported(two_languages: Path, tmp
         assert "<2xx>" not in readme
         assert ("<2yy>" in readme) == (wanted != "onnx")
     assert list(json.loads((tmp_path / "onnx" / "config.json").read_text())["tags"]) == ["yy"]
-    said = mt("export", "argos", "--model", "own/own", "--output", "argos", cwd=tmp_path, code=2).stderr
-    assert "needs the tag <2yy> before each text" in said
+    output = mt("export", "argos", "--model", "own/own", "--output", "argos", cwd=tmp_path, code=2).stderr
+    assert "needs the tag <2yy> before each text" in output
 
 
 def test_a_terminated_export_leaves_nothing(tmp_path: Path) -> None:

@@ -213,9 +213,9 @@ def test_int8_is_the_default_and_its_loss_is_bounded(tmp_path: Path) -> None:
     write(tmp_path / "src", VALID)
     write(tmp_path / "ref", opened.translator.best(VALID, SEARCH))
     given = ["--model", "run", "--output", "out", "--source", "src", "--reference", "ref"]
-    said = refusal("argos", *given, "--max-loss", "0", cwd=tmp_path)
-    assert "Argos Translate, int8 loses" in said
-    assert "(100.00 to " in said
+    output = refusal("argos", *given, "--max-loss", "0", cwd=tmp_path)
+    assert "Argos Translate, int8 loses" in output
+    assert "(100.00 to " in output
     done = mt("export", "argos", *given, "--max-loss", "100", cwd=tmp_path)
     assert "Argos Translate, int8" in done.stdout
 

@@ -41,9 +41,9 @@ IMPOSSIBLE = [
 def test_the_configuration_and_the_command_have_the_same_rules(
     text: str, wanted: ExportFormat, change: str, reason: str
 ) -> None:
-    said = refusal(text, change, f"exports=[{wanted}]")
-    assert "1 problem" in said
-    assert reason in said
+    output = refusal(text, change, f"exports=[{wanted}]")
+    assert "1 problem" in output
+    assert reason in output
     config = parse_config(text, "x.yaml", [change])  # valid without exports
     with pytest.raises(InputError, match=reason):
         require_exportable(config, wanted)
@@ -65,9 +65,9 @@ def test_the_values_of_the_key() -> None:
     assert "names onnx more than once" in refusal(SMALLEST, "exports=[onnx, onnx]")
     assert "did you mean argos?" in refusal(SMALLEST, "exports=[argo]")
     assert "must be a list" in refusal(SMALLEST, "exports=onnx")
-    said = refusal(SMALLEST, "exports=[paper]")
-    assert "exports.0: must be 'ctranslate2'" in said
-    assert said.startswith("1 problem")
+    output = refusal(SMALLEST, "exports=[paper]")
+    assert "exports.0: must be 'ctranslate2'" in output
+    assert output.startswith("1 problem")
 
 
 def test_formats_are_parsed() -> None:
@@ -100,13 +100,13 @@ def again(trained: Path, tmp_path: Path) -> Path:
 
 def test_they_are_written_once_and_without_training_again(again: Path) -> None:
     run = RunDir(again / "runs" / "tiny")
-    said = train(again, "[ctranslate2]")
-    assert "CTranslate2, float32" in said
-    assert f"ctranslate2: {run.export('ctranslate2').relative_to(again)}" in said
+    output = train(again, "[ctranslate2]")
+    assert "CTranslate2, float32" in output
+    assert f"ctranslate2: {run.export('ctranslate2').relative_to(again)}" in output
     model, first = run.model.manifest.stat().st_mtime_ns, run.export("ctranslate2").stat().st_mtime_ns
-    said = train(again, "[ctranslate2, huggingface]")
-    assert "huggingface: runs/tiny/exports/huggingface" in said
-    assert "CTranslate2, float32" not in said
+    output = train(again, "[ctranslate2, huggingface]")
+    assert "huggingface: runs/tiny/exports/huggingface" in output
+    assert "CTranslate2, float32" not in output
     assert run.model.manifest.stat().st_mtime_ns == model
     assert run.export("ctranslate2").stat().st_mtime_ns == first
     for name in ("ctranslate2", "huggingface"):
@@ -124,10 +124,10 @@ def test_a_failing_export_does_not_affect_the_others(again: Path, monkeypatch: p
 
     monkeypatch.setattr("mt.extras.export.huggingface.require_equal", failing)
     config = load_config(again / "tiny.yaml", ["exports=[huggingface, ctranslate2]"])
-    said = write_exports(config, run)
-    assert "huggingface: not exported: RuntimeError: something in a library" in said
+    output = write_exports(config, run)
+    assert "huggingface: not exported: RuntimeError: something in a library" in output
     assert not run.export("huggingface").exists()
-    assert "ctranslate2: " in said
+    assert "ctranslate2: " in output
     verify(run.export("ctranslate2"))
 
 
@@ -152,7 +152,7 @@ def test_too_great_a_loss_does_not_fail_the_run(
     monkeypatch.chdir(again)
     monkeypatch.setattr(exporting, "MAX_LOSS", -1000.0)
     config = load_config(Path("tiny.yaml"), ["exports=[ctranslate2]"])
-    said = pipeline.run(config, Path("runs"), afterwards=_write_extras)
-    assert "ctranslate2: not exported: CTranslate2, float32 loses 0.00 BLEU" in said
+    output = pipeline.run(config, Path("runs"), afterwards=_write_extras)
+    assert "ctranslate2: not exported: CTranslate2, float32 loses 0.00 BLEU" in output
     assert any("not exported" in line for line in notices)
     assert not RunDir(Path("runs/tiny")).export("ctranslate2").exists()

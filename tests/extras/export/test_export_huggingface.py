@@ -219,5 +219,5 @@ def test_a_checkpoint_can_be_exported(trained: Path, tmp_path: Path) -> None:
 
 def test_swiglu_is_refused_by_its_key(tmp_path: Path) -> None:
     run_folder(tmp_path / "run", "model.activation=swiglu", SHORT)
-    said = refusal("huggingface", "--model", "run", "--output", "out", cwd=tmp_path)
-    assert said.startswith("mt: model.activation: swiglu cannot be exported as huggingface")
+    output = refusal("huggingface", "--model", "run", "--output", "out", cwd=tmp_path)
+    assert output.startswith("mt: model.activation: swiglu cannot be exported as huggingface")
