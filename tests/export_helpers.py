@@ -1,8 +1,11 @@
-"""Models to export, and how what was exported is compared with them."""
+"""Models to export, and comparisons of exports with them."""
 
+import contextlib
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from shutil import copyfile
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,7 +26,7 @@ VALID = [*ENGLISH, *GERMAN, "the dog", "men", "on the hill a house is", "grass g
 
 
 def random_job(*changes: str) -> ExportJob:
-    """A random model whose translations vary and end by themselves; its folder is nowhere."""
+    """Make a random model whose translations vary and end by themselves, without a folder."""
     config = configured(SHORT, *changes)
     pair = tokenizers(config.tokenizer.shared)
     options = SearchOptions(beam_size=5, max_length=12)
@@ -32,7 +35,7 @@ def random_job(*changes: str) -> ExportJob:
 
 
 def translating_job(*changes: str) -> ExportJob:
-    """The same for VALID, whose translations hold no bytes: text that BLEU can be computed of."""
+    """Make one whose translations of VALID have no byte tokens, so that BLEU can be computed."""
     config = configured(SHORT, *PUSHABLE, *changes)
     pair, options = tokenizers(config.tokenizer.shared), SearchOptions(beam_size=5, max_length=12)
     ids = pair.source.encode_batch(VALID)
@@ -46,24 +49,24 @@ def translating_job(*changes: str) -> ExportJob:
 
 
 def padded(rows: Sequence[Sequence[int]]) -> Tensor:
-    """Sentences between SOS and EOS."""
+    """Add SOS and EOS to sentences, and pad them."""
     longest = max(map(len, rows)) + 2
     return torch.tensor([[SOS_ID, *row, EOS_ID] + [PAD_ID] * (longest - len(row) - 2) for row in rows])
 
 
 def search(job: ExportJob, options: SearchOptions, lines: Sequence[str] = ENGLISH) -> list[str]:
-    """What our own search finds."""
+    """Translate with torch."""
     pair = job.tokenizers
     found = TorchEngine(job.model, 4096).translate(pair.source.encode_batch(list(lines)), options)
     return pair.target.decode_batch([hypotheses[0].ids for hypotheses in found])
 
 
 def run_folder(folder: Path, *changes: str, shortlist: Shortlist | None = None) -> RunDir:
-    """A finished run of a random model, with a validation set whose references are its own translations, in part."""
+    """Write a finished run of a random model; all references of its validation set but one are its translations."""
     run, job = RunDir(folder), translating_job(*changes)
     weights = {name: parameter.detach() for name, parameter in job.model.named_parameters()}
-    with new_model(run.model, job.config, job.tokenizers, weights, {}, shortlist) as aside:
-        aside.readme.write_text("# A model\n")
+    with new_model(run.model, job.config, job.tokenizers, weights, {}, shortlist):
+        pass
     copyfile(run.model.config, run.config)
     run.text.mkdir(parents=True)
     opened = open_model(run.model, EngineChoice(compute_type="float32"))
@@ -82,7 +85,7 @@ def lines_of(path: Path) -> list[str]:
 
 
 def refusal(*arguments: str | Path, cwd: Path) -> str:
-    """What `mt export` says when it refuses; it leaves nothing behind."""
+    """Return the message of a failing `mt export`, which leaves nothing behind."""
     before = sorted(cwd.rglob("*"))
     done = mt("export", *arguments, cwd=cwd, code=2)
     assert done.stdout == ""
@@ -91,6 +94,14 @@ def refusal(*arguments: str | Path, cwd: Path) -> str:
     return done.stderr
 
 
+def run_readme(folder: Path, program: str | None = None) -> tuple[str, dict[str, Any]]:
+    """Run the Python program in an export's README in the current directory; return its output and its names."""
+    output, names = io.StringIO(), {}
+    with contextlib.redirect_stdout(output):
+        exec(program or readme_program(folder), names)
+    return output.getvalue(), names
+
+
 def readme_program(folder: Path) -> str:
-    """The Python program in an export's README."""
+    """Return the Python program in an export's README."""
     return (folder / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]

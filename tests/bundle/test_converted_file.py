@@ -1,4 +1,4 @@
-"""The check of CTranslate2 files: whole ones pass, and no size in them is believed."""
+"""Validation of CTranslate2 files: intact ones pass, and no size in them is trusted."""
 
 import contextlib
 import math
@@ -17,9 +17,7 @@ def text(name: str) -> bytes:
     return struct.pack("H", len(name) + 1) + name.encode() + b"\0"
 
 
-def variable(
-    name: str = "a", shape: tuple[int, ...] = (2, 3), kind: int = 0, n_bytes: int = 24, data: int = 24
-) -> bytes:
+def variable(name: str, shape: tuple[int, ...], kind: int = 0, n_bytes: int = 24, data: int = 24) -> bytes:
     dimensions = struct.pack(f"{len(shape)}I", *shape)
     return text(name) + struct.pack("B", len(shape)) + dimensions + struct.pack("=BI", kind, n_bytes) + b"x" * data
 
@@ -68,7 +66,7 @@ def model(
     aliases: tuple[bytes, ...] = ALIASES,
     count: int | None = None,
 ) -> bytes:
-    """A small Transformer's file, or one with something else in it; a shape of None leaves a tensor out."""
+    """Return a small Transformer's file with changes; a shape of None removes a tensor."""
     tensors = []
     for name, shape in (SHAPES | (shapes or {})).items():
         if shape is not None:
@@ -87,7 +85,7 @@ def check(tmp_path: Path, content: bytes) -> None:
     check_converted(tmp_path / "model.bin", S, T)
 
 
-def test_what_the_library_writes_passes(trained: Path, tmp_path: Path) -> None:
+def test_files_of_the_library_pass(trained: Path, tmp_path: Path) -> None:
     folder = trained / "runs" / "tiny" / "model"
     vocab = BpeTokenizer.load(next((folder / "tokenizer").iterdir())).vocab_size
     for number_format in ("float32", "int8"):
@@ -120,7 +118,7 @@ ODD = "encoder/layer_norm/beta"
         GOOD.replace(text(ODD[:-4] + "gamma"), text(ODD[:-4] + "gamma")[:-1] + b"x", 1),
     ],
 )
-def test_sizes_that_cannot_be_are_refused(tmp_path: Path, content: bytes) -> None:
+def test_inconsistent_sizes_are_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(UnusableError, match=r"model\.bin: not a CTranslate2 model") as caught:
         check(tmp_path, content)
     assert "\n" not in str(caught.value)
@@ -128,8 +126,8 @@ def test_sizes_that_cannot_be_are_refused(tmp_path: Path, content: bytes) -> Non
 
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("how", ["fewer rows", "more rows", "one dimension more", "no row"])
-def test_tensors_that_do_not_fit_the_others_are_refused(tmp_path: Path, name: str, how: str) -> None:
-    """The library would read beyond them, or beyond others."""
+def test_tensors_of_other_shapes_are_refused(tmp_path: Path, name: str, how: str) -> None:
+    """The library would read out of bounds."""
     rows, *rest = SHAPES[name]
     changed = {
         "fewer rows": (rows - 1, *rest),
@@ -137,7 +135,7 @@ def test_tensors_that_do_not_fit_the_others_are_refused(tmp_path: Path, name: st
         "one dimension more": (rows, *rest, 1),
         "no row": (0, *rest),
     }[how]
-    if name.endswith("encodings") and how in ("fewer rows", "more rows"):  # of positions there may be any number
+    if name.endswith("encodings") and how in ("fewer rows", "more rows"):  # any number of positions is valid
         check(tmp_path, model(shapes={name: changed}))
         return
     with pytest.raises(UnusableError, match=r"is expected|no matrix"):
@@ -163,26 +161,25 @@ def test_tensors_that_do_not_fit_the_others_are_refused(tmp_path: Path, name: st
         (model(kinds={"decoder/projection/weight": 1}), "no scale"),
     ],
 )
-def test_what_no_model_of_ours_has_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+def test_unexpected_content_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
     with pytest.raises(UnusableError, match=words):
         check(tmp_path, content)
 
 
 def test_a_scale_has_one_number_a_row(tmp_path: Path) -> None:
-    whole_numbers, scale = {"decoder/projection/weight": 1}, "decoder/projection/weight_scale"
-    check(tmp_path, model(shapes={scale: (T,)}, kinds=whole_numbers))
+    int8, scale = {"decoder/projection/weight": 1}, "decoder/projection/weight_scale"
+    check(tmp_path, model(shapes={scale: (T,)}, kinds=int8))
     with pytest.raises(UnusableError, match="is expected"):
-        check(tmp_path, model(shapes={scale: (1,)}, kinds=whole_numbers))
+        check(tmp_path, model(shapes={scale: (1,)}, kinds=int8))
 
 
 @pytest.mark.parametrize("version", [0, 5, 7, 2**32 - 1])
-def test_another_version_is_unusable(tmp_path: Path, version: int) -> None:
+def test_another_version_is_refused(tmp_path: Path, version: int) -> None:
     with pytest.raises(UnusableError, match=f"format {version};"):
-        check(tmp_path, file(variable(), version=version))
+        check(tmp_path, file(variable("a", (2, 3)), version=version))
 
 
-def test_damage_ends_in_one_sentence_or_in_none(tmp_path: Path) -> None:
-    """Whatever bytes say, the check ends without another exception."""
+def test_random_damage_raises_no_other_exception(tmp_path: Path) -> None:
     rng = random.Random(5)
     for _ in range(500):
         content = bytearray(GOOD)

@@ -1,6 +1,5 @@
-"""Which engine opens a model folder: what was asked for, what works here, and one sentence where nothing does."""
+"""The choice of the engine for a model folder: options, fallbacks and errors of one sentence."""
 
-import json
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +7,7 @@ from shutil import copytree, rmtree
 
 import pytest
 
+from bundle_helpers import edit_json
 from command import mt
 from engine_helpers import ENGLISH, reseal, whole_folder
 from mt.bundle.load_translator import OpenedModel, open_model
@@ -46,13 +46,13 @@ def model_or_error(folder: ModelDir) -> OpenedModel | InputError:
 
 
 def opened(folder: ModelDir, **choice: object) -> str:
-    """The name of the engine, which must be able to translate."""
+    """Translate with the chosen engine and return its name."""
     found = open_model(folder, EngineChoice(**choice))
     assert len(found.translator.best(ENGLISH, OPTIONS)) == len(ENGLISH)
     return found.engine
 
 
-def test_the_fast_engine_unless_torch_is_asked_for(saved: ModelDir, notices: list[str]) -> None:
+def test_ctranslate2_is_the_default(saved: ModelDir, notices: list[str]) -> None:
     assert opened(saved) == "CTranslate2 float32 on cpu"
     assert opened(saved, engine="ctranslate2", device="cpu") == "CTranslate2 float32 on cpu"
     assert opened(saved, compute_type="int8") == "CTranslate2 int8 on cpu"
@@ -61,7 +61,7 @@ def test_the_fast_engine_unless_torch_is_asked_for(saved: ModelDir, notices: lis
     assert notices == []
 
 
-def test_both_engines_say_the_same_and_int8_reads_its_own_weights(saved: ModelDir, folder: ModelDir) -> None:
+def test_the_engines_agree_and_int8_reads_its_own_weights(saved: ModelDir, folder: ModelDir) -> None:
     options = SearchOptions(3, n_best=2, max_length=10)
     fast, slow = (
         open_model(saved, EngineChoice(engine)).translator.translate(ENGLISH, options)
@@ -85,12 +85,12 @@ def test_both_engines_say_the_same_and_int8_reads_its_own_weights(saved: ModelDi
     ],
     ids=str,
 )
-def test_what_cannot_be_is_named(saved: ModelDir, choice: dict, words: list[str]) -> None:
+def test_invalid_options_are_named(saved: ModelDir, choice: dict, words: list[str]) -> None:
     message = refusal(saved, **choice)
     assert all(word in message for word in words)
 
 
-def test_no_option_reaches_beyond_its_engine(trained: Path) -> None:
+def test_the_commands_report_invalid_options(trained: Path) -> None:
     for option, value in ("--engine", "x"), ("--device", "x"), ("--compute-type", "x"):
         for command in (["translate", "a"], ["eval"]):
             done = mt(*command, option, value, cwd=trained, code=2)
@@ -107,40 +107,33 @@ def test_a_number_format_that_this_processor_lacks(saved: ModelDir, notices: lis
     assert "using float32" in notice
 
 
-# Folders that the fast engine cannot use ----------------------------------------------------------------------------
+# Folders that CTranslate2 cannot use ----------------------------------------------------------------------------
 
 
-def without_fast_part(folder: ModelDir) -> None:
-    manifest = json.loads(folder.manifest.read_text())
-    manifest["files"] = {name: e for name, e in manifest["files"].items() if not name.startswith("ctranslate2/")}
-    folder.manifest.write_text(json.dumps(manifest))
+def without_ctranslate2(folder: ModelDir) -> None:
+    def change(manifest: dict) -> None:
+        manifest["files"] = {name: e for name, e in manifest["files"].items() if not name.startswith("ctranslate2/")}
+
+    edit_json(folder.manifest, change)
 
 
-def of_a_newer_library(folder: ModelDir) -> None:
-    for kind in ("float32", "int8"):
-        path = folder.converted(kind) / "model.bin"
-        path.write_bytes(struct.pack("<I", 99) + path.read_bytes()[4:])
-    reseal(folder)
+def rewritten(change: Callable[[bytes], bytes]) -> Callable[[ModelDir], None]:
+    def apply(folder: ModelDir) -> None:
+        for path in folder.ctranslate2.rglob("model.bin"):
+            path.write_bytes(change(path.read_bytes()))
+        reseal(folder)
+
+    return apply
 
 
-def of_no_library(folder: ModelDir) -> None:
-    for kind in ("float32", "int8"):
-        (folder.converted(kind) / "model.bin").write_bytes(b"nonsense" * 9)
-    reseal(folder)
-
-
-def cut_off(folder: ModelDir) -> None:
-    for kind in ("float32", "int8"):
-        path = folder.converted(kind) / "model.bin"
-        path.write_bytes(path.read_bytes()[:-5000])
-    reseal(folder)
-
-
-UNUSABLE = [without_fast_part, of_a_newer_library, of_no_library, cut_off]
+newer_format = rewritten(lambda content: struct.pack("<I", 99) + content[4:])
+nonsense = rewritten(lambda content: b"nonsense" * 9)
+truncated = rewritten(lambda content: content[:-5000])
+UNUSABLE = [without_ctranslate2, newer_format, nonsense, truncated]
 
 
 @pytest.mark.parametrize("change", UNUSABLE)
-def test_torch_takes_over_and_says_so_once(
+def test_torch_takes_over_with_one_warning(
     folder: ModelDir, change: Callable[[ModelDir], None], notices: list[str]
 ) -> None:
     expected = open_model(folder, EngineChoice("torch")).translator.best(ENGLISH, OPTIONS)
@@ -156,14 +149,14 @@ def test_torch_takes_over_and_says_so_once(
 
 @pytest.mark.parametrize("choice", [{"engine": "ctranslate2"}, {"compute_type": "int8"}], ids=str)
 @pytest.mark.parametrize("change", UNUSABLE)
-def test_who_asks_for_the_fast_engine_gets_it_or_an_error(
+def test_a_requested_engine_is_used_or_an_error(
     folder: ModelDir, change: Callable[[ModelDir], None], choice: dict
 ) -> None:
     change(folder)
     assert "CTranslate2" in refusal(folder, **choice)
 
 
-def test_a_damaged_file_is_no_reason_to_take_torch(folder: ModelDir, notices: list[str]) -> None:
+def test_damage_does_not_switch_to_torch(folder: ModelDir, notices: list[str]) -> None:
     path = folder.converted("float32") / "model.bin"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -180,13 +173,11 @@ def test_a_missing_file(folder: ModelDir, name: str) -> None:
     assert name in refusal(folder)
 
 
-@pytest.mark.parametrize("name", ["float32/model.bin", "float32/config.json", "float32/shared_vocabulary.json"])
-def test_what_the_manifest_does_not_list_is_not_used(folder: ModelDir, name: str) -> None:
-    """It was not checked."""
-    manifest = json.loads(folder.manifest.read_text())
-    del manifest["files"][f"ctranslate2/{name}"]
-    folder.manifest.write_text(json.dumps(manifest))
-    assert name in refusal(folder)
+@pytest.mark.parametrize("name", ["model.bin", "config.json", "shared_vocabulary.json"])
+def test_a_file_that_the_manifest_does_not_list_is_not_used(folder: ModelDir, name: str) -> None:
+    """It was not verified."""
+    edit_json(folder.manifest, lambda manifest: manifest["files"].pop(f"ctranslate2/float32/{name}"))
+    assert f"float32/{name}" in refusal(folder)
 
 
 def test_a_shortlist_that_the_manifest_does_not_list_is_not_used(folder: ModelDir) -> None:
@@ -197,55 +188,38 @@ def test_a_shortlist_that_the_manifest_does_not_list_is_not_used(folder: ModelDi
 # Forged settings ----------------------------------------------------------------------------------------------------
 
 FORGED = [
-    b"",
-    b"not json",
-    b"\xff\xfe",
-    b"[]",
-    b"{}",
-    b"null",
-    b"7",
-    b'"text"',
-    b'{"search": {}}',
-    b'{"search": []}',
+    *(b"", b"not json", b"\xff\xfe", b"[]", b"{}", b"null", b"7", b'"text"', b'{"search": {}}', b'{"search": []}'),
     b"[" * 100_000,
 ]
 
 
 @pytest.mark.parametrize("content", FORGED, ids=lambda content: content[:20])
-def test_settings_that_are_none(folder: ModelDir, content: bytes) -> None:
+def test_invalid_settings(folder: ModelDir, content: bytes) -> None:
     folder.settings.write_bytes(content)
     reseal(folder)
     assert "settings.json" in refusal(folder)
 
 
-@pytest.mark.parametrize("value", [None, "", "1", [], {}, -1, 1e99, 10**30, True, False, float("nan"), float("inf")])
-@pytest.mark.parametrize(
-    "key",
-    [
-        *("target_lang", "shared_vocabulary", "max_source_tokens", "max_positions", "batch_tokens", "shortlist"),
-        *(
-            "compute_type",
-            "search.beam_size",
-            "search.n_best",
-            "search.length_penalty",
-            "search.min_length",
-            "search.max_length",
-        ),
-        "search.max_length_ratio",
-    ],
-)
-def test_forged_settings_are_refused_or_harmless(folder: ModelDir, key: str, value: object) -> None:
-    """Whatever is let in must at least not end in a traceback."""
-    content = json.loads(folder.settings.read_text())
+def set_setting(folder: ModelDir, key: str, value: object) -> None:
     *section, name = key.split(".")
-    (content["search"] if section else content)[name] = value
-    folder.settings.write_text(json.dumps(content))
+    edit_json(folder.settings, lambda content: (content["search"] if section else content).update({name: value}))
     reseal(folder)
+
+
+NUMBERS = ("beam_size", "n_best", "length_penalty", "min_length", "max_length", "max_length_ratio")
+KEYS = ("target_lang", "shared_vocabulary", "max_source_tokens", "max_positions", "batch_tokens", "shortlist")
+
+
+@pytest.mark.parametrize("value", [None, "", "1", [], {}, -1, 1e99, 10**30, True, False, float("nan"), float("inf")])
+@pytest.mark.parametrize("key", [*KEYS, "compute_type", *(f"search.{name}" for name in NUMBERS)])
+def test_forged_settings_are_refused_or_harmless(folder: ModelDir, key: str, value: object) -> None:
+    set_setting(folder, key, value)
     found = model_or_error(folder)
     if isinstance(found, InputError):
         assert "\n" not in found.message
         assert any(word in found.message for word in ("settings.json", "source.json", "no shortlist"))
         return
+    name = key.split(".")[-1]
     kinds = {"target_lang": str, "compute_type": str, "shared_vocabulary": bool, "shortlist": bool}
     kind = kinds.get(name, float if name in ("length_penalty", "max_length_ratio") else int)
     assert type(value) is kind or (kind is float and type(value) is int), f"{key} took {value!r}"
@@ -255,36 +229,25 @@ def test_forged_settings_are_refused_or_harmless(folder: ModelDir, key: str, val
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("search.beam_size", 0),
-        ("search.n_best", 0),
-        ("search.n_best", 7),
-        ("search.min_length", 300),
-        ("search.max_length_ratio", float("nan")),
-        ("search.max_length_ratio", float("inf")),
+        *(("search.beam_size", 0), ("search.n_best", 0), ("search.n_best", 7), ("search.min_length", 300)),
+        *(("search.max_length_ratio", float(value)) for value in ("nan", "inf")),
         ("max_source_tokens", 10**9),
     ],
 )
 def test_forged_numbers_that_no_search_can_use(folder: ModelDir, key: str, value: float) -> None:
-    content = json.loads(folder.settings.read_text())
-    *section, name = key.split(".")
-    (content["search"] if section else content)[name] = value
-    folder.settings.write_text(json.dumps(content))
-    reseal(folder)
+    set_setting(folder, key, value)
     found = model_or_error(folder)
     assert isinstance(found, InputError) or found.translator.best([*ENGLISH, "Two men " * 40], found.settings.search)
 
 
-@pytest.mark.parametrize("key", ["target_lang", "max_positions", "batch_tokens", "search"])
-def test_settings_without_a_key_or_with_one_more(folder: ModelDir, key: str) -> None:
-    content = json.loads(folder.settings.read_text())
-    for changed in ({k: v for k, v in content.items() if k != key}, {**content, "extra": 1}):
-        folder.settings.write_text(json.dumps(changed))
-        reseal(folder)
-        assert "settings.json" in refusal(folder)
+@pytest.mark.parametrize("key", ["target_lang", "max_positions", "batch_tokens", "search", None])
+def test_settings_with_a_missing_or_an_extra_key(folder: ModelDir, key: str | None) -> None:
+    edit_json(folder.settings, lambda content: content.pop(key) if key else content.update(extra=1))
+    reseal(folder)
+    assert "settings.json" in refusal(folder)
 
 
-def test_a_folder_whose_fast_part_was_deleted_works_with_torch(folder: ModelDir, notices: list[str]) -> None:
-    """Somebody saved space."""
+def test_a_folder_without_its_ctranslate2_part_works_with_torch(folder: ModelDir, notices: list[str]) -> None:
     rmtree(folder.ctranslate2)
     assert open_model(folder).engine.startswith("torch")
     assert len([line for line in notices if "no CTranslate2 part" in line]) == 1

@@ -1,4 +1,4 @@
-"""The README of a model folder tells what is in it."""
+"""The README of a model folder."""
 
 import pytest
 
@@ -15,9 +15,8 @@ from mt.config import parse_config
     ],
 )
 def test_it_names_what_the_folder_holds(changes: list[str], stack: str, has_ctranslate2: bool) -> None:
-    card = model_card(
-        parse_config(SMALLEST, "test", changes), {"weights": "step 7 (last)", "steps": 7}, has_ctranslate2
-    )
+    facts = {"weights": "step 7 (last)", "steps": 7}
+    card = model_card(parse_config(SMALLEST, "test", changes), facts, has_ctranslate2)
     assert stack in card
     assert "0 encoder" not in card
     assert ("`ctranslate2/`" in card) == has_ctranslate2

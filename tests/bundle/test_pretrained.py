@@ -1,8 +1,9 @@
-"""Training that starts from a given model: what is taken over, what is refused, and that a resume goes its own way."""
+"""Pretrained starting points: copied weights and tokenizers, refusals, and resumes that do not copy again."""
 
 import json
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,27 +41,27 @@ def fresh(config: Config, tokenizers: TokenizerPair) -> Transformer:
 
 
 @pytest.mark.parametrize("changes", SHAPES, ids=lambda changes: " ".join(changes) or "default")
-def test_with_the_same_tokenizer_every_weight_is_taken_over(tmp_path: Path, changes: list[str]) -> None:
-    folder, given, tokenizers = make(tmp_path, *changes)
+def test_with_the_same_tokenizer_all_weights_are_copied(tmp_path: Path, changes: list[str]) -> None:
+    folder, pretrained, tokenizers = make(tmp_path, *changes)
     start = starting_from(folder, configured(*changes)).load_start()
     assert start.tokenizers.files() == tokenizers.files()
     model = fresh(configured(*changes), tokenizers)
     copy_weights(model, tokenizers, start)
-    for (name, ours), theirs in zip(model.named_parameters(), given.parameters(), strict=True):
+    for (name, ours), theirs in zip(model.named_parameters(), pretrained.parameters(), strict=True):
         assert torch.equal(ours, theirs), name
 
 
 @pytest.mark.parametrize("changes", SHAPES, ids=lambda changes: " ".join(changes) or "default")
-def test_of_another_tokenizer_the_shared_pieces_rows_are_taken_over(
+def test_with_another_tokenizer_the_rows_of_shared_pieces_are_copied(
     tmp_path: Path, changes: list[str], notices: list[str]
 ) -> None:
-    folder, given, theirs = make(tmp_path, *changes)
+    folder, pretrained, theirs = make(tmp_path, *changes)
     config = configured(*changes)
-    # Pieces before, between and after those both know, so that rows move.
+    # New pieces before, between and after the shared ones, so that rows move.
     ours = TokenizerPair.train([*ENGLISH, "0 quay by a jumping fox"], [*GERMAN, "Über Öl & Äpfel"], 340, theirs.shared)
     model, untouched = fresh(config, ours), dict(fresh(config, ours).named_parameters())
     copy_weights(model, ours, starting_from(folder, config).load_start())
-    by_name, moved = dict(given.named_parameters()), 0
+    by_name, moved = dict(pretrained.named_parameters()), 0
     for name, parameter in model.named_parameters():
         if name not in VOCABULARIES:
             assert torch.equal(parameter, by_name[name]), name
@@ -83,7 +84,7 @@ def test_of_another_tokenizer_the_shared_pieces_rows_are_taken_over(
 
 REFUSED = [
     (["model.d_ff=64"], ["model.d_ff"]),
-    (["model.n_heads=4"], ["model.n_heads"]),  # its weights would fit, and mean something else
+    (["model.n_heads=4"], ["model.n_heads"]),  # its weights would fit, but not its attention
     (["model.norm=pre", "model.activation=gelu"], ["model.norm", "model.activation"]),
     (["model.decoder_layers=2", "model.bias=false"], ["model.decoder_layers", "model.bias"]),
     (["model.positions=learned"], ["model.positions"]),
@@ -123,7 +124,7 @@ def test_learned_positions_need_the_same_number(tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_what_has_no_weights_may_differ(saved: ModelDir, changes: list[str]) -> None:
+def test_settings_without_weights_may_differ(saved: ModelDir, changes: list[str]) -> None:
     assert isinstance(starting_from(saved, configured(*changes)).load_start(), LoadedModel)
 
 
@@ -132,7 +133,7 @@ def test_what_has_no_weights_may_differ(saved: ModelDir, changes: list[str]) -> 
 
 @pytest.fixture
 def given(trained: Path, tiny: Path) -> Path:
-    """The tiny project, and in `given` a model that was trained on it."""
+    """The tiny project, with a model trained on it in `given`."""
     return Path(shutil.copytree(run_of(trained).model.root, tiny / "given")).parent
 
 
@@ -142,7 +143,7 @@ def config_of(folder: Path, *changes: str) -> Config:
 
 
 def trainer_of(folder: Path, *changes: str) -> tuple[Trainer, TokenizerPair]:
-    """What `mt train` makes before its first step."""
+    """Make what `mt train` makes before its first step."""
     config = config_of(folder, *changes)
     run, pretrained = run_of(folder), Pretrained.find(config, folder / "runs", {})
     tokenizers = prepare_run(config, run, pretrained)
@@ -150,13 +151,13 @@ def trainer_of(folder: Path, *changes: str) -> tuple[Trainer, TokenizerPair]:
 
 
 def add_letters(folder: Path) -> None:
-    """Text that gives another tokenizer than the given model's."""
+    """Change the text so that it gives another tokenizer than the given model's."""
     for name, extra in (("train.en", "k m k m\n"), ("train.xx", "0 z 0 z\n")):
         (folder / name).write_text(20 * extra + (folder / name).read_text())
 
 
-def test_a_run_begins_with_the_given_model_and_its_tokenizer(given: Path) -> None:
-    # Neither the text, the vocabulary size nor the seed of this run makes a difference to them.
+def test_a_run_starts_from_the_model_and_its_tokenizer(given: Path) -> None:
+    # The text, the vocabulary size and the seed of this run make no difference to them.
     add_letters(given)
     trainer, tokenizers = trainer_of(given, "tokenizer.vocab_size=310", "seed=5", "training.ema_decay=0.9")
     stored = load_file(given / "given" / "model.safetensors")
@@ -166,7 +167,7 @@ def test_a_run_begins_with_the_given_model_and_its_tokenizer(given: Path) -> Non
         assert all(torch.equal(found[name], stored[name]) for name in stored)
 
 
-def test_a_run_with_a_tokenizer_of_its_own_keeps_what_it_can(given: Path) -> None:
+def test_a_run_with_its_own_tokenizer_copies_the_known_rows(given: Path) -> None:
     add_letters(given)
     trainer, tokenizers = trainer_of(given, "training.init_tokenizer=false")
     stored = load_file(given / "given" / "model.safetensors")
@@ -184,17 +185,28 @@ def test_a_run_with_a_tokenizer_of_its_own_keeps_what_it_can(given: Path) -> Non
             assert torch.equal(parameter, stored[name])
 
 
-def test_trained_on_the_weights_are_a_resumes_own(given: Path) -> None:
+def test_a_resume_loads_its_own_weights(given: Path) -> None:
     trainer, _ = trainer_of(given)
     for _ in range(2):
         trainer.step()
     trainer.save()
     ours = {name: parameter.detach().clone() for name, parameter in trainer.model.named_parameters()}
-    # Not even read again: with nothing in it, it could not be.
+    # The model is not read again: it could not be.
     shutil.rmtree(given / "given" / "tokenizer")
     resumed, _ = trainer_of(given)
     assert resumed.state.step == 2
     assert all(torch.equal(parameter, ours[name]) for name, parameter in resumed.model.named_parameters())
+
+
+DAMAGE: dict[str, Callable[[ModelDir], object]] = {
+    "weights": lambda model: model.weights.write_bytes(model.weights.read_bytes()[:-1]),
+    "tokenizer": lambda model: (model.tokenizer / "tokenizer.json").unlink(),
+    "manifest": lambda model: model.manifest.write_text("{}"),
+    "no manifest": lambda model: model.manifest.unlink(),
+    "no folder": lambda model: shutil.rmtree(model.root),
+    "a file": lambda model: (shutil.rmtree(model.root), model.root.touch()),
+    "empty": lambda model: (shutil.rmtree(model.root), model.root.mkdir()),
+}
 
 
 def refusal(folder: Path, *changes: str) -> str:
@@ -206,23 +218,10 @@ def refusal(folder: Path, *changes: str) -> str:
 
 
 @pytest.mark.parametrize("kept", ["true", "false"])
-@pytest.mark.parametrize("damage", ["weights", "tokenizer", "manifest", "no manifest", "no folder", "a file", "empty"])
-def test_a_given_model_that_is_not_whole_is_refused(given: Path, damage: str, kept: str) -> None:
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_model_is_refused(given: Path, damage: str, kept: str) -> None:
     model = ModelDir(given / "given")
-    if damage == "weights":
-        model.weights.write_bytes(model.weights.read_bytes()[:-1])
-    elif damage == "tokenizer":
-        (model.tokenizer / "tokenizer.json").unlink()
-    elif damage == "manifest":
-        model.manifest.write_text("{}")
-    elif damage == "no manifest":
-        model.manifest.unlink()
-    else:
-        shutil.rmtree(model.root)
-        if damage == "a file":
-            model.root.write_text("")
-        elif damage == "empty":
-            model.root.mkdir()
+    DAMAGE[damage](model)
     assert str(model.root) in refusal(given, f"training.init_tokenizer={kept}")
     assert not any(run_of(given).checkpoints.glob("*step-*"))
 
@@ -235,12 +234,12 @@ def test_a_run_refuses_a_model_of_another_shape(given: Path, kept: str) -> None:
     assert not run_of(given).text.exists()  # before anything is prepared
 
 
-def test_a_run_that_has_not_finished_is_no_model(given: Path) -> None:
+def test_an_unfinished_run_is_refused(given: Path) -> None:
     (given / "runs" / "begun" / "data").mkdir(parents=True)
     assert "has not finished" in refusal(given, f"training.init_from={given / 'runs' / 'begun'}")
 
 
-def test_another_text_is_encoded_anew_though_the_tokenizer_is_the_same(given: Path) -> None:
+def test_another_text_is_encoded_again_with_the_same_tokenizer(given: Path) -> None:
     trainer_of(given)
     counts = run_of(given).encoded_counts("train")
     before = sum(read_counts(counts).kept)
@@ -250,17 +249,8 @@ def test_another_text_is_encoded_anew_though_the_tokenizer_is_the_same(given: Pa
 
 
 def test_the_command_refuses_with_exit_2(given: Path) -> None:
-    done = mt(
-        "train",
-        "--config",
-        "tiny.yaml",
-        "--set",
-        "training.init_from=given",
-        "--set",
-        "model.d_ff=64",
-        cwd=given,
-        code=2,
-    )
+    changes = ("--set", "training.init_from=given", "--set", "model.d_ff=64")
+    done = mt("train", "--config", "tiny.yaml", *changes, cwd=given, code=2)
     assert "model.d_ff" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -270,17 +260,17 @@ def test_killed_and_resumed_ends_in_the_same_weights_and_another_model_is_refuse
         *("training.max_steps=40", "training.save_every=5", "training.validate_every=20", "training.log_every=5"),
         *("training.init_from=given", "data.test=null"),
     )
-    command = [word for change in changes for word in ("--set", change)]
+    command = ["train", "--config", "tiny.yaml", *(word for change in changes for word in ("--set", change))]
     expected_folder = given / "uninterrupted"
     shutil.copytree(given, expected_folder)
-    first = mt("train", "--config", "tiny.yaml", *command, cwd=expected_folder)
+    first = mt(*command, cwd=expected_folder)
     assert "starting from pretrained weights" in first.stderr
-    killed = Command("train", "--config", "tiny.yaml", *command, cwd=given)
+    killed = Command(*command, cwd=given)
     wait_for_step(given, 25, killed)
     killed.signal(signal.SIGKILL)
     assert killed.wait().code == -signal.SIGKILL
     (given / "given").rename(given / "away")  # it was needed at the beginning only
-    resumed = mt("train", "--config", "tiny.yaml", *command, cwd=given)
+    resumed = mt(*command, cwd=given)
     assert "training.init_from: given is gone" in resumed.stderr
     (given / "away").rename(given / "given")
     assert resumes(given) == 1, "the kill missed the training; the test proves nothing"
@@ -289,15 +279,15 @@ def test_killed_and_resumed_ends_in_the_same_weights_and_another_model_is_refuse
     assert weights(given) != sha256(given / "given" / "model.safetensors")
 
     before = events(given)
-    (given / "given" / "README.md").write_text("# The same model, with speeds measured anew\n")
+    (given / "given" / "README.md").write_text("# The same model, with speeds measured again\n")
     reseal(ModelDir(given / "given"))
-    mt("train", "--config", "tiny.yaml", *command, cwd=given)
+    mt(*command, cwd=given)
     shutil.copy(expected_folder / "runs" / "tiny" / "model" / "model.safetensors", given / "given")
     reseal(ModelDir(given / "given"))
-    again = mt("train", "--config", "tiny.yaml", *command, cwd=given, code=2)
+    again = mt(*command, cwd=given, code=2)
     assert "cannot resume: training.init_from: the content has changed" in again.stderr
     changed = ["--set", "training.init_from=null", "--set", "training.init_tokenizer=false"]
-    again = mt("train", "--config", "tiny.yaml", *command, *changed, cwd=given, code=2)
+    again = mt(*command, *changed, cwd=given, code=2)
     assert "training.init_from is now None" in again.stderr
     assert "training.init_tokenizer is now False" in again.stderr
     assert events(given) == before

@@ -1,4 +1,4 @@
-"""The converted model computes what the model computes, in every shape the configuration allows."""
+"""Conversion to CTranslate2: both engines agree in every shape that the configuration allows."""
 
 from itertools import product
 from pathlib import Path
@@ -43,12 +43,12 @@ SHAPES += [
 
 
 def deep(number: int) -> list[str]:
-    """Two layers on one side and one on the other, in turn."""
+    """Alternate two layers on one side and one on the other."""
     return [f"model.encoder_layers={1 + number % 2}", f"model.decoder_layers={2 - number % 2}"]
 
 
 def assert_same_probabilities(both: Twins, tolerance: float = 1e-4) -> None:
-    """Of every token of given translations, the source of one padded by the other's."""
+    """Compare the probability of every token of given translations, for sources of different lengths."""
     engine = both.fast()
     sources = sentences([7, 1, 12], both.tokenizers.source.vocab_size)
     targets = sentences([9, 14, 0], both.tokenizers.target.vocab_size, seed=1)
@@ -94,7 +94,7 @@ def test_odd_sizes(tmp_path: Path, shape: list[str], norm: str) -> None:
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("changes", [["model.d_model=2"], ["model.d_model=1", "model.positions=learned"]], ids=" ".join)
 def test_the_smallest_widths(tmp_path: Path, changes: list[str], norm: str) -> None:
-    """Normalising two numbers nearly divides by zero, so little mistakes grow."""
+    """Normalising two numbers nearly divides by zero, which amplifies rounding errors."""
     both = twins(tmp_path, *changes, "model.n_heads=1", f"model.norm={norm}")
     assert_same_probabilities(both, tolerance=1e-3)
     assert both.fast().translate([[5, 6]], SearchOptions(2, max_length=4))
@@ -102,7 +102,7 @@ def test_the_smallest_widths(tmp_path: Path, changes: list[str], norm: str) -> N
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_the_epsilon_of_the_norms(tmp_path: Path, norm: str) -> None:
-    """It shows where numbers are tiny."""
+    """It matters for tiny numbers."""
 
     def tiny(config):
         model = random_model(config)
@@ -117,7 +117,7 @@ def test_the_epsilon_of_the_norms(tmp_path: Path, norm: str) -> None:
 
 @pytest.mark.parametrize("tied", ["true", "false"])
 @pytest.mark.parametrize("shape", [[], ["model.activation=swiglu", "model.norm=pre"]], ids=["paper", "modern"])
-def test_int8_is_nearly_the_same(tmp_path: Path, shape: list[str], tied: str) -> None:
+def test_int8_is_close(tmp_path: Path, shape: list[str], tied: str) -> None:
     changes = [*shape, f"model.tie_embeddings={tied}", "model.d_model=32", *deep(0)]
     both = twins(tmp_path, *changes, model=lambda config: random_model(config, std=0.1))
     exact, rounded = both.fast(), both.fast("int8")
@@ -137,7 +137,7 @@ def test_int8_is_nearly_the_same(tmp_path: Path, shape: list[str], tied: str) ->
 
 
 @pytest.mark.parametrize("tied", ["true", "false"])
-def test_the_model_is_left_as_it_was(tmp_path: Path, tied: str) -> None:
+def test_conversion_does_not_change_the_model(tmp_path: Path, tied: str) -> None:
     """The library quantizes in place."""
     config = configured(f"model.tie_embeddings={tied}", "model.activation=swiglu")
     model = random_model(config)
@@ -169,7 +169,7 @@ def found_for(folder: Path, ids: list[list[int]], *changes: str) -> list[list[Hy
 
 @pytest.mark.parametrize(("max_length", "ratio"), [(90, "20"), (300, "3"), (7, "3")])
 def test_sinusoidal_positions_reach_as_far_as_a_translation_can(tmp_path: Path, max_length: int, ratio: str) -> None:
-    """Also far beyond the longest source. Sources as long as can be stand beside short ones."""
+    """Also far beyond the longest source, in a batch of the longest source and a short one."""
     ids = sentences([38, 3], 300)
     changes = [f"decoding.max_length={max_length}", f"decoding.max_length_ratio={ratio}"]
     [long], [short] = found_for(tmp_path, ids, *changes)
@@ -184,7 +184,7 @@ def test_learned_positions_end_where_the_table_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_the_last_positions_are_the_right_ones(tmp_path: Path, positions: str) -> None:
+def test_the_last_positions_are_correct(tmp_path: Path, positions: str) -> None:
     both = twins(tmp_path, f"model.positions={positions}", "decoding.max_length=60")
     [source] = sentences([38], both.tokenizers.source.vocab_size)
     [target] = sentences([39 if positions == "learned" else 60], both.tokenizers.target.vocab_size, seed=1)
@@ -201,7 +201,7 @@ def test_a_minimum_length_needs_positions_too(tmp_path: Path) -> None:
 
 
 def test_a_source_is_between_sos_and_eos(tmp_path: Path) -> None:
-    """The engine gives the library the tokens alone; it must put both around them, once."""
+    """The library adds them, once."""
     both = twins(tmp_path)
     [source] = sentences([5], 300)
     expected = token_log_probs(both.model, source, [7, 8])

@@ -179,8 +179,8 @@ def open_converted(
         shortlist=shortlist,
         one_by_one=choice.one_by_one,
     )
-    with_shortlist = " with shortlist" if shortlist else ""
-    return _opened(engine, settings, tokenizers, f"CTranslate2 {compute_type}{with_shortlist} on {device}")
+    name = f"CTranslate2 {compute_type}{' with shortlist' if shortlist else ''} on {device}"
+    return _opened(engine, settings, tokenizers, name)
 
 
 def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> OpenedModel:
@@ -221,11 +221,7 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
 
 
 def _common_languages(folders: Sequence[ModelDir], configs: "Sequence[Config]") -> tuple[str, ...]:
-    """Return the target languages that all models have, in the order of the first.
-
-    Raises:
-        InputError: their source languages differ, or they have no target language in common.
-    """
+    """Return the target languages that all models have, in the order of the first; refuse other source languages."""
     first = configs[0].data
     languages = first.target_lang
     for folder, config in zip(folders, configs, strict=True):

@@ -1,4 +1,4 @@
-"""The models that a training starts from or learns from: tokenizers, start weights and teachers, resolved once."""
+"""Pretrained models that training starts from or distils from: tokenizers, weights and teachers, resolved once."""
 
 import hashlib
 import json
@@ -79,16 +79,16 @@ class Pretrained:
 
     def identities(self) -> dict[str, Any]:
         """Return the models' identities by key."""
-        found: dict[str, Any] = {} if self.start is None else {INIT_FROM: self.start.identity}
+        identities: dict[str, Any] = {} if self.start is None else {INIT_FROM: self.start.identity}
         if self.teachers:
-            found[DISTILL_FROM] = [teacher.identity for teacher in self.teachers]
-        return found
+            identities[DISTILL_FROM] = [teacher.identity for teacher in self.teachers]
+        return identities
 
     @property
     def tokenizer_owner(self) -> PretrainedModel | None:
         """The model whose tokenizers are used; student and teachers share theirs."""
-        kept = self.start if self.config.training.init_tokenizer else None
-        return kept or next(iter(self.teachers), None)
+        start = self.start if self.config.training.init_tokenizer else None
+        return start or next(iter(self.teachers), None)
 
     def tokenizers(self) -> TokenizerPair | None:
         """Load the tokenizers to use; None where they are to be trained.

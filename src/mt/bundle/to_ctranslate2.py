@@ -35,12 +35,7 @@ def convert(
 ) -> None:
     """Write the CTranslate2 part of a model folder: models in float32 and int8, and the translation settings.
 
-    Args:
-        model: on any device, in float32.
-        config: the configuration it was built from.
-        tokenizers: of both languages.
-        folder: the folder under construction.
-        shortlist: target pieces per source piece; written as CTranslate2's vocabulary map.
+    The model is in float32, on any device. A shortlist becomes CTranslate2's vocabulary map.
     """
     for number_format in NUMBER_FORMATS:
         target = folder.converted(number_format)

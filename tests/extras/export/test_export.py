@@ -1,9 +1,7 @@
-"""`mt export`: what it refuses, what it leaves behind, and the plain CTranslate2 folder."""
+"""`mt export`: refusals, atomic output, and the CTranslate2 folder."""
 
-import contextlib
 import copy
 import dataclasses
-import io
 import json
 import shutil
 import signal
@@ -20,7 +18,7 @@ from sacrebleu.metrics import BLEU
 from tokenizers import Tokenizer
 
 from command import FAILPOINT, mt
-from export_helpers import lines_of, readme_program, refusal, run_folder, write
+from export_helpers import lines_of, refusal, run_folder, run_readme, write
 from mt.bundle.load_translator import open_model
 from mt.cli import app
 from mt.data.eval_texts import EvalText
@@ -45,23 +43,31 @@ WIDE = [
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
-    """No test may write into it."""
+    """A finished run, which no test may change."""
     return run_folder(tmp_path_factory.mktemp("exported") / "run", *WIDE)
 
 
 @pytest.fixture
 def here(run: RunDir, tmp_path: Path) -> Path:
-    """A folder with nothing but that run."""
+    """A folder with only that run."""
     (tmp_path / "run").symlink_to(run.root)
     return tmp_path
 
 
+COMMAND = ("export", "ctranslate2", "--model", "run", "--output", "out")
+
+
 def exported(folder: Path, *options: str) -> str:
-    return mt("export", "ctranslate2", "--model", "run", "--output", "out", *options, cwd=folder).stdout
+    return mt(*COMMAND, *options, cwd=folder).stdout
+
+
+def export_in_process(model: Path, output: Path, wanted: str = "ctranslate2") -> BaseException | None:
+    """Run `mt export` in this process, and return its exception."""
+    return CliRunner().invoke(app, ["export", wanted, "--model", str(model), "--output", str(output)]).exception
 
 
 def translations(folder: Path, lines: list[str], **options: object) -> list[str]:
-    """What the library itself makes of lines."""
+    """Translate lines with the library alone."""
     translator = ctranslate2.Translator(str(folder), **options)
     source, target = (Tokenizer.from_file(str(folder / f"{side}.json")) for side in ("source", "target"))
     found = translator.translate_batch(
@@ -81,7 +87,7 @@ def translations(folder: Path, lines: list[str], **options: object) -> list[str]
 
 @pytest.mark.parametrize("quantization", ["float32", "float16", "int8"])
 def test_a_plain_folder_translates(here: Path, run: RunDir, quantization: str) -> None:
-    said = exported(here, "--quantization", quantization, "--max-loss", "100")
+    output = exported(here, "--quantization", quantization, "--max-loss", "100")
     files = {"MANIFEST.json", "README.md", "config.json", "model.bin", "source.json", "target.json"}
     assert {path.name for path in (here / "out").iterdir()} == files | {
         "source_vocabulary.json",
@@ -103,7 +109,7 @@ def test_a_plain_folder_translates(here: Path, run: RunDir, quantization: str) -
         assert alone == exact
     before, after = (BLEU(tokenize="char").corpus_score(each, [references]).score for each in (exact, found))
     same = sum(one == other for one, other in zip(found, exact, strict=True))
-    header, ours, theirs, signature, last = said.splitlines()
+    header, ours, theirs, signature, last = output.splitlines()
     assert header.split() == ["BLEU", "difference", "same", "of", str(len(lines))]
     assert ours.split() == ["model,", "float32", f"{before:.2f}"]
     assert theirs.split() == ["CTranslate2,", quantization, f"{after:.2f}", f"{after - before:+.2f}", str(same)]
@@ -120,40 +126,37 @@ def test_the_weights_are_in_the_format_asked_for(here: Path) -> None:
     assert sizes["int8"] < 0.7 * sizes["float16"]
 
 
-def test_the_readmes_program(here: Path, run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme_program(here: Path, run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     exported(here)
     monkeypatch.chdir(here / "out")
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        exec(readme_program(here / "out"), {})
     opened = open_model(run.model)
-    assert said.getvalue() == opened.translator.best(["the dog"], opened.settings.search)[0] + "\n"
+    assert run_readme(here / "out")[0] == opened.translator.best(["the dog"], opened.settings.search)[0] + "\n"
 
 
 def test_a_loss_too_great_is_refused(here: Path, run: RunDir) -> None:
-    """The references are the model's own translations, and eight bits do not say all the same."""
+    """The references are the model's own translations, and int8 changes some."""
     write(here / "src", lines_of(run.text_file("valid", "source")))
     opened = open_model(run.model, EngineChoice(compute_type="float32"))
     write(here / "ref", opened.translator.best(lines_of(here / "src"), opened.settings.search))
     given = ["--model", "run", "--output", "out", "--source", "src", "--reference", "ref"]
-    said = refusal("ctranslate2", *given, "--quantization", "int8", "--max-loss", "0", cwd=here)
-    assert "int8 loses" in said
-    assert "(100.00 to " in said
-    assert "--max-loss" in said
+    output = refusal("ctranslate2", *given, "--quantization", "int8", "--max-loss", "0", cwd=here)
+    assert "int8 loses" in output
+    assert "(100.00 to " in output
+    assert "--max-loss" in output
     done = mt("export", "ctranslate2", *given, "--quantization", "int8", "--max-loss", "100", cwd=here)
     assert "100.00" in done.stdout
     mt("export", "ctranslate2", *given, "--max-loss", "0", "--force", cwd=here)  # float32 loses nothing
 
 
-def test_without_text_only_what_rounds_nothing_is_exported(run: RunDir, tmp_path: Path) -> None:
+def test_without_text_only_float32_is_exported(run: RunDir, tmp_path: Path) -> None:
     shutil.copytree(run.model.root, tmp_path / "moved")
     for quantization in ("int8", "float16"):
         given = ["--model", "moved", "--output", "out", "--quantization", quantization]
         assert "no validation set beside this model" in refusal("ctranslate2", *given, cwd=tmp_path)
     assert "no validation set" in refusal("argos", "--model", "moved", "--output", "out", cwd=tmp_path)
-    said = mt("export", "ctranslate2", "--model", "moved", "--output", "out", cwd=tmp_path).stdout
-    assert said.startswith("CTranslate2 agrees with the model")
-    assert said.endswith("\nctranslate2: out\n")
+    output = mt("export", "ctranslate2", "--model", "moved", "--output", "out", cwd=tmp_path).stdout
+    assert output.startswith("CTranslate2 agrees with the model")
+    assert output.endswith("\nctranslate2: out\n")
 
 
 def test_a_wrong_conversion_is_noticed_without_text(
@@ -169,39 +172,31 @@ def test_a_wrong_conversion_is_noticed_without_text(
         convert(changed, *arguments)
 
     monkeypatch.setattr(to_ctranslate2, "write_converted", other)
-    command = ["export", "ctranslate2", "--model", str(tmp_path / "moved"), "--output", str(tmp_path / "out")]
-    done = CliRunner().invoke(app, command)
-    assert "CTranslate2 does not agree with the model" in str(done.exception)
+    error = export_in_process(tmp_path / "moved", tmp_path / "out")
+    assert "CTranslate2 does not agree with the model" in str(error)
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_lost_is_told_from_the_exact_model(tmp_path: Path) -> None:
-    """Not from one that looks at a few likely words only: the export has no such list."""
+def test_the_loss_is_relative_to_the_model_without_shortlist(tmp_path: Path) -> None:
+    """The export has no shortlist."""
     few = Shortlist([EOS_ID, 262, 263], {})
     run = run_folder(tmp_path / "run", *WIDE, "decoding.shortlist=1", shortlist=few)
     job = load_job(run.model, "ctranslate2", [])
     text = EvalText("xx", lines_of(run.text_file("valid", "source")), lines_of(run.text_file("valid", "target")))
-    check = exporting._check(dataclasses.replace(job, texts=[text]), 0.5)
+    check = exporting._bleu_check(dataclasses.replace(job, texts=[text]), 0.5)
     assert check is not None
     exact = open_model(run.model, EngineChoice("torch", "cpu")).translator
     search = TranslationSettings.of(job.config).search
     assert check.translator.best(text.sources, search) == exact.best(text.sources, search)
 
 
-def test_a_model_of_one_language_with_a_tokenizer_of_several_is_asked_for_its_own(
-    two_languages: Path, tmp_path: Path
-) -> None:
+def test_only_the_models_own_language_tags_are_exported(two_languages: Path, tmp_path: Path) -> None:
     for path in two_languages.glob("*.*"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "runs").symlink_to(two_languages / "runs")
     own = "{source: SPLIT.en, target: SPLIT.yy}"
-    changes = [
-        "data.target_lang=yy",
-        "data.test=null",
-        "training.max_steps=2",
-        "training.init_from=runs/two",
-        "name=own",
-    ]
+    changes = ["data.target_lang=yy", "data.test=null", "training.max_steps=2", "training.init_from=runs/two"]
+    changes.append("name=own")
     changes += [f"data.{split}={own.replace('SPLIT', split)}" for split in ("train", "valid")]
     mt("train", "--config", "two.yaml", "--runs", "own", *(w for c in changes for w in ("--set", c)), cwd=tmp_path)
     for wanted in ("ctranslate2", "huggingface", "onnx"):
@@ -210,8 +205,8 @@ def test_a_model_of_one_language_with_a_tokenizer_of_several_is_asked_for_its_ow
         assert "<2xx>" not in readme
         assert ("<2yy>" in readme) == (wanted != "onnx")
     assert list(json.loads((tmp_path / "onnx" / "config.json").read_text())["tags"]) == ["yy"]
-    said = mt("export", "argos", "--model", "own/own", "--output", "argos", cwd=tmp_path, code=2).stderr
-    assert "needs the tag <2yy> before each text" in said
+    output = mt("export", "argos", "--model", "own/own", "--output", "argos", cwd=tmp_path, code=2).stderr
+    assert "needs the tag <2yy> before each text" in output
 
 
 def test_a_terminated_export_leaves_nothing(tmp_path: Path) -> None:
@@ -261,16 +256,16 @@ def test_the_models_own_number_format_is_the_default(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_one_sentence(here: Path, arguments: list[str], sentence: str) -> None:
+def test_refusals(here: Path, arguments: list[str], sentence: str) -> None:
     given = arguments if "--model" in arguments else [*arguments, "--model", "run"]
     assert refusal(*given, "--output", "out", cwd=here).startswith(f"mt: {sentence}")
 
 
-def test_the_help_names_the_usual_limit(tmp_path: Path) -> None:
+def test_the_help_names_the_default_limit(tmp_path: Path) -> None:
     assert f"[{exporting.MAX_LOSS}]" in " ".join(mt("export", "--help", cwd=tmp_path).stdout.split())
 
 
-def test_what_is_there_is_not_replaced(here: Path) -> None:
+def test_other_files_are_not_replaced(here: Path) -> None:
     (here / "file").write_text("mine")
     (here / "folder").mkdir()
     (here / "folder" / "mine").write_text("mine")
@@ -323,11 +318,10 @@ def test_force_deletes_nothing_but_the_earlier_export(here: Path, run: RunDir) -
 )
 def test_a_missing_package_is_named(here: Path, monkeypatch: pytest.MonkeyPatch, wanted: str, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(InputError, match=f"needs a package that is not installed \\({package}\\)") as caught:
-        CliRunner().invoke(
-            app, ["export", wanted, "--model", str(here / "run"), "--output", str(here / "out")], catch_exceptions=False
-        )
-    assert "pip install '.[export]'" in caught.value.hint
+    error = export_in_process(here / "run", here / "out", wanted)
+    assert isinstance(error, InputError)
+    assert f"needs a package that is not installed ({package})" in error.message
+    assert "pip install '.[export]'" in error.hint
     assert not (here / "out").exists()
 
 
@@ -341,21 +335,17 @@ def test_an_interrupted_export_leaves_nothing(here: Path, monkeypatch: pytest.Mo
 
     before = sorted(here.iterdir())
     monkeypatch.setattr(atomic, "failpoint", interrupt)
-    done = CliRunner().invoke(
-        app, ["export", "ctranslate2", "--model", str(here / "run"), "--output", str(here / "out")]
-    )
-    assert done.exit_code != 0
+    assert export_in_process(here / "run", here / "out") is not None
     assert sorted(here.iterdir()) == before
 
 
-def test_a_failure_anywhere_leaves_the_whole_or_nothing(here: Path) -> None:
+def test_a_failure_leaves_no_folder_and_the_next_export_works(here: Path) -> None:
     places = here / "places"
-    mt("export", "ctranslate2", "--model", "run", "--output", "out", cwd=here, **{FAILPOINT: f"count:{places}"})
+    mt(*COMMAND, cwd=here, **{FAILPOINT: f"count:{places}"})
     count = len(places.read_text().splitlines())
     shutil.rmtree(here / "out")
     for place, kind in ((0, "ENOSPC"), (count // 2, "SIGKILL"), (count - 2, "EIO")):
-        arguments = ["export", "ctranslate2", "--model", "run", "--output", "out"]
-        done = mt(*arguments, cwd=here, code=None, **{FAILPOINT: f"{place}:{kind}"})
+        done = mt(*COMMAND, cwd=here, code=None, **{FAILPOINT: f"{place}:{kind}"})
         assert done.code == (-signal.SIGKILL if kind == "SIGKILL" else 4), done.stderr
         assert not (here / "out").exists()
         exported(here)

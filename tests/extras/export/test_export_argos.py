@@ -1,5 +1,6 @@
-"""A package for Argos Translate: its parts here, all of it with Argos Translate itself in a slow test."""
+"""Export to Argos Translate: its parts, and with Argos Translate itself in a slow test."""
 
+import functools
 import json
 import os
 import random
@@ -33,26 +34,20 @@ from mt.storage.run_dir import RunDir
 ARGOS = "argostranslate==1.11.0"
 SEARCH = SearchOptions(beam_size=4, length_penalty=0.2, max_length=256, scores=False)
 ODD = [
-    "",
-    "a  b",
-    "1,234.50 € (no)!?",
-    "</s> <pad> <0x41> <unk>",
-    "☃ 日本 ß",
-    "DON'T--stop",
-    "\tx\t",
+    *("", "a  b", "1,234.50 € (no)!?", "</s> <pad> <0x41> <unk>", "☃ 日本 ß", "DON'T--stop", "\tx\t"),
     "e\u0301 A\u030a 각",
 ]
 
 
 def babble(seed: int, letters: str = "abcde") -> list[str]:
-    """Words in which nearly any two neighbours can merge, so that the order of merges decides."""
+    """Return words in which nearly all neighbours can merge, so that the order of merges matters."""
     rng = random.Random(seed)
     return [" ".join("".join(rng.choices(letters, k=rng.randint(1, 9))) for _ in range(8)) for _ in range(60)]
 
 
 @pytest.fixture(scope="module")
 def pairs() -> list[TokenizerPair]:
-    """Of one vocabulary and of two."""
+    """Tokenizers with a shared vocabulary and with separate ones."""
     source, target = [*ENGLISH, *babble(1)], [*GERMAN, *babble(2, "cdefg")]
     return [TokenizerPair.train(source, target, 400 + 60 * shared, shared) for shared in (True, False)]
 
@@ -60,7 +55,7 @@ def pairs() -> list[TokenizerPair]:
 # SentencePiece --------------------------------------------------------------------------------------------------------
 
 
-def test_sentencepiece_parts_and_joins_as_our_tokenizers(pairs: list[TokenizerPair]) -> None:
+def test_sentencepiece_encodes_and_decodes_as_the_tokenizers(pairs: list[TokenizerPair]) -> None:
     for pair in pairs:
         content = sentencepiece_model(pair)
         theirs = SentencePieceProcessor(model_proto=content)
@@ -76,23 +71,22 @@ def test_sentencepiece_parts_and_joins_as_our_tokenizers(pairs: list[TokenizerPa
     st.text(st.characters(codec="utf-8", exclude_characters="▁\ue000", exclude_categories=["Cc", "Cn"]), max_size=12)
 )
 def test_any_text(text: str) -> None:
-    """But for marks in an order of their own, which no table of replacements can sort."""
+    """Except unsorted combining marks, which a table of replacements cannot sort."""
     pair = tokenizers(False)
-    theirs = SentencePieceProcessor(model_proto=_content())
+    theirs = _processor()
     sorted_marks = unicodedata.normalize("NFD", text).strip()
     for form in (sorted_marks, unicodedata.normalize("NFC", text).strip()):
         if sum(unicodedata.combining(character) > 0 for character in form) == 0:
             assert theirs.encode(form, out_type=str) == pair.source.tokens(pair.source.encode(form))
 
 
-def _content(cache: list[bytes] = []) -> bytes:  # noqa: B006 (made once)
-    if not cache:
-        cache.append(sentencepiece_model(tokenizers(False)))
-    return cache[0]
+@functools.cache
+def _processor() -> SentencePieceProcessor:
+    return SentencePieceProcessor(model_proto=sentencepiece_model(tokenizers(False)))
 
 
 def test_differences_are_counted(pairs: list[TokenizerPair]) -> None:
-    """A literal ▁ is a space to SentencePiece; and a model whose merges have another order parts otherwise."""
+    """SentencePiece reads a literal ▁ as a space; and another order of merges changes the pieces."""
     pair = pairs[0]
     content = sentencepiece_model(pair)
     assert count_differences(content, pair, ["a▁b", "a b"], ["a b"]) == 1
@@ -104,7 +98,7 @@ def test_differences_are_counted(pairs: list[TokenizerPair]) -> None:
     assert count_differences(model.SerializeToString(), pair, babble(4), []) > 50
 
 
-def test_what_a_tag_looks_like_is_text() -> None:
+def test_a_literal_tag_is_text() -> None:
     tagged = BpeTokenizer.train(ENGLISH, 320, ["de"])
     content = sentencepiece_model(TokenizerPair(tagged, tagged))
     assert count_differences(content, TokenizerPair(tagged, tagged), ["<2de> A dog."], ["<2de> A dog."]) == 0
@@ -114,7 +108,7 @@ def test_what_a_tag_looks_like_is_text() -> None:
 
 
 class Splitter:
-    """What MiniSBD does with its models, in short."""
+    """MiniSBD's inference, in short."""
 
     def __init__(self, path: Path) -> None:
         path.write_bytes(sentence_ends_model())
@@ -157,7 +151,7 @@ def test_the_graph_splits_sentences(tmp_path: Path, text: str, expected: list[st
 
 
 def unpacked(folder: Path) -> Path:
-    """What Argos Translate installs."""
+    """Unpack a package as Argos Translate does."""
     [package] = folder.glob("*.argosmodel")
     with zipfile.ZipFile(package) as file:
         file.extractall(folder / "installed")
@@ -165,7 +159,7 @@ def unpacked(folder: Path) -> Path:
 
 
 def argos_translates(package: Path, lines: list[str]) -> list[str]:
-    """As Argos Translate does, with its own calls."""
+    """Translate with the calls of Argos Translate."""
     pieces = SentencePieceProcessor(model_file=str(package / "sentencepiece.model"))
     translator = ctranslate2.Translator(str(package / "model"), compute_type="float32")
     found = translator.translate_batch(
@@ -204,7 +198,7 @@ def test_a_package(tmp_path: Path, shape: list[str]) -> None:
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 def test_no_text_is_too_long(tmp_path: Path, positions: str) -> None:
-    """CTranslate2 cuts a source at 1,024 pieces and a translation at 256; it fails where positions end before."""
+    """CTranslate2 truncates a source to 1,024 pieces and a translation to 256, and fails with fewer positions."""
     job = translating_job(f"model.positions={positions}", "data.max_length=40")
     write_argos(job, tmp_path, "", "float32", None)
     [found] = argos_translates(unpacked(tmp_path), ["men " * 3000])
@@ -212,16 +206,16 @@ def test_no_text_is_too_long(tmp_path: Path, positions: str) -> None:
     assert package_name(job) == "translate-en_de-1_0"
 
 
-def test_eight_bits_are_the_default_and_their_cost_is_measured(tmp_path: Path) -> None:
+def test_int8_is_the_default_and_its_loss_is_bounded(tmp_path: Path) -> None:
     wide = ["model.d_model=32", "model.d_ff=64", "model.positions=learned", "evaluation.bleu_tokenize=char"]
     run = run_folder(tmp_path / "run", *wide)
     opened = open_model(run.model, EngineChoice(compute_type="float32"))
     write(tmp_path / "src", VALID)
     write(tmp_path / "ref", opened.translator.best(VALID, SEARCH))
     given = ["--model", "run", "--output", "out", "--source", "src", "--reference", "ref"]
-    said = refusal("argos", *given, "--max-loss", "0", cwd=tmp_path)
-    assert "Argos Translate, int8 loses" in said
-    assert "(100.00 to " in said
+    output = refusal("argos", *given, "--max-loss", "0", cwd=tmp_path)
+    assert "Argos Translate, int8 loses" in output
+    assert "(100.00 to " in output
     done = mt("export", "argos", *given, "--max-loss", "100", cwd=tmp_path)
     assert "Argos Translate, int8" in done.stdout
 
@@ -240,7 +234,7 @@ print(json.dumps([source.get_translation(target).translate(line) for line in lin
 
 @pytest.fixture(scope="session")
 def argos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python with Argos Translate, in an environment of its own."""
+    """A Python with Argos Translate in its own environment."""
     folder = tmp_path_factory.mktemp("argos")
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     constraints = Path(__file__).resolve().parent.parent.parent.parent / "constraints.txt"
@@ -254,7 +248,7 @@ def argos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_argos_translate_installs_it_and_translates_as_mt_does(argos: Path, tmp_path: Path) -> None:
-    """With a trained model; nothing is fetched, for every proxy's address leads nowhere."""
+    """With a trained model, and without network: the proxies are unreachable."""
     write_corpus(tmp_path)
     (tmp_path / "tiny.yaml").write_text(CONFIG)
     settings = ["model.d_model=32", "model.d_ff=64", "training.max_tokens=800", "training.learning_rate=5.0e-3"]

@@ -1,4 +1,4 @@
-"""`exports` in a configuration: what cannot be exported is said when it is read, the rest written after training."""
+"""`exports` in a configuration: refused when it is read, or written after training."""
 
 import shutil
 import sys
@@ -41,10 +41,10 @@ IMPOSSIBLE = [
 def test_the_configuration_and_the_command_have_the_same_rules(
     text: str, wanted: ExportFormat, change: str, reason: str
 ) -> None:
-    said = refusal(text, change, f"exports=[{wanted}]")
-    assert "1 problem" in said
-    assert reason in said
-    config = parse_config(text, "x.yaml", [change])  # without exports it is a configuration as any other
+    output = refusal(text, change, f"exports=[{wanted}]")
+    assert "1 problem" in output
+    assert reason in output
+    config = parse_config(text, "x.yaml", [change])  # valid without exports
     with pytest.raises(InputError, match=reason):
         require_exportable(config, wanted)
     for other in EXPORT_FORMATS:
@@ -53,27 +53,24 @@ def test_the_configuration_and_the_command_have_the_same_rules(
             require_exportable(config, other)
 
 
-def test_the_line_of_the_culprit_is_named() -> None:
+def test_the_line_is_named() -> None:
     text = f"{SMALLEST}model:\n  norm: pre\n  activation: swiglu\nexports: [onnx, huggingface]\n"
     assert "x.yaml:8: model.activation: swiglu cannot be exported as huggingface" in refusal(text)
     assert "x.yaml:5: data.target_lang" not in refusal(text)
 
 
-def test_what_the_key_takes() -> None:
+def test_the_values_of_the_key() -> None:
     assert parse_config(SMALLEST, "x.yaml").exports == ()
     assert parse_config(SMALLEST, "x.yaml", ["exports=[onnx, argos]"]).exports == ("onnx", "argos")
     assert "names onnx more than once" in refusal(SMALLEST, "exports=[onnx, onnx]")
     assert "did you mean argos?" in refusal(SMALLEST, "exports=[argo]")
     assert "must be a list" in refusal(SMALLEST, "exports=onnx")
+    output = refusal(SMALLEST, "exports=[paper]")
+    assert "exports.0: must be 'ctranslate2'" in output
+    assert output.startswith("1 problem")
 
 
-def test_an_unknown_format_is_one_problem() -> None:
-    said = refusal(SMALLEST, "exports=[paper]")
-    assert "exports.0: must be 'ctranslate2'" in said
-    assert said.startswith("1 problem")
-
-
-def test_every_format_has_its_name() -> None:
+def test_formats_are_parsed() -> None:
     assert get_args(ExportFormat) == EXPORT_FORMATS
     for name in EXPORT_FORMATS:
         assert parse_format(name) == name
@@ -96,20 +93,20 @@ def train(folder: Path, exports: str, code: int = 0) -> str:
 
 @pytest.fixture
 def again(trained: Path, tmp_path: Path) -> Path:
-    """The trained project, to write into."""
+    """A copy of the trained project."""
     shutil.copytree(trained, tmp_path / "again")
     return tmp_path / "again"
 
 
 def test_they_are_written_once_and_without_training_again(again: Path) -> None:
     run = RunDir(again / "runs" / "tiny")
-    said = train(again, "[ctranslate2]")
-    assert "CTranslate2, float32" in said
-    assert f"ctranslate2: {run.export('ctranslate2').relative_to(again)}" in said
+    output = train(again, "[ctranslate2]")
+    assert "CTranslate2, float32" in output
+    assert f"ctranslate2: {run.export('ctranslate2').relative_to(again)}" in output
     model, first = run.model.manifest.stat().st_mtime_ns, run.export("ctranslate2").stat().st_mtime_ns
-    said = train(again, "[ctranslate2, huggingface]")
-    assert "huggingface: runs/tiny/exports/huggingface" in said
-    assert "CTranslate2, float32" not in said
+    output = train(again, "[ctranslate2, huggingface]")
+    assert "huggingface: runs/tiny/exports/huggingface" in output
+    assert "CTranslate2, float32" not in output
     assert run.model.manifest.stat().st_mtime_ns == model
     assert run.export("ctranslate2").stat().st_mtime_ns == first
     for name in ("ctranslate2", "huggingface"):
@@ -119,7 +116,7 @@ def test_they_are_written_once_and_without_training_again(again: Path) -> None:
     verify(run.export("ctranslate2"))
 
 
-def test_one_that_fails_costs_neither_the_others_nor_the_summary(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_export_does_not_affect_the_others(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = RunDir(again / "runs" / "tiny")
 
     def failing(*_: object) -> None:
@@ -127,21 +124,21 @@ def test_one_that_fails_costs_neither_the_others_nor_the_summary(again: Path, mo
 
     monkeypatch.setattr("mt.extras.export.huggingface.require_equal", failing)
     config = load_config(again / "tiny.yaml", ["exports=[huggingface, ctranslate2]"])
-    said = write_exports(config, run)
-    assert "huggingface: not exported: RuntimeError: something in a library" in said
+    output = write_exports(config, run)
+    assert "huggingface: not exported: RuntimeError: something in a library" in output
     assert not run.export("huggingface").exists()
-    assert "ctranslate2: " in said
+    assert "ctranslate2: " in output
     verify(run.export("ctranslate2"))
 
 
-def test_what_is_missing_is_said_before_anything_is_read(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported_first(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     config = load_config(tiny / "tiny.yaml", ["exports=[huggingface]", "data.root=nowhere"])
     with pytest.raises(InputError, match="needs a package that is not installed"):
         require_packages(*config.exports)
 
 
-def test_what_cannot_be_exported_is_said_before_training(tiny: Path) -> None:
+def test_an_impossible_export_is_refused_before_training(tiny: Path) -> None:
     with (tiny / "tiny.yaml").open("a") as file:
         file.write("exports: [huggingface]\n")
     done = mt("train", "--config", "tiny.yaml", "--set", "model.activation=swiglu", cwd=tiny, code=2)
@@ -149,13 +146,13 @@ def test_what_cannot_be_exported_is_said_before_training(tiny: Path) -> None:
     assert not (tiny / "runs").exists()
 
 
-def test_a_loss_too_great_does_not_undo_a_training(
+def test_too_great_a_loss_does_not_fail_the_run(
     again: Path, monkeypatch: pytest.MonkeyPatch, notices: list[str]
 ) -> None:
     monkeypatch.chdir(again)
     monkeypatch.setattr(exporting, "MAX_LOSS", -1000.0)
     config = load_config(Path("tiny.yaml"), ["exports=[ctranslate2]"])
-    said = pipeline.run(config, Path("runs"), afterwards=_write_extras)
-    assert "ctranslate2: not exported: CTranslate2, float32 loses 0.00 BLEU" in said
+    output = pipeline.run(config, Path("runs"), afterwards=_write_extras)
+    assert "ctranslate2: not exported: CTranslate2, float32 loses 0.00 BLEU" in output
     assert any("not exported" in line for line in notices)
     assert not RunDir(Path("runs/tiny")).export("ctranslate2").exists()

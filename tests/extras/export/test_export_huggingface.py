@@ -1,7 +1,5 @@
-"""transformers loads what is exported for it, computes what the model computes, and searches as it does."""
+"""Export to transformers: it loads, computes the same logits, and searches the same way."""
 
-import contextlib
-import io
 import json
 from itertools import product
 from pathlib import Path
@@ -15,7 +13,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from command import mt
 from conftest import into
 from engine_helpers import ENGLISH, configured, endless_model, sentences
-from export_helpers import SHORT, padded, random_job, readme_program, refusal, run_folder, search
+from export_helpers import SHORT, padded, random_job, readme_program, refusal, run_folder, run_readme, search
 from mt.bundle.load_translator import open_model
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.decoding.engine import SearchOptions
@@ -31,7 +29,7 @@ SHAPES = [
         ("pre", "post"), ("sinusoidal", "learned"), ("true", "false"), ("true", "false")
     )
 ]
-# In turn: what takes part in no other choice.
+# Independent of the other choices, so in turn.
 OTHERS = [
     ["model.activation=gelu", "model.bias=true"],
     ["model.activation=relu", "model.bias=false"],
@@ -52,7 +50,7 @@ def quiet() -> None:
 
 
 class Loaded:
-    """A folder as any user of transformers opens it."""
+    """An export as a user of transformers loads it."""
 
     def __init__(self, folder: Path) -> None:
         self.model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
@@ -70,7 +68,7 @@ def exported(folder: Path, job: ExportJob) -> Loaded:
 
 
 def logits_differ(loaded: Loaded, job: ExportJob) -> float:
-    """By how much at most; sources of different lengths."""
+    """Return the largest difference, with sources of different lengths."""
     pair, shift = job.tokenizers, target_shift(job.model)
     sources = padded(sentences([7, 1, 12], pair.source.vocab_size))
     targets = padded(sentences([9, 9, 9], pair.target.vocab_size, seed=1))
@@ -133,7 +131,7 @@ def test_the_models_own_search_is_the_default(tmp_path: Path, penalty: str) -> N
     assert exported(tmp_path, job).translate(*ENGLISH) == expected
 
 
-def test_a_batch_says_what_its_sentences_say(tmp_path: Path) -> None:
+def test_batches_do_not_change_translations(tmp_path: Path) -> None:
     loaded = exported(tmp_path, random_job("tokenizer.shared=false", "model.norm=pre"))
     texts = [*ENGLISH, "A dog.", "Two men are talking on the hill."]
     assert loaded.translate(*texts) == [loaded.translate(text)[0] for text in texts]
@@ -154,7 +152,7 @@ def test_the_tokenizer(tmp_path: Path, shared: str) -> None:
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_it_can_be_saved_again(tmp_path: Path, norm: str) -> None:
-    """As after fine-tuning. A class keeps its weights, and computes its sinusoids anew."""
+    """As after fine-tuning; the class recomputes its sinusoids."""
     job = random_job(f"model.norm={norm}", "tokenizer.shared=false")
     exported(tmp_path / "first", job).model.save_pretrained(tmp_path / "second")
     AutoTokenizer.from_pretrained(tmp_path / "first").save_pretrained(tmp_path / "second")
@@ -163,13 +161,13 @@ def test_it_can_be_saved_again(tmp_path: Path, norm: str) -> None:
     assert again.translate(*ENGLISH) == search(job, SearchOptions(5, max_length=12))
 
 
-def test_where_saving_would_lose_learned_positions_the_readme_says_so(tmp_path: Path) -> None:
+def test_the_readme_warns_that_saving_loses_learned_positions(tmp_path: Path) -> None:
     for norm in ("pre", "post"):
         exported(tmp_path / norm, random_job(f"model.norm={norm}", "model.positions=learned"))
         assert ("save_pretrained" in (tmp_path / norm / "README.md").read_text()) == (norm == "post")
 
 
-def test_what_differs_is_not_written() -> None:
+def test_differences_are_errors() -> None:
     here = torch.zeros(2, 3, 4)
     assert "0.0e+00" in require_equal("X", here, here)
     with pytest.raises(MtError, match=r"X does not agree with the model: logits differ by 0\.01"):
@@ -193,15 +191,13 @@ def test_the_command_and_its_readme(tmp_path: Path) -> None:
     card = (tmp_path / "out" / "README.md").read_text()
     header = yaml.safe_load(card.split("---\n")[1])
     assert (header["language"], header["pipeline_tag"]) == (["en", "de"], "translation")
-    program, said = readme_program(tmp_path / "out").replace("THIS_FOLDER", str(tmp_path / "out")), io.StringIO()
+    program = readme_program(tmp_path / "out").replace("THIS_FOLDER", str(tmp_path / "out"))
     text = program.split('tokenizer(["')[1].split('"]')[0]
-    with contextlib.redirect_stdout(said):
-        exec(program, {})
     opened = open_model(run.model)
-    assert said.getvalue() == f"{opened.translator.best([text], opened.settings.search)}\n"
+    assert run_readme(tmp_path / "out", program)[0] == f"{opened.translator.best([text], opened.settings.search)}\n"
 
 
-def test_norwegian_is_no_boolean() -> None:
+def test_norwegian_is_not_a_boolean() -> None:
     header = _card_header(configured("data.source_lang='no'"))
     assert yaml.safe_load(header.split("---\n")[1])["language"] == ["no", "de"]
 
@@ -223,5 +219,5 @@ def test_a_checkpoint_can_be_exported(trained: Path, tmp_path: Path) -> None:
 
 def test_swiglu_is_refused_by_its_key(tmp_path: Path) -> None:
     run_folder(tmp_path / "run", "model.activation=swiglu", SHORT)
-    said = refusal("huggingface", "--model", "run", "--output", "out", cwd=tmp_path)
-    assert said.startswith("mt: model.activation: swiglu cannot be exported as huggingface")
+    output = refusal("huggingface", "--model", "run", "--output", "out", cwd=tmp_path)
+    assert output.startswith("mt: model.activation: swiglu cannot be exported as huggingface")

@@ -1,7 +1,5 @@
-"""ONNX Runtime computes what the model computes, for batches and lengths of any size."""
+"""Export to ONNX Runtime: the same logits for batches and lengths of any size."""
 
-import contextlib
-import io
 import json
 from itertools import product
 from pathlib import Path
@@ -14,14 +12,15 @@ import torch
 
 from command import mt
 from engine_helpers import sentences
-from export_helpers import padded, random_job, readme_program, run_folder
+from export_helpers import padded, random_job, readme_program, run_folder, run_readme
 from mt.bundle.load_translator import open_model
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.decoding.engine import SearchOptions
 from mt.decoding.settings import TranslationSettings
-from mt.extras.export.common import ExportJob
-from mt.extras.export.onnx import write_onnx
+from mt.extras.export.common import ExportJob, load_job
+from mt.extras.export.onnx import _decoding_config, write_onnx
 from mt.extras.export.onnx_graph import DecoderGraph, EncoderGraph
+from mt.storage.run_dir import RunDir
 
 SHAPES = [
     [f"model.norm={norm}", f"model.positions={positions}", f"model.activation={activation}", *others]
@@ -46,7 +45,7 @@ def tokens_of(job: ExportJob, lengths: list[int], target_lengths: list[int]) -> 
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda changes: "-".join(change.split("=")[1] for change in changes))
-def test_the_graphs_compute_what_the_model_does(shape: list[str]) -> None:
+def test_the_graphs_agree_with_the_model(shape: list[str]) -> None:
     job = random_job(*shape, "model.encoder_layers=2", "model.decoder_layers=2")
     positions = TranslationSettings.of(job.config).max_positions
     encoder, decoder = EncoderGraph(job.model, positions), DecoderGraph(job.model, positions)
@@ -61,7 +60,7 @@ def test_the_graphs_compute_what_the_model_does(shape: list[str]) -> None:
 
 
 def check_folder(folder: Path, job: ExportJob) -> None:
-    """Runs an export with nothing but ONNX Runtime and numpy."""
+    """Run an export with only ONNX Runtime and numpy."""
     write_onnx(job, folder, "# A model\n")
     for name in ("encoder.onnx", "decoder.onnx"):
         onnx.checker.check_model(folder / name, full_check=True)
@@ -93,28 +92,22 @@ def test_a_folder_of_every_shape(tmp_path: Path, shape: list[str]) -> None:
     check_folder(tmp_path, random_job(*shape, "model.encoder_layers=2", "model.decoder_layers=2"))
 
 
-def test_the_readmes_program_translates_as_greedy_search_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme_program_agrees_with_greedy_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_folder(tmp_path / "run", "model.positions=learned", "decoding.min_length=0")
     done = mt("export", "onnx", "--model", "run", "--output", "out", cwd=tmp_path)
     assert "ONNX Runtime agrees with the model" in done.stdout
     program = readme_program(tmp_path / "out")
     assert len([line for line in program.splitlines() if line.strip()]) <= 30
     monkeypatch.chdir(tmp_path / "out")
-    said, names = io.StringIO(), {}
-    with contextlib.redirect_stdout(said):
-        exec(program, names)
+    output, names = run_readme(tmp_path / "out")
     opened = open_model(run.model)
     greedy = SearchOptions(1, max_length=12)
-    assert said.getvalue() == f"{opened.translator.best(['the dog'], greedy)}\n"
+    assert output == f"{opened.translator.best(['the dog'], greedy)}\n"
     lines = run.text_file("valid", "source").read_text().split("\n")[:-1]
     assert names["translate"](lines) == opened.translator.best(lines, greedy)
 
 
-def test_what_a_program_is_told(two_languages: Path, tmp_path: Path) -> None:
-    from mt.extras.export.common import load_job
-    from mt.extras.export.onnx import _decoding_config
-    from mt.storage.run_dir import RunDir
-
+def test_the_config_for_decoding_programs(two_languages: Path, tmp_path: Path) -> None:
     facts = _decoding_config(load_job(RunDir(two_languages / "runs" / "two").model, "onnx", []))
     assert facts["tags"].keys() == {"xx", "yy"}
     assert (facts["pad"], facts["sos"], facts["eos"]) == (PAD_ID, SOS_ID, EOS_ID)

@@ -36,14 +36,7 @@ def package_name(job: ExportJob) -> str:
 
 
 def write_argos(job: ExportJob, folder: Path, card: str, number_format: str, check: BleuCheck | None) -> str:
-    """Write the package, translate with its content, compare with the model, and return the comparison.
-
-    Args:
-        job: the model.
-        folder: the folder under construction.
-        card: the README, to which the installation is added.
-        number_format: of the weights.
-        check: None compares nothing.
+    """Write the package and its README, which begins with `card`; compare translations, and return the comparison.
 
     Raises:
         InputError: it loses more BLEU than allowed, or needs a language tag.

@@ -30,15 +30,7 @@ class BleuCheck:
     max_loss: float
 
     def compare(self, name: str, search: SearchOptions, translate: Callable[[EvalText], list[str]]) -> str:
-        """Compare an export's translations with the model's.
-
-        Args:
-            name: the export's name for the user.
-            search: the export's search options; the model uses them, too.
-            translate: translates a text with the export.
-
-        Returns:
-            a table for the user.
+        """Compare an export's translations with the model's under the same search options, and return a table.
 
         Raises:
             InputError: the export loses more than `max_loss`.

@@ -18,14 +18,9 @@ from mt.storage.run_dir import tokenizer_names
 
 
 def write_ctranslate2(job: ExportJob, folder: Path, card: str, number_format: str, check: BleuCheck | None) -> str:
-    """Write the folder, translate with it, compare with the model, and return the comparison.
+    """Write the model and a README that begins with `card`; compare translations, and return the comparison.
 
-    Args:
-        job: the model.
-        folder: the folder under construction.
-        card: the README, to which the usage is added.
-        number_format: of the weights.
-        check: None compares probabilities of random text instead, in float32 only.
+    Without a check, probabilities of random text are compared, for which the weights must be in float32.
 
     Raises:
         InputError: it loses more BLEU than allowed.

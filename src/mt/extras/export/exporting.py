@@ -88,18 +88,11 @@ def export(
     options: ExportOptions,
     **facts: Any,
 ) -> str:
-    """Export a model folder or checkpoint atomically.
+    """Export a model folder or checkpoint atomically, replacing `output`, and return lines for the user.
 
     Args:
-        folder: the model folder or checkpoint.
-        export_format: the format.
-        output: the folder to write; an existing one is replaced.
         texts: the validation set that measures what quantization costs; may be empty if nothing is quantized.
-        options: the user's options.
         facts: recorded in the output's manifest.
-
-    Returns:
-        lines for the user.
 
     Raises:
         InputError: the format cannot represent this model, or the export loses more BLEU than allowed.

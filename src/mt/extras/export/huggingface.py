@@ -19,12 +19,7 @@ from mt.storage import atomic
 
 
 def write_huggingface(job: ExportJob, folder: Path, card: str) -> str:
-    """Write the folder, load it with transformers, compare with the model, and return the comparison.
-
-    Args:
-        job: the model.
-        folder: the folder under construction.
-        card: the README, to which the Hugging Face Hub's header and the usage are added.
+    """Write the model and a README that contains `card`; load it, compare logits, and return the comparison.
 
     Raises:
         MtError: logits or tokens differ.

@@ -26,12 +26,7 @@ _LARGEST = 2**31 - 2**24  # bytes; larger weights get a file of their own, since
 
 
 def write_onnx(job: ExportJob, folder: Path, card: str) -> str:
-    """Write the folder, run it with ONNX Runtime, compare with the model, and return the comparison.
-
-    Args:
-        job: the model, on the CPU.
-        folder: the folder under construction.
-        card: the README, to which the usage is added.
+    """Write the graphs and a README that begins with `card`; run them, compare logits, and return the comparison.
 
     Raises:
         MtError: the logits differ.

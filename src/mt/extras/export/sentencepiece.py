@@ -78,10 +78,10 @@ def count_differences(content: bytes, tokenizers: TokenizerPair, sources: Sequen
 
     theirs = SentencePieceProcessor(model_proto=content)
     source, target = tokenizers.source, tokenizers.target
+    source_pieces = [source.tokens(ids) for ids in source.encode_batch(sources)]
     encoded = theirs.encode([text.strip() for text in sources], out_type=str)
-    expected = [source.tokens(ids) for ids in source.encode_batch(sources)]
     target_ids = target.encode_batch(targets)
     decoded = [theirs.decode_pieces(target.tokens(ids)) for ids in target_ids]
-    differences = sum(ours != other for ours, other in zip(expected, encoded, strict=True))
-    pairs = zip(target.decode_batch(target_ids), decoded, strict=True)
-    return int(differences + sum(ours != other for ours, other in pairs))
+    expected = [*source_pieces, *target.decode_batch(target_ids)]
+    differing = (one != other for one, other in zip([*encoded, *decoded], expected, strict=True))
+    return sum(map(int, differing))
