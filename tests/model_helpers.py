@@ -1,4 +1,4 @@
-"""Small models whose weights are all random or all set by hand, and batches for them."""
+"""Small models with random or hand-set weights, and batches for them."""
 
 from collections.abc import Sequence
 
@@ -32,14 +32,14 @@ def small_model(
     source_vocab: int | None = None,
     **changes: object,
 ) -> TranslationModel:
-    """A model in evaluation mode with every parameter random."""
+    """Build a model in evaluation mode with every parameter random."""
     model = build(model_config(**changes), source_vocab or vocab, vocab, max_length, shared)
     scramble(model, seed)
     return model.eval()
 
 
 def scramble(module: nn.Module, seed: int = 0, std: float = 0.3) -> None:
-    """Draws all parameters, biases and norms too, so that no test passes because a term is zero."""
+    """Draw all parameters, biases and norms too, so that no test passes because a term is zero."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
@@ -48,7 +48,7 @@ def scramble(module: nn.Module, seed: int = 0, std: float = 0.3) -> None:
 
 
 def lively_model(seed: int = 0, **changes: object) -> TranslationModel:
-    """A random model whose translations vary in tokens and lengths: target positions speak loudly, biases softly."""
+    """Build a random model whose translations vary in tokens and lengths: strong positions, weak biases."""
     shape = {"norm": "pre", "activation": "swiglu", "positions": "learned", "tie_embeddings": False, **changes}
     model = small_model(seed, **shape)
     scramble(model, seed, std=0.5)
@@ -64,7 +64,7 @@ def lively_model(seed: int = 0, **changes: object) -> TranslationModel:
 
 
 def sources(lengths: Sequence[int], vocab: int = 12, seed: int = 0) -> Tensor:
-    """Random sentences `<s> tokens </s>` of these lengths (specials not counted), padded to one another."""
+    """Draw sentences `<s> tokens </s>` of these lengths (specials not counted), padded to one another."""
     generator = torch.Generator().manual_seed(seed)
     batch = torch.full((len(lengths), max(lengths) + 2), PAD_ID)
     for row, length in enumerate(lengths):
@@ -75,13 +75,13 @@ def sources(lengths: Sequence[int], vocab: int = 12, seed: int = 0) -> Tensor:
 
 
 def targets(lengths: Sequence[int], vocab: int = 12, seed: int = 1) -> Tensor:
-    """Random decoder inputs `<s> tokens` of these lengths, padded to one another."""
+    """Draw decoder inputs `<s> tokens` of these lengths, padded to one another."""
     batch = sources(lengths, vocab, seed)
     return batch.masked_fill(batch == EOS_ID, PAD_ID)[:, :-1]
 
 
 def push(model: Transformer, token: int, strength: float) -> None:
-    """Makes a token likelier (or, negative, unlikelier) at every step; for post-norm models with untied output."""
+    """Raise (or, negative, lower) a token's probability at every step; for post-norm models with untied output."""
     direction = torch.zeros(model.output.in_features)
     direction[0] = 1.0
     with torch.no_grad():
@@ -91,7 +91,7 @@ def push(model: Transformer, token: int, strength: float) -> None:
 
 
 def reciting_model(ids: Sequence[int], vocab: int, d_model: int = 32) -> Transformer:
-    """A model that translates everything to the same tokens, fewer than d_model of them."""
+    """Build a model that translates everything to the same tokens, fewer than d_model of them."""
     shape = {"d_model": d_model, "positions": "learned", "tie_embeddings": False}
     config = model_config(encoder_layers=1, decoder_layers=1, **shape)
     model = Transformer(config, vocab, vocab, 200, shared_vocab=False)
@@ -109,22 +109,24 @@ def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
 
 
 def near(actual: Tensor, wanted: Tensor, tolerance: float = 1e-4) -> None:
-    """Equal but for a share of the largest element."""
+    """Assert equality up to a fraction of the largest element."""
+    assert actual.shape == wanted.shape
     difference = (actual.detach().double() - wanted.double()).abs().max().item()
     assert difference <= tolerance * wanted.abs().max().item() + 1e-12
 
 
 class Watch(TorchDispatchMode):
-    """Notes the largest tensor made and the matrix products done."""
+    """Record of the largest tensor made, the matrix products done, and those done by oneDNN."""
 
     def __init__(self) -> None:
         super().__init__()
         self.largest = 0
-        self.products = 0
+        self.products = self.onednn = 0
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         result = function(*args, **(kwargs or {}))
         if isinstance(result, Tensor):
             self.largest = max(self.largest, result.numel())
+        self.onednn += "_linear_pointwise" in str(function)
         self.products += str(function).split(".")[1].rstrip("_") in ("mm", "addmm", "matmul")
         return result

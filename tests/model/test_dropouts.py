@@ -1,6 +1,7 @@
-"""The kinds of dropout: each in its place and share, in training only, and off unless asked for."""
+"""The kinds of dropout: position, probability, in training only, and off by default."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ ALL = {"activation_dropout": 0.5, "embedding_dropout": 0.5, "word_dropout": 0.5,
 
 
 def feed_forward(**changes: object) -> FeedForward:
-    """A block whose second layer hands its input on, plus one; so what lies between the layers can be read."""
+    """Build a block whose second layer is the identity plus one, to expose the tensor between the layers."""
     block = FeedForward(model_config(d_model=32, d_ff=32, **changes))
     scramble(block)
     with torch.no_grad():
@@ -28,8 +29,55 @@ def feed_forward(**changes: object) -> FeedForward:
     return block
 
 
+def plain_dropout(x: Tensor, p: float) -> Tensor:
+    """`byte_dropout` with booleans and a division."""
+    threshold = round(p * 256)
+    words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
+    keep = words.view(torch.uint8)[: x.numel()].view_as(x) >= threshold
+    return torch.where(keep, x, 0) / (1 - threshold / 256)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
+@pytest.mark.parametrize("shape", [(5, 7), (1, 1), (8, 8), (3, 0)], ids=str)
+def test_byte_dropout_equals_its_plain_twin(shape: tuple[int, int], p: float) -> None:
+    x = torch.randn(*reversed(shape), dtype=torch.float64).T.requires_grad_()  # not contiguous
+    results = []
+    for function in (Dropout(p), lambda x: plain_dropout(x, p)):
+        torch.manual_seed(5)
+        y = function(x)
+        results.append((y.detach(), *torch.autograd.grad((y * 3).sum(), x)))
+    for actual, expected in zip(*results, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
+def test_dropout_zeroes_its_share_and_keeps_the_mean(p: float) -> None:
+    torch.manual_seed(1)
+    y = Dropout(p)(torch.ones(50_000, 8))
+    zeros = y == 0
+    assert zeros.float().mean().item() == pytest.approx(p, abs=0.005)
+    assert y.mean().item() == pytest.approx(1, abs=0.01)
+    # Eight elements share one random word: each must have its own share, independent of its neighbours.
+    assert zeros.float().mean(dim=0).sub(p).abs().max() < 0.01
+    correlations = torch.corrcoef(zeros.T.float()) - torch.eye(8)
+    assert correlations.abs().max() < 0.02
+
+
+def test_dropout_is_off_in_evaluation_and_at_zero() -> None:
+    x = torch.randn(3, 5)
+    assert Dropout(0.5).eval()(x).equal(x)
+    assert Dropout(0.0)(x).equal(x)
+
+
+@pytest.mark.parametrize("p", [0.001, 0.998, 0.9999])
+def test_dropout_accepts_every_probability_of_a_configuration(p: float) -> None:
+    y = Dropout(p)(torch.ones(1000))
+    assert y.isfinite().all()
+    assert (y == 0).float().mean().item() == pytest.approx(p, abs=0.02)
+
+
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
-def test_activation_dropout_lies_between_activation_and_second_layer(activation: str) -> None:
+def test_activation_dropout_follows_the_activation(activation: str) -> None:
     torch.manual_seed(0)
     block, x = feed_forward(activation=activation, activation_dropout=0.25), torch.randn(400, 32)
     between = block.eval()(x) - 1
@@ -39,8 +87,8 @@ def test_activation_dropout_lies_between_activation_and_second_layer(activation:
     share = (zero & alive).sum() / alive.sum()
     assert 0.23 < share < 0.27
     torch.testing.assert_close(dropped[~zero], between[~zero] / 0.75, rtol=1e-4, atol=1e-5)
-    assert not zero.all(0).any(), "units are gone everywhere"
-    assert not zero.all(1).any(), "tokens are gone wholly"
+    assert not zero.all(0).any(), "units are dropped from all tokens"
+    assert not zero.all(1).any(), "tokens are dropped completely"
 
 
 def test_activation_dropout_is_not_dropout() -> None:
@@ -61,7 +109,7 @@ def forward(made: Embedding, n: int = 4000) -> Tensor:
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_word_dropout_takes_the_token_and_leaves_the_position(positions: str) -> None:
+def test_word_dropout_drops_the_token_and_keeps_the_position(positions: str) -> None:
     made = embedding(positions=positions, word_dropout=0.3)
     whole = forward(made.eval())
     dropped = forward(made.train())
@@ -70,7 +118,7 @@ def test_word_dropout_takes_the_token_and_leaves_the_position(positions: str) ->
     assert torch.equal(dropped[gone], places[gone])
     assert torch.equal(dropped[~gone], whole[~gone])  # and not scaled
     assert 0.27 < gone.float().mean() < 0.33
-    # By occurrences: a token is there in one place and gone in another.
+    # By occurrence: a token is kept at one position and dropped at another.
     assert all(0 < gone[torch.arange(4000) % 50 == token].sum() < 80 for token in range(50))
 
 
@@ -85,7 +133,9 @@ def test_a_dropped_words_embedding_gets_no_gradient() -> None:
     torch.testing.assert_close(made.tokens.weight.grad[~gone], torch.full((int((~gone).sum()), 16), math.sqrt(16)))
 
 
-@pytest.mark.parametrize(("changes", "share"), [({}, 0.5), ({"embedding_dropout": 0.125}, 0.125)], ids=["null", "own"])
+@pytest.mark.parametrize(
+    ("changes", "share"), [({}, 0.5), ({"embedding_dropout": 0.125}, 0.125), ({"embedding_dropout": 0.0}, 0.0)], ids=str
+)
 def test_embedding_dropout_has_its_own_share_or_that_of_dropout(changes: dict[str, float], share: float) -> None:
     made = embedding(dropout=0.5, **changes)
     whole, dropped = forward(made.eval()), forward(made.train())
@@ -95,12 +145,7 @@ def test_embedding_dropout_has_its_own_share_or_that_of_dropout(changes: dict[st
     assert not zero.all(1).any()
 
 
-def test_embedding_dropout_of_zero_is_none_whatever_dropout_is() -> None:
-    made = embedding(dropout=0.5, embedding_dropout=0.0)
-    assert torch.equal(forward(made.train()), forward(made.eval()))
-
-
-def test_embedding_dropout_changes_no_other_place() -> None:
+def test_embedding_dropout_changes_no_other_dropout() -> None:
     model = small_model(dropout=0.25, embedding_dropout=0.5)
     shares = {name: module.p for name, module in model.named_modules() if isinstance(module, Dropout)}
     for name, share in shares.items():
@@ -111,7 +156,7 @@ def test_embedding_dropout_changes_no_other_place() -> None:
     assert sum("residuals" in name for name in shares) == 2 * 2 + 2 * 3
 
 
-CHANGES = [{"activation_dropout": 0.4}, {"embedding_dropout": 0.4}, {"word_dropout": 0.4}]
+CHANGES = [{f"{kind}_dropout": 0.4} for kind in ("activation", "attention", "embedding", "word")]
 
 
 def states(model: Transformer, seed: int = 0) -> Tensor:
@@ -136,10 +181,8 @@ def test_a_model_drops_in_training_only_and_on_both_sides(change: dict[str, floa
 
 @pytest.mark.parametrize("padded", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_attention_is_dropped_from_with_and_without_padding_in_every_number_format(
-    dtype: torch.dtype, padded: bool
-) -> None:
-    """In each of the three attentions: the encoder's own, the decoder's own, and the decoder's to the encoder."""
+def test_attention_dropout_with_and_without_padding_in_every_number_format(dtype: torch.dtype, padded: bool) -> None:
+    """In encoder self-attention, decoder self-attention and cross-attention."""
     lengths = [5, 3, 7] if padded else [5, 5, 5]
     for side, kind in (("encoder", SelfAttention), ("decoder", SelfAttention), ("decoder", CrossAttention)):
         model = small_model(attention_dropout=0.4)
@@ -157,7 +200,7 @@ def test_attention_is_dropped_from_with_and_without_padding_in_every_number_form
 
 
 @pytest.mark.parametrize("change", [*CHANGES, ALL], ids=lambda change: "-".join(change))
-def test_translating_step_by_step_drops_nothing(change: dict[str, float]) -> None:
+def test_step_by_step_decoding_drops_nothing(change: dict[str, float]) -> None:
     src_tokens, outputs = sources([5, 3]), []
     for model in (small_model(), small_model(**change)):
         state = model.start(src_tokens)
@@ -165,48 +208,38 @@ def test_translating_step_by_step_drops_nothing(change: dict[str, float]) -> Non
     assert torch.equal(*outputs)
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_a_model_without_them_draws_what_it_drew_before_they_were_there(norm: str) -> None:
-    """Random numbers for the embeddings and the sublayers, in their order, and for nothing else."""
-    model = small_model(dropout=0.25, norm=norm).train()
-    states(model)
-    after = torch.get_rng_state()
-    n_src, n_tgt = 5 + 3 + 7 + 2 * 3, 4 + 6 + 2 + 3
-    torch.manual_seed(0)
-    for n, layers, sublayers in ((n_src, 2, 2), (n_tgt, 2, 3)):
-        for _ in range(1 + layers * sublayers):
-            Dropout(0.25)(torch.zeros(n, 16))
-    assert torch.equal(torch.get_rng_state(), after)
-
-
-def test_a_model_without_them_computes_what_it_did_before_they_were_there() -> None:
-    """One layer of each, written out: only the dropout of the paper, and scaled embeddings."""
-    model = small_model(dropout=0.25, encoder_layers=1, decoder_layers=1).train()
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_the_papers_dropout_follows_embeddings_and_sublayers_only(norm: str) -> None:
+    """One layer of each, written out; no other random number is drawn."""
+    model = small_model(dropout=0.25, encoder_layers=1, decoder_layers=1, norm=norm).train()
     src_tokens, tgt_in = sources([4, 4]), targets([3, 3])
     torch.manual_seed(0)
-    found = model(src_tokens, tgt_in)
+    logits = model(src_tokens, tgt_in)
+    random_state = torch.get_rng_state()
     drop = Dropout(0.25)
 
     def embed(made: Embedding, tokens: Tensor) -> Tensor:
         x = F.embedding(tokens.flatten(), made.tokens.weight) * 4.0
         return drop(x + made.positions.sinusoids(tokens.shape[1]).repeat(len(tokens), 1))
 
-    def block(layer: nn.Module, x: Tensor) -> Tensor:
-        inner = layer.feed_forward
-        return F.linear(F.linear(x, inner.up.weight, inner.up.bias).relu(), inner.down.weight, inner.down.bias)
+    def sublayer(layer: nn.Module, number: int, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        normalise = layer.residuals[number].norm
+        return x + drop(function(normalise(x))) if norm == "pre" else normalise(x + drop(function(x)))
 
-    def normed(layer: nn.Module, number: int, x: Tensor, y: Tensor) -> Tensor:
-        return layer.residuals[number].norm(x + drop(y))
+    def feed_forward(layer: nn.Module) -> Callable[[Tensor], Tensor]:
+        up, down = layer.feed_forward.up, layer.feed_forward.down
+        return lambda x: F.linear(F.linear(x, up.weight, up.bias).relu(), down.weight, down.bias)
 
     src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
     encoder, decoder = model.encoder[0], model.decoder[0]
     torch.manual_seed(0)
     x = embed(model.source_embedding, src_tokens)
-    x = normed(encoder, 0, x, encoder.self_attention(x, src, causal=False))
-    memory = normed(encoder, 1, x, block(encoder, x))
+    x = sublayer(encoder, 0, x, lambda x: encoder.self_attention(x, src, causal=False))
+    x = sublayer(encoder, 1, x, feed_forward(encoder))
+    source = decoder.cross_attention.project(model.encoder_norm(x), src)
     y = embed(model.target_embedding, tgt_in)
-    projected = decoder.cross_attention.project(memory, src)
-    y = normed(decoder, 0, y, decoder.self_attention(y, tgt, causal=True))
-    y = normed(decoder, 1, y, decoder.cross_attention(y, tgt, projected, src.pad))
-    y = normed(decoder, 2, y, block(decoder, y))
-    torch.testing.assert_close(found.flatten(0, 1), y @ model.output.weight.T)
+    y = sublayer(decoder, 0, y, lambda y: decoder.self_attention(y, tgt, causal=True))
+    y = sublayer(decoder, 1, y, lambda y: decoder.cross_attention(y, tgt, source, src.pad))
+    y = sublayer(decoder, 2, y, feed_forward(decoder))
+    torch.testing.assert_close(logits.flatten(0, 1), model.decoder_norm(y) @ model.output.weight.T)
+    assert torch.get_rng_state().equal(random_state)

@@ -1,4 +1,4 @@
-"""Counted operations: those that torch's own counter sees in a forward and backward pass."""
+"""Floating-point operations: equal to those that torch's counter sees in a forward and backward pass."""
 
 import numpy as np
 import pytest
@@ -17,6 +17,9 @@ SHAPES = [
     {"activation": activation, "norm": norm, "encoder_layers": encoder, "decoder_layers": decoder}
     for activation in ("relu", "swiglu")
     for norm, encoder, decoder in (("post", 1, 3), ("pre", 3, 1))
+] + [
+    {"architecture": "decoder_only", "encoder_layers": 0, "decoder_layers": 3, "bidirectional_source": bidirectional}
+    for bidirectional in (False, True)
 ]
 
 
@@ -25,12 +28,12 @@ def config_of(**changes: object) -> ModelConfig:
 
 
 def counted(config: ModelConfig, sentences: int, src_length: int, tgt_length: int) -> int:
-    """What torch counts for a batch without padding. It takes the causal mask for no saving."""
+    """Return torch's count for a batch without padding, in which the causal mask saves nothing."""
     model = build(config, VOCAB, VOCAB, 64, shared_vocab=True)
     src_tokens, tgt_in, tgt_out = (
         torch.randint(4, VOCAB, (sentences, length)) for length in (src_length, tgt_length, tgt_length)
     )
-    # The fused kernels are not known to the counter on a CPU; the plain one is made of products that are.
+    # The counter does not know the fused CPU kernels; the plain one is made of products, which it knows.
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         logits = model(src_tokens, tgt_in)
         F.cross_entropy(logits.flatten(0, 1), tgt_out.flatten()).backward()
@@ -38,7 +41,7 @@ def counted(config: ModelConfig, sentences: int, src_length: int, tgt_length: in
 
 
 def hidden_pairs(length: int) -> int:
-    """Pairs of positions of which the second is later, which the causal mask hides."""
+    """Count the pairs of positions that the causal mask hides."""
     return length * (length - 1) // 2
 
 
@@ -50,18 +53,10 @@ def test_equals_torchs_counter(
     monkeypatch.setattr(linear, "_prefers_onednn", lambda: False)
     config = config_of(**shape)
     ours = training_flops(config, VOCAB, np.full(sentences, src_length), np.full(sentences, tgt_length))
+    hidden = hidden_pairs(tgt_length)
+    if config.architecture == "decoder_only":
+        hidden = hidden_pairs(src_length + tgt_length) - config.bidirectional_source * hidden_pairs(src_length)
     # Each costs a product of D numbers for its weight and one for its value, forward and twice backward.
-    causal = 3 * 2 * 2 * config.d_model * config.decoder_layers * sentences * hidden_pairs(tgt_length)
-    assert ours + causal == counted(config, sentences, src_length, tgt_length)
-
-
-@pytest.mark.parametrize("bidirectional", [False, True])
-def test_a_decoder_only_model_equals_torchs_counter(bidirectional: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear, "_prefers_onednn", lambda: False)
-    shape = {"architecture": "decoder_only", "decoder_layers": 3, "bidirectional_source": bidirectional}
-    config, sentences, src_length, tgt_length = config_of(**shape), 3, 7, 5
-    ours = training_flops(config, VOCAB, np.full(sentences, src_length), np.full(sentences, tgt_length))
-    hidden = hidden_pairs(src_length + tgt_length) - (hidden_pairs(src_length) if bidirectional else 0)
     causal = 3 * 2 * 2 * config.d_model * config.decoder_layers * sentences * hidden
     assert ours + causal == counted(config, sentences, src_length, tgt_length)
 

@@ -1,13 +1,15 @@
-"""Linear layers: torch's values and gradients, whichever library multiplies."""
+"""Linear layers: torch's values and gradients with either matrix library."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+import model_helpers
+from model_helpers import Watch
 from mt.model import linear
 from mt.model.linear import Linear, linear_without_grad
 
@@ -17,22 +19,12 @@ LIBRARIES = [pytest.param(True, id="onednn", marks=needs_onednn), pytest.param(F
 LARGE, SMALL = (512, 512), (511, 512)  # output and input features, at the threshold and just below
 ROWS = 37
 
-
-class Watch(TorchDispatchMode):
-    """Counts the products that oneDNN does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.onednn = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        self.onednn += "_linear_pointwise" in str(function)
-        return function(*args, **(kwargs or {}))
+near = partial(model_helpers.near, tolerance=2e-6)
 
 
 @pytest.fixture
 def force(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
-    """Takes the processor for one that does, or does not, prefer oneDNN."""
+    """Return a function that sets if oneDNN is preferred."""
     return lambda prefers: monkeypatch.setattr(linear, "_prefers_onednn", lambda: prefers)
 
 
@@ -43,21 +35,15 @@ def layer_of(size: tuple[int, int], bias: bool, dtype: torch.dtype = torch.float
 
 
 def rows(size: tuple[int, int], dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
-    """Input (N, I), and factors (N, O) that give every output a gradient of its own."""
+    """Return an input (N, I), and factors (N, O) that give every output its own gradient."""
     generator = torch.Generator().manual_seed(1)
     x, factors = (torch.randn(ROWS, features, generator=generator).to(dtype) for features in reversed(size))
     return x.requires_grad_(), factors
 
 
 def outcome(y: Tensor, x: Tensor, factors: Tensor, *parameters: Tensor) -> list[Tensor]:
-    """The output, and the gradients of input and parameters."""
+    """Return the output, and the gradients of input and parameters."""
     return [y.detach(), *torch.autograd.grad((y * factors).sum(), [x, *parameters])]
-
-
-def near(actual: Tensor, wanted: Tensor, tolerance: float = 2e-6) -> None:
-    """Equal but for a share of the largest element."""
-    assert actual.shape == wanted.shape
-    assert (actual.double() - wanted.double()).abs().max() <= tolerance * wanted.abs().max()
 
 
 @pytest.mark.parametrize("prefers_onednn", LIBRARIES)
@@ -79,7 +65,7 @@ def test_equals_torch(size: tuple[int, int], bias: bool, prefers_onednn: bool, f
 
 
 @pytest.mark.parametrize("prefers_onednn", LIBRARIES)
-def test_the_same_twice_bit_for_bit(prefers_onednn: bool, force: Callable) -> None:
+def test_is_deterministic(prefers_onednn: bool, force: Callable) -> None:
     force(prefers_onednn)
     layer, (x, factors) = layer_of(LARGE, True), rows(LARGE)
     first, second = (outcome(layer(x), x, factors, *layer.parameters()) for _ in range(2))
@@ -87,31 +73,21 @@ def test_the_same_twice_bit_for_bit(prefers_onednn: bool, force: Callable) -> No
 
 
 @needs_onednn
-def test_gradients_add_up(force: Callable) -> None:
+def test_only_the_wanted_gradients_are_computed_and_added_up(force: Callable) -> None:
     force(True)
     layer, (x, factors) = layer_of(LARGE, True), rows(LARGE)
-    expected = [2 * gradient for gradient in outcome(layer(x), x, factors, *layer.parameters())[1:]]
     for _ in range(2):
-        (layer(x) * factors).sum().backward()
-    for ours, theirs in zip([x.grad, layer.weight.grad, layer.bias.grad], expected, strict=True):
-        near(ours, theirs)
-
-
-@needs_onednn
-def test_only_the_wanted_gradients_are_given(force: Callable) -> None:
-    force(True)
-    layer, (x, factors) = layer_of(LARGE, True), rows(LARGE)
-    (layer(x.detach()) * factors).sum().backward()
-    near(layer.weight.grad, factors.T.double() @ x.detach().double())
-    near(layer.bias.grad, factors.sum(dim=0))
+        (layer(x.detach()) * factors).sum().backward()
+    near(layer.weight.grad, 2 * factors.T.double() @ x.detach().double())
+    near(layer.bias.grad, 2 * factors.sum(dim=0))
     layer.requires_grad_(False)
     (layer(x) * factors).sum().backward()
     near(x.grad, factors @ layer.weight)
 
 
 @needs_onednn
-def test_what_follows_may_write_into_the_output(force: Callable) -> None:
-    # As relu does in the feed-forward blocks.
+def test_the_output_may_be_overwritten(force: Callable) -> None:
+    # As relu does in feed-forward layers.
     force(True)
     layer, (x, factors) = layer_of(LARGE, True), rows(LARGE)
     in_place = outcome(layer(x).relu_(), x, factors, *layer.parameters())
@@ -167,7 +143,7 @@ def test_autocast_is_left_to_torch(force: Callable) -> None:
 @pytest.mark.parametrize("prefers_onednn", LIBRARIES)
 @pytest.mark.parametrize("size", [LARGE, SMALL, (1024, 512)], ids=str)
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
-def test_product_takes_transposed_views(
+def test_linear_without_grad_accepts_transposed_views(
     size: tuple[int, int], bias: bool, prefers_onednn: bool, force: Callable
 ) -> None:
     force(prefers_onednn)
@@ -192,14 +168,14 @@ def test_few_rows(count: int, prefers_onednn: bool, force: Callable) -> None:
     actual = outcome(layer(x), x, factors, *layer.parameters())
     expected = outcome(F.linear(x, layer.weight, layer.bias), x, factors, *layer.parameters())
     for ours, theirs in zip(actual, expected, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+        model_helpers.close(ours, theirs)
 
 
 @pytest.mark.parametrize(
     ("cpuinfo", "prefers"),
     [("vendor_id\t: AuthenticAMD\n", HAS_ONEDNN), ("vendor_id\t: GenuineIntel\n", False), (None, False)],
 )
-def test_only_amds_processors_prefer_onednn(cpuinfo: str | None, prefers: bool, monkeypatch, tmp_path) -> None:
+def test_only_amd_processors_prefer_onednn(cpuinfo: str | None, prefers: bool, monkeypatch, tmp_path) -> None:
     file = tmp_path / "cpuinfo"
     if cpuinfo is not None:
         file.write_text(cpuinfo)

@@ -4,7 +4,6 @@ import copy
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 import torch
@@ -14,11 +13,8 @@ from torch import Tensor, nn
 from model_helpers import close, model_config, scramble, small_model, sources, targets
 from mt.config import ModelConfig
 from mt.data.tokenizer import PAD_ID
-from mt.model.attention import CrossAttention, SelfAttention, attend
-from mt.model.cache import KeyValues
-from mt.model.dropout import Dropout
 from mt.model.embedding import Embedding, LearnedPositions, SinusoidalPositions
-from mt.model.layers import DecoderLayer, EncoderLayer, FeedForward, Sublayer
+from mt.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from mt.model.packing import Packing
 from mt.model.transformer import Transformer
 
@@ -41,7 +37,7 @@ SHAPES = [
 
 
 def torch_names(ours: EncoderLayer | DecoderLayer, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A layer's weights, or their gradients, under the names and in the joined matrices of torch's layer."""
+    """Convert a layer's weights or gradients to the names and the joined matrices of torch's layer."""
     tensors = dict(tensors)
     if isinstance(ours, DecoderLayer):
         for part in ("weight", "bias") if "cross_attention.q_proj.bias" in tensors else ("weight",):
@@ -57,7 +53,7 @@ def torch_names(ours: EncoderLayer | DecoderLayer, tensors: Mapping[str, Tensor]
 
 
 def twin(ours: EncoderLayer | DecoderLayer, config: ModelConfig) -> nn.Module:
-    """Torch's layer with our weights, in training mode: in evaluation torch's fused path zeroes padded positions."""
+    """Build torch's layer with our weights, in training mode: torch's fast path zeroes padded positions."""
     kind = nn.TransformerDecoderLayer if isinstance(ours, DecoderLayer) else nn.TransformerEncoderLayer
     theirs = kind(
         config.d_model,
@@ -73,46 +69,10 @@ def twin(ours: EncoderLayer | DecoderLayer, config: ModelConfig) -> nn.Module:
     return theirs.to(next(ours.parameters()).dtype)
 
 
-def causal(length: int) -> Tensor:
-    """Torch's mask: True where a query may not look."""
-    return torch.ones(length, length).triu(1).bool()
-
-
-def packing(*lengths: int) -> Packing:
-    """That of random sentences of these lengths, padded to one another."""
-    return Packing.of((torch.arange(max(lengths))[None, :] < torch.tensor(lengths)[:, None]).long())
-
-
-def real(packing: Packing) -> Tensor:
-    """(B, L), True at tokens."""
-    return torch.ones(packing.shape).bool() if packing.pad is None else ~packing.pad
-
-
 LENGTHS = [pytest.param((7, 4, 1), (2, 5, 3), id="padded"), pytest.param((7, 7, 7), (5, 5, 5), id="full")]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize(("src_lengths", "tgt_lengths"), LENGTHS)
-def test_encoder_layer_equals_torch(shape: dict, src_lengths: tuple[int, ...], tgt_lengths: tuple[int, ...]) -> None:
-    config = model_config(**shape)
-    layer = EncoderLayer(config)
-    scramble(layer)
-    x, src = torch.randn(3, 7, 16), packing(*src_lengths)
-    close(layer(x[real(src)], src), twin(layer, config)(x, src_key_padding_mask=~real(src))[real(src)])
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize(("src_lengths", "tgt_lengths"), LENGTHS)
-def test_decoder_layer_equals_torch(shape: dict, src_lengths: tuple[int, ...], tgt_lengths: tuple[int, ...]) -> None:
-    config = model_config(**shape)
-    layer = DecoderLayer(config)
-    scramble(layer)
-    x, memory, src, tgt = torch.randn(3, 5, 16), torch.randn(3, 7, 16), packing(*src_lengths), packing(*tgt_lengths)
-    expected = twin(layer, config)(x, memory, tgt_mask=causal(5), memory_key_padding_mask=~real(src))
-    close(layer(x[real(tgt)], tgt, memory[real(src)], src), expected[real(tgt)])
-
-
-class WholeTwin:
+class TorchTwin:
     """Torch's Transformer between copies of our model's embeddings, final norms and output layer."""
 
     def __init__(self, model: Transformer, config: ModelConfig) -> None:
@@ -127,22 +87,22 @@ class WholeTwin:
             batch_first=True,
         )
         self.stacks.encoder.layers, self.stacks.decoder.layers = map(nn.ModuleList, sides)
-        # Torch draws new weights for whatever it is given, so ours come last.
+        # torch draws new weights for the layers it is given, so ours are loaded last.
         self.around.load_state_dict(model.state_dict())
 
     def states(self, src_tokens: Tensor, tgt_in: Tensor) -> Tensor:
-        """(B, T, D)"""
+        """Return the decoder's last states (B, T, D)."""
         pad = src_tokens == PAD_ID
         return self.stacks(
             embed(self.around.source_embedding, src_tokens),
             embed(self.around.target_embedding, tgt_in),
-            tgt_mask=causal(tgt_in.shape[1]),
+            tgt_mask=torch.ones(2 * tgt_in.shape[1:]).triu(1).bool(),  # True where a query may not look
             src_key_padding_mask=pad,
             memory_key_padding_mask=pad,
         )
 
     def gradients(self, model: Transformer) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """The name, our gradient and torch's of every parameter."""
+        """Yield name, our gradient and torch's gradient of every parameter."""
         for side in ("encoder", "decoder"):
             stack = getattr(self.stacks, side)
             for number, (ours, theirs) in enumerate(zip(getattr(model, side), stack.layers, strict=True)):
@@ -157,32 +117,24 @@ class WholeTwin:
 
 
 def embed(embedding: Embedding, tokens: Tensor) -> Tensor:
-    """Every position, padding too: (B, L) to (B, L, D)."""
+    """Embed every position, padding too: (B, L) to (B, L, D)."""
     vectors = F.embedding(tokens, embedding.tokens.weight, padding_idx=PAD_ID) * 4.0  # sqrt(16)
     return vectors + embedding.positions.table[: tokens.shape[1]]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize(("src_lengths", "tgt_lengths"), LENGTHS)
-def test_whole_model_equals_torch(shape: dict, src_lengths: tuple[int, ...], tgt_lengths: tuple[int, ...]) -> None:
-    config, model = model_config(**shape), small_model(**shape)
-    src_tokens, tgt_in = sources(src_lengths), targets(tgt_lengths)
-    src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
-    theirs = WholeTwin(model, config).states(src_tokens, tgt_in)[real(tgt)]
-    assert isinstance(model.decoder_norm, nn.LayerNorm) == (config.norm == "pre")
-    close(model.states(src_tokens, tgt_in, src, tgt), theirs)
-    close(model(src_tokens, tgt_in)[real(tgt)], theirs @ model.output.weight.T)
-
-
 @pytest.mark.parametrize("shape", [*SHAPES, {"positions": "learned", "tie_embeddings": False}], ids=str)
 @pytest.mark.parametrize(("src_lengths", "tgt_lengths"), LENGTHS)
-def test_all_gradients_equal_torchs(shape: dict, src_lengths: tuple[int, ...], tgt_lengths: tuple[int, ...]) -> None:
-    # In double precision, so that nothing but the formulas can differ.
+def test_logits_and_gradients_equal_torchs(
+    shape: dict, src_lengths: tuple[int, ...], tgt_lengths: tuple[int, ...]
+) -> None:
+    """In double precision, so that only the formulas can differ."""
     config, model = model_config(**shape), small_model(**shape).double()
     src_tokens, tgt_in, tgt_out = sources(src_lengths), targets(tgt_lengths), targets(tgt_lengths, seed=2)
-    other = WholeTwin(model, config)
+    other = TorchTwin(model, config)
     theirs = other.states(src_tokens, tgt_in) @ other.around.output.weight.T
-    ours = model(src_tokens, tgt_in)
+    ours, is_real = model(src_tokens, tgt_in), tgt_in != PAD_ID
+    assert isinstance(model.decoder_norm, nn.LayerNorm) == (config.norm == "pre")
+    close(ours[is_real], theirs[is_real], 1e-9)
     for logits in (theirs, ours):
         F.cross_entropy(logits.flatten(0, 1), tgt_out.flatten(), ignore_index=PAD_ID, reduction="sum").backward()
     compared = 0
@@ -236,7 +188,7 @@ def test_no_target_position_sees_a_later_one(shape: dict) -> None:
         assert (others[:, position:] - logits[:, position:]).abs().min(dim=-1).values.max() > 1e-3
 
 
-def test_the_padding_token_has_no_meaning() -> None:
+def test_the_padding_embedding_is_irrelevant() -> None:
     model = small_model(shared=False, source_vocab=12, tie_embeddings=False)
     src_tokens, tgt_in = sources([6, 2]), targets([2, 4])
     logits, is_real = model(src_tokens, tgt_in), tgt_in != PAD_ID
@@ -247,7 +199,7 @@ def test_the_padding_token_has_no_meaning() -> None:
 
 
 @pytest.mark.parametrize("shape", VARIANTS, ids=str)
-def test_what_stands_in_padding_is_irrelevant(shape: dict) -> None:
+def test_vectors_at_padding_are_irrelevant(shape: dict) -> None:
     batch, outcomes = (sources([6, 2, 4]), targets([2, 4, 1])), []
     for seed in range(3):
         model = small_model(**shape)
@@ -261,21 +213,11 @@ def test_what_stands_in_padding_is_irrelevant(shape: dict) -> None:
 
 
 def filled(packing: Packing, seed: int) -> Packing:
-    """The same packing, but other tokens' vectors are put where padding is; none is put there twice."""
+    """Return the same packing, but with other tokens' vectors at padding, each at most once."""
     padding, generator = packing.padding, torch.Generator().manual_seed(seed)
     packed = padding.packed.clone()
     packed[padding.empty] = torch.randperm(len(padding.real), generator=generator)[: len(padding.empty)]
     return replace(packing, padding=padding._replace(packed=packed))
-
-
-def test_every_source_token_counts() -> None:
-    model = small_model()
-    src_tokens, tgt_in = sources([6]), targets([4])
-    logits = model(src_tokens, tgt_in)
-    for position in range(8):
-        changed = src_tokens.clone()
-        changed[0, position] = 4 + (changed[0, position] + 1) % 8
-        assert (model(changed, tgt_in) - logits).abs().amax() > 1e-4
 
 
 def paper_position(position: int, dimension: int, d_model: int) -> float:
@@ -283,7 +225,7 @@ def paper_position(position: int, dimension: int, d_model: int) -> float:
     return math.cos(angle) if dimension % 2 else math.sin(angle)
 
 
-def test_sinusoids_are_the_papers_and_go_on_beyond_max_length() -> None:
+def test_sinusoids_are_the_papers_also_beyond_max_length() -> None:
     positions = SinusoidalPositions(8, max_length=10)
     expected = torch.tensor([[paper_position(p, i, 8) for i in range(8)] for p in range(1000)])
     for start, end in ((0, 10), (3, 7), (0, 11), (990, 1000), (0, 1000)):
@@ -308,19 +250,6 @@ def test_learned_positions_are_one_vector_each() -> None:
         positions(torch.arange(10), 10)
 
 
-@pytest.mark.parametrize("kind", ["sinusoidal", "learned"])
-def test_embeddings_are_scaled_and_have_positions_added(kind: str) -> None:
-    embedding = small_model(positions=kind).target_embedding
-    tokens = targets([5, 2])
-    tgt = Packing.of(tokens)
-    listed = tokens[tokens != PAD_ID]
-    vectors = embedding.tokens.weight[listed] * 4.0  # sqrt(16)
-    added = embedding.positions(torch.tensor([0, 1, 2, 3, 4, 5, 0, 1, 2]), 6)
-    close(embedding(tgt.pack(tokens), tgt.positions, 6), vectors + added)
-    close(embed(embedding, tokens)[tokens != PAD_ID], vectors + added)
-    close(embedding(listed, torch.tensor([7]), 8), vectors + embedding.positions(torch.tensor([7]), 8))
-
-
 @pytest.mark.parametrize(
     ("shared", "tie", "source_is_target", "target_is_output"),
     [
@@ -330,7 +259,7 @@ def test_embeddings_are_scaled_and_have_positions_added(kind: str) -> None:
         (False, False, False, False),
     ],
 )
-def test_which_matrices_are_one(shared: bool, tie: bool, source_is_target: bool, target_is_output: bool) -> None:
+def test_tied_matrices(shared: bool, tie: bool, source_is_target: bool, target_is_output: bool) -> None:
     model = small_model(vocab=12, source_vocab=12 if shared else 15, shared=shared, tie_embeddings=tie)
     source, target = model.source_embedding.tokens.weight, model.target_embedding.tokens.weight
     assert (source is target) == source_is_target
@@ -411,136 +340,3 @@ def test_without_bias_there_is_none(shape: dict) -> None:
     with_bias = {name for name, _ in small_model(**shape).named_parameters() if name.endswith("bias")}
     assert with_bias
     assert not [name for name, _ in small_model(bias=False, **shape).named_parameters() if name.endswith("bias")]
-
-
-@pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
-def test_dropout_zeroes_its_share_and_keeps_the_mean(p: float) -> None:
-    torch.manual_seed(1)
-    y = Dropout(p)(torch.ones(50_000, 8))
-    zeros = y == 0
-    assert zeros.float().mean().item() == pytest.approx(p, abs=0.005)
-    assert y.mean().item() == pytest.approx(1, abs=0.01)
-    kept = y[~zeros]
-    assert (kept == kept[0]).all()
-    # Eight elements share one random word: each must have its own share, and neighbours no common fate.
-    assert zeros.float().mean(dim=0).sub(p).abs().max() < 0.01
-    lanes = torch.corrcoef(zeros.T.float()) - torch.eye(8)
-    assert lanes.abs().max() < 0.02
-
-
-def test_dropout_is_off_in_evaluation_and_at_zero() -> None:
-    x = torch.randn(3, 5)
-    assert Dropout(0.5).eval()(x).equal(x)
-    assert Dropout(0.0)(x).equal(x)
-
-
-def test_dropout_repeats_with_its_seed_only() -> None:
-    dropout, x = Dropout(0.4), torch.ones(7, 9)
-    torch.manual_seed(5)
-    first, second = dropout(x), dropout(x)
-    torch.manual_seed(5)
-    assert dropout(x).equal(first)
-    assert dropout(x).equal(second)
-    assert not first.equal(second)
-
-
-@pytest.mark.parametrize("shape", [(5, 7), (1, 1), (8, 8)])
-def test_dropout_masks_the_gradient_alike(shape: tuple[int, int]) -> None:
-    torch.manual_seed(3)
-    x = torch.randn(*reversed(shape)).T.requires_grad_()  # not contiguous
-    y = Dropout(0.5)(x)
-    (y * 3).sum().backward()
-    close(x.grad * x.detach(), 3 * y.detach())
-    assert ((x.grad == 0) == (y == 0)).all()
-
-
-@pytest.mark.parametrize("p", [0.001, 0.998, 0.9999])
-def test_dropout_takes_every_share_that_a_configuration_may_ask_for(p: float) -> None:
-    y = Dropout(p)(torch.ones(1000))
-    assert y.isfinite().all()
-    assert (y == 0).float().mean().item() == pytest.approx(p, abs=0.02)
-
-
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_dropout_stands_between_a_sublayer_and_its_sum(norm: str) -> None:
-    sublayer = Sublayer(model_config(norm=norm, dropout=0.5))
-    x = torch.randn(20, 16)
-    y = sublayer(x, lambda inner: torch.full_like(inner, 10.0))
-    if norm == "pre":
-        added = (y - x).round()
-        assert set(added.unique().tolist()) == {0.0, 20.0}
-    else:
-        assert (y - sublayer.norm(x)).abs().max() > 0.5
-        close(y.mean(dim=-1), torch.zeros(20))
-
-
-def test_every_sublayer_and_embedding_has_dropout() -> None:
-    model = small_model(dropout=0.1, encoder_layers=3, decoder_layers=2).train()
-    calls = []
-    for module in model.modules():
-        if isinstance(module, Dropout) and module.p > 0:
-            module.register_forward_hook(lambda *_: calls.append(1))
-    model(sources([3]), targets([2]))
-    assert len(calls) == 2 + 3 * 2 + 2 * 3
-
-
-def test_training_repeats_with_its_seed_only() -> None:
-    model, batch = small_model(dropout=0.2, attention_dropout=0.2).train(), (sources([5]), targets([4]))
-    outputs = []
-    for seed in (1, 1, 2):
-        torch.manual_seed(seed)
-        outputs.append(model(*batch))
-    assert outputs[0].equal(outputs[1])
-    assert not outputs[0].equal(outputs[2])
-
-
-def test_attention_dropout_is_for_training_only() -> None:
-    plain, dropping = small_model(), small_model(attention_dropout=0.5)
-    batch = (sources([6, 3]), targets([5, 2]))
-    close(dropping(*batch), plain(*batch), 0)
-    dropping.train()
-    several = [dropping(*batch) for _ in range(3)]
-    assert all((a - b).abs().max() > 1e-3 for a, b in pairwise(several))
-
-
-@pytest.mark.parametrize("kind", [SelfAttention, CrossAttention])
-def test_attention_dropout_drops_weights_and_keeps_the_mean(kind: type[SelfAttention | CrossAttention]) -> None:
-    torch.manual_seed(0)
-    attention = kind(model_config(d_model=8, attention_dropout=0.5, bias=False))
-    x, tgt, src = torch.randn(5, 8), packing(5), packing(4)
-    arguments = (tgt, False) if kind is SelfAttention else (tgt, attention.project(torch.randn(4, 8), src), None)
-    drawn = torch.stack([attention(x, *arguments) for _ in range(3000)])
-    assert drawn.std(dim=0).min() > 0.01
-    torch.testing.assert_close(drawn.mean(dim=0), attention.eval()(x, *arguments), atol=0.03, rtol=0.0)
-
-
-@pytest.mark.parametrize("kind", [SelfAttention, CrossAttention])
-def test_attention_drops_the_share_asked_for(kind: type[SelfAttention | CrossAttention]) -> None:
-    """Dropped with probability p and divided by 1 - p, a weight has p / (1 - p) times its square as variance."""
-    variances = []
-    for p in (0.5, 0.2):
-        torch.manual_seed(0)
-        attention = kind(model_config(d_model=8, attention_dropout=p, bias=False))
-        x, tgt, src = torch.randn(5, 8), packing(5), packing(4)
-        arguments = (tgt, False) if kind is SelfAttention else (tgt, attention.project(torch.randn(4, 8), src), None)
-        variances.append(torch.stack([attention(x, *arguments) for _ in range(3000)]).var(dim=0).mean().item())
-    assert variances[0] / variances[1] == pytest.approx(1.0 / 0.25, rel=0.1)
-
-
-@pytest.mark.parametrize("causal", [True, False])
-def test_attention_in_bf16_is_computed_in_fp32_on_a_cpu(causal: bool) -> None:
-    """Torch's kernel takes several times as long in bf16; what goes in and out of it differs by rounding only."""
-    torch.manual_seed(0)
-    queries, keys, values = (torch.randn(2, 4, 9, 32, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        heads = attend(queries, KeyValues(keys, values), None, causal, 0.0)
-    singles = [x.detach().float().requires_grad_() for x in (queries, keys, values)]
-    wanted = attend(singles[0], KeyValues(*singles[1:]), None, causal, 0.0)
-    assert heads.dtype == torch.bfloat16
-    assert heads.equal(wanted.bfloat16())
-    heads.sum().backward()
-    wanted.sum().backward()
-    for x, single in zip((queries, keys, values), singles, strict=True):
-        assert x.grad is not None
-        assert single.grad is not None
-        assert x.grad.equal(single.grad.bfloat16())

@@ -87,12 +87,7 @@ class SelfAttention(nn.Module):
         self.out_proj = Linear(d_model, d_model, bias=bias)
 
     def forward(
-        self,
-        x: Tensor,
-        packing: Packing,
-        causal: bool,
-        mask: Tensor | None = None,
-        cache: KeyValueCache | None = None,
+        self, x: Tensor, packing: Packing, causal: bool, mask: Tensor | None = None, cache: KeyValueCache | None = None
     ) -> Tensor:
         """Attend within whole sequences (N, D).
 

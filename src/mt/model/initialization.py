@@ -1,6 +1,5 @@
 """Initial weights."""
 
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -60,13 +59,7 @@ class SkipInit(TorchFunctionMode):
 
     _DRAWS = (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, Tensor.normal_, Tensor.uniform_)
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in self._DRAWS:
             return args[0] if args else kwargs["tensor"]

@@ -117,10 +117,10 @@ class DecoderLayer(nn.Module):
         used: int,
         mask: Tensor | None,
         source: KeyValues,
-        source_mask: Tensor | None,
+        src_mask: Tensor | None,
     ) -> Tensor:
         """Transform one position of W hypotheses per sentence (B * W, D); see `step` of both attentions."""
         x = self.residuals[0](x, lambda y: self.self_attention.step(y, cache, used, mask))
-        x = self.residuals[1](x, lambda y: self.cross_attention.step(y, source, source_mask))
+        x = self.residuals[1](x, lambda y: self.cross_attention.step(y, source, src_mask))
         x = self.residuals[2](x, self.feed_forward)
         return x

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from mt.model.linear import linear_without_grad
 
+Teachers = Sequence[tuple[Tensor, Tensor]]  # each one's states (N, E) and output matrix (V, E)
+
 
 def fused_cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """Apply the output layer and return the label-smoothed cross-entropy, as `torch.nn.functional.cross_entropy` does.
@@ -51,12 +53,7 @@ def fused_r_drop_cross_entropy(
 
 
 def fused_distillation_cross_entropy(
-    states: Tensor,
-    weight: Tensor,
-    labels: Tensor,
-    smoothing: float,
-    teachers: Sequence[tuple[Tensor, Tensor]],
-    share: float,
+    states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, teachers: Teachers, share: float
 ) -> tuple[Tensor, Tensor]:
     """Return the loss of word-level knowledge distillation (Kim and Rush 2016, arXiv:1606.07947, section 3.1).
 
@@ -64,15 +61,14 @@ def fused_distillation_cross_entropy(
 
     Args:
         states, weight, labels, smoothing: the student's, as of `fused_cross_entropy`.
-        teachers: for each teacher its states (N, E) of the same tokens and its output layer's matrix (V, E).
+        teachers: for each its states of the same tokens and its output layer's matrix.
         share: of the teachers' mean distribution in the target distribution; the rest is the smoothed labels.
 
     Returns:
         as `fused_cross_entropy`.
     """
-    loss, nll = _DistillationCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        states, weight, labels, smoothing, teachers, share
-    )
+    arguments = states, weight, labels, smoothing, teachers, share
+    loss, nll = _DistillationCrossEntropy.apply(*arguments)  # type: ignore[no-untyped-call]
     return loss, nll
 
 
@@ -193,13 +189,7 @@ class _DistillationCrossEntropy(_FusedLoss):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        states: Tensor,
-        weight: Tensor,
-        labels: Tensor,
-        smoothing: float,
-        teachers: Sequence[tuple[Tensor, Tensor]],
-        share: float,
+        ctx: Any, states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, teachers: Teachers, share: float
     ) -> tuple[Tensor, Tensor]:
         inputs, matrix = _in_product_dtype(states, weight)
         loss, nll = (states.new_zeros((), dtype=torch.float32) for _ in range(2))

@@ -17,9 +17,8 @@ PAD_ID = 0
 
 def send(x: Tensor, device: torch.device) -> Tensor:
     """Copy a CPU tensor to a device; to a GPU asynchronously."""
-    if device.type == "cuda":
-        return x.pin_memory().to(device, non_blocking=True)
-    return x.to(device)  # on MPS a non-blocking copy could read memory that is in use again
+    # On MPS an asynchronous copy could read memory that is in use again.
+    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)
 
 
 class Padding(NamedTuple):
