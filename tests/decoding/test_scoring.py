@@ -1,4 +1,4 @@
-"""`mt score`: forced decoding, line by line."""
+"""`mt score`: forced decoding of aligned lines."""
 
 import json
 import math
@@ -53,7 +53,7 @@ def test_what_translate_calls_a_translations_probability_is_its_score(two_langua
     mt("score", *files, "--to", "xx", "--format", "jsonl", "--output", tmp_path / "scored", cwd=two_languages)
     scored = [json.loads(line) for line in (tmp_path / "scored").read_text().splitlines()]
     assert [each["source"] for each in scored] == [each["source"] for each in translated]
-    # A model may spell a word in other pieces than the tokenizer does; then its probability is another.
+    # Where a model spells a word in other pieces than the tokenizer, the probabilities differ.
     same = [math.isclose(each["log_prob"], expected[each["source"]], abs_tol=1e-3) for each in scored]
     assert sum(same) > len(same) / 2
 
@@ -104,7 +104,7 @@ def test_an_input_is_not_overwritten(trained: Path, tmp_path: Path, name: str) -
 
 
 def test_what_cannot_be_read_twice_is_refused(trained: Path, tmp_path: Path) -> None:
-    """A pipe is empty when it is read again, and the result would be so, too."""
+    """A pipe is empty when read again, so nothing would be scored."""
     os.mkfifo(tmp_path / "pipe")
     for files in (["--source", tmp_path / "pipe", *FILES[2:]], [*FILES[:2], "--target", tmp_path / "pipe"]):
         assert "pipe: a pipe, not a file" in mt("score", *files, cwd=trained, code=2).stderr
