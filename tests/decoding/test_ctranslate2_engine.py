@@ -141,7 +141,7 @@ def test_a_sentence_without_tokens(lively: Twins) -> None:
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 @pytest.mark.parametrize(("max_length", "ratio"), [(25, 0.5), (25, 1.0), (25, 2.5), (12, 3.0), (1, 3.0), (2, 3.0)])
-def test_runaways_are_stopped_where_torch_stops_them(
+def test_endless_translations_stop_where_torch_stops_them(
     endless: Twins, max_length: int, ratio: float, beam_size: int
 ) -> None:
     """Each ends with a forced EOS at its own bound, independently of its batch."""
@@ -155,14 +155,14 @@ def test_runaways_are_stopped_where_torch_stops_them(
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
-def test_runaways_end_with_learned_positions_too(tmp_path: Path, alpha: float, beam_size: int) -> None:
+def test_endless_translations_end_with_learned_positions_too(tmp_path: Path, alpha: float, beam_size: int) -> None:
     both = twins(tmp_path, *PUSHABLE, "model.positions=learned", "data.max_length=12", model=endless_model)
     options = SearchOptions(beam_size, length_penalty=alpha, max_length=256, max_length_ratio=9)
     for [best] in both_find(both, sentences([3, 10, 1], VOCAB), options):
         assert len(best.ids) == 11
 
 
-def test_some_run_away_and_some_do_not(tmp_path: Path) -> None:
+def test_bounds_of_some_sentences_leave_the_others_unchanged(tmp_path: Path) -> None:
     """One sentence ends just below its bound, beside one that needs a larger bound."""
     both = twins(tmp_path, model=ending)
     engine = both.fast()

@@ -110,7 +110,7 @@ def test_right_after_every_reclaiming() -> None:
 
 
 @torch.no_grad()
-def test_what_sentences_see_differs_in_size() -> None:
+def test_sentences_attend_to_different_numbers_of_slots() -> None:
     """All hypotheses of one sentence survive, while most slots of the others are dead; none may lose its cache."""
     follower = Follower(small_model(max_length=100), [6, 2, 4], seed=6)
     follower.step()

@@ -117,7 +117,7 @@ def test_each_step_is_the_mean_of_all_models() -> None:
 
 
 @pytest.mark.parametrize("options", [GREEDY, BEAM], ids=["greedy", "beam"])
-def test_what_is_found_has_the_mean_probability(options: SearchOptions) -> None:
+def test_hypotheses_have_the_mean_probability(options: SearchOptions) -> None:
     """Scores are logarithms of means, not means of logarithms."""
     models, src_tokens = [lively_model(0), lively_model(3)], sources([5, 2, 7])
     for row, hypotheses in enumerate(search(Ensemble(models), src_tokens, options)):
@@ -153,7 +153,7 @@ def test_a_line_too_long_for_one_of_them_is_translated_in_parts(tmp_path: Path) 
     assert open_model(longer, None, [shorter]).translator.best(lines, GREEDY) == expected
 
 
-# What fits together ---------------------------------------------------------------------------------------------------
+# Compatibility --------------------------------------------------------------------------------------------------------
 
 
 def other_tokenizer(root: Path) -> ModelDir:
@@ -201,7 +201,7 @@ def test_several_translate_into_the_languages_that_all_have(tmp_path: Path) -> N
         assert open_model(folders[0], None, folders[1:]).settings.target_langs == (code,)
 
 
-def test_the_command_says_so_in_one_sentence(first: ModelDir, trained: Path) -> None:
+def test_the_error_of_the_command_is_one_sentence(first: ModelDir, trained: Path) -> None:
     done = mt("translate", "a", "--model", first.root, "--model", trained / "runs" / "tiny", cwd=trained, code=2)
     assert done.stdout == ""
     assert "its vocabulary is not that of" in done.stderr
@@ -245,7 +245,7 @@ def test_another_number_format_is_that_of_all(first: ModelDir, second: ModelDir)
     ("what", "words"),
     [("several", "one model only"), ("--sample", "samples"), ("checkpoint", "checkpoints")],
 )
-def test_what_the_fast_engine_cannot_do_is_refused(trained: Path, what: str, words: str) -> None:
+def test_requests_beyond_the_fast_engine_are_refused(trained: Path, what: str, words: str) -> None:
     run = trained / "runs" / "tiny"
     names = {
         "several": ["--model", run, "--model", run],
@@ -327,7 +327,9 @@ def test_a_damaged_checkpoint_is_refused(averaged: RunDir, tmp_path: Path, name:
     assert name in refusal([ModelDir(checkpoint)])
 
 
-def test_what_a_checkpoints_manifest_does_not_list_is_not_used(trained: Path, averaged: RunDir, tmp_path: Path) -> None:
+def test_files_missing_from_a_checkpoints_manifest_are_not_used(
+    trained: Path, averaged: RunDir, tmp_path: Path
+) -> None:
     run = RunDir(Path(copytree(trained / "runs" / "tiny", tmp_path / "run")))
     copyfile(averaged.checkpoint(24) / "average.safetensors", run.checkpoint(24) / "average.safetensors")
     try:
@@ -337,7 +339,7 @@ def test_what_a_checkpoints_manifest_does_not_list_is_not_used(trained: Path, av
     agree(opened.translator, with_weights(run, CheckpointDir(run.checkpoint(24)).weights), BEAM)
 
 
-def test_numbers_that_fail_in_one_of_them_end_the_search() -> None:
+def test_numerical_failure_of_one_model_ends_the_search() -> None:
     models = [lively_model(0, shared=False), lively_model(1, shared=False)]
     with torch.no_grad():
         models[1].source_embedding.tokens.weight[5] = math.nan

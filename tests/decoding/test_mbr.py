@@ -42,7 +42,7 @@ def pairwise(sentences: Sequence[str], score: Callable[[str, str], float]) -> li
 @example(["", "a", "ab", "abcdefg", "abcdefgh", "a b c d e f g h"])
 @example(["the the the the", "the", "the cat", "cat the cat the"])
 @example(["é", "e\u0301", "\u2028", "a\u2028b", "\ue000", "a\tb"])
-def test_both_likenesses_are_sacrebleus(sentences: list[str]) -> None:
+def test_both_utilities_are_sacrebleus(sentences: list[str]) -> None:
     chrf_metric, bleu_metric = CHRF(), BLEU(effective_order=True)
     theirs = pairwise(sentences, lambda hyp, ref: chrf_metric.sentence_score(hyp, [ref]).score)
     np.testing.assert_allclose(UTILITIES["chrf"](sentences), theirs, atol=1e-6)
@@ -80,7 +80,7 @@ def test_a_single_candidate_is_chosen(text: str, utility: str) -> None:
     assert (chosen.text, chosen.log_prob) == (text, -1.0)
 
 
-def test_the_one_most_like_the_others() -> None:
+def test_the_candidate_with_the_largest_mean_chrf() -> None:
     """chrF2 of `ab` against either letter is 83.3 (precision 1/2, recall 1), of a letter against `ab` 55.6, and of one
     letter against the other 0."""
     found = rerank_mbr(candidates("a", "b", "ab", log_probs=[-1, -2, -30]), "chrf")
@@ -91,7 +91,7 @@ def test_the_one_most_like_the_others() -> None:
     assert [c.log_prob for c in found] == [-30, -1, -2]
 
 
-def test_it_is_the_likeness_as_a_hypothesis_that_counts() -> None:
+def test_utility_is_that_of_the_candidate_as_hypothesis() -> None:
     """BLEU of `a` against `a b` is exp(-1), a brevity penalty; of `a b` against `a` it is sqrt(1/2 * 1/2): one of two
     words matches, and no bigram. There are three `a` and one `a b`."""
     found = rerank_mbr(candidates("a b", "a", "a", "a"), "bleu")
@@ -100,7 +100,7 @@ def test_it_is_the_likeness_as_a_hypothesis_that_counts() -> None:
 
 
 @pytest.mark.parametrize("utility", ["chrf", "bleu"])
-def test_what_was_drawn_twice_counts_twice(utility: str) -> None:
+def test_a_sample_drawn_twice_counts_twice(utility: str) -> None:
     once = rerank_mbr(candidates("x y", "u v"), utility)
     assert [c.text for c in once] == ["x y", "u v"]
     twice = rerank_mbr(candidates("x y", "u v", "u v"), utility)
@@ -108,7 +108,7 @@ def test_what_was_drawn_twice_counts_twice(utility: str) -> None:
     assert [c.score for c in twice] == pytest.approx([200 / 3, 100 / 3])
 
 
-def test_of_a_text_that_was_found_twice_the_likelier_way_is_shown() -> None:
+def test_of_equal_texts_the_likelier_candidate_is_shown() -> None:
     found = rerank_mbr(candidates("a", "a", "b", log_probs=[-5, -2, -1]), "chrf")
     assert [(c.text, c.log_prob) for c in found] == [("a", -2), ("b", -1)]
 
@@ -138,7 +138,7 @@ def test_the_command_keeps_their_order() -> None:
             assert _chosen(found, utility, 2, sampled=True) == rerank_mbr(found, utility)[:2]
 
 
-def test_a_text_that_is_spelt_in_two_ways_is_one_of_the_n_best() -> None:
+def test_equal_texts_are_one_of_the_n_best() -> None:
     found = candidates("a b", "a b", "c d", "e f", log_probs=[-1.0, -2.0, -3.0, -4.0])
     assert [each.text for each in _chosen(found, None, 3, sampled=False)] == ["a b", "c d", "e f"]
     assert [each.text for each in _chosen(found, None, 3, sampled=True)] == ["a b", "a b", "c d"]
@@ -248,7 +248,7 @@ def test_the_options_of_minimum_bayes_risk() -> None:
 @pytest.mark.parametrize(
     ("name", "lang", "expected"), [("bleu", "de", "bleu"), ("bleu", "ja", "character_bleu"), ("chrf", "zh", "chrf")]
 )
-def test_bleu_compares_characters_where_words_are_not_parted(name: str, lang: str, expected: str) -> None:
+def test_bleu_compares_characters_where_words_are_not_separated(name: str, lang: str, expected: str) -> None:
     assert utility_for(name, lang) == expected
     assert (
         UTILITIES["character_bleu"](["我很好", "我很好吗"])[0, 1] > 0 == UTILITIES["bleu"](["我很好", "我很好吗"])[0, 1]

@@ -83,7 +83,7 @@ def truncated(probs: Sequence[float], temperature: float, top_k: int, top_p: flo
         (0.25, 0, 0.75),
     ],
 )
-def test_tokens_come_as_often_as_they_are_to(temperature: float, top_k: int, top_p: float) -> None:
+def test_tokens_are_drawn_with_their_probabilities(temperature: float, top_k: int, top_p: float) -> None:
     """Two rows have different distributions."""
     total = 20_000
     uniform = torch.rand(2 * total, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -94,7 +94,7 @@ def test_tokens_come_as_often_as_they_are_to(temperature: float, top_k: int, top
 
 
 @pytest.mark.parametrize(("top_k", "top_p"), [(0, 1.0), (0, 0.9999999), (4, 1.0), (3, 0.9999999)])
-def test_what_has_no_probability_never_comes(top_k: int, top_p: float) -> None:
+def test_tokens_without_probability_are_never_drawn(top_k: int, top_p: float) -> None:
     """Uniform numbers at both ends of the interval are included."""
     log_probs = torch.tensor([0.0, 0.5, 0.0, 0.5, 0.0]).log()
     uniform = torch.tensor([0.0, 1e-300, 0.5, 1 - 2**-53], dtype=torch.float64)
@@ -110,7 +110,7 @@ def test_a_tiny_share_of_the_probability_leaves_one_token() -> None:
 # Whole translations ---------------------------------------------------------------------------------------------------
 
 
-def test_translations_come_as_often_as_they_are_likely() -> None:
+def test_translations_are_sampled_with_their_probabilities() -> None:
     """All translations of a tiny model occur with their probabilities."""
     model, total = lively_model(vocab=6), 2000
     lines = [[4, 5], [5, 4, 4]]

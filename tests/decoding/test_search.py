@@ -161,7 +161,7 @@ def test_equals_a_textbook_beam_search(beam_size: int, n_best: int, alpha: float
             same(found, textbook_beam(model, src_tokens[row : row + 1], options, bound=8))
 
 
-def test_goes_on_while_a_longer_translation_can_win() -> None:
+def test_search_continues_while_a_longer_translation_can_win() -> None:
     """Ending at once is likelier, but every later token is certain and the penalty favours length."""
     ids = [4, 5, 6, 7, 8, 9, 10, 11]
     model, src_tokens = reciting_model(ids, vocab=12), sources([3])
@@ -240,7 +240,7 @@ def test_always_ends_at_the_bound_of_each_sentence(method: dict) -> None:
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-def test_ends_even_where_the_numbers_fail(number: float, method: dict) -> None:
+def test_search_ends_after_numerical_failure(number: float, method: dict) -> None:
     """One sentence overflows in the model: it still gets a translation, and the other sentence is unaffected."""
     model, lines = lively_model(shared=False), [[5, 6], [7, 8]]
     options = SearchOptions(max_length=8, **method)

@@ -77,7 +77,7 @@ def many(number: int) -> list[str]:
     return [f"{words[i % 13]} {words[i % 11]} {i}" if i % 7 else "" for i in range(number)]
 
 
-# What it says ---------------------------------------------------------------------------------------------------------
+# Translations ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", ["distill", "backtranslate"])
@@ -92,7 +92,7 @@ def many(number: int) -> list[str]:
     ],
     ids=str,
 )
-def test_it_is_what_translate_says(teacher: ModelDir, tmp_path: Path, command: str, options: list[str]) -> None:
+def test_lines_equal_those_of_translate(teacher: ModelDir, tmp_path: Path, command: str, options: list[str]) -> None:
     source, names = write(tmp_path / "in", LINES), ["--model", teacher.root]
     report = printed(command, *names, "--input", source, "--output", tmp_path / "out", *options)
     assert report == f"{tmp_path / 'out'}: {len(LINES)} lines\n"
@@ -135,7 +135,7 @@ def test_a_reference_may_have_accents_of_their_own() -> None:
     assert closest(found, reference) == "những con chó đang chạy"
 
 
-def test_likeness_is_of_characters_where_words_are_not_parted(teacher: ModelDir, tmp_path: Path) -> None:
+def test_closeness_is_of_characters_where_words_are_not_separated(teacher: ModelDir, tmp_path: Path) -> None:
     class Chinese(Translator):
         """A translator whose two candidates share no word with the reference, only characters."""
 
@@ -152,7 +152,7 @@ def test_likeness_is_of_characters_where_words_are_not_parted(teacher: ModelDir,
     assert read(tmp_path / "out") == ["我是一名学者"]
 
 
-def test_likeness_is_that_of_the_translation_to_the_reference() -> None:
+def test_the_translation_is_the_hypothesis_of_bleu() -> None:
     """With the arguments of BLEU swapped, the other candidate would win."""
     texts, reference = ["x a b c d", "a b c"], "a b c d"
     right = [sentence_bleu(text, [reference]).score for text in texts]
@@ -175,7 +175,7 @@ def test_likeness_is_that_of_the_translation_to_the_reference() -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_chosen(teacher: ModelDir, tmp_path: Path, options: list[str], words: str) -> None:
+def test_impossible_choices_are_refused(teacher: ModelDir, tmp_path: Path, options: list[str], words: str) -> None:
     write(tmp_path / "in", ["a", "b"])
     write(tmp_path / "short", ["a"])
     command = ["distill", "--model", teacher.root, "--input", "in", "--output", "out", *options]
@@ -260,11 +260,11 @@ def test_the_result_is_a_source_of_a_configuration(teacher: ModelDir, tmp_path: 
     assert expected <= pairs
 
 
-# Stopped and started again --------------------------------------------------------------------------------------------
+# Interruption and resumption ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("blocks", [0, 1, 3])
-def test_what_is_finished_is_not_translated_again(
+def test_finished_lines_are_not_translated_again(
     teacher: ModelDir, tmp_path: Path, blocks: int, notices: list[str]
 ) -> None:
     lines, tag = many(50), "<BT>"
@@ -282,7 +282,7 @@ def test_what_is_finished_is_not_translated_again(
     assert len([line for line in notices if f"after line {8 * blocks} of 50" in line]) == (blocks > 0)
 
 
-def test_what_goes_on_has_its_references_beside_their_lines(teacher: ModelDir, tmp_path: Path) -> None:
+def test_resumed_lines_keep_their_references(teacher: ModelDir, tmp_path: Path) -> None:
     """Each reference is one of its line's translations, of varying rank."""
     lines, output = many(40), tmp_path / "out"
     options = SearchOptions(4, n_best=4, max_length=6, scores=False)
@@ -299,7 +299,7 @@ def test_what_goes_on_has_its_references_beside_their_lines(teacher: ModelDir, t
     assert read(output) == wanted
 
 
-def test_other_references_are_another_question(teacher: ModelDir, tmp_path: Path) -> None:
+def test_other_references_restart_the_work(teacher: ModelDir, tmp_path: Path) -> None:
     lines = many(20)
     source, references = write(tmp_path / "in", lines), write(tmp_path / "references", many(20))
     options = SearchOptions(4, n_best=4, max_length=6, scores=False)
@@ -312,7 +312,7 @@ def test_other_references_are_another_question(teacher: ModelDir, tmp_path: Path
 
 
 @pytest.mark.parametrize("what", ["model", "option", "sampling", "tag", "input", "references"])
-def test_another_question_is_begun_again(teacher: ModelDir, tmp_path: Path, what: str) -> None:
+def test_other_inputs_or_options_restart_the_work(teacher: ModelDir, tmp_path: Path, what: str) -> None:
     lines = many(20)
     source, output = write(tmp_path / "in", lines), tmp_path / "out"
     with pytest.raises(HaltError):
@@ -334,7 +334,7 @@ def test_another_question_is_begun_again(teacher: ModelDir, tmp_path: Path, what
     assert read(output) == [f"{tag} {line}" if line else "" for line in expected]
 
 
-def test_the_commands_models_and_options_are_part_of_the_question(teacher: ModelDir, tmp_path: Path) -> None:
+def test_another_model_of_the_same_name_restarts_the_command(teacher: ModelDir, tmp_path: Path) -> None:
     """A model that was trained again under the same name is a different one."""
     other = whole_folder(tmp_path / "other", *SHAPE, "tokenizer.shared=false", "decoding.max_length=8", "model.d_ff=28")
     source = write(tmp_path / "in", many(2200))
@@ -355,7 +355,7 @@ def test_the_commands_models_and_options_are_part_of_the_question(teacher: Model
         moved.rename(teacher.root)
 
 
-def test_the_engine_and_each_model_of_several_are_part_of_the_question(
+def test_the_engine_and_all_models_are_part_of_the_key(
     teacher: ModelDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shape = [*SHAPE, "tokenizer.shared=false", "decoding.max_length=8"]
@@ -416,7 +416,7 @@ def test_killed_and_started_again_it_makes_the_same_file(teacher: ModelDir, tmp_
 
 
 @pytest.mark.parametrize("note", [b"", b"no json", b"[]", b"null", b'{"key": 1}', b"gone", b"short"], ids=str)
-def test_a_note_that_tells_nothing_begins_again(teacher: ModelDir, tmp_path: Path, note: bytes) -> None:
+def test_an_unreadable_record_restarts_the_work(teacher: ModelDir, tmp_path: Path, note: bytes) -> None:
     lines = many(12)
     source, output, place = write(tmp_path / "in", lines), tmp_path / "out", tmp_path / ".out.unfinished.json"
     with pytest.raises(HaltError):
@@ -433,7 +433,7 @@ def test_a_note_that_tells_nothing_begins_again(teacher: ModelDir, tmp_path: Pat
     assert len(read(output)) == 12
 
 
-def test_what_another_key_begins_is_not_continued_by_the_first(tmp_path: Path) -> None:
+def test_lines_of_another_key_are_not_resumed(tmp_path: Path) -> None:
     """The second is killed after its first lines are written, before they are recorded."""
     path = tmp_path / "out"
     with GrowingFile(path, "one") as file:
@@ -447,7 +447,7 @@ def test_what_another_key_begins_is_not_continued_by_the_first(tmp_path: Path) -
     assert read(path) == ["1", "2"]
 
 
-def test_a_note_that_a_crash_left_beside_the_whole_file_is_passed_over(tmp_path: Path, notices: list[str]) -> None:
+def test_a_record_left_beside_the_finished_file_is_ignored(tmp_path: Path, notices: list[str]) -> None:
     path = tmp_path / "out"
     with GrowingFile(path, "one") as file:
         file.append(["1"])
@@ -459,7 +459,7 @@ def test_a_note_that_a_crash_left_beside_the_whole_file_is_passed_over(tmp_path:
     assert not notices
 
 
-def test_a_growing_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_growing_file_appears_when_it_is_finished(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with GrowingFile(path, "key") as file:
         assert file.lines == 0
@@ -479,7 +479,7 @@ def test_a_growing_file_appears_when_it_is_whole(tmp_path: Path) -> None:
         assert path.read_bytes() == "ä\n\nb\n".encode()
 
 
-# Refused --------------------------------------------------------------------------------------------------------------
+# Refused input and output ---------------------------------------------------------------------------------------------
 
 
 def refused(teacher: ModelDir, folder: Path, source: Path, output: Path, code: int = 2) -> str:

@@ -85,7 +85,7 @@ def test_text_that_fits_is_left_as_it_is() -> None:
         ("a b c d e f g", 3, ["a b c", "d e f", "g"]),
     ],
 )
-def test_the_best_places_to_part_a_text(text: str, limit: int, expected: list[str]) -> None:
+def test_text_is_split_at_the_best_boundaries(text: str, limit: int, expected: list[str]) -> None:
     parts = split_long(text, words, limit)
     assert max(map(words, parts)) <= limit
     assert parts == expected
@@ -273,7 +273,7 @@ def test_a_line_in_parts_is_warned_of(warnings: pytest.LogCaptureFixture) -> Non
     assert f"{count} parts" in record.getMessage()
 
 
-def test_a_line_that_just_fits_is_not_parted(warnings: pytest.LogCaptureFixture) -> None:
+def test_a_line_that_just_fits_is_not_split(warnings: pytest.LogCaptureFixture) -> None:
     tokens = count_tokens(LONG)
     make(random_model(), max_source_tokens=tokens + 2).translate([LONG], GREEDY)
     assert not warnings.records
@@ -281,7 +281,7 @@ def test_a_line_that_just_fits_is_not_parted(warnings: pytest.LogCaptureFixture)
     assert len(warnings.records) == 1
 
 
-def test_a_text_that_is_translated_many_times_is_warned_of_once(warnings: pytest.LogCaptureFixture) -> None:
+def test_long_lines_of_a_text_give_one_warning(warnings: pytest.LogCaptureFixture) -> None:
     translator = make(random_model(), max_source_tokens=LIMIT)
     translator.best(["Two men.", LONG, "A dog.", LONG], GREEDY)
     assert not warnings.records

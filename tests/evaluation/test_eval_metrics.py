@@ -74,7 +74,7 @@ def folder_with(tmp_path: Path, *files: str) -> Path:
         (["--metrics", "chrf", "--tune-length-penalty"], "--tune-length-penalty and --metrics contradict"),
     ],
 )
-def test_what_is_missing_is_one_sentence(trained: Path, options: list[str], message: str) -> None:
+def test_invalid_options_are_one_sentence(trained: Path, options: list[str], message: str) -> None:
     done = mt("eval", *options, cwd=trained, code=2)
     assert message in done.stderr
     assert len(done.stderr.splitlines()) <= 2

@@ -244,7 +244,7 @@ def test_greedy_search_has_nothing_to_tune(trained: Path) -> None:
     assert "greedy search has no length penalty" in done.stderr
 
 
-def test_who_asks_for_a_beam_gets_its_scores() -> None:
+def test_a_given_beam_adds_beam_search() -> None:
     config = parse_config(SMALLEST, "x.yaml", ["evaluation.methods=[greedy]"])
     assert [method.name for method in configured_methods(config)] == ["greedy"]
     _, beam = configured_methods(config, beam_size=12, length_penalty=None)

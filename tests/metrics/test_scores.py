@@ -138,7 +138,7 @@ def test_every_spelling_of_a_language_means_it(lang: str, tokenizer: str) -> Non
 
 
 @pytest.mark.parametrize("lang", ["zh", "yue", "ja"])
-def test_ter_counts_characters_where_words_are_not_parted(tmp_path: Path, lang: str) -> None:
+def test_ter_counts_characters_where_words_are_not_separated(tmp_path: Path, lang: str) -> None:
     hypotheses, references = distorted(JAPANESE if lang == "ja" else CHINESE)
     ours = scored((hypotheses, references), lang, bootstrap_samples=0)
     expected = TER(normalized=True, asian_support=True).corpus_score(hypotheses, [references]).score
