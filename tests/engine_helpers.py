@@ -1,4 +1,4 @@
-"""Small random models with their converted twins, and how to compare the two engines."""
+"""Small random models with their converted twins, comparison of the two engines, and commands in this process."""
 
 import functools
 import hashlib
@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner, Result
 
 from config_helpers import SMALLEST
 from model_helpers import scramble
 from mt.bundle.model_folder import build_model, new_model
 from mt.bundle.to_ctranslate2 import convert
+from mt.cli import app
 from mt.config import Config, parse_config
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS, UNK_ID, BpeTokenizer, TokenizerPair
 from mt.decoding.ctranslate2_engine import CTranslate2Engine
@@ -34,7 +36,7 @@ PUSHABLE = ["model.norm=post", "model.tie_embeddings=false"]
 
 @functools.cache
 def tokenizers(shared: bool) -> TokenizerPair:
-    """Of different sizes where they are two, so that they cannot be mistaken for one another."""
+    """Return one shared tokenizer, or two of different sizes so that a mix-up is noticed."""
     if shared:
         both = BpeTokenizer.train(ENGLISH + GERMAN, 300)
         return TokenizerPair(both, both)
@@ -47,7 +49,7 @@ def configured(*changes: str) -> Config:
 
 @dataclass
 class Twins:
-    """A model for torch, and the folder with the same for CTranslate2."""
+    """A torch model, and the folder with its CTranslate2 conversion."""
 
     folder: ModelDir
     config: Config
@@ -65,8 +67,10 @@ class Twins:
 
 
 def random_model(config: Config, seed: int = 0, std: float = 0.3) -> Transformer:
-    """All random, biases and norms too. Target positions speak louder than tokens, and EOS loudest, so that
-    translations vary and end by themselves."""
+    """Return a model with random weights, biases and norms.
+
+    Target positions outweigh tokens, and EOS outweighs both, so that translations vary and end on their own.
+    """
     model = build_model(config, tokenizers(config.tokenizer.shared))
     scramble(model, seed, std)
     with torch.no_grad():
@@ -80,18 +84,18 @@ def random_model(config: Config, seed: int = 0, std: float = 0.3) -> Transformer
 def ending_model(
     config: Config, ids: Sequence[Sequence[int]], options: SearchOptions, lengths_wanted: int = 1
 ) -> Transformer:
-    """The first random model that ends its translations of some sentences by itself, and not all at once.
+    """Return the first random model whose translations of some sentences end on their own, at different lengths.
 
     Args:
         config: its shape.
         ids: the sentences.
         options: how to search.
-        lengths_wanted: how many lengths greedy search finds.
+        lengths_wanted: the number of different lengths in greedy search.
     """
     bound = min(options.longest(len(sentence) + 2, config.data.max_length) for sentence in ids)
     for seed in range(200):
         model = random_model(config, seed)
-        for width in (1, options.beam_size):  # most end in greedy search or never
+        for width in (1, options.beam_size):  # most models end in greedy search or never
             found = TorchEngine(model, 4096).translate(ids, replace(options, beam_size=width, n_best=width))
             lengths = {len(h.ids) for hypotheses in found for h in hypotheses}
             if max(lengths) >= bound or len(lengths) < lengths_wanted:
@@ -110,16 +114,16 @@ def twins(folder: Path, *changes: str, model: Callable[[Config], Transformer] = 
 
 
 def whole_folder(root: Path, *changes: str) -> ModelDir:
-    """A model folder as training leaves it."""
+    """Write a model folder as training does."""
     config, folder = configured(*changes), ModelDir(root)
     weights = {name: parameter.detach() for name, parameter in random_model(config).named_parameters()}
-    with new_model(folder, config, tokenizers(config.tokenizer.shared), weights, {}) as aside:
-        aside.readme.write_text("# A model\n")
+    with new_model(folder, config, tokenizers(config.tokenizer.shared), weights, {}) as temporary:
+        temporary.readme.write_text("# A model\n")
     return folder
 
 
 def reseal(folder: ModelDir) -> None:
-    """Makes the manifest agree with what lies there."""
+    """Update the manifest to the folder's present files."""
     manifest = json.loads(folder.manifest.read_text())
     for name, entry in manifest["files"].items():
         content = (folder.root / name).read_bytes()
@@ -128,7 +132,7 @@ def reseal(folder: ModelDir) -> None:
 
 
 def push_all(model: Transformer, strengths: dict[int, float]) -> None:
-    """Makes tokens likelier (or, negative, unlikelier) at every step; for PUSHABLE models."""
+    """Make tokens likelier (or, if negative, less likely) at every step; for PUSHABLE models."""
     with torch.no_grad():
         model.decoder[-1].residuals[-1].norm.bias[0] += 5
         model.output.weight[:, 0] = 0.0
@@ -137,20 +141,20 @@ def push_all(model: Transformer, strengths: dict[int, float]) -> None:
 
 
 def endless_model(config: Config) -> Transformer:
-    """It never ends a translation by itself; and nor would it say a special token, which forced scoring counts."""
+    """Return a model that never ends a translation on its own, nor gives a special token any probability."""
     model = random_model(config)
     push_all(model, dict.fromkeys((PAD_ID, UNK_ID, SOS_ID, EOS_ID), -20.0))
     return model
 
 
 def sentences(lengths: Sequence[int], vocab: int, seed: int = 0) -> list[list[int]]:
-    """Random token ids without specials."""
+    """Return random token ids without specials."""
     generator = torch.Generator().manual_seed(seed)
     return [torch.randint(len(SPECIALS), vocab, (n,), generator=generator).tolist() for n in lengths]
 
 
 def token_log_probs(model: Transformer, source: Sequence[int], target: Sequence[int]) -> list[float]:
-    """What torch says of each token of a translation and of its EOS, where nothing is forbidden."""
+    """Return torch's log-probabilities of a translation's tokens and EOS, with no token forbidden."""
     with torch.no_grad():
         logits = model(torch.tensor([[SOS_ID, *source, EOS_ID]]), torch.tensor([[SOS_ID, *target]]))[0]
     rows = logits.log_softmax(dim=-1)
@@ -158,14 +162,14 @@ def token_log_probs(model: Transformer, source: Sequence[int], target: Sequence[
 
 
 def fast_log_probs(engine: CTranslate2Engine, twins: Twins, source: Sequence[int], target: Sequence[int]) -> list:
-    """What CTranslate2 says of them."""
+    """Return CTranslate2's."""
     pieces = [twins.tokenizers.source.tokens(source)], [twins.tokenizers.target.tokens(target)]
     [scored] = engine._translator.score_batch(*pieces, max_input_length=0)
     return scored.log_probs
 
 
 def same(fast: list[list[Hypothesis]], slow: list[list[Hypothesis]], tolerance: float = 1e-3) -> None:
-    """Two engines found the same."""
+    """Check that two engines found the same."""
     assert [[h.ids for h in found] for found in fast] == [[h.ids for h in found] for found in slow]
     for found, expected in zip(fast, slow, strict=True):
         assert [h.log_prob for h in found] == pytest.approx([h.log_prob for h in expected], abs=tolerance)
@@ -173,7 +177,22 @@ def same(fast: list[list[Hypothesis]], slow: list[list[Hypothesis]], tolerance: 
 
 
 def both_find(twins: Twins, ids: list[list[int]], options: SearchOptions) -> list[list[Hypothesis]]:
-    """Translates with both engines, which must agree, and returns what they found."""
+    """Translate with both engines, check that they agree, and return the hypotheses."""
     found = twins.fast().translate(ids, options)
     same(found, twins.slow().translate(ids, options))
     return found
+
+
+def run_cli(*arguments: str | Path) -> Result:
+    """Run a command in this process, which has imported torch already."""
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert done.exit_code == 0
+    return done
+
+
+def printed(*arguments: str | Path) -> str:
+    return run_cli(*arguments).stdout
+
+
+def printed_lines(*arguments: str | Path) -> list[str]:
+    return printed(*arguments).split("\n")[:-1]

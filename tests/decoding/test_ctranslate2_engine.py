@@ -1,4 +1,4 @@
-"""The fast engine searches as torch does: the same translations, scores, bounds and order."""
+"""Agreement of the CTranslate2 engine with torch: translations, scores, bounds and order."""
 
 import math
 from dataclasses import replace
@@ -25,7 +25,6 @@ from mt.config import Config
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS, UNK_ID
 from mt.decoding.ctranslate2_engine import cpu_cores
 from mt.decoding.engine import SearchOptions, batch_by_length
-from mt.decoding.search import forced_score
 from mt.model.transformer import Transformer
 
 VOCAB = 300
@@ -40,7 +39,7 @@ def ending(config: Config) -> Transformer:
 
 @pytest.fixture(scope="module", params=SHAPES, ids=["paper", "modern"])
 def lively(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Twins:
-    """Its translations end by themselves, in different lengths."""
+    """Return a model whose translations end on their own, at different lengths."""
     return twins(tmp_path_factory.mktemp("lively"), *request.param, model=ending)
 
 
@@ -68,49 +67,13 @@ def test_the_same_as_torch(lively: Twins, beam_size: int, n_best: int, alpha: fl
     assert len({len(h.ids) for hypotheses in found for h in hypotheses}) > 1, "no variety of lengths"
 
 
-@pytest.mark.parametrize("alpha", [-1.0, 0.0, 0.6, 1.0, 2.0])
-def test_scores_are_forced_log_probabilities_over_the_penalty(lively: Twins, alpha: float) -> None:
-    options = SearchOptions(4, 3, alpha, max_length=12)
-    for source, hypotheses in zip(IDS, lively.fast().translate(IDS, options), strict=True):
-        src_tokens = torch.tensor([[SOS_ID, *source, EOS_ID]]).expand(len(hypotheses), -1)
-        forced = forced_score(lively.model, src_tokens, [h.ids for h in hypotheses])
-        assert [h.log_prob for h in hypotheses] == pytest.approx(forced, abs=1e-3)
-        for h in hypotheses:
-            assert h.score == pytest.approx(h.log_prob / (len(h.ids) + 1) ** alpha, rel=1e-9)
-
-
-@pytest.mark.parametrize("alpha", [-1.0, 0.0, 1.0, 2.0])
-def test_n_best_are_distinct_and_sorted(lively: Twins, endless: Twins, alpha: float) -> None:
-    for both in (lively, endless):
-        for n_best in (2, 5):
-            options = SearchOptions(5, n_best, alpha, max_length=9)
-            for hypotheses in both.fast().translate(IDS, options):
-                assert len({tuple(h.ids) for h in hypotheses}) == n_best
-                assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
-
-
-def test_a_beam_of_one_takes_the_likeliest_token(lively: Twins) -> None:
-    for source, [found] in zip(IDS, lively.fast().translate(IDS, SearchOptions(1, max_length=12)), strict=True):
-        for length in range(len(found.ids) + 1):
-            tgt_in = torch.tensor([[SOS_ID, *found.ids[:length]]])
-            logits = lively.model(torch.tensor([[SOS_ID, *source, EOS_ID]]), tgt_in)[0, -1]
-            logits[: len(SPECIALS) - 1] = -math.inf
-            assert logits.argmax() == [*found.ids, EOS_ID][length]
-
-
 @pytest.mark.parametrize("min_length", [0, 1, 5])
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_no_translation_is_shorter_than_asked(tmp_path: Path, beam_size: int, min_length: int) -> None:
     eager = pushed(tmp_path, {EOS_ID: 10.0, PAD_ID: -20.0, UNK_ID: -20.0, SOS_ID: -20.0})
     options = SearchOptions(beam_size, min_length=min_length, max_length=12)
-    for [best] in eager.fast().translate(IDS, options):
+    for [best] in both_find(eager, IDS, options):
         assert len(best.ids) == min_length
-
-
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_a_minimum_length_changes_no_score(tmp_path: Path, beam_size: int) -> None:
-    eager = pushed(tmp_path, dict.fromkeys((PAD_ID, UNK_ID, SOS_ID), -20.0) | {EOS_ID: 2.0})
-    both_find(eager, IDS, SearchOptions(beam_size, min_length=5, max_length=12))
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
@@ -128,7 +91,7 @@ def test_specials_are_in_no_translation_and_have_no_probability(tmp_path: Path, 
 def test_many_sentences_are_translated_as_each_alone_and_in_order(
     lively: Twins, workers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than a batch holds, of all lengths, some of them twice."""
+    """There are more than a batch holds, of many lengths, some of them twice."""
     many = sentences([1 + (7 * row) % 13 for row in range(75)], VOCAB, seed=4)
     many += many[:5]
     monkeypatch.setenv("OMP_NUM_THREADS", workers)
@@ -157,18 +120,15 @@ def test_batches_are_within_their_bounds(max_tokens: int, max_sentences: int) ->
     assert all(len(batch) == 1 or len(batch) * max(batch) <= max_tokens for batch in lengths)
     flat = [length for batch in lengths for length in batch]
     assert flat == sorted(flat, reverse=True)
-    # None could have taken the first of the next.
+    # No batch had room for the first sentence of the next.
     for batch in lengths[:-1]:
         assert len(batch) == max_sentences or (len(batch) + 1) * max(batch) > max_tokens
-
-
-def test_nothing_to_translate(lively: Twins) -> None:
-    assert lively.fast().translate([], OPTIONS) == []
 
 
 def test_a_sentence_without_tokens(lively: Twins) -> None:
     options = SearchOptions(1, max_length=12)
     engine = lively.fast()
+    assert engine.translate([], options) == []
     [alone] = engine.translate([[]], options)
     [_, within, _] = engine.translate([IDS[0], [], IDS[1]], options)
     same([alone], [within])
@@ -181,10 +141,10 @@ def test_a_sentence_without_tokens(lively: Twins) -> None:
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 @pytest.mark.parametrize(("max_length", "ratio"), [(25, 0.5), (25, 1.0), (25, 2.5), (12, 3.0), (1, 3.0), (2, 3.0)])
-def test_runaways_are_stopped_where_torch_stops_them(
+def test_endless_translations_stop_where_torch_stops_them(
     endless: Twins, max_length: int, ratio: float, beam_size: int
 ) -> None:
-    """Each at its own bound, whatever its company; and made to end there, so that scores are those of whole ones."""
+    """Each ends with a forced EOS at its own bound, independently of its batch."""
     ids = sentences([1, 4, 9], VOCAB)
     options = SearchOptions(beam_size, n_best=beam_size, max_length=max_length, max_length_ratio=ratio)
     for source, hypotheses in zip(ids, both_find(endless, ids, options), strict=True):
@@ -195,15 +155,15 @@ def test_runaways_are_stopped_where_torch_stops_them(
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
-def test_runaways_end_with_learned_positions_too(tmp_path: Path, alpha: float, beam_size: int) -> None:
+def test_endless_translations_end_with_learned_positions_too(tmp_path: Path, alpha: float, beam_size: int) -> None:
     both = twins(tmp_path, *PUSHABLE, "model.positions=learned", "data.max_length=12", model=endless_model)
     options = SearchOptions(beam_size, length_penalty=alpha, max_length=256, max_length_ratio=9)
     for [best] in both_find(both, sentences([3, 10, 1], VOCAB), options):
         assert len(best.ids) == 11
 
 
-def test_some_run_away_and_some_do_not(tmp_path: Path) -> None:
-    """A sentence that ends by itself just below its bound, beside one that has a larger bound and needs it."""
+def test_bounds_of_some_sentences_leave_the_others_unchanged(tmp_path: Path) -> None:
+    """One sentence ends just below its bound, beside one that needs a larger bound."""
     both = twins(tmp_path, model=ending)
     engine = both.fast()
     longest = max(len(found.ids) for [found] in engine.translate(IDS, SearchOptions(1, max_length=12)))
@@ -222,7 +182,7 @@ def test_some_run_away_and_some_do_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_a_bound_holds_beside_a_sentence_with_a_larger_one(tmp_path: Path, beam_size: int) -> None:
-    """Both would end by themselves after 14 tokens, for which the first has no room."""
+    """Both would end on their own after 14 tokens, more than the first may have."""
 
     def reciting(config: Config) -> Transformer:
         model = reciting_model(range(270, 284), VOCAB)
@@ -239,7 +199,7 @@ def test_a_bound_holds_beside_a_sentence_with_a_larger_one(tmp_path: Path, beam_
 
 
 def test_translations_that_just_fit_keep_their_own_end(tmp_path: Path) -> None:
-    """EOS itself needs a step: without it one that has as many tokens as it may would count as cut off."""
+    """EOS needs a step of its own; otherwise a translation of maximum length would count as cut off."""
     both = twins(tmp_path, model=ending)
     greedy = both.slow().translate(IDS, SearchOptions(1, max_length=12))
     for source, [expected] in zip(IDS, greedy, strict=True):
@@ -247,10 +207,7 @@ def test_translations_that_just_fit_keep_their_own_end(tmp_path: Path) -> None:
         same(both.fast().translate([source], options), [[expected]])
 
 
-@pytest.mark.parametrize(
-    "max_length",
-    [1, 2],
-)
+@pytest.mark.parametrize("max_length", [1, 2])
 def test_a_beam_wider_than_the_vocabulary(endless: Twins, max_length: int) -> None:
     vocab = tokenizers(True).target.vocab_size
     options = SearchOptions(vocab + 50, n_best=vocab + 50, max_length=max_length)
@@ -271,14 +228,6 @@ def test_omp_num_threads_lowers_the_number_of_cores(monkeypatch: pytest.MonkeyPa
     for wanted, expected in {"1": 1, "100000": cores, "0": cores, "": cores, "-1": cores, "many": cores}.items():
         monkeypatch.setenv("OMP_NUM_THREADS", wanted)
         assert cpu_cores() == expected
-
-
-def test_translations_do_not_depend_on_threads(lively: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
-    many = sentences([1 + (5 * row) % 11 for row in range(70)], VOCAB)
-    options = SearchOptions(2, max_length=8)
-    expected = lively.fast().translate(many, options)
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    same(lively.fast().translate(many, options), expected)
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])

@@ -1,4 +1,4 @@
-"""Several models as one, and checkpoints as models: the mean of the distributions, and what fits together."""
+"""Ensembles and checkpoints as models: averaged distributions, and compatibility checks."""
 
 import json
 import math
@@ -8,16 +8,14 @@ from shutil import copyfile, copytree
 
 import pytest
 import torch
-from click.testing import CliRunner, Result
 from safetensors.torch import load_file
 
 from command import mt
 from conftest import make_project
-from engine_helpers import ENGLISH, GERMAN, configured, random_model, tokenizers, whole_folder
+from engine_helpers import ENGLISH, GERMAN, configured, random_model, run_cli, tokenizers, whole_folder
 from model_helpers import close, lively_model, small_model, sources
 from mt.bundle.load_translator import open_model
 from mt.bundle.model_folder import load_model, new_model
-from mt.cli import app
 from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer, TokenizerPair
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.decoding.ensemble import Ensemble
@@ -42,14 +40,14 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> ModelDir:
 
 @pytest.fixture(scope="module")
 def second(tmp_path_factory: pytest.TempPathFactory) -> ModelDir:
-    """With the same tokenizer, and of another size."""
+    """Return a model of another size with the same tokenizer."""
     changes = ["model.d_model=24", "model.decoder_layers=2", "model.positions=sinusoidal", "model.norm=post"]
     return whole_folder(tmp_path_factory.mktemp("second") / "model", *LIVELY, *changes)
 
 
 @pytest.fixture(scope="module")
 def averaged(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
-    """A finished run whose checkpoints have moving averages."""
+    """Return a finished run whose checkpoints have moving averages."""
     folder = make_project(tmp_path_factory.mktemp("averaged"))
     changes = ["training.ema_decay=0.9", "training.learning_rate=1.0e-2"]
     mt("train", "--config", "tiny.yaml", *(word for c in changes for word in ("--set", c)), cwd=folder)
@@ -74,15 +72,8 @@ def agree(one: Translator, other: Translator, options: SearchOptions) -> None:
     assert numbers == pytest.approx(expected_numbers, abs=1e-5)
 
 
-def said(*arguments: str | Path) -> Result:
-    """What a command prints; in this process, which has imported torch already."""
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
-    assert done.exit_code == 0
-    return done
-
-
 def mixed(models: Sequence[Transformer], src_tokens: torch.Tensor, ids: Sequence[int]) -> torch.Tensor:
-    """The mean of what models say (1 + T, V) at each step of a translation, worked out without caches."""
+    """Return the mean distributions (1 + T, V) of some models along a translation, without caches."""
     with torch.no_grad():
         each = [model(src_tokens[None], torch.tensor([[SOS_ID, *ids]]))[0].double().softmax(-1) for model in models]
     return torch.stack(each).mean(dim=0)
@@ -101,7 +92,7 @@ def test_a_model_with_itself_changes_nothing(first: ModelDir, options: SearchOpt
 
 
 def test_each_step_is_the_mean_of_all_models() -> None:
-    """Of different shapes, also after hypotheses have moved and sentences left."""
+    """The models differ in shape; hypotheses are reordered and a sentence leaves."""
     models = [small_model(0), small_model(1, d_model=8, decoder_layers=1), small_model(2, positions="learned")]
     together, src_tokens = Ensemble(models), sources([6, 2, 4])
     generator = torch.Generator().manual_seed(2)
@@ -126,8 +117,8 @@ def test_each_step_is_the_mean_of_all_models() -> None:
 
 
 @pytest.mark.parametrize("options", [GREEDY, BEAM], ids=["greedy", "beam"])
-def test_what_is_found_has_the_mean_probability(options: SearchOptions) -> None:
-    """The logarithm of the mean, not the mean of the logarithms."""
+def test_hypotheses_have_the_mean_probability(options: SearchOptions) -> None:
+    """Scores are logarithms of means, not means of logarithms."""
     models, src_tokens = [lively_model(0), lively_model(3)], sources([5, 2, 7])
     for row, hypotheses in enumerate(search(Ensemble(models), src_tokens, options)):
         alone = src_tokens[row][src_tokens[row] != 0]
@@ -162,17 +153,17 @@ def test_a_line_too_long_for_one_of_them_is_translated_in_parts(tmp_path: Path) 
     assert open_model(longer, None, [shorter]).translator.best(lines, GREEDY) == expected
 
 
-# What fits together ---------------------------------------------------------------------------------------------------
+# Compatibility --------------------------------------------------------------------------------------------------------
 
 
 def other_tokenizer(root: Path) -> ModelDir:
-    """As many pieces, and not the same."""
+    """Return a model whose vocabulary has the same size but other pieces."""
     config = configured(*LIVELY)
     both = BpeTokenizer.train([line[::-1] for line in ENGLISH + GERMAN], tokenizers(True).source.vocab_size)
     assert both.vocab_size == tokenizers(True).source.vocab_size
     weights = {name: parameter.detach() for name, parameter in random_model(config).named_parameters()}
-    with new_model(ModelDir(root), config, TokenizerPair(both, both), weights, {}) as aside:
-        aside.readme.write_text("# A model\n")
+    with new_model(ModelDir(root), config, TokenizerPair(both, both), weights, {}) as folder:
+        folder.readme.write_text("# A model\n")
     return ModelDir(root)
 
 
@@ -210,7 +201,7 @@ def test_several_translate_into_the_languages_that_all_have(tmp_path: Path) -> N
         assert open_model(folders[0], None, folders[1:]).settings.target_langs == (code,)
 
 
-def test_the_command_says_so_in_one_sentence(first: ModelDir, trained: Path) -> None:
+def test_the_error_of_the_command_is_one_sentence(first: ModelDir, trained: Path) -> None:
     done = mt("translate", "a", "--model", first.root, "--model", trained / "runs" / "tiny", cwd=trained, code=2)
     assert done.stdout == ""
     assert "its vocabulary is not that of" in done.stderr
@@ -220,7 +211,7 @@ def test_the_command_says_so_in_one_sentence(first: ModelDir, trained: Path) -> 
 @pytest.mark.parametrize("options", [["--n-best", "2"], ["--greedy"]], ids=str)
 def test_the_command_translates_with_all_that_are_named(first: ModelDir, second: ModelDir, options: list[str]) -> None:
     names = ["--model", first.root, "--model", second.root, "--format", "jsonl", "-v"]
-    done = said("translate", *TEXT[:3], *names, *options)
+    done = run_cli("translate", *TEXT[:3], *names, *options)
     assert "2 models together, torch float32 on cpu" in done.stderr
     settings = open_model(first).settings.search
     wanted = SearchOptions(1 if "--greedy" in options else settings.beam_size, n_best=1 if "--greedy" in options else 2)
@@ -234,7 +225,7 @@ def test_the_command_translates_with_all_that_are_named(first: ModelDir, second:
 def test_eval_of_several_leaves_the_runs_scores_alone(averaged: RunDir) -> None:
     before = {path.name: path.read_bytes() for path in averaged.scores.iterdir()}
     names = ["--model", averaged.root, "--model", averaged.checkpoint(20)]
-    done = said("eval", *names, "--json", "--length-penalty", "0")
+    done = run_cli("eval", *names, "--json", "--length-penalty", "0")
     assert json.loads(done.stdout)["sentences"] == 12
     assert {path.name: path.read_bytes() for path in averaged.scores.iterdir()} == before
 
@@ -254,7 +245,7 @@ def test_another_number_format_is_that_of_all(first: ModelDir, second: ModelDir)
     ("what", "words"),
     [("several", "one model only"), ("--sample", "samples"), ("checkpoint", "checkpoints")],
 )
-def test_what_the_fast_engine_cannot_do_is_refused(trained: Path, what: str, words: str) -> None:
+def test_requests_beyond_the_fast_engine_are_refused(trained: Path, what: str, words: str) -> None:
     run = trained / "runs" / "tiny"
     names = {
         "several": ["--model", run, "--model", run],
@@ -274,7 +265,7 @@ def test_what_the_fast_engine_cannot_do_is_refused(trained: Path, what: str, wor
 
 
 def with_weights(run: RunDir, weights: Path) -> Translator:
-    """The run's finished model with other weights in it."""
+    """Return the run's finished model with other weights."""
     loaded = load_model(run.model, CPU)
     set_parameters(loaded.model, load_file(weights))
     translator = open_model(run.model, EngineChoice("torch")).translator
@@ -316,7 +307,7 @@ def test_checkpoints_translate_together_and_with_models(averaged: RunDir) -> Non
 
 
 def test_a_checkpoint_is_a_model_of_the_command(averaged: RunDir) -> None:
-    """Named from any folder; the text of its run is not its own, so `eval` needs one."""
+    """It may be named relative to any folder."""
     name = Path("checkpoints") / "step-00000024"
     [line] = mt("translate", "a b c", "--model", name, "--beam", "3", cwd=averaged.root).stdout.splitlines()
     options = SearchOptions(3, max_length=12)
@@ -336,7 +327,9 @@ def test_a_damaged_checkpoint_is_refused(averaged: RunDir, tmp_path: Path, name:
     assert name in refusal([ModelDir(checkpoint)])
 
 
-def test_what_a_checkpoints_manifest_does_not_list_is_not_used(trained: Path, averaged: RunDir, tmp_path: Path) -> None:
+def test_files_missing_from_a_checkpoints_manifest_are_not_used(
+    trained: Path, averaged: RunDir, tmp_path: Path
+) -> None:
     run = RunDir(Path(copytree(trained / "runs" / "tiny", tmp_path / "run")))
     copyfile(averaged.checkpoint(24) / "average.safetensors", run.checkpoint(24) / "average.safetensors")
     try:
@@ -346,7 +339,7 @@ def test_what_a_checkpoints_manifest_does_not_list_is_not_used(trained: Path, av
     agree(opened.translator, with_weights(run, CheckpointDir(run.checkpoint(24)).weights), BEAM)
 
 
-def test_numbers_that_fail_in_one_of_them_end_the_search() -> None:
+def test_numerical_failure_of_one_model_ends_the_search() -> None:
     models = [lively_model(0, shared=False), lively_model(1, shared=False)]
     with torch.no_grad():
         models[1].source_embedding.tokens.weight[5] = math.nan

@@ -1,4 +1,4 @@
-"""Minimum Bayes risk: the likeness of sentences is sacreBLEU's, and what is most like all others is chosen."""
+"""Minimum Bayes risk: utilities equal sacreBLEU's, and the candidate of largest mean utility is chosen."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -6,13 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 
-from engine_helpers import ENGLISH, whole_folder
-from mt.cli import app
+from engine_helpers import ENGLISH, printed_lines, whole_folder
 from mt.cli.options import Decoding
 from mt.cli.translate import _chosen
 from mt.data.eval_texts import EvalText
@@ -23,7 +21,7 @@ from mt.decoding.translator import Candidate
 from mt.metrics.pairwise import UTILITIES, bleu, expected_utility, utility_for
 from mt.storage.run_dir import ModelDir
 
-# Sentences that share words and parts of words, and sentences of anything that a translation may contain.
+# Sentences that share words and parts of words, and sentences of arbitrary characters.
 WORDY = st.lists(st.sampled_from(["a", "b", "aa", "ab", "ba.", "aab", "the", ",", "!", "3.5"]), max_size=8).map(
     " ".join
 )
@@ -44,7 +42,7 @@ def pairwise(sentences: Sequence[str], score: Callable[[str, str], float]) -> li
 @example(["", "a", "ab", "abcdefg", "abcdefgh", "a b c d e f g h"])
 @example(["the the the the", "the", "the cat", "cat the cat the"])
 @example(["é", "e\u0301", "\u2028", "a\u2028b", "\ue000", "a\tb"])
-def test_both_likenesses_are_sacrebleus(sentences: list[str]) -> None:
+def test_both_utilities_are_sacrebleus(sentences: list[str]) -> None:
     chrf_metric, bleu_metric = CHRF(), BLEU(effective_order=True)
     theirs = pairwise(sentences, lambda hyp, ref: chrf_metric.sentence_score(hyp, [ref]).score)
     np.testing.assert_allclose(UTILITIES["chrf"](sentences), theirs, atol=1e-6)
@@ -82,9 +80,9 @@ def test_a_single_candidate_is_chosen(text: str, utility: str) -> None:
     assert (chosen.text, chosen.log_prob) == (text, -1.0)
 
 
-def test_the_one_most_like_the_others() -> None:
-    """chrF2 of `ab` with either letter as the reference is 83.3 (half precise, nothing missed), of a letter with `ab`
-    55.6, of the letters with one another 0."""
+def test_the_candidate_with_the_largest_mean_chrf() -> None:
+    """chrF2 of `ab` against either letter is 83.3 (precision 1/2, recall 1), of a letter against `ab` 55.6, and of one
+    letter against the other 0."""
     found = rerank_mbr(candidates("a", "b", "ab", log_probs=[-1, -2, -30]), "chrf")
     assert [c.text for c in found] == ["ab", "a", "b"]
     assert [c.score for c in found] == pytest.approx(
@@ -93,16 +91,16 @@ def test_the_one_most_like_the_others() -> None:
     assert [c.log_prob for c in found] == [-30, -1, -2]
 
 
-def test_it_is_the_likeness_as_a_hypothesis_that_counts() -> None:
-    """BLEU of `a` with `a b` as the reference: all of it right, too short by half, exp(-1); of `a b` with `a` as the
-    reference: one of two words, no pair, sqrt(1/2 * 1/2). Three times `a` and once `a b`."""
+def test_utility_is_that_of_the_candidate_as_hypothesis() -> None:
+    """BLEU of `a` against `a b` is exp(-1), a brevity penalty; of `a b` against `a` it is sqrt(1/2 * 1/2): one of two
+    words matches, and no bigram. There are three `a` and one `a b`."""
     found = rerank_mbr(candidates("a b", "a", "a", "a"), "bleu")
     assert [c.text for c in found] == ["a", "a b"]
     assert [c.score for c in found] == pytest.approx([(300 + 100 * np.exp(-1)) / 4, (100 + 3 * 50) / 4])
 
 
 @pytest.mark.parametrize("utility", ["chrf", "bleu"])
-def test_what_was_drawn_twice_counts_twice(utility: str) -> None:
+def test_a_sample_drawn_twice_counts_twice(utility: str) -> None:
     once = rerank_mbr(candidates("x y", "u v"), utility)
     assert [c.text for c in once] == ["x y", "u v"]
     twice = rerank_mbr(candidates("x y", "u v", "u v"), utility)
@@ -110,7 +108,7 @@ def test_what_was_drawn_twice_counts_twice(utility: str) -> None:
     assert [c.score for c in twice] == pytest.approx([200 / 3, 100 / 3])
 
 
-def test_of_a_text_that_was_found_twice_the_likelier_way_is_shown() -> None:
+def test_of_equal_texts_the_likelier_candidate_is_shown() -> None:
     found = rerank_mbr(candidates("a", "a", "b", log_probs=[-5, -2, -1]), "chrf")
     assert [(c.text, c.log_prob) for c in found] == [("a", -2), ("b", -1)]
 
@@ -125,7 +123,7 @@ def test_among_equals_the_likelier(utility: str) -> None:
     ("utility", "stem", "number"), [("chrf", "abc", 3), ("chrf", "a b c d e", 5), ("bleu", "Ein Hund läuft", 5)]
 )
 def test_among_equals_that_share_something_the_likelier(utility: str, stem: str, number: int) -> None:
-    """They differ in the last letter only, so each is as like the others as any."""
+    """They differ in the last letter only, so all have the same utility."""
     texts = [f"{stem} {letter}" for letter in "uvwxy"[:number]]
     for likeliest in range(number):
         log_probs = [-1.0 if i == likeliest else -2.0 for i in range(number)]
@@ -140,11 +138,11 @@ def test_the_command_keeps_their_order() -> None:
             assert _chosen(found, utility, 2, sampled=True) == rerank_mbr(found, utility)[:2]
 
 
-def test_a_text_that_is_spelt_in_two_ways_is_one_of_the_n_best() -> None:
+def test_equal_texts_are_one_of_the_n_best() -> None:
     found = candidates("a b", "a b", "c d", "e f", log_probs=[-1.0, -2.0, -3.0, -4.0])
     assert [each.text for each in _chosen(found, None, 3, sampled=False)] == ["a b", "c d", "e f"]
     assert [each.text for each in _chosen(found, None, 3, sampled=True)] == ["a b", "a b", "c d"]
-    # Otherwise its double would speak for it.
+    # Otherwise its duplicate would raise its utility.
     alone = rerank_mbr(candidates("a b", "c d", "e f"), "chrf")
     assert [each.score for each in _chosen(found, "chrf", 3, sampled=False)] == [each.score for each in alone]
 
@@ -154,7 +152,7 @@ def test_a_text_that_is_spelt_in_two_ways_is_one_of_the_n_best() -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelDir:
-    """A model that says something else of every line."""
+    """Return a model with a different translation for each line."""
     changes = ["tokenizer.shared=false", "decoding.max_length=8", "decoding.beam_size=3", "evaluation.methods=[beam]"]
     return whole_folder(tmp_path_factory.mktemp("mbr") / "model", *(f"model.{c}" for c in LIVELY), *changes)
 
@@ -166,16 +164,9 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
-def said(*arguments: str | Path) -> list[str]:
-    """What a command prints; in this process, which has imported torch already."""
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
-    assert done.exit_code == 0
-    return done.stdout.split("\n")[:-1]
-
-
 def listed(*arguments: str | Path) -> list[list[Candidate]]:
-    """The n best of each line."""
-    records = [json.loads(line) for line in said(*arguments, "--format", "jsonl")]
+    """Return the n best of each line."""
+    records = [json.loads(line) for line in printed_lines(*arguments, "--format", "jsonl")]
     return [[Candidate(**candidate) for candidate in record["n_best"]] for record in records]
 
 
@@ -190,9 +181,9 @@ def test_translate_chooses_among_the_n_best_or_the_samples(
     beam = [] if "--sample" in way else ["--beam", "6"]  # which --mbr does by itself
     ranked = [rerank_mbr(found, utility) for found in listed(*command, *beam, "--n-best", "6")]
     wanted = [*command, "--mbr", "6", *([] if utility == "chrf" else ["--utility", utility])]
-    found = said(*wanted)
+    found = printed_lines(*wanted)
     assert found == [line[0].text for line in ranked]
-    assert found != said(*command), "what is likeliest is chosen anyway"
+    assert found != printed_lines(*command), "what is likeliest is chosen anyway"
     two = listed(*wanted, "--n-best", "2")
     assert [[c.text for c in line] for line in two] == [[c.text for c in line[:2]] for line in ranked]
     for line, expected_line in zip(two, ranked, strict=True):
@@ -216,19 +207,19 @@ def test_eval_scores_what_translate_says(
     references = tmp_path / "references"
     references.write_text("".join(f"{line}\n" for line in LINES[::-1]))
     given = ["--source", text, "--reference", references, "--output", tmp_path / "out", "--json"]
-    [line] = said("eval", "--model", folder.root, *given, *options)
+    [line] = printed_lines("eval", "--model", folder.root, *given, *options)
     results = json.loads(line)["results"]
     assert [row["method"] for row in results] == rows
     translations = (tmp_path / "out" / f"in.{rows[-1]}").read_text().split("\n")[:-1]
     engine = ["--engine", "torch"] if "--sample" in options else []
-    assert translations == said("translate", "--model", folder.root, "--input", text, *how)
-    usual = said("translate", "--model", folder.root, "--input", text, *engine)
+    assert translations == printed_lines("translate", "--model", folder.root, "--input", text, *how)
+    usual = printed_lines("translate", "--model", folder.root, "--input", text, *engine)
     assert (tmp_path / "out" / "in.beam").read_text().split("\n")[:-1] == usual
     assert results[-1]["chrf"] == pytest.approx(CHRF().corpus_score(translations, [LINES[::-1]]).score, abs=1e-3)
 
 
 class Chinese:
-    """Says the same of every line; by words, none of it is like any other, and the first would be taken."""
+    """A translator with three candidates per line that share no word, only characters."""
 
     target_lang = "zh"
 
@@ -247,7 +238,7 @@ def test_eval_compares_characters_too_and_the_lines_of_every_block(monkeypatch: 
 
 
 def test_the_options_of_minimum_bayes_risk() -> None:
-    """Scores are needed, for of a text that was found twice the likelier way is shown."""
+    """Scores are needed, because of equal texts the likelier candidate is shown."""
     decoding = Decoding(None, None, 4, None, "bleu")
     assert decoding.search(SearchOptions(4), scores=False).scores
     assert not Decoding(None, None, 4, None, None).search(SearchOptions(4), scores=False).scores
@@ -257,7 +248,7 @@ def test_the_options_of_minimum_bayes_risk() -> None:
 @pytest.mark.parametrize(
     ("name", "lang", "expected"), [("bleu", "de", "bleu"), ("bleu", "ja", "character_bleu"), ("chrf", "zh", "chrf")]
 )
-def test_bleu_compares_characters_where_words_are_not_parted(name: str, lang: str, expected: str) -> None:
+def test_bleu_compares_characters_where_words_are_not_separated(name: str, lang: str, expected: str) -> None:
     assert utility_for(name, lang) == expected
     assert (
         UTILITIES["character_bleu"](["我很好", "我很好吗"])[0, 1] > 0 == UTILITIES["bleu"](["我很好", "我很好吗"])[0, 1]

@@ -1,4 +1,4 @@
-"""Drawing translations by chance: as often as asked for, the same ones again, and within the bounds."""
+"""Sampling: frequencies, reproducibility and length bounds."""
 
 import json
 import math
@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
 
-from engine_helpers import sentences
+from engine_helpers import printed_lines, sentences
 from model_helpers import lively_model, push, small_model, sources
-from mt.cli import app
 from mt.data.tokenizer import EOS_ID, SOS_ID
 from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, Sampling, SearchOptions
 from mt.decoding.ensemble import Ensemble
@@ -24,7 +22,7 @@ from mt.model.transformer import Transformer
 
 PROBS = [0.05, 0.4, 0.15, 0.1, 0.3]
 LINES = sentences([5, 1, 8, 3, 12, 5, 7, 2], 12)
-DEVIATIONS = 4.5  # standard deviations that a frequency may be off
+DEVIATIONS = 4.5  # allowed difference of a frequency, in standard deviations
 
 
 def options(n_best: int = 1, max_length: int = 10, min_length: int = 0, **sampling: float) -> SearchOptions:
@@ -43,14 +41,14 @@ def texts(found: list[list[Hypothesis]]) -> list[list[list[int]]]:
 
 
 def agree(counts: dict, expected: dict, total: int) -> None:
-    """Frequencies are those of a distribution; what is impossible never came."""
+    """Check frequencies against a distribution; impossible outcomes must not occur."""
     assert set(counts) <= {key for key, p in expected.items() if p > 0}
     for key, p in expected.items():
         assert abs(counts.get(key, 0) - total * p) <= DEVIATIONS * math.sqrt(total * p * (1 - p)) + 1e-6, key
 
 
 def truncated(probs: Sequence[float], temperature: float, top_k: int, top_p: float) -> dict[int, float]:
-    """The distribution to draw from, worked out slowly."""
+    """Return the truncated distribution, computed token by token."""
     powers = {token: p ** (1 / temperature) for token, p in enumerate(probs)}
     ranked = sorted(powers, key=lambda token: -powers[token])[: top_k or len(probs)]
     total = sum(powers[token] for token in ranked)
@@ -79,14 +77,14 @@ def truncated(probs: Sequence[float], temperature: float, top_k: int, top_p: flo
         (1, 0, 0.69),
         (1, 0, 0.86),
         (1, 0, 0.999),
-        (1, 2, 0.5),  # of the two that are left the first has 0.57; of all it has 0.4
+        (1, 2, 0.5),  # the first of two tokens has 0.57 of their probability, but 0.4 of all
         (1, 3, 0.8),  # likewise: 0.82 of what is left, 0.7 of all
         (2, 4, 0.6),  # top_p counts after the temperature
         (0.25, 0, 0.75),
     ],
 )
-def test_tokens_come_as_often_as_they_are_to(temperature: float, top_k: int, top_p: float) -> None:
-    """Each row from its own distribution."""
+def test_tokens_are_drawn_with_their_probabilities(temperature: float, top_k: int, top_p: float) -> None:
+    """Two rows have different distributions."""
     total = 20_000
     uniform = torch.rand(2 * total, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     rows = torch.tensor([PROBS, PROBS[::-1]]).log().repeat(total, 1)
@@ -96,8 +94,8 @@ def test_tokens_come_as_often_as_they_are_to(temperature: float, top_k: int, top
 
 
 @pytest.mark.parametrize(("top_k", "top_p"), [(0, 1.0), (0, 0.9999999), (4, 1.0), (3, 0.9999999)])
-def test_what_has_no_probability_never_comes(top_k: int, top_p: float) -> None:
-    """Not even at both ends of the numbers that decide."""
+def test_tokens_without_probability_are_never_drawn(top_k: int, top_p: float) -> None:
+    """Uniform numbers at both ends of the interval are included."""
     log_probs = torch.tensor([0.0, 0.5, 0.0, 0.5, 0.0]).log()
     uniform = torch.tensor([0.0, 1e-300, 0.5, 1 - 2**-53], dtype=torch.float64)
     tokens = draw_tokens(log_probs.expand(4, -1), Sampling(top_k=top_k, top_p=top_p), uniform)
@@ -112,8 +110,8 @@ def test_a_tiny_share_of_the_probability_leaves_one_token() -> None:
 # Whole translations ---------------------------------------------------------------------------------------------------
 
 
-def test_translations_come_as_often_as_they_are_likely() -> None:
-    """All that a small model can say, drawn with numbers that are new at every step and in every sentence."""
+def test_translations_are_sampled_with_their_probabilities() -> None:
+    """All translations of a tiny model occur with their probabilities."""
     model, total = lively_model(vocab=6), 2000
     lines = [[4, 5], [5, 4, 4]]
     for line, found in zip(lines, drawn(model, lines, options(total, max_length=2)), strict=True):
@@ -130,10 +128,8 @@ def test_translations_come_as_often_as_they_are_likely() -> None:
 
 
 def test_draws_of_a_sentence_and_of_sentences_and_of_seeds_are_independent() -> None:
-    """The draws of a pair are equal as often as chance has it, whatever the two have in common.
-
-    Nor are the draws of one seed those of the next, shifted by one, nor those of a sentence its other order's.
-    """
+    """Pairs of draws are equal only as often as by chance: of similar and reversed sentences, of successive seeds, and
+    of successive seeds shifted by one draw."""
     model, total = lively_model(vocab=8), 1500
     lines = [[5, 6, 7], [5, 6, 7, 7], [7, 6, 5]]
     found = drawn(model, lines, options(total, max_length=1))
@@ -162,7 +158,7 @@ def test_the_same_seed_repeats_and_another_does_not() -> None:
 
 
 def test_a_draw_does_not_depend_on_its_company() -> None:
-    """Neither on the order, the size of a batch, the length of its neighbours, nor on how many are drawn."""
+    """Order, batch size, length of neighbours and number of draws are varied."""
     model = lively_model()
     wanted = options(3, max_length=14, temperature=0.9, top_p=0.95)
     expected = texts(drawn(model, LINES, wanted))
@@ -199,7 +195,7 @@ def test_nothing_but_the_likeliest_is_greedy_search(likeliest: dict) -> None:
 
 @pytest.mark.parametrize("sampling", [{}, {"temperature": 2.0}, {"top_k": 3, "top_p": 0.7}], ids=str)
 def test_log_probabilities_are_the_models_own(sampling: dict) -> None:
-    """Not those of the distribution drawn from; a translation that is made to end is no exception."""
+    """They are not those of the truncated distribution, even where EOS is forced."""
     model = lively_model()
     found = drawn(model, LINES, options(3, max_length=6, **sampling))
     assert 6 in {len(h.ids) for line in found for h in line}
@@ -212,47 +208,12 @@ def test_log_probabilities_are_the_models_own(sampling: dict) -> None:
         assert [h.score for h in hypotheses] == pytest.approx(expected, rel=1e-9)
 
 
-def test_always_ends_at_the_bound_of_each_sentence() -> None:
-    model = small_model(max_length=64, tie_embeddings=False)
-    push(model, EOS_ID, -20.0)
-    found = drawn(model, LINES, SearchOptions(max_length=25, max_length_ratio=0.5, sampling=Sampling()))
-    assert [len(h.ids) for [h] in found] == [min(25, math.ceil(0.5 * (len(line) + 2)) + 10) for line in LINES]
-    assert all(math.isfinite(h.log_prob) for [h] in found)
-
-
-def test_no_translation_is_shorter_than_asked() -> None:
-    model = small_model(tie_embeddings=False)
-    push(model, EOS_ID, 20.0)
-    for shortest in (0, 1, 5):
-        found = drawn(model, LINES, options(2, max_length=20, min_length=shortest))
-        assert {len(h.ids) for line in found for h in line} == {shortest}
-
-
 def test_specials_are_in_no_translation() -> None:
     model = small_model(tie_embeddings=False)
     for special in range(EOS_ID):
         push(model, special, 20.0)
     found = drawn(model, LINES, options(5, temperature=50.0))
     assert min(i for line in found for h in line for i in h.ids) == 4
-
-
-@pytest.mark.parametrize("sampling", [{}, {"top_k": 3}, {"top_p": 0.8}], ids=str)
-@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-def test_ends_even_where_the_numbers_fail(number: float, sampling: dict) -> None:
-    model, lines = lively_model(shared=False), [[5, 6], [7, 8]]
-    [expected] = drawn(model, lines[1:], options(2, **sampling))
-    with torch.no_grad():
-        model.source_embedding.tokens.weight[5] = number
-    steps: list[int] = []
-
-    def count(*_: object) -> None:
-        steps.append(1)
-        assert len(steps) <= 20, "endless"
-
-    model.output.register_forward_hook(count)
-    broken, whole = drawn(model, lines, options(2, **sampling))
-    assert all(len(h.ids) <= 10 and min(h.ids, default=4) >= 4 for h in broken)
-    assert texts([whole]) == texts([expected])
 
 
 def test_a_line_without_tokens_has_nothing_to_draw() -> None:
@@ -264,7 +225,7 @@ def test_a_line_without_tokens_has_nothing_to_draw() -> None:
 
 
 def test_an_ensemble_is_drawn_from_too() -> None:
-    """Of twice the same model the same is drawn."""
+    """Two copies of a model give its own samples."""
     model = lively_model()
     expected = drawn(model, LINES, options(2))
     assert texts(drawn(Ensemble([model, model]), LINES, options(2))) == texts(expected)
@@ -273,40 +234,33 @@ def test_an_ensemble_is_drawn_from_too() -> None:
 # The command line -----------------------------------------------------------------------------------------------------
 
 
-def said(*arguments: str | Path) -> list[str]:
-    """What a command prints; in this process, which has imported torch already."""
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
-    assert done.exit_code == 0
-    return done.stdout.split("\n")[:-1]
-
-
 def test_the_options_of_translate(trained: Path, tmp_path: Path) -> None:
     lines = ["a b c", "", "d e", "  ", "f g h i"]
     (tmp_path / "in").write_text("".join(f"{line}\n" for line in lines))
     (tmp_path / "reversed").write_text("".join(f"{line}\n" for line in lines[::-1]))
     command = ["translate", "--model", trained / "runs" / "tiny", "--input"]
-    first = said(*command, tmp_path / "in", "--sample")
+    first = printed_lines(*command, tmp_path / "in", "--sample")
     assert [bool(line) for line in first] == [True, False, True, False, True]
-    assert said(*command, tmp_path / "in", "--sample", "--seed", "1", "--temperature", "1") == first
-    assert said(*command, tmp_path / "reversed", "--sample")[::-1] == first
+    assert printed_lines(*command, tmp_path / "in", "--sample", "--seed", "1", "--temperature", "1") == first
+    assert printed_lines(*command, tmp_path / "reversed", "--sample")[::-1] == first
     for changed in (["--seed", "2"], ["--temperature", "0.2"], ["--top-k", "5"], ["--top-p", "0.2"]):
-        assert said(*command, tmp_path / "in", "--sample", *changed) != first
-    greedy = said(*command, tmp_path / "in", "--greedy", "--engine", "torch")
+        assert printed_lines(*command, tmp_path / "in", "--sample", *changed) != first
+    greedy = printed_lines(*command, tmp_path / "in", "--greedy", "--engine", "torch")
     assert greedy != first
     for likeliest in (["--top-k", "1"], ["--top-p", "0.000001"]):
-        assert said(*command, tmp_path / "in", "--sample", "--seed", "9", *likeliest) == greedy
+        assert printed_lines(*command, tmp_path / "in", "--sample", "--seed", "9", *likeliest) == greedy
 
 
 def test_several_samples_of_a_line(trained: Path) -> None:
-    """More than the beam is wide, in the order of their scores."""
+    """There may be more than the beam is wide; they are ranked by score."""
     command = ["translate", "a b c", "--model", trained / "runs" / "tiny", "--sample", "--seed", "3"]
-    [line] = said(*command, "--n-best", "7", "--format", "jsonl")
+    [line] = printed_lines(*command, "--n-best", "7", "--format", "jsonl")
     record = json.loads(line)
     scores = [candidate["score"] for candidate in record["n_best"]]
     assert len(scores) == 7
     assert scores == sorted(scores, reverse=True)
     assert len(set(scores)) > 4
     assert record["translation"] == record["n_best"][0]["text"]
-    [alone] = said(*command)
+    [alone] = printed_lines(*command)
     assert alone in [candidate["text"] for candidate in record["n_best"]]
-    assert len(said(*command, "--n-best", "7")) == 7
+    assert len(printed_lines(*command, "--n-best", "7")) == 7

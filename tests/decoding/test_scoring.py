@@ -1,4 +1,4 @@
-"""`mt score`: forced decoding, line by line."""
+"""`mt score`: forced decoding of aligned lines."""
 
 import json
 import math
@@ -41,7 +41,7 @@ def test_each_line_has_the_log_probability_of_its_pair(trained: Path) -> None:
     assert f"{total[1]:,} tokens: perplexity {math.exp(-total[0] / total[1]):.2f}" in done.stderr
 
 
-def test_what_translate_calls_a_translations_probability_is_its_score(two_languages: Path, tmp_path: Path) -> None:
+def test_scores_equal_the_log_probabilities_of_translate(two_languages: Path, tmp_path: Path) -> None:
     found = mt(
         "translate", "--to", "xx", "--input", "valid.en", "--format", "jsonl", cwd=two_languages
     ).stdout.splitlines()
@@ -53,7 +53,7 @@ def test_what_translate_calls_a_translations_probability_is_its_score(two_langua
     mt("score", *files, "--to", "xx", "--format", "jsonl", "--output", tmp_path / "scored", cwd=two_languages)
     scored = [json.loads(line) for line in (tmp_path / "scored").read_text().splitlines()]
     assert [each["source"] for each in scored] == [each["source"] for each in translated]
-    # A model may spell a word in other pieces than the tokenizer does; then its probability is another.
+    # Where a model spells a word in other pieces than the tokenizer, the probabilities differ.
     same = [math.isclose(each["log_prob"], expected[each["source"]], abs_tol=1e-3) for each in scored]
     assert sum(same) > len(same) / 2
 
@@ -73,7 +73,7 @@ def test_a_model_of_several_languages_is_asked_for_one(two_languages: Path) -> N
 
 
 @pytest.mark.parametrize("architecture", ["encoder_decoder", "decoder_only"])
-def test_what_is_longer_than_the_model_knows_has_no_score(architecture: str) -> None:
+def test_pairs_longer_than_the_models_limit_have_no_score(architecture: str) -> None:
     tokenizer = BpeTokenizer.train(["a b c", "d e f"], 300)
     layers = {} if architecture == "decoder_only" else {"encoder_layers": 1}
     shape = ModelConfig(
@@ -103,8 +103,8 @@ def test_an_input_is_not_overwritten(trained: Path, tmp_path: Path, name: str) -
     assert (tmp_path / "hard").samefile(tmp_path / "b")
 
 
-def test_what_cannot_be_read_twice_is_refused(trained: Path, tmp_path: Path) -> None:
-    """A pipe is empty when it is read again, and the result would be so, too."""
+def test_pipes_are_refused(trained: Path, tmp_path: Path) -> None:
+    """A pipe is empty when read again, so nothing would be scored."""
     os.mkfifo(tmp_path / "pipe")
     for files in (["--source", tmp_path / "pipe", *FILES[2:]], [*FILES[:2], "--target", tmp_path / "pipe"]):
         assert "pipe: a pipe, not a file" in mt("score", *files, cwd=trained, code=2).stderr
@@ -119,9 +119,7 @@ def test_what_cannot_be_read_twice_is_refused(trained: Path, tmp_path: Path) -> 
         ([*FILES, "--device", "tpu"], "--device: 'tpu' is none of"),
     ],
 )
-def test_what_cannot_be_scored_is_one_sentence(
-    trained: Path, tmp_path: Path, arguments: list[str], message: str
-) -> None:
+def test_errors_are_one_sentence(trained: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
     done = mt("score", *arguments, "--output", tmp_path / "out", cwd=trained, code=2)
     assert message in done.stderr
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""Search: greedy and beam against brute force, against a textbook beam search, and against forced scoring."""
+"""Greedy and beam search against brute force, a textbook beam search and forced decoding."""
 
 import math
 from dataclasses import replace
@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine_helpers import sentences
 from model_helpers import DECODER_ONLY, close, lively_model, push, reciting_model, small_model, sources
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID
 from mt.decoding.beam import block_topk
-from mt.decoding.engine import Hypothesis, SearchOptions
-from mt.decoding.search import beam_search, forced_score, log_probs_of, search
+from mt.decoding.engine import Hypothesis, Sampling, SearchOptions
+from mt.decoding.search import beam_search, forced_score, log_probs_of, pad_sources, sample, search
 from mt.model.transformer import Transformer
 
 SHAPES = [
@@ -22,10 +23,17 @@ SHAPES = [
     *DECODER_ONLY,
 ]
 SEEDS = range(4)
+METHODS = [
+    {"beam_size": 1},
+    {"beam_size": 3},
+    {"sampling": Sampling()},
+    {"sampling": Sampling(top_k=3)},
+    {"sampling": Sampling(top_p=0.8)},
+]
 
 
 def penalised(log_prob: float, length: int, alpha: float) -> float:
-    """The length counts EOS."""
+    """Return the score; the length of the penalty includes EOS."""
     return log_prob / (length + 1) ** alpha
 
 
@@ -35,8 +43,16 @@ def same(actual: list[Hypothesis], expected: list[Hypothesis]) -> None:
     close(torch.tensor([h.score for h in actual]), torch.tensor([h.score for h in expected]))
 
 
+def decode(model: Transformer, lines: list[list[int]], options: SearchOptions) -> list[list[Hypothesis]]:
+    """Search or sample one batch."""
+    src_tokens = pad_sources(lines, torch.device("cpu"))
+    if options.sampling is None:
+        return search(model, src_tokens, options)
+    return [[hypothesis] for hypothesis in sample(model, src_tokens, options, lines, [0] * len(lines))]
+
+
 def likelihoods(model: Transformer, src_tokens: Tensor, space: list[list[int]], min_length: int) -> list[float]:
-    """Log-probabilities of translations where none may end before `min_length`."""
+    """Return log-probabilities of translations in a model without EOS before `min_length`."""
     forced = forced_score(model, src_tokens.expand(len(space), -1), space)
     if min_length:
         for number, ids in enumerate(space):
@@ -48,7 +64,7 @@ def likelihoods(model: Transformer, src_tokens: Tensor, space: list[list[int]], 
 
 
 def textbook_beam(model: Transformer, src_tokens: Tensor, options: SearchOptions, bound: int) -> list[Hypothesis]:
-    """Beam search of one sentence without caches or batches, until as many hypotheses have ended as the beam holds."""
+    """Search one sentence without caches or batches until beam_size hypotheses have ended."""
     live: list[tuple[float, list[int]]] = [(0.0, [])]
     finished: list[Hypothesis] = []
     while live and len(finished) < options.beam_size:
@@ -60,9 +76,9 @@ def textbook_beam(model: Transformer, src_tokens: Tensor, options: SearchOptions
         log_probs = log_probs_of(logits).tolist()
         candidates = []
         for (total, ids), row in zip(live, log_probs, strict=True):
-            going_on = [] if len(ids) == bound else range(4, len(row))
+            words = [] if len(ids) == bound else range(4, len(row))
             ending = [EOS_ID] if len(ids) >= options.min_length else []
-            candidates += [(total + row[token], [*ids, token]) for token in (*going_on, *ending)]
+            candidates += [(total + row[token], [*ids, token]) for token in (*words, *ending)]
         candidates.sort(key=lambda candidate: -candidate[0])
         for total, ids in candidates[: options.beam_size]:
             if ids[-1] == EOS_ID:
@@ -76,7 +92,7 @@ def textbook_beam(model: Transformer, src_tokens: Tensor, options: SearchOptions
     ("rows", "columns", "k"), [(3, 5000, 10), (1, 4096, 1), (2, 63, 9), (2, 641, 10), (4, 2600, 10)]
 )
 def test_top_is_topk(rows: int, columns: int, k: int) -> None:
-    """Also where the largest numbers stand in one block, or behind the last whole one."""
+    """The largest values may lie in a single block, or after the last full one."""
     x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(1))
     x[0, -2 * k :] += 10.0
     values, places = block_topk(x, k)
@@ -145,8 +161,8 @@ def test_equals_a_textbook_beam_search(beam_size: int, n_best: int, alpha: float
             same(found, textbook_beam(model, src_tokens[row : row + 1], options, bound=8))
 
 
-def test_goes_on_while_a_longer_translation_can_win() -> None:
-    """To end at once is likelier than to go on, but all that follows is certain and the penalty favours length."""
+def test_search_continues_while_a_longer_translation_can_win() -> None:
+    """Ending at once is likelier, but every later token is certain and the penalty favours length."""
     ids = [4, 5, 6, 7, 8, 9, 10, 11]
     model, src_tokens = reciting_model(ids, vocab=12), sources([3])
     with torch.no_grad():
@@ -168,42 +184,6 @@ def test_stops_as_soon_as_nothing_can_change() -> None:
     assert len(steps) == 1
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_cached_steps_equal_full_decoding(shape: dict) -> None:
-    model, src_tokens = small_model(**shape), sources([6, 2, 4])
-    beams, length = 3, 9
-    tokens = torch.randint(4, 12, (3 * beams, length), generator=torch.Generator().manual_seed(1))
-    tokens[:, 0] = SOS_ID
-    with torch.no_grad():
-        full = model(src_tokens.repeat_interleave(beams, dim=0), tokens)
-        state = model.start(src_tokens)
-        for position in range(length):
-            close(model.step(tokens[:, position].view(3, beams), state), full[:, position])
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_cached_steps_follow_hypotheses_that_move_and_sentences_that_leave(shape: dict) -> None:
-    model, src_tokens = small_model(**shape), sources([6, 2, 4, 1])
-    generator = torch.Generator().manual_seed(2)
-    sentences, prefixes = torch.arange(4), torch.full((4, 1), SOS_ID)
-    with torch.no_grad():
-        state = model.start(src_tokens)
-        for position in range(8):
-            width = len(prefixes) // len(sentences)
-            expected = model(src_tokens[sentences].repeat_interleave(width, dim=0), prefixes)[:, -1]
-            close(model.step(prefixes[:, -1].view(-1, width), state), expected)
-            kept = torch.arange(len(sentences))
-            if position in (2, 4):
-                kept = kept[kept != 1]
-            # Three hypotheses of each sentence kept continue any of those before, some of them twice.
-            origins = torch.randint(width, (len(kept), 3), generator=generator)
-            state.select(kept if len(kept) < len(sentences) else None, origins)
-            moves = origins + kept[:, None] * width
-            new = torch.randint(4, 12, (moves.numel(), 1), generator=generator)
-            sentences, prefixes = sentences[kept], torch.cat([prefixes[moves.flatten()], new], dim=1)
-    assert len(sentences) == 2
-
-
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_a_batch_of_64_is_64_batches_of_one(beam_size: int) -> None:
     lengths = [1 + (7 * row) % 12 for row in range(64)]
@@ -221,7 +201,7 @@ def test_a_batch_of_64_is_64_batches_of_one(beam_size: int) -> None:
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_scores_are_those_of_forced_scoring(beam_size: int, alpha: float, shape: dict) -> None:
     model, src_tokens = lively_model(**shape), sources([7, 2, 5, 1])
-    # A bound that some translations reach, so that they are made to end.
+    # Some translations reach the bound, where EOS is forced.
     options = SearchOptions(beam_size, n_best=beam_size, length_penalty=alpha, max_length=9)
     found = search(model, src_tokens, options)
     assert 9 in {len(h.ids) for hypotheses in found for h in hypotheses}
@@ -243,30 +223,28 @@ def test_forced_scoring_is_the_sum_over_all_tokens_and_eos() -> None:
         assert forced_score(model, src_tokens, ids)[row] == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_always_ends_at_the_bound_of_each_sentence(beam_size: int) -> None:
+@pytest.mark.parametrize("method", METHODS[:3], ids=str)
+def test_always_ends_at_the_bound_of_each_sentence(method: dict) -> None:
     lengths = [1, 4, 9]
-    model, src_tokens = small_model(max_length=64, tie_embeddings=False), sources(lengths)
+    model, lines = small_model(max_length=64, tie_embeddings=False), sentences(lengths, 12)
     push(model, EOS_ID, -20.0)
     for ratio in (0.5, 1.0, 2.5):
-        options = SearchOptions(beam_size, max_length=25, max_length_ratio=ratio)
-        for length, [best] in zip(lengths, search(model, src_tokens, options), strict=True):
-            # Whether the two specials are among "the source's tokens" is left open here.
-            possible = {min(25, math.ceil(ratio * n) + 10) for n in (length, length + 2)}
-            assert len(best.ids) in possible
-            assert best.log_prob > -math.inf
+        options = SearchOptions(max_length=25, max_length_ratio=ratio, **method)
+        for length, [best] in zip(lengths, decode(model, lines, options), strict=True):
+            assert len(best.ids) == min(25, math.ceil(ratio * (length + 2)) + 10)
+            assert math.isfinite(best.log_prob)
     for bound in (1, 2, 7):
-        for [best] in search(model, src_tokens, SearchOptions(beam_size, max_length=bound)):
+        for [best] in decode(model, lines, SearchOptions(max_length=bound, **method)):
             assert len(best.ids) == bound
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("method", METHODS, ids=str)
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-def test_ends_even_where_the_numbers_fail(number: float, beam_size: int) -> None:
-    """One sentence overflows in the model: it still gets a translation, and the other one its own."""
-    model, src_tokens = lively_model(shared=False), torch.tensor([[SOS_ID, 5, 6, EOS_ID], [SOS_ID, 7, 8, EOS_ID]])
-    options = SearchOptions(beam_size, max_length=8)
-    [expected] = search(model, src_tokens[1:], options)
+def test_search_ends_after_numerical_failure(number: float, method: dict) -> None:
+    """One sentence overflows in the model: it still gets a translation, and the other sentence is unaffected."""
+    model, lines = lively_model(shared=False), [[5, 6], [7, 8]]
+    options = SearchOptions(max_length=8, **method)
+    [expected] = decode(model, lines[1:], options)
     with torch.no_grad():
         model.source_embedding.tokens.weight[5] = number
     steps: list[int] = []
@@ -276,7 +254,7 @@ def test_ends_even_where_the_numbers_fail(number: float, beam_size: int) -> None
         assert len(steps) <= 20, "endless"
 
     model.output.register_forward_hook(count)
-    broken, whole = search(model, src_tokens, options)
+    broken, whole = decode(model, lines, options)
     assert len(broken) == 1
     assert len(broken[0].ids) <= 8
     assert min(broken[0].ids, default=4) >= 4
@@ -291,12 +269,13 @@ def test_learned_positions_bound_the_length_too(beam_size: int) -> None:
         assert 9 <= len(best.ids) <= 11
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("method", METHODS[:3], ids=str)
 @pytest.mark.parametrize("min_length", [0, 1, 5])
-def test_no_translation_is_shorter_than_asked(beam_size: int, min_length: int) -> None:
-    model, src_tokens = small_model(tie_embeddings=False), sources([1, 4, 9])
+def test_no_translation_is_shorter_than_asked(method: dict, min_length: int) -> None:
+    model = small_model(tie_embeddings=False)
     push(model, EOS_ID, 20.0)
-    for [best] in search(model, src_tokens, SearchOptions(beam_size, min_length=min_length, max_length=20)):
+    options = SearchOptions(min_length=min_length, max_length=20, **method)
+    for [best] in decode(model, sentences([1, 4, 9], 12), options):
         assert len(best.ids) == min_length
 
 
@@ -308,17 +287,6 @@ def test_specials_are_in_no_translation(special: int, beam_size: int) -> None:
     found = search(model, src_tokens, SearchOptions(beam_size, n_best=beam_size, max_length=8))
     assert all(min(h.ids, default=4) >= 4 for hypotheses in found for h in hypotheses)
     assert all(len(hypotheses) == beam_size for hypotheses in found)
-
-
-@pytest.mark.parametrize("alpha", [-1.0, 0.0, 1.0])
-def test_n_best_are_sorted_and_distinct(alpha: float) -> None:
-    model, src_tokens = small_model(), sources([5, 2, 9])
-    found = search(model, src_tokens, SearchOptions(6, n_best=6, length_penalty=alpha, max_length=12))
-    for hypotheses in found:
-        scores = [h.score for h in hypotheses]
-        assert len(hypotheses) == 6
-        assert scores == sorted(scores, reverse=True)
-        assert len({tuple(h.ids) for h in hypotheses}) == 6
 
 
 @pytest.mark.parametrize("min_length", [0, 2])

@@ -1,4 +1,4 @@
-"""Training text that a model makes: line by line, as `mt translate` says it, and whatever stops it on the way."""
+"""Synthetic training text: equality with `mt translate`, interruptions, and refused input."""
 
 import json
 import os
@@ -9,14 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from sacrebleu import sentence_bleu
 
 from command import Command, mt
 from config_helpers import SMALLEST
-from engine_helpers import ENGLISH, whole_folder
+from engine_helpers import ENGLISH, printed, whole_folder
 from mt.bundle.load_translator import open_model
-from mt.cli import app
 from mt.config import parse_config
 from mt.data.prepare import prepare_text
 from mt.decoding.engine import EngineChoice, Sampling, SearchOptions
@@ -34,21 +32,21 @@ OPTIONS = SearchOptions(2, max_length=6, scores=False)
 
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory: pytest.TempPathFactory) -> ModelDir:
-    """A model that says something else of every line, and does not end by itself."""
+    """Return a model with a different translation for each line."""
     changes = ["tokenizer.shared=false", "decoding.max_length=8", "decoding.beam_size=3"]
     return whole_folder(tmp_path_factory.mktemp("teacher") / "model", *SHAPE, *changes)
 
 
 class HaltError(Exception):
-    """Work was interrupted."""
+    """An interruption of the work."""
 
 
 class Watched(Translator):
-    """A translator that notes what it is given, and is interrupted before some block.
+    """A translator that records its input and raises after some blocks.
 
     Args:
         folder: of the model.
-        blocks: how many it translates.
+        blocks: the number that it translates.
     """
 
     def __init__(self, folder: ModelDir, blocks: int = 1000) -> None:
@@ -74,19 +72,12 @@ def read(path: Path) -> list[str]:
 
 
 def many(number: int) -> list[str]:
-    """Lines of which no two are alike."""
+    """Return lines that all differ."""
     words = " ".join(ENGLISH).split()
     return [f"{words[i % 13]} {words[i % 11]} {i}" if i % 7 else "" for i in range(number)]
 
 
-def said(*arguments: str | Path) -> str:
-    """What a command prints; in this process, which has imported torch already."""
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
-    assert done.exit_code == 0
-    return done.stdout
-
-
-# What it says ---------------------------------------------------------------------------------------------------------
+# Translations ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", ["distill", "backtranslate"])
@@ -101,11 +92,11 @@ def said(*arguments: str | Path) -> str:
     ],
     ids=str,
 )
-def test_it_is_what_translate_says(teacher: ModelDir, tmp_path: Path, command: str, options: list[str]) -> None:
+def test_lines_equal_those_of_translate(teacher: ModelDir, tmp_path: Path, command: str, options: list[str]) -> None:
     source, names = write(tmp_path / "in", LINES), ["--model", teacher.root]
-    printed = said(command, *names, "--input", source, "--output", tmp_path / "out", *options)
-    assert printed == f"{tmp_path / 'out'}: {len(LINES)} lines\n"
-    expected = said("translate", *names, "--input", source, *options).split("\n")[:-1]
+    report = printed(command, *names, "--input", source, "--output", tmp_path / "out", *options)
+    assert report == f"{tmp_path / 'out'}: {len(LINES)} lines\n"
+    expected = printed("translate", *names, "--input", source, *options).split("\n")[:-1]
     assert len(expected) == len(LINES)
     assert len(set(expected)) > 4, "no variety"
     tag = "<BT> " if command == "backtranslate" else ""
@@ -118,25 +109,16 @@ def test_it_is_what_translate_says(teacher: ModelDir, tmp_path: Path, command: s
     "options", [["--beam", "4"], ["--beam", "6", "--n-best", "4"], ["--sample", "--n-best", "4"]], ids=str
 )
 def test_the_closest_to_the_reference_is_chosen(teacher: ModelDir, tmp_path: Path, options: list[str]) -> None:
-    """Each line's reference is one of its translations, each time another one."""
+    """Each line's reference is one of its own translations, of varying rank."""
     names = ["--model", teacher.root, "--input", write(tmp_path / "in", LINES)]
     search = options if "--n-best" in options else [*options, "--n-best", "4"]
-    listed = [json.loads(line) for line in said("translate", *names, *search, "--format", "jsonl").split("\n")[:-1]]
+    listed = [json.loads(line) for line in printed("translate", *names, *search, "--format", "jsonl").split("\n")[:-1]]
     n_best = [[found["text"] for found in line["n_best"] if found["text"]] or [""] for line in listed]
     wanted = [texts[number % len(texts)] for number, texts in enumerate(n_best)]
     assert sum(text != texts[0] for text, texts in zip(wanted, n_best, strict=True)) > 2, "no variety"
     references = write(tmp_path / "references", wanted)
-    said("distill", *names, "--output", tmp_path / "out", *options, "--closest-to", references)
+    printed("distill", *names, "--output", tmp_path / "out", *options, "--closest-to", references)
     assert read(tmp_path / "out") == wanted
-
-
-def test_references_stay_beside_their_lines_from_block_to_block(teacher: ModelDir, tmp_path: Path) -> None:
-    source, references = write(tmp_path / "in", LINES), write(tmp_path / "references", many(len(LINES)))
-    options = SearchOptions(4, n_best=4, max_length=6, scores=False)
-    for name, lines_at_once in (("whole", 1000), ("blocks", 3)):
-        translator = open_model(teacher).translator
-        synthesize(translator, options, source, tmp_path / name, name, "", lines_at_once, references)
-    assert read(tmp_path / "blocks") == read(tmp_path / "whole")
 
 
 def test_among_equally_close_translations_the_likeliest_is_chosen() -> None:
@@ -146,16 +128,16 @@ def test_among_equally_close_translations_the_likeliest_is_chosen() -> None:
 
 
 def test_a_reference_may_have_accents_of_their_own() -> None:
-    """Models write Unicode's normal form C; by the bytes, the first of these would be as close as any."""
+    """Models write Unicode's normal form C; without normalization, both candidates would be equally far."""
     found = [Candidate(text, 0.0, 0.0) for text in ("một con gà", "những con chó đang chạy")]
     reference = unicodedata.normalize("NFD", "những con chó chạy")
     assert reference != unicodedata.normalize("NFC", reference)
     assert closest(found, reference) == "những con chó đang chạy"
 
 
-def test_likeness_is_of_characters_where_words_are_not_parted(teacher: ModelDir, tmp_path: Path) -> None:
+def test_closeness_is_of_characters_where_words_are_not_separated(teacher: ModelDir, tmp_path: Path) -> None:
     class Chinese(Translator):
-        """Says the same of every line; by words, neither is like the reference and the first would be taken."""
+        """A translator whose two candidates share no word with the reference, only characters."""
 
         target_lang = "zh"
 
@@ -170,8 +152,8 @@ def test_likeness_is_of_characters_where_words_are_not_parted(teacher: ModelDir,
     assert read(tmp_path / "out") == ["我是一名学者"]
 
 
-def test_likeness_is_that_of_the_translation_to_the_reference() -> None:
-    """The other way round, the first of these would win."""
+def test_the_translation_is_the_hypothesis_of_bleu() -> None:
+    """With the arguments of BLEU swapped, the other candidate would win."""
     texts, reference = ["x a b c d", "a b c"], "a b c d"
     right = [sentence_bleu(text, [reference]).score for text in texts]
     wrong = [sentence_bleu(reference, [text]).score for text in texts]
@@ -193,7 +175,7 @@ def test_likeness_is_that_of_the_translation_to_the_reference() -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_chosen(teacher: ModelDir, tmp_path: Path, options: list[str], words: str) -> None:
+def test_impossible_choices_are_refused(teacher: ModelDir, tmp_path: Path, options: list[str], words: str) -> None:
     write(tmp_path / "in", ["a", "b"])
     write(tmp_path / "short", ["a"])
     command = ["distill", "--model", teacher.root, "--input", "in", "--output", "out", *options]
@@ -211,16 +193,17 @@ def test_missing_references_beside_an_earlier_output(teacher: ModelDir, tmp_path
 @pytest.mark.parametrize(("tag", "before"), [("", ""), ("<syn>", "<syn> "), ("→", "→ ")])
 def test_the_tag_is_a_word_before_every_line(teacher: ModelDir, tmp_path: Path, tag: str, before: str) -> None:
     source, names = write(tmp_path / "in", LINES), ["--model", teacher.root, "--greedy"]
-    said("backtranslate", *names, "--input", source, "--output", tmp_path / "out", "--tag", tag)
-    said("distill", *names, "--input", source, "--output", tmp_path / "bare")
+    printed("backtranslate", *names, "--input", source, "--output", tmp_path / "out", "--tag", tag)
+    printed("distill", *names, "--input", source, "--output", tmp_path / "bare")
     assert read(tmp_path / "out") == [before + line if line else "" for line in read(tmp_path / "bare")]
 
 
-@pytest.mark.parametrize("tag", [" ", "<BT> ", "two words", "a\n", "a\u2028b"])
+@pytest.mark.parametrize("tag", [" ", "<BT> ", "two words", "a\n", "a\u2028b", "\udcff"])
 def test_a_tag_that_is_not_one_word_is_refused(teacher: ModelDir, tmp_path: Path, tag: str) -> None:
     source = write(tmp_path / "in", LINES)
     files = ["--input", source, "--output", tmp_path / "out", "--tag", tag]
-    assert "--tag" in mt("backtranslate", "--model", teacher.root, *files, cwd=tmp_path, code=2).stderr
+    stderr = mt("backtranslate", "--model", teacher.root, *files, cwd=tmp_path, code=2).stderr
+    assert ("--tag: not valid UTF-8" if tag == "\udcff" else "--tag") in stderr
     assert not (tmp_path / "out").exists()
 
 
@@ -228,7 +211,7 @@ def test_line_ends_of_windows_and_a_missing_last_one(teacher: ModelDir, tmp_path
     write(tmp_path / "unix", ["a dog", "", "two men"])
     (tmp_path / "windows").write_bytes(b"\xef\xbb\xbfa dog\r\n\r\ntwo men")
     for name in ("unix", "windows"):
-        said("distill", "--model", teacher.root, "--input", tmp_path / name, "--output", tmp_path / f"{name}.out")
+        printed("distill", "--model", teacher.root, "--input", tmp_path / name, "--output", tmp_path / f"{name}.out")
     assert (tmp_path / "windows.out").read_bytes() == (tmp_path / "unix.out").read_bytes()
     assert b"\r" not in (tmp_path / "windows.out").read_bytes()
     assert len(read(tmp_path / "windows.out")) == 3
@@ -257,9 +240,9 @@ def test_blocks_change_nothing(teacher: ModelDir, tmp_path: Path, lines_at_once:
 
 
 def test_the_result_is_a_source_of_a_configuration(teacher: ModelDir, tmp_path: Path) -> None:
-    """Line by line beside the text that it was made from; pairs with an empty side are cleaned away."""
+    """Its lines are aligned with its input; pairs with an empty side are removed in cleaning."""
     mono = write(tmp_path / "mono.de", ["ein Hund", "", "zwei Männer", "das Haus"])
-    said("backtranslate", "--model", teacher.root, "--input", mono, "--output", tmp_path / "mono.bt.en")
+    printed("backtranslate", "--model", teacher.root, "--input", mono, "--output", tmp_path / "mono.bt.en")
     write(tmp_path / "a", ["one", "two"])
     write(tmp_path / "b", ["eins", "zwei"])
     both = SMALLEST.replace(
@@ -277,11 +260,11 @@ def test_the_result_is_a_source_of_a_configuration(teacher: ModelDir, tmp_path: 
     assert expected <= pairs
 
 
-# Stopped and started again --------------------------------------------------------------------------------------------
+# Interruption and resumption ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("blocks", [0, 1, 3])
-def test_what_is_finished_is_not_translated_again(
+def test_finished_lines_are_not_translated_again(
     teacher: ModelDir, tmp_path: Path, blocks: int, notices: list[str]
 ) -> None:
     lines, tag = many(50), "<BT>"
@@ -299,8 +282,8 @@ def test_what_is_finished_is_not_translated_again(
     assert len([line for line in notices if f"after line {8 * blocks} of 50" in line]) == (blocks > 0)
 
 
-def test_what_goes_on_has_its_references_beside_their_lines(teacher: ModelDir, tmp_path: Path) -> None:
-    """Each reference is one of its line's translations, each time another one."""
+def test_resumed_lines_keep_their_references(teacher: ModelDir, tmp_path: Path) -> None:
+    """Each reference is one of its line's translations, of varying rank."""
     lines, output = many(40), tmp_path / "out"
     options = SearchOptions(4, n_best=4, max_length=6, scores=False)
     n_best = [
@@ -316,7 +299,7 @@ def test_what_goes_on_has_its_references_beside_their_lines(teacher: ModelDir, t
     assert read(output) == wanted
 
 
-def test_other_references_are_another_question(teacher: ModelDir, tmp_path: Path) -> None:
+def test_other_references_restart_the_work(teacher: ModelDir, tmp_path: Path) -> None:
     lines = many(20)
     source, references = write(tmp_path / "in", lines), write(tmp_path / "references", many(20))
     options = SearchOptions(4, n_best=4, max_length=6, scores=False)
@@ -329,7 +312,7 @@ def test_other_references_are_another_question(teacher: ModelDir, tmp_path: Path
 
 
 @pytest.mark.parametrize("what", ["model", "option", "sampling", "tag", "input", "references"])
-def test_another_question_is_begun_again(teacher: ModelDir, tmp_path: Path, what: str) -> None:
+def test_other_inputs_or_options_restart_the_work(teacher: ModelDir, tmp_path: Path, what: str) -> None:
     lines = many(20)
     source, output = write(tmp_path / "in", lines), tmp_path / "out"
     with pytest.raises(HaltError):
@@ -351,8 +334,8 @@ def test_another_question_is_begun_again(teacher: ModelDir, tmp_path: Path, what
     assert read(output) == [f"{tag} {line}" if line else "" for line in expected]
 
 
-def test_the_commands_models_and_options_are_part_of_the_question(teacher: ModelDir, tmp_path: Path) -> None:
-    """A model of the same name that was trained anew is another one."""
+def test_another_model_of_the_same_name_restarts_the_command(teacher: ModelDir, tmp_path: Path) -> None:
+    """A model that was trained again under the same name is a different one."""
     other = whole_folder(tmp_path / "other", *SHAPE, "tokenizer.shared=false", "decoding.max_length=8", "model.d_ff=28")
     source = write(tmp_path / "in", many(2200))
     command = ["distill", "--input", source, "--output", tmp_path / "out", "--greedy", "--model"]
@@ -365,14 +348,14 @@ def test_the_commands_models_and_options_are_part_of_the_question(teacher: Model
         assert "out: restarting: 2000 lines were written with a different model" in done.stderr
         assert (
             read(tmp_path / "out")
-            == said("translate", "--input", source, "--greedy", *command[-1:], teacher.root).split("\n")[:-1]
+            == printed("translate", "--input", source, "--greedy", *command[-1:], teacher.root).split("\n")[:-1]
         )
     finally:
         teacher.root.rename(other.root)
         moved.rename(teacher.root)
 
 
-def test_the_engine_and_each_model_of_several_are_part_of_the_question(
+def test_the_engine_and_all_models_are_part_of_the_key(
     teacher: ModelDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shape = [*SHAPE, "tokenizer.shared=false", "decoding.max_length=8"]
@@ -393,13 +376,13 @@ def test_the_engine_and_each_model_of_several_are_part_of_the_question(
         ["--model", teacher.root, "--model", other.root],
     ]
     for way in [*ways, ways[0]]:
-        said(*command, *way)
+        printed(*command, *way)
     assert model_key[-1] == model_key[0]
     assert len({json.dumps(each, default=str) for each in model_key}) == len(ways)
 
 
 def interrupt(command: Command, output: Path) -> int:
-    """Kills a command as soon as some lines are safe, and says how many."""
+    """Kill a command as soon as some lines are safe; return their number."""
     note = output.with_name(f".{output.name}.unfinished.json")
     deadline = time.monotonic() + 60
     while not note.exists():
@@ -413,7 +396,7 @@ def interrupt(command: Command, output: Path) -> int:
 
 
 def test_killed_and_started_again_it_makes_the_same_file(teacher: ModelDir, tmp_path: Path) -> None:
-    """And goes on where it was: a mark in what was finished stays there."""
+    """It resumes where it stopped: a mark in the finished lines stays there."""
     source, output = write(tmp_path / "in", many(5000)), tmp_path / "out"
     command = ["backtranslate", "--input", source, "--output", output, "--greedy", "--model", teacher.root]
     mt(*command[:4], tmp_path / "whole", *command[5:], cwd=tmp_path)
@@ -424,16 +407,16 @@ def test_killed_and_started_again_it_makes_the_same_file(teacher: ModelDir, tmp_
     content = bytearray(unfinished.read_bytes())
     place = content.index(b"<BT>")
     content[place : place + 4] = b"mark"
-    unfinished.write_bytes(content + b"half a li")  # what is not in the note is not safe
+    unfinished.write_bytes(content + b"half a li")  # bytes beyond the recorded lines are discarded
     done = mt(*command, cwd=tmp_path)
     assert f"resuming after line {safe} of 5000" in done.stderr
     equal = output.read_bytes() == whole.replace(b"<BT>", b"mark", 1)
-    assert equal  # pytest would take minutes to compare them
+    assert equal  # asserting == directly would make pytest diff them for minutes
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out", "whole"]
 
 
 @pytest.mark.parametrize("note", [b"", b"no json", b"[]", b"null", b'{"key": 1}', b"gone", b"short"], ids=str)
-def test_a_note_that_tells_nothing_begins_again(teacher: ModelDir, tmp_path: Path, note: bytes) -> None:
+def test_an_unreadable_record_restarts_the_work(teacher: ModelDir, tmp_path: Path, note: bytes) -> None:
     lines = many(12)
     source, output, place = write(tmp_path / "in", lines), tmp_path / "out", tmp_path / ".out.unfinished.json"
     with pytest.raises(HaltError):
@@ -450,8 +433,8 @@ def test_a_note_that_tells_nothing_begins_again(teacher: ModelDir, tmp_path: Pat
     assert len(read(output)) == 12
 
 
-def test_what_another_key_begins_is_not_continued_by_the_first(tmp_path: Path) -> None:
-    """Killed after the first lines of the second are safe, and before its note is."""
+def test_lines_of_another_key_are_not_resumed(tmp_path: Path) -> None:
+    """The second is killed after its first lines are written, before they are recorded."""
     path = tmp_path / "out"
     with ResumableFile(path, "one") as file:
         file.append(["1"])
@@ -464,7 +447,7 @@ def test_what_another_key_begins_is_not_continued_by_the_first(tmp_path: Path) -
     assert read(path) == ["1", "2"]
 
 
-def test_a_note_that_a_crash_left_beside_the_whole_file_is_passed_over(tmp_path: Path, notices: list[str]) -> None:
+def test_a_record_left_beside_the_finished_file_is_ignored(tmp_path: Path, notices: list[str]) -> None:
     path = tmp_path / "out"
     with ResumableFile(path, "one") as file:
         file.append(["1"])
@@ -476,12 +459,7 @@ def test_a_note_that_a_crash_left_beside_the_whole_file_is_passed_over(tmp_path:
     assert not notices
 
 
-def test_a_tag_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
-    options = ("--input", "in", "--output", "out", "--tag", "\udcff")
-    assert "--tag: not valid UTF-8" in mt("backtranslate", *options, cwd=tmp_path, code=2).stderr
-
-
-def test_a_growing_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_growing_file_appears_when_it_is_finished(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with ResumableFile(path, "key") as file:
         assert file.lines == 0
@@ -501,7 +479,7 @@ def test_a_growing_file_appears_when_it_is_whole(tmp_path: Path) -> None:
         assert path.read_bytes() == "ä\n\nb\n".encode()
 
 
-# Refused --------------------------------------------------------------------------------------------------------------
+# Refused input and output ---------------------------------------------------------------------------------------------
 
 
 def refused(teacher: ModelDir, folder: Path, source: Path, output: Path, code: int = 2) -> str:
@@ -512,7 +490,7 @@ def refused(teacher: ModelDir, folder: Path, source: Path, output: Path, code: i
 
 
 def test_the_input_is_not_overwritten(teacher: ModelDir, tmp_path: Path) -> None:
-    """Whatever name it goes by."""
+    """Links and other spellings of the name are included."""
     source = write(tmp_path / "in", LINES)
     (tmp_path / "link").symlink_to("in")
     (tmp_path / "hard").hardlink_to(source)
@@ -534,7 +512,7 @@ def test_the_references_are_not_overwritten(teacher: ModelDir, tmp_path: Path) -
 
 @pytest.mark.parametrize("piped", ["--input", "--closest-to"])
 def test_a_pipe_cannot_be_read_more_than_once(teacher: ModelDir, tmp_path: Path, piped: str) -> None:
-    """It would be empty the second time."""
+    """A pipe is empty when read again."""
     os.mkfifo(tmp_path / "pipe")
     write(tmp_path / "in", LINES)
     names = {"--input": "in", "--closest-to": "in", piped: "pipe"}
@@ -567,6 +545,9 @@ def test_an_output_that_cannot_be_written(teacher: ModelDir, tmp_path: Path) -> 
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(MachineError, match="cannot write here"):
         synthesize(Watched(teacher, 0), OPTIONS, source, tmp_path / "file" / "out", "x")
+    (tmp_path / "out").mkdir()
+    with pytest.raises((InputError, MachineError)):
+        synthesize(Watched(teacher, 0), OPTIONS, source, tmp_path / "out", "x")
 
 
 @pytest.mark.parametrize("name", ["missing", "folder"])
@@ -575,13 +556,6 @@ def test_a_missing_input_is_the_users_fault(teacher: ModelDir, tmp_path: Path, n
     expected = mt("translate", "--model", teacher.root, "--input", name, cwd=tmp_path, code=2).stderr
     done = mt("distill", "--model", teacher.root, "--input", name, "--output", "out", cwd=tmp_path, code=None)
     assert (done.code, done.stderr) == (2, expected)
-
-
-def test_a_folder_as_output_is_refused_before_the_work(teacher: ModelDir, tmp_path: Path) -> None:
-    source = write(tmp_path / "in", LINES)
-    (tmp_path / "out").mkdir()
-    with pytest.raises((InputError, MachineError)):
-        synthesize(Watched(teacher, 0), OPTIONS, source, tmp_path / "out", "x")
 
 
 def test_an_output_can_be_read_by_its_name(teacher: ModelDir, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Strings in, strings out: long lines in parts, one line for each line, and batches within their budget."""
+"""The translator and the torch engine: long lines in parts, one line per line, batches within their budget."""
 
 import contextlib
 import logging
@@ -19,7 +19,6 @@ from model_helpers import lively_model, reciting_model, small_model
 from mt.data.tokenizer import BYTES, SPECIALS, BpeTokenizer, TokenizerPair
 from mt.decoding.engine import SearchOptions
 from mt.decoding.long_input import split_long
-from mt.decoding.search import search
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator
 from mt.errors import InputError
@@ -54,7 +53,7 @@ def random_model(**changes: object) -> Transformer:
 
 
 def source_batches(model: Transformer) -> list[torch.Tensor]:
-    """The tokens (B, S) that the encoder is given, filled in as they come."""
+    """Return a list to which each call of the encoder appends its tokens (B, S)."""
     batches: list[torch.Tensor] = []
     encode = model.encode
 
@@ -86,7 +85,7 @@ def test_text_that_fits_is_left_as_it_is() -> None:
         ("a b c d e f g", 3, ["a b c", "d e f", "g"]),
     ],
 )
-def test_the_best_places_to_part_a_text(text: str, limit: int, expected: list[str]) -> None:
+def test_text_is_split_at_the_best_boundaries(text: str, limit: int, expected: list[str]) -> None:
     parts = split_long(text, words, limit)
     assert max(map(words, parts)) <= limit
     assert parts == expected
@@ -107,6 +106,7 @@ def test_sentences_end_as_their_language_ends_them(text: str, parts: list[str]) 
 
 def test_a_closing_quotation_mark_stays_with_its_sentence() -> None:
     assert split_long("「走吧。」真的吗？好的。", len, 6) == ["「走吧。」", "真的吗？", "好的。"]
+    assert split_long("你好。世界很大。我们再见。", len, 8) == ["你好。世界很大。", "我们再见。"]
 
 
 def test_a_sentence_that_is_cut_leaves_its_neighbours_whole() -> None:
@@ -144,8 +144,8 @@ def test_parts_lose_nothing_and_keep_within_the_limit(text: str, limit: int) -> 
     parts = split_long(text, count_tokens, limit)
     assert solid("".join(parts)) == solid(text)
     assert all(count_tokens(part) <= limit for part in parts)
-    if text and text == text.strip():  # as the translator has it
-        assert all(part.strip() for part in parts), "the model would make something up for nothing"
+    if text and text == text.strip():  # as in the translator
+        assert all(part.strip() for part in parts), "the model would translate an empty part"
 
 
 @settings(max_examples=300, deadline=None)
@@ -157,12 +157,7 @@ def test_parts_lose_nothing_whatever_counts(text: str, limit: int) -> None:
         assert all(count(part) <= limit for part in parts)
 
 
-def test_no_space_comes_into_text_without_spaces() -> None:
-    parts = split_long("你好。世界很大。我们再见。", len, 8)
-    assert parts == ["你好。世界很大。", "我们再见。"]
-
-
-# A model whose limit is smaller than one character's tokens: unusual, but data.max_length may be 3.
+# The limit may be smaller than the tokens of one character, since data.max_length may be 3.
 @pytest.mark.parametrize("line", ["😀", "a😀 b", "x" * 30])
 def test_a_limit_below_one_character_ends_too(line: str) -> None:
     translator = make(random_model(), max_source_tokens=4)
@@ -173,19 +168,12 @@ def test_a_limit_below_one_character_ends_too(line: str) -> None:
 # Lines in, lines out ------------------------------------------------------------------------------------------------
 
 
-def test_no_lines_give_no_lines() -> None:
-    assert make(random_model()).best([], GREEDY) == []
-
-
 def test_empty_and_white_lines_give_empty_lines() -> None:
     lines = ["", "A dog runs.", "   ", "\t\r\n", "\u3000", "Two men."]
-    out = make(random_model()).best(lines, GREEDY)
-    assert [text == "" for text in out] == [True, False, True, True, True, False]
-
-
-def test_only_empty_lines() -> None:
     translator = make(random_model())
+    assert [text == "" for text in translator.best(lines, GREEDY)] == [True, False, True, True, True, False]
     assert translator.best(["", " "], GREEDY) == ["", ""]
+    assert translator.best([], GREEDY) == []
     [candidates] = translator.translate([""], SearchOptions(beam_size=4, n_best=3))
     assert [c.text for c in candidates] == [""]
 
@@ -285,7 +273,7 @@ def test_a_line_in_parts_is_warned_of(warnings: pytest.LogCaptureFixture) -> Non
     assert f"{count} parts" in record.getMessage()
 
 
-def test_a_line_that_just_fits_is_not_parted(warnings: pytest.LogCaptureFixture) -> None:
+def test_a_line_that_just_fits_is_not_split(warnings: pytest.LogCaptureFixture) -> None:
     tokens = count_tokens(LONG)
     make(random_model(), max_source_tokens=tokens + 2).translate([LONG], GREEDY)
     assert not warnings.records
@@ -293,7 +281,7 @@ def test_a_line_that_just_fits_is_not_parted(warnings: pytest.LogCaptureFixture)
     assert len(warnings.records) == 1
 
 
-def test_a_text_that_is_translated_many_times_is_warned_of_once(warnings: pytest.LogCaptureFixture) -> None:
+def test_long_lines_of_a_text_give_one_warning(warnings: pytest.LogCaptureFixture) -> None:
     translator = make(random_model(), max_source_tokens=LIMIT)
     translator.best(["Two men.", LONG, "A dog.", LONG], GREEDY)
     assert not warnings.records
@@ -311,7 +299,7 @@ def test_a_text_that_is_translated_many_times_is_warned_of_once(warnings: pytest
         "你好。" * 30,
         "😀" * 30,
         "x" * 100,
-        # One character that normal form C makes three, spelt in twelve bytes.
+        # One character that becomes three, of twelve bytes, in normal form C.
         "\U0001d160" * 15,
         "\ufb2c" * 15,
         "▁\ue000" * 20,
@@ -321,7 +309,7 @@ def test_a_text_that_is_translated_many_times_is_warned_of_once(warnings: pytest
 )
 def test_the_model_never_gets_more_than_it_takes(line: str) -> None:
     limit = 64
-    model = lively_model(vocab=TOKENIZER.vocab_size, max_length=limit)  # learned positions: one more would not do
+    model = lively_model(vocab=TOKENIZER.vocab_size, max_length=limit)  # learned positions: one more token would fail
     batches = source_batches(model)
     [text] = make(model, max_source_tokens=limit).best([line], GREEDY)
     assert batches
@@ -359,19 +347,9 @@ def test_batches_keep_within_their_budget(lengths: list[int], budget: int) -> No
     assert len(results) == len(lengths)
     assert sum(rows for rows, _ in shapes) == len(lengths)
     assert all(rows * length <= budget or rows == 1 for rows, length in shapes)
-    # Longest first, and full: no batch could have taken the longest sentence of the next one.
+    # Longest first, and full: no batch had room for the longest sentence of the next.
     assert [length for _, length in shapes] == sorted((length for _, length in shapes), reverse=True)
     assert all((rows + 1) * length > budget for rows, length in shapes[:-1])
-
-
-def test_the_budget_changes_no_translation() -> None:
-    sentences = random_sentences([3, 9, 1, 9, 5, 14, 2])
-    options = SearchOptions(beam_size=3, n_best=2, max_length=10)
-    found = [TorchEngine(lively_model(), budget).translate(sentences, options) for budget in (1, 40, 10_000)]
-    for results in found[1:]:
-        assert [[h.ids for h in one] for one in results] == [[h.ids for h in one] for one in found[0]]
-    alone = search(lively_model(), torch.tensor([[2, *sentences[1], 3]]), options)[0]
-    assert [h.ids for h in found[0][1]] == [h.ids for h in alone]
 
 
 def test_the_engine_works_without_dropout_and_restores_training() -> None:
@@ -422,7 +400,7 @@ def test_threads_side_by_side_change_nothing_and_leave_torch_as_it_was(beam_size
 
 
 def test_torch_engines_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server's threads may call two of them at once, and both set torch's number of threads."""
+    """Threads of a server may call two engines at once, and both set torch's number of threads."""
     running, most = [0], [0]
 
     def slow(*_: object) -> list[Any]:

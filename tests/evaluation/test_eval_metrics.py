@@ -1,4 +1,4 @@
-"""`mt eval --metrics`: what is asked for is what is scored; COMET only with its package and a checkpoint."""
+"""`mt eval --metrics`: selected metrics, and COMET with its package and a checkpoint."""
 
 import importlib.util
 import json
@@ -12,7 +12,7 @@ from command import mt
 
 needs_comet = pytest.mark.skipif(importlib.util.find_spec("comet") is None, reason="unbabel-comet is not installed")
 
-# An encoder of two small layers with random weights, in the form that COMET's downloads have.
+# Two small encoder layers with random weights, in the layout of COMET's downloads.
 MAKE_CHECKPOINT = """
 import torch, yaml
 from pathlib import Path
@@ -74,7 +74,7 @@ def folder_with(tmp_path: Path, *files: str) -> Path:
         (["--metrics", "chrf", "--tune-length-penalty"], "--tune-length-penalty and --metrics contradict"),
     ],
 )
-def test_what_is_missing_is_one_sentence(trained: Path, options: list[str], message: str) -> None:
+def test_invalid_options_are_one_sentence(trained: Path, options: list[str], message: str) -> None:
     done = mt("eval", *options, cwd=trained, code=2)
     assert message in done.stderr
     assert len(done.stderr.splitlines()) <= 2
@@ -105,7 +105,7 @@ def test_comet_is_what_comet_score_says(trained: Path, tmp_path: Path) -> None:
         texts = ["-s", out / "test.source", "-t", out / f"test.{entry['method']}", "-r", out / "test.reference"]
         command = [Path(sys.executable).with_name("comet-score"), *texts, "--model", "small/checkpoints/model.ckpt"]
         said = subprocess.run([*command, "--gpus", "0"], cwd=tmp_path, check=True, capture_output=True, text=True)
-        # That command computes in less than single precision.
+        # The command computes in less than single precision.
         assert entry["comet"] == pytest.approx(float(said.stdout.split()[-1]), abs=2e-3)
 
 

@@ -1,4 +1,4 @@
-"""The length penalty that suits a model: found on the validation set, never on the test set."""
+"""Tuning of the length penalty on the validation set, never on the test set."""
 
 import json
 from collections.abc import Sequence
@@ -8,15 +8,13 @@ from shutil import copyfile
 from unittest.mock import ANY
 
 import pytest
-from click.testing import CliRunner
 from sacrebleu import __version__ as VERSION
 from sacrebleu.metrics import BLEU
 
 from command import mt
 from config_helpers import SMALLEST
-from engine_helpers import ENGLISH, GERMAN, configured, whole_folder
+from engine_helpers import ENGLISH, GERMAN, configured, printed, whole_folder
 from mt.bundle.load_translator import OpenedModel, open_model, read_config
-from mt.cli import app
 from mt.config import parse_config
 from mt.data.eval_texts import EvalText
 from mt.decoding.engine import EngineChoice
@@ -39,8 +37,7 @@ TEST = [*GERMAN, "a grass house"]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
-    """A run folder whose model says shorter and longer things, and has short ones as references of its validation
-    text and long ones of its test text."""
+    """Return a run whose validation references are short translations of its model, and its test references long."""
     run = RunDir(tmp_path_factory.mktemp("tuned") / "run")
     whole_folder(run.model.root, *CHANGES)
     copyfile(run.model.config, run.config)
@@ -67,15 +64,8 @@ def read(path: Path) -> list[str]:
     return path.read_text().split("\n")[:-1]
 
 
-def said(*arguments: str | Path) -> str:
-    """What a command prints; in this process, which has imported torch already."""
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
-    assert done.exit_code == 0
-    return done.stdout
-
-
 def tuned(run: RunDir, *options: str | Path) -> dict:
-    return json.loads(said("eval", "--model", run.root, "--tune-length-penalty", "--json", *options))
+    return json.loads(printed("eval", "--model", run.root, "--tune-length-penalty", "--json", *options))
 
 
 def refused(run: RunDir, *options: str | Path) -> str:
@@ -86,7 +76,7 @@ def refused(run: RunDir, *options: str | Path) -> str:
 
 
 def test_it_is_the_validation_set_that_is_translated(run: RunDir, tmp_path: Path) -> None:
-    """Each penalty's BLEU is sacreBLEU's of what beam search with it says, and the best is the references' own."""
+    """Each BLEU is sacreBLEU's of beam search with that penalty; the references' own penalty is best."""
     assert tuple(tenths / 10 for tenths in range(0, 31, 2)) == PENALTIES
     result = tuned(run)
     references = read(run.text_file("valid", "target"))
@@ -108,7 +98,7 @@ def test_it_is_the_validation_set_that_is_translated(run: RunDir, tmp_path: Path
     assert tuned(run, *same) == result
     for penalty in (0.0, 1.4):
         given = [*same, "--output", tmp_path / "scores", "--length-penalty", str(penalty), "--json"]
-        rows = json.loads(said("eval", "--model", run.root, *given))["results"]
+        rows = json.loads(printed("eval", "--model", run.root, *given))["results"]
         assert [row["bleu"] for row in rows if row["method"] == "beam"] == [pytest.approx(scores[penalty], abs=1e-3)]
 
 
@@ -137,12 +127,12 @@ def test_the_engine_is_the_one_asked_for_and_says_the_same(run: RunDir) -> None:
 
 def test_nothing_is_written_and_no_test_set_is_needed(run: RunDir) -> None:
     before = sorted(path for path in run.root.rglob("*"))
-    said("eval", "--model", run.root, "--tune-length-penalty")
+    printed("eval", "--model", run.root, "--tune-length-penalty")
     assert sorted(path for path in run.root.rglob("*")) == before
 
 
 def test_a_table_with_the_best_marked(run: RunDir) -> None:
-    lines = said("eval", "--model", run.root, "--tune-length-penalty").splitlines()
+    lines = printed("eval", "--model", run.root, "--tune-length-penalty").splitlines()
     found = tuned(run)
     best, rows = found["best"], lines[1:-2]
     assert lines[0].split() == ["length", "penalty", "valid", "BLEU", "length", "ratio"]
@@ -174,11 +164,11 @@ def test_the_test_set_of_any_of_several_models_is_refused(run: RunDir, tmp_path:
     command = ["eval", "--model", bare.root, "--tune-length-penalty", *files]
     done = mt(*command, "--model", run.root, cwd=tmp_path, code=2)
     assert f"this is the test set of {run.root}" in done.stderr
-    assert "best:" in said(*command)
+    assert "best:" in printed(*command)
 
 
 def test_it_is_refused_before_anything_is_translated(run: RunDir) -> None:
-    """And before the model is opened."""
+    """The model is not opened either."""
     given = ["--source", run.text_file("test", "source"), "--reference", run.text_file("test", "target")]
     assert "test set" in refused(run, *given, "--engine", "onnx")
 
@@ -187,14 +177,14 @@ def test_with_a_checkpoint_too(trained: Path) -> None:
     name = trained / "runs" / "tiny" / "checkpoints" / "step-00000024"
     files = ["--source", trained / "test.en", "--reference", trained / "test.xx"]
     with pytest.raises(InputError, match="test set"):
-        said("eval", "--model", name, "--tune-length-penalty", *files)
+        printed("eval", "--model", name, "--tune-length-penalty", *files)
 
 
 def test_a_checkpoint_has_its_runs_validation_set(trained: Path) -> None:
     run = RunDir(trained / "runs" / "tiny")
     files = ["--source", run.text_file("valid", "source"), "--reference", run.text_file("valid", "target")]
     command = ["eval", "--model", run.checkpoint(24), "--tune-length-penalty"]
-    assert said(*command) == said(*command, *files)
+    assert printed(*command) == printed(*command, *files)
 
 
 @pytest.mark.parametrize("options", [["--source", "a"], ["--reference", "a"]], ids=str)
@@ -242,7 +232,7 @@ def test_other_penalties_can_be_tried(run: RunDir) -> None:
 
 
 def test_the_tokenizer_of_bleu_is_the_configured_one(run: RunDir) -> None:
-    """Words of no more than one each: by words nothing is scored."""
+    """BLEU of words differs from the configured BLEU of characters."""
     words = configured(*CHANGES, "evaluation.bleu_tokenize=13a")
     references = read(run.text_file("valid", "target"))
     [result] = try_length_penalties(opened(run).translator, words, [EvalText("de", VALID, references)], None, [0.4])
@@ -254,7 +244,7 @@ def test_greedy_search_has_nothing_to_tune(trained: Path) -> None:
     assert "greedy search has no length penalty" in done.stderr
 
 
-def test_who_asks_for_a_beam_gets_its_scores() -> None:
+def test_a_given_beam_adds_beam_search() -> None:
     config = parse_config(SMALLEST, "x.yaml", ["evaluation.methods=[greedy]"])
     assert [method.name for method in configured_methods(config)] == ["greedy"]
     _, beam = configured_methods(config, beam_size=12, length_penalty=None)

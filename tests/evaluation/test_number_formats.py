@@ -1,4 +1,4 @@
-"""What the end of a training measures of the model folder's number formats, and where it says so."""
+"""Number formats measured at the end of training, and where the results are reported."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from conftest import make_project
 
 @pytest.fixture(scope="module")
 def with_shortlist(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A finished run whose model has a shortlist, and what its training printed."""
+    """Return a finished run whose model has a shortlist, and the output of its training."""
     folder = make_project(tmp_path_factory.mktemp("listed"))
     changes = ["--set", "decoding.shortlist=8", "--set", "decoding.compute_type=int8"]
     return folder, mt("train", "--config", "tiny.yaml", *changes, cwd=folder).stdout
@@ -56,7 +56,7 @@ def test_the_model_translates_as_configured_unless_told_otherwise(with_shortlist
     assert "CTranslate2 float32 on cpu" in mt("translate", "a b", "-v", *told, cwd=folder).stderr
 
 
-def test_an_older_folder_is_made_anew_by_the_same_command(tmp_path: Path) -> None:
+def test_a_folder_of_another_format_is_rebuilt_by_the_same_command(tmp_path: Path) -> None:
     folder = make_project(tmp_path)
     mt("train", "--config", "tiny.yaml", cwd=folder)
     model = folder / "runs" / "tiny" / "model"

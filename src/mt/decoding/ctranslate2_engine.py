@@ -173,14 +173,8 @@ class CTranslate2Engine:
     ) -> dict[int, _Result]:
         """Search once for each row of some groups; rows of one group share batches.
 
-        Args:
-            sentences: token ids of all rows.
-            bounds: the maximum length of each row's translation, without EOS.
-            options: how to search.
-            groups: rows of the sentences.
-            n_best: hypotheses to return.
-            extra: tokens allowed beyond a batch's largest bound; 1 where the last must be EOS.
-            patience: stop when patience * beam_size hypotheses have ended.
+        Translations may have `extra` tokens beyond a batch's largest bound: 1 where the last must be EOS. Search stops
+        when patience * beam_size hypotheses have ended.
         """
         submitted: list[tuple[int, Any]] = []
         for group in groups:

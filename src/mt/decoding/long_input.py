@@ -15,13 +15,9 @@ _BOUNDARIES: list[Callable[[str], list[int]]] = [
 
 
 def split_long(text: str, count_tokens: Callable[[str], int], limit: int, level: int = 0) -> list[str]:
-    """Split a text into parts of at most `limit` tokens; a text that fits is returned as it is.
+    """Split a line into parts of at most `limit` tokens, which is at least the tokens of a single character.
 
-    Args:
-        text: one line.
-        count_tokens: returns the number of tokens of a text.
-        limit: at least the tokens of a single character.
-        level: the first kind of boundary to try.
+    A line that fits is returned as it is. Boundaries of kinds before `level` have been tried.
     """
     if count_tokens(text) <= limit or len(text) == 1:
         return [text]

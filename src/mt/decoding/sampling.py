@@ -24,7 +24,7 @@ class TokenSampler:
         sentences: source ids of each row, without specials.
         numbers: the index of each row among the draws of its sentence.
         longest: the maximum number of tokens of a translation, EOS counted.
-        device: where to compute.
+        device: for the random numbers.
     """
 
     def __init__(

@@ -25,13 +25,7 @@ class Scored(NamedTuple):
 
 
 class PairScorer:
-    """Scores pairs of lines with one model.
-
-    Args:
-        model, tokenizers: the model, on its device, and its tokenizers.
-        tag: the language tag that its source sentences begin with.
-        settings: length limits and batch size.
-    """
+    """Scores pairs of lines with one model, whose source sentences begin with a language tag."""
 
     def __init__(
         self, model: TranslationModel, tokenizers: TokenizerPair, tag: Sequence[int], settings: TranslationSettings

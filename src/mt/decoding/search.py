@@ -46,14 +46,10 @@ def search(model: Model, src_tokens: Tensor, options: SearchOptions) -> list[lis
 def sample(
     model: Model, src_tokens: Tensor, options: SearchOptions, sentences: Sequence[Sequence[int]], numbers: Sequence[int]
 ) -> list[Hypothesis]:
-    """Draw one translation of each sentence of a padded batch (B, S) as `options.sampling` says.
+    """Draw one translation of each sentence of a padded batch (B, S).
 
-    Args:
-        model: gives the distributions.
-        src_tokens: the batch.
-        options: sampling settings and length bounds.
-        sentences: the batch without specials and padding.
-        numbers: the index of each draw; equal sentences with equal indices get equal draws.
+    The random numbers depend on the seed, on `sentences`, the batch without specials and padding, and on `numbers`,
+    the index of each draw.
     """
     assert options.sampling is not None
     longest = max(_length_bounds(model, src_tokens, options)) + 1
@@ -73,14 +69,9 @@ def _length_bounds(model: Model, src_tokens: Tensor, options: SearchOptions) -> 
 
 
 def _next_log_probs(logits: Tensor, options: SearchOptions, length: int, bounds: Tensor, min_bound: int) -> Tensor:
-    """Return log-probabilities (B, W, V) of the next token, minus infinity where a length bound forbids it.
+    """Return log-probabilities (B, W, V) from logits (B * W, V), minus infinity where a length bound forbids a token.
 
-    Args:
-        logits: (B * W, V).
-        options: with the minimum length.
-        length: T.
-        bounds: (B,), the maximum length of each sentence; no smaller than min_bound.
-        min_bound: known to the host, so that the mask is computed only where it matters.
+    The smallest of the `bounds` (B,) is known to the host, so that the mask is computed only where it matters.
     """
     if length < options.min_length:
         logits[:, EOS_ID] = -math.inf

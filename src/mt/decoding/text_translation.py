@@ -26,11 +26,7 @@ def translate_texts(
 ) -> list[Translated]:
     """Translate each text into its language.
 
-    Args:
-        translator: of all the languages.
-        texts: the texts.
-        options: how to search or sample.
-        utility: chrf or bleu: choose among the n best by minimum Bayes risk; None: take the best.
+    With a utility, chrf or bleu, choose among the n best by minimum Bayes risk; otherwise take the best.
     """
     results = []
     for text in texts:
@@ -58,9 +54,7 @@ def _translate_mbr(translator: Translator, lines: Sequence[str], options: Search
 def mean_bleu(translated: Sequence[Translated], tokenize: str) -> float:
     """Return BLEU without interval; of several languages the mean, since BLEU of a mixed corpus means nothing.
 
-    Args:
-        translated: the translations to score.
-        tokenize: sacreBLEU's tokenizer, or `auto` for each language's own.
+    sacreBLEU's tokenizer is `tokenize`, or each language's own with `auto`.
     """
     scores = [
         corpus_bleu(each.hypotheses, each.text.references, bleu_tokenizer(tokenize, each.text.target_lang))

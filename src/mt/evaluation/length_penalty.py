@@ -32,12 +32,7 @@ def try_length_penalties(
 ) -> list[PenaltyResult]:
     """Translate and score a validation set, never a test set, with each length penalty.
 
-    Args:
-        translator: the model.
-        config: the other search settings, and BLEU's tokenizer.
-        texts: the validation set.
-        beam_size: instead of the configured one.
-        penalties: the values to try.
+    Other search settings are the configuration's, but for the beam size if one is given.
     """
     results = []
     n_reference = sum(len(reference) for text in texts for reference in text.references)

@@ -95,14 +95,9 @@ def evaluate(
     methods: Sequence[Method] | None = None,
     comet: Comet | None = None,
 ) -> list[MethodResult]:
-    """Translate a test set with each method and score it, language by language.
+    """Translate a test set with each method (default: the configured ones) and score it, language by language.
 
-    Args:
-        translator: the model.
-        config: the metrics.
-        texts: the test set.
-        methods: instead of the configured ones.
-        comet: a learned metric in addition.
+    The metrics are the configuration's, and COMET if it is given.
     """
     results = []
     for text in texts:
