@@ -32,7 +32,7 @@ from typing import Any
 
 import yaml
 
-from mt.extras.reporting.facts import whole_events
+from mt.extras.reporting.run_data import parse_events
 from mt.storage.run_dir import RunDir
 
 
@@ -111,7 +111,7 @@ def result(experiment: Experiment, runs: Path) -> dict[str, Any] | None:
     run = RunDir(runs / experiment.name)
     if not run.model.manifest.exists():
         return None
-    events = whole_events(run.metrics.read_text(encoding="utf-8", errors="replace"))
+    events = parse_events(run.metrics.read_text(encoding="utf-8", errors="replace"))
     facts = json.loads(run.model.manifest.read_text())
     minutes = runs / f"{experiment.name}.minutes"
     return {

@@ -23,7 +23,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from mt.extras.reporting.facts import whole_events
+from mt.extras.reporting.run_data import parse_events
 from mt.storage import atomic
 from mt.storage.manifest import sha256, verify
 from mt.storage.run_dir import CheckpointDir, RunDir
@@ -128,7 +128,7 @@ def live(config: Path, run: RunDir, seconds: float, last: bool) -> Life:
 
 
 def _events(run: RunDir) -> list[dict[str, Any]]:
-    return list(whole_events(run.metrics.read_text(encoding="utf-8", errors="replace"))) if run.metrics.exists() else []
+    return list(parse_events(run.metrics.read_text(encoding="utf-8", errors="replace"))) if run.metrics.exists() else []
 
 
 def _whole_checkpoints(run: RunDir) -> list[int]:

@@ -14,7 +14,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from mt.extras.reporting.facts import whole_events
+from mt.extras.reporting.run_data import parse_events
 from mt.storage.run_dir import RunDir
 
 Curve = list[tuple[float, float]]
@@ -27,7 +27,7 @@ def curve(run: Path) -> Curve:
     """
     points: dict[int, tuple[float, float]] = {}
     spent = begun = last = 0.0
-    for event in whole_events(RunDir(run).metrics.read_text(encoding="utf-8", errors="replace")):
+    for event in parse_events(RunDir(run).metrics.read_text(encoding="utf-8", errors="replace")):
         if event["event"] in ("start", "resume"):
             spent += last - begun
             begun = event["time"]

@@ -1,4 +1,4 @@
-"""A real server process, and how to talk to it."""
+"""A server process and a client for it."""
 
 import json
 import os
@@ -16,11 +16,7 @@ SERVE = ("-m", "mt", "serve", "--port", "0")
 
 
 class ServerProcess:
-    """`mt serve` on a free port; as a context, it is stopped at the end.
-
-    Attributes:
-        url: its address, without a slash at the end.
-    """
+    """`mt serve` on a free port; as a context manager, it is stopped at the end."""
 
     def __init__(self, *arguments: str | Path, cwd: Path, program: Sequence[str] = SERVE) -> None:
         words = [sys.executable, *program, *map(str, arguments)]
@@ -32,9 +28,9 @@ class ServerProcess:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.log.append(line)
-            if found := re.search(r"http://[^/]*", line):
+            if match := re.search(r"http://[^/]*", line):
                 os.set_blocking(self.process.stderr.fileno(), False)
-                return found[0]
+                return match[0]
         raise AssertionError("it did not start:\n" + "".join(self.log))
 
     def __enter__(self) -> Self:
@@ -44,7 +40,7 @@ class ServerProcess:
         self.stop()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Asks it to stop and waits until it has."""
+        """Send a signal, wait for the end and return the exit code."""
         self.process.send_signal(number)
         code = self.process.wait(60)
         assert self.process.stderr is not None
@@ -54,11 +50,11 @@ class ServerProcess:
     def ask(
         self, path: str, body: Any = None, kind: str = "application/json", timeout: float = 60, **headers: str
     ) -> tuple[int, Any]:
-        """Sends a body (an object as JSON, bytes as they are; None is a GET); the status and the answer's JSON."""
+        """Send a body (an object as JSON, bytes as they are; None is a GET); return status and JSON of the response."""
         data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, {"Content-Type": kind, **headers})
         try:
-            with urllib.request.urlopen(request, timeout=timeout) as answer:
-                return answer.status, json.loads(answer.read())
+            with urllib.request.urlopen(request, timeout=timeout) as response:
+                return response.status, json.loads(response.read())
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read())

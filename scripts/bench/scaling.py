@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from mt.extras.reporting.facts import whole_events
+from mt.extras.reporting.run_data import parse_events
 from mt.storage.run_dir import RunDir
 
 CONFIG = """\
@@ -74,7 +74,7 @@ def _train(folder: Path, arguments: argparse.Namespace, processes: int, share: i
     environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
     subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
     text = RunDir(folder / "runs" / f"n{processes}-{share}").metrics.read_text(encoding="utf-8")
-    events = [event for event in whole_events(text) if event["event"] == "train"][WARM_UP:]
+    events = [event for event in parse_events(text) if event["event"] == "train"][WARM_UP:]
     times = [after["time"] - before["time"] for before, after in itertools.pairwise(events)]
     step = statistics.median(times)
     return step, statistics.mean(e["tokens_per_second"] * t for e, t in zip(events[1:], times, strict=True))

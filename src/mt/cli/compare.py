@@ -59,8 +59,8 @@ def compare(
         raise InputError("--test-set is for what runs have in eval/, and --reference brings its own", "leave one out")
     if source is None:
         _refuse_engine_options(options)
-    from mt.extras.comparison.layout import compare as test
-    from mt.extras.comparison.layout import comparison_json, comparison_text
+    from mt.extras.comparison.results import compare as test
+    from mt.extras.comparison.results import comparison_json, comparison_text
     from mt.extras.comparison.systems import new_translations, stored_translations
 
     runs, method, to = options["runs"], options["method"], options["to"]

@@ -1,4 +1,4 @@
-"""`mt compare`: sacreBLEU's own tests and numbers, honest verdicts, and where systems differ."""
+"""`mt compare`: sacreBLEU's tests and numbers, verdicts, and sentence differences."""
 
 import importlib.util
 import json
@@ -17,7 +17,7 @@ from command import mt
 from engine_helpers import reseal
 from mt.data.eval_texts import EvalText
 from mt.extras.comparison.differences import marked_differences, sentence_differences
-from mt.extras.comparison.layout import compare, comparison_text
+from mt.extras.comparison.results import compare, comparison_text
 from mt.extras.comparison.significance import System, paired_tests
 from mt.extras.comparison.systems import Comparison
 from mt.storage.run_dir import RunDir
@@ -33,7 +33,7 @@ def references(number: int, seed: int = 0) -> list[str]:
 
 
 def worsened(lines: list[str], share: float, seed: int = 1) -> list[str]:
-    """The lines with a share of their words replaced."""
+    """Replace a share of the lines' words."""
     rng = random.Random(seed)
     return [" ".join(rng.choice(WORDS) if rng.random() < share else word for word in line.split()) for line in lines]
 
@@ -44,7 +44,7 @@ def write(path: Path, lines: list[str]) -> Path:
 
 
 def sacrebleu(folder: Path, test: str, number: int) -> tuple[list[list[float]], ...]:
-    """What the sacrebleu command prints of ref, a and b, a list of numbers for each metric: of a, of b, and b's p."""
+    """Run the sacrebleu command on ref, a and b; return lists of numbers by metric: of a, of b, and b's p."""
     command = [sys.executable, "-m", "sacrebleu", "ref", "-i", "a", "b", "-m", "bleu", "chrf", "ter", "-w", "4"]
     options = ["-f", "text", f"--paired-{test}", f"--paired-{test}-n", str(number)]
     done = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True, check=True)
@@ -54,7 +54,7 @@ def sacrebleu(folder: Path, test: str, number: int) -> tuple[list[list[float]], 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """ref, and the translations a and b of it, of which b is a little better."""
+    """Write a reference and its translations a and b, of which b is slightly better."""
     lines = references(120)
     write(tmp_path / "ref", lines)
     write(tmp_path / "a", worsened(lines, 0.30))
@@ -62,7 +62,7 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_scores_intervals_and_p_values_are_the_sacrebleu_commands(files: Path) -> None:
+def test_numbers_equal_those_of_the_sacrebleu_command(files: Path) -> None:
     done = mt("compare", "a", "b", "--reference", "ref", *QUICK, "--json", cwd=files)
     (ours,) = json.loads(done.stdout)["comparisons"]
     bootstrap, randomisation = sacrebleu(files, "bs", 100), sacrebleu(files, "ar", 200)
@@ -81,28 +81,26 @@ def test_scores_intervals_and_p_values_are_the_sacrebleu_commands(files: Path) -
     assert ours["sentences"] == 120
 
 
-def test_the_same_command_says_the_same(files: Path) -> None:
-    first, second = (mt("compare", "a", "b", "--reference", "ref", *QUICK, cwd=files) for _ in range(2))
-    assert first.stdout == second.stdout
-    assert "seed:12345" in first.stdout
+def test_results_are_reproducible(files: Path) -> None:
+    first, second = (mt("compare", "a", "b", "--reference", "ref", *QUICK, cwd=files).stdout for _ in range(2))
+    assert first == second
+    assert "seed:12345" in first
 
 
-def verdicts(
-    systems: list[list[str]], lines: list[str], metrics: tuple[str, ...] = ("bleu", "chrf", "ter")
-) -> list[str]:
+def verdicts(systems: list[list[str]], lines: list[str]) -> list[str]:
     named = [System(f"s{number}", each) for number, each in enumerate(systems)]
-    tests = paired_tests(named, lines, metrics, "13a", 100, 200)
+    tests = paired_tests(named, lines, ("bleu", "chrf", "ter"), "13a", 100, 200)
     return [test.verdict(one) for test in tests for one in test.systems[1:]]
 
 
 def test_a_large_difference_is_significant_in_its_direction() -> None:
     lines = references(150)
     good, bad = worsened(lines, 0.1), worsened(lines, 0.5)
-    assert verdicts([bad, good], lines) == ["better", "better", "better"]  # although a lower TER is better
-    assert verdicts([good, bad], lines) == ["worse", "worse", "worse"]
+    assert verdicts([bad, good], lines) == ["better"] * 3  # although a lower TER is better
+    assert verdicts([good, bad], lines) == ["worse"] * 3
 
 
-def test_a_small_one_is_not() -> None:
+def test_a_small_difference_is_not_significant() -> None:
     lines = references(150)
     assert verdicts([worsened(lines, 0.3, seed=5), worsened(lines, 0.3, seed=6)], lines) == ["unclear"] * 3
 
@@ -115,28 +113,30 @@ def test_no_difference_is_never_significant() -> None:
     assert test.verdict(test.systems[1]) == "same"
 
 
-@pytest.mark.parametrize(("differing", "p"), [(1, 1.0), (3, 0.25), (5, 0.0625)])
-def test_few_sentences_that_differ_are_never_significant(differing: int, p: float) -> None:
-    """Whatever the systems, chance moves all of them the same way with this probability."""
+@pytest.mark.parametrize(
+    ("metric", "differing", "spaced", "p"),
+    [
+        ("chrf", 1, False, 1.0),
+        ("chrf", 3, False, 0.25),
+        ("chrf", 5, False, 0.0625),
+        ("bleu", 3, True, 0.25),
+        ("chrf", 3, True, 0.25),
+        ("ter", 3, True, 0.25),
+    ],
+)
+def test_few_differing_sentences_are_never_significant(metric: str, differing: int, spaced: bool, p: float) -> None:
+    """Of k sentences that differ for the metric, all are swapped alike with probability 2^(1 - k)."""
     lines = references(40)
     baseline = [*(["x"] * differing), *lines[differing:]]
-    (test,) = paired_tests([System("a", baseline), System("b", lines)], lines, ["chrf"], "13a", 300, 300)
-    assert test.systems[1].difference > 1
+    if spaced:
+        baseline = [f"{line.replace(' ', '  ')} " for line in baseline]
+    (test,) = paired_tests([System("a", baseline), System("b", lines)], lines, [metric], "13a", 300, 300)
+    assert abs(test.systems[1].difference) > 1
     assert test.systems[1].p_randomisation == p
     assert test.verdict(test.systems[1]) in ("unclear", "undecided")
 
 
-@pytest.mark.parametrize("metric", ["bleu", "chrf", "ter"])
-def test_a_difference_that_a_metric_does_not_see_counts_as_none(metric: str) -> None:
-    """Every sentence is spaced differently, three differ: no p can be below 2^-2."""
-    lines = references(40)
-    baseline = [f"{line.replace(' ', '  ')} " for line in [*(["x"] * 3), *lines[3:]]]
-    (test,) = paired_tests([System("a", baseline), System("b", lines)], lines, [metric], "13a", 300, 300)
-    assert test.systems[1].p_randomisation == 0.25
-    assert test.verdict(test.systems[1]) in ("unclear", "undecided")
-
-
-def test_tests_that_disagree_are_called_so(notices: list[str]) -> None:
+def test_disagreeing_tests_are_reported(notices: list[str]) -> None:
     lines = references(5)
     systems = [System("a", ["x"] * 5), System("b", lines)]
     compared = compare(Comparison(EvalText("de", [], lines), systems, "13a"), ["chrf"], 200, 200)
@@ -145,7 +145,7 @@ def test_tests_that_disagree_are_called_so(notices: list[str]) -> None:
     assert any("only 5 sentences" in notice for notice in notices)
 
 
-def test_the_verdict_is_a_sentence(files: Path) -> None:
+def test_verdicts(files: Path) -> None:
     lines = references(120)
     write(files / "c", worsened(lines, 0.9))
     out = mt("compare", "a", "a", "c", "--reference", "ref", "--metrics", "bleu,ter", *QUICK, cwd=files).stdout
@@ -158,36 +158,31 @@ def test_the_verdict_is_a_sentence(files: Path) -> None:
     assert "nc:6" not in out
 
 
-def test_wins_ties_losses_and_the_largest_differences_first() -> None:
+def test_wins_ties_losses_and_largest_differences() -> None:
     lines = ["ein roter Hund", "das blaue Haus", "die Frau spielt", "der Mann läuft", "ein Ball"]
     baseline = ["ein roter Hund", "das Haus", "eine", "der Mann lief", "x"]
     system = ["ein Hund", "das blaue Haus", "die Frau spielt", "der Mann lief", "x"]
     found = sentence_differences(baseline, system, lines)
     assert (found.wins, found.ties, found.losses) == (2, 2, 1)
-    assert [one.number for one in found.best(5)] == [2, 1]
-    assert [one.number for one in found.best(1)] == [2]
-    assert [one.number for one in found.worst(5)] == [0]
+    assert [one.index for one in found.best(5)] == [2, 1]
+    assert [one.index for one in found.best(1)] == [2]
+    assert [one.index for one in found.worst(5)] == [0]
     assert found.best(1)[0].system == pytest.approx(100)
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "language", "expected"),
+    ("language", "first", "second", "marked_first", "marked_second"),
     [
-        (
-            "ein roter Hund läuft",
-            "ein Hund läuft schnell",
-            "de",
-            ("ein [-roter-] Hund läuft", "ein Hund läuft {+schnell+}"),
-        ),
-        ("a b c d", "a x y d", "en", ("a [-b c-] d", "a {+x y+} d")),
-        ("gleich", "gleich", "de", ("gleich", "gleich")),
-        ("", "neu", "de", ("", "{+neu+}")),
-        ("我爱你。", "我很爱她。", "zh", ("我爱[-你-]。", "我{+很+}爱{+她+}。")),
-        ("나는 집에 간다", "나는 학교에 간다", "ko", ("나는 [-집에-] 간다", "나는 {+학교에+} 간다")),
+        ("de", "ein roter Hund läuft", "ein Hund läuft rot", "ein [-roter-] Hund läuft", "ein Hund läuft {+rot+}"),
+        ("en", "a b c d", "a x y d", "a [-b c-] d", "a {+x y+} d"),
+        ("de", "gleich", "gleich", "gleich", "gleich"),
+        ("de", "", "neu", "", "{+neu+}"),
+        ("zh", "我爱你。", "我很爱她。", "我爱[-你-]。", "我{+很+}爱{+她+}。"),
+        ("ko", "나는 집에 간다", "나는 학교에 간다", "나는 [-집에-] 간다", "나는 {+학교에+} 간다"),
     ],
 )
-def test_what_differs_is_marked(first: str, second: str, language: str, expected: tuple[str, str]) -> None:
-    assert marked_differences(first, second, language, BRACKETS) == expected
+def test_differences_are_marked(language: str, first: str, second: str, marked_first: str, marked_second: str) -> None:
+    assert marked_differences(first, second, language, BRACKETS) == (marked_first, marked_second)
 
 
 def copied_run(trained: Path, folder: Path, name: str) -> Path:
@@ -196,7 +191,7 @@ def copied_run(trained: Path, folder: Path, name: str) -> Path:
 
 @pytest.fixture
 def two_runs(trained: Path, tmp_path: Path) -> Path:
-    """Runs a and b of one test set; b's beam translations are the references but for two lines."""
+    """Copy a run to a and b; b's beam translations are the references except for two lines."""
     copied_run(trained, tmp_path, "a")
     scores = copied_run(trained, tmp_path, "b") / "eval"
     lines = (scores / "test.reference").read_text().splitlines()
@@ -204,7 +199,7 @@ def two_runs(trained: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_runs_are_compared_by_what_they_have_stored(two_runs: Path) -> None:
+def test_stored_translations_are_compared(two_runs: Path) -> None:
     out = mt("compare", "runs/a", "runs/b", *QUICK, "--sentences", "1", cwd=two_runs).stdout
     assert "12 sentences into xx; the baseline is runs/a\n" in out
     assert "runs/b gains most over runs/a:" in out
@@ -221,18 +216,20 @@ def test_the_method_can_be_chosen(two_runs: Path) -> None:
 
 
 def test_a_run_and_a_file(two_runs: Path) -> None:
-    other = two_runs / "runs" / "b" / "eval" / "test.beam"
-    found = json.loads(mt("compare", "runs/a", other, "--json", *QUICK, cwd=two_runs).stdout)
-    runs = json.loads(mt("compare", "runs/a", "runs/b", "--json", *QUICK, cwd=two_runs).stdout)
-    name = found["comparisons"][0]["sentence_chrf"][0].pop("name")
-    assert name == str(other)
-    runs["comparisons"][0]["sentence_chrf"][0].pop("name")
-    assert found["comparisons"][0]["sentence_chrf"] == runs["comparisons"][0]["sentence_chrf"]
+    results = []
+    for other in (two_runs / "runs" / "b" / "eval" / "test.beam", "runs/b"):
+        found = json.loads(mt("compare", "runs/a", other, "--json", *QUICK, cwd=two_runs).stdout)
+        (differences,) = found["comparisons"][0]["sentence_chrf"]
+        assert differences.pop("name") == str(other)
+        results.append(differences)
+    assert results[0] == results[1]
 
 
-def test_a_file_may_be_called_reference(two_runs: Path) -> None:
-    write(two_runs / "reference", ["q"] * 12)
+def test_a_file_may_be_called_reference_and_cannot_control_the_terminal(two_runs: Path) -> None:
+    write(two_runs / "reference", ["\x1b]0;evil\x07 q"] * 12)
     out = mt("compare", "runs/b", "reference", *QUICK, "--sentences", "1", cwd=two_runs).stdout
+    assert "⟨U+001B⟩]0;evil" in out
+    assert "\x1b]0" not in out
     worst = out.split("loses most")[1].splitlines()
     texts = [line.split("reference: ")[1] for line in worst if "reference: " in line]
     assert len(texts) == 2
@@ -240,8 +237,8 @@ def test_a_file_may_be_called_reference(two_runs: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["test_2016", "testimony", "other"])
-def test_what_another_test_set_is_called_by_is_what_compares_it(trained: Path, two_runs: Path, name: str) -> None:
-    """As the message says that asks for it."""
+def test_other_test_sets_are_named_in_the_message_and_compared(trained: Path, two_runs: Path, name: str) -> None:
+    """The command that the message suggests makes the translations."""
     for side, split in (("en", "valid.en"), ("xx", "valid.xx")):
         shutil.copy(trained / split, two_runs / f"{name}.{side}")
     command = ["compare", "runs/a", "runs/b", "--test-set", name, *QUICK]
@@ -255,15 +252,8 @@ def test_what_another_test_set_is_called_by_is_what_compares_it(trained: Path, t
     assert "the settings to be compared" in mt(*command[:4], "changed.test", cwd=two_runs, code=2).stderr
 
 
-def test_sentences_cannot_command_the_terminal(two_runs: Path) -> None:
-    write(two_runs / "mine", ["\x1b]0;evil\x07 q"] * 12)
-    out = mt("compare", "runs/b", "mine", *QUICK, "--sentences", "1", cwd=two_runs).stdout
-    assert "⟨U+001B⟩]0;evil" in out
-    assert "\x1b]0" not in out
-
-
-@pytest.mark.skipif(importlib.util.find_spec("MeCab") is not None, reason="it is there")
-def test_a_tokenizer_that_is_not_there_is_named(two_runs: Path) -> None:
+@pytest.mark.skipif(importlib.util.find_spec("MeCab") is not None, reason="MeCab is installed")
+def test_a_missing_tokenizer_is_reported(two_runs: Path) -> None:
     for name in ("a", "b"):
         model = RunDir(two_runs / "runs" / name).model
         text = model.config.read_text().replace("bleu_tokenize: auto", "bleu_tokenize: ja-mecab")
@@ -275,7 +265,7 @@ def test_a_tokenizer_that_is_not_there_is_named(two_runs: Path) -> None:
         assert "sacrebleu[ja]" in said
 
 
-def test_models_translate_a_text_that_is_given(trained: Path, tmp_path: Path) -> None:
+def test_models_translate_a_new_text(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained / "runs" / "tiny" / "model", tmp_path / "moved")
     for name, original in (("in", "valid.en"), ("ref", "valid.xx")):
         shutil.copy(trained / original, tmp_path / name)
@@ -288,7 +278,7 @@ def test_models_translate_a_text_that_is_given(trained: Path, tmp_path: Path) ->
     assert "no run folder" in mt("compare", "moved", trained / "runs" / "tiny", cwd=tmp_path, code=2).stderr
 
 
-def test_several_languages_are_compared_one_by_one(two_languages: Path, tmp_path: Path) -> None:
+def test_several_languages_are_compared_separately(two_languages: Path, tmp_path: Path) -> None:
     run = two_languages / "runs" / "two"
     out = mt("compare", run, run, *QUICK, "--metrics", "chrf", cwd=tmp_path).stdout
     assert out.index("20 sentences into xx") < out.index("20 sentences into yy")
@@ -321,7 +311,7 @@ def test_several_languages_are_compared_one_by_one(two_languages: Path, tmp_path
         (["one", "one", "--reference", "one"], "a single sentence is too little"),
     ],
 )
-def test_what_cannot_be_compared_is_one_sentence(two_runs: Path, arguments: list[str], message: str) -> None:
+def test_errors_are_one_sentence(two_runs: Path, arguments: list[str], message: str) -> None:
     write(two_runs / "ref", references(12))
     write(two_runs / "short", references(3))
     write(two_runs / "one", references(1))
@@ -332,7 +322,7 @@ def test_what_cannot_be_compared_is_one_sentence(two_runs: Path, arguments: list
 
 
 @pytest.mark.parametrize("side", ["reference", "source"])
-def test_runs_of_different_texts_are_refused(two_runs: Path, side: str) -> None:
+def test_different_texts_are_refused(two_runs: Path, side: str) -> None:
     file = two_runs / "runs" / "b" / "eval" / f"test.{side}"
     lines = file.read_text().splitlines()
     write(file, [*lines[:6], "other", *lines[7:]])
@@ -341,14 +331,14 @@ def test_runs_of_different_texts_are_refused(two_runs: Path, side: str) -> None:
     assert "--source FILE --reference FILE" in done.stderr
 
 
-def test_a_run_without_translations_says_how_to_make_them(two_runs: Path) -> None:
+def test_missing_translations_are_reported_with_the_command(two_runs: Path) -> None:
     shutil.rmtree(two_runs / "runs" / "b" / "eval")
     assert "mt eval --model runs/b" in mt("compare", "runs/a", "runs/b", cwd=two_runs, code=2).stderr
     (two_runs / "runs" / "a" / "eval" / "test.json").write_text("{}")
     assert "not a score file" in mt("compare", "runs/a", "runs/b", cwd=two_runs, code=2).stderr
 
 
-def test_a_run_without_a_test_set_is_not_told_to_translate_it(tiny: Path) -> None:
+def test_a_run_without_a_test_set(tiny: Path) -> None:
     settings = ("data.test=null", "training.max_steps=2", "training.warmup_steps=1")
     mt("train", "--config", "tiny.yaml", *(word for s in settings for word in ("--set", s)), cwd=tiny)
     said = mt("compare", "runs/tiny", "runs/tiny", cwd=tiny, code=2).stderr
@@ -372,7 +362,7 @@ def on_a_terminal(cwd: Path, *words: str, **environment: str) -> str:
     return shown.decode()
 
 
-def test_colours_are_for_terminals_that_want_them(files: Path) -> None:
+def test_colours_are_for_terminals(files: Path) -> None:
     words = ["a", "b", "--reference", "ref", "--metrics", "chrf", *QUICK]
     shown = on_a_terminal(files, *words)
     assert "\x1b[31m" in shown

@@ -1,4 +1,4 @@
-"""`mt translate --attention` and `--alignment`: read from the model that translated."""
+"""`mt translate --attention` and `--alignment`."""
 
 import json
 import xml.etree.ElementTree as ElementTree
@@ -14,15 +14,15 @@ from mt.bundle.load_translator import open_model
 from mt.data.tokenizer import EOS, SOS
 from mt.decoding.attention_weights import Attention, align_words, pharaoh, read_attention
 from mt.decoding.engine import EngineChoice
-from mt.extras.reporting.attention_map import page, picture
+from mt.extras.reporting.attention_map import attention_image, attention_page
 from mt.model.attention import attend, attention_mask, split_heads
 from mt.model.cache import KeyValues
 from mt.model.packing import Packing
 from mt.storage.run_dir import RunDir
 
 
-def test_weights_are_those_that_attention_uses() -> None:
-    """softmax(q k') v with our weights is what torch's kernel gives, padding included."""
+def test_weights_equal_those_of_the_fused_kernel() -> None:
+    """softmax(q k') v with our weights equals torch's kernel, padding included."""
     model = lively_model(vocab=50).eval()
     layer = model.decoder[0].cross_attention
     src = Packing.of(torch.tensor([[2, 7, 8, 9, 3], [2, 7, 3, 0, 0]]))
@@ -41,7 +41,7 @@ def test_weights_are_those_that_attention_uses() -> None:
     assert isinstance(projected, KeyValues)
 
 
-def test_every_layer_and_head_of_a_translation_is_read(two_languages: Path) -> None:
+def test_attention_of_all_layers_and_heads_is_read(two_languages: Path) -> None:
     opened = open_model(RunDir(two_languages / "runs" / "two").model, EngineChoice("torch"))
     [[candidate], [empty]] = opened.translator.to("xx").translate(["a b c d", ""], opened.settings.search)
     assert opened.model is not None
@@ -55,7 +55,7 @@ def test_every_layer_and_head_of_a_translation_is_read(two_languages: Path) -> N
 
 
 def attention_of(source: list[str], target: list[str], *looks: tuple[int, int, float]) -> Attention:
-    """An attention of two layers, of which the first counts: (target place, source place, weight)."""
+    """Build an attention of two layers, the first with given weights: (target, source, weight)."""
     weights = torch.full((2, 1, len(target), len(source)), 0.01)
     weights[1] = torch.rand(1, len(target), len(source))
     for t, s, weight in looks:
@@ -63,7 +63,7 @@ def attention_of(source: list[str], target: list[str], *looks: tuple[int, int, f
     return Attention(source, target, weights)
 
 
-def test_words_are_aligned_by_all_of_their_pieces() -> None:
+def test_words_are_aligned_by_all_their_tokens() -> None:
     source = [SOS, "<2xx>", "▁the", "▁play", "ing", "▁", "(", EOS]
     target = ["▁spiel", "end", "▁die", EOS]
     looks = [(0, 3, 0.3), (0, 4, 0.3), (1, 2, 0.5), (2, 2, 0.4), (2, 0, 0.9), (3, 7, 0.9)]
@@ -74,42 +74,35 @@ def test_words_are_aligned_by_all_of_their_pieces() -> None:
     assert align_words(attention_of([SOS, EOS], [EOS])) == []
 
 
-def test_alignments_of_a_model_that_copies_are_straight(two_languages: Path) -> None:
-    found = mt("translate", "--to", "xx", "--alignment", "--", "a b c", "", "j", cwd=two_languages).stdout.split("\n")
-    text, pairs = found[0].split(" ||| ")
+def test_alignments_of_a_copying_model_are_monotonic(two_languages: Path) -> None:
+    command = ("translate", "--to", "xx", "--alignment")
+    first, empty, last, _ = mt(*command, "--", "a b c", "", "j", cwd=two_languages).stdout.split("\n")
+    text, pairs = first.split(" ||| ")
     assert text == into("xx", "a b c")
-    assert [pair.split("-")[1] for pair in sorted(pairs.split(), key=lambda pair: pair.split("-")[1])] == [
-        "0",
-        "1",
-        "2",
-    ]
-    assert found[1] == ""
-    assert found[2] == f"{into('xx', 'j')} ||| 0-0"
-    record = json.loads(
-        mt("translate", "--to", "xx", "--alignment", "--format", "jsonl", "j", cwd=two_languages).stdout
-    )
-    assert record["alignment"] == "0-0"
+    assert sorted(pair.split("-")[1] for pair in pairs.split()) == ["0", "1", "2"]
+    assert empty == ""
+    assert last == f"{into('xx', 'j')} ||| 0-0"
+    assert json.loads(mt(*command, "--format", "jsonl", "j", cwd=two_languages).stdout)["alignment"] == "0-0"
 
 
 @pytest.mark.parametrize("by_head", [False, True])
-def test_pictures_are_pictures(by_head: bool) -> None:
+def test_images_are_valid(by_head: bool) -> None:
     attention = attention_of([SOS, "▁a$b$", "<&>", "▁\U0001f600", EOS], ["▁x", EOS], (0, 1, 0.9))
-    assert picture(attention, "png", by_head).startswith(b"\x89PNG")
-    drawing = picture(attention, "svg", by_head)
+    assert attention_image(attention, "png", by_head).startswith(b"\x89PNG")
+    drawing = attention_image(attention, "svg", by_head)
     ElementTree.fromstring(drawing.decode())
     assert (b"layer 2" in drawing) == by_head or b"<text" not in drawing
-    long = attention_of(["▁a"] * 300, ["▁b"] * 300)
-    assert len(picture(long, "png")) > 1000
+    assert len(attention_image(attention_of(["▁a"] * 300, ["▁b"] * 300), "png")) > 1000
 
 
-def test_a_page_holds_its_maps_as_text() -> None:
+def test_a_page_contains_its_tokens_as_text() -> None:
     attention = attention_of([SOS, "▁</script>", '"&', EOS], ["▁x", EOS], (0, 1, 0.9))
-    content = page([attention, attention])
+    content = attention_page([attention, attention])
     assert content.count("</script>") == 1
     assert "http" not in content
 
 
-def test_files_by_their_endings(two_languages: Path, tmp_path: Path) -> None:
+def test_the_suffix_chooses_the_format(two_languages: Path, tmp_path: Path) -> None:
     model = ("--model", two_languages / "runs" / "two", "--to", "yy")
     for name in ("a.png", "a.SVG", "a.html"):
         done = mt("translate", *model, "--attention", name, "a b c", cwd=tmp_path)
@@ -121,19 +114,19 @@ def test_files_by_their_endings(two_languages: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--attention", "a.pdf", "a"), "must end in .png, .svg, .html"),
-        (("--attention", "a.html", "--by-head", "a"), "--by-head is for pictures"),
+        (("--attention", "a.html", "--by-head", "a"), "--by-head is for images"),
         (("--by-head", "a"), "--by-head belongs to --attention"),
-        (("--attention", "a.png", "a", "b"), "a picture shows one text, and there are 2"),
+        (("--attention", "a.png", "a", "b"), "an image shows one text, and there are 2"),
         (("--attention", "a.png", ""), "an empty text has no attention"),
         (("--attention", "a.png", "--engine", "ctranslate2", "a"), "--attention and --engine ctranslate2 contradict"),
         (("--alignment", "--n-best", "2", "a"), "--alignment and --n-best contradict"),
         (("--alignment", "--model", "x", "--model", "y", "a"), "--alignment and several models contradict"),
     ],
 )
-def test_what_cannot_be_looked_at(two_languages: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_impossible_requests_are_refused(two_languages: Path, arguments: tuple[str, ...], message: str) -> None:
     done = mt("translate", "--to", "xx", *arguments, cwd=two_languages, code=2)
-    assert said in done.stderr
+    assert message in done.stderr
     assert not done.stdout, "it was translated before it was refused"

@@ -1,4 +1,4 @@
-"""`mt report`: one HTML file with all of a training, and nothing from elsewhere."""
+"""`mt report`: one self-contained HTML file."""
 
 import json
 import os
@@ -13,41 +13,43 @@ from command import mt
 from html_helpers import checked
 from mt.config import load_config
 from mt.errors import InputError
-from mt.extras.reporting.facts import read_facts
-from mt.extras.reporting.report import _by_length, report_html
+from mt.extras.reporting.report import _bleu_by_length, report_html
+from mt.extras.reporting.run_data import read_run_data
 from mt.storage.run_dir import RunDir
 from resume_helpers import events
 
 
 @pytest.fixture
 def run(two_languages: Path, tmp_path: Path) -> Path:
-    """A copy of a finished run."""
+    """Copy a finished run."""
     shutil.copytree(two_languages / "runs" / "two", tmp_path / "runs" / "two")
     return tmp_path / "runs" / "two"
 
 
-def test_a_report_has_what_there_is_to_see(run: Path) -> None:
+def report_text(run: Path) -> str:
+    return checked(report_html(read_run_data(RunDir(run)))).text
+
+
+def test_a_report_is_complete_and_reproducible(run: Path) -> None:
     assert mt("report", cwd=run.parents[1]).stdout == "runs/two/report.html\n"
     content = (run / "report.html").read_text()
-    found = checked(content)
+    text = checked(content).text
     assert len(content) < 5_000_000
-    headings = ("Result", "Training", "Cost", "Data", "Test set", "Attention", "Configuration")
-    for heading in headings:
-        assert heading in found.text
-    scores = json.loads((run / "eval" / "test.json").read_text())
-    for result in scores["results"]:
-        assert f"{result['bleu']:.1f}" in found.text
-        assert result["signature"] in found.text
-    assert "learning_rate: 0.005" in found.text
-    assert "Worst of test.xx by chrF (beam)" in found.text
+    for heading in ("Result", "Training", "Cost", "Data", "Test set", "Attention", "Configuration"):
+        assert heading in text
+    for result in json.loads((run / "eval" / "test.json").read_text())["results"]:
+        assert f"{result['bleu']:.1f}" in text
+        assert result["signature"] in text
+    assert "learning_rate: 0.005" in text
+    assert "Worst of test.xx by chrF (beam)" in text
     assert content.count("<svg") >= 6
     assert content.count("data-maps=") == 1
-    assert content == report_html(read_facts(RunDir(run))), "the same run gives the same report"
+    assert content == report_html(read_run_data(RunDir(run)))
 
 
-def test_it_is_written_at_the_end_of_a_training_and_once(tiny: Path) -> None:
-    def train() -> str:
-        return mt("train", "--config", "tiny.yaml", "--set", "training.report=true", cwd=tiny).stdout
+def test_a_training_writes_its_report_once_per_model(tiny: Path) -> None:
+    def train(*settings: str) -> str:
+        return mt("train", "--config", "tiny.yaml", "--set", "training.report=true", *settings, cwd=tiny).stdout
 
     assert "report: runs/tiny/report.html" in train()
     path = tiny / "runs" / "tiny" / "report.html"
@@ -58,59 +60,42 @@ def test_it_is_written_at_the_end_of_a_training_and_once(tiny: Path) -> None:
     os.utime(path, (0, 0))  # as after a clock that was ahead was set right
     train()
     assert path.stat().st_mtime_ns == 0
-    # The second had nothing to do, so it is not counted, and what the first cost is still known.
-    assert "tokens trained on" in checked(report_html(read_facts(RunDir(tiny / "runs" / "tiny")))).text
+    # The second training had nothing to do: it is not a resumption, and the cost of the first is still known.
+    assert "tokens trained on" in report_text(tiny / "runs" / "tiny")
     assert not [event for event in events(tiny) if event["event"] == "resume"]
-
-
-def test_it_is_written_again_for_another_model(tiny: Path) -> None:
-    """Whatever the clock said when they were written."""
-    command = ["train", "--config", "tiny.yaml", "--set", "training.report=true"]
-    mt(*command, cwd=tiny)
-    path = tiny / "runs" / "tiny" / "report.html"
     os.utime(path, (2**32, 2**32))
-    mt(*command, "--set", "training.max_steps=32", cwd=tiny)
+    train("--set", "training.max_steps=32")
     assert "max_steps: 32" in checked(path.read_text()).text
 
 
-def test_it_does_not_replace_a_folder(run: Path) -> None:
-    said = mt("report", "--output", run, cwd=run.parents[1], code=2).stderr
-    assert f"--output {run}: this is a folder, not a file" in said
-    said = mt("report", "--output", "-", cwd=run.parents[1], code=2).stderr
-    assert "--output -: this goes to a file, not to the standard output" in said
+def test_the_output_must_be_a_file(run: Path) -> None:
+    for output, message in ((run, "this is a folder, not a file"), ("-", "this goes to a file, not to the standard")):
+        assert f"--output {output}: {message}" in mt("report", "--output", output, cwd=run.parents[1], code=2).stderr
 
 
-def test_a_training_under_way_has_a_report(run: Path) -> None:
+def test_an_unfinished_training_has_a_report(run: Path) -> None:
     shutil.rmtree(run / "model")
     shutil.rmtree(run / "eval")
-    found = checked(report_html(read_facts(RunDir(run))))
-    assert "has not finished; it is at step 300 of at most 300" in found.text
-    assert "Attention" not in found.text
+    text = report_text(run)
+    assert "has not finished; it is at step 300 of at most 300" in text
+    assert "Attention" not in text
 
 
-def test_a_finished_training_that_goes_on_says_so(run: Path) -> None:
+def test_an_extended_training_has_a_report(run: Path) -> None:
     more = [{"event": "resume", "step": 300, "time": 1.0}, {"event": "train", "step": 360, "time": 2.0, "loss": 1.0}]
     with (run / "metrics.jsonl").open("a") as file:
         file.write("".join(json.dumps(event) + "\n" for event in more))
-    found = checked(report_html(read_facts(RunDir(run)))).text
-    assert "This training goes on; it is at step 360 of at most 300" in found
-    assert "The scores are those of the model made after step 300." in found
-    assert "time in training" not in found
+    text = report_text(run)
+    assert "This training goes on; it is at step 360 of at most 300" in text
+    assert "The scores are those of the model made after step 300." in text
+    assert "time in training" not in text
 
 
-def test_a_run_whose_text_was_removed_to_save_space_has_a_report(run: Path) -> None:
+def test_a_run_without_its_data_has_a_report(run: Path) -> None:
     shutil.rmtree(run / "data")
-    found = checked(report_html(read_facts(RunDir(run)))).text
-    assert "BLEU" in found
-    assert "split after cleaning" not in found
-
-
-def test_scores_that_are_not_whole_are_named(run: Path) -> None:
-    scores = json.loads((run / "eval" / "test.json").read_text())
-    del scores["results"][0]["bleu"]
-    (run / "eval" / "test.json").write_text(json.dumps(scores))
-    with pytest.raises(InputError, match=re.escape(f"{run / 'eval' / 'test.json'}: damaged")):
-        read_facts(RunDir(run))
+    text = report_text(run)
+    assert "BLEU" in text
+    assert "split after cleaning" not in text
 
 
 def test_a_report_that_cannot_be_written_costs_no_summary(tiny: Path) -> None:
@@ -135,41 +120,35 @@ def test_more_steps_that_are_no_better_are_in_the_report_and_the_model(tiny: Pat
     assert "max_steps: 40" in checked(run.report.read_text()).text
 
 
-def test_steps_that_a_crash_lost_are_left_out(run: Path) -> None:
-    events = [
+def test_lost_steps_and_repeated_validations_are_left_out(run: Path) -> None:
+    lost = [
         {"event": "start", "step": 0},
         {"event": "train", "step": 10, "loss": 5.0},
+        {"event": "validation", "step": 10, "bleu": 5.0},
         {"event": "train", "step": 20, "loss": 77.0},
         {"event": "resume", "step": 10},
+        {"event": "validation", "step": 10, "bleu": 6.0},
         {"event": "train", "step": 20, "loss": 3.0},
     ]
-    torn = '{"event": "validation", "samples": ["д'.encode()[:-1]
-    (run / "metrics.jsonl").write_bytes("".join(json.dumps(event) + "\n" for event in events).encode() + torn + b"\n")
-    facts = read_facts(RunDir(run))
-    assert [event["loss"] for event in facts.of_kind("train")] == [5.0, 3.0]
+    truncated = '{"event": "validation", "samples": ["д'.encode()[:-1]
+    (run / "metrics.jsonl").write_bytes(
+        "".join(json.dumps(event) + "\n" for event in lost).encode() + truncated + b"\n"
+    )
+    data = read_run_data(RunDir(run))
+    assert [event["loss"] for event in data.of_kind("train")] == [5.0, 3.0]
+    assert [event["bleu"] for event in data.of_kind("validation")] == [6.0]
 
 
-def test_a_validation_that_was_made_again_counts_once(run: Path) -> None:
-    events = [
-        {"event": "start", "step": 0},
-        {"event": "validation", "step": 10, "bleu": 5.0},
-        {"event": "resume", "step": 10},
-        {"event": "validation", "step": 10, "bleu": 6.0},
-    ]
-    (run / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    assert [event["bleu"] for event in read_facts(RunDir(run)).of_kind("validation")] == [6.0]
-
-
-def test_lengths_and_bleu_are_as_the_run_has_them(run: Path) -> None:
-    """Chinese has no words to count, and BLEU in the chart is the one of the table."""
-    facts = read_facts(RunDir(run))
-    chosen = next(test for test in facts.tests if test.scores["method"] == "beam")
+def test_bleu_by_length_uses_the_configured_units_and_tokenizer(run: Path) -> None:
+    """Chinese has no words to count; the chart's BLEU is that of the table."""
+    data = read_run_data(RunDir(run))
+    chosen = next(test for test in data.tests if test.scores["method"] == "beam")
     reference, hypothesis = "the cat sat on the mat", "the cat sat on the mud"
     one = replace(chosen, sources=["你好世界" * 5] * 2, references=[reference] * 2, hypotheses=[hypothesis] * 2)
     bars = {}
     for tokenize in ("13a", "char"):
         config = load_config(run / "config.yaml", [f"evaluation.bleu_tokenize={tokenize}", "data.source_lang=zh"])
-        shown = _by_length(one, config)
+        shown = _bleu_by_length(one, config)
         assert "by characters of the source" in shown
         assert "11-20" in shown or "16-20" in shown
         bars[tokenize] = shown
@@ -180,37 +159,40 @@ def test_text_in_a_report_is_text(run: Path) -> None:
     for name in ("test.xx.source", "test.xx.reference", "test.xx.beam"):
         path = run / "eval" / name
         path.write_text("<script>alert(1)</script> & é\n" + "".join(path.read_text().splitlines(keepends=True)[1:]))
-    content = report_html(read_facts(RunDir(run)))
+    content = report_html(read_run_data(RunDir(run)))
     assert "<script>alert" not in content
     assert "<script>alert(1)</script> & é" in checked(content).text
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "metrics.jsonl", "data/text/counts.json", "data/cleaning.json"])
-def test_what_is_missing_is_named(run: Path, name: str) -> None:
+def test_missing_files_are_reported(run: Path, name: str) -> None:
     (run / name).unlink()
     with pytest.raises(InputError, match=re.escape(f"there is no {name} in it")):
-        read_facts(RunDir(run))
+        read_run_data(RunDir(run))
 
 
 @pytest.mark.parametrize("name", ["eval/test.json", "data/text/counts.json", "data/cleaning.json"])
-@pytest.mark.parametrize("content", ['{"res', "[]", "7", "{}"])
-def test_what_is_damaged_is_named(run: Path, name: str, content: str) -> None:
-    if (name, content) == ("data/cleaning.json", "{}"):
-        return  # nothing was dropped
+@pytest.mark.parametrize("content", ['{"res', "7", "[]", "{}"])
+def test_damaged_files_are_reported(run: Path, name: str, content: str) -> None:
     (run / name).write_text(content)
-    if (name, content) == ("data/cleaning.json", "[]"):
-        return
+    if name == "data/cleaning.json" and content in ("[]", "{}"):
+        return  # no pair was counted
     with pytest.raises(InputError, match=re.escape(f"{run / name}: damaged")):
-        read_facts(RunDir(run))
+        read_run_data(RunDir(run))
 
 
-def test_translations_that_are_cut_off_are_named(run: Path) -> None:
+def test_incomplete_scores_and_translations_are_reported(run: Path) -> None:
     path = run / "eval" / "test.xx.beam"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
     with pytest.raises(InputError, match="not as many lines as its source"):
-        read_facts(RunDir(run))
+        read_run_data(RunDir(run))
+    scores = json.loads((run / "eval" / "test.json").read_text())
+    del scores["results"][0]["bleu"]
+    (run / "eval" / "test.json").write_text(json.dumps(scores))
+    with pytest.raises(InputError, match=re.escape(f"{run / 'eval' / 'test.json'}: damaged")):
+        read_run_data(RunDir(run))
 
 
-def test_no_run_at_all(tmp_path: Path) -> None:
+def test_no_run(tmp_path: Path) -> None:
     assert "there is no config.yaml" in mt("report", "nowhere", cwd=tmp_path, code=2).stderr
     assert "no finished run here" in mt("report", cwd=tmp_path, code=2).stderr

@@ -1,1 +1,1 @@
-"""Two or more systems on the same test set: which is better, and where they differ."""
+"""Comparison of two or more systems on the same test set."""

@@ -1,4 +1,4 @@
-"""Where two systems differ: sentence by sentence, and word by word within one."""
+"""Differences between two systems, sentence by sentence and word by word within one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ _EQUAL = 1e-9  # of two scores from 0 to 100
 
 @dataclass(frozen=True)
 class SentenceDifference:
-    """One sentence: its number in the test set, from 0, and both systems' sentence chrF, 0 to 100."""
+    """A sentence: its index in the test set and both systems' sentence chrF, 0 to 100."""
 
-    number: int
+    index: int
     baseline: float
     system: float
 
@@ -26,7 +26,7 @@ class SentenceDifference:
 
 @dataclass(frozen=True)
 class SentenceDifferences:
-    """All sentences of a test set, in their order."""
+    """All sentences of a test set, in order."""
 
     sentences: list[SentenceDifference]
 
@@ -43,29 +43,26 @@ class SentenceDifferences:
         return len(self.sentences) - self.wins - self.losses
 
     def best(self, number: int) -> list[SentenceDifference]:
-        """Those where the system gains most, the largest gain first; none where it gains nothing."""
-        ranked = sorted(self.sentences, key=lambda one: (-one.gain, one.number))
+        """Return the sentences where the system gains most, the largest gain first."""
+        ranked = sorted(self.sentences, key=lambda one: (-one.gain, one.index))
         return [one for one in ranked[:number] if one.gain > _EQUAL]
 
     def worst(self, number: int) -> list[SentenceDifference]:
-        """Those where it loses most, the largest loss first."""
-        ranked = sorted(self.sentences, key=lambda one: (one.gain, one.number))
+        """Return the sentences where it loses most, the largest loss first."""
+        ranked = sorted(self.sentences, key=lambda one: (one.gain, one.index))
         return [one for one in ranked[:number] if one.gain < -_EQUAL]
 
 
 def sentence_differences(
     baseline: Sequence[str], system: Sequence[str], references: Sequence[str]
 ) -> SentenceDifferences:
-    """Scores both systems' sentences by chrF, which works for single sentences as BLEU does not."""
+    """Score both systems' sentences by chrF, which, unlike BLEU, works for single sentences."""
     chrf = CHRF()
+    triples = enumerate(zip(baseline, system, references, strict=True))
     return SentenceDifferences(
         [
-            SentenceDifference(
-                number,
-                float(chrf.sentence_score(first, [reference]).score),
-                float(chrf.sentence_score(second, [reference]).score),
-            )
-            for number, (first, second, reference) in enumerate(zip(baseline, system, references, strict=True))
+            SentenceDifference(i, *(float(chrf.sentence_score(text, [reference]).score) for text in texts))
+            for i, (*texts, reference) in triples
         ]
     )
 
@@ -74,12 +71,12 @@ Mark = Callable[[str], str]
 
 
 def marked_differences(first: str, second: str, target_lang: str, marks: tuple[Mark, Mark]) -> tuple[str, str]:
-    """Two texts with marks around what the other lacks: words, or characters in languages without spaces.
+    """Mark the words that only one of two texts has; in languages without spaces, the characters.
 
     Args:
         first, second: the texts.
         target_lang: their language.
-        marks: how to mark a piece of the first, and of the second.
+        marks: functions that mark a piece of the first text and of the second.
     """
     space = " " if is_spaced(target_lang) else ""
     one, other = (text.split() if space else list(text) for text in (first, second))

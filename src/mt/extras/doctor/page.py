@@ -15,9 +15,7 @@ from mt.extras.doctor.report import (
     vocabulary_rows,
 )
 from mt.extras.reporting.charts import histogram
-from mt.extras.reporting.page import charts, page, table, titled
-
-_BARS = 50
+from mt.extras.reporting.html import figures, page, table
 
 
 def html_report(diagnosis: Diagnosis) -> str:
@@ -45,15 +43,9 @@ def _texts(diagnosis: Diagnosis) -> str:
     if not pairs:
         return tables
     sides = [np.array([len(pair[side]) for pair in pairs]) for side in (0, 1)]
-    most = int(max(np.percentile(lengths, 99.5) for lengths in sides)) + 2
-    width = -(-most // _BARS)
-    edges = np.arange(0, most + width, width)
-    counts = [
-        (name, np.histogram(lengths, edges)[0].tolist())
-        for name, lengths in zip(("source", "target"), sides, strict=True)
-    ]
-    chart = histogram("Lengths of training sentences", "characters", edges.tolist(), counts)
-    return tables + charts(titled("Lengths of training sentences in a sample, in characters", chart))
+    samples = list(zip(("source", "target"), sides, strict=True))
+    chart = histogram("Lengths of training sentences", "characters", samples, 99.5)
+    return tables + figures(("Lengths of training sentences in a sample, in characters", chart))
 
 
 def _details(diagnosis: Diagnosis, finding: Finding) -> str:

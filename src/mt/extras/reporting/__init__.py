@@ -1,1 +1,1 @@
-"""What people look at: pictures of attention, and reports of a training."""
+"""Reports of a training run and attention maps."""

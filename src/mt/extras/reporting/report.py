@@ -1,11 +1,10 @@
-"""The report of a training: one HTML file that needs nothing else."""
+"""The report of a training: one self-contained HTML file."""
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
@@ -18,8 +17,8 @@ from mt.decoding.engine import EngineChoice
 from mt.errors import MtError
 from mt.extras.reporting import attention_map
 from mt.extras.reporting.charts import Line, bar_chart, histogram, line_chart
-from mt.extras.reporting.facts import Event, Facts, TestSet, read_facts
-from mt.extras.reporting.page import charts, page, table, titled
+from mt.extras.reporting.html import figures, page, table
+from mt.extras.reporting.run_data import Event, RunData, TestSet, read_run_data
 from mt.metrics.scores import bleu_tokenizer
 from mt.storage import atomic
 from mt.storage.manifest import read_manifest
@@ -27,43 +26,31 @@ from mt.storage.run_dir import RunDir
 from mt.storage.stage import stage_key
 from mt.text.languages import is_spaced
 
-_SHOWN = 8  # worst and best sentences
+_EXTREMES = 8  # worst and best sentences
 _MAPS = 3  # sentences whose attention is shown
 _MAP_CHARACTERS = 90
 _BUCKETS = (5, 10, 15, 20, 30, 50)  # words of a source sentence, or characters
-_STAGES = 12  # of a sentence's translations while training went on
+_SAMPLES = 12  # validations whose sample translations are shown
 
 
 def write_report(run: RunDir, output: Path | None = None) -> Path:
-    """Writes the report of a run.
-
-    Args:
-        run: finished or not.
-        output: where to; None is the run folder.
-
-    Returns:
-        where it is.
+    """Write the report of a run, by default into its folder, and return its path.
 
     Raises:
-        InputError: the folder is no run's, or what is needed of it is missing.
+        InputError: not a run folder, or a required file is missing or damaged.
     """
     path = output or run.report
-    atomic.write_text(path, report_html(read_facts(run)))
+    atomic.write_text(path, report_html(read_run_data(run)))
     return path
-
-
-def is_current(run: RunDir) -> bool:
-    """Tell whether the run's report is of its present model, by the digest at the report's end."""
-    try:
-        return run.report.read_bytes().endswith(_signature(read_manifest(run.model.root)).encode())
-    except OSError:
-        return False
 
 
 def update_report(run: RunDir) -> str:
     """Write the report unless it is of the present model; return its path, or why it was not written."""
-    if is_current(run):
-        return str(run.report)
+    try:
+        if run.report.read_bytes().endswith(_signature(read_manifest(run.model.root)).encode()):
+            return str(run.report)
+    except OSError:
+        pass
     try:
         return str(write_report(run))
     except MtError as error:  # a training does not fail because its report does
@@ -75,41 +62,36 @@ def _signature(manifest: dict[str, Any]) -> str:
     return f"<!-- model {stage_key(manifest)} -->\n"
 
 
-def report_html(facts: Facts) -> str:
-    """The page."""
-    parts = [
-        ("Result", _result(facts)),
-        ("Training", _curves(facts)),
-        ("Cost", _cost(facts)),
-        ("Data", _data(facts)),
-        ("Test set", "".join(_by_length(test, facts.config) + _extremes(test) for test in _last_of_each(facts.tests))),
-        ("The same sentences as training went on", _stages(facts.of_kind("validation"))),
-        ("Attention", _attention(facts)),
-        ("Configuration", f"<pre>{html.escape(facts.config_text)}</pre>"),
+def report_html(data: RunData) -> str:
+    """Return the page."""
+    # Of each language beam search, or the last method if there is none
+    by_name = {test.name: test for test in sorted(data.tests, key=lambda test: test.scores["method"] == "beam")}
+    sections = [
+        ("Result", _result(data)),
+        ("Training", _curves(data)),
+        ("Cost", _cost(data)),
+        ("Data", _data(data)),
+        ("Test set", "".join(_bleu_by_length(test, data.config) + _extremes(test) for test in by_name.values())),
+        ("The same sentences as training went on", _samples(data.of_kind("validation"))),
+        ("Attention", _attention(data)),
+        ("Configuration", f"<pre>{html.escape(data.config_text)}</pre>"),
     ]
-    languages = f"{facts.config.data.source_lang} to {', '.join(facts.config.data.target_lang)}"
-    whole = page(
-        facts.config.name,
-        "report",
-        languages,
-        [part for part in parts if part[1]],
-        attention_map.STYLE,
-        attention_map.SCRIPT,
-    )
-    return whole + _signature(facts.manifest)
+    languages = f"{data.config.data.source_lang} to {', '.join(data.config.data.target_lang)}"
+    written = [section for section in sections if section[1]]
+    content = page(data.config.name, "report", languages, written, attention_map.STYLE, attention_map.SCRIPT)
+    return content + _signature(data.manifest)
 
 
-def _result(facts: Facts) -> str:
-    under_way = f"it is at step {facts.steps:,} of at most {facts.config.training.max_steps:,}."
-    if not facts.manifest:
-        return f"<p>This training has not finished; {under_way}</p>"
-    of_before = f"The scores are those of the model made after step {facts.manifest['steps']:,}."
-    before = f"<p>This training goes on; {under_way} {of_before}</p>" if facts.goes_on else ""
-    return before + _scores(facts)
+def _result(data: RunData) -> str:
+    state = f"it is at step {data.steps:,} of at most {data.config.training.max_steps:,}."
+    if not data.manifest:
+        return f"<p>This training has not finished; {state}</p>"
+    model = f"The scores are those of the model made after step {data.manifest['steps']:,}."
+    return (f"<p>This training goes on; {state} {model}</p>" if data.has_newer_steps else "") + _scores(data)
 
 
-def _scores(facts: Facts) -> str:
-    scores = [test.scores for test in facts.tests] or facts.manifest.get("test", [])
+def _scores(data: RunData) -> str:
+    scores = [test.scores for test in data.tests] or data.manifest.get("test", [])
     if not scores:
         return "<p>No test set was scored.</p>"
     rows = [
@@ -128,18 +110,18 @@ def _scores(facts: Facts) -> str:
     ]
     header = ["language", "method", "BLEU", "95 % interval", "chrF", "TER", "exact %", "length ratio", "sentences/s"]
     signatures = dict.fromkeys(f"{name}: {value}" for s in scores for name, value in s["signatures"].items())
-    formats = facts.manifest.get("formats_table", "")
-    listed = "".join(f"<li><code>{html.escape(signature)}</code></li>" for signature in signatures)
+    formats = data.manifest.get("formats_table", "")
+    items = "".join(f"<li><code>{html.escape(signature)}</code></li>" for signature in signatures)
     measured = f"<p>Number formats on the validation set:</p><pre>{html.escape(formats)}</pre>" if formats else ""
-    return f"{table(header, rows, 'numbers')}<ul>{listed}</ul>{measured}"
+    return f"{table(header, rows, 'numbers')}<ul>{items}</ul>{measured}"
 
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-def _curves(facts: Facts) -> str:
-    train, valid = facts.of_kind("train"), facts.of_kind("validation")
+def _curves(data: RunData) -> str:
+    train, valid = data.of_kind("train"), data.of_kind("validation")
     if not train and not valid:
         return ""
 
@@ -147,151 +129,121 @@ def _curves(facts: Facts) -> str:
         points = [(event["step"], event[key]) for event in events if isinstance(event.get(key), int | float)]
         return Line(name, [x for x, _ in points], [y for _, y in points])
 
-    return charts(
-        titled(
-            "Loss, nats a token (training's is smoothed)",
-            line_chart("Loss", "step", [line("training", train, "loss"), line("validation", valid, "loss")]),
+    loss = [line("training", train, "loss"), line("validation", valid, "loss")]
+    perplexity = [line("training", train, "perplexity"), line("validation", valid, "perplexity")]
+    return figures(
+        ("Loss, nats a token (training's is smoothed)", line_chart("Loss", "step", loss)),
+        ("Perplexity", line_chart("Perplexity", "step", perplexity, logarithmic=True)),
+        (
+            "BLEU on the validation set, greedy",
+            line_chart("Validation BLEU", "step", [line("BLEU", valid, "bleu")]),
         ),
-        titled(
-            "Perplexity",
-            line_chart(
-                "Perplexity",
-                "step",
-                [line("training", train, "perplexity"), line("validation", valid, "perplexity")],
-                logarithmic=True,
-            ),
-        ),
-        titled(
-            "BLEU on the validation set, greedy", line_chart("Validation BLEU", "step", [line("BLEU", valid, "bleu")])
-        ),
-        titled("Learning rate", line_chart("Learning rate", "step", [line("rate", train, "learning_rate")])),
-        titled("Tokens a second", line_chart("Throughput", "step", [line("tokens/s", train, "tokens_per_second")])),
+        ("Learning rate", line_chart("Learning rate", "step", [line("rate", train, "learning_rate")])),
+        ("Tokens a second", line_chart("Throughput", "step", [line("tokens/s", train, "tokens_per_second")])),
     )
 
 
-def _cost(facts: Facts) -> str:
-    done = (facts.of_kind("done") or [{}])[-1]
-    counted = {kind: len(facts.of_kind(kind)) for kind in ("resume", "skipped_update", "out_of_memory")}
-    rows: list[tuple[str, str]] = [("steps", f"{facts.steps:,}")]
-    if "training_seconds" in facts.manifest and not facts.goes_on:
-        rows.append(("time in training", duration(facts.manifest["training_seconds"])))
+def _cost(data: RunData) -> str:
+    done = (data.of_kind("done") or [{}])[-1]
+    rows: list[tuple[str, str]] = [("steps", f"{data.steps:,}")]
+    if "training_seconds" in data.manifest and not data.has_newer_steps:
+        rows.append(("time in training", duration(data.manifest["training_seconds"])))
     if "tokens" in done:
         rows.append(("tokens trained on", f"{done['tokens']:,}"))
     if "peak_memory" in done:
-        rows.append(("memory of the main process at most", f"{done['peak_memory'] / 1e9:.1f} GB"))
-    rows += [("times gone on after a stop", f"{counted['resume']:,}")]
-    rows += [("updates skipped, not finite", f"{counted['skipped_update']:,}")]
-    rows += [("steps split for lack of memory", f"{counted['out_of_memory']:,}")]
+        rows.append(("peak memory of the main process", f"{done['peak_memory'] / 1e9:.1f} GB"))
+    for label, kind in (
+        ("times resumed", "resume"),
+        ("updates skipped, not finite", "skipped_update"),
+        ("steps split for lack of memory", "out_of_memory"),
+    ):
+        rows.append((label, f"{len(data.of_kind(kind)):,}"))
     return table(["", ""], rows, "pairs")
 
 
-def _data(facts: Facts) -> str:
-    if not facts.cleaning:
+def _data(data: RunData) -> str:
+    if not data.cleaning:
         return ""
-    total = sum(facts.cleaning.values()) or 1
-    cleaned = [(reason, f"{n:,}", f"{100 * n / total:.1f} %") for reason, n in facts.cleaning.items()]
-    splits = [(split, f"{number:,}") for split, number in facts.pairs.items()]
-    tables = table(["training pairs", "count", "share"], cleaned, "numbers") + table(
-        ["split after cleaning", "pairs"], splits, "numbers"
-    )
-    source, target = facts.lengths
+    total = sum(data.cleaning.values()) or 1
+    cleaned = [(reason, f"{n:,}", f"{100 * n / total:.1f} %") for reason, n in data.cleaning.items()]
+    splits = [(split, f"{number:,}") for split, number in data.pairs.items()]
+    tables = table(["training pairs", "count", "share"], cleaned, "numbers")
+    tables += table(["split after cleaning", "pairs"], splits, "numbers")
+    source, target = data.lengths
     if not len(source):
         return tables
-    most = int(max(np.percentile(source, 99.9), np.percentile(target, 99.9))) + 2
-    width = -(-most // 50)  # whole numbers of tokens, the same in each bar
-    edges = np.arange(0, most + width, width)
-    counts = [
-        (name, np.histogram(lengths, edges)[0].tolist()) for name, lengths in (("source", source), ("target", target))
-    ]
-    chart = histogram("Lengths of training sentences", "tokens", edges.tolist(), counts)
-    return tables + charts(titled("Lengths of training sentences, in tokens with start and end", chart))
+    chart = histogram("Lengths of training sentences", "tokens", [("source", source), ("target", target)], 99.9)
+    return tables + figures(("Lengths of training sentences, in tokens with start and end", chart))
 
 
-def _last_of_each(tests: Sequence[TestSet]) -> list[TestSet]:
-    """Of each language beam search, or the last method where that was not asked for."""
-    return list({test.name: test for test in sorted(tests, key=lambda test: test.scores["method"] == "beam")}.values())
-
-
-def _by_length(test: TestSet, config: Config) -> str:
+def _bleu_by_length(test: TestSet, config: Config) -> str:
     tokenizer = bleu_tokenizer(config.evaluation.bleu_tokenize, test.scores.get("target_lang", ""))
     spaced = is_spaced(config.data.source_lang)
     unit = "words" if spaced else "characters"
     lengths = [len(source.split()) if spaced else len("".join(source.split())) for source in test.sources]
     try:
         metric = BLEU(tokenize=tokenizer)
-    except (ImportError, RuntimeError, OSError) as error:  # it may need a package or a model that is not here
+    except (ImportError, RuntimeError, OSError) as error:  # a package or a model may be missing
         log.warning("the report has no BLEU by length: %s", error)
         return ""
     bars = []
-    for low, high in zip((0, *_BUCKETS), (*_BUCKETS, 10**9), strict=True):
-        chosen = [i for i, length in enumerate(lengths) if low < length <= high]
-        if not chosen:
-            continue
-        bleu = metric.corpus_score([test.hypotheses[i] for i in chosen], [[test.references[i] for i in chosen]])
-        name = f"over {low}" if high > 10**6 else f"{low + 1}-{high}"
-        bars.append((f"{name}\n({len(chosen)})", float(bleu.score)))
+    for low, high in zip((0, *_BUCKETS), (*_BUCKETS, None), strict=True):
+        chosen = [i for i, length in enumerate(lengths) if low < length and (high is None or length <= high)]
+        if chosen:
+            bleu = metric.corpus_score([test.hypotheses[i] for i in chosen], [[test.references[i] for i in chosen]])
+            name = f"over {low}" if high is None else f"{low + 1}-{high}"
+            bars.append((f"{name}\n({len(chosen)})", float(bleu.score)))
+    if not bars:
+        return ""
     title = f"BLEU of {test.name} ({test.scores['method']}) by {unit} of the source"
-    return charts(titled(title, bar_chart(f"{test.name}: BLEU by length", f"{unit} (sentences)", bars))) if bars else ""
+    return figures((title, bar_chart(f"{test.name}: BLEU by length", f"{unit} (sentences)", bars)))
 
 
 def _extremes(test: TestSet) -> str:
     metric = CHRF()
-    scored = [
-        (float(metric.sentence_score(hypothesis, [reference]).score), i)
-        for i, (hypothesis, reference) in enumerate(zip(test.hypotheses, test.references, strict=True))
-    ]
-    ranked = sorted(scored)
-    worst, best = ranked[:_SHOWN], ranked[::-1][: min(_SHOWN, len(ranked) // 2)]
-    return "".join(
-        f"<h3>{title} of {html.escape(test.name)} by chrF ({test.scores['method']})</h3>{_sentences(test, chosen)}"
-        for title, chosen in (("Worst", worst), ("Best", best))
-        if chosen
-    )
+    pairs = zip(test.hypotheses, test.references, strict=True)
+    scores = [float(metric.sentence_score(hypothesis, [reference]).score) for hypothesis, reference in pairs]
+    ranked = sorted((score, i) for i, score in enumerate(scores))
+    content = ""
+    for title, chosen in (("Worst", ranked[:_EXTREMES]), ("Best", ranked[::-1][: min(_EXTREMES, len(ranked) // 2)])):
+        rows = [[f"{score:.0f}", i + 1, test.sources[i], test.hypotheses[i], test.references[i]] for score, i in chosen]
+        if rows:
+            content += f"<h3>{title} of {html.escape(test.name)} by chrF ({test.scores['method']})</h3>"
+            content += table(["chrF", "line", "source", "translation", "reference"], rows, "texts")
+    return content
 
 
-def _sentences(test: TestSet, chosen: Sequence[tuple[float, int]]) -> str:
-    rows = [[f"{score:.0f}", i + 1, test.sources[i], test.hypotheses[i], test.references[i]] for score, i in chosen]
-    return table(["chrF", "line", "source", "translation", "reference"], rows, "texts")
-
-
-def _stages(validations: Sequence[Event]) -> str:
-    """A table for each sentence: what it became at some of the validations."""
+def _samples(validations: Sequence[Event]) -> str:
+    """Return a table for each sample sentence: its translations at some of the validations."""
     with_samples = [event for event in validations if event.get("samples")]
     if not with_samples:
         return ""
-    step = max(1, -(-len(with_samples) // _STAGES))
+    step = max(1, -(-len(with_samples) // _SAMPLES))
     shown = [*with_samples[:-1:step], with_samples[-1]]
-    tables = []
-    for number in range(len(with_samples[-1]["samples"])):
-        source, _, reference = with_samples[-1]["samples"][number]
+    content = ""
+    for number, (source, _, reference) in enumerate(with_samples[-1]["samples"]):
         rows = [
             (f"{event['step']:,}", event["samples"][number][1]) for event in shown if len(event["samples"]) > number
         ]
-        tables.append(
-            f"<h3>{html.escape(source)}</h3>"
-            + table(["step", "translation"], [*rows, ("reference", reference)], "texts")
-        )
-    return "".join(tables)
+        content += f"<h3>{html.escape(source)}</h3>"
+        content += table(["step", "translation"], [*rows, ("reference", reference)], "texts")
+    return content
 
 
-def _attention(facts: Facts) -> str:
-    """Maps of a few sentences, by the finished model; nothing where it cannot be opened."""
-    if not facts.manifest:
+def _attention(data: RunData) -> str:
+    """Return the attention maps of a few sentences; empty if there is no finished model or it cannot be opened."""
+    if not data.manifest:
         return ""
+    attentions: list[Attention] = []
     try:
-        attentions = list(_read_attention(facts))
+        opened = open_model(data.run.model, EngineChoice("torch"))
+        assert opened.model is not None, "a single model that torch runs"
+        split = "valid" if data.config.data.test is None else "test"
+        for text in read_texts(data.run, split, data.config.data.target_lang):
+            sources = [source for source in text.sources if len(source) <= _MAP_CHARACTERS][:_MAPS]
+            for [candidate] in opened.translator.to(text.target_lang).translate(sources, opened.settings.search):
+                attentions += read_attention(opened.model, opened.tokenizers, candidate)
     except MtError as error:
         log.warning("the report has no attention maps: %s", error.message)
         return ""
-    return attention_map.maps(attentions) if attentions else ""
-
-
-def _read_attention(facts: Facts) -> Iterator[Attention]:
-    opened = open_model(facts.run.model, EngineChoice("torch"))
-    assert opened.model is not None, "one model, and torch runs it"
-    split = "valid" if facts.config.data.test is None else "test"
-    for text in read_texts(facts.run, split, facts.config.data.target_lang):
-        fitting = [source for source in text.sources if len(source) <= _MAP_CHARACTERS][:_MAPS]
-        found = opened.translator.to(text.target_lang).translate(fitting, opened.settings.search)
-        for [candidate] in found:
-            yield from read_attention(opened.model, opened.tokenizers, candidate)
+    return attention_map.map_element(attentions) if attentions else ""

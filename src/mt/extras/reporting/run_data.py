@@ -1,0 +1,172 @@
+"""The data of a run folder that a report shows."""
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mt.config import Config, parse_config
+from mt.data.token_store import EncodedCorpus
+from mt.errors import InputError
+from mt.storage.manifest import DamagedError, read_manifest
+from mt.storage.run_dir import RunDir
+from mt.text.lines import read_lines
+
+_MAX_LENGTHS = 200_000  # training sentences whose lengths are counted; of more, an evenly spaced sample
+
+# The scores that a report has a column for
+_COLUMNS = "bleu bleu_low bleu_high chrf ter exact_match length_ratio sentences_per_second signatures".split()
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """A scored test set, in one language with one search method.
+
+    Attributes:
+        name: of its files: `test`, or `test.de` of several languages.
+        scores: the public JSON object of the method.
+    """
+
+    name: str
+    scores: dict[str, Any]
+    sources: list[str]
+    references: list[str]
+    hypotheses: list[str]
+
+
+@dataclass(frozen=True)
+class RunData:
+    """The data of a run.
+
+    Attributes:
+        events: of the training that led to the result; steps lost in a crash are left out.
+        manifest: of the finished model; empty before it is finished.
+        cleaning: number of training pairs by the outcome of cleaning.
+        pairs: number of pairs by split.
+        lengths: tokens of training sentences: source and target (N,) each.
+    """
+
+    run: RunDir
+    config: Config
+    config_text: str
+    events: list[Event]
+    manifest: dict[str, Any]
+    cleaning: dict[str, int]
+    pairs: dict[str, int]
+    lengths: tuple[Any, Any]
+    tests: list[TestSet]
+
+    @property
+    def steps(self) -> int:
+        """The last step of the training."""
+        return max((event["step"] for event in self.events), default=0)
+
+    @property
+    def has_newer_steps(self) -> bool:
+        """True if a finished training was extended and the model is of an earlier step."""
+        return bool(self.manifest) and self.steps > self.manifest["steps"]
+
+    def of_kind(self, kind: str) -> list[Event]:
+        """Return the events of a kind, in order."""
+        return [event for event in self.events if event["event"] == kind]
+
+
+def read_run_data(run: RunDir) -> RunData:
+    """Read a run folder, finished or not.
+
+    Raises:
+        InputError: not a run folder, or a required file is missing or damaged.
+    """
+    text = _read(run, run.config)
+    events = _without_lost_steps(parse_events(_read(run, run.metrics, errors="replace")))
+    try:
+        manifest = read_manifest(run.model.root)
+    except DamagedError:
+        manifest = {}
+    pairs, cleaning = {}, {}
+    if run.text.is_dir() or not manifest:  # the data of a finished run may have been removed to save space
+        remedy = "remove the run's data/ and run the same `mt train` again, which prepares it again"
+        with _report_damage(run.prepared_counts, remedy):
+            pairs = dict(json.loads(_read(run, run.prepared_counts))["pairs"])
+        with _report_damage(run.cleaning, remedy):
+            cleaning = dict(json.loads(_read(run, run.cleaning)))
+    config = parse_config(text, str(run.config))
+    return RunData(run, config, text, events, manifest, cleaning, pairs, _lengths(run), list(_test_sets(run)))
+
+
+@contextlib.contextmanager
+def _report_damage(path: Path, remedy: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{path}: damaged", remedy) from None
+
+
+def _read(run: RunDir, path: Path, errors: str = "strict") -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors=errors)
+    except FileNotFoundError:
+        raise InputError(
+            f"{run.root}: there is no {path.relative_to(run.root)} in it, so there is nothing to report",
+            "give the folder of a run whose training has begun (runs/NAME)",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+
+
+def parse_events(text: str) -> Iterator[Event]:
+    """Parse a metrics.jsonl, without lines that a crash has truncated."""
+    for line in text.split("\n"):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and isinstance(event.get("step"), int) and "event" in event:
+            yield event
+
+
+def _without_lost_steps(events: Iterable[Event]) -> list[Event]:
+    """Drop the events after the checkpoint that a later process resumed from, and repeated validations of a step."""
+    result: list[Event] = []
+    for event in events:
+        if event["event"] in ("start", "resume"):
+            result = [one for one in result if one["step"] <= event["step"] and one["event"] != "done"]
+        result.append(event)
+    last = {event["step"]: event for event in result if event["event"] == "validation"}
+    return [event for event in result if event["event"] != "validation" or event is last[event["step"]]]
+
+
+def _lengths(run: RunDir) -> tuple[Any, Any]:
+    try:
+        corpus = EncodedCorpus.open(run.encoded("train"))
+    except (OSError, StopIteration, ValueError):  # the data were removed to save space
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    step = max(1, -(-len(corpus) // _MAX_LENGTHS))
+    return corpus.lengths(np.arange(0, len(corpus), step))
+
+
+def _test_sets(run: RunDir) -> Iterator[TestSet]:
+    """Read the run's own test set as it was last scored."""
+    path = run.scores / "test.json"
+    if not path.is_file():
+        return
+    remedy = f"score it again: mt eval --model {run.root}"
+    with _report_damage(path, remedy):
+        results: Sequence[dict[str, Any]] = json.loads(path.read_bytes())["results"]
+        kinds = [(result["method"], result.get("target_lang")) for result in results]
+        _ = [result[key] for result in results for key in _COLUMNS]
+    has_several = len({language for _, language in kinds}) > 1
+    for result, (method, language) in zip(results, kinds, strict=True):
+        name = f"test.{language}" if has_several else "test"
+        files = [run.scores / f"{name}.{suffix}" for suffix in ("source", "reference", method)]
+        if all(file.is_file() for file in files):
+            sources, references, hypotheses = (list(read_lines(file)) for file in files)
+            if not len(sources) == len(references) == len(hypotheses):
+                raise InputError(f"{files[2]}: not as many lines as its source and reference", remedy)
+            yield TestSet(name, result, sources, references, hypotheses)
