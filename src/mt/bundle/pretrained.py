@@ -33,7 +33,7 @@ class PretrainedModel:
     Attributes:
         key: the configuration key that names it.
         path: the name.
-        folder: the model folder; None if it is gone, which a training that has begun may survive.
+        folder: the model folder; None if it is gone, which a started training may survive.
         identity: a digest of its weights and tokenizers.
     """
 
@@ -67,7 +67,7 @@ class Pretrained:
             recorded: the identities when this training began, by key; empty before.
 
         Raises:
-            InputError: one is missing, and training has not begun.
+            InputError: one is missing, and training has not started.
         """
         settings = config.training
         start = None
@@ -191,7 +191,7 @@ class Pretrained:
 
 
 def _find(path: str, runs: Path, recorded: str | None, key: str) -> PretrainedModel:
-    """Find a model; a missing one is an error only before training has begun, when no identity is recorded."""
+    """Find a model; a missing one is an error only before training has started, when no identity is recorded."""
     try:
         folder = find_model(Path(path), runs)
         return PretrainedModel(key, path, folder, _identity(read_manifest(folder.root)["files"]))

@@ -9,7 +9,7 @@ from mt.config.base import Rule, Section, without_repeats
 
 
 class DecodingConfig(Section):
-    """How translations are searched."""
+    """The search for translations."""
 
     beam_size: Annotated[int, Field(ge=1, le=1000)] = 5
     """Number of hypotheses that beam search follows."""
@@ -37,7 +37,7 @@ class DecodingConfig(Section):
 
 
 class EvaluationConfig(Section):
-    """How translations are scored."""
+    """The scoring of translations."""
 
     methods: Annotated[
         tuple[Literal["greedy", "beam"], ...], Field(strict=False, min_length=1), AfterValidator(without_repeats)

@@ -9,7 +9,7 @@ from mt.config.base import Fraction, Rule, Section
 
 
 class TokenizerConfig(Section):
-    """How text becomes tokens."""
+    """The tokenisation of both languages."""
 
     type: Literal["bpe"] = "bpe"
     """Kind of tokenizer: byte-pair encoding; unseen characters are encoded as bytes."""
@@ -67,7 +67,7 @@ class ModelConfig(Section):
 
     @property
     def has_dropout(self) -> bool:
-        """Whether any kind of dropout is on."""
+        """Return True if any kind of dropout is on."""
         rates = self.dropout, self.attention_dropout, self.activation_dropout, self.embedding_dropout, self.word_dropout
         return any(rates)
 

@@ -11,7 +11,7 @@ _Steps = Annotated[int, Field(ge=1, le=10**9)]
 
 
 class TrainingConfig(Section):
-    """How the weights are learned."""
+    """The training of the weights."""
 
     init_from: Line | None = None
     """Run or model folder whose weights training starts from; null: from random weights."""

@@ -114,7 +114,7 @@ def _read(run: RunDir, path: Path, errors: str = "strict") -> str:
     except FileNotFoundError:
         raise InputError(
             f"{run.root}: there is no {path.relative_to(run.root)} in it, so there is nothing to report",
-            "give the folder of a run whose training has begun (runs/NAME)",
+            "give the folder of a run that has started training (runs/NAME)",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
