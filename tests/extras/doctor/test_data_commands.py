@@ -18,9 +18,9 @@ from data_helpers import lines_in, make_config, pairs_of, write_lines, write_pai
 from html_helpers import checked
 from mt.data.corpus import Pair, one_line
 from mt.errors import InputError
-from mt.extras.doctor.clean import reasons, write_clean
-from mt.extras.doctor.diagnosis import diagnose
-from mt.extras.doctor.kinds import DROPPABLE
+from mt.extras.doctor.check import check_corpus
+from mt.extras.doctor.clean import dropping_rules, write_clean
+from mt.extras.doctor.rules import DROPPABLE
 
 FAULTY: list[Pair] = [
     ("one two three", "uno due tre"),
@@ -65,7 +65,7 @@ def test_check_prints_tables_and_examples(project: Path) -> None:
     assert ["empty", "warning", "1", "14.29", "%", "1", "0"] in rows
     assert "\n  train.en:5: seven⟨U+200B⟩  [U+200B]\n" in done.stdout
     assert "\n  train.en:1: one two three\n    train.it:1: uno due tre\n    train.en:4: one two three\n" in done.stdout
-    assert done.stdout.endswith("a training would take this corpus\n")
+    assert done.stdout.endswith("training would take this corpus\n")
     assert "\u200b" not in done.stdout
     assert "reading the corpus" in done.stderr
     assert not (project / "runs").exists()
@@ -108,7 +108,7 @@ def test_exit_code_2_says_that_training_would_refuse(project: Path) -> None:
     write_lines(project / "valid.it", ["undici"])
     done = mt("data", "check", "mine.yaml", "--html", "page.html", cwd=project, code=2)
     assert "valid.en has 2 lines but valid.it has 1" in done.stdout
-    assert done.stdout.endswith("a training would refuse this corpus\n")
+    assert done.stdout.endswith("training would refuse this corpus\n")
     assert (project / "page.html").exists()
     assert "valid.en has 2 lines but valid.it has 1" in mt("train", "--config", "mine.yaml", cwd=project, code=2).stderr
     assert json.loads(mt("data", "check", "mine.yaml", "--json", cwd=project, code=2).stdout)["refused"] is True
@@ -175,7 +175,7 @@ def test_no_folder_of_the_user_is_replaced(project: Path) -> None:
     assert "this folder is or holds the current directory" in clean(project, ".", code=2)
     config = make_config(project, {"source": "train.en", "target": "train.it"})
     with pytest.raises(InputError, match="is there already"):
-        write_clean(diagnose(config, project, 0), project / "precious", reasons((), ()))
+        write_clean(check_corpus(config, project, 0), project / "precious", dropping_rules((), ()))
     assert (project / "precious" / "file").read_text() == "x"
     for keep in ((), ("--keep", "empty")):
         clean(project, "again", *keep)
@@ -217,7 +217,7 @@ def test_rows_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
     write_pairs(tmp_path, "valid", [("eleven", "undici")])
     done = mt("data", "clean", "mine.yaml", "--output", "out", cwd=tmp_path)
     assert ["row", "1", "33.3", "%"] in [line.split() for line in done.stdout.split("\n")]
-    assert "rows that cannot be read and are left out: 1" in done.stderr
+    assert "1 rows cannot be read and were dropped" in done.stderr
 
 
 def test_repeats_that_a_configuration_keeps_stay(project: Path) -> None:
@@ -289,7 +289,7 @@ def test_what_cannot_be_cleaned_is_refused(project: Path) -> None:
     write_lines(project / "train.it", ["uno"])
     assert "has 7 lines but train.it has 1" in clean(project, "x", code=2)
     write_lines(project / "train.en", [""])
-    assert "no pair of it would be left" in clean(project, "x", code=2)
+    assert "no pair would be left" in clean(project, "x", code=2)
     assert not (project / "x").exists()
 
 
@@ -300,7 +300,7 @@ def test_each_source_becomes_two_files_of_its_own(tmp_path: Path) -> None:
     ]
     write_lines(tmp_path / "t.tsv", ["en\tde", "one two three\tuno due tre", "", "x\t", "ten\tzehn"])
     config = make_config(tmp_path, sources, target_lang=["it", "de"])
-    cleaned = write_clean(diagnose(config, tmp_path, 0), tmp_path / "out", reasons((), ()))
+    cleaned = write_clean(check_corpus(config, tmp_path, 0), tmp_path / "out", dropping_rules((), ()))
     assert pairs_of(tmp_path, cleaned.sources, target_lang=["it", "de"]) == [
         *(FAULTY[place] for place in (0, 2, 4, 6)),
         ("one two three", "uno due tre"),
@@ -313,11 +313,11 @@ def test_each_source_becomes_two_files_of_its_own(tmp_path: Path) -> None:
 
 def test_a_corpus_that_changes_meanwhile_is_refused(project: Path) -> None:
     config = make_config(project, {"source": "train.en", "target": "train.it"})
-    diagnosis = diagnose(config, project, 0)
+    report = check_corpus(config, project, 0)
     for pairs in (FAULTY[:-1], [*FAULTY, ("a", "b")]):
         write_pairs(project, "train", pairs)
         with pytest.raises(InputError, match="changed while"):
-            write_clean(diagnosis, project / "out", reasons((), ()))
+            write_clean(report, project / "out", dropping_rules((), ()))
         assert not (project / "out").exists()
 
 
@@ -337,7 +337,7 @@ def test_clean_never_shifts_pairs(pairs: list[tuple[bytes, bytes]], drop: set[st
             (folder / f"train.{language}").write_bytes(b"".join(pair[side] + b"\n" for pair in pairs))
         config = make_config(folder, {"source": "train.en", "target": "train.it"}, test=None)
         drop -= {"punctuation", "rare-characters", "numbers"}
-        write_clean(diagnose(config, folder, 0), folder / "out", reasons((), drop))
+        write_clean(check_corpus(config, folder, 0), folder / "out", dropping_rules((), drop))
         gone = [
             int(row.split("\t")[1]) for path in (folder / "out" / "dropped").iterdir() for row in lines_in(path)[1:]
         ]

@@ -28,15 +28,15 @@ from mt.data.encode import Tagged, encode_corpus
 from mt.data.prepare import prepare_text
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
-from mt.extras.doctor import examination, overlaps
-from mt.extras.doctor.characters import mojibake, odd_characters
+from mt.extras.doctor import checker, overlaps
+from mt.extras.doctor.bitexts import TextFindings, bitexts_of
+from mt.extras.doctor.characters import mojibake, suspicious_characters
+from mt.extras.doctor.check import CorpusReport, check_corpus
 from mt.extras.doctor.chunks import Examples
-from mt.extras.doctor.diagnosis import Diagnosis, diagnose
-from mt.extras.doctor.kinds import PAIR_KINDS, TEXT_KINDS, Kind
-from mt.extras.doctor.reading import Faults, texts_of
-from mt.extras.doctor.report import text_report
+from mt.extras.doctor.rules import PAIR_RULES, TEXT_RULES, Rule
 from mt.extras.doctor.scripts import foreign_letters, scripts_of
-from mt.extras.doctor.survey import survey
+from mt.extras.doctor.statistics import collect_statistics
+from mt.extras.doctor.text_report import text_report
 from mt.text.lines import read_lines
 
 Lines = dict[str, dict[str, set[int]]]
@@ -142,60 +142,62 @@ def planted(folder: Path) -> tuple[Config, Lines]:
     return config, expected | {"encoding": {"train": {2, 400}}}
 
 
-def found(diagnosis: Diagnosis) -> Lines:
+def found(report: CorpusReport) -> Lines:
     """The lines that the examples show, where all are shown; of a duplicate the later one."""
     lines: Lines = {}
-    for finding in diagnosis.findings:
+    for finding in report.findings:
         for example in finding.examples:
-            shown = lines.setdefault(finding.kind.name, {}).setdefault(example.split, set())
-            later = example.places[2:] if finding.kind.name == "duplicate" else example.places
+            shown = lines.setdefault(finding.rule.name, {}).setdefault(example.split, set())
+            later = example.locations[2:] if finding.rule.name == "duplicate" else example.locations
             shown.update(place.line for place in later)
     return lines
 
 
-def check_counts(diagnosis: Diagnosis, expected: Lines) -> None:
-    for finding in diagnosis.findings:
-        counts = {split: len(lines) for split, lines in expected[finding.kind.name].items()}
-        assert {split: n for split, n in finding.counts.items() if n} == counts, finding.kind.name
+def check_counts(report: CorpusReport, expected: Lines) -> None:
+    for finding in report.findings:
+        counts = {split: len(lines) for split, lines in expected[finding.rule.name].items()}
+        assert {split: n for split, n in finding.counts.items() if n} == counts, finding.rule.name
 
 
 def test_every_fault_is_found_where_it_is_and_nothing_else(tmp_path: Path) -> None:
     config, expected = planted(tmp_path)
-    diagnosis = diagnose(config, tmp_path / "runs", 1000)
-    assert set(expected) == {kind.name for kind in PAIR_KINDS}
-    assert found(diagnosis) == expected
-    check_counts(diagnosis, expected)
-    assert diagnosis.refused
-    [latin1, _] = diagnosis.findings[0].examples
-    assert (latin1.places[0].text, latin1.note) == ("caff\ufffd", "not valid UTF-8 (byte 0xe8 at column 5)")
-    assert diagnosis.pairs == {"train": 400 + sum(map(len, PLANTED.values())), "valid": 31, "test": 35}
+    report = check_corpus(config, tmp_path / "runs", 1000)
+    assert set(expected) == {kind.name for kind in PAIR_RULES}
+    assert found(report) == expected
+    check_counts(report, expected)
+    assert report.refused
+    [latin1, _] = report.findings[0].examples
+    assert (latin1.locations[0].text, latin1.note) == ("caff\ufffd", "not valid UTF-8 (byte 0xe8 at column 5)")
+    assert report.pairs == {"train": 400 + sum(map(len, PLANTED.values())), "valid": 31, "test": 35}
 
 
 def test_clean_text_raises_no_alarm(tmp_path: Path) -> None:
-    diagnosis = diagnose(configured(tmp_path, clean_text()), tmp_path / "runs", 1000)
-    assert found(diagnosis) == {}
-    assert diagnosis.findings == []
-    assert not diagnosis.refused
+    report = check_corpus(configured(tmp_path, clean_text()), tmp_path / "runs", 1000)
+    assert found(report) == {}
+    assert report.findings == []
+    assert not report.refused
 
 
 def test_processes_chunks_and_files_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, expected = planted(tmp_path)
-    monkeypatch.setattr(examination, "_ALONE", 0)
-    monkeypatch.setattr(examination, "_PAIRS", 11)
+    monkeypatch.setattr(checker, "_SINGLE_PROCESS", 0)
+    monkeypatch.setattr(checker, "_CHUNK_PAIRS", 11)
     monkeypatch.setattr(overlaps, "Records", partial(Records, at_once=50))
-    diagnosis = diagnose(config, tmp_path / "runs", 1000)
-    assert found(diagnosis) == expected
-    check_counts(diagnosis, expected)
+    report = check_corpus(config, tmp_path / "runs", 1000)
+    assert found(report) == expected
+    check_counts(report, expected)
 
 
 def test_a_long_text_is_sampled_for_its_language_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examination, "_JUDGED", 10)
+    monkeypatch.setattr(checker, "_LANGUAGE_SAMPLE", 10)
     german = ("She wants to know where the station is.", "Sie möchte gerne wissen, wo sich der Bahnhof hier befindet.")
     config = make_config(tmp_path, write_pairs(tmp_path, "train", [german] * 95))
-    [sampled] = [f for f in diagnose(config, tmp_path, 1).findings if f.kind.name == "language"]
-    assert (sampled.counts["train"], sampled.judged["train"]) == (10, 10)
-    [every] = [f for f in diagnose(config, tmp_path, 1, every_language=True).findings if f.kind.name == "language"]
-    assert (every.counts["train"], every.judged["train"]) == (95, 95)
+    [sampled] = [f for f in check_corpus(config, tmp_path, 1).findings if f.rule.name == "language"]
+    assert (sampled.counts["train"], sampled.checked["train"]) == (10, 10)
+    [every] = [
+        f for f in check_corpus(config, tmp_path, 1, detect_every_language=True).findings if f.rule.name == "language"
+    ]
+    assert (every.counts["train"], every.checked["train"]) == (95, 95)
 
 
 FAULTY = [("The cat.", "Il gatto."), ("The \u200bdog.", "Il cane."), ("Two\nlines.", "Due righe."), ("", "Niente.")]
@@ -230,20 +232,18 @@ def write_table(path: Path) -> None:
 )
 def test_a_table_is_examined_like_plain_files(tmp_path: Path, name: str, lines: dict[str, int]) -> None:
     write_table(tmp_path / name)
-    diagnosis = diagnose(make_config(tmp_path, {"file": name}, test=None), tmp_path, 10)
-    assert found(diagnosis) == {kind: {"train": {line}} for kind, line in lines.items()}
-    assert diagnosis.findings[0].examples[0].places[0].file == str(tmp_path / name)
+    report = check_corpus(make_config(tmp_path, {"file": name}, test=None), tmp_path, 10)
+    assert found(report) == {kind: {"train": {line}} for kind, line in lines.items()}
+    assert report.findings[0].examples[0].locations[0].file == str(tmp_path / name)
 
 
 def test_a_hub_data_set_is_examined_too(tmp_path: Path) -> None:
     folder = tmp_path / "set"
     folder.mkdir()
     write_lines(folder / "train.jsonl", [json.dumps({"translation": {"en": en, "it": it}}) for en, it in FAULTY])
-    diagnosis = diagnose(make_config(tmp_path, {"hub": str(folder)}, test=None), tmp_path, 10)
-    assert found(diagnosis) == {
-        kind: {"train": {n}} for kind, n in (("zero-width", 2), ("line-break", 3), ("empty", 4))
-    }
-    assert diagnosis.findings[0].examples[0].places[0].file == f"{folder} (train)"
+    report = check_corpus(make_config(tmp_path, {"hub": str(folder)}, test=None), tmp_path, 10)
+    assert found(report) == {kind: {"train": {n}} for kind, n in (("zero-width", 2), ("line-break", 3), ("empty", 4))}
+    assert report.findings[0].examples[0].locations[0].file == f"{folder} (train)"
 
 
 def test_rows_that_cannot_be_read_are_all_named(tmp_path: Path) -> None:
@@ -251,50 +251,50 @@ def test_rows_that_cannot_be_read_are_all_named(tmp_path: Path) -> None:
     write_lines(tmp_path / "t.jsonl", rows)
     (tmp_path / "t.tsv").write_bytes(b"en\tit\na\tb\tc\nd\te\nf\t\xffg\n\xff\th\ti\nj\tk\n")
     config = make_config(tmp_path, [{"file": "t.jsonl"}, {"file": "t.tsv"}])
-    lines = found(diagnose(config, tmp_path, 10))
+    lines = found(check_corpus(config, tmp_path, 10))
     assert lines["row"] == {"train": {2, 3, 4, 6, 5}}  # 2 of each table
     assert lines["encoding"] == {"train": {4}}
-    [rows_found] = [f for f in diagnose(config, tmp_path, 10).findings if f.kind.name == "row"]
+    [rows_found] = [f for f in check_corpus(config, tmp_path, 10).findings if f.rule.name == "row"]
     assert rows_found.counts == {"train": 6}
-    assert [example.places[0].text for example in rows_found.examples][:1] == [
+    assert [example.locations[0].text for example in rows_found.examples][:1] == [
         "not valid JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
     ]
 
 
-def only(diagnosis: Diagnosis, name: str) -> list[str]:
+def only(report: CorpusReport, name: str) -> list[str]:
     """What is said of whole texts."""
-    [finding] = [finding for finding in diagnosis.findings if finding.kind.name == name]
+    [finding] = [finding for finding in report.findings if finding.rule.name == name]
     return [example.note for example in finding.examples]
 
 
 @pytest.mark.parametrize("block", [3, 4, 5, 6, 7, 8, 100])
 def test_the_form_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr("mt.extras.doctor.reading._BLOCK", block)
+    monkeypatch.setattr("mt.extras.doctor.bitexts._BLOCK", block)
     (tmp_path / "a.en").write_bytes(b"\xef\xbb\xbfone\ntwo\nthree\r\nfour\r\nfive\n")
     (tmp_path / "a.it").write_bytes(b"uno\r\ndue\r\ntre\r\nquattro\r\ncinque\r\n")
-    diagnosis = diagnose(make_config(tmp_path, {"source": "a.en", "target": "a.it"}), tmp_path, 10)
-    assert only(diagnosis, "byte-order-mark") == [f"{tmp_path}/a.en"]
-    assert only(diagnosis, "crlf") == [
+    report = check_corpus(make_config(tmp_path, {"source": "a.en", "target": "a.it"}), tmp_path, 10)
+    assert only(report, "byte-order-mark") == [f"{tmp_path}/a.en"]
+    assert only(report, "crlf") == [
         f"{tmp_path}/a.en: 2 lines, the first is line 3",
         f"{tmp_path}/a.it: 5 lines, the first is line 1",
     ]
-    assert {finding.kind.name for finding in diagnosis.findings} == {"byte-order-mark", "crlf"}
+    assert {finding.rule.name for finding in report.findings} == {"byte-order-mark", "crlf"}
 
 
 def test_files_of_different_length(tmp_path: Path) -> None:
     write_lines(tmp_path / "a.en", ["one", "two", "three"])
     write_lines(tmp_path / "a.it", ["uno", "due"])
-    diagnosis = diagnose(make_config(tmp_path, {"source": "a.en", "target": "a.it"}, test=None), tmp_path, 10)
-    assert only(diagnosis, "line-counts") == [f"{tmp_path}/a.en has 3 lines but {tmp_path}/a.it has 2"]
-    assert diagnosis.pairs["train"] == 2
-    assert diagnosis.refused
+    report = check_corpus(make_config(tmp_path, {"source": "a.en", "target": "a.it"}, test=None), tmp_path, 10)
+    assert only(report, "line-counts") == [f"{tmp_path}/a.en has 3 lines but {tmp_path}/a.it has 2"]
+    assert report.pairs["train"] == 2
+    assert report.refused
 
 
 def test_utf_16_is_called_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "a.en").write_bytes("one\ntwo\n".encode("utf-16"))
     write_lines(tmp_path / "a.it", ["uno", "due"])
-    diagnosis = diagnose(make_config(tmp_path, {"source": "a.en", "target": "a.it"}), tmp_path, 10)
-    assert "encoding" in found(diagnosis)
+    report = check_corpus(make_config(tmp_path, {"source": "a.en", "target": "a.it"}), tmp_path, 10)
+    assert "encoding" in found(report)
     with pytest.raises(InputError, match="iconv -f utf-16") as caught:
         list(read_lines(tmp_path / "a.en"))
     assert caught.value.exit_code == 2
@@ -313,8 +313,8 @@ def test_nothing_to_train_on(tmp_path: Path, content: bytes, said: str) -> None:
     for name in ("a.en", "a.it"):
         (tmp_path / name).write_bytes(content)
     config = make_config(tmp_path, {"source": "a.en", "target": "a.it"})
-    diagnosis = diagnose(config, tmp_path, 10)
-    assert only(diagnosis, "no-pairs") == [said]
+    report = check_corpus(config, tmp_path, 10)
+    assert only(report, "no-pairs") == [said]
     with pytest.raises(InputError):
         prepare_text(config, tmp_path / "text", "key")
 
@@ -325,19 +325,19 @@ def test_a_text_that_is_missing_does_not_hide_the_others(tmp_path: Path) -> None
         tmp_path, [sources["train"], {"file": "none.tsv"}], valid=sources["valid"], test={"file": "empty.tsv"}
     )
     (tmp_path / "empty.tsv").write_bytes(b"")
-    diagnosis = diagnose(config, tmp_path, 10)
-    assert only(diagnosis, "unreadable") == [f"{tmp_path}/none.tsv: no such file"]
-    assert only(diagnosis, "no-pairs") == ["data.test: no sentence pair in it"]
-    assert diagnosis.pairs == {"train": 400, "valid": 30, "test": 0}
+    report = check_corpus(config, tmp_path, 10)
+    assert only(report, "unreadable") == [f"{tmp_path}/none.tsv: no such file"]
+    assert only(report, "no-pairs") == ["data.test: no sentence pair in it"]
+    assert report.pairs == {"train": 400, "valid": 30, "test": 0}
 
 
 def test_a_line_of_a_million_characters(tmp_path: Path) -> None:
     texts = clean_text()
     for text in ("x" * 10**6, "<a " * 333_333, "1 " * 500_000, "0" * 10**6, "ÃÐ" * 500_000, "12,345 " * 150_000):
         texts["train"].append((text, text[::-1]))
-    diagnosis = diagnose(configured(tmp_path, texts), tmp_path, 10)
-    assert found(diagnosis)["too-long"] == {"train": set(range(401, 407))}
-    assert len(text_report(diagnosis)) < 50_000
+    report = check_corpus(configured(tmp_path, texts), tmp_path, 10)
+    assert found(report)["too-long"] == {"train": set(range(401, 407))}
+    assert len(text_report(report)) < 50_000
 
 
 def test_several_languages_have_measures_of_their_own(tmp_path: Path) -> None:
@@ -351,8 +351,8 @@ def test_several_languages_have_measures_of_their_own(tmp_path: Path) -> None:
         {**write_pairs(tmp_path, "b", [*russian, texts[0], *few[1]]), "target_lang": "ru"},
     ]
     config = make_config(tmp_path, sources, target_lang=["it", "ru"], test=None)
-    diagnosis = diagnose(config, tmp_path, 1000)
-    lines = found(diagnosis)
+    report = check_corpus(config, tmp_path, 1000)
+    lines = found(report)
     assert lines.pop("many-sources")
     assert lines == {"wrong-script": {"train": {101}}}
 
@@ -362,7 +362,7 @@ def test_what_training_drops_is_counted_as_training_counts_it(tmp_path: Path) ->
     for kind in ("empty", "ratio", "duplicate"):
         texts["train"] += [*PLANTED[kind], *PLANTED[kind]]
     config = configured(tmp_path, texts)
-    found_here = {f.kind.name: f.counts["train"] for f in diagnose(config, tmp_path, 0).findings}
+    found_here = {f.rule.name: f.counts["train"] for f in check_corpus(config, tmp_path, 0).findings}
     counts = prepare_text(config, tmp_path / "text", "key")
     assert {name: found_here[kind] for name, kind in (("empty", "empty"), ("badly proportioned", "ratio"))} == {
         name: counts[name] for name in ("empty", "badly proportioned")
@@ -393,11 +393,11 @@ def test_an_error_is_what_training_refuses(
             refused = False
         except InputError:
             refused = True
-        diagnosis = diagnose(config, folder, 1)
-        assert diagnosis.refused >= refused
+        report = check_corpus(config, folder, 1)
+        assert report.refused >= refused
         # Which of two sentences is split off is the luck of a hash.
-        perhaps = any("perhaps" in example.note for finding in diagnosis.findings for example in finding.examples)
-        assert diagnosis.refused == refused or perhaps
+        perhaps = any("perhaps" in example.note for finding in report.findings for example in finding.examples)
+        assert report.refused == refused or perhaps
 
 
 def test_text_in_two_normal_forms_is_one_text(tmp_path: Path) -> None:
@@ -410,7 +410,7 @@ def test_text_in_two_normal_forms_is_one_text(tmp_path: Path) -> None:
     texts["train"] += [decomposed(held), twice, decomposed(twice)]
     texts["valid"] += [held]
     first = len(texts["train"]) - 2
-    assert found(diagnose(configured(tmp_path, texts), tmp_path, 9)) == {
+    assert found(check_corpus(configured(tmp_path, texts), tmp_path, 9)) == {
         "leak": {"train": {first}},
         "duplicate": {"train": {first + 2}},
     }
@@ -420,21 +420,21 @@ def test_everyday_phrases_are_no_leak(tmp_path: Path) -> None:
     texts = clean_text()
     for split in ("train", "valid", "test"):
         texts[split] += [("Yes.", "Sì."), ("Thank you.", "Grazie."), ("1 2 3 4 5 6 7 8 9 10.", "1 2 3 4 5 6 7 8 9 10.")]
-    assert set(found(diagnose(configured(tmp_path, texts), tmp_path, 9))) <= {"short"}
+    assert set(found(check_corpus(configured(tmp_path, texts), tmp_path, 9))) <= {"short"}
 
 
 def test_the_validation_text_must_not_have_the_test_text_either(tmp_path: Path) -> None:
     texts = clean_text()
     texts["valid"] += texts["test"][3:5]
     texts["test"] += texts["test"][:1]
-    assert found(diagnose(configured(tmp_path, texts), tmp_path, 9)) == {"leak": {"valid": {31, 32}}}
+    assert found(check_corpus(configured(tmp_path, texts), tmp_path, 9)) == {"leak": {"valid": {31, 32}}}
 
 
 @pytest.mark.parametrize(("pairs", "wanted"), [(0, 10), (10, 10), (11, 10), (99, 10), (1000, 7)])
 def test_a_sample_is_spread_over_the_whole_text(tmp_path: Path, pairs: int, wanted: int) -> None:
     source = write_pairs(tmp_path, "train", [(f"a {n}", f"b {n}") for n in range(pairs)])
     data = make_config(tmp_path, source, test=None).data
-    one = survey(texts_of(data)[0], Faults(Examples(0)), wanted)
+    one = collect_statistics(bitexts_of(data)[0], TextFindings(Examples(0)), wanted)
     lines = [line for line, _ in one.sample]
     assert min(pairs, (wanted + 1) // 2) <= len(lines) <= wanted
     assert len(set(np.diff(lines).tolist())) <= 1
@@ -446,8 +446,8 @@ def test_a_sample_is_spread_over_the_whole_text(tmp_path: Path, pairs: int, want
 def test_too_long_is_what_training_leaves_out(two_languages: Path, tmp_path: Path) -> None:
     config = load_config(two_languages / "two.yaml", ["data.max_length=7", f"data.root={two_languages}"])
     tokenizers = TokenizerPair.load(two_languages / "runs" / "two" / "tokenizer", shared=True)
-    diagnosis = diagnose(config, two_languages / "runs", 0)
-    [too_long] = [finding for finding in diagnosis.findings if finding.kind.name == "too-long"]
+    report = check_corpus(config, two_languages / "runs", 0)
+    [too_long] = [finding for finding in report.findings if finding.rule.name == "too-long"]
     expected = 0
     for source in config.data.train:
         assert isinstance(source, PairFiles)
@@ -494,7 +494,7 @@ def test_lithuanian_decoded_wrongly_is() -> None:
 
 def test_an_old_macintosh_file_takes_no_quadratic_time() -> None:
     """Half a million carriage returns: each once looked at the rest of the line, which took minutes."""
-    assert len(list(odd_characters("ab\r" * 500_000 + "end", frozenset({"Latn"})))) == 500_000
+    assert len(list(suspicious_characters("ab\r" * 500_000 + "end", frozenset({"Latn"})))) == 500_000
 
 
 def test_back_translations_that_would_be_held_out_are_refused_as_training_does(tmp_path: Path) -> None:
@@ -502,29 +502,27 @@ def test_back_translations_that_would_be_held_out_are_refused_as_training_does(t
     source = write_pairs(tmp_path, "bt", [(f"<BT> {src}", tgt) for src, tgt in texts["train"][:100]])
     own = write_pairs(tmp_path, "own", texts["train"][100:])
     held = {"valid": {"from_train": 10}, "test": None, "drop_duplicates": False}
-    diagnosis = diagnose(make_config(tmp_path, [own, source], **held), tmp_path, 3)
-    assert diagnosis.refused
-    assert only(diagnosis, "back-translated") == [f"{tmp_path / 'bt.en'}:1: data.train"]
-    assert not diagnose(make_config(tmp_path, [own, {**source, "synthetic": True}], **held), tmp_path, 3).refused
+    report = check_corpus(make_config(tmp_path, [own, source], **held), tmp_path, 3)
+    assert report.refused
+    assert only(report, "back-translated") == [f"{tmp_path / 'bt.en'}:1: data.train"]
+    assert not check_corpus(make_config(tmp_path, [own, {**source, "synthetic": True}], **held), tmp_path, 3).refused
 
 
 def test_the_page_for_users_lists_the_findings() -> None:
     page = (Path(__file__).parents[3] / "docs" / "data.md").read_text()
     listed = re.findall(r"^\| `([a-z-]+)` \| (\w+) \| ([a-z, ]*?) ?\|", page, re.MULTILINE)
-    kinds = sorted(
-        [*TEXT_KINDS, *PAIR_KINDS], key=lambda kind: listed.index((kind.name, kind.seriousness, _marks(kind)))
-    )
+    kinds = sorted([*TEXT_RULES, *PAIR_RULES], key=lambda kind: listed.index((kind.name, kind.severity, _marks(kind))))
     assert [kind.name for kind in kinds] == [name for name, *_ in listed]
-    assert [kind for kind in kinds if kind in PAIR_KINDS] == list(PAIR_KINDS), "a pair is counted for the first"
+    assert [kind for kind in kinds if kind in PAIR_RULES] == list(PAIR_RULES), "a pair is counted for the first"
 
 
-def _marks(kind: Kind) -> str:
+def _marks(kind: Rule) -> str:
     dropped = kind.dropped or kind.name == "row"
     return ", ".join(mark for mark, there in (("yes", dropped), ("train", kind.in_training)) if there)
 
 
 def test_a_language_that_cannot_be_told_is_named(tmp_path: Path, notices: list[str]) -> None:
     write_lines(tmp_path / "t.tsv", ["en\txx", "one\tuno"])
-    diagnose(make_config(tmp_path, {"file": "t.tsv"}, target_lang="xx"), tmp_path, 0)
-    named = [notice for notice in notices if "another language" in notice]
-    assert named == ["no sentence is examined for being in another language than xx: py3langid does not know it"]
+    check_corpus(make_config(tmp_path, {"file": "t.tsv"}, target_lang="xx"), tmp_path, 0)
+    named = [notice for notice in notices if "is not checked" in notice]
+    assert named == ["the language of sentences in xx is not checked: py3langid does not know it"]

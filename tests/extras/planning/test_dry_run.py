@@ -17,8 +17,8 @@ from command import mt
 from data_helpers import make_data_config, write_lines
 from mt.config import load_config
 from mt.errors import MachineError
+from mt.extras.planning.corpus_sample import sample_corpus
 from mt.extras.planning.dry_run import _space, dry_run
-from mt.extras.planning.survey import survey
 from mt.storage import lock
 from mt.system.devices import has_bf16
 
@@ -47,7 +47,7 @@ def test_it_tells_all_and_leaves_nothing(tiny: Path, tmp_path: Path) -> None:
     found = rows(done.stdout)
     assert found["run"] == "runs/tiny, new"
     assert found["device"].startswith("cpu, fp32")
-    assert found["training text"] == "300 pairs before duplicates are looked for"
+    assert found["training text"] == "300 pairs before deduplication"
     assert (found["validation text"], found["test text"]) == ("12 pairs", "12 pairs")
     assert found["tokenizer"] == "301 pieces"
     assert found["model"] == "10,448 parameters"
@@ -97,7 +97,7 @@ def test_what_is_dropped_and_held_out(tiny: Path) -> None:
     assert found["validation text"] == "20 pairs"
     assert found["test text"] == "30 pairs"  # no more than a tenth
     counts, dropped = found["training text"].split("; cleaning drops ")
-    assert counts == "250 pairs before duplicates are looked for"
+    assert counts == "250 pairs before deduplication"
     assert re.fullmatch(r"2 empty, 1 badly proportioned, about \d\d\.\d% longer than max_length", dropped)
 
 
@@ -221,11 +221,11 @@ def test_only_the_beginning_of_a_hub_data_set_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "set"
     folder.mkdir()
     write_lines(folder / "train.csv", ["en,it", *(f"hello {n},ciao {n}" for n in range(2500))])
-    found = survey(*hub(tmp_path, folder))
+    found = sample_corpus(*hub(tmp_path, folder))
     assert found.pairs == [2000]
-    assert not found.whole
+    assert not found.complete
     write_lines(folder / "train.csv", ["en,it", "hello,ciao"])
-    assert survey(*hub(tmp_path, folder)).pairs == [1]
+    assert sample_corpus(*hub(tmp_path, folder)).pairs == [1]
 
 
 def test_what_a_hub_data_set_goes_on_with_is_not_foretold(tiny: Path) -> None:

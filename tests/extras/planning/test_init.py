@@ -24,12 +24,12 @@ from mt.config.json_schema import json_schema
 from mt.config.yaml_tree import parse_yaml
 from mt.extras.planning import start
 from mt.extras.planning.answers import Answers
+from mt.extras.planning.corpus_sample import MAX_SAMPLE, CorpusSample, sample_corpus, train_on_sample
 from mt.extras.planning.draft import Draft
 from mt.extras.planning.estimate import estimate
 from mt.extras.planning.probe import Measured, probe
 from mt.extras.planning.recipe import SHAPES, Choice, Ground, Length, first_shape, model_choices, tokenizer_choices
 from mt.extras.planning.start import length_for
-from mt.extras.planning.survey import SAMPLE, Survey, learned_tokenizers, survey
 
 TRAIN = ["--train", "train.en", "train.xx"]
 
@@ -205,8 +205,8 @@ def test_on_a_terminal_a_name_that_is_taken_is_refused_before_more_is_asked(tmp_
     assert "mine.yaml is there already" in shown
 
 
-def surveyed(pairs: int, source: str = "ein alter Hund", target: str = "an old dog") -> Survey:
-    return Survey([pairs], [pairs], [0], {"kept": pairs}, [(source, target)] * 5)
+def surveyed(pairs: int, source: str = "ein alter Hund", target: str = "an old dog") -> CorpusSample:
+    return CorpusSample([pairs], [pairs], [0], {"kept": pairs}, [(source, target)] * 5)
 
 
 def grounds() -> Iterator[Ground]:
@@ -249,7 +249,7 @@ def test_larger_corpora_and_machines_get_larger_models() -> None:
 
 
 def test_vocabularies_fit_the_text_and_its_letters() -> None:
-    def chosen(survey: Survey) -> tuple[object, object]:
+    def chosen(survey: CorpusSample) -> tuple[object, object]:
         size, shared = tokenizer_choices(Ground(survey, "cpu", 2))
         return size.value, shared.value
 
@@ -324,7 +324,7 @@ def test_the_estimate_adds_up() -> None:
 
 
 def test_a_survey_reads_all_and_keeps_a_sample_from_everywhere(tmp_path: Path) -> None:
-    number = 2 * SAMPLE + 100
+    number = 2 * MAX_SAMPLE + 100
     rng = random.Random(1)
     lines = [f"{n} {rng.random()}" for n in range(number)]
     write_lines(tmp_path / "a.en", [*lines, ""])
@@ -335,20 +335,20 @@ def test_a_survey_reads_all_and_keeps_a_sample_from_everywhere(tmp_path: Path) -
     text = f"name: x\ndata: {{source_lang: en, target_lang: de, root: {tmp_path}, train: {sources}}}\n"
     (tmp_path / "x.yaml").write_text(text)
     data = load_config(tmp_path / "x.yaml").data
-    found = survey(data.train, data)
-    assert (found.pairs, found.kept, found.tagged) == ([number + 1, 1], [number, 1], [0, 0])
+    found = sample_corpus(data.train, data)
+    assert (found.pairs, found.clean_pairs, found.back_translated) == ([number + 1, 1], [number, 1], [0, 0])
     assert found.counts == {"kept": number + 1, "empty": 1}
-    assert SAMPLE / 2 <= len(found.sample) <= SAMPLE
+    assert MAX_SAMPLE / 2 <= len(found.sample) <= MAX_SAMPLE
     places = [int(source.split()[0]) for source, _ in found.sample[:-1]]
     gaps = {later - earlier for earlier, later in pairwise(places)}
     assert gaps == {4}
-    assert found.left(taken=1) == [number - 1, 1]
+    assert found.training_pairs(held_out=1) == [number - 1, 1]
 
 
 def test_a_trial_measures_a_training(tiny: Path) -> None:
     config = load_config(tiny / "tiny.yaml", [f"data.root={tiny}", "data.max_length=6"])
-    found = survey(config.data.train, config.data)
-    tokenizers = learned_tokenizers(config.tokenizer, found.sample)
+    found = sample_corpus(config.data.train, config.data)
+    tokenizers = train_on_sample(config.tokenizer, found.sample)
     measured = probe(config, found.sample, tokenizers, whole=True, seconds=0.5, pretrained=Pretrained(config))
     fitting = [pair for pair in found.sample if len(tokenizers.source.encode(pair[0])) <= 4]
     assert measured.too_long == pytest.approx(1 - len(fitting) / len(found.sample), abs=0.05)

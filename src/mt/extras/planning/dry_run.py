@@ -16,9 +16,9 @@ from mt.data.split import MAX_HELD_OUT
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError, MachineError
 from mt.extras.export.in_run import require_exports
+from mt.extras.planning.corpus_sample import CorpusSample, sample_corpus, train_on_sample
 from mt.extras.planning.estimate import Estimate, estimate
 from mt.extras.planning.probe import Measured, probe
-from mt.extras.planning.survey import Survey, learned_tokenizers, survey
 from mt.pipeline.preflight import check_requirements
 from mt.pipeline.resume import recorded_inputs, refuse_changes
 from mt.storage import lock
@@ -41,7 +41,7 @@ class _Texts:
         partial: which of these two were read in part only, as is the beginning of a data set on the hub.
     """
 
-    train: Survey
+    train: CorpusSample
     pairs: list[int]
     held_out: dict[str, int | None]
     partial: set[str]
@@ -71,12 +71,12 @@ def dry_run(config: Config, runs: Path) -> str:
     texts = _read(config)
     whole = tokenizers is not None or len(texts.train.sample) == texts.train.clean
     if tokenizers is None:
-        tokenizers = learned_tokenizers(config.tokenizer, texts.train.sample, config.data.tagged)
+        tokenizers = train_on_sample(config.tokenizer, texts.train.sample, config.data.tagged)
     log.info("training a few steps, which are forgotten again")
     measured = probe(config, texts.train.sample, tokenizers, whole, _SECONDS, pretrained)
     valid_pairs = texts.held_out["valid"] or 0
     bytes_per_pair = texts.train.bytes_per_pair()
-    foreseen = estimate(config, measured, texts.pairs, valid_pairs, bytes_per_pair, texts.train.whole)
+    foreseen = estimate(config, measured, texts.pairs, valid_pairs, bytes_per_pair, texts.train.complete)
     rows = {
         "run": f"{run_dir.root}, " + (f"goes on after step {done:,}" if done else "new"),
         "device": _device(device, measured.precision),
@@ -84,10 +84,10 @@ def dry_run(config: Config, runs: Path) -> str:
         **_pretrained_rows(pretrained),
         "tokenizer": _tokenizer(tokenizers, config, whole),
         "model": f"{measured.parameters:,} parameters",
-        "training": _training(config, foreseen, measured, texts.train.whole),
-        "time": _time(config, foreseen, measured, done, texts.train.whole),
+        "training": _training(config, foreseen, measured, texts.train.complete),
+        "time": _time(config, foreseen, measured, done, texts.train.complete),
         "memory": _memory(measured),
-        "disk": _space(disk, run_dir.root, foreseen.disk, texts.train.whole),
+        "disk": _space(disk, run_dir.root, foreseen.disk, texts.train.complete),
     }
     width = max(map(len, rows))
     lines = [f"{name:<{width}}  {text}" for name, text in rows.items()]
@@ -126,7 +126,7 @@ def _pretrained_rows(pretrained: Pretrained) -> dict[str, str]:
 
 def _read(config: Config) -> _Texts:
     data = config.data
-    train = survey(data.train, data)
+    train = sample_corpus(data.train, data)
     if train.clean == 0:
         raise InputError("data.train: no sentence pair in it", "check the files, and what cleaning drops")
     held_out: dict[str, int | None] = {}
@@ -135,39 +135,39 @@ def _read(config: Config) -> _Texts:
     for split in ("valid", "test"):
         sources: Any = getattr(data, split)
         if isinstance(sources, FromTrain):
-            most = max(1, int(train.clean * MAX_HELD_OUT)) if train.whole else sources.from_train
+            most = max(1, int(train.clean * MAX_HELD_OUT)) if train.complete else sources.from_train
             held_out[split] = min(sources.from_train, most)
             taken += held_out[split] or 0
         elif sources is None:
             held_out[split] = None
         else:
-            found = survey(sources, data)
+            found = sample_corpus(sources, data)
             held_out[split] = sum(found.pairs)
-            if not found.whole:
+            if not found.complete:
                 partial.add(split)
             if held_out[split] == 0:
                 raise InputError(f"data.{split}: no sentence pair in it", "check the files")
-    if train.whole:
+    if train.complete:
         _refuse_what_is_left(data, train, taken)
     # What is held out of a text of unknown size comes from all of it, not from its beginning.
-    return _Texts(train, train.left(taken if train.whole else 0), held_out, partial)
+    return _Texts(train, train.training_pairs(taken if train.complete else 0), held_out, partial)
 
 
-def _refuse_what_is_left(data: DataConfig, train: Survey, taken: int) -> None:
+def _refuse_what_is_left(data: DataConfig, train: CorpusSample, taken: int) -> None:
     """What preparing the text would find: nothing to train on, or sentences to be scored on that a model wrote."""
     if train.clean <= taken:
         raise InputError(
             f"data.train: no sentence pair in it when {taken} for validation and test are split off",
             "name files of their own for these",
         )
-    there = {data.language_of(source) for source, kept in zip(data.train, train.kept, strict=True) if kept}
+    there = {data.language_of(source) for source, kept in zip(data.train, train.clean_pairs, strict=True) if kept}
     for code in data.target_lang:
         if code not in there:
             raise InputError(
                 f"data.train: no pair into {code} is left to train on",
                 f"look at what cleaning drops, or take {code} out of data.target_lang",
             )
-    for tagged, source in zip(train.tagged, data.train, strict=True):
+    for tagged, source in zip(train.back_translated, data.train, strict=True):
         if taken and tagged and not is_synthetic(source):
             raise InputError(
                 f"data.train: {name_of(source)}: back-translated text ({BACK_TRANSLATION_TAG}) could be split off for "
@@ -187,7 +187,7 @@ def _text_rows(texts: _Texts, measured: Measured) -> dict[str, str]:
         for split, number in texts.held_out.items()
     }
     return {
-        "training text": f"{_at_least(train.whole)}{sum(texts.pairs):,} pairs before duplicates are looked for{lost}",
+        "training text": f"{_at_least(train.complete)}{sum(texts.pairs):,} pairs before deduplication{lost}",
         "validation text": sizes["valid"],
         "test text": sizes["test"],
     }

@@ -5,7 +5,7 @@ The sources are configurations that were measured (docs/quality.md) or published
 
 from dataclasses import dataclass
 
-from mt.extras.planning.survey import Survey
+from mt.extras.planning.corpus_sample import CorpusSample
 
 # Sentence pairs below which a corpus is of the next smaller kind.
 TINY, SMALL, MIDDLING, LARGE = 10_000, 60_000, 300_000, 2_000_000
@@ -74,7 +74,7 @@ class Ground:
         device_wanted: what training.device is to say.
     """
 
-    survey: Survey
+    survey: CorpusSample
     device: str
     cores: int
     minutes: float | None = None

@@ -8,6 +8,7 @@ from mt.config import DataConfig, parse_config
 from mt.console import log
 from mt.errors import InputError
 from mt.extras.planning.answers import Answers, checked
+from mt.extras.planning.corpus_sample import CorpusSample, sample_corpus, train_on_sample
 from mt.extras.planning.draft import Draft
 from mt.extras.planning.estimate import cost, estimate
 from mt.extras.planning.probe import Measured, probe
@@ -22,7 +23,6 @@ from mt.extras.planning.recipe import (
     tokenizer_choices,
     wanted_epochs,
 )
-from mt.extras.planning.survey import Survey, learned_tokenizers, survey
 from mt.system.cpus import usable_cores
 from mt.system.devices import choose_device
 
@@ -55,12 +55,12 @@ def begin(answers: Answers, schema: str) -> Beginning:
     """
     data = checked(answers)
     device = choose_device(answers.device, "--device").type
-    found = survey(data.train, data)
+    found = sample_corpus(data.train, data)
     _refuse_nothing(found, answers.train[0][0])
     ground = Ground(found, device, usable_cores(), answers.minutes, answers.device)
     given = {split: _pairs_given(split, data) for split in ("valid", "test")}
     taken = sum(held_out(ground) for pairs in given.values() if pairs is None)
-    if sum(found.left(taken)) == 0:
+    if sum(found.training_pairs(taken)) == 0:
         raise InputError(
             f"{answers.train[0][0]}: {found.clean} pairs are too few to hold {taken} of them out",
             "give more text, or files for --valid and --test",
@@ -68,10 +68,10 @@ def begin(answers: Answers, schema: str) -> Beginning:
     valid_pairs = given["valid"] or held_out(ground)
     tokenizer = tokenizer_choices(ground)
     draft = Draft(answers.name, answers.data(held_out(ground)), tokenizer, ground)
-    return _tried(draft, found.left(taken), valid_pairs, schema)
+    return _tried(draft, found.training_pairs(taken), valid_pairs, schema)
 
 
-def _refuse_nothing(found: Survey, name: str) -> None:
+def _refuse_nothing(found: CorpusSample, name: str) -> None:
     if sum(found.pairs) == 0:
         raise InputError(f"{name}: no line in it", "give the training text, one sentence a line")
     if found.clean < 2:
@@ -88,7 +88,7 @@ def _pairs_given(split: str, data: DataConfig) -> int | None:
     sources: Any = getattr(data, split)
     if not isinstance(sources, tuple):
         return None
-    pairs = sum(survey(sources, data).pairs)
+    pairs = sum(sample_corpus(sources, data).pairs)
     if pairs == 0:
         raise InputError(f"data.{split}: no sentence pair in it", "give other files, or none to split some off")
     return pairs
@@ -97,7 +97,7 @@ def _pairs_given(split: str, data: DataConfig) -> int | None:
 def _tried(draft: Draft, pairs: list[int], valid_pairs: int, schema: str) -> Beginning:
     """The configuration with as many steps as a trial says; where the time is too short, with a smaller model."""
     ground, shape = draft.ground, first_shape(draft.ground)
-    tokenizers = learned_tokenizers(draft.config(shape, _TRIAL).tokenizer, ground.survey.sample)
+    tokenizers = train_on_sample(draft.config(shape, _TRIAL).tokenizer, ground.survey.sample)
     while True:
         log.info(
             "training a few steps: d_model %d, %d layers", shape.d_model, shape.encoder_layers + shape.decoder_layers
