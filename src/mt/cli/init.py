@@ -70,9 +70,9 @@ def init(
     usual_name = f"{source_lang}-{target_lang}"
     name = name or (_asked_word("name", "Name of the run", usual_name) if asks else usual_name)
 
-    from mt.extras.planning.answers import Answers, checked
+    from mt.extras.planning.options import InitOptions, validated_data
 
-    checked(Answers(name, source_lang, target_lang, train, None, None, minutes, device))
+    validated_data(InitOptions(name, source_lang, target_lang, train, None, None, minutes, device))
     path = output or Path(f"{name}.yaml")
     beside = path.with_name(_SCHEMA)
     _make_sure_of(path, beside, force)
@@ -83,14 +83,14 @@ def init(
 
     refuse_inputs([path, beside], map(Path, filter(None, (*chain(*train), *(valid or ()), *(test or ())))))
     from mt.config.json_schema import json_schema
-    from mt.extras.planning.start import begin
+    from mt.extras.planning.init import draft_config
     from mt.storage import atomic
 
-    answers = Answers(name, source_lang, target_lang, train, _or_none(valid), _or_none(test), minutes, device)
-    beginning = begin(answers, f"./{_SCHEMA}")
+    options = InitOptions(name, source_lang, target_lang, train, _or_none(valid), _or_none(test), minutes, device)
+    draft = draft_config(options, f"./{_SCHEMA}")
     atomic.write_text(beside, json_schema())
-    atomic.write_text(path, beginning.text)
-    print_result(f"{beginning.summary}\nwritten: {path}, and {beside} for editors\nnext: mt train --config {path}")
+    atomic.write_text(path, draft.text)
+    print_result(f"{draft.summary}\nwritten: {path}, and {beside} for editors\nnext: mt train --config {path}")
 
 
 def _asked_minutes() -> float | None:
@@ -133,9 +133,9 @@ def _asked_word(key: str, question: str, guess: str | None) -> str:
     """Asks until the answer is one that a configuration may have for the key."""
 
     def suitable(answer: str) -> str:
-        from mt.extras.planning.answers import objection
+        from mt.extras.planning.options import option_error
 
-        wrong = objection(key, answer)
+        wrong = option_error(key, answer)
         if wrong:
             raise click.UsageError(f"{answer}: {wrong}")
         return answer

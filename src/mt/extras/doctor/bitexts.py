@@ -1,15 +1,14 @@
 """Bitexts of a configuration, read as in training, except that reading continues after a fault."""
 
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from mt.config import Builtin, DataConfig, HubDataset, PairFiles, Source, TableFile
 from mt.data.corpus import Pair, one_line, read_numbered
 from mt.errors import InputError
-from mt.extras.doctor.chunks import Example, Examples, Location
+from mt.extras.doctor.examples import Example, Findings, Location
 from mt.text.compressed import open_bytes
 from mt.text.lines import Fault
 
@@ -76,19 +75,7 @@ def bitexts_of(data: DataConfig) -> list[Bitext]:
     ]
 
 
-@dataclass
-class TextFindings:
-    """Findings about whole texts: counts by rule and split, and examples."""
-
-    examples: Examples
-    counts: dict[str, Counter[str]] = field(default_factory=dict)
-
-    def add(self, rule: str, example: Example, count: int = 1) -> None:
-        self.counts.setdefault(rule, Counter())[example.split] += count
-        self.examples.add(rule, example)
-
-
-def read_bitext(bitext: Bitext, findings: TextFindings | None = None) -> Iterator[RawPair]:
+def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[RawPair]:
     """Yield all readable pairs, and add the faults to `findings`."""
     errors: list[str] = []
 
@@ -112,7 +99,7 @@ def read_bitext(bitext: Bitext, findings: TextFindings | None = None) -> Iterato
             findings.add("unreadable", Example(bitext.split, (), error.message))
 
 
-def check_bytes(bitext: Bitext, findings: TextFindings) -> None:
+def check_bytes(bitext: Bitext, findings: Findings) -> None:
     """Add byte order marks and CR LF to `findings`; unreadable files are left to `read_bitext`."""
     for path in bitext.text_files():
         try:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from mt.config import Config, FromTrain, is_synthetic
 from mt.console import log
-from mt.extras.doctor.bitexts import TextFindings, bitexts_of
-from mt.extras.doctor.checker import PairFindings, check_pairs
-from mt.extras.doctor.chunks import Example, Examples
-from mt.extras.doctor.coverage import RARE, Coverage, measure_coverage
+from mt.extras.doctor.bitexts import bitexts_of
+from mt.extras.doctor.checker import check_pairs
+from mt.extras.doctor.coverage import Coverage, measure_coverage
+from mt.extras.doctor.examples import Example, Findings
 from mt.extras.doctor.rules import BIT, ERROR, PAIR_RULES, SEVERITIES, TEXT_RULES, Rule
 from mt.extras.doctor.statistics import (
     BitextStatistics,
@@ -89,7 +89,7 @@ def check_corpus(
         detect_every_language: detect the language of all pairs, not of a sample.
         dropped_for: rules that drop a pair, so that a later one equal to it may stay.
     """
-    findings = TextFindings(Examples(max_examples))
+    findings = Findings(max_examples)
     bitexts = bitexts_of(config.data)
     log.info("reading the corpus")
     sources = Counter(bitext.split for bitext in bitexts)
@@ -102,17 +102,15 @@ def check_corpus(
             files = write_tokenizers(tokenizers, folder)
         criteria = criteria_by_language(config, statistics, files)
         if files is not None:
-            coverage = measure_coverage(description, tokenizers, statistics, criteria, max_examples)
-        pair_findings, masks = check_pairs(
-            statistics, criteria, max_examples, detect_every_language, folder, dropped_for
-        )
+            coverage = measure_coverage(description, tokenizers, statistics, criteria, findings)
+        masks = check_pairs(statistics, criteria, findings, detect_every_language, folder, dropped_for)
     _check_usable(config, statistics, masks, findings)
     _check_back_translations(config, statistics, findings)
-    return CorpusReport(config, statistics, _findings(findings, pair_findings, coverage), coverage, masks)
+    return CorpusReport(config, statistics, _collect(findings), coverage, masks)
 
 
 def _check_usable(
-    config: Config, statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: TextFindings
+    config: Config, statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings
 ) -> None:
     """Add an error for each split that would have no pair."""
 
@@ -144,7 +142,7 @@ def _usable_languages(statistics: Sequence[BitextStatistics], usable: NDArray[np
     }
 
 
-def _check_back_translations(config: Config, statistics: Sequence[BitextStatistics], findings: TextFindings) -> None:
+def _check_back_translations(config: Config, statistics: Sequence[BitextStatistics], findings: Findings) -> None:
     """Add an error for each source whose back-translations could be split off for validation or test."""
     if not any(isinstance(sources, FromTrain) for sources in (config.data.valid, config.data.test)):
         return
@@ -156,17 +154,11 @@ def _check_back_translations(config: Config, statistics: Sequence[BitextStatisti
                 findings.add("back-translated", Example("train", (), note), len(lines))
 
 
-def _findings(texts: TextFindings, pairs: PairFindings, coverage: Coverage | None) -> list[Finding]:
-    findings = [
-        Finding(rule, texts.counts[rule.name], {}, texts.examples.of(rule.name))
-        for rule in TEXT_RULES
-        if rule.name in texts.counts
-    ]
-    for rule in PAIR_RULES:
-        counts, examples = pairs.counts[rule.name], pairs.examples.of(rule.name)
-        checked = pairs.sampled if rule.name == "language" else pairs.pairs
-        if rule.name == RARE and coverage is not None:
-            counts, checked, examples = coverage.counts, coverage.checked, coverage.examples.of(RARE)
+def _collect(findings: Findings) -> list[Finding]:
+    collected = []
+    for rule in (*TEXT_RULES, *PAIR_RULES):
+        counts = findings.counts[rule.name]
         if any(counts.values()):
-            findings.append(Finding(rule, dict(counts), dict(checked), examples))
-    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.rule.severity))
+            checked = {} if rule in TEXT_RULES else dict(findings.checked.get(rule.name, findings.pairs))
+            collected.append(Finding(rule, dict(counts), checked, findings.examples.of(rule.name)))
+    return sorted(collected, key=lambda finding: SEVERITIES.index(finding.rule.severity))

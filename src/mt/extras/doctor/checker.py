@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from mt.console import progress
 from mt.extras.doctor.bitexts import Bitext, RawPair, read_bitext
 from mt.extras.doctor.characters import excerpt
-from mt.extras.doctor.chunks import Chunk, ChunkResult, Criteria, Example, Examples, Location
-from mt.extras.doctor.overlaps import HeldOutIndex, Repetition, RepetitionFinder
+from mt.extras.doctor.chunks import Chunk, ChunkResult, Criteria
+from mt.extras.doctor.examples import Example, Findings, Location
+from mt.extras.doctor.overlaps import HeldOutIndex, RepetitionFinder
 from mt.extras.doctor.pair_checks import check_chunk
-from mt.extras.doctor.rules import BIT, PAIR_RULES
+from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.statistics import BitextStatistics
 from mt.system.cpus import usable_cores
 from mt.system.workers import in_order
@@ -26,68 +27,45 @@ _MAX_WORKERS = 8  # one process reads for all of them, and each takes some 200 M
 _LANGUAGE_SAMPLE = 10_000  # pairs of a split whose language is detected
 
 
-class PairFindings:
-    """Findings about pairs: counts by rule and split, and examples."""
-
-    def __init__(self, max_examples: int) -> None:
-        self.counts: dict[str, Counter[str]] = {rule.name: Counter() for rule in PAIR_RULES}
-        self.examples = Examples(max_examples)
-        self.pairs: Counter[str] = Counter()
-        self.sampled: Counter[str] = Counter()
-
-    def add(self, chunk: Chunk, result: ChunkResult) -> None:
-        for rule, bit in BIT.items():
-            self.counts[rule][chunk.split] += int(np.count_nonzero(result.masks & np.uint64(bit)))
-        for rule in result.examples.by_rule:
-            self.examples.add(rule, *result.examples.of(rule))
-        self.pairs[chunk.split] += len(chunk.pairs)
-        self.sampled[chunk.split] += result.sampled
-
-    def add_repetitions(self, repetitions: Sequence[Repetition], bitexts: Sequence[Bitext]) -> None:
-        shown = {pair for repetition in repetitions for group in repetition.groups for pair in group.pairs}
-        locations = _locate(bitexts, shown)
-        for repetition in repetitions:
-            self.counts[repetition.rule]["train"] += len(repetition.pairs)
-            for group in repetition.groups:
-                note = "" if repetition.rule == "duplicate" else f"{group.size:,} different"
-                sides = tuple(chain.from_iterable(locations[pair] for pair in group.pairs))
-                self.examples.add(repetition.rule, Example("train", sides, note))
-
-
 def check_pairs(
     statistics: Sequence[BitextStatistics],
     criteria: dict[str, Criteria],
-    max_examples: int,
+    findings: Findings,
     detect_every_language: bool,
     folder: Path,
-    dropped_for: frozenset[str] = frozenset(),
-) -> tuple[PairFindings, NDArray[np.uint64]]:
-    """Read the bitexts again and check their pairs.
+    dropped_for: frozenset[str],
+) -> NDArray[np.uint64]:
+    """Read the bitexts again, check their pairs, and add to `findings`.
 
     Args:
         statistics: of the bitexts.
         criteria: by target language.
-        max_examples: to keep of each rule.
+        findings: of both passes.
         detect_every_language: detect the language of all pairs, not of a sample.
         folder: for temporary files.
         dropped_for: a pair that breaks one of these rules is not the first of those equal to it.
 
     Returns:
-        the findings, and the rule bits of all training pairs (N,).
+        the rule bits of all training pairs (N,).
     """
-    findings = PairFindings(max_examples)
-    chunks = _chunks(statistics, criteria, max_examples, detect_every_language)
+    chunks = _chunks(statistics, criteria, findings.examples.limit, detect_every_language)
     with RepetitionFinder(folder, dropped_for) as finder:
         masks = _check_chunks(chunks, sum(one.pairs for one in statistics), findings, finder)
-        repetitions = list(finder.find(max_examples))
+        repetitions = list(finder.find(findings.examples.limit))
+    shown = {pair for repetition in repetitions for group in repetition.groups for pair in group.pairs}
+    locations = _locate([one.bitext for one in statistics], shown)
     for repetition in repetitions:
         masks[repetition.pairs] |= np.uint64(BIT[repetition.rule])
-    findings.add_repetitions(repetitions, [one.bitext for one in statistics])
-    return findings, masks
+        findings.counts[repetition.rule]["train"] += len(repetition.pairs)
+        for group in repetition.groups:
+            note = "" if repetition.rule == "duplicate" else f"{group.size:,} different"
+            sides = tuple(chain.from_iterable(locations[pair] for pair in group.pairs))
+            findings.examples.add(repetition.rule, Example("train", sides, note))
+    return masks
 
 
 def _check_chunks(
-    chunks: Iterator[Chunk], total: int, findings: PairFindings, finder: RepetitionFinder
+    chunks: Iterator[Chunk], total: int, findings: Findings, finder: RepetitionFinder
 ) -> NDArray[np.uint64]:
     """Add to `findings` and `finder`; return the rule bits of the training pairs."""
     workers = 1 if total < _SINGLE_PROCESS else min(usable_cores(), _MAX_WORKERS)
@@ -103,9 +81,18 @@ def _check_chunks(
             else:
                 finder.add(chunk, result)
                 masks.append(result.masks)
-            findings.add(chunk, result)
+            _add_result(findings, chunk, result)
             bar.update(len(chunk.pairs))
     return np.concatenate(masks)
+
+
+def _add_result(findings: Findings, chunk: Chunk, result: ChunkResult) -> None:
+    for rule, bit in BIT.items():
+        findings.counts[rule][chunk.split] += int(np.count_nonzero(result.masks & np.uint64(bit)))
+    for rule in result.examples.by_rule:
+        findings.examples.add(rule, *result.examples.of(rule))
+    findings.pairs[chunk.split] += len(chunk.pairs)
+    findings.checked["language"][chunk.split] += result.sampled
 
 
 def _chunks(

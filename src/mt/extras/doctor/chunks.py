@@ -1,55 +1,16 @@
 """Chunks of pairs, the criteria to check them by, and the results of a worker process."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mt.extras.doctor.characters import excerpt
+from mt.extras.doctor.examples import Example, Examples, Location
 
 # Hashes of a pair and of its sides; then of their letters alone, where 0 means too few letters to compare.
 HASHES = np.dtype([(name, np.uint64) for name in ("pair", "source", "target", "letters", "src_letters", "tgt_letters")])
-
-
-@dataclass(frozen=True)
-class Location:
-    """A sentence to show: where it is, and an excerpt."""
-
-    file: str
-    line: int
-    text: str
-
-
-@dataclass(frozen=True)
-class Example:
-    """An example of a finding; one about a whole text has no locations."""
-
-    split: str
-    locations: tuple[Location, ...]
-    note: str = ""
-
-
-@dataclass
-class Examples:
-    """The first `limit` examples of each rule in each split."""
-
-    limit: int
-    by_rule: dict[str, dict[str, list[Example]]] = field(default_factory=dict)
-
-    def wants(self, rule: str, split: str) -> bool:
-        return len(self.by_rule.get(rule, {}).get(split, ())) < self.limit
-
-    def add(self, rule: str, *examples: Example) -> None:
-        """Add examples up to the limit."""
-        for example in examples:
-            if self.wants(rule, example.split):
-                self.by_rule.setdefault(rule, {}).setdefault(example.split, []).append(example)
-
-    def of(self, rule: str) -> list[Example]:
-        """Return the examples of a rule, those of the training text first."""
-        by_split = self.by_rule.get(rule, {})
-        return [example for split in ("train", "valid", "test") for example in by_split.get(split, ())]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from mt.data.token_store import SIDES
 from mt.data.tokenizer import BYTES, SPECIALS, BpeTokenizer, TokenizerPair, normalized
 from mt.extras.doctor.characters import excerpt, visible
-from mt.extras.doctor.chunks import Criteria, Example, Examples, Location
+from mt.extras.doctor.chunks import Criteria
+from mt.extras.doctor.examples import Example, Findings, Location
 from mt.extras.doctor.statistics import BitextStatistics
 
 RARE = "rare-characters"
@@ -43,16 +44,11 @@ class Coverage:
     Attributes:
         tokenizer: its description.
         usages: by side and language.
-        checked: number of pairs by split.
-        counts: number of pairs with characters encoded as bytes, by split.
-        rare: number of sentences with each such character.
+        rare: number of sentences with each character that is encoded as bytes.
     """
 
     tokenizer: str
-    examples: Examples
     usages: dict[tuple[str, str], SideUsage] = field(default_factory=dict)
-    checked: Counter[str] = field(default_factory=Counter)
-    counts: Counter[str] = field(default_factory=Counter)
     rare: Counter[str] = field(default_factory=Counter)
 
     def most_frequent(self) -> str:
@@ -65,13 +61,13 @@ def measure_coverage(
     tokenizers: TokenizerPair,
     statistics: Sequence[BitextStatistics],
     criteria: dict[str, Criteria],
-    max_examples: int,
+    findings: Findings,
 ) -> Coverage:
-    """Encode the samples and count their tokens."""
-    coverage = Coverage(description, Examples(max_examples))
+    """Encode the samples and count their tokens; add rare characters to `findings`."""
+    coverage = Coverage(description)
     for one in statistics:
         split, own = one.bitext.split, criteria[one.bitext.target_lang]
-        coverage.checked[split] += len(one.sample)
+        findings.checked[RARE][split] += len(one.sample)
         with_bytes: set[int] = set()
         for side, tokenizer in enumerate((tokenizers.source, tokenizers.target)):
             usage = SideUsage(SIDES[side], own.languages[side])
@@ -85,8 +81,8 @@ def measure_coverage(
                 coverage.rare.update(rare)
                 shown = excerpt(text, max(map(text.find, rare[:1]), default=0))
                 location = Location(one.bitext.files[side], line, shown)
-                coverage.examples.add(RARE, Example(split, (location,), visible(" ".join(rare[:_MAX_LISTED]))))
-        coverage.counts[split] += len(with_bytes)
+                findings.examples.add(RARE, Example(split, (location,), visible(" ".join(rare[:_MAX_LISTED]))))
+        findings.counts[RARE][split] += len(with_bytes)
     return coverage
 
 

@@ -15,8 +15,9 @@ from mt.data.corpus import Pair, one_line
 from mt.data.token_store import sentence_tokens
 from mt.data.tokenizer import BpeTokenizer
 from mt.extras.doctor.characters import markup, mojibake, suspicious_characters
-from mt.extras.doctor.chunks import HASHES, Chunk, ChunkResult, Criteria, Examples
+from mt.extras.doctor.chunks import HASHES, Chunk, ChunkResult, Criteria
 from mt.extras.doctor.consistency import end_mismatch, number_mismatch
+from mt.extras.doctor.examples import Examples
 from mt.extras.doctor.language_mismatch import other_language
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.scripts import foreign_letters

@@ -11,42 +11,19 @@ import regex
 from mt.extras.doctor.characters import Issue
 from mt.text.languages import base_language
 
-# A language in several lines is written in each of these scripts.
-_LANGUAGES_BY_SCRIPT = {
-    "Arab": "ar arz ckb dv fa ks ku kk pa prs ps sd tg ug ur uz az",
-    "Armn": "hy",
-    "Beng": "as bn",
-    "Cyrl": "ab av az ba be bg bs ce cv kk ky mk mn os ru sah sr tg tk tt udm uk uz",
-    "Deva": "bho brx doi gom hi kok ks mai mr ne new sa sd",
-    "Ethi": "am ti",
-    "Geor": "ka xmf",
-    "Grek": "el",
-    "Gujr": "gu",
-    "Guru": "pa",
-    "Hang": "ko",
-    "Hani": "ja ko lzh wuu yue zh",
-    "Bopo": "zh yue",
-    "Hebr": "he iw yi",
-    "Hira": "ja",
-    "Kana": "ja",
-    "Khmr": "km",
-    "Knda": "kn",
-    "Laoo": "lo",
-    "Latn": "af an ast az br bs ca ceb co cs cy da de en eo es et eu fi fil fo fr fy ga gd gl gn ha haw hr ht hu id ig "
-    "is it jv kk ku la lb lt lv mg mi ms mt nb nl nn no oc pl pt qu rm ro rw sc sk sl sm sn so sq sr st su sv sw tk tl "
-    "tr uz vi wo xh yo zu",
-    "Mlym": "ml",
-    "Mong": "mn",
-    "Mymr": "my",
-    "Orya": "or",
-    "Sinh": "si",
-    "Taml": "ta",
-    "Telu": "te",
-    "Thaa": "dv",
-    "Thai": "th",
-    "Tibt": "bo dz",
-}
+# Scripts, each with its languages; some languages have several scripts.
+_SCRIPTS = (
+    "Arab ar arz ckb dv fa ks ku kk pa prs ps sd tg ug ur uz az, Armn hy, Beng as bn, Cyrl ab av az ba be bg "
+    "bs ce cv kk ky mk mn os ru sah sr tg tk tt udm uk uz, Deva bho brx doi gom hi kok ks mai mr ne new sa "
+    "sd, Ethi am ti, Geor ka xmf, Grek el, Gujr gu, Guru pa, Hang ko, Hani ja ko lzh wuu yue zh, Bopo zh yue, "
+    "Hebr he iw yi, Hira ja, Kana ja, Khmr km, Knda kn, Laoo lo, Latn af an ast az br bs ca ceb co cs cy da "
+    "de en eo es et eu fi fil fo fr fy ga gd gl gn ha haw hr ht hu id ig is it jv kk ku la lb lt lv mg mi ms "
+    "mt nb nl nn no oc pl pt qu rm ro rw sc sk sl sm sn so sq sr st su sv sw tk tl tr uz vi wo xh yo zu, Mlym "
+    "ml, Mong mn, Mymr my, Orya or, Sinh si, Taml ta, Telu te, Thaa dv, Thai th, Tibt bo dz"
+)
+_LANGUAGES_BY_SCRIPT = {script: frozenset(codes) for script, *codes in map(str.split, _SCRIPTS.split(", "))}
 _COMPOUND = {"Hans": "Hani Bopo", "Hant": "Hani Bopo", "Jpan": "Hani Hira Kana", "Kore": "Hang Hani"}
+
 # For an unknown language: share of the letters that makes a script one of its own, and share that listed scripts need.
 _MIN_SHARE, _MIN_LISTED = 0.1, 0.9
 _MAX_LINES = 2000
@@ -74,7 +51,7 @@ def scripts_of(language: str, lines: Iterable[str] = ()) -> frozenset[str]:
         if (code := part.title()) in _COMPOUND or _is_script(code):
             return frozenset(_COMPOUND.get(code, code).split())
     base = base_language(language)
-    known = frozenset(script for script, codes in _LANGUAGES_BY_SCRIPT.items() if base in codes.split())
+    known = frozenset(script for script, codes in _LANGUAGES_BY_SCRIPT.items() if base in codes)
     return known or _detect_scripts(lines)
 
 

@@ -13,8 +13,9 @@ from mt.data.cleaning import GRACE, reason_to_drop
 from mt.data.corpus import Pair
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
 from mt.errors import InputError
-from mt.extras.doctor.bitexts import Bitext, TextFindings, check_bytes, read_bitext
+from mt.extras.doctor.bitexts import Bitext, check_bytes, read_bitext
 from mt.extras.doctor.chunks import Criteria
+from mt.extras.doctor.examples import Findings
 from mt.extras.doctor.language_mismatch import undetectable
 from mt.extras.doctor.scripts import scripts_of
 from mt.extras.planning.corpus_sample import EvenSample
@@ -47,7 +48,7 @@ class BitextStatistics:
     sources: set[str] = field(default_factory=set)
 
 
-def collect_statistics(bitext: Bitext, findings: TextFindings, max_sample: int) -> BitextStatistics:
+def collect_statistics(bitext: Bitext, findings: Findings, max_sample: int) -> BitextStatistics:
     """Read a bitext, adding its faults to `findings`; sample at least half of `max_sample` from a long one."""
     check_bytes(bitext, findings)
     statistics, sample = BitextStatistics(bitext), EvenSample[tuple[int, Pair]](max_sample)

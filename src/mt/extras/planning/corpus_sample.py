@@ -131,3 +131,18 @@ def train_on_sample(settings: TokenizerConfig, sample: Sequence[Pair], tags: Seq
     log.info("training a tokenizer of %d pieces on %d pairs", settings.vocab_size, len(sample))
     source, target = ([pair[side] for pair in sample] for side in (0, 1))
     return TokenizerPair.train(source, target, settings.vocab_size, settings.shared, tags)
+
+
+def sample_held_out(split: str, data: DataConfig) -> CorpusSample | None:
+    """Sample the validation or test set; None if it has no sources of its own.
+
+    Raises:
+        InputError: it is empty, or cannot be read.
+    """
+    sources = getattr(data, split)
+    if not isinstance(sources, tuple):
+        return None
+    sample = sample_corpus(sources, data)
+    if sum(sample.pairs) == 0:
+        raise InputError(f"data.{split}: no sentence pair in it", "check the files")
+    return sample
