@@ -62,14 +62,14 @@ def write_corpus(folder: Path, pairs: int, words: float) -> None:
 def _measure(folder: Path) -> None:
     """Prints one size's figures as JSON; runs in a process of its own."""
     from mt.config import load_config
-    from mt.extras.doctor.diagnosis import diagnose
-    from mt.extras.doctor.report import text_report
+    from mt.extras.doctor.check import check_corpus
+    from mt.extras.doctor.text_report import text_report
 
     before, cpu = time.perf_counter(), sum(os.times()[:4])
-    diagnosis = diagnose(load_config(folder / "bench.yaml", ()), folder / "runs", 3)
-    text_report(diagnosis)
+    report = check_corpus(load_config(folder / "bench.yaml", ()), folder / "runs", 3)
+    text_report(report)
     wall, cpu = time.perf_counter() - before, sum(os.times()[:4]) - cpu
-    pairs = sum(diagnosis.pairs.values())
+    pairs = sum(report.pairs.values())
     peaks = [resource.getrusage(who).ru_maxrss / 1000 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     cells = (
         f"{pairs:,}",
@@ -78,7 +78,7 @@ def _measure(folder: Path) -> None:
         f"{cpu:.1f} s",
         f"{1e6 * cpu / pairs:.0f}",
         *(f"{peak:.0f}" for peak in peaks),
-        len(diagnosis.findings),
+        len(report.findings),
     )
     print(json.dumps(cells))
 

@@ -6,7 +6,7 @@ import click
 
 from mt.cli.options import debug_option, json_option, path_type, runs_option, set_option
 from mt.cli.text import print_result
-from mt.extras.doctor.kinds import DROPPABLE
+from mt.extras.doctor.rules import DROPPABLE
 
 _reason_type = click.Choice(DROPPABLE)
 
@@ -35,24 +35,25 @@ def check(config: Path, overrides: tuple[str, ...], examples: int, as_json: bool
 
     from mt.config import load_config
     from mt.data.prepare import drop_missing_sources
-    from mt.extras.doctor import report
-    from mt.extras.doctor.diagnosis import diagnose
-    from mt.extras.doctor.reading import texts_of
+    from mt.extras.doctor.bitexts import bitexts_of
+    from mt.extras.doctor.check import check_corpus
+    from mt.extras.doctor.text_report import as_json as json_report
+    from mt.extras.doctor.text_report import text_report
     from mt.storage import atomic
     from mt.storage.output_path import refuse_inputs, require_writable
 
     if html is not None:
         require_writable(html, "--html")
     settings = drop_missing_sources(load_config(config, overrides))
-    refuse_inputs([html], [config, *(Path(name) for text in texts_of(settings.data) for name in text.files)])
-    diagnosis = diagnose(settings, runs, examples)
+    refuse_inputs([html], [config, *(Path(name) for bitext in bitexts_of(settings.data) for name in bitext.files)])
+    report = check_corpus(settings, runs, examples)
     if html is not None:
-        from mt.extras.doctor.page import html_report
+        from mt.extras.doctor.html_report import html_report
 
-        atomic.write_text(html, html_report(diagnosis))
-    findings = report.as_json(diagnosis)
-    code = 2 if diagnosis.refused else 0
-    print_result(json.dumps(findings, indent=2, ensure_ascii=False) if as_json else report.text_report(diagnosis), code)
+        atomic.write_text(html, html_report(report))
+    code = 2 if report.refused else 0
+    document = json.dumps(json_report(report), indent=2, ensure_ascii=False) if as_json else text_report(report)
+    print_result(document, code)
     return code
 
 
@@ -77,13 +78,14 @@ def clean(
     from mt.config import load_config
     from mt.data.cleaning import cleaning_table
     from mt.data.prepare import drop_missing_sources
-    from mt.extras.doctor.clean import check_output, reasons, write_clean
-    from mt.extras.doctor.diagnosis import diagnose
+    from mt.extras.doctor.check import check_corpus
+    from mt.extras.doctor.clean import check_output, dropping_rules, write_clean
 
     settings = drop_missing_sources(load_config(config, overrides))
-    dropped_for = reasons(keep if settings.data.drop_duplicates or "duplicate" in drop else {*keep, "duplicate"}, drop)
+    keeps_duplicates = not settings.data.drop_duplicates and "duplicate" not in drop
+    dropped_for = dropping_rules({*keep, "duplicate"} if keeps_duplicates else keep, drop)
     check_output(output, settings.data, config)
-    diagnosis = diagnose(settings, runs, 1, "language" in dropped_for, dropped_for)
-    cleaned = write_clean(diagnosis, output, dropped_for)
+    report = check_corpus(settings, runs, 1, "language" in dropped_for, dropped_for)
+    cleaned = write_clean(report, output, dropped_for)
     print_result(cleaning_table(cleaned.counts))
     print_result(f"\nuse it with\n{cleaned.snippet(settings.data.root)}")

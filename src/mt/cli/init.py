@@ -51,11 +51,11 @@ def init(output: Path | None, force: bool, schema: bool, **options: Any) -> None
         return
     asks = sys.stdin.isatty() and sys.stderr.isatty() and not options["train"]
     _complete_names(options, asks)
-    from mt.extras.planning.answers import Answers, checked
-    from mt.extras.planning.start import begin
+    from mt.extras.planning.init import draft_config
+    from mt.extras.planning.options import InitOptions, validated_data
     from mt.storage import atomic
 
-    checked(Answers(**{**options, "valid": None, "test": None}))
+    validated_data(InitOptions(**{**options, "valid": None, "test": None}))
     path = output or Path(f"{options['name']}.yaml")
     schema_path = path.with_name(_SCHEMA)
     _check_outputs(path, schema_path, force)
@@ -65,7 +65,7 @@ def init(output: Path | None, force: bool, schema: bool, **options: Any) -> None
         options["minutes"] = options["minutes"] or _ask_minutes()
     splits = [options["valid"] or (), options["test"] or ()]
     refuse_inputs([path, schema_path], map(Path, filter(None, chain(*options["train"], *splits))))
-    draft = begin(Answers(**options), f"./{_SCHEMA}")
+    draft = draft_config(InitOptions(**options), f"./{_SCHEMA}")
     atomic.write_text(schema_path, json_schema())
     atomic.write_text(path, draft.text)
     print_result(f"{draft.summary}\nwritten: {path}, and {schema_path} for editors\nnext: mt train --config {path}")
@@ -131,9 +131,9 @@ def _ask_value(key: str, question: str, default: str | None) -> str:
     """Ask until the answer is valid for a key of the configuration."""
 
     def valid(answer: str) -> str:
-        from mt.extras.planning.answers import objection
+        from mt.extras.planning.options import option_error
 
-        if problem := objection(key, answer):
+        if problem := option_error(key, answer):
             raise click.UsageError(f"{answer}: {problem}")
         return answer
 

@@ -1,4 +1,4 @@
-"""`mt data check` and `mt data clean` as commands: what they print, write, refuse, and never do."""
+"""The commands `mt data check` and `mt data clean`."""
 
 import json
 import random
@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from codecs import BOM_UTF8
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,9 @@ from data_helpers import lines_in, make_config, pairs_of, write_lines, write_pai
 from html_helpers import checked
 from mt.data.corpus import Pair, one_line
 from mt.errors import InputError
-from mt.extras.doctor.clean import reasons, write_clean
-from mt.extras.doctor.diagnosis import diagnose
-from mt.extras.doctor.kinds import DROPPABLE
+from mt.extras.doctor.check import check_corpus
+from mt.extras.doctor.clean import dropping_rules, write_clean
+from mt.extras.doctor.rules import DROPPABLE
 
 FAULTY: list[Pair] = [
     ("one two three", "uno due tre"),
@@ -31,6 +32,7 @@ FAULTY: list[Pair] = [
     ("eight\ufffd", "otto\tnove"),
     ("ten", "dieci"),
 ]
+FILES = "{source: train.en, target: train.it}"
 YAML = """\
 name: mine
 data:
@@ -45,16 +47,29 @@ tokenizer: {vocab_size: 300}
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder with `mine.yaml` and its corpus."""
+    """Return a folder with `mine.yaml` and its corpus."""
     write_pairs(tmp_path, "train", FAULTY)
-    write_pairs(tmp_path, "valid", [("eleven", "undici"), ("", "dodici")])
-    (tmp_path / "mine.yaml").write_text(YAML)
-    return tmp_path
+    return set_up(tmp_path, [("eleven", "undici"), ("", "dodici")])
+
+
+def set_up(folder: Path, valid: Sequence[Pair] = (("eleven", "undici"),), train: str = FILES) -> Path:
+    write_pairs(folder, "valid", valid)
+    (folder / "mine.yaml").write_text(YAML.replace(FILES, train))
+    return folder
+
+
+def check(project: Path, *words: str, code: int = 0) -> str:
+    """Return the output of `mt data check`."""
+    return mt("data", "check", "mine.yaml", *words, cwd=project, code=code).stdout
 
 
 def clean(project: Path, *words: str, code: int = 0) -> str:
-    """What `mt data clean` says on stderr."""
+    """Return the messages of `mt data clean`."""
     return mt("data", "clean", "mine.yaml", "--output", *words, cwd=project, code=code).stderr
+
+
+def english(folder: Path) -> list[str]:
+    return lines_in(folder / "train.en")
 
 
 def test_check_prints_tables_and_examples(project: Path) -> None:
@@ -65,25 +80,25 @@ def test_check_prints_tables_and_examples(project: Path) -> None:
     assert ["empty", "warning", "1", "14.29", "%", "1", "0"] in rows
     assert "\n  train.en:5: seven⟨U+200B⟩  [U+200B]\n" in done.stdout
     assert "\n  train.en:1: one two three\n    train.it:1: uno due tre\n    train.en:4: one two three\n" in done.stdout
-    assert done.stdout.endswith("a training would take this corpus\n")
+    assert done.stdout.endswith("training would take this corpus\n")
     assert "\u200b" not in done.stdout
     assert "reading the corpus" in done.stderr
     assert not (project / "runs").exists()
 
 
-def test_examples_are_as_many_as_wanted(project: Path) -> None:
-    for wanted in (0, 1, 2):
-        found = json.loads(mt("data", "check", "mine.yaml", "--json", "--examples", str(wanted), cwd=project).stdout)
-        shown = {finding["name"]: len(finding["examples"]) for finding in found["findings"]}
-        assert shown["markup"] == wanted
-        assert shown["empty"] == min(wanted, 1) * 2, "of each text"
+@pytest.mark.parametrize("limit", [0, 1, 2])
+def test_the_number_of_examples_is_an_option(project: Path, limit: int) -> None:
+    findings = json.loads(check(project, "--json", "--examples", str(limit)))["findings"]
+    shown = {finding["name"]: len(finding["examples"]) for finding in findings}
+    assert shown["markup"] == limit
+    assert shown["empty"] == min(limit, 1) * 2, "of each split"
 
 
-def test_json_has_all_of_it(project: Path) -> None:
-    found = json.loads(mt("data", "check", "mine.yaml", "--json", cwd=project).stdout)
-    assert found["pairs"] == {"train": 7, "valid": 2, "test": 0}
-    assert found["refused"] is False
-    [markup] = [finding for finding in found["findings"] if finding["name"] == "markup"]
+def test_json_and_html_reports(project: Path) -> None:
+    report = json.loads(check(project, "--json", "--html", "page.html"))
+    assert report["pairs"] == {"train": 7, "valid": 2, "test": 0}
+    assert report["refused"] is False
+    [markup] = [finding for finding in report["findings"] if finding["name"] == "markup"]
     assert markup["counts"] == {"train": 2, "valid": 0, "test": 0}
     assert markup["seriousness"] == "warning"
     assert markup["examples"][1] == {
@@ -91,102 +106,85 @@ def test_json_has_all_of_it(project: Path) -> None:
         "places": [{"file": "train.it", "line": 5, "text": "sette <script>alert(1)</script>"}],
         "note": "<script>",
     }
-    assert [side["sentences"] for side in found["tokenizer"]["sides"]] == [7, 7]
-
-
-def test_a_page_stands_alone_and_obeys_no_text(project: Path) -> None:
-    mt("data", "check", "mine.yaml", "--html", "page.html", cwd=project)
+    assert [side["sentences"] for side in report["tokenizer"]["sides"]] == [7, 7]
     content = (project / "page.html").read_text()
     assert "<script>alert" not in content
     text = checked(content).text
-    assert "sette <script>alert(1)</script>" in text
-    assert "train.it:5" in text
-    assert "Lengths of training sentences" in text
+    for part in ("sette <script>alert(1)</script>", "train.it:5", "Lengths of training sentences"):
+        assert part in text
 
 
-def test_exit_code_2_says_that_training_would_refuse(project: Path) -> None:
+def test_exit_code_2_means_that_training_would_refuse(project: Path) -> None:
     write_lines(project / "valid.it", ["undici"])
-    done = mt("data", "check", "mine.yaml", "--html", "page.html", cwd=project, code=2)
-    assert "valid.en has 2 lines but valid.it has 1" in done.stdout
-    assert done.stdout.endswith("a training would refuse this corpus\n")
+    output = check(project, "--html", "page.html", code=2)
+    assert "valid.en has 2 lines but valid.it has 1" in output
+    assert output.endswith("training would refuse this corpus\n")
     assert (project / "page.html").exists()
     assert "valid.en has 2 lines but valid.it has 1" in mt("train", "--config", "mine.yaml", cwd=project, code=2).stderr
-    assert json.loads(mt("data", "check", "mine.yaml", "--json", cwd=project, code=2).stdout)["refused"] is True
+    assert json.loads(check(project, "--json", code=2))["refused"] is True
     assert "no such file" in mt("data", "check", "none.yaml", cwd=project, code=2).stderr
 
 
-def test_the_tokenizer_of_a_run_is_used_where_there_is_one(trained: Path) -> None:
-    done = mt("data", "check", "tiny.yaml", "--json", cwd=trained)
-    found = json.loads(done.stdout)
-    assert found["tokenizer"]["name"] == "of runs/tiny"
-    assert "findings" in found
-    other = json.loads(mt("data", "check", "tiny.yaml", "--json", "--runs", "elsewhere", cwd=trained).stdout)
-    assert other["tokenizer"]["name"] == "trained on 300 pairs"
+def test_the_tokenizer_of_a_run_is_used(trained: Path) -> None:
+    reports = [
+        json.loads(mt("data", "check", "tiny.yaml", "--json", *words, cwd=trained).stdout)
+        for words in ((), ("--runs", "elsewhere"))
+    ]
+    assert [report["tokenizer"]["name"] for report in reports] == ["of runs/tiny", "trained on 300 pairs"]
     counts = json.loads((trained / "runs" / "tiny" / "data" / "cleaning.json").read_text())
-    named = {finding["name"]: finding["counts"]["train"] for finding in found["findings"]}
+    named = {finding["name"]: finding["counts"]["train"] for finding in reports[0]["findings"]}
     assert named.get("duplicate", 0) == counts.get("duplicate", 0)
 
 
-def test_clean_writes_what_stays_and_what_goes(project: Path) -> None:
+def test_clean_writes_kept_and_dropped_pairs(project: Path) -> None:
     before = {path.name: path.read_bytes() for path in project.iterdir()}
-    done = mt("data", "clean", "mine.yaml", "--output", "out/clean", cwd=project)
-    kept = [FAULTY[place] for place in (0, 2, 4, 6)]
+    output = mt("data", "clean", "mine.yaml", "--output", "out/clean", cwd=project).stdout
+    kept = [FAULTY[index] for index in (0, 2, 4, 6)]
     assert list(zip(*(lines_in(project / "out/clean" / f"train.{lang}") for lang in ("en", "it")), strict=True)) == kept
-    went = project / "out/clean/dropped"
-    assert {path.name for path in went.iterdir()} == {"empty.tsv", "duplicate.tsv", "replacement.tsv"}
+    dropped = project / "out/clean/dropped"
+    assert {path.name for path in dropped.iterdir()} == {"empty.tsv", "duplicate.tsv", "replacement.tsv"}
     header = "file\tline\tsource\ttarget"
-    assert lines_in(went / "replacement.tsv") == [header, "train.en\t6\teight\ufffd\totto⟨U+0009⟩nove"]
-    assert lines_in(went / "duplicate.tsv") == [header, "train.en\t4\tone two three\tuno due tre"]
-    assert "kept                4  57.1 %" in done.stdout
-    assert "    - {source: out/clean/train.en, target: out/clean/train.it}" in done.stdout
+    assert lines_in(dropped / "replacement.tsv") == [header, "train.en\t6\teight\ufffd\totto⟨U+0009⟩nove"]
+    assert lines_in(dropped / "duplicate.tsv") == [header, "train.en\t4\tone two three\tuno due tre"]
+    assert "kept                4  57.1 %" in output
+    assert "    - {source: out/clean/train.en, target: out/clean/train.it}" in output
     assert {name: (project / name).read_bytes() for name in before} == before
 
 
-def test_reasons_can_be_chosen(project: Path) -> None:
-    words = ("--keep", "empty", "--keep", "replacement", "--drop", "markup", "--drop", "zero-width")
-    clean(project, "out", *words)
-    assert lines_in(project / "out" / "train.en") == ["one two three", "", "eight\ufffd", "ten"]
+def test_rules_can_be_chosen(project: Path) -> None:
+    clean(project, "out", "--keep", "empty", "--keep", "replacement", "--drop", "markup", "--drop", "zero-width")
+    assert english(project / "out") == ["one two three", "", "eight\ufffd", "ten"]
     dropped = {path.stem: len(lines_in(path)) - 1 for path in (project / "out" / "dropped").iterdir()}
-    assert dropped == {"duplicate": 1, "markup": 2}, "a pair goes for the first of its reasons"
-    refused = mt(
-        "data", "clean", "mine.yaml", "--output", "x", "--keep", "empty", "--drop", "empty", cwd=project, code=2
-    )
-    assert "contradict" in refused.stderr
-    assert (
-        "nonsense"
-        in mt("data", "clean", "mine.yaml", "--output", "x", "--keep", "nonsense", cwd=project, code=2).stderr
-    )
+    assert dropped == {"duplicate": 1, "markup": 2}, "a pair is counted for the first rule"
+    assert "contradict" in clean(project, "x", "--keep", "empty", "--drop", "empty", code=2)
+    assert "nonsense" in clean(project, "x", "--keep", "nonsense", code=2)
     assert not (project / "x").exists()
 
 
-def test_lines_that_are_not_utf8_can_only_go(project: Path) -> None:
+def test_lines_that_are_not_utf8_are_always_dropped(project: Path) -> None:
     (project / "train.it").write_bytes((project / "train.it").read_bytes().replace(b"dieci", b"dieci\xe8"))
     clean(project, "out")
-    assert lines_in(project / "out" / "train.en") == ["one two three", "five &amp; six", "seven\u200b"]
+    assert english(project / "out") == ["one two three", "five &amp; six", "seven\u200b"]
     assert "encoding" not in DROPPABLE
-    assert mt("data", "check", "mine.yaml", cwd=project, code=2).stdout.startswith("text")
+    assert check(project, code=2).startswith("text")
 
 
-def test_no_folder_of_the_user_is_replaced(project: Path) -> None:
+def test_files_of_the_user_are_not_replaced(project: Path) -> None:
     (project / "precious").mkdir()
     (project / "precious" / "file").write_text("x")
     assert "this folder exists" in clean(project, "precious", code=2)
     assert "train.en: this is a file, not a folder" in clean(project, "train.en", code=2)
     assert "this folder is or holds the current directory" in clean(project, ".", code=2)
     config = make_config(project, {"source": "train.en", "target": "train.it"})
-    with pytest.raises(InputError, match="this folder exists"):
-        write_clean(diagnose(config, project, 0), project / "precious", reasons((), ()))
+    with pytest.raises(InputError, match="already exists"):
+        write_clean(check_corpus(config, project, 0), project / "precious", dropping_rules((), ()))
     assert (project / "precious" / "file").read_text() == "x"
     for keep in ((), ("--keep", "empty")):
         clean(project, "again", *keep)
-    assert len(lines_in(project / "again" / "train.en")) == 5
-
-
-def test_what_the_user_put_beside_cleaned_text_is_not_lost(project: Path) -> None:
-    clean(project, "out")
-    (project / "out" / "notes.txt").write_text("x")
-    assert "notes.txt would be lost" in clean(project, "out", code=2)
-    assert (project / "out" / "notes.txt").read_text() == "x"
+    assert len(english(project / "again")) == 5
+    (project / "again" / "notes.txt").write_text("x")
+    assert "notes.txt would be lost" in clean(project, "again", code=2)
+    assert (project / "again" / "notes.txt").read_text() == "x"
 
 
 def test_a_cleaning_is_not_replaced_while_it_is_the_input(project: Path) -> None:
@@ -198,111 +196,100 @@ def test_a_cleaning_is_not_replaced_while_it_is_the_input(project: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["mine.yaml", "train.en", "link"])
-def test_the_page_is_not_written_over_an_input(project: Path, name: str) -> None:
+def test_the_html_page_is_not_written_over_an_input(project: Path, name: str) -> None:
     (project / "link").symlink_to("valid.it")
     before = (project / name).read_bytes()
     assert "this is an input" in mt("data", "check", "mine.yaml", "--html", name, cwd=project, code=2).stderr
     assert (project / name).read_bytes() == before
 
 
-def test_an_output_that_cannot_be_written_is_refused_before_the_reading(project: Path) -> None:
-    said = clean(project, "train.en/out", code=2)
-    assert "train.en is a file, not a folder" in said
-    assert "reading the corpus" not in said
+def test_an_unwritable_output_is_refused_before_reading(project: Path) -> None:
+    messages = clean(project, "train.en/out", code=2)
+    assert "train.en is a file, not a folder" in messages
+    assert "reading the corpus" not in messages
 
 
-def test_rows_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
+def test_unreadable_rows_are_counted(tmp_path: Path) -> None:
     write_lines(tmp_path / "t.tsv", ["en\tit", "one two\tuno due", "a\tb\tc", "three four\ttre quattro"])
-    (tmp_path / "mine.yaml").write_text(YAML.replace("{source: train.en, target: train.it}", "{file: t.tsv}"))
-    write_pairs(tmp_path, "valid", [("eleven", "undici")])
+    set_up(tmp_path, train="{file: t.tsv}")
     done = mt("data", "clean", "mine.yaml", "--output", "out", cwd=tmp_path)
     assert ["row", "1", "33.3", "%"] in [line.split() for line in done.stdout.split("\n")]
-    assert "rows that cannot be read and are left out: 1" in done.stderr
+    assert "1 rows cannot be read and were dropped" in done.stderr
 
 
-def test_repeats_that_a_configuration_keeps_stay(project: Path) -> None:
+def test_duplicates_that_a_configuration_keeps_stay(project: Path) -> None:
     keep = ("--set", "data.drop_duplicates=false")
-    done = mt("data", "check", "mine.yaml", *keep, cwd=project)
-    [said] = [line for line in done.stdout.split("\n") if line.startswith("duplicate (")]
-    assert "leaves such training pairs out" not in said
-    clean(project, "out", *keep)
-    assert lines_in(project / "out" / "train.en").count("one two three") == 2
-    clean(project, "out", *keep, "--drop", "duplicate")
-    assert lines_in(project / "out" / "train.en").count("one two three") == 1
+    [line] = [line for line in check(project, *keep).split("\n") if line.startswith("duplicate (")]
+    assert "`mt train` drops" not in line
+    for words, count in (((), 2), (("--drop", "duplicate"), 1)):
+        clean(project, "out", *keep, *words)
+        assert english(project / "out").count("one two three") == count
 
 
-def test_the_second_of_equal_pairs_stays_where_the_first_goes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [("--drop", "line-break"), ()])
+def test_one_of_two_equal_pairs_stays(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """The second if a rule drops the first, else the first."""
     write_pairs(tmp_path, "train", [("\u2028one two", "uno due"), ("one two", "uno due"), ("five six", "cinque sei")])
-    write_pairs(tmp_path, "valid", [("eleven", "undici")])
-    (tmp_path / "mine.yaml").write_text(YAML)
-    clean(tmp_path, "out", "--drop", "line-break")
-    assert lines_in(tmp_path / "out" / "train.en") == ["one two", "five six"]
-    clean(tmp_path, "out")
-    assert lines_in(tmp_path / "out" / "train.en") == ["one two", "five six"], "here it is the first"
+    clean(set_up(tmp_path), "out", *words)
+    assert english(tmp_path / "out") == ["one two", "five six"]
 
 
-def test_nothing_of_a_text_commands_the_terminal(tmp_path: Path) -> None:
+def test_no_text_controls_the_terminal(tmp_path: Path) -> None:
     write_pairs(tmp_path, "train", [("a <b \x1b]0;pwned\x07\x1b[31m> c", "d e"), ("f", "g")])
     write_lines(tmp_path / "t.jsonl", ['["\x9b2J"]', '{"\\u001b[31mRED": 1}'])
-    sources = "[{source: train.en, target: train.it}, {file: t.jsonl}]"
-    (tmp_path / "mine.yaml").write_text(YAML.replace("{source: train.en, target: train.it}", sources))
-    write_pairs(tmp_path, "valid", [("eleven", "undici")])
+    set_up(tmp_path, train=f"[{FILES}, {{file: t.jsonl}}]")
     done = mt("data", "check", "mine.yaml", cwd=tmp_path, code=2)
     assert "⟨U+001B⟩" in done.stdout
     assert "⟨U+009B⟩" in done.stdout
     assert not {"\x1b", "\x9b", "\x07"} & set(done.stdout + done.stderr)
 
 
-def test_paths_and_links_in_what_to_use_it_with(tmp_path: Path) -> None:
+def test_the_snippet_has_usable_paths(tmp_path: Path) -> None:
     far = tmp_path / "far" / "my: data"
     far.mkdir(parents=True)
     write_pairs(far, "train", FAULTY)
-    write_pairs(far, "valid", [("eleven", "undici")])
+    set_up(far)
     (tmp_path / "my: data").symlink_to(far)
     (tmp_path / "disk").mkdir()
     (tmp_path / "out").symlink_to(tmp_path / "disk")
     (tmp_path / "mine.yaml").write_text(YAML.replace("  train:", '  root: "my: data"\n  train:'))
-    for _ in range(2):  # the second replaces what the first has written, in the folder that the link leads to
-        done = mt("data", "clean", "mine.yaml", "--output", "out", cwd=tmp_path)
+    for _ in range(2):  # the second replaces the first, in the folder that the link leads to
+        output = mt("data", "clean", "mine.yaml", "--output", "out", cwd=tmp_path).stdout
     assert (tmp_path / "out").is_symlink()
-    data = yaml.safe_load(done.stdout.split("use it with\n")[1])["data"]
+    data = yaml.safe_load(output.split("use it with\n")[1])["data"]
     assert data["root"] == "my: data"
     assert (tmp_path / data["root"] / data["train"][0]["source"]).is_file()
 
 
-def test_a_reader_that_has_seen_enough_does_not_hide_the_verdict(project: Path) -> None:
+def test_a_closed_pipe_does_not_change_the_exit_code(project: Path) -> None:
     write_lines(project / "valid.it", ["undici"])
-    check = subprocess.Popen(
-        [sys.executable, "-m", "mt", "data", "check", "mine.yaml"],
-        cwd=project,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert check.stdout is not None
-    check.stdout.close()
-    assert check.wait(60) == 2
+    command = [sys.executable, "-m", "mt", "data", "check", "mine.yaml"]
+    process = subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(60) == 2
 
 
-def test_what_cannot_be_cleaned_is_refused(project: Path) -> None:
+def test_text_that_cannot_be_cleaned_is_refused(project: Path) -> None:
     write_lines(project / "valid.it", ["undici"])
     clean(project, "out")
     write_lines(project / "train.it", ["uno"])
     assert "has 7 lines but train.it has 1" in clean(project, "x", code=2)
     write_lines(project / "train.en", [""])
-    assert "no pair of it would be left" in clean(project, "x", code=2)
+    assert "no pair would be left" in clean(project, "x", code=2)
     assert not (project / "x").exists()
 
 
-def test_each_source_becomes_two_files_of_its_own(tmp_path: Path) -> None:
+def test_each_source_is_cleaned_into_files_of_its_own(tmp_path: Path) -> None:
     sources = [
         {**write_pairs(tmp_path, "a", FAULTY), "target_lang": "it", "weight": 2.0, "synthetic": True},
         {"file": "t.tsv", "target_column": "de", "target_lang": "de"},
     ]
     write_lines(tmp_path / "t.tsv", ["en\tde", "one two three\tuno due tre", "", "x\t", "ten\tzehn"])
     config = make_config(tmp_path, sources, target_lang=["it", "de"])
-    cleaned = write_clean(diagnose(config, tmp_path, 0), tmp_path / "out", reasons((), ()))
+    cleaned = write_clean(check_corpus(config, tmp_path, 0), tmp_path / "out", dropping_rules((), ()))
     assert pairs_of(tmp_path, cleaned.sources, target_lang=["it", "de"]) == [
-        *(FAULTY[place] for place in (0, 2, 4, 6)),
+        *(FAULTY[index] for index in (0, 2, 4, 6)),
         ("one two three", "uno due tre"),
         ("ten", "zehn"),
     ]
@@ -312,12 +299,11 @@ def test_each_source_becomes_two_files_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_corpus_that_changes_meanwhile_is_refused(project: Path) -> None:
-    config = make_config(project, {"source": "train.en", "target": "train.it"})
-    diagnosis = diagnose(config, project, 0)
+    report = check_corpus(make_config(project, {"source": "train.en", "target": "train.it"}), project, 0)
     for pairs in (FAULTY[:-1], [*FAULTY, ("a", "b")]):
         write_pairs(project, "train", pairs)
         with pytest.raises(InputError, match="changed while"):
-            write_clean(diagnosis, project / "out", reasons((), ()))
+            write_clean(report, project / "out", dropping_rules((), ()))
         assert not (project / "out").exists()
 
 
@@ -337,7 +323,7 @@ def test_clean_never_shifts_pairs(pairs: list[tuple[bytes, bytes]], drop: set[st
             (folder / f"train.{language}").write_bytes(b"".join(pair[side] + b"\n" for pair in pairs))
         config = make_config(folder, {"source": "train.en", "target": "train.it"}, test=None)
         drop -= {"punctuation", "rare-characters", "numbers"}
-        write_clean(diagnose(config, folder, 0), folder / "out", reasons((), drop))
+        write_clean(check_corpus(config, folder, 0), folder / "out", dropping_rules((), drop))
         gone = [
             int(row.split("\t")[1]) for path in (folder / "out" / "dropped").iterdir() for row in lines_in(path)[1:]
         ]

@@ -1,4 +1,4 @@
-"""`mt train --dry-run`: it refuses what a training would refuse, tells what one costs, and leaves nothing behind."""
+"""`mt train --dry-run`: refuses what training would refuse, estimates the cost, and leaves nothing behind."""
 
 import json
 import os
@@ -17,8 +17,8 @@ from command import mt
 from data_helpers import make_data_config, write_lines
 from mt.config import load_config
 from mt.errors import MachineError
-from mt.extras.planning.dry_run import _space, dry_run
-from mt.extras.planning.survey import survey
+from mt.extras.planning.corpus_sample import sample_corpus
+from mt.extras.planning.dry_run import _disk_space, dry_run
 from mt.storage import lock as run_lock
 from mt.system.devices import has_bf16
 
@@ -35,41 +35,45 @@ def rows(text: str) -> dict[str, str]:
 
 
 def files(folder: Path) -> dict[str, tuple[int, int]]:
-    """All that is in a folder, and when it was last changed."""
-    found = [path for path in folder.rglob("*") if "__pycache__" not in path.parts]
-    return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in found}
+    """Return all files of a folder with their modification times and sizes."""
+    paths = [path for path in folder.rglob("*") if "__pycache__" not in path.parts]
+    return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in paths}
 
 
-def test_it_tells_all_and_leaves_nothing(tiny: Path, tmp_path: Path) -> None:
+def test_the_table_has_every_aspect_and_nothing_is_left_behind(tiny: Path, tmp_path: Path) -> None:
     before = files(tiny)
-    done = mt(*DRY, cwd=tiny)
+    output = dry(tiny).stdout
     assert files(tiny) == before
-    found = rows(done.stdout)
-    assert found["run"] == "runs/tiny, new"
-    assert found["device"].startswith("cpu, fp32")
-    assert found["training text"] == "300 pairs before duplicates are looked for"
-    assert (found["validation text"], found["test text"]) == ("12 pairs", "12 pairs")
-    assert found["tokenizer"] == "301 pieces"
-    assert found["model"] == "10,448 parameters"
-    steps = re.fullmatch(r"24 steps of about (\d+) tokens, (\d+\.\d) passes over the text", found["training"])
-    assert steps
-    assert 200 < int(steps[1]) <= 400
-    assert re.match(r"about \d+ s \(\d+ s of it validation\), \S+ s a step", found["time"])
-    assert re.match(r"0\.\d GB, and some 0\.3 for scoring, of \d+ GB here$", found["memory"])
-    assert re.match(r"up to 0\.\d+ GB, of [\d,]+ GB free$", found["disk"])
-    assert done.stdout.splitlines()[-1].startswith("nothing was trained")
+    found = rows(output)
+    patterns = {
+        "run": "runs/tiny, new",
+        "device": "cpu, fp32.*",
+        "training text": "300 pairs before deduplication",
+        "validation text": "12 pairs",
+        "test text": "12 pairs",
+        "tokenizer": "301 pieces",
+        "model": "10,448 parameters",
+        "training": r"24 steps of about (\d+) tokens, (\d+\.\d) passes over the text",
+        "time": r"about \d+ s \(\d+ s of it validation\), \S+ s a step.*",
+        "memory": r"0\.\d GB, and some 0\.3 for scoring, of \d+ GB here",
+        "disk": r"up to 0\.\d+ GB, of [\d,]+ GB free",
+    }
+    matches = {name: re.fullmatch(pattern, found[name]) for name, pattern in patterns.items()}
+    assert all(matches.values()), found
+    assert 200 < int(matches["training"][1]) <= 400
+    assert output.splitlines()[-1].startswith("nothing was trained")
 
 
 @pytest.mark.parametrize(
-    ("precision", "has_it", "said"),
+    ("precision", "has_it", "row"),
     [
         ("auto", True, "cpu, fp32; training.precision: bf16 may be faster"),
         ("auto", False, "cpu, fp32"),
         ("bf16", True, "cpu, bf16"),
     ],
 )
-def test_a_processor_with_bf16_is_pointed_out(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch, precision: str, has_it: bool, said: str
+def test_bf16_is_suggested_if_the_processor_has_it(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, precision: str, has_it: bool, row: str
 ) -> None:
     capabilities = {**torch.cpu.get_capabilities(), "avx512_bf16": has_it}
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
@@ -79,33 +83,33 @@ def test_a_processor_with_bf16_is_pointed_out(
         found = dry_run(load_config(Path("tiny.yaml"), [f"training.precision={precision}"]), Path("runs"))
     finally:
         has_bf16.cache_clear()
-    assert rows(found)["device"] == said
+    assert rows(found)["device"] == row
 
 
-def test_the_passes_over_the_text_are_those_of_the_training(tiny: Path) -> None:
-    foretold = float(re.search(r"(\S+) passes", dry(tiny, "data.drop_duplicates=false").stdout)[1])
+def test_estimated_epochs_are_those_of_training(tiny: Path) -> None:
+    estimated = float(re.search(r"(\S+) passes", dry(tiny, "data.drop_duplicates=false").stdout)[1])
     mt("train", "--config", "tiny.yaml", "--set", "data.drop_duplicates=false", cwd=tiny)
     events = [json.loads(line) for line in (tiny / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()]
     (last,) = [event for event in events if event["event"] == "train" and event["step"] == 24]
-    assert last["epoch"] == int(foretold) > 0
+    assert last["epoch"] == int(estimated) > 0
 
 
-def test_what_is_dropped_and_held_out(tiny: Path) -> None:
+def test_dropped_and_held_out_pairs_are_counted(tiny: Path) -> None:
     write_lines(tiny / "train.en", [*(tiny / "train.en").read_text().splitlines(), "", "a", "b"])
     write_lines(tiny / "train.xx", [*(tiny / "train.xx").read_text().splitlines(), "x", "p " * 90, ""])
     found = rows(dry(tiny, "data.valid={from_train: 20}", "data.test={from_train: 1000}", "data.max_length=6").stdout)
     assert found["validation text"] == "20 pairs"
     assert found["test text"] == "30 pairs"  # no more than a tenth
     counts, dropped = found["training text"].split("; cleaning drops ")
-    assert counts == "250 pairs before duplicates are looked for"
+    assert counts == "250 pairs before deduplication"
     assert re.fullmatch(r"2 empty, 1 badly proportioned, about \d\d\.\d% longer than max_length", dropped)
 
 
-def test_a_run_that_has_begun_is_left_as_it_is(trained: Path, tmp_path: Path) -> None:
+def test_an_earlier_run_is_left_untouched(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "copy")
     before = files(tmp_path / "copy")
     done = dry(tmp_path / "copy", "training.max_steps=48")
-    assert rows(done.stdout)["run"] == "runs/tiny, goes on after step 24"
+    assert rows(done.stdout)["run"] == "runs/tiny, resumes after step 24"
     assert "training.max_steps is now 48, it was 24" in done.stderr
     refused = dry(tmp_path / "copy", "seed=2", code=2)
     assert "cannot resume: seed" in refused.stderr
@@ -161,7 +165,7 @@ def test_a_language_without_a_usable_pair(two_languages: Path, tmp_path: Path) -
         (["evaluation.bleu_tokenize=ko-mecab"], "evaluation.bleu_tokenize: ko-mecab cannot be used here"),
     ],
 )
-def test_what_a_training_would_refuse(tiny: Path, changes: list[str], message: str) -> None:
+def test_refuses_what_training_would_refuse(tiny: Path, changes: list[str], message: str) -> None:
     for name, lines in {"none": [], "one": ["a b", ""], "bt": ["c d", "<BT> a b"] * 9}.items():
         write_lines(tiny / name, lines)
         write_lines(tiny / f"{name}.xx", lines)
@@ -172,63 +176,59 @@ def test_what_a_training_would_refuse(tiny: Path, changes: list[str], message: s
     assert not (tiny / "runs").exists()
 
 
-def test_disks_that_do_not_suffice(tiny: Path) -> None:
+def test_insufficient_disks_are_refused(tiny: Path) -> None:
     done = dry(tiny, "training.keep_checkpoints=100000", "model.d_ff=8192", code=4)
     assert "GB free on this disk, but the run may need" in done.stderr
     done = mt(*DRY, "--runs", "tiny.yaml", cwd=tiny, code=4)
     assert "tiny.yaml: cannot write here" in done.stderr
+    (tiny / "runs").mkdir()
+    (tiny / "runs" / "tiny").symlink_to(tiny / "nowhere")
+    assert "cannot write here" in dry(tiny, code=4).stderr
 
 
-def test_what_a_run_has_already_need_not_be_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_that_a_run_uses_already_need_not_be_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "a").write_bytes(bytes(600))
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=500))
-    assert _space(tmp_path, tmp_path, 1000, whole=True) == "up to 1e-06 GB, 6e-07 of it there, of 0.00 GB free"
+    assert _disk_space(tmp_path, tmp_path, 1000, complete=True) == "up to 1e-06 GB, 6e-07 of it in use, of 0.00 GB free"
     with pytest.raises(MachineError, match="may need"):
-        _space(tmp_path, tmp_path, 1200, whole=True)
+        _disk_space(tmp_path, tmp_path, 1200, complete=True)
 
 
-def test_a_signal_to_all_of_its_processes_leaves_no_text_behind(tiny: Path) -> None:
-    """As a terminal sends one that is closed, or a batch system."""
+def test_a_signal_to_the_process_group_leaves_no_text_behind(tiny: Path) -> None:
+    """A closed terminal and a batch system send such a signal."""
     temporary = tiny / "temporary"
     temporary.mkdir()
     command = [sys.executable, "-m", "mt", *DRY]
     environment = {**os.environ, "TMPDIR": str(temporary)}
     with subprocess.Popen(
         command, cwd=tiny, env=environment, start_new_session=True, stderr=subprocess.DEVNULL
-    ) as made:
+    ) as process:
         while not list(temporary.rglob("train.source")):
-            assert made.poll() is None
+            assert process.poll() is None
             time.sleep(0.02)
-        os.killpg(made.pid, signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGTERM)
     assert list(temporary.iterdir()) == []
 
 
-def test_a_run_folder_that_leads_nowhere(tiny: Path) -> None:
-    (tiny / "runs").mkdir()
-    (tiny / "runs" / "tiny").symlink_to(tiny / "nowhere")
-    assert "cannot write here" in dry(tiny, code=4).stderr
-
-
-def test_a_run_that_is_at_work(tiny: Path) -> None:
+def test_a_locked_run_is_refused(tiny: Path) -> None:
     with run_lock.exclusive(tiny / "runs" / "tiny" / ".lock"):
         assert "another training" in dry(tiny, code=2).stderr
-    run_lock.refuse_locked(tiny / "runs" / "tiny" / ".lock")  # it is free
+    run_lock.refuse_locked(tiny / "runs" / "tiny" / ".lock")  # the lock is free again
 
 
-def test_only_the_beginning_of_a_hub_data_set_is_read(tmp_path: Path) -> None:
+def test_only_the_first_rows_of_a_hub_data_set_are_read(tmp_path: Path) -> None:
     folder = tmp_path / "set"
     folder.mkdir()
-    write_lines(folder / "train.csv", ["en,it", *(f"hello {n},ciao {n}" for n in range(2500))])
-    found = survey(*hub(tmp_path, folder))
-    assert found.pairs == [2000]
-    assert not found.whole
-    write_lines(folder / "train.csv", ["en,it", "hello,ciao"])
-    assert survey(*hub(tmp_path, folder)).pairs == [1]
+    data = make_data_config(tmp_path, {"hub": str(folder)})
+    for rows, pairs in ((2500, 2000), (1, 1)):
+        write_lines(folder / "train.csv", ["en,it", *(f"hello {n},ciao {n}" for n in range(rows))])
+        sample = sample_corpus(data.train, data)
+        assert (sample.pairs, sample.complete) == ([pairs], pairs == rows)
 
 
-def test_what_a_hub_data_set_goes_on_with_is_not_foretold(tiny: Path) -> None:
+def test_the_unread_part_of_a_hub_data_set_is_not_estimated(tiny: Path) -> None:
     folder = tiny / "set"
     folder.mkdir()
     write_lines(folder / "train.csv", ["en,xx", *(["a b c,x y z", "c a b,z x y"] * 1100)])
@@ -243,8 +243,3 @@ def test_what_a_hub_data_set_goes_on_with_is_not_foretold(tiny: Path) -> None:
     assert found["validation text"] == "1,000 pairs"
     assert found["training"].startswith("at most 24 steps")
     assert found["disk"].startswith("at least ")
-
-
-def hub(root: Path, folder: Path):
-    data = make_data_config(root, {"hub": str(folder)})
-    return data.train, data

@@ -1,4 +1,4 @@
-"""`mt init`: a configuration that loads and trains, fitted to the text and the machine, and checked files before it."""
+"""`mt init`: the configuration loads, trains, and fits the text and the machine."""
 
 import json
 import logging
@@ -8,8 +8,7 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
@@ -17,36 +16,36 @@ from jsonschema import Draft202012Validator
 
 from command import mt
 from conftest import write_corpus
-from data_helpers import write_lines
+from data_helpers import make_data_config, write_lines
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config, load_config
 from mt.config.json_schema import json_schema
 from mt.config.yaml_tree import parse_yaml
-from mt.extras.planning import start
-from mt.extras.planning.answers import Answers
-from mt.extras.planning.draft import Draft
+from mt.extras.planning import init
+from mt.extras.planning.corpus_sample import MAX_SAMPLE, CorpusSample, sample_corpus, train_on_sample
 from mt.extras.planning.estimate import estimate
-from mt.extras.planning.probe import Measured, probe
-from mt.extras.planning.recipe import SHAPES, Choice, Ground, Length, first_shape, model_choices, tokenizer_choices
-from mt.extras.planning.start import length_for
-from mt.extras.planning.survey import SAMPLE, Survey, learned_tokenizers, survey
+from mt.extras.planning.init import fitting_length
+from mt.extras.planning.options import InitOptions
+from mt.extras.planning.probe import Measurements, probe
+from mt.extras.planning.recipe import SHAPES, Choice, Length, PlanInputs, first_shape, model_choices, tokenizer_choices
+from mt.extras.planning.template import ConfigTemplate
 
 TRAIN = ["--train", "train.en", "train.xx"]
 
 
 @pytest.fixture(scope="module")
-def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a corpus and what `mt init` made of it; no test may write into it."""
-    folder = tmp_path_factory.mktemp("begun")
+def initialised(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a corpus and the output of `mt init`; read-only for tests."""
+    folder = tmp_path_factory.mktemp("init")
     write_corpus(folder)
     (folder / "temporary").mkdir()
     done = mt("init", *TRAIN, cwd=folder, TMPDIR=str(folder / "temporary"))
-    (folder / "said").write_text(done.stdout)
+    (folder / "output").write_text(done.stdout)
     return folder
 
 
-def test_the_configuration_loads_and_fits_the_text(begun: Path) -> None:
-    config = load_config(begun / "en-xx.yaml")
+def test_the_configuration_loads_and_fits_the_text(initialised: Path) -> None:
+    config = load_config(initialised / "en-xx.yaml")
     assert config.name == "en-xx"
     assert (config.data.source_lang, config.data.target_lang) == ("en", ("xx",))
     assert config.data.train[0].source == "train.en"
@@ -57,60 +56,58 @@ def test_the_configuration_loads_and_fits_the_text(begun: Path) -> None:
     assert config.training.max_steps >= 50
 
 
-def test_a_device_that_was_asked_for_is_written_down(tmp_path: Path, begun: Path) -> None:
+def test_a_requested_device_is_written(tmp_path: Path, initialised: Path) -> None:
     write_corpus(tmp_path)
     mt("init", *TRAIN, "--device", "cpu", cwd=tmp_path)
     assert load_config(tmp_path / "en-xx.yaml").training.device == "cpu"
-    assert "device" not in (begun / "en-xx.yaml").read_text().split("training:")[1]
+    assert "device" not in (initialised / "en-xx.yaml").read_text().split("training:")[1]
 
 
-def test_each_choice_has_its_reason(begun: Path) -> None:
-    text = (begun / "en-xx.yaml").read_text()
+def test_each_choice_has_its_reason(initialised: Path) -> None:
+    text = (initialised / "en-xx.yaml").read_text()
     for key in ("vocab_size", "shared", "d_model", "dropout", "norm", "max_tokens", "max_steps", "validate_every"):
         assert re.search(rf"^  {key}: \S+ +# \S", text, re.MULTILINE), key
     assert re.search(r"^# \S+ s a step, about .* of it validation\), \d+\.\d GB of memory\.$", text, re.MULTILINE)
     assert "300 sentence pairs" in text
 
 
-def test_it_says_what_comes_next_and_leaves_nothing_behind(begun: Path) -> None:
-    said = (begun / "said").read_text()
-    assert "300 sentence pairs" in said
-    assert said.splitlines()[-1] == "next: mt train --config en-xx.yaml"
-    files = {path.name for path in begun.iterdir()} - {"said", "temporary"}
-    assert {name for name in files if "." not in name or name.endswith(("yaml", "json"))} == {
-        "en-xx.yaml",
-        "mt.schema.json",
-    }
-    assert list((begun / "temporary").glob("mt-*")) == []
+def test_it_names_the_next_command_and_leaves_nothing_behind(initialised: Path) -> None:
+    output = (initialised / "output").read_text()
+    assert "300 sentence pairs" in output
+    assert output.splitlines()[-1] == "next: mt train --config en-xx.yaml"
+    files = {path.name for path in initialised.iterdir()} - {"output", "temporary"}
+    written = {name for name in files if "." not in name or name.endswith(("yaml", "json"))}
+    assert written == {"en-xx.yaml", "mt.schema.json"}
+    assert list((initialised / "temporary").glob("mt-*")) == []
 
 
-def test_editors_find_the_schema(begun: Path) -> None:
-    text = (begun / "en-xx.yaml").read_text()
+def test_editors_find_the_schema(initialised: Path) -> None:
+    text = (initialised / "en-xx.yaml").read_text()
     named = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", text.splitlines()[0])
     assert named
-    schema = json.loads((begun / named[1]).read_text())
+    schema = json.loads((initialised / named[1]).read_text())
     assert list(Draft202012Validator(schema).iter_errors(parse_yaml(text, "x").root)) == []
     mistyped = parse_yaml(text.replace("max_steps", "max_stepps"), "x").root
     assert list(Draft202012Validator(schema).iter_errors(mistyped))
-    assert mt("init", "--schema", cwd=begun).stdout == json_schema() == (begun / named[1]).read_text()
+    assert mt("init", "--schema", cwd=initialised).stdout == json_schema() == (initialised / named[1]).read_text()
 
 
-def test_it_trains(begun: Path, tmp_path: Path) -> None:
+def test_it_trains(initialised: Path, tmp_path: Path) -> None:
     less = ["training.max_steps=6", "training.warmup_steps=2", "training.validate_every=6", "training.report=false"]
     changes = [word for change in less for word in ("--set", change)]
-    done = mt("train", "--config", "en-xx.yaml", "--runs", tmp_path, *changes, cwd=begun)
+    done = mt("train", "--config", "en-xx.yaml", "--runs", tmp_path, *changes, cwd=initialised)
     assert "trained 6 steps" in done.stdout
     assert len((tmp_path / "en-xx" / "eval" / "test.beam").read_text().splitlines()) == 15
 
 
-def test_force_does_not_overwrite_the_training_text(begun: Path) -> None:
-    before = (begun / TRAIN[1]).read_bytes()
-    said = mt("init", *TRAIN, "--name", "x", "--force", "--output", TRAIN[1], cwd=begun, code=2).stderr
-    assert "this is an input" in said
-    assert (begun / TRAIN[1]).read_bytes() == before
+def test_force_does_not_overwrite_the_training_text(initialised: Path) -> None:
+    before = (initialised / TRAIN[1]).read_bytes()
+    done = mt("init", *TRAIN, "--name", "x", "--force", "--output", TRAIN[1], cwd=initialised, code=2)
+    assert "this is an input" in done.stderr
+    assert (initialised / TRAIN[1]).read_bytes() == before
 
 
-def test_nothing_is_overwritten_unless_forced(begun: Path, tmp_path: Path) -> None:
+def test_nothing_is_overwritten_unless_forced(initialised: Path, tmp_path: Path) -> None:
     write_corpus(tmp_path)
     (tmp_path / "en-xx.yaml").write_text("mine")
     assert "--force" in mt("init", *TRAIN, cwd=tmp_path, code=2).stderr
@@ -118,7 +115,7 @@ def test_nothing_is_overwritten_unless_forced(begun: Path, tmp_path: Path) -> No
     (tmp_path / "mt.schema.json").write_text("{}")
     done = mt("init", *TRAIN, "--output", "other.yaml", cwd=tmp_path, code=2)
     assert "mt.schema.json already exists" in done.stderr
-    (tmp_path / "mt.schema.json").write_text((begun / "mt.schema.json").read_text().replace("Number", "number"))
+    (tmp_path / "mt.schema.json").write_text((initialised / "mt.schema.json").read_text().replace("Number", "number"))
     mt("init", *TRAIN, "--force", "--name", "given", "--output", "en-xx.yaml", cwd=tmp_path)
     assert load_config(tmp_path / "en-xx.yaml").name == "given"
     assert (tmp_path / "mt.schema.json").read_text() == json_schema()
@@ -153,7 +150,7 @@ def test_nothing_is_overwritten_unless_forced(begun: Path, tmp_path: Path) -> No
         ([*TRAIN, "--output", "folder", "--force"], "--output folder: this is a folder, not a file"),
     ],
 )
-def test_what_is_wrong_with_the_files_is_one_sentence(tiny: Path, arguments: list[str], message: str) -> None:
+def test_errors_are_one_sentence(tiny: Path, arguments: list[str], message: str) -> None:
     for name, lines in (("empty", []), ("blank", ["", " "] * 4 + [""]), ("two", ["a b", "c"])):
         write_lines(tiny / f"{name}.en", lines)
         write_lines(tiny / f"{name}.xx", lines)
@@ -167,8 +164,8 @@ def test_what_is_wrong_with_the_files_is_one_sentence(tiny: Path, arguments: lis
     assert done.stdout == ""
 
 
-def asked(folder: Path, answers: list[str], code: int = 0) -> str:
-    """Runs `mt init` on a terminal, answers its questions one by one, and returns what it showed."""
+def dialogue(folder: Path, answers: list[str], code: int = 0) -> str:
+    """Run `mt init` on a terminal, answer its questions one by one, and return its output."""
     main, other = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "mt", "init"], cwd=folder, stdin=other, stdout=other, stderr=other
@@ -189,11 +186,11 @@ def asked(folder: Path, answers: list[str], code: int = 0) -> str:
     return shown.decode()
 
 
-def test_on_a_terminal_it_asks(tmp_path: Path) -> None:
+def test_it_asks_on_a_terminal(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     files = ["gone.en", "train.en", "train.en", "train.xx"]
     answers = [*files, "", "no language", "yy", "../mine", "mine", "valid.en", "valid.xx", "", "0.5", "0"]
-    shown = asked(tmp_path, answers)
+    shown = dialogue(tmp_path, answers)
     assert "gone.en: no such file" in shown
     assert "train.en: that is the file in the source language" in shown
     assert "no language: must be a short code" in shown
@@ -204,50 +201,43 @@ def test_on_a_terminal_it_asks(tmp_path: Path) -> None:
     assert config.data.test.from_train == 15
 
 
-def test_on_a_terminal_a_name_that_is_taken_is_refused_before_more_is_asked(tmp_path: Path) -> None:
+def test_on_a_terminal_an_existing_file_is_refused_at_once(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     (tmp_path / "mine.yaml").write_text("mine")
-    shown = asked(tmp_path, ["train.en", "train.xx", "", "", "mine"], code=2)
+    shown = dialogue(tmp_path, ["train.en", "train.xx", "", "", "mine"], code=2)
     assert "mine.yaml already exists" in shown
 
 
-def surveyed(pairs: int, source: str = "ein alter Hund", target: str = "an old dog") -> Survey:
-    return Survey([pairs], [pairs], [0], {"kept": pairs}, [(source, target)] * 5)
+def sample_of(pairs: int, source: str = "ein alter Hund") -> CorpusSample:
+    return CorpusSample([pairs], [pairs], [0], {"kept": pairs}, [(source, "an old dog")] * 5)
 
 
-def grounds() -> Iterator[Ground]:
-    for pairs in (50, 9_000, 30_000, 200_000, 1_000_000, 50_000_000):
-        for device in ("cpu", "cuda", "mps"):
-            for minutes in (None, 10.0, 600.0):
-                yield Ground(surveyed(pairs), device, 2, minutes)
-
-
-def drafted(ground: Ground, length: Length, shape_number: int | None = None) -> Config:
+def config_of(inputs: PlanInputs, length: Length, shape_number: int | None = None) -> Config:
     data = [
         Choice("source_lang", "de"),
         Choice("target_lang", "en"),
         Choice("train", {"source": "it's: a #file, [odd]", "target": "b"}),
     ]
-    shape = first_shape(ground) if shape_number is None else SHAPES[shape_number]
-    return Draft("run", data, tokenizer_choices(ground), ground).config(shape, length)
+    shape = first_shape(inputs) if shape_number is None else SHAPES[shape_number]
+    return ConfigTemplate("run", data, tokenizer_choices(inputs), inputs).config(shape, length)
 
 
-@pytest.mark.parametrize(
-    "ground", list(grounds()), ids=lambda ground: f"{ground.pairs}-{ground.device}-{ground.minutes}"
-)
-def test_whatever_is_chosen_loads(ground: Ground) -> None:
-    for steps in (50, 12_345, 300_000):
-        for number in range(len(SHAPES)):
-            config = drafted(ground, Length(steps, 3.7, 3), number)
-            assert config.training.max_steps == steps
-            assert config.training.validate_every <= max(1, steps)
-            assert config.data.train[0].source == "it's: a #file, [odd]"
+@pytest.mark.parametrize("minutes", [None, 10.0, 600.0])
+@pytest.mark.parametrize("device", ["cpu", "cuda", "mps"])
+@pytest.mark.parametrize("pairs", [50, 9_000, 30_000, 200_000, 1_000_000, 50_000_000])
+def test_every_choice_loads(pairs: int, device: str, minutes: float | None) -> None:
+    inputs = PlanInputs(sample_of(pairs), device, 2, minutes)
+    for steps, number in product((50, 12_345, 300_000), range(len(SHAPES))):
+        config = config_of(inputs, Length(steps, 3.7, 3), number)
+        assert config.training.max_steps == steps
+        assert config.training.validate_every <= max(1, steps)
+        assert config.data.train[0].source == "it's: a #file, [odd]"
 
 
 def test_larger_corpora_and_machines_get_larger_models() -> None:
     def sizes(device: str, minutes: float | None) -> list[int]:
-        grounds = [Ground(surveyed(n), device, 2, minutes) for n in (5_000, 30_000, 200_000, 1_000_000)]
-        return [SHAPES.index(first_shape(ground)) for ground in grounds]
+        inputs = [PlanInputs(sample_of(n), device, 2, minutes) for n in (5_000, 30_000, 200_000, 1_000_000)]
+        return [SHAPES.index(first_shape(one)) for one in inputs]
 
     assert sizes("cpu", 10) == [0, 1, 2, 2]
     assert sizes("cpu", 90) == [0, 2, 2, 2]
@@ -255,66 +245,61 @@ def test_larger_corpora_and_machines_get_larger_models() -> None:
 
 
 def test_vocabularies_fit_the_text_and_its_letters() -> None:
-    def chosen(survey: Survey) -> tuple[object, object]:
-        size, shared = tokenizer_choices(Ground(survey, "cpu", 2))
+    def chosen(pairs: int, source: str = "ein alter Hund") -> tuple[object, object]:
+        size, shared = tokenizer_choices(PlanInputs(sample_of(pairs, source), "cpu", 2))
         return size.value, shared.value
 
-    assert [chosen(surveyed(n))[0] for n in (5_000, 30_000, 200_000, 1_000_000, 5_000_000)] == [
-        2000,
-        10000,
-        10000,
-        16000,
-        32000,
-    ]
-    assert chosen(surveyed(5_000)) == (2000, True)
-    assert chosen(surveyed(5_000, "старая собака", "an old dog")) == (2000, False)
-    many = "".join(map(chr, range(0x4E00, 0x4E00 + 3000)))
-    assert chosen(surveyed(5_000, many, "an old dog")) == (10000, False)
+    sizes = {5_000: 2000, 30_000: 10000, 200_000: 10000, 1_000_000: 16000, 5_000_000: 32000}
+    assert {pairs: chosen(pairs)[0] for pairs in sizes} == sizes
+    assert chosen(5_000) == (2000, True)
+    assert chosen(5_000, "старая собака") == (2000, False)
+    assert chosen(5_000, "".join(map(chr, range(0x4E00, 0x4E00 + 3000)))) == (10000, False)
 
 
-def test_few_passes_need_less_dropout() -> None:
-    def dropout(pairs: int, epochs: float) -> float:
-        values = {
-            choice.key: choice.value for choice in model_choices(SHAPES[1], Ground(surveyed(pairs), "cpu", 2), epochs)
-        }
-        return values["dropout"]
-
-    assert dropout(30_000, 4) == 0.0
-    assert dropout(30_000, 7) == 0.1  # as in configs/multi30k_en_de_fast.yaml
-    assert dropout(30_000, 25) == 0.2
-    assert dropout(30_000, 55) == 0.3  # as in configs/multi30k_en_de.yaml
-    assert dropout(5_000, 25) == 0.3
-    assert dropout(5_000_000, 5) == 0.1
-
-
-MEASURED = Measured("cpu", "fp32", 1_000_000, 5, 0.5, 4000.0, 0.01, 0.02, 10**9, None, 0.0)
+@pytest.mark.parametrize(
+    ("pairs", "epochs", "dropout"),
+    [
+        (30_000, 4, 0.0),
+        (30_000, 7, 0.1),  # as in configs/multi30k_en_de_fast.yaml
+        (30_000, 25, 0.2),
+        (30_000, 55, 0.3),  # as in configs/multi30k_en_de.yaml
+        (5_000, 25, 0.3),
+        (5_000_000, 5, 0.1),
+    ],
+)
+def test_few_epochs_need_less_dropout(pairs: int, epochs: float, dropout: float) -> None:
+    choices = model_choices(SHAPES[1], PlanInputs(sample_of(pairs), "cpu", 2), epochs)
+    assert [choice.value for choice in choices if choice.key == "dropout"] == [dropout]
 
 
-def test_the_length_is_what_the_time_allows_or_the_text_is_worth() -> None:
-    free = length_for(Ground(surveyed(30_000), "cpu", 2), MEASURED, 28_000, 1000)
-    assert free.steps == 15_000  # 55 passes of 280 steps, to two digits
-    assert free.epochs == pytest.approx(15_000 / 280)
-    hurried = length_for(Ground(surveyed(30_000), "cpu", 2, 10.0), MEASURED, 28_000, 1000)
-    in_all = hurried.steps * 0.5 + hurried.validations * 1000 * 0.02
-    assert 0.7 * 600 < in_all < 0.95 * 600
+MEASURED = Measurements("cpu", "fp32", 1_000_000, 5, 0.5, 4000.0, 0.01, 0.02, 10**9, None, 0.0)
+
+
+def test_the_length_fits_the_time_limit_and_the_text() -> None:
+    def length(minutes: float | None) -> Length:
+        return fitting_length(PlanInputs(sample_of(30_000), "cpu", 2, minutes), MEASURED, 28_000, 1000)
+
+    assert length(None).steps == 15_000  # 55 passes of 280 steps, to two digits
+    assert length(None).epochs == pytest.approx(15_000 / 280)
+    hurried = length(10.0)
+    assert 0.7 * 600 < hurried.steps * 0.5 + hurried.validations * 1000 * 0.02 < 0.95 * 600
     assert hurried.validations == 3  # of 20 seconds each
-    endless = length_for(Ground(surveyed(30_000), "cpu", 2, 10_000.0), MEASURED, 28_000, 1000)
-    assert endless.steps == 31_000  # more would be in vain
+    assert length(10_000.0).steps == 31_000  # more would not help
 
 
-def test_a_text_too_large_for_the_most_steps_is_said_to_be(
+def test_a_text_too_large_for_the_step_limit_is_logged(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(start, "_STEPS", (1, 2))
-    monkeypatch.setattr(start, "_SECONDS", 0.5)
+    monkeypatch.setattr(init, "_STEP_LIMITS", (1, 2))
+    monkeypatch.setattr(init, "_PROBE_SECONDS", 0.5)
     monkeypatch.setattr(logging.getLogger("mt"), "propagate", True)
     files = (str(tiny / "train.en"), str(tiny / "train.xx"))
-    start.begin(Answers("big", "en", "xx", (files,), None, None, None, "cpu"), "schema")
-    assert "2 steps, the most given here, are 1." in caplog.text
+    init.draft_config(InitOptions("big", "en", "xx", (files,), None, None, None, "cpu"), "schema")
+    assert "2 steps, the limit of mt init, are 1." in caplog.text
 
 
 def test_the_estimate_adds_up() -> None:
-    config = drafted(Ground(surveyed(30_000), "cpu", 2), Length(1000, 3.0, 10))
+    config = config_of(PlanInputs(sample_of(30_000), "cpu", 2), Length(1000, 3.0, 10))
     found = estimate(config, MEASURED, [28_000], 500, 100.0)
     assert found.steps == 1000
     assert found.epochs == pytest.approx(1000 / 280)
@@ -322,40 +307,35 @@ def test_the_estimate_adds_up() -> None:
     assert found.validation_seconds == pytest.approx(10 * 500 * 0.02)
     tokens = 28_000 * 0.01 * 4000
     assert found.disk == pytest.approx(28_000 * 116 + 2 * tokens + 4 * 12_000_000 + 12_000_000, rel=0.01)
-    # A large text is fullest before training: without its duplicates it is written once more.
+    # The peak of a large text is deduplication, which writes it once more.
     assert estimate(config, MEASURED, [28_000], 500, 1e6).disk == pytest.approx(2 * 28_000 * 1e6)
     for epochs, steps in ((2, 560), (100, 1000)):
         training = config.training.model_copy(update={"max_epochs": epochs})
         assert estimate(config.model_copy(update={"training": training}), MEASURED, [28_000], 500, 100.0).steps == steps
 
 
-def test_a_survey_reads_all_and_keeps_a_sample_from_everywhere(tmp_path: Path) -> None:
-    number = 2 * SAMPLE + 100
+def test_a_sample_is_even_and_everything_is_counted(tmp_path: Path) -> None:
+    number = 2 * MAX_SAMPLE + 100
     rng = random.Random(1)
     lines = [f"{n} {rng.random()}" for n in range(number)]
-    write_lines(tmp_path / "a.en", [*lines, ""])
-    write_lines(tmp_path / "a.de", [*lines, "leer"])
-    write_lines(tmp_path / "b.en", ["one two"])
-    write_lines(tmp_path / "b.de", ["eins zwei drei"])
-    sources = "[{source: a.en, target: a.de}, {source: b.en, target: b.de}]"
-    text = f"name: x\ndata: {{source_lang: en, target_lang: de, root: {tmp_path}, train: {sources}}}\n"
-    (tmp_path / "x.yaml").write_text(text)
-    data = load_config(tmp_path / "x.yaml").data
-    found = survey(data.train, data)
-    assert (found.pairs, found.kept, found.tagged) == ([number + 1, 1], [number, 1], [0, 0])
+    for name, text in {"a.en": [*lines, ""], "a.it": [*lines, "x"], "b.en": ["one two"], "b.it": ["a b c"]}.items():
+        write_lines(tmp_path / name, text)
+    data = make_data_config(tmp_path, [{"source": f"{name}.en", "target": f"{name}.it"} for name in "ab"])
+    found = sample_corpus(data.train, data)
+    assert (found.pairs, found.clean_pairs, found.back_translated) == ([number + 1, 1], [number, 1], [0, 0])
     assert found.counts == {"kept": number + 1, "empty": 1}
-    assert SAMPLE / 2 <= len(found.sample) <= SAMPLE
+    assert MAX_SAMPLE / 2 <= len(found.sample) <= MAX_SAMPLE
     places = [int(source.split()[0]) for source, _ in found.sample[:-1]]
     gaps = {later - earlier for earlier, later in pairwise(places)}
     assert gaps == {4}
-    assert found.left(taken=1) == [number - 1, 1]
+    assert found.training_pairs(held_out=1) == [number - 1, 1]
 
 
-def test_a_trial_measures_a_training(tiny: Path) -> None:
+def test_a_probe_measures_training(tiny: Path) -> None:
     config = load_config(tiny / "tiny.yaml", [f"data.root={tiny}", "data.max_length=6"])
-    found = survey(config.data.train, config.data)
-    tokenizers = learned_tokenizers(config.tokenizer, found.sample)
-    measured = probe(config, found.sample, tokenizers, whole=True, seconds=0.5, pretrained=Pretrained(config))
+    found = sample_corpus(config.data.train, config.data)
+    tokenizers = train_on_sample(config.tokenizer, found.sample)
+    measured = probe(config, found.sample, tokenizers, complete=True, seconds=0.5, pretrained=Pretrained(config))
     fitting = [pair for pair in found.sample if len(tokenizers.source.encode(pair[0])) <= 4]
     assert measured.too_long == pytest.approx(1 - len(fitting) / len(found.sample), abs=0.05)
     assert 0 < measured.too_long < 1

@@ -1,1 +1,1 @@
-"""What is wrong with a corpus, before a training shows it."""
+"""Corpus checking and cleaning: `mt data check` and `mt data clean`."""

@@ -1,67 +1,64 @@
-"""Writes the training text without the pairs that a diagnosis speaks against. Pairs go whole or stay as they are."""
+"""Cleaning of the training text: pairs that break chosen rules are dropped whole; the others stay as they are."""
 
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 
 from mt.config import DataConfig
 from mt.config.loading import as_yaml
 from mt.console import log
-from mt.data.corpus import one_line
 from mt.data.token_store import SIDES
 from mt.errors import InputError
+from mt.extras.doctor.bitexts import Bitext, bitexts_of, read_bitext
 from mt.extras.doctor.characters import visible
-from mt.extras.doctor.diagnosis import Diagnosis
-from mt.extras.doctor.kinds import BIT, PAIR_KINDS, kinds_of
-from mt.extras.doctor.reading import Text, read_text, texts_of
+from mt.extras.doctor.check import CorpusReport
+from mt.extras.doctor.rules import BIT, PAIR_RULES
 from mt.storage import atomic
 from mt.storage.output_path import require_replaceable
 
 _MADE_BY = "mt data clean"
-_STOPS = ("unreadable", "line-counts")  # what leaves pairs unread, or wrong
+_PREVENTING = ("unreadable", "line-counts")  # pairs are unread, or misaligned
 
 
 @dataclass(frozen=True)
-class Cleaned:
-    """What became of the training text.
+class CleanedText:
+    """The result of a cleaning.
 
     Attributes:
-        counts: pairs kept, then those dropped by reason.
-        sources: what to write into a configuration.
+        counts: pairs kept, then those dropped by rule.
+        sources: entries for `data.train` of a configuration.
     """
 
     counts: dict[str, int]
     sources: list[dict[str, Any]]
 
     def snippet(self, root: str) -> str:
-        """The sources as a part of a configuration."""
-        listed = (
+        """Return the sources as part of a configuration."""
+        sources = (
             yaml.safe_dump(source, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6).strip()
             for source in self.sources
         )
-        return "\n".join(["data:", f"  root: {as_yaml(root)}", "  train:", *(f"    - {source}" for source in listed)])
+        return "\n".join(["data:", f"  root: {as_yaml(root)}", "  train:", *(f"    - {source}" for source in sources)])
 
 
-def reasons(keep: Iterable[str], drop: Iterable[str]) -> frozenset[str]:
-    """The kinds of finding that drop a pair.
-
-    Args:
-        keep: those that are not to, though they usually do.
-        drop: those that are to, though they usually do not.
+def dropping_rules(keep: Iterable[str], drop: Iterable[str]) -> frozenset[str]:
+    """Return the rules that drop a pair: the default ones without `keep`, and `drop`.
 
     Raises:
-        InputError: one is in both.
+        InputError: a rule is in both.
     """
     keep, drop = frozenset(keep), frozenset(drop)
     if both := keep & drop:
         raise InputError(f"--keep {min(both)} and --drop {min(both)} contradict each other", "give one of them")
-    return (frozenset(kind.name for kind in PAIR_KINDS if kind.dropped) - keep) | drop
+    return (frozenset(rule.name for rule in PAIR_RULES if rule.dropped) - keep) | drop
 
 
 def check_output(output: Path, data: DataConfig, *inputs: Path) -> None:
@@ -70,93 +67,85 @@ def check_output(output: Path, data: DataConfig, *inputs: Path) -> None:
     Raises:
         InputError: it holds an input, or a file of the user's.
     """
-    corpus = (Path(name) for text in texts_of(data) for name in text.files)
+    corpus = (Path(name) for bitext in bitexts_of(data) for name in bitext.files)
     require_replaceable(output, _MADE_BY, "made_by", (*inputs, *corpus))
 
 
-def write_clean(diagnosis: Diagnosis, output: Path, dropped_for: frozenset[str]) -> Cleaned:
-    """Writes the training text anew.
+def write_clean(report: CorpusReport, output: Path, dropped_for: frozenset[str]) -> CleanedText:
+    """Write the training text without the pairs that break a rule, atomically.
 
     Args:
-        diagnosis: of the corpus; it must not have changed since.
-        output: the folder; it comes into being whole or not at all.
-        dropped_for: kinds of finding that drop a pair.
+        report: of the corpus, which must not have changed since.
+        output: the folder.
+        dropped_for: rules that drop a pair.
 
     Raises:
-        InputError: the text cannot be read to its end, its pairs are not known, or nothing of it is left.
+        InputError: the text cannot be read to its end, has changed, or would be empty.
     """
-    for finding in diagnosis.findings:
-        if finding.kind.name in _STOPS and finding.counts.get("train"):
-            raise InputError(f"the training text cannot be cleaned: {finding.examples[0].note}", finding.kind.advice)
-    marked = diagnosis.masks & np.uint64(sum(BIT[kind] for kind in dropped_for))
-    if not np.any(marked == 0):
-        raise InputError("data.train: no pair of it would be left", "see `mt data check`, and --keep what may stay")
-    check_output(output, diagnosis.config.data)
-    texts = [survey.text for survey in diagnosis.surveys if survey.text.split == "train"]
-    counts: Counter[str] = Counter(kept=0)
-    place = 0
-    with atomic.new_folder(output, made_by=_MADE_BY) as partial, _Dropped(partial / "dropped") as dropped:
-        for text in texts:
-            names = _names(text, texts)
-            with (partial / names[0]).open("wb") as source, (partial / names[1]).open("wb") as target:
-                for line, *sides, _ in read_text(text):
-                    src, tgt = map(one_line, sides)
-                    if bits := int(marked[place]) if place < len(marked) else 0:
-                        reason = kinds_of(bits)[0].name
-                        counts[reason] += 1
-                        dropped.write(reason, text, line, src, tgt)
-                    else:
+    for finding in report.findings:
+        if finding.rule.name in _PREVENTING and finding.counts.get("train"):
+            raise InputError(f"the training text cannot be cleaned: {finding.examples[0].note}", finding.rule.advice)
+    masks = report.masks & np.uint64(sum(BIT[rule] for rule in dropped_for))
+    if not np.any(masks == 0):
+        raise InputError("data.train: no pair would be left", "see `mt data check`, and --keep some of them")
+    check_output(output, report.config.data)
+    bitexts = [one.bitext for one in report.statistics if one.bitext.split == "train"]
+    with atomic.new_folder(output, made_by=_MADE_BY) as partial:
+        counts = _write_pairs(bitexts, masks, partial)
+    for finding in report.findings:
+        if finding.rule.name == "row" and (rows := finding.counts.get("train", 0)):
+            log.warning("%d rows cannot be read and were dropped; `mt data check` shows the first", rows)
+            counts["row"] = rows
+    ordered = {"kept": counts.pop("kept", 0), **dict(counts.most_common())}
+    return CleanedText(ordered, [_as_source(bitext, bitexts, output) for bitext in bitexts])
+
+
+def _write_pairs(bitexts: Sequence[Bitext], masks: NDArray[np.uint64], folder: Path) -> Counter[str]:
+    """Write the pairs whose mask is 0 to text files, and the others to dropped/RULE.tsv; return the counts."""
+    counts: Counter[str] = Counter()
+    tables: dict[str, TextIO] = {}
+    index = 0
+    (folder / "dropped").mkdir()
+    with ExitStack() as files:
+        for bitext in bitexts:
+            names = _names(bitext, bitexts)
+            with (folder / names[0]).open("wb") as source, (folder / names[1]).open("wb") as target:
+                for raw in read_bitext(bitext):
+                    src, tgt = raw.cleaned()
+                    mask = int(masks[index]) if index < len(masks) else 0
+                    index += 1
+                    if not mask:
                         counts["kept"] += 1
                         source.write(src.encode() + b"\n")
                         target.write(tgt.encode() + b"\n")
-                    place += 1
-        if place != len(marked):
-            raise InputError("data.train: its text changed while it was read", "run the command again")
-    for finding in diagnosis.findings:
-        if finding.kind.name == "row" and (rows := finding.counts.get("train", 0)):
-            log.warning("rows that cannot be read and are left out: %d; `mt data check` shows the first", rows)
-            counts["row"] = rows
-    ordered = {"kept": counts["kept"], **dict(counts.most_common())}
-    return Cleaned(ordered, [_as_source(text, texts, output) for text in texts])
+                        continue
+                    rule = next(rule.name for rule in PAIR_RULES if mask & BIT[rule.name])
+                    counts[rule] += 1
+                    if rule not in tables:
+                        path = folder / "dropped" / f"{rule}.tsv"
+                        tables[rule] = files.enter_context(path.open("w", encoding="utf-8"))
+                        tables[rule].write("file\tline\tsource\ttarget\n")
+                    # `visible` escapes tabs and line breaks, too.
+                    cells = (visible(bitext.files[0]), str(raw.line), visible(src), visible(tgt))
+                    tables[rule].write("\t".join(cells) + "\n")
+    if index != len(masks):
+        raise InputError("data.train: the text changed while it was read", "run the command again")
+    return counts
 
 
-class _Dropped:
-    """Tables of the pairs that went, one for each reason; as a context."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._files: dict[str, TextIO] = {}
-
-    def __enter__(self) -> Self:
-        self._folder.mkdir()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for file in self._files.values():
-            file.close()
-
-    def write(self, reason: str, text: Text, line: int, src: str, tgt: str) -> None:
-        if reason not in self._files:
-            self._files[reason] = (self._folder / f"{reason}.tsv").open("w", encoding="utf-8")
-            self._files[reason].write("file\tline\tsource\ttarget\n")
-        # A tab or a line break in a sentence is made visible, too.
-        self._files[reason].write("\t".join((visible(text.files[0]), str(line), visible(src), visible(tgt))) + "\n")
-
-
-def _names(text: Text, texts: Sequence[Text]) -> tuple[str, str]:
-    """The files that a source becomes."""
-    sides = (text.data.source_lang, text.target_lang)
+def _names(bitext: Bitext, bitexts: Sequence[Bitext]) -> tuple[str, str]:
+    sides = (bitext.data.source_lang, bitext.target_lang)
     if sides[0] == sides[1]:
         sides = SIDES
-    number = f"-{text.number}" if len(texts) > 1 else ""
+    number = f"-{bitext.number}" if len(bitexts) > 1 else ""
     return f"train{number}.{sides[0]}", f"train{number}.{sides[1]}"
 
 
-def _as_source(text: Text, texts: Sequence[Text], output: Path) -> dict[str, Any]:
-    """What a configuration says of a cleaned source; paths start from its root."""
+def _as_source(bitext: Bitext, bitexts: Sequence[Bitext], output: Path) -> dict[str, Any]:
+    """Return the configuration of a cleaned source, its paths relative to `data.root`."""
     # Both without links: `..` out of one leads elsewhere.
-    root = os.path.realpath(text.data.root)
+    root = os.path.realpath(bitext.data.root)
     folder = output if output.is_absolute() else Path(os.path.relpath(os.path.realpath(output), root))
-    source, target = (str(folder / name) for name in _names(text, texts))
-    kept = text.source.model_dump(include={"target_lang", "weight", "synthetic"}, exclude_defaults=True)
-    return {"source": source, "target": target, **kept}
+    source, target = (str(folder / name) for name in _names(bitext, bitexts))
+    options = bitext.source.model_dump(include={"target_lang", "weight", "synthetic"}, exclude_defaults=True)
+    return {"source": source, "target": target, **options}

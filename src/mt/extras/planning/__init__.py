@@ -1,1 +1,1 @@
-"""Before a training: what its corpus holds, what suits that, what it will cost here, and whether all is there."""
+"""Planning of a training run: `mt init` and `mt train --dry-run`."""

@@ -1,10 +1,9 @@
-"""`mt train --dry-run`: whatever a training could fail at is looked at, and nothing is trained or left behind."""
+"""`mt train --dry-run`: check everything that could fail, estimate the cost, and leave nothing behind."""
 
 import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -16,46 +15,45 @@ from mt.data.split import MAX_HELD_OUT
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError, MachineError
 from mt.extras.export.exporting import require_packages
+from mt.extras.planning.corpus_sample import CorpusSample, sample_corpus, sample_held_out, train_on_sample
 from mt.extras.planning.estimate import Estimate, estimate
-from mt.extras.planning.probe import Measured, probe
-from mt.extras.planning.survey import Survey, learned_tokenizers, survey
+from mt.extras.planning.probe import Measurements, probe
 from mt.pipeline.preflight import check_requirements
 from mt.pipeline.resume import recorded_inputs, refuse_changes
-from mt.storage import lock
+from mt.storage import lock as run_lock
 from mt.storage.run_dir import RunDir
 from mt.system.devices import choose_device, has_bf16
 from mt.text.languages import BACK_TRANSLATION_TAG
 from mt.training.checkpoints import Checkpoints
 
-_SECONDS = 8.0  # of timed steps
+_PROBE_SECONDS = 8.0  # of timed steps
 
 
 @dataclass(frozen=True)
 class _Texts:
-    """The corpora, as far as they can be known without cleaning them.
+    """The texts of a configuration.
 
     Attributes:
-        train: the training text.
-        pairs: that are left of each training source.
-        held_out: pairs of the validation and the test set; the test set's are None where there is none.
-        partial: which of these two were read in part only, as is the beginning of a data set on the hub.
+        pairs: of each training source, without what is held out.
+        held_out: pairs of the validation and the test set; None without a test set.
+        partial: those of these two of which only the first rows of a hub data set were read.
     """
 
-    train: Survey
+    train: CorpusSample
     pairs: list[int]
     held_out: dict[str, int | None]
     partial: set[str]
 
 
 def dry_run(config: Config, runs: Path) -> str:
-    """Checks a configuration, and what it asks of this machine.
+    """Check a configuration and estimate its demands on this machine.
 
     Args:
-        config: what would be trained.
-        runs: the folder that holds the run folders.
+        config: of the training.
+        runs: folder of the run folders.
 
     Returns:
-        what was found, a line each.
+        a table, a line for each aspect.
 
     Raises:
         InputError: the training would be refused.
@@ -64,34 +62,34 @@ def dry_run(config: Config, runs: Path) -> str:
     check_requirements(config)
     require_packages(*config.exports)
     run_dir = RunDir(runs / config.name)
-    disk = _disk(run_dir)
+    disk = _writable_parent(run_dir)
     device = choose_device(config.training.device)
-    done = _steps_done(run_dir)
-    pretrained, tokenizers = _pretrained(config, runs, run_dir)
-    texts = _read(config)
-    whole = tokenizers is not None or len(texts.train.sample) == texts.train.clean
+    run_lock.refuse_locked(run_dir.lock)
+    steps_done = max(Checkpoints(run_dir).steps(), default=0)
+    pretrained, tokenizers = _check_pretrained(config, runs, run_dir)
+    texts = _read(config.data)
+    train, complete = texts.train, texts.train.complete
+    trained_on_all = tokenizers is not None or len(train.sample) == train.clean
     if tokenizers is None:
-        tokenizers = learned_tokenizers(config.tokenizer, texts.train.sample, config.data.tagged)
-    log.info("training a few steps, which are forgotten again")
-    measured = probe(config, texts.train.sample, tokenizers, whole, _SECONDS, pretrained)
+        tokenizers = train_on_sample(config.tokenizer, train.sample, config.data.tagged)
+    log.info("timing a few steps, whose result is discarded")
+    measured = probe(config, train.sample, tokenizers, trained_on_all, _PROBE_SECONDS, pretrained)
     valid_pairs = texts.held_out["valid"] or 0
-    bytes_per_pair = texts.train.bytes_per_pair()
-    foreseen = estimate(config, measured, texts.pairs, valid_pairs, bytes_per_pair, texts.train.whole)
+    estimated = estimate(config, measured, texts.pairs, valid_pairs, train.bytes_per_pair(), complete)
     rows = {
-        "run": f"{run_dir.root}, " + (f"goes on after step {done:,}" if done else "new"),
+        "run": f"{run_dir.root}, " + (f"resumes after step {steps_done:,}" if steps_done else "new"),
         "device": _device(device, measured.precision),
         **_text_rows(texts, measured),
         **_pretrained_rows(pretrained),
-        "tokenizer": _tokenizer(tokenizers, config, whole),
+        "tokenizer": _tokenizer(tokenizers, config, trained_on_all),
         "model": f"{measured.parameters:,} parameters",
-        "training": _training(config, foreseen, measured, texts.train.whole),
-        "time": _time(config, foreseen, measured, done, texts.train.whole),
+        **_training_rows(config, estimated, measured, steps_done, complete),
         "memory": _memory(measured),
-        "disk": _space(disk, run_dir.root, foreseen.disk, texts.train.whole),
+        "disk": _disk_space(disk, run_dir.root, estimated.disk, complete),
     }
     width = max(map(len, rows))
     lines = [f"{name:<{width}}  {text}" for name, text in rows.items()]
-    return "\n".join([*lines, "nothing was trained; the same command without --dry-run begins"])
+    return "\n".join([*lines, "nothing was trained; run the same command without --dry-run to train"])
 
 
 def _device(device: torch.device, precision: str) -> str:
@@ -99,12 +97,7 @@ def _device(device: torch.device, precision: str) -> str:
     return f"{device}, {precision}" + ("; training.precision: bf16 may be faster" if could_be_faster else "")
 
 
-def _steps_done(run_dir: RunDir) -> int:
-    lock.refuse_locked(run_dir.lock)
-    return max(Checkpoints(run_dir).steps(), default=0)
-
-
-def _pretrained(config: Config, runs: Path, run_dir: RunDir) -> tuple[Pretrained, TokenizerPair | None]:
+def _check_pretrained(config: Config, runs: Path, run_dir: RunDir) -> tuple[Pretrained, TokenizerPair | None]:
     """Check the models to start and learn from, and the resume; return them and the tokenizers taken from them."""
     pretrained = Pretrained.find(config, runs, recorded_inputs(run_dir))
     tokenizers = None
@@ -124,51 +117,47 @@ def _pretrained_rows(pretrained: Pretrained) -> dict[str, str]:
     return rows
 
 
-def _read(config: Config) -> _Texts:
-    data = config.data
-    train = survey(data.train, data)
+def _read(data: DataConfig) -> _Texts:
+    train = sample_corpus(data.train, data)
     if train.clean == 0:
         raise InputError("data.train: no sentence pair in it", "check the files, and what cleaning drops")
     held_out: dict[str, int | None] = {}
     partial: set[str] = set()
-    taken = 0
+    split_off = 0
     for split in ("valid", "test"):
-        sources: Any = getattr(data, split)
+        sources = getattr(data, split)
         if isinstance(sources, FromTrain):
-            most = max(1, int(train.clean * MAX_HELD_OUT)) if train.whole else sources.from_train
-            held_out[split] = min(sources.from_train, most)
-            taken += held_out[split] or 0
-        elif sources is None:
-            held_out[split] = None
-        else:
-            found = survey(sources, data)
-            held_out[split] = sum(found.pairs)
-            if not found.whole:
-                partial.add(split)
-            if held_out[split] == 0:
-                raise InputError(f"data.{split}: no sentence pair in it", "check the files")
-    if train.whole:
-        _refuse_what_is_left(data, train, taken)
-    # What is held out of a text of unknown size comes from all of it, not from its beginning.
-    return _Texts(train, train.left(taken if train.whole else 0), held_out, partial)
+            limit = max(1, int(train.clean * MAX_HELD_OUT)) if train.complete else sources.from_train
+            held_out[split] = min(sources.from_train, limit)
+            split_off += held_out[split] or 0
+            continue
+        sample = sample_held_out(split, data)
+        held_out[split] = None if sample is None else sum(sample.pairs)
+        if sample is not None and not sample.complete:
+            partial.add(split)
+    if train.complete:
+        _refuse_unusable(data, train, split_off)
+    # Pairs held out of a partly read text come from all of it, not from these first rows.
+    return _Texts(train, train.training_pairs(split_off if train.complete else 0), held_out, partial)
 
 
-def _refuse_what_is_left(data: DataConfig, train: Survey, taken: int) -> None:
-    """What preparing the text would find: nothing to train on, or sentences to be scored on that a model wrote."""
-    if train.clean <= taken:
+def _refuse_unusable(data: DataConfig, train: CorpusSample, split_off: int) -> None:
+    """Refuse what the preparation of the text refuses: nothing to train on, or scoring on back-translations."""
+    if train.clean <= split_off:
         raise InputError(
-            f"data.train: no sentence pair in it when {taken} for validation and test are split off",
+            f"data.train: no sentence pair in it when {split_off} for validation and test are split off",
             "name files of their own for these",
         )
-    there = {data.language_of(source) for source, kept in zip(data.train, train.kept, strict=True) if kept}
+    sources = list(zip(data.train, train.clean_pairs, train.back_translated, strict=True))
+    languages = {data.language_of(source) for source, clean, _ in sources if clean}
     for code in data.target_lang:
-        if code not in there:
+        if code not in languages:
             raise InputError(
                 f"data.train: no pair into {code} is left to train on",
                 f"look at what cleaning drops, or take {code} out of data.target_lang",
             )
-    for tagged, source in zip(train.tagged, data.train, strict=True):
-        if taken and tagged and not is_synthetic(source):
+    for source, _, back_translated in sources:
+        if split_off and back_translated and not is_synthetic(source):
             raise InputError(
                 f"data.train: {name_of(source)}: back-translated text ({BACK_TRANSLATION_TAG}) could be split off for "
                 "validation or test",
@@ -176,76 +165,69 @@ def _refuse_what_is_left(data: DataConfig, train: Survey, taken: int) -> None:
             )
 
 
-def _text_rows(texts: _Texts, measured: Measured) -> dict[str, str]:
+def _text_rows(texts: _Texts, measured: Measurements) -> dict[str, str]:
+    def size(number: int | None, complete: bool) -> str:
+        return "none" if number is None else f"{'' if complete else 'at least '}{number:,} pairs"
+
     train = texts.train
     dropped = [f"{number:,} {reason}" for reason, number in train.counts.items() if reason != "kept"]
     if measured.too_long:
         dropped.append(f"about {measured.too_long:.1%} longer than max_length")
-    lost = f"; cleaning drops {', '.join(dropped)}" if dropped else ""
-    sizes = {
-        split: "none" if number is None else f"{_at_least(split not in texts.partial)}{number:,} pairs"
-        for split, number in texts.held_out.items()
-    }
+    cleaning = f"; cleaning drops {', '.join(dropped)}" if dropped else ""
+    names = {"valid": "validation text", "test": "test text"}
     return {
-        "training text": f"{_at_least(train.whole)}{sum(texts.pairs):,} pairs before duplicates are looked for{lost}",
-        "validation text": sizes["valid"],
-        "test text": sizes["test"],
+        "training text": f"{size(sum(texts.pairs), train.complete)} before deduplication{cleaning}",
+        **{names[split]: size(number, split not in texts.partial) for split, number in texts.held_out.items()},
     }
 
 
-def _at_least(whole: bool) -> str:
-    return "" if whole else "at least "
-
-
-def _tokenizer(tokenizers: TokenizerPair, config: Config, whole: bool) -> str:
-    sizes, asked = (tokenizers.source.vocab_size, tokenizers.target.vocab_size), config.tokenizer.vocab_size
-    if not whole:
-        return f"{min(asked, *sizes):,} of {asked:,} pieces from a sample of the text"
+def _tokenizer(tokenizers: TokenizerPair, config: Config, trained_on_all: bool) -> str:
+    sizes, wanted = (tokenizers.source.vocab_size, tokenizers.target.vocab_size), config.tokenizer.vocab_size
+    if not trained_on_all:
+        return f"{min(wanted, *sizes):,} of {wanted:,} pieces from a sample of the text"
     return f"{sizes[0]:,} pieces" if tokenizers.shared else f"{sizes[0]:,} source and {sizes[1]:,} target pieces"
 
 
-def _training(config: Config, foreseen: Estimate, measured: Measured, whole: bool) -> str:
-    passes = f", {foreseen.epochs:.1f} passes over the text" if whole else ""
-    return f"{_at_most(config, whole)}{foreseen.steps:,} steps of about {measured.tokens_per_step:,.0f} tokens{passes}"
+def _training_rows(
+    config: Config, estimated: Estimate, measured: Measurements, steps_done: int, complete: bool
+) -> dict[str, str]:
+    bound = "" if complete or config.training.max_epochs is None else "at most "
+    epochs = f", {estimated.epochs:.1f} passes over the text" if complete else ""
+    left = max(0, estimated.steps - steps_done) / estimated.steps
+    validation = duration(left * estimated.validation_seconds)
+    total = f"{bound or 'about '}{duration(left * estimated.seconds)} ({validation} of it validation)"
+    return {
+        "training": f"{bound}{estimated.steps:,} steps of about {measured.tokens_per_step:,.0f} tokens{epochs}",
+        "time": f"{total}, {measured.seconds_per_step:.2g} s a step; preparing and scoring are extra",
+    }
 
 
-def _at_most(config: Config, whole: bool) -> str:
-    return "" if whole or config.training.max_epochs is None else "at most "
-
-
-def _time(config: Config, foreseen: Estimate, measured: Measured, done: int, whole: bool) -> str:
-    left = max(0, foreseen.steps - done) / foreseen.steps
-    validating = duration(left * foreseen.validation_seconds)
-    in_all = f"{_at_most(config, whole) or 'about '}{duration(left * foreseen.seconds)} ({validating} of it validation)"
-    return f"{in_all}, {measured.seconds_per_step:.2g} s a step; preparing and scoring come on top"
-
-
-def _memory(measured: Measured) -> str:
-    has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+def _memory(measured: Measurements) -> str:
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     split = "; batches had to be split for lack of it: lower training.max_tokens" if measured.split else ""
-    on_gpu = "" if measured.gpu_memory is None else f"{measured.gpu_memory / 1e9:.1f} GB of the GPU's, and "
-    return f"{on_gpu}{measured.memory / 1e9:.1f} GB, and some 0.3 for scoring, of {has / 1e9:.0f} GB here{split}"
+    gpu = "" if measured.gpu_memory is None else f"{measured.gpu_memory / 1e9:.1f} GB of the GPU's, and "
+    return f"{gpu}{measured.memory / 1e9:.1f} GB, and some 0.3 for scoring, of {total / 1e9:.0f} GB here{split}"
 
 
-def _disk(run_dir: RunDir) -> Path:
-    """A folder on the disk where the run folder is, or will be."""
-    there = run_dir.root.absolute()
-    while not os.path.lexists(there):
-        there = there.parent
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise MachineError(f"{there}: cannot write here, where the run folder is to be")
-    return there
+def _writable_parent(run_dir: RunDir) -> Path:
+    """Return the nearest existing folder on the path of the run folder."""
+    folder = run_dir.root.absolute()
+    while not os.path.lexists(folder):
+        folder = folder.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise MachineError(f"{folder}: cannot write here, where the run folder is to be")
+    return folder
 
 
-def _space(disk: Path, run: Path, needed: int, whole: bool) -> str:
-    """What the run folder may need, and what there is; what it has already is part of what it needs."""
-    has = sum(path.stat().st_size for path in run.rglob("*") if path.is_file())
+def _disk_space(disk: Path, run: Path, needed: int, complete: bool) -> str:
+    """Describe the space that the run folder needs, of which it may have some already, and the space there is."""
+    used = sum(path.stat().st_size for path in run.rglob("*") if path.is_file())
     free = shutil.disk_usage(disk).free
-    if free + has < needed:
+    if free + used < needed:
         raise MachineError(
             f"{disk}: {free / 1e9:.1f} GB free on this disk, but the run may need {needed / 1e9:.1f}",
             "free some space, or lower training.keep_checkpoints",
         )
-    most = "up to" if whole else "at least"
-    there = f", {has / 1e9:.2g} of it there" if has else ""
-    return f"{most} {needed / 1e9:.2g} GB{there}, of {free / 1e9:,.{0 if free > 1e10 else 2}f} GB free"
+    bound = "up to" if complete else "at least"
+    in_use = f", {used / 1e9:.2g} of it in use" if used else ""
+    return f"{bound} {needed / 1e9:.2g} GB{in_use}, of {free / 1e9:,.{0 if free > 1e10 else 2}f} GB free"

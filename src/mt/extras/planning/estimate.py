@@ -1,4 +1,4 @@
-"""From what a few steps took to what a whole training will."""
+"""Estimates for a whole training, from the measurements of a few steps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,21 +6,20 @@ from dataclasses import dataclass
 from mt.config import Config
 from mt.console import duration
 from mt.data.mixture import training_shares
-from mt.extras.planning.probe import Measured
+from mt.extras.planning.probe import Measurements
 
-_NUMBER = 4  # bytes of a weight
+_WEIGHT_BYTES = 4
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a training will cost, as far as a few steps tell.
+    """The estimated cost of a training.
 
     Attributes:
-        steps: that it will make at most.
+        steps: at most; `training.patience` may stop earlier.
         epochs: passes over the training text in these steps.
-        training_seconds, validation_seconds: without preparing the data and scoring the model, and without the end that
-            `training.patience` may bring earlier.
-        disk: bytes of the run folder when it is largest, temporary files among them.
+        training_seconds, validation_seconds: without preparing the data and scoring the model.
+        disk: peak bytes of the run folder, temporary files included.
     """
 
     steps: int
@@ -36,79 +35,63 @@ class Estimate:
 
 def estimate(
     config: Config,
-    measured: Measured,
+    measured: Measurements,
     pairs: Sequence[int],
     valid_pairs: int,
     bytes_per_pair: float,
-    whole: bool = True,
+    complete: bool = True,
 ) -> Estimate:
-    """What the steps that were measured mean for all of the training.
-
-    Args:
-        config: what is trained.
-        measured: on a sample.
-        pairs: of each training source, that are trained on.
-        valid_pairs: of the validation set.
-        bytes_per_pair: of the training text.
-        whole: False where the training text goes on after these pairs; nobody knows then when an epoch ends.
-    """
-    training = config.training
-    shares = training_shares(pairs, [source.weight for source in config.data.train], config.data.temperature)
-    in_epoch = sum(share.sentences * share.repeats for share in shares) * measured.steps_per_pair
-    steps = training.max_steps
-    if training.max_epochs is not None and whole:
-        steps = max(1, min(steps, round(training.max_epochs * in_epoch)))
-    validations = -(-steps // training.validate_every)
-    tokens = measured.tokens_per_step * measured.steps_per_pair * sum(pairs)
-    return Estimate(
-        steps=steps,
-        epochs=steps / max(in_epoch, 1e-9),
-        training_seconds=steps * measured.seconds_per_step,
-        validation_seconds=validations * valid_pairs * measured.seconds_per_sentence,
-        disk=_disk(config, measured, sum(pairs) * bytes_per_pair, _encoded(config, tokens, sum(pairs))),
-    )
-
-
-def _disk(config: Config, measured: Measured, text: float, encoded: float) -> int:
-    """Bytes at the fullest moment: while duplicates are taken out, shards of token ids are joined, or in training.
+    """Extrapolate measurements to the whole training.
 
     Args:
         config: of the training.
-        measured: how many weights there are.
-        text: bytes of the training text.
-        encoded: bytes of its token ids.
+        measured: on a sample.
+        pairs: of each training source.
+        valid_pairs: of the validation set.
+        bytes_per_pair: of the training text.
+        complete: False if the training text has more than these pairs, so that the end of an epoch is unknown.
     """
-    # An epoch of BPE-dropout lies there while the next is made.
-    epochs = 2 * encoded if config.tokenizer.bpe_dropout else 0
+    training = config.training
+    shares = training_shares(pairs, [source.weight for source in config.data.train], config.data.temperature)
+    steps_per_epoch = sum(share.sentences * share.repeats for share in shares) * measured.steps_per_pair
+    steps = training.max_steps
+    if training.max_epochs is not None and complete:
+        steps = max(1, min(steps, round(training.max_epochs * steps_per_epoch)))
+    validations = -(-steps // training.validate_every)
+    return Estimate(
+        steps=steps,
+        epochs=steps / max(steps_per_epoch, 1e-9),
+        training_seconds=steps * measured.seconds_per_step,
+        validation_seconds=validations * valid_pairs * measured.seconds_per_sentence,
+        disk=_disk(config, measured, sum(pairs), bytes_per_pair),
+    )
+
+
+def _disk(config: Config, measured: Measurements, pairs: int, bytes_per_pair: float) -> int:
+    """Return the bytes at the peak: while dropping duplicates, joining shards of token ids, or in training."""
+    text = pairs * bytes_per_pair
+    tokens = measured.tokens_per_step * measured.steps_per_pair * pairs
+    encoded = tokens * (2 if config.tokenizer.vocab_size <= 2**16 else 4) + 16 * pairs  # and each sentence's offset
+    epochs = 2 * encoded if config.tokenizer.bpe_dropout else 0  # the current epoch, and the next
     in_training = text + encoded + epochs + _checkpoints(config, measured)
     return round(max(text * (1 + config.data.drop_duplicates), text + 2 * encoded, in_training))
 
 
-def _encoded(config: Config, tokens: float, pairs: int) -> float:
-    """Bytes of the encoded text: the tokens, and where each sentence starts."""
-    return tokens * (2 if config.tokenizer.vocab_size <= 2**16 else 4) + 16 * pairs
-
-
-def _checkpoints(config: Config, measured: Measured) -> int:
-    """Bytes of the checkpoints and of the model folder."""
+def _checkpoints(config: Config, measured: Measurements) -> int:
+    """Return the bytes of the checkpoints and of the model folder."""
     training = config.training
-    averaged = training.ema_decay is not None
-    one = measured.parameters * _NUMBER * (3 + averaged)  # weights and two moments
+    weights = measured.parameters * _WEIGHT_BYTES
+    copies = 3 + (training.ema_decay is not None)  # weights, two moments, their average
     averages = training.average_checkpoints if training.final_weights.startswith("average") else 1
-    number = training.keep_checkpoints + averages + 1  # one is being written
-    return number * one + 3 * measured.parameters * _NUMBER  # the model for torch and CTranslate2
+    checkpoints = training.keep_checkpoints + averages + 1  # one is being written
+    return checkpoints * copies * weights + 3 * weights  # the model for torch and CTranslate2
 
 
-def cost(measured: Measured, estimated: Estimate) -> str:
-    """Time and memory in a sentence's words."""
-    minutes = duration(estimated.seconds)
-    validating = duration(estimated.validation_seconds)
-    return (
-        f"{measured.seconds_per_step:.2g} s a step, about {minutes} ({validating} of it validation), {memory(measured)}"
-    )
-
-
-def memory(measured: Measured) -> str:
-    """The peaks of memory in words."""
-    text = f"{measured.memory / 1e9:.1f} GB of memory"
-    return text if measured.gpu_memory is None else f"{measured.gpu_memory / 1e9:.1f} GB of the GPU's memory and {text}"
+def cost(measured: Measurements, estimated: Estimate) -> str:
+    """Describe time and memory."""
+    memory = f"{measured.memory / 1e9:.1f} GB of memory"
+    if measured.gpu_memory is not None:
+        memory = f"{measured.gpu_memory / 1e9:.1f} GB of GPU memory and {memory}"
+    validation = duration(estimated.validation_seconds)
+    total = f"about {duration(estimated.seconds)} ({validation} of it validation)"
+    return f"{measured.seconds_per_step:.2g} s a step, {total}, {memory}"

@@ -1,6 +1,6 @@
-"""What a training costs here: a few real steps on a sample of its text, in a process of their own.
+"""Probes: a few real training steps on a sample of the text, timed in a process of their own.
 
-Of its own, so that its peak of memory is the training's, and so that a shape that does not fit ends the trial only.
+Its peak memory is that of the training, and running out of memory ends only that process.
 """
 
 import logging
@@ -36,27 +36,26 @@ from mt.training.step import autocast
 from mt.training.trainer import Trainer
 from mt.training.validation import Validation
 
-_MOST_STEPS = 20
-_FEWEST_STEPS = 2
+_MIN_STEPS, _MAX_STEPS = 2, 20
 _TRANSLATED = 128  # sentences
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What some steps took.
+class Measurements:
+    """Measurements of some training steps.
 
     Attributes:
         device: cpu, cuda or mps.
         precision: bf16 or fp32.
         parameters: of the model.
-        steps: how many were timed.
-        seconds_per_step: of an optimiser step, on average.
-        tokens_per_step: source and target, padding not counted.
-        steps_per_pair: optimiser steps of an epoch, for each pair of the training text.
+        steps: number of timed steps.
+        seconds_per_step: of an optimizer step, on average.
+        tokens_per_step: source and target, without padding.
+        steps_per_pair: optimizer steps of an epoch, per pair of the training text.
         seconds_per_sentence: to translate one in a validation.
-        memory: the most that the process held, in bytes.
-        gpu_memory: the most of the GPU's, in bytes; None without one.
-        too_long: the part of the pairs that data.max_length drops.
+        memory: peak of the process, in bytes.
+        gpu_memory: peak of the GPU, in bytes; None without one.
+        too_long: share of the pairs beyond data.max_length.
         split: whether batches had to be split for lack of memory.
     """
 
@@ -78,19 +77,18 @@ def probe(
     config: Config,
     sample: Sequence[Pair],
     tokenizers: TokenizerPair,
-    whole: bool,
+    complete: bool,
     seconds: float,
     pretrained: Pretrained,
-) -> Measured:
-    """Trains a few steps and forgets them.
+) -> Measurements:
+    """Time a few training steps whose result is discarded.
 
     Args:
-        config: what to train.
+        config: of the training.
         sample: clean pairs.
-        tokenizers: learned from them, or those that the training will have.
-        whole: whether they were learned from all of the text; otherwise the vocabulary is taken to be as large as
-            asked.
-        seconds: how long the timed steps may take; two are made in any case.
+        tokenizers: trained on them, or those of the training.
+        complete: whether they were trained on all of the text; otherwise the vocabulary has the configured size.
+        seconds: for the timed steps; at least two are made.
         pretrained: the models to distil from.
 
     Raises:
@@ -101,15 +99,15 @@ def probe(
     config = config.model_copy(update={"training": silent})
     context = multiprocessing.get_context("spawn")
     with (
-        TemporaryDirectory(prefix="mt-") as folder,  # of this process, which clears it whatever kills the other
+        TemporaryDirectory(prefix="mt-") as folder,  # of this process, which removes it even if the other is killed
         ProcessPoolExecutor(1, context, initializer=start_worker) as pool,
     ):
         try:
-            work = (RunDir(Path(folder)), config, list(sample), tokenizers, whole, seconds, pretrained, log.level)
+            work = (RunDir(Path(folder)), config, list(sample), tokenizers, complete, seconds, pretrained, log.level)
             return pool.submit(_measure, *work).result()
         except BrokenProcessPool:
             raise MachineError(
-                "a trial of this configuration was killed, probably for lack of memory",
+                "the timed steps of this configuration were killed, probably for lack of memory",
                 "take a smaller model or a smaller training.max_tokens",
             ) from None
 
@@ -119,34 +117,31 @@ def _measure(
     config: Config,
     sample: list[Pair],
     tokenizers: TokenizerPair,
-    whole: bool,
+    complete: bool,
     seconds: float,
     pretrained: Pretrained,
-    level: int,
-) -> Measured:
-    log.setLevel(max(level, logging.WARNING))
+    log_level: int,
+) -> Measurements:
+    log.setLevel(max(log_level, logging.WARNING))
     device = choose_device(config.training.device)
     torch.manual_seed(config.seed)
-    vocab = (0 if whole else config.tokenizer.vocab_size,)
-    model = build(
-        config.model,
-        max(tokenizers.source.vocab_size, *vocab),
-        max(tokenizers.target.vocab_size, *vocab),
-        config.data.max_length,
-        tokenizers.shared,
-    ).to(device)
-    corpus = _encoded(run, config, sample, tokenizers)
+    min_vocab = 0 if complete else config.tokenizer.vocab_size
+    src_vocab, tgt_vocab = (max(one.vocab_size, min_vocab) for one in (tokenizers.source, tokenizers.target))
+    model = build(config.model, src_vocab, tgt_vocab, config.data.max_length, tokenizers.shared).to(device)
+    corpus = _encode(run, config, sample, tokenizers)
     trainer = Trainer(
         config, run, model, corpus, _no_validation, load_teachers=lambda: pretrained.load_teachers(tokenizers, device)
     )
-    steps, in_steps, tokens, split = _train(trainer, corpus, seconds)
+    steps, elapsed, tokens, split = _train(trainer, corpus, seconds)
     batches = len(plan_epoch(*corpus.lengths(), config.training.max_tokens, config.seed, 0))
-    return Measured(
+    with autocast(device, config.training.precision):
+        bf16 = torch.is_autocast_enabled(device.type)
+    return Measurements(
         device=device.type,
-        precision="bf16" if _is_bf16(device, config) else "fp32",
+        precision="bf16" if bf16 else "fp32",
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         steps=steps,
-        seconds_per_step=in_steps / steps,
+        seconds_per_step=elapsed / steps,
         tokens_per_step=tokens / steps,
         steps_per_pair=batches / config.training.accumulate / len(sample),
         seconds_per_sentence=_translate(model, corpus, config),
@@ -157,11 +152,11 @@ def _measure(
     )
 
 
-def _encoded(run: RunDir, config: Config, sample: list[Pair], tokenizers: TokenizerPair) -> EncodedCorpus:
-    for side, texts in zip(("source", "target"), zip(*sample, strict=True), strict=True):
-        atomic.write_text(run.text_file("train", side), "".join(text + "\n" for text in texts))
-    text = (run.text_file("train", "source"), run.text_file("train", "target"))
-    encode_corpus(text, tokenizers, run.encoded("train"), "trial", config.data.max_length)
+def _encode(run: RunDir, config: Config, sample: list[Pair], tokenizers: TokenizerPair) -> EncodedCorpus:
+    paths = (run.text_file("train", "source"), run.text_file("train", "target"))
+    for path, texts in zip(paths, zip(*sample, strict=True), strict=True):
+        atomic.write_text(path, "".join(text + "\n" for text in texts))
+    encode_corpus(paths, tokenizers, run.encoded("train"), "probe", config.data.max_length)
     corpus = EncodedCorpus.open(run.encoded("train"))
     if len(corpus) == 0:
         raise InputError(
@@ -172,23 +167,22 @@ def _encoded(run: RunDir, config: Config, sample: list[Pair], tokenizers: Tokeni
 
 
 def _train(trainer: Trainer, corpus: EncodedCorpus, seconds: float) -> tuple[int, float, int, bool]:
-    """Makes steps, the first with the longest sentences, for which memory must suffice.
+    """Train steps, starting with the longest sentences, for which memory must suffice.
 
     Returns:
-        how many were timed, the seconds they took, and their tokens; and whether any had to be split for lack of
-        memory.
+        number of timed steps, their seconds and tokens, and whether any batch was split for lack of memory.
     """
     lengths = corpus.lengths()
     plan = plan_epoch(*lengths, trainer.settings.max_tokens, 0, 0)
     longest = max(plan, key=lambda batch: int(max(side[batch].max() for side in lengths)))
-    longest_one = trainer.train_step.accumulate_gradients([assemble(corpus, longest)] * trainer.settings.accumulate, 0)
+    largest = trainer.train_step.accumulate_gradients([assemble(corpus, longest)] * trainer.settings.accumulate, 0)
     trainer.model.zero_grad(set_to_none=True)
-    trainer.step()  # makes the optimiser's memory
+    trainer.step()  # allocates the optimizer's state
     before, steps, started = trainer.state.tokens, 0, _now(trainer)
-    while steps < _FEWEST_STEPS or (steps < _MOST_STEPS and time.perf_counter() - started < seconds):
+    while steps < _MIN_STEPS or (steps < _MAX_STEPS and time.perf_counter() - started < seconds):
         trainer.step()
         steps += 1
-    split = longest_one.pieces > 1 or trainer.state.out_of_memory > 0
+    split = largest.pieces > 1 or trainer.state.out_of_memory > 0
     return steps, _now(trainer) - started, trainer.state.tokens - before, split
 
 
@@ -199,9 +193,9 @@ def _now(trainer: Trainer) -> float:
 
 
 def _translate(model: TranslationModel, corpus: EncodedCorpus, config: Config) -> float:
-    """Seconds to translate a sentence greedily, as validations do.
+    """Return the seconds to translate a sentence greedily, as validation does.
 
-    A model that has learned nothing writes sentences of any length, so the time is taken for each token.
+    An untrained model writes sentences of any length, so the time per token is measured.
     """
     every = max(1, len(corpus) // _TRANSLATED)
     indices = np.arange(0, len(corpus), every)[:_TRANSLATED]
@@ -210,16 +204,11 @@ def _translate(model: TranslationModel, corpus: EncodedCorpus, config: Config) -
     model.eval()
     options = SearchOptions(beam_size=1, max_length=config.longest_translation, max_length_ratio=0.5)
     started = time.perf_counter()
-    found = TorchEngine(model, config.decoding.batch_tokens).translate(sentences, options)
+    translations = TorchEngine(model, config.decoding.batch_tokens).translate(sentences, options)
     seconds = time.perf_counter() - started
-    tokens = sum(len(hypotheses[0].ids) + 1 for hypotheses in found)
+    tokens = sum(len(hypotheses[0].ids) + 1 for hypotheses in translations)
     return seconds / tokens * float(corpus.lengths(indices)[1].mean())
 
 
-def _is_bf16(device: torch.device, config: Config) -> bool:
-    with autocast(device, config.training.precision):
-        return torch.is_autocast_enabled(device.type)
-
-
 def _no_validation(model: TranslationModel) -> Validation:
-    raise AssertionError("a trial validates nothing")
+    raise AssertionError("a probe does not validate")

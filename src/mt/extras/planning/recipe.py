@@ -1,22 +1,35 @@
-"""What suits a corpus and a machine: the values of a configuration, each with its reason.
+"""Recipes: values for a corpus and a machine, each with its reason.
 
-The sources are configurations that were measured (docs/quality.md) or published; between them it is judgement.
+They come from configurations that were measured (docs/quality.md) or published, and are interpolated between them.
 """
 
+from bisect import bisect
 from dataclasses import dataclass
 
-from mt.extras.planning.survey import Survey
+from mt.extras.planning.corpus_sample import CorpusSample
 
-# Sentence pairs below which a corpus is of the next smaller kind.
-TINY, SMALL, MIDDLING, LARGE = 10_000, 60_000, 300_000, 2_000_000
+# Sentence pairs from which a corpus belongs to the next class of size.
+_TINY, _SMALL, _MEDIUM, _LARGE = SIZE_BOUNDS = (10_000, 60_000, 300_000, 2_000_000)
 
-_ONE_ALPHABET = 0.3  # of the letters in common
-_HELD_OUT = 1000
+# By class of size: epochs after which more gain little; epochs from which a model beats the next smaller one
+# (docs/quality.md); pieces of the vocabulary.
+_MAX_EPOCHS = (30, 55, 20, 10, 5)
+_MIN_EPOCHS = (6, 5, 4, 2, 1)
+_VOCAB_SIZES = (2000, 10_000, 10_000, 16000, 32000)
+_VOCAB_REASONS = (
+    "few pieces, so that each is seen often",
+    "2 BLEU more than 4,000 gave on Multi30k, which has 29,000",
+    "as published for IWSLT14, which has 160,000",
+    "enough text to learn rare words whole",
+    "enough text to learn rare words whole",
+)
+_SAME_ALPHABET = 0.3  # share of the letters in common
+_MAX_HELD_OUT = 1000  # pairs
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One value of the configuration and the reason for it."""
+    """A value of the configuration and its reason."""
 
     key: str
     value: object
@@ -25,7 +38,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Shape:
-    """A size of model, and how such models are trained."""
+    """A model size and the optimizer it was trained with."""
 
     d_model: int
     n_heads: int
@@ -49,13 +62,7 @@ SHAPES = (
 
 @dataclass(frozen=True)
 class Length:
-    """How long a training is.
-
-    Attributes:
-        steps: of the optimiser.
-        epochs: passes over the text in these steps.
-        validations: on the way.
-    """
+    """The length of a training: optimizer steps, the epochs they make, and the number of validations."""
 
     steps: int
     epochs: float
@@ -63,125 +70,123 @@ class Length:
 
 
 @dataclass(frozen=True)
-class Ground:
-    """What choices are made from.
+class PlanInputs:
+    """The inputs of a recipe.
 
     Attributes:
-        survey: of the training text.
+        sample: of the training text.
         device: cpu, cuda or mps.
         cores: of the processor.
-        minutes: that training may take; None: as many as it needs.
-        device_wanted: what training.device is to say.
+        minutes: time limit of the training, if any.
+        device_option: the value of training.device.
     """
 
-    survey: Survey
+    sample: CorpusSample
     device: str
     cores: int
     minutes: float | None = None
-    device_wanted: str = "auto"
+    device_option: str = "auto"
 
     @property
     def pairs(self) -> int:
-        return self.survey.clean
+        return self.sample.clean
+
+    @property
+    def size_class(self) -> int:
+        """Return 0 for a tiny corpus to 4 for a very large one."""
+        return bisect(SIZE_BOUNDS, self.pairs)
 
     @property
     def is_gpu(self) -> bool:
         return self.device == "cuda"
 
+    @property
+    def max_epochs(self) -> int:
+        return _MAX_EPOCHS[self.size_class]
 
-def first_shape(ground: Ground) -> Shape:
-    """The shape to begin with; where the time does not suffice, smaller ones follow in `SHAPES`."""
-    if ground.pairs < TINY:
+    @property
+    def min_epochs(self) -> int:
+        return _MIN_EPOCHS[self.size_class]
+
+    @property
+    def held_out(self) -> int:
+        """Return the pairs of a validation or test set that is split off."""
+        return max(1, min(_MAX_HELD_OUT, self.pairs // 20))
+
+
+def first_shape(inputs: PlanInputs) -> Shape:
+    """Return the shape to try first; if time does not suffice, the smaller ones in `SHAPES` follow."""
+    if inputs.pairs < _TINY:
         return SHAPES[0]
-    if ground.pairs < SMALL:
-        return SHAPES[2] if ground.is_gpu or (ground.minutes or 0) >= 60 else SHAPES[1]
-    if not ground.is_gpu:
+    if inputs.pairs < _SMALL:
+        return SHAPES[2] if inputs.is_gpu or (inputs.minutes or 0) >= 60 else SHAPES[1]
+    if not inputs.is_gpu:
         return SHAPES[2]
-    return SHAPES[3] if ground.pairs < MIDDLING else SHAPES[4]
+    return SHAPES[3] if inputs.pairs < _MEDIUM else SHAPES[4]
 
 
-def wanted_epochs(pairs: int) -> int:
-    """Passes over the training text after which more of them gain little."""
-    return 30 if pairs < TINY else 55 if pairs < SMALL else 20 if pairs < MIDDLING else 10 if pairs < LARGE else 5
-
-
-def least_epochs(pairs: int) -> int:
-    """Passes over the training text from which on a model is better than the next smaller one (docs/quality.md)."""
-    return 6 if pairs < TINY else 5 if pairs < SMALL else 4 if pairs < MIDDLING else 2 if pairs < LARGE else 1
-
-
-def tokenizer_choices(ground: Ground) -> list[Choice]:
-    """The vocabulary."""
-    sizes = [2000, 10_000, 10_000, 16000, 32000]
-    reasons = [
-        "few pieces, so that each is seen often",
-        "2 BLEU more than 4,000 gave on Multi30k, which has 29,000",
-        "as published for IWSLT14, which has 160,000",
-        "enough text to learn rare words whole",
-        "enough text to learn rare words whole",
-    ]
-    place = sum(ground.pairs >= bound for bound in (TINY, SMALL, MIDDLING, LARGE))
-    reason = f"{ground.pairs:,} pairs: {reasons[place]}"
-    source, target = ground.survey.letters()
+def tokenizer_choices(inputs: PlanInputs) -> list[Choice]:
+    """Return the tokenizer section."""
+    size_class = inputs.size_class
+    reason = f"{inputs.pairs:,} pairs: {_VOCAB_REASONS[size_class]}"
+    source, target = inputs.sample.letters()
     letters = len(source.keys() | target.keys())
-    if letters > sizes[place] // 3 and place < 4:
-        place = next((i for i, size in enumerate(sizes) if letters <= size // 3), 4)
-        reason = f"the text has {letters:,} different letters, which all need pieces"
-    common = ground.survey.shared_letters()
+    if letters > _VOCAB_SIZES[size_class] // 3 and size_class < 4:
+        size_class = next((i for i, size in enumerate(_VOCAB_SIZES) if letters <= size // 3), 4)
+        reason = f"the text has {letters:,} different letters, and each needs a piece"
+    common = inputs.sample.shared_letters()
+    shared = common >= _SAME_ALPHABET
+    alphabet = "both languages use the same" if shared else "the languages have few"
+    share = f"({common:.0%} in common)" if shared else f"in common ({common:.0%})"
     return [
-        Choice("vocab_size", sizes[place], reason),
-        Choice("shared", True, f"both languages use the same letters ({common:.0%} in common)")
-        if common >= _ONE_ALPHABET
-        else Choice("shared", False, f"the languages have few letters in common ({common:.0%})"),
+        Choice("vocab_size", _VOCAB_SIZES[size_class], reason),
+        Choice("shared", shared, f"{alphabet} letters {share}"),
     ]
 
 
-def model_choices(shape: Shape, ground: Ground, epochs: float) -> list[Choice]:
-    """The shape, and a dropout for so many passes over the text."""
-    dropout, reason = 0.1, "much text: little to guard against"
-    if ground.pairs < MIDDLING:
-        dropout, reason = 0.2, f"{epochs:.0f} passes over little text: guards against learning it by heart"
-        if ground.pairs < TINY:
-            dropout = 0.3
-        elif epochs < 5:
-            dropout, reason = 0.0, f"only {epochs:.1f} passes over the text: nothing is learned by heart yet"
-        elif epochs < 10:
-            dropout, reason = 0.1, f"only {epochs:.1f} passes over the text: more would slow learning down"
-        elif shape.d_model >= 512 or epochs >= 40:
-            dropout = 0.3
+def model_choices(shape: Shape, inputs: PlanInputs, epochs: float) -> list[Choice]:
+    """Return the model section, with a dropout for so many epochs."""
+    dropout, reason = _dropout(shape, inputs, epochs)
     return [
         Choice("d_model", shape.d_model, shape.known_from),
-        Choice("n_heads", shape.n_heads),
-        Choice("d_ff", shape.d_ff),
-        Choice("encoder_layers", shape.encoder_layers),
-        Choice("decoder_layers", shape.decoder_layers),
+        *(Choice(key, getattr(shape, key)) for key in ("n_heads", "d_ff", "encoder_layers", "decoder_layers")),
         Choice("dropout", dropout, reason),
         Choice("norm", "pre", "trains more steadily than post"),
     ]
 
 
-def batch_choice(shape: Shape, ground: Ground) -> Choice:
-    """The size of a batch."""
-    if ground.is_gpu:
-        if ground.pairs < MIDDLING:
+def _dropout(shape: Shape, inputs: PlanInputs, epochs: float) -> tuple[float, str]:
+    if inputs.pairs >= _MEDIUM:
+        return 0.1, "much text: little overfitting"
+    if inputs.pairs >= _TINY and epochs < 5:
+        return 0.0, f"only {epochs:.1f} passes over the text: no overfitting yet"
+    if inputs.pairs >= _TINY and epochs < 10:
+        return 0.1, f"only {epochs:.1f} passes over the text: more would slow learning down"
+    strong = inputs.pairs < _TINY or shape.d_model >= 512 or epochs >= 40
+    return (0.3 if strong else 0.2), f"{epochs:.0f} passes over little text: against overfitting"
+
+
+def _batch_choice(shape: Shape, inputs: PlanInputs) -> Choice:
+    if inputs.is_gpu:
+        if inputs.pairs < _MEDIUM:
             return Choice("max_tokens", 4096, "as published for small corpora")
-        return Choice("max_tokens", 25000, "as in Vaswani et al. 2017; lower it where memory does not suffice")
-    if ground.minutes is None and TINY <= ground.pairs < SMALL:
+        return Choice("max_tokens", 25000, "as in Vaswani et al. 2017; lower it if memory does not suffice")
+    if inputs.minutes is None and _TINY <= inputs.pairs < _SMALL:
         return Choice("max_tokens", 4096, "as in the best training of Multi30k; 2048 learns sooner")
     if shape.d_model <= 256:
-        return Choice("max_tokens", 2048, f"small batches, so that {ground.cores} CPU cores make many steps")
+        return Choice("max_tokens", 2048, f"small batches, so that {inputs.cores} CPU cores make many steps")
     return Choice("max_tokens", 4096, "memory of a CPU")
 
 
-def training_choices(shape: Shape, ground: Ground, length: Length) -> list[Choice]:
-    """Optimiser, schedule and length."""
+def training_choices(shape: Shape, inputs: PlanInputs, length: Length) -> list[Choice]:
+    """Return the training section: batches, length, optimizer and schedule."""
     steps = length.steps
-    passes = f"about {length.epochs:.1f} passes over the text"
-    in_time = f", in {ground.minutes:g} minutes with all that comes before and after" if ground.minutes else ""
-    choices = [batch_choice(shape, ground), Choice("max_steps", steps, passes + in_time)]
+    epochs = f"about {length.epochs:.1f} passes over the text"
+    limit = f", in {inputs.minutes:g} minutes including preparation and scoring" if inputs.minutes else ""
+    choices = [_batch_choice(shape, inputs), Choice("max_steps", steps, epochs + limit)]
     if shape.optimizer == "muon":
         choices += [
-            Choice("optimizer", "muon", "learned in fewer steps than adam in trials on Multi30k"),
+            Choice("optimizer", "muon", "needed fewer steps than adam on Multi30k"),
             Choice("learning_rate", shape.learning_rate, f"measured for muon and d_model {shape.d_model}"),
             Choice("schedule", "cosine", "falls to zero at max_steps"),
             Choice("warmup_steps", max(1, min(600, steps // 8))),
@@ -190,26 +195,16 @@ def training_choices(shape: Shape, ground: Ground, length: Length) -> list[Choic
         choices += [
             Choice("optimizer", "adam"),
             Choice("learning_rate", shape.learning_rate, "as published with this schedule (fairseq)"),
-            Choice("schedule", "inverse_sqrt", "has no end to be planned: max_steps can be raised later"),
+            Choice("schedule", "inverse_sqrt", "independent of max_steps, which can be raised later"),
             Choice("warmup_steps", max(1, min(4000, steps // 5))),
         ]
-    if ground.device_wanted != "auto":
-        choices.append(Choice("device", ground.device_wanted, "as asked for; auto takes a GPU where there is one"))
+    if inputs.device_option != "auto":
+        choices.append(Choice("device", inputs.device_option, "as requested; auto takes a GPU if there is one"))
     every = max(1, rounded(steps / length.validations))
-    return [
-        *choices,
-        Choice(
-            "validate_every", every, f"about {max(1, round(steps / every))} validations; the best one's weights win"
-        ),
-        Choice("log_every", max(1, min(100, every // 4))),
-    ]
-
-
-def held_out(ground: Ground) -> int:
-    """Pairs for a validation or test set that is split off."""
-    return max(1, min(_HELD_OUT, ground.pairs // 20))
+    validations = f"about {max(1, round(steps / every))} validations; the best one's weights win"
+    return [*choices, Choice("validate_every", every, validations), Choice("log_every", max(1, min(100, every // 4)))]
 
 
 def rounded(number: float) -> int:
-    """To two digits, and at least 1."""
+    """Round to two significant digits, and to at least 1."""
     return max(1, int(float(f"{number:.1e}")))

@@ -1,0 +1,128 @@
+"""Bitexts of a configuration, read as in training, except that reading continues after a fault."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from mt.config import Builtin, DataConfig, HubDataset, PairFiles, Source, TableFile
+from mt.data.corpus import Pair, one_line, read_numbered
+from mt.errors import InputError
+from mt.extras.doctor.examples import Example, Findings, Location
+from mt.text.compressed import open_bytes
+from mt.text.lines import TextIssue
+
+SPLITS = ("test", "valid", "train")  # in reading order: held-out text before the training text it must not be in
+
+_BLOCK = 2**20  # bytes
+_BOM = b"\xef\xbb\xbf"
+
+
+class RawPair(NamedTuple):
+    """A pair as written; `error` says why it is not UTF-8, or is empty."""
+
+    line: int
+    source: str
+    target: str
+    error: str
+
+    def cleaned(self) -> Pair:
+        """Return the pair as training reads it."""
+        return one_line(self.source), one_line(self.target)
+
+
+@dataclass(frozen=True)
+class Bitext:
+    """A source of a split; `number` counts the sources of the split from 1."""
+
+    split: str
+    number: int
+    source: Source
+    data: DataConfig
+
+    @property
+    def target_lang(self) -> str:
+        return self.data.language_of(self.source)
+
+    @property
+    def files(self) -> tuple[str, str]:
+        """Return the display names of the two sides."""
+        if isinstance(self.source, PairFiles):
+            return str(self._path(self.source.source)), str(self._path(self.source.target))
+        if isinstance(self.source, TableFile):
+            return (str(self._path(self.source.file)),) * 2
+        name = self.source.hub if isinstance(self.source, HubDataset) else self.source.builtin
+        return (f"{name} ({self.source.split})",) * 2
+
+    def _path(self, name: str) -> Path:
+        return Path(self.data.root) / name
+
+    def text_files(self) -> list[Path]:
+        """Return the files of plain text, which may be compressed."""
+        if isinstance(self.source, HubDataset | Builtin):
+            return []
+        return [Path(name) for name in dict.fromkeys(self.files) if not name.lower().endswith(".parquet")]
+
+
+def bitexts_of(data: DataConfig) -> list[Bitext]:
+    """Return all sources of a configuration; a split taken from the training text has none."""
+    sources = {split: getattr(data, split) for split in SPLITS}
+    return [
+        Bitext(split, number, source, data)
+        for split, each in sources.items()
+        if isinstance(each, tuple)
+        for number, source in enumerate(each, 1)
+    ]
+
+
+def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[RawPair]:
+    """Yield all readable pairs, and add the faults to `findings`."""
+    errors: list[str] = []
+
+    def report(fault: TextIssue) -> None:
+        message = fault.message.removeprefix(f"{fault.file}:{fault.line}: ").removeprefix(f"{fault.file}: ")
+        if fault.kind == "encoding":
+            errors.append(message)  # of the pair that is yielded next
+            return
+        errors.clear()
+        if findings is not None and fault.kind == "row":
+            findings.add("row", Example(bitext.split, (Location(fault.file, fault.line, message),)))
+        elif findings is not None and fault.kind == "lines":
+            findings.add("line-counts", Example(bitext.split, (), fault.message))
+
+    try:
+        for line, src, tgt in read_numbered(bitext.source, bitext.data, report):
+            yield RawPair(line, src, tgt, "; ".join(errors))
+            errors.clear()
+    except InputError as error:
+        if findings is not None:
+            findings.add("unreadable", Example(bitext.split, (), error.message))
+
+
+def check_bytes(bitext: Bitext, findings: Findings) -> None:
+    """Add byte order marks and CR LF to `findings`; unreadable files are left to `read_bitext`."""
+    for path in bitext.text_files():
+        try:
+            has_bom, crlf, first = _scan_file(path)
+        except (OSError, InputError):
+            continue
+        if has_bom:
+            findings.add("byte-order-mark", Example(bitext.split, (), str(path)))
+        if crlf:
+            note = f"{path}: {crlf:,} lines, the first is line {first:,}"
+            findings.add("crlf", Example(bitext.split, (), note), crlf)
+
+
+def _scan_file(path: Path) -> tuple[bool, int, int]:
+    """Return whether a byte order mark starts the file, the number of CR LF, and the line of the first."""
+    has_bom, crlf, line, last = False, 0, 1, b""
+    with open_bytes(path) as stream:
+        while block := stream.read(_BLOCK):
+            has_bom = has_bom or (not last and block.startswith(_BOM))
+            joined = last + block
+            if not crlf:
+                position = joined.find(b"\r\n")
+                line += joined.count(b"\n", len(last), len(joined) if position < 0 else position)
+            crlf += joined.count(b"\r\n")
+            last = block[-1:]
+    return has_bom, crlf, line

@@ -1,0 +1,164 @@
+"""Corpus checks: both passes over the texts of a configuration, and their findings."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt.config import Config, FromTrain, is_synthetic
+from mt.console import log
+from mt.extras.doctor.bitexts import bitexts_of
+from mt.extras.doctor.checker import check_pairs
+from mt.extras.doctor.coverage import Coverage, measure_coverage
+from mt.extras.doctor.examples import Example, Findings
+from mt.extras.doctor.rules import BIT, ERROR, PAIR_RULES, SEVERITIES, TEXT_RULES, Rule
+from mt.extras.doctor.statistics import (
+    BitextStatistics,
+    collect_statistics,
+    criteria_by_language,
+    load_tokenizers,
+    write_tokenizers,
+)
+from mt.extras.planning.corpus_sample import MAX_SAMPLE
+from mt.text.languages import BACK_TRANSLATION_TAG
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A broken rule.
+
+    Attributes:
+        counts: pairs by split; of a text rule lines or files.
+        checked: number of pairs checked, by split.
+    """
+
+    rule: Rule
+    counts: dict[str, int]
+    checked: dict[str, int]
+    examples: list[Example]
+
+
+@dataclass(frozen=True)
+class CorpusReport:
+    """The result of a corpus check.
+
+    Attributes:
+        statistics: of each bitext, in the order test, valid, train.
+        findings: the most severe first.
+        coverage: None without training text.
+        masks: rule bits of every training pair (N,).
+    """
+
+    config: Config
+    statistics: list[BitextStatistics]
+    findings: list[Finding]
+    coverage: Coverage | None
+    masks: NDArray[np.uint64]
+
+    @property
+    def pairs(self) -> dict[str, int]:
+        """Return the number of pairs of each split."""
+        sizes = dict.fromkeys(("train", "valid", "test"), 0)
+        for one in self.statistics:
+            sizes[one.bitext.split] += one.pairs
+        return sizes
+
+    @property
+    def refused(self) -> bool:
+        """Report whether training would refuse the corpus."""
+        return any(finding.rule.severity == ERROR for finding in self.findings)
+
+
+def check_corpus(
+    config: Config,
+    runs: Path,
+    max_examples: int,
+    detect_every_language: bool = False,
+    dropped_for: frozenset[str] = frozenset(),
+) -> CorpusReport:
+    """Check the texts of a configuration.
+
+    Args:
+        config: it names the texts.
+        runs: folder of the runs; one of the same name may have a tokenizer.
+        max_examples: to show of each finding.
+        detect_every_language: detect the language of all pairs, not of a sample.
+        dropped_for: rules that drop a pair, so that a later one equal to it may stay.
+    """
+    findings = Findings(max_examples)
+    bitexts = bitexts_of(config.data)
+    log.info("reading the corpus")
+    sources = Counter(bitext.split for bitext in bitexts)
+    statistics = [collect_statistics(b, findings, max(MAX_SAMPLE // sources[b.split], 100)) for b in bitexts]
+    coverage, files = None, None
+    with tempfile.TemporaryDirectory(prefix="mt-check-") as name:
+        folder = Path(name)
+        if any(one.sample for one in statistics if one.bitext.split == "train"):
+            description, tokenizers = load_tokenizers(config, runs, statistics)
+            files = write_tokenizers(tokenizers, folder)
+        criteria = criteria_by_language(config, statistics, files)
+        if files is not None:
+            coverage = measure_coverage(description, tokenizers, statistics, criteria, findings)
+        masks = check_pairs(statistics, criteria, findings, detect_every_language, folder, dropped_for)
+    _check_usable(config, statistics, masks, findings)
+    _check_back_translations(config, statistics, findings)
+    return CorpusReport(config, statistics, _collect(findings), coverage, masks)
+
+
+def _check_usable(
+    config: Config, statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings
+) -> None:
+    """Add an error for each split that would have no pair."""
+
+    def add(split: str, message: str) -> None:
+        findings.add("no-pairs", Example(split, (), f"data.{split}: {message}"))
+
+    usable = (masks & np.uint64(sum(BIT[rule.name] for rule in PAIR_RULES if rule.in_training) | BIT["encoding"])) == 0
+    held_out = {"valid": config.data.valid, "test": config.data.test}
+    split_off = sum(isinstance(sources, FromTrain) for sources in held_out.values())
+    distinct = len(set[str]().union(*(one.sources for one in statistics if one.bitext.split == "train")))
+    if not np.any(usable):
+        add("train", "no pair that training would take")
+    elif distinct <= split_off:
+        add("train", "perhaps no pair is left when those for validation and test are split off")
+    else:
+        for code in sorted(set(config.data.target_lang) - _usable_languages(statistics, usable)):
+            add("train", f"no pair into {code} that training would take")
+    for split, sources in held_out.items():
+        if isinstance(sources, tuple) and not any(one.pairs for one in statistics if one.bitext.split == split):
+            add(split, "no sentence pair in it")
+
+
+def _usable_languages(statistics: Sequence[BitextStatistics], usable: NDArray[np.bool_]) -> set[str]:
+    """Return the target languages with usable training pairs; `usable` (N,) has all training pairs in order."""
+    training = [one for one in statistics if one.bitext.split == "train"]
+    ends = np.cumsum([one.pairs for one in training]).tolist()
+    return {
+        one.bitext.target_lang for one, end in zip(training, ends, strict=True) if usable[end - one.pairs : end].any()
+    }
+
+
+def _check_back_translations(config: Config, statistics: Sequence[BitextStatistics], findings: Findings) -> None:
+    """Add an error for each source whose back-translations could be split off for validation or test."""
+    if not any(isinstance(sources, FromTrain) for sources in (config.data.valid, config.data.test)):
+        return
+    for one in statistics:
+        if one.bitext.split == "train" and not is_synthetic(one.bitext.source):
+            lines = [line for line, (src, _) in one.sample if src.startswith(f"{BACK_TRANSLATION_TAG} ")]
+            if lines:
+                note = f"{one.bitext.files[0]}:{lines[0]}: data.train"
+                findings.add("back-translated", Example("train", (), note), len(lines))
+
+
+def _collect(findings: Findings) -> list[Finding]:
+    collected = []
+    for rule in (*TEXT_RULES, *PAIR_RULES):
+        counts = findings.counts[rule.name]
+        if any(counts.values()):
+            checked = {} if rule in TEXT_RULES else dict(findings.checked.get(rule.name, findings.pairs))
+            collected.append(Finding(rule, dict(counts), checked, findings.examples.of(rule.name)))
+    return sorted(collected, key=lambda finding: SEVERITIES.index(finding.rule.severity))

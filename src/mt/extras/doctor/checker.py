@@ -1,0 +1,144 @@
+"""Second pass over a corpus: check every pair on its own and against the others."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt.console import progress
+from mt.extras.doctor.bitexts import Bitext, RawPair, read_bitext
+from mt.extras.doctor.characters import excerpt
+from mt.extras.doctor.chunks import Chunk, ChunkResult, Criteria
+from mt.extras.doctor.examples import Example, Findings, Location
+from mt.extras.doctor.overlaps import HeldOutIndex, RepetitionFinder
+from mt.extras.doctor.pair_checks import check_chunk
+from mt.extras.doctor.rules import BIT
+from mt.extras.doctor.statistics import BitextStatistics
+from mt.system.cpus import usable_cores
+from mt.system.workers import in_order
+
+_CHUNK_PAIRS, _CHUNK_CHARACTERS = 10_000, 2**22  # at most
+_SINGLE_PROCESS = 30_000  # pairs for which worker processes do not pay
+_MAX_WORKERS = 8  # one process reads for all of them, and each takes some 200 MB
+_LANGUAGE_SAMPLE = 10_000  # pairs of a split whose language is detected
+
+
+def check_pairs(
+    statistics: Sequence[BitextStatistics],
+    criteria: dict[str, Criteria],
+    findings: Findings,
+    detect_every_language: bool,
+    folder: Path,
+    dropped_for: frozenset[str],
+) -> NDArray[np.uint64]:
+    """Read the bitexts again, check their pairs, and add to `findings`.
+
+    Args:
+        statistics: of the bitexts.
+        criteria: by target language.
+        findings: of both passes.
+        detect_every_language: detect the language of all pairs, not of a sample.
+        folder: for temporary files.
+        dropped_for: a pair that breaks one of these rules is not the first of those equal to it.
+
+    Returns:
+        the rule bits of all training pairs (N,).
+    """
+    chunks = _chunks(statistics, criteria, findings.examples.limit, detect_every_language)
+    with RepetitionFinder(folder, dropped_for) as finder:
+        masks = _check_chunks(chunks, sum(one.pairs for one in statistics), findings, finder)
+        repetitions = list(finder.find(findings.examples.limit))
+    shown = {pair for repetition in repetitions for group in repetition.groups for pair in group.pairs}
+    locations = _locate([one.bitext for one in statistics], shown)
+    for repetition in repetitions:
+        masks[repetition.pairs] |= np.uint64(BIT[repetition.rule])
+        findings.counts[repetition.rule]["train"] += len(repetition.pairs)
+        for group in repetition.groups:
+            note = "" if repetition.rule == "duplicate" else f"{group.size:,} different"
+            sides = tuple(chain.from_iterable(locations[pair] for pair in group.pairs))
+            findings.examples.add(repetition.rule, Example("train", sides, note))
+    return masks
+
+
+def _check_chunks(
+    chunks: Iterator[Chunk], total: int, findings: Findings, finder: RepetitionFinder
+) -> NDArray[np.uint64]:
+    """Add to `findings` and `finder`; return the rule bits of the training pairs."""
+    workers = 1 if total < _SINGLE_PROCESS else min(usable_cores(), _MAX_WORKERS)
+    held_out = {"test": HeldOutIndex(), "valid": HeldOutIndex()}
+    masks = [np.zeros(0, np.uint64)]
+    with progress(total=total, unit="pair", desc="checking", unit_scale=True) as bar:
+        for chunk, result in in_order(check_chunk, chunks, workers):
+            for split, index in held_out.items():
+                if split == chunk.split:
+                    index.add(chunk, result)
+                    break
+                index.find_leaks(chunk, result)
+            else:
+                finder.add(chunk, result)
+                masks.append(result.masks)
+            _add_result(findings, chunk, result)
+            bar.update(len(chunk.pairs))
+    return np.concatenate(masks)
+
+
+def _add_result(findings: Findings, chunk: Chunk, result: ChunkResult) -> None:
+    for rule, bit in BIT.items():
+        findings.counts[rule][chunk.split] += int(np.count_nonzero(result.masks & np.uint64(bit)))
+    for rule in result.examples.by_rule:
+        findings.examples.add(rule, *result.examples.of(rule))
+    findings.pairs[chunk.split] += len(chunk.pairs)
+    findings.checked["language"][chunk.split] += result.sampled
+
+
+def _chunks(
+    statistics: Sequence[BitextStatistics], criteria: dict[str, Criteria], max_examples: int, every_language: bool
+) -> Iterator[Chunk]:
+    total, offset = Counter[str](), Counter[str]()
+    for one in statistics:
+        total[one.bitext.split] += one.pairs
+    for one in statistics:
+        bitext, split = one.bitext, one.bitext.split
+        stride = 1 if every_language else max(1, ceil(total[split] / _LANGUAGE_SAMPLE))
+        reader = read_bitext(bitext)
+        while pairs := _take_chunk(reader):
+            yield Chunk(
+                split=split,
+                files=bitext.files,
+                offset=offset[split],
+                lines=[pair.line for pair in pairs],
+                pairs=[(pair.source, pair.target) for pair in pairs],
+                encoding_errors={index: pair.error for index, pair in enumerate(pairs) if pair.error},
+                stride=stride,
+                max_examples=max_examples,
+                criteria=criteria[bitext.target_lang],
+            )
+            offset[split] += len(pairs)
+
+
+def _take_chunk(reader: Iterator[RawPair]) -> list[RawPair]:
+    pairs: list[RawPair] = []
+    characters = 0
+    for pair in reader:
+        pairs.append(pair)
+        characters += len(pair.source) + len(pair.target)
+        if len(pairs) == _CHUNK_PAIRS or characters > _CHUNK_CHARACTERS:
+            break
+    return pairs
+
+
+def _locate(bitexts: Sequence[Bitext], wanted: set[int]) -> dict[int, list[Location]]:
+    """Return the two sides of training pairs by their index in the whole training text."""
+    located: dict[int, list[Location]] = {}
+    training = ((bitext, pair) for bitext in bitexts if bitext.split == "train" for pair in read_bitext(bitext))
+    for index, (bitext, pair) in enumerate(training if wanted else ()):
+        if index in wanted:
+            sides = zip(bitext.files, pair.cleaned(), strict=True)
+            located[index] = [Location(file, pair.line, excerpt(text)) for file, text in sides]
+            if len(located) == len(wanted):
+                break
+    return located

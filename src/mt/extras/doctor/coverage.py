@@ -1,0 +1,105 @@
+"""Vocabulary coverage: pieces per word, and characters that the tokenizer encodes as bytes."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mt.data.token_store import SIDES
+from mt.data.tokenizer import BYTES, SPECIALS, BpeTokenizer, TokenizerPair, normalized
+from mt.extras.doctor.characters import excerpt, visible
+from mt.extras.doctor.chunks import Criteria
+from mt.extras.doctor.examples import Example, Findings, Location
+from mt.extras.doctor.statistics import BitextStatistics
+
+RARE = "rare-characters"
+
+_BATCH = 4000  # sentences
+_BYTE_IDS = range(len(SPECIALS), len(SPECIALS) + len(BYTES))
+_UNSPACED = frozenset("Hani Hira Kana Thai Laoo Khmr Mymr Tibt".split())  # scripts without spaces between words
+_MAX_LISTED = 10  # characters
+
+
+@dataclass
+class SideUsage:
+    """Token counts of one side of the training sample, under the names of the JSON report.
+
+    Attributes:
+        words: split at spaces; 0 in languages without them.
+        spelt: pieces that are bytes of a character.
+    """
+
+    side: str
+    language: str
+    sentences: int = 0
+    words: int = 0
+    characters: int = 0
+    pieces: int = 0
+    spelt: int = 0
+
+
+@dataclass
+class Coverage:
+    """Coverage of the samples by the tokenizers.
+
+    Attributes:
+        tokenizer: its description.
+        usages: by side and language.
+        rare: number of sentences with each character that is encoded as bytes.
+    """
+
+    tokenizer: str
+    usages: dict[tuple[str, str], SideUsage] = field(default_factory=dict)
+    rare: Counter[str] = field(default_factory=Counter)
+
+    def most_frequent(self) -> str:
+        """Return the most frequent of the characters encoded as bytes."""
+        return " ".join(f"{visible(c)} ({count:,})" for c, count in self.rare.most_common(_MAX_LISTED))
+
+
+def measure_coverage(
+    description: str,
+    tokenizers: TokenizerPair,
+    statistics: Sequence[BitextStatistics],
+    criteria: dict[str, Criteria],
+    findings: Findings,
+) -> Coverage:
+    """Encode the samples and count their tokens; add rare characters to `findings`."""
+    coverage = Coverage(description)
+    for one in statistics:
+        split, own = one.bitext.split, criteria[one.bitext.target_lang]
+        findings.checked[RARE][split] += len(one.sample)
+        with_bytes: set[int] = set()
+        for side, tokenizer in enumerate((tokenizers.source, tokenizers.target)):
+            usage = SideUsage(SIDES[side], own.languages[side])
+            if split == "train":  # of other text only the rare characters are reported
+                usage = coverage.usages.setdefault((usage.side, usage.language), usage)
+            for index in _encode(tokenizer, one, side, usage, _UNSPACED.isdisjoint(own.scripts[side])):
+                with_bytes.add(index)
+                line, pair = one.sample[index]
+                text = normalized(pair[side])
+                rare = [c for c in dict.fromkeys(text) if any(i in _BYTE_IDS for i in tokenizer.encode(c))]
+                coverage.rare.update(rare)
+                shown = excerpt(text, max(map(text.find, rare[:1]), default=0))
+                location = Location(one.bitext.files[side], line, shown)
+                findings.examples.add(RARE, Example(split, (location,), visible(" ".join(rare[:_MAX_LISTED]))))
+        findings.counts[RARE][split] += len(with_bytes)
+    return coverage
+
+
+def _encode(
+    tokenizer: BpeTokenizer, statistics: BitextStatistics, side: int, usage: SideUsage, spaced: bool
+) -> list[int]:
+    """Update `usage`; return the indices of the sentences with pieces that are bytes."""
+    with_bytes = []
+    for start in range(0, len(statistics.sample), _BATCH):
+        texts = [pair[side] for _, pair in statistics.sample[start : start + _BATCH]]
+        for index, (text, ids) in enumerate(zip(texts, tokenizer.encode_batch(texts), strict=True), start):
+            spelt = sum(i in _BYTE_IDS for i in ids)
+            usage.sentences += 1
+            usage.words += len(text.split()) if spaced else 0
+            usage.characters += len(text)
+            usage.pieces += len(ids)
+            usage.spelt += spelt
+            if spelt:
+                with_bytes.append(index)
+    return with_bytes

@@ -1,0 +1,145 @@
+"""Checks of single pairs, run in worker processes."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from hashlib import blake2b
+from itertools import chain
+from math import log
+from pathlib import Path
+
+import numpy as np
+
+from mt.data.cleaning import EMPTY, GRACE, pair_hash, reason_to_drop
+from mt.data.corpus import Pair, one_line
+from mt.data.token_store import sentence_tokens
+from mt.data.tokenizer import BpeTokenizer
+from mt.extras.doctor.characters import markup, mojibake, suspicious_characters
+from mt.extras.doctor.chunks import HASHES, Chunk, ChunkResult, Criteria
+from mt.extras.doctor.consistency import end_mismatch, number_mismatch
+from mt.extras.doctor.examples import Examples
+from mt.extras.doctor.language_mismatch import other_language
+from mt.extras.doctor.rules import BIT
+from mt.extras.doctor.scripts import foreign_letters
+from mt.text.lines import nfc
+
+PairIssue = tuple[str, str, int | None, int]  # rule, note, side (None for both), position
+
+_MIN_COPIED = 20  # letters of a copied sentence; a shorter one may be a name
+_MIN_COMPARED = 12  # bytes of letters; shorter sentences are everyday phrases
+_LONGEST_PIECE = 50  # characters: no token has more
+_TWO_LETTERS = re.compile(r"[^\W_][\W_]*[^\W_]")
+
+
+def check_chunk(chunk: Chunk) -> ChunkResult:
+    """Apply every rule that needs no other pair."""
+    masks = [0] * len(chunk.pairs)
+    result = ChunkResult(np.zeros(0, np.uint64), np.zeros(0, HASHES), Examples(chunk.max_examples))
+    digests = []
+
+    def add(index: int, issue: PairIssue) -> None:
+        rule, note, side, position = issue
+        if not masks[index] & BIT[rule]:
+            masks[index] |= BIT[rule]
+            if result.examples.wants(rule, chunk.split):
+                result.examples.add(rule, chunk.example(index, note, side, position))
+
+    for index, raw in enumerate(chunk.pairs):
+        pair = (one_line(raw[0]), one_line(raw[1]))
+        digests.append(_digests(pair, chunk.criteria.languages[1]))
+        sampled = (chunk.offset + index) % chunk.stride == 0
+        result.sampled += sampled
+        if error := chunk.encoding_errors.get(index):
+            side = int("\ufffd" not in raw[0])
+            add(index, ("encoding", error, side, raw[side].find("\ufffd")))
+            continue
+        for issue in _issues(raw, pair, chunk.criteria, sampled):
+            add(index, issue)
+    for index, note in _too_long(chunk):
+        add(index, ("too-long", note, None, 0))
+    result.masks = np.array(masks, np.uint64)
+    result.hashes = np.frombuffer(b"".join(digests), HASHES)
+    return result
+
+
+def _issues(raw: Pair, pair: Pair, criteria: Criteria, sampled: bool) -> Iterator[PairIssue]:
+    for side, (text, scripts) in enumerate(zip(raw, criteria.scripts, strict=True)):
+        issues = (suspicious_characters(text, scripts), mojibake(text), markup(text), foreign_letters(text, scripts))
+        for rule, position, note in chain(*issues):
+            yield rule, note, side, position
+    for rule, note in _compare_sides(pair, criteria):
+        yield rule, note, None, 0
+    for side in (0, 1) if sampled else ():
+        if criteria.detectable[side] and (note := other_language(pair[side], criteria.languages[side])):
+            yield "language", note, side, 0
+
+
+def _compare_sides(pair: Pair, criteria: Criteria) -> Iterator[tuple[str, str]]:
+    src, tgt = pair
+    reason = reason_to_drop(src, tgt, criteria.max_ratio)
+    if reason == EMPTY:
+        yield "empty", ""
+        return
+    lengths = f"{len(src):,} and {len(tgt):,} characters"
+    median, max_deviation = criteria.typical_ratio
+    if reason is not None:
+        yield "ratio", lengths
+    elif abs(log((len(tgt) + GRACE) / (len(src) + GRACE)) - median) > max_deviation:
+        yield "unusual-ratio", lengths
+    if nfc(src) == nfc(tgt) and any(map(str.isalpha, src)):
+        yield "identical" if len(_letters(src)) >= _MIN_COPIED else "same-words", ""
+    if _TWO_LETTERS.search(src) is None or _TWO_LETTERS.search(tgt) is None:
+        yield "short", ""
+    if note := number_mismatch(src, tgt, criteria.languages):
+        yield "numbers", note
+    if note := end_mismatch(src, tgt, criteria.languages):
+        yield "punctuation", note
+
+
+def _digests(pair: Pair, language: str) -> bytes:
+    """Return the bytes of one item of dtype `HASHES`."""
+    key = language.encode()
+    src, tgt = map(nfc, pair)
+    letters = [_letters(side).encode() for side in (src, tgt)]
+    sides = (_hash(side, key) if len(side) >= _MIN_COMPARED else bytes(8) for side in letters)
+    both = _hash(b"\n".join(letters), key) if sum(map(len, letters)) >= 2 * _MIN_COMPARED else bytes(8)
+    sentences = (_hash(f"{side}\n".encode(), key) for side in (src, tgt))
+    return b"".join((pair_hash(src, tgt, language), *sentences, both, *sides))
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalpha, text.casefold()))
+
+
+def _hash(text: bytes, key: bytes) -> bytes:
+    return blake2b(text, digest_size=8, key=key).digest()
+
+
+def _too_long(chunk: Chunk) -> Iterator[tuple[int, str]]:
+    """Yield the index and token count of pairs beyond max_length, encoding only those that can be."""
+    if chunk.criteria.tokenizers is None:
+        return
+    pairs = [(one_line(src), one_line(tgt)) for src, tgt in chunk.pairs]
+    limits = chunk.criteria.max_length
+    candidates = [
+        index
+        for index, pair in enumerate(pairs)
+        if index not in chunk.encoding_errors
+        # A token stands for at least a byte; the first word's marker is one more.
+        and any(len(side.encode()) + 3 > limit for side, limit in zip(pair, limits, strict=True))
+    ]
+    cut = [limit * _LONGEST_PIECE for limit in limits]  # enough characters to exceed the limit
+    counts = [
+        [len(ids) for ids in _load(path).encode_batch([pairs[index][side][: cut[side]] for index in candidates])]
+        for side, path in enumerate(chunk.criteria.tokenizers)
+    ]
+    for index, *lengths in zip(candidates, *counts, strict=True):
+        tokens = sentence_tokens(*lengths)
+        if any(n > limit for n, limit in zip(tokens, limits, strict=True)):
+            was_cut = any(len(side) > most for side, most in zip(pairs[index], cut, strict=True))
+            yield index, f"{'at least ' if was_cut else ''}{max(tokens):,} tokens"
+
+
+@cache
+def _load(path: Path) -> BpeTokenizer:
+    return BpeTokenizer.load(path)

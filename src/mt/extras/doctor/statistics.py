@@ -1,0 +1,126 @@
+"""First pass over a corpus: size, faults of form, a sample, and criteria derived from it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf, log
+from pathlib import Path
+
+import numpy as np
+
+from mt.config import Config
+from mt.console import log as console
+from mt.data.cleaning import GRACE, reason_to_drop
+from mt.data.corpus import Pair
+from mt.data.tokenizer import BpeTokenizer, TokenizerPair
+from mt.errors import InputError
+from mt.extras.doctor.bitexts import Bitext, check_bytes, read_bitext
+from mt.extras.doctor.chunks import Criteria
+from mt.extras.doctor.examples import Findings
+from mt.extras.doctor.language_mismatch import undetectable
+from mt.extras.doctor.scripts import scripts_of
+from mt.extras.planning.corpus_sample import EvenSample
+from mt.storage import atomic
+from mt.storage.run_dir import RunDir
+from mt.text.lines import nfc
+
+_ENOUGH_SOURCES = 3  # more than can be split off a tiny text for validation and test
+_MAX_SAMPLED = 10_000  # characters of a side: BPE training is quadratic in the length of a word
+
+# A length ratio is unusual at this distance from the median: both in standard deviations and as a factor.
+_MAX_DEVIATIONS, _MIN_FACTOR = 6.0, 2.5
+_MIN_RATIOS = 30  # pairs from which a typical ratio is derived
+_MAD_TO_STD = 1.4826  # standard deviation of a normal distribution by its median absolute deviation
+
+
+@dataclass
+class BitextStatistics:
+    """Statistics of a bitext.
+
+    Attributes:
+        pairs: number of readable pairs.
+        sample: (line, pair as training reads it).
+        sources: up to three distinct source sentences of pairs that cleaning keeps.
+    """
+
+    bitext: Bitext
+    pairs: int = 0
+    sample: list[tuple[int, Pair]] = field(default_factory=list)
+    sources: set[str] = field(default_factory=set)
+
+
+def collect_statistics(bitext: Bitext, findings: Findings, max_sample: int) -> BitextStatistics:
+    """Read a bitext, adding its faults to `findings`; sample at least half of `max_sample` from a long one."""
+    check_bytes(bitext, findings)
+    statistics, sample = BitextStatistics(bitext), EvenSample[tuple[int, Pair]](max_sample)
+    for raw in read_bitext(bitext, findings):
+        if not raw.error:
+            if sample.takes(statistics.pairs) and max(len(raw.source), len(raw.target)) <= _MAX_SAMPLED:
+                sample.add((raw.line, raw.cleaned()))
+            if len(statistics.sources) < _ENOUGH_SOURCES:
+                src, tgt = raw.cleaned()
+                if reason_to_drop(src, tgt, bitext.data.max_ratio) is None:
+                    statistics.sources.add(nfc(src))
+        statistics.pairs += 1
+    statistics.sample = sample.items
+    return statistics
+
+
+def criteria_by_language(
+    config: Config, statistics: Sequence[BitextStatistics], tokenizers: tuple[Path, Path] | None
+) -> dict[str, Criteria]:
+    """Return the criteria for each target language."""
+    data = config.data
+    detectable = {}
+    for language in (data.source_lang, *data.target_lang):
+        reason = undetectable(language)
+        detectable[language] = not reason
+        if reason:
+            console.info("the language of sentences in %s is not checked: %s", language, reason)
+    source_scripts = scripts_of(data.source_lang, (src for s in statistics for _, (src, _) in s.sample))
+    tag = len(data.target_lang) > 1
+    criteria = {}
+    for language in data.target_lang:
+        training = (s for s in statistics if s.bitext.split == "train" and s.bitext.target_lang == language)
+        pairs = [pair for s in training for _, pair in s.sample if all(pair)]
+        criteria[language] = Criteria(
+            languages=(data.source_lang, language),
+            scripts=(source_scripts, scripts_of(language, (tgt for _, tgt in pairs))),
+            max_ratio=data.max_ratio,
+            max_length=(data.max_length - tag, data.max_length),
+            typical_ratio=_typical_ratio(pairs),
+            tokenizers=tokenizers,
+            detectable=(detectable[data.source_lang], detectable[language]),
+        )
+    return criteria
+
+
+def _typical_ratio(pairs: Sequence[Pair]) -> tuple[float, float]:
+    if len(pairs) < _MIN_RATIOS:
+        return 0.0, inf
+    ratios = np.array([log((len(tgt) + GRACE) / (len(src) + GRACE)) for src, tgt in pairs])
+    median = float(np.median(ratios))
+    deviation = _MAD_TO_STD * float(np.median(np.abs(ratios - median)))
+    return median, max(_MAX_DEVIATIONS * deviation, log(_MIN_FACTOR))
+
+
+def load_tokenizers(config: Config, runs: Path, statistics: Sequence[BitextStatistics]) -> tuple[str, TokenizerPair]:
+    """Return a description and the tokenizers: those of the configuration's run, or trained on the sample."""
+    run = RunDir(runs / config.name)
+    if run.tokenizer.is_dir():
+        try:
+            return f"of {run.root}", TokenizerPair.load(run.tokenizer, config.tokenizer.shared)
+        except InputError as error:
+            console.warning("%s; a tokenizer is trained on a sample instead", error.message)
+    pairs = [pair for s in statistics if s.bitext.split == "train" for _, pair in s.sample]
+    texts = [[pair[side] for pair in pairs] for side in (0, 1)]
+    merged = [texts[0] + texts[1]] if config.tokenizer.shared else texts
+    trained = [BpeTokenizer.train(text, config.tokenizer.vocab_size) for text in merged]
+    return f"trained on {len(pairs):,} pairs", TokenizerPair(trained[0], trained[-1])
+
+
+def write_tokenizers(tokenizers: TokenizerPair, folder: Path) -> tuple[Path, Path]:
+    """Write the tokenizers for the worker processes; return the files of the two sides."""
+    paths = [folder / name for name in tokenizers.files()]
+    for name, content in tokenizers.files().items():
+        atomic.write_text(folder / name, content)
+    return paths[0], paths[-1]

@@ -1,0 +1,136 @@
+"""Corpus reports as text and as JSON."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from mt.console import harmless, table
+from mt.extras.doctor.check import CorpusReport, Finding
+from mt.extras.doctor.rules import SEVERITIES
+
+FINDINGS_HEADER = ("finding", "severity", "train", "share", "valid", "test")
+COVERAGE_HEADER = ("tokenizer", "sentences", "pieces per word", "characters per piece", "as bytes")
+
+_SPLITS = ("train", "valid", "test")
+_FORMAT = 1  # of the JSON document; a field that changes its meaning raises it
+
+
+def text_report(report: CorpusReport) -> str:
+    """Return tables, then examples."""
+    parts = [table(["text", "pairs"], size_rows(report))]
+    if report.coverage is not None:
+        header = (f"tokenizer {report.coverage.tokenizer}", *COVERAGE_HEADER[1:])
+        parts.append(table(header, coverage_rows(report)))
+    if report.findings:
+        parts.append(table(FINDINGS_HEADER, [finding_row(finding) for finding in report.findings]))
+        parts += ["\n".join(_details(report, finding)) for finding in report.findings]
+    parts.append(summary(report))
+    return harmless("\n\n".join(parts))
+
+
+def size_rows(report: CorpusReport) -> list[tuple[str, str]]:
+    """Return each bitext and its number of pairs, the training text first."""
+    return [
+        (f"{one.bitext.split}: {' and '.join(dict.fromkeys(one.bitext.files))}", f"{one.pairs:,}")
+        for one in reversed(report.statistics)
+    ]
+
+
+def finding_row(finding: Finding) -> list[str]:
+    """Return the cells below `FINDINGS_HEADER`; the share is that of the training pairs checked."""
+    checked = finding.checked.get("train", 0)
+    share = f"{100 * finding.counts.get('train', 0) / checked:.2f} %" if checked else "-"
+    train, *held_out = (f"{finding.counts.get(split, 0):,}" for split in _SPLITS)
+    return [finding.rule.name, finding.rule.severity, train, share, *held_out]
+
+
+def coverage_rows(report: CorpusReport) -> list[list[str]]:
+    """Return the cells below `COVERAGE_HEADER`, a row for each side and language."""
+    if report.coverage is None:
+        return []
+    return [
+        [
+            f"{usage.side} {usage.language}",
+            f"{usage.sentences:,}",
+            f"{usage.pieces / usage.words:.2f}" if usage.words else "-",
+            f"{usage.characters / max(usage.pieces, 1):.2f}",
+            f"{100 * usage.spelt / max(usage.pieces, 1):.3f} %",
+        ]
+        for usage in report.coverage.usages.values()
+    ]
+
+
+def explanation(report: CorpusReport, finding: Finding) -> str:
+    """Return the advice of a rule, who drops such pairs, and how many pairs were checked."""
+    rule = finding.rule
+    sentences = [rule.advice]
+    if rule.in_training and (rule.name != "duplicate" or report.config.data.drop_duplicates):
+        sentences.append("`mt train` drops such training pairs.")
+    elif rule.dropped:
+        sentences.append("`mt data clean` drops such training pairs.")
+    pairs = report.pairs
+    if finding.checked and any(finding.checked.get(split, pairs[split]) < pairs[split] for split in _SPLITS):
+        checked = ", ".join(f"{number:,} of {split}" for split, number in finding.checked.items() if number)
+        sentences.append(f"Pairs checked: {checked}.")
+    if rule.name == "rare-characters" and report.coverage is not None:
+        sentences.append(f"Most frequent (sentences): {report.coverage.most_frequent()}.")
+    return " ".join(sentences)
+
+
+def _details(report: CorpusReport, finding: Finding) -> Iterator[str]:
+    yield f"{finding.rule.name} ({finding.rule.severity}): {finding.rule.title}. {explanation(report, finding)}"
+    for example in finding.examples:
+        if not example.locations:
+            yield f"  {example.note}"
+        for number, location in enumerate(example.locations):
+            indent, note = ("    ", "") if number else ("  ", f"  [{example.note}]" if example.note else "")
+            yield f"{indent}{location.file}:{location.line}: {location.text}{note}"
+
+
+def summary(report: CorpusReport) -> str:
+    """Return the last line: the counts of findings, and whether training would take the corpus."""
+    severities = Counter(finding.rule.severity for finding in report.findings)
+    counts = ", ".join(f"{severities[name]} {name}{'' if severities[name] == 1 else 's'}" for name in SEVERITIES)
+    return f"{counts}: training would {'refuse' if report.refused else 'take'} this corpus"
+
+
+def as_json(report: CorpusReport) -> dict[str, Any]:
+    """Return the report as a JSON document."""
+    coverage = report.coverage
+    return {
+        "format": _FORMAT,
+        "name": report.config.name,
+        "refused": report.refused,
+        "pairs": report.pairs,
+        "texts": [
+            {
+                "split": one.bitext.split,
+                "files": list(dict.fromkeys(one.bitext.files)),
+                "target_lang": one.bitext.target_lang,
+                "pairs": one.pairs,
+            }
+            for one in reversed(report.statistics)
+        ],
+        "findings": [_finding_as_json(finding) for finding in report.findings],
+        "tokenizer": coverage
+        and {
+            "name": coverage.tokenizer,
+            "sides": [asdict(usage) for usage in coverage.usages.values()],
+            "rare_characters": dict(coverage.rare.most_common(100)),
+        },
+    }
+
+
+def _finding_as_json(finding: Finding) -> dict[str, Any]:
+    return {
+        "name": finding.rule.name,
+        "title": finding.rule.title,
+        "seriousness": finding.rule.severity,
+        "counts": {split: finding.counts.get(split, 0) for split in _SPLITS},
+        "judged": finding.checked,
+        "examples": [
+            {"split": example.split, "places": [asdict(place) for place in example.locations], "note": example.note}
+            for example in finding.examples
+        ],
+    }

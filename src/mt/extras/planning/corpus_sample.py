@@ -1,0 +1,148 @@
+"""Corpus samples: one pass over the pairs of some sources, with counts and an even sample."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Generic, TypeVar
+
+from mt.config import DataConfig, HubDataset, Source, TokenizerConfig
+from mt.console import log, progress
+from mt.data.cleaning import Cleaner
+from mt.data.corpus import Pair, read_pairs
+from mt.data.tokenizer import TokenizerPair
+from mt.errors import InputError
+from mt.text.languages import BACK_TRANSLATION_TAG
+
+T = TypeVar("T")
+
+MAX_SAMPLE = 20_000  # pairs
+_HUB_ROWS = 2_000  # of a hub data set, which may be a slow download
+
+
+class EvenSample(Generic[T]):
+    """Items at even distances from a stream of unknown length: at the limit, every other one is dropped."""
+
+    def __init__(self, limit: int) -> None:
+        self.items: list[T] = []
+        self._limit, self._stride = limit, 1
+
+    def takes(self, index: int) -> bool:
+        """Report whether the item at an index of the stream belongs to the sample."""
+        return index % self._stride == 0
+
+    def add(self, item: T) -> None:
+        self.items.append(item)
+        if len(self.items) > self._limit:
+            self.items = self.items[::2]
+            self._stride *= 2
+
+
+@dataclass(frozen=True)
+class CorpusSample:
+    """Counts and a sample of the pairs of some sources.
+
+    Attributes:
+        pairs: of each source, in their order.
+        clean_pairs: of each source, those that cleaning keeps; duplicates are not looked for.
+        back_translated: of each source, those with the tag of back-translations.
+        counts: by what cleaning does with them.
+        sample: clean pairs at even distances.
+        complete: False if a hub data set was read in part.
+    """
+
+    pairs: list[int]
+    clean_pairs: list[int]
+    back_translated: list[int]
+    counts: dict[str, int]
+    sample: list[Pair]
+    complete: bool = True
+
+    @property
+    def clean(self) -> int:
+        """Return the number of pairs that cleaning keeps."""
+        return sum(self.clean_pairs)
+
+    def training_pairs(self, held_out: int) -> list[int]:
+        """Estimate the pairs of each source that remain to train on after `held_out` are split off."""
+        share = max(0, self.clean - held_out) / max(self.clean, 1)
+        return [round(pairs * share) for pairs in self.clean_pairs]
+
+    def words(self) -> tuple[float, float]:
+        """Return the mean number of words of a source and of a target sentence."""
+        source, target = (sum(len(pair[side].split()) for pair in self.sample) for side in (0, 1))
+        return source / max(len(self.sample), 1), target / max(len(self.sample), 1)
+
+    def bytes_per_pair(self) -> float:
+        """Return the mean bytes of a pair, line ends included."""
+        return sum(len(text.encode()) + 1 for text in chain(*self.sample)) / max(len(self.sample), 1)
+
+    def letters(self) -> tuple[Counter[str], Counter[str]]:
+        """Count the letters of each side of the sample."""
+        source, target = (Counter(filter(str.isalpha, chain(*(pair[side] for pair in self.sample)))) for side in (0, 1))
+        return source, target
+
+    def shared_letters(self) -> float:
+        """Return the share of letters that both sides have in common: 1 for one alphabet, 0 for two."""
+        source, target = self.letters()
+        n_source, n_target = max(source.total(), 1), max(target.total(), 1)
+        return sum(min(source[c] / n_source, target[c] / n_target) for c in source)
+
+
+def sample_corpus(sources: Sequence[Source], data: DataConfig) -> CorpusSample:
+    """Read all pairs of some sources as training does, but only the first rows of a hub data set.
+
+    Raises:
+        InputError: a source is missing, damaged, or its two sides have different numbers of lines.
+    """
+    cleaner, sample = Cleaner(data), EvenSample[Pair](MAX_SAMPLE)
+    pairs, clean, tagged, complete = [0] * len(sources), [0] * len(sources), [0] * len(sources), True
+    for number, source in enumerate(sources):
+        for pair in _pairs(source, data):
+            pairs[number] += 1
+            tagged[number] += pair[0].startswith(f"{BACK_TRANSLATION_TAG} ")
+            if cleaner.keeps(*pair):
+                clean[number] += 1
+                if sample.takes(cleaner.counts["kept"] - 1):
+                    sample.add(pair)
+        complete = complete and not (isinstance(source, HubDataset) and pairs[number] == _HUB_ROWS)
+    return CorpusSample(pairs, clean, tagged, dict(cleaner.counts), sample.items, complete)
+
+
+def _pairs(source: Source, data: DataConfig) -> Iterator[Pair]:
+    if isinstance(source, HubDataset):
+        yield from _first_rows(source, data)
+    else:
+        yield from progress(iterable=read_pairs(source, data), unit="pair", desc="reading", unit_scale=True)
+
+
+def _first_rows(source: HubDataset, data: DataConfig) -> list[Pair]:
+    """Return some rows, streamed if possible instead of downloading the whole data set."""
+    streamed = source.model_copy(update={"streaming": True})
+    try:
+        return list(islice(read_pairs(streamed, data), _HUB_ROWS))
+    except InputError as error:
+        log.info("%s; trying the cache", error.message)
+        return list(islice(read_pairs(source, data), _HUB_ROWS))
+
+
+def train_on_sample(settings: TokenizerConfig, sample: Sequence[Pair], tags: Sequence[str] = ()) -> TokenizerPair:
+    """Train tokenizers on a sample: fast, and close to those of the whole text."""
+    log.info("training a tokenizer of %d pieces on %d pairs", settings.vocab_size, len(sample))
+    source, target = ([pair[side] for pair in sample] for side in (0, 1))
+    return TokenizerPair.train(source, target, settings.vocab_size, settings.shared, tags)
+
+
+def sample_held_out(split: str, data: DataConfig) -> CorpusSample | None:
+    """Sample the validation or test set; None if it has no sources of its own.
+
+    Raises:
+        InputError: it is empty, or cannot be read.
+    """
+    sources = getattr(data, split)
+    if not isinstance(sources, tuple):
+        return None
+    sample = sample_corpus(sources, data)
+    if sum(sample.pairs) == 0:
+        raise InputError(f"data.{split}: no sentence pair in it", "check the files")
+    return sample

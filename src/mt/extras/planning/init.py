@@ -1,0 +1,125 @@
+"""`mt init`: a first configuration, fitted to the user's text and machine."""
+
+from dataclasses import dataclass
+
+from mt.bundle.pretrained import Pretrained
+from mt.config import parse_config
+from mt.console import log
+from mt.errors import InputError
+from mt.extras.planning.corpus_sample import CorpusSample, sample_corpus, sample_held_out, train_on_sample
+from mt.extras.planning.estimate import cost, estimate
+from mt.extras.planning.options import InitOptions, validated_data
+from mt.extras.planning.probe import Measurements, probe
+from mt.extras.planning.recipe import SHAPES, Length, PlanInputs, Shape, first_shape, rounded, tokenizer_choices
+from mt.extras.planning.template import ConfigTemplate
+from mt.system.cpus import usable_cores
+from mt.system.devices import choose_device
+
+_FEW_PAIRS = 1_000  # below it, a warning
+_PROBE_SECONDS = 8.0  # of timed steps
+_TRAINING_SHARE = 0.85  # of the time limit; the rest is for preparing the data and scoring the model
+_VALIDATION_SHARE = 0.15  # of the training time, at most
+_PROBE_LENGTH = Length(steps=1000, epochs=10.0, validations=10)
+_STEP_LIMITS = (50, 300_000)
+
+
+@dataclass(frozen=True)
+class DraftConfig:
+    """The text of a configuration, and a summary for the terminal."""
+
+    text: str
+    summary: str
+
+
+def draft_config(options: InitOptions, schema: str) -> DraftConfig:
+    """Read the files, choose a configuration, and time some steps of it.
+
+    Args:
+        options: of `mt init`.
+        schema: path of the configuration's schema for editors, relative to the file.
+
+    Raises:
+        InputError: a file is missing, empty, or not aligned with the other.
+        MachineError: memory does not suffice for the timed steps.
+    """
+    data = validated_data(options)
+    device = choose_device(options.device, "--device").type
+    sample = sample_corpus(data.train, data)
+    name = options.train[0][0]
+    _refuse_unusable(sample, name)
+    inputs = PlanInputs(sample, device, usable_cores(), options.minutes, options.device)
+    valid, test = (sample_held_out(split, data) for split in ("valid", "test"))
+    split_off = inputs.held_out * ((valid is None) + (test is None))
+    pairs = sample.training_pairs(split_off)
+    if sum(pairs) == 0:
+        raise InputError(
+            f"{name}: {sample.clean} pairs are too few to hold {split_off} of them out",
+            "give more text, or files for --valid and --test",
+        )
+    template = ConfigTemplate(options.name, options.data_choices(inputs.held_out), tokenizer_choices(inputs), inputs)
+    valid_pairs = inputs.held_out if valid is None else sum(valid.pairs)
+    shape, length, measured = _fit_to_time(template, sum(pairs), valid_pairs)
+    estimated = estimate(template.config(shape, length), measured, pairs, valid_pairs, sample.bytes_per_pair())
+    description, costs = _description(inputs), cost(measured, estimated)
+    header = [
+        f"yaml-language-server: $schema={schema}",
+        "",
+        f"Written by `mt init` for {description}.",
+        f"Estimate, from {measured.steps} steps on this machine under its current load:",
+        f"{costs}.",
+        "Preparing the text and scoring the model are extra: some minutes, some 0.3 GB.",
+    ]
+    text = template.text(shape, length, header)
+    parse_config(text, "the text that mt init has written")
+    return DraftConfig(text, f"{description}\n{measured.parameters:,} parameters; {costs}")
+
+
+def _refuse_unusable(sample: CorpusSample, name: str) -> None:
+    pairs = sum(sample.pairs)
+    if pairs == 0:
+        raise InputError(f"{name}: no line in it", "give the training text, one sentence a line")
+    if sample.clean < 2:
+        dropped = ", ".join(f"{number} {reason}" for reason, number in sample.counts.items() if reason != "kept")
+        raise InputError(f"{name}: of {pairs} pairs {sample.clean} can be trained on ({dropped or 'no more'})")
+    if sample.clean < _FEW_PAIRS:
+        log.warning("%d pairs are too few to learn a language from; expect very little", sample.clean)
+
+
+def _fit_to_time(template: ConfigTemplate, pairs: int, valid_pairs: int) -> tuple[Shape, Length, Measurements]:
+    """Time steps of the first shape and, while too few epochs fit into the time limit, of smaller ones."""
+    inputs, shape = template.inputs, first_shape(template.inputs)
+    sample, minutes = inputs.sample.sample, inputs.minutes
+    tokenizers = train_on_sample(template.config(shape, _PROBE_LENGTH).tokenizer, sample)
+    while True:
+        layers = shape.encoder_layers + shape.decoder_layers
+        log.info("timing a few steps: d_model %d, %d layers", shape.d_model, layers)
+        config = template.config(shape, _PROBE_LENGTH)
+        complete = len(sample) == inputs.pairs
+        measured = probe(config, sample, tokenizers, complete, _PROBE_SECONDS, Pretrained(config))
+        length = fitting_length(inputs, measured, pairs, valid_pairs)
+        if minutes is None or shape == SHAPES[0] or length.epochs >= inputs.min_epochs:
+            break
+        log.info("the time suffices for %.1f passes over the text only; trying a smaller model", length.epochs)
+        shape = SHAPES[SHAPES.index(shape) - 1]
+    if length.epochs < inputs.min_epochs:
+        limit = f"{_STEP_LIMITS[1]:,} steps, the limit of mt init," if minutes is None else f"{minutes:g} minutes"
+        log.warning("%s are %.1f passes over the text; a longer training learns more", limit, length.epochs)
+    return shape, length, measured
+
+
+def _description(inputs: PlanInputs) -> str:
+    source, target = inputs.sample.words()
+    machine = "a GPU" if inputs.device != "cpu" else f"{inputs.cores} CPU cores"
+    return f"{inputs.pairs:,} sentence pairs ({source:.1f} and {target:.1f} words on average) and {machine}"
+
+
+def fitting_length(inputs: PlanInputs, measured: Measurements, pairs: int, valid_pairs: int) -> Length:
+    """Return as many steps as the time limit allows or the text is worth, and validations for a small part of it."""
+    steps = inputs.max_epochs * pairs * measured.steps_per_pair
+    if inputs.minutes is not None:
+        seconds = 60 * inputs.minutes * _TRAINING_SHARE * (1 - _VALIDATION_SHARE)
+        steps = min(2 * steps, seconds / measured.seconds_per_step)
+    steps = rounded(min(max(steps, _STEP_LIMITS[0]), _STEP_LIMITS[1]))
+    validation_seconds = max(valid_pairs * measured.seconds_per_sentence, 1e-9)
+    validations = int(_VALIDATION_SHARE * steps * measured.seconds_per_step / validation_seconds)
+    return Length(steps, steps / (pairs * measured.steps_per_pair), min(max(validations, 3), 10))

@@ -1,0 +1,82 @@
+"""Options of `mt init`, and their validation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mt.config import DataConfig
+from mt.config.problems import Problem, validate
+from mt.errors import InputError
+from mt.extras.planning.recipe import Choice
+
+Files = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class InitOptions:
+    """The values that only the user knows.
+
+    Attributes:
+        train: pairs of files, a text and its translation.
+        valid, test: likewise; None splits pairs off the training text.
+        minutes: time limit of the training, if any.
+        device: auto, cpu, cuda or mps.
+    """
+
+    name: str
+    source_lang: str
+    target_lang: str
+    train: Sequence[Files]
+    valid: Files | None
+    test: Files | None
+    minutes: float | None
+    device: str
+
+    def data_choices(self, held_out: int) -> list[Choice]:
+        """Return the data section; a set without files takes `held_out` pairs from the training text."""
+        train = [_source(files) for files in self.train]
+        choices = [
+            Choice("source_lang", self.source_lang),
+            Choice("target_lang", self.target_lang),
+            Choice("train", train[0] if len(train) == 1 else train),
+        ]
+        for split, files in (("valid", self.valid), ("test", self.test)):
+            reason = "" if files else "no files given: split off the training text"
+            choices.append(Choice(split, _source(files) if files else {"from_train": held_out}, reason))
+        return choices
+
+
+def _source(files: Files) -> dict[str, str]:
+    return {"source": files[0], "target": files[1]}
+
+
+def option_error(key: str, value: str) -> str | None:
+    """Return the error of a `name`, `source_lang` or `target_lang` on its own, if any."""
+    texts = {"name": "x", "source_lang": "en", "target_lang": "xx", key: value}
+    files = ("a", "b")
+    _, problems = _validate(InitOptions(**texts, train=[files], valid=files, test=files, minutes=None, device="auto"))
+    return next((problem.message for problem in problems if problem.path[-1] == key), None)
+
+
+def validated_data(options: InitOptions) -> DataConfig:
+    """Return the data section of the configuration.
+
+    Raises:
+        InputError: an option is invalid; the message names it.
+    """
+    data, problems = _validate(options)
+    if data is None:
+        raise InputError("; ".join(f"{_option_name(problem)}: {problem.message}" for problem in problems))
+    return data
+
+
+def _validate(options: InitOptions) -> tuple[DataConfig | None, list[Problem]]:
+    data = {choice.key: choice.value for choice in options.data_choices(1)}
+    config, problems = validate({"name": options.name, "data": data})
+    return (config.data if config else None), problems
+
+
+def _option_name(problem: Problem) -> str:
+    """Return --source-lang for data.source_lang, and --train, target for data.train.0.target."""
+    path = problem.path[1:] if len(problem.path) > 1 else problem.path
+    side = f", {path[-1]}" if len(path) > 1 else ""
+    return f"--{path[0]}".replace("_", "-") + side
