@@ -129,8 +129,10 @@ def test_int8_is_close(tmp_path: Path, shape: list[str], tied: str) -> None:
     for source, target in zip(ids, targets, strict=True):
         pairs = (fast_log_probs(engine, both, source, target) for engine in (exact, rounded))
         off += [abs(one - other) for one, other in zip(*pairs, strict=True)]
-    assert 1e-5 < sum(off) / len(off) < 0.02
-    assert max(off) < 0.2
+    # Without VNNI instructions, pairs of int8 products are added in 16 bits, which saturate.
+    mean, most = (0.02, 0.2) if "vnni" in Path("/proc/cpuinfo").read_text() else (0.1, 0.8)
+    assert 1e-5 < sum(off) / len(off) < mean
+    assert max(off) < most
     for hypotheses in rounded.translate(ids, SearchOptions(3, 2, max_length=10)):
         assert len(hypotheses) == 2
         assert all(h.log_prob < 0 for h in hypotheses)
