@@ -116,7 +116,7 @@ def test_pipes_are_refused(trained: Path, tmp_path: Path) -> None:
         (["--source", "test.en", "--target", "train.xx"], "test.en has 12 lines but train.xx has 300"),
         (["--source", "test.en", "--target", "gone"], "gone: no such file"),
         ([*FILES, "--format", "xml"], "--format: 'xml' is neither text nor jsonl"),
-        ([*FILES, "--device", "tpu"], "--device: 'tpu' is none of"),
+        ([*FILES, "--device", "tpu"], "--device: 'tpu' is not one of"),
     ],
 )
 def test_errors_are_one_sentence(trained: Path, tmp_path: Path, arguments: list[str], message: str) -> None:

@@ -222,7 +222,10 @@ def test_another_tokenizer_in_the_run_is_refused(trained: Path, tmp_path: Path) 
     key, [name] = read_manifest(run.tokenizer)["key"], read_manifest(run.tokenizer)["files"]
     with atomic.new_folder(run.tokenizer, key=key) as other:
         atomic.write_text(other / name, (run.tokenizer / name).read_text() + "\n")
-    assert "tokenizer: it is not the one" in train(folder, "training.max_steps=40", code=2).stderr
+    assert (
+        "tokenizer: the checkpoints were trained with another one"
+        in train(folder, "training.max_steps=40", code=2).stderr
+    )
 
 
 def test_encoded_text_is_that_of_the_present_tokenizer(tiny: Path) -> None:

@@ -175,14 +175,14 @@ class Parts:
 
     def train(self) -> list[float]:
         """The trainer's loss a target token of every step."""
-        losses, add = [], self.trainer.gradients.add
+        losses, add = [], self.trainer.train_step.accumulate_gradients
 
         def record(*arguments: object) -> object:
             result = add(*arguments)
             losses.append(result.sums[0].item() / result.n_target)
             return result
 
-        self.trainer.gradients.add = record
+        self.trainer.train_step.accumulate_gradients = record
         for _ in range(STEPS):
             self.trainer.step()
         return losses
