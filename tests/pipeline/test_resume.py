@@ -222,7 +222,8 @@ def test_another_tokenizer_in_the_run_is_refused(trained: Path, tmp_path: Path) 
     key, [name] = read_manifest(run.tokenizer)["key"], read_manifest(run.tokenizer)["files"]
     with atomic.new_folder(run.tokenizer, key=key) as other:
         atomic.write_text(other / name, (run.tokenizer / name).read_text() + "\n")
-    assert (
+    again = train(folder, "training.max_steps=40", code=2)
+    assert "tokenizer: the checkpoints were trained with another one" in again.stderr
         "tokenizer: the checkpoints were trained with another one"
         in train(folder, "training.max_steps=40", code=2).stderr
     )
