@@ -176,7 +176,7 @@ def test_files_of_the_user_are_not_replaced(project: Path) -> None:
     assert "train.en: this is a file, not a folder" in clean(project, "train.en", code=2)
     assert "this folder is or holds the current directory" in clean(project, ".", code=2)
     config = make_config(project, {"source": "train.en", "target": "train.it"})
-    with pytest.raises(InputError, match="already exists"):
+    with pytest.raises(InputError, match="this folder exists"):
         write_clean(check_corpus(config, project, 0), project / "precious", dropping_rules((), ()))
     assert (project / "precious" / "file").read_text() == "x"
     for keep in ((), ("--keep", "empty")):
