@@ -165,6 +165,13 @@ def test_other_settings_do_not_replace_the_usual_scores_of_a_given_text(
     assert (run.scores / "changed.valid.json").is_file()
 
 
+def test_eval_of_given_files_writes_into_the_output_folder(trained: Path, tmp_path: Path) -> None:
+    shutil.copy(trained / "valid.en", tmp_path / "mine.en")
+    shutil.copy(trained / "valid.xx", tmp_path / "mine.xx")
+    mt("eval", "--source", tmp_path / "mine.en", "--reference", tmp_path / "mine.xx", "--output", tmp_path, cwd=trained)
+    assert (tmp_path / "mine.beam").is_file()
+
+
 def test_an_impossible_folder_for_scores_is_refused_before_translation(trained: Path) -> None:
     done = mt("eval", "--output", "test.en", cwd=trained, code=2)
     assert "test.en is a file, not a folder" in done.stderr

@@ -19,7 +19,7 @@ from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, Unus
 from mt.errors import InputError, MachineError
 from mt.system.cpus import usable_cores
 
-# Sentences per batch, as measured (docs/performance.md). The fewer share a shortlist, the shorter it is.
+# Sentences per batch, as measured (docs/lab/decoding_speed.md). The fewer share a shortlist, the shorter it is.
 _BATCH, _SHORTLIST_BATCH = 64, 8
 
 

@@ -13,7 +13,7 @@ from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, batc
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.search import Model, pad_sources, sample, search
 
-# Hypotheses in a batch on a CPU: with more, a step's logits leave the caches (docs/performance.md).
+# Hypotheses in a batch on a CPU: with more, a step's logits leave the caches (docs/lab/decoding_speed.md).
 _CPU_ROWS = 480
 
 
