@@ -1,19 +1,12 @@
 """Work is shared between processes, and what comes of it is in order."""
 
-import os
-import signal
 from collections.abc import Iterator
 
 import pytest
 
 from mt.errors import MachineError
 from mt.system.workers import in_order
-
-
-def square(number: int) -> int:
-    if number < 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number * number
+from workers_helpers import square
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -192,13 +192,13 @@ def test_the_parts_of_a_step_are_dropped_from_differently(tiny: Path) -> None:
     alone, twice = (step(parts, [batch] * times, 0.0)[0].sums[0].item() for times in (1, 2))
     assert abs(twice - 2 * alone) > 1e-3 * alone
     doubled = replace(batch, **{name: getattr(batch, name)[[0, 0]] for name in ("src_tokens", "tgt_in", "tgt_out")})
-    gradients = TrainStep(parts.config, parts.model)
+    train_step = TrainStep(parts.config, parts.model)
     first, second = (
-        (seed_dropout(parts.config.seed, 0, 0, piece), gradients._backward(_every(doubled, piece, 2), 1)[0].item())[1]
+        (seed_dropout(parts.config.seed, 0, 0, piece), train_step._backward(_every(doubled, piece, 2), 1)[0].item())[1]
         for piece in range(2)
     )
     assert first != second
-    total = gradients._sums([doubled], 0, 1, 2)[0].item()
+    total = train_step._forward_backward([doubled], 0, 1, 2)[0].item()
     assert total == pytest.approx(first + second, rel=1e-6)
 
 
