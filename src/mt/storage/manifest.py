@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import hashlib
 import json
 import stat
 from collections.abc import Iterator
@@ -94,5 +93,7 @@ def _is_file_inside(folder: Path, path: Path) -> bool:
 
 
 def sha256(path: Path) -> str:
+    import hashlib  # not above: `mt --help` would load OpenSSL
+
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
