@@ -63,9 +63,13 @@ class TrainingConfig(Section):
     sharding: Literal["none", "ddp", "fsdp"] = "ddp"
     """How several processes (torchrun) train together: ddp: each has the whole model; fsdp: each has a shard of it,
     for models too large for one GPU; none: they do not."""
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Number format of the computation; auto: bf16 on a GPU that has it, else fp32. bf16 is also faster on processors
-    with AVX512-BF16 (listed by `lscpu`)."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Number format of matrix products, with weights in fp32; fp16 scales the loss. auto: on a GPU bf16, or fp16 on one
+    that has no bf16; on a processor with AVX512-BF16 or AMX (listed by `lscpu`) the faster of bf16 and fp32, measured
+    at the start of the run; elsewhere fp32."""
+    deterministic: bool = False
+    """Whether only deterministic operators are used, so that a resume on a GPU is exact to the bit, too; slower. On a
+    CPU it always is."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute; auto takes a GPU if there is one."""
     compile: bool = False

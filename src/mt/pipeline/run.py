@@ -19,7 +19,7 @@ from mt.pipeline.resume import recorded_inputs, refuse_changes
 from mt.pipeline.training import make_trainer
 from mt.storage import atomic, lock
 from mt.storage.run_dir import RunDir
-from mt.system.devices import choose_device
+from mt.system.devices import choose_device, use_deterministic_algorithms
 from mt.system.distributed import SINGLE_PROCESS, Distributed, explain_lost_process
 
 
@@ -47,6 +47,8 @@ def run(
     """
     check_requirements(config, distributed)
     run_dir = RunDir(runs / config.name)
+    if config.training.deterministic:
+        use_deterministic_algorithms()
     device = choose_device(config.training.device, local_rank=distributed.local_rank)
     with lock.exclusive(run_dir.lock) if distributed.is_main else nullcontext(), explain_lost_process():
         prepared = prepare(config, run_dir, runs) if distributed.is_main else (Pretrained(config), {})

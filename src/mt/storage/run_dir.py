@@ -78,6 +78,7 @@ class RunDir:
     cleaning = _Path("data/cleaning.json")  # all dropped training pairs by reason
     inputs = _Path("data/inputs.json")  # digests of the sources, in runs whose checkpoints do not record them
     tokenizer = _Path("tokenizer")
+    precision = _Path("precision.json")  # the number format that `training.precision: auto` chose
     checkpoints = _Path("checkpoints")
     metrics = _Path("metrics.jsonl")
     tensorboard = _Path("tensorboard")

@@ -29,10 +29,18 @@ def choose_device(wanted: str, key: str = "training.device", local_rank: int = 0
     if wanted not in usable:
         raise InputError(f"{key}: '{wanted}' is none of auto, {', '.join(usable)}")
     if not usable[wanted]:
-        raise InputError(f"{key}: this machine has no usable {wanted} device", "set it to auto or cpu")
+        raise InputError(f"{key}: this machine has no usable {wanted} device", _why_unusable(wanted))
     if wanted == "cuda":
-        gpu = torch.device("cuda", local_rank % torch.cuda.device_count())
+        gpus = torch.cuda.device_count()
+        if local_rank >= gpus:
+            raise InputError(
+                f"{key}: process {local_rank + 1} on this machine has no GPU of its own, of {gpus}",
+                f"start {gpus} processes: torchrun --nproc-per-node={gpus}",
+            )
+        gpu = torch.device("cuda", local_rank)
         torch.cuda.set_device(gpu)
+        # Tensor cores compute fp32 products with 10 bits of mantissa, several times as fast.
+        torch.backends.cuda.matmul.allow_tf32 = True
         return gpu
     if wanted == "cpu":
         # Fixes the number: until it is set, the BLAS library may use fewer threads, and sums over another number of
@@ -43,12 +51,36 @@ def choose_device(wanted: str, key: str = "training.device", local_rank: int = 0
     return torch.device(wanted)
 
 
+def _why_unusable(wanted: str) -> str:
+    """Return what to do about a device that is wanted and cannot be used."""
+    if wanted == "cuda" and torch.version.cuda is None:
+        return "this build of torch has no CUDA: install one that has (pytorch.org), or set it to auto or cpu"
+    if wanted == "cuda":
+        return "`nvidia-smi` shows whether the driver works and is recent enough; or set it to auto or cpu"
+    return "set it to auto or cpu"
+
+
 @cache
 def has_bf16(device: torch.device) -> bool:
     """Return True if matrix products in bf16 are faster than in fp32."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return device.type == "cpu" and bool(torch.cpu.get_capabilities().get("avx512_bf16"))
+    capabilities = torch.cpu.get_capabilities()
+    return device.type == "cpu" and bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+
+
+@cache
+def has_fp16(device: torch.device) -> bool:
+    """Return True if matrix products in fp16 are faster than in fp32: on GPUs with tensor cores, from Volta on."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (7, 0)
+
+
+def use_deterministic_algorithms() -> None:
+    """Make every operator deterministic, or raise an error that names it; before CUDA is initialised."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS sums in a fixed order only with it
+    torch.use_deterministic_algorithms(True)
+    # A help in debugging, which takes time.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def widest_float(device: torch.device) -> torch.dtype:

@@ -136,19 +136,17 @@ def init_distributed(environment: Mapping[str, str]) -> Distributed:
             # several, TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 does.
             launcher_store, _, _ = next(rendezvous("env://"))
             store = PrefixStore(f"start {environment.get('TORCHELASTIC_RESTART_COUNT', '0')}", launcher_store)
-        dist.init_process_group(_backend(local_size), store=store, rank=rank, world_size=size)
+        dist.init_process_group(_backend(), store=store, rank=rank, world_size=size)
         return Distributed(rank, size, local_rank, dist.new_group(backend="gloo", timeout=_TIMEOUT))
     except (RuntimeError, ValueError) as error:
         raise MachineError(f"the {size} processes of this training cannot connect to each other: {error}") from None
 
 
-def _backend(local_size: int) -> str:
-    """Choose NCCL between GPUs, but gloo where ranks share a GPU (which NCCL refuses) and on CPUs."""
+def _backend() -> str:
+    """Choose NCCL between GPUs, gloo where there are none."""
     import torch
 
-    if not torch.cuda.is_available():
-        return "gloo"
-    return "cpu:gloo,cuda:nccl" if local_size <= torch.cuda.device_count() else "cpu:gloo,cuda:gloo"
+    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
 
 
 @contextlib.contextmanager

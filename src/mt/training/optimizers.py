@@ -24,6 +24,10 @@ def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opti
         weight_decay=config.weight_decay,
         fused=True,
     )
+    # Allocated before the first step, which would otherwise be the first to need so much memory.
+    for parameter in adam.param_groups[0]["params"]:
+        moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+        adam.state[parameter] = {"step": torch.zeros((), device=parameter.device), **moments}
     if not weights:
         return adam
     return CombinedOptimizer(Muon(iter(weights), config.learning_rate, MUON_MOMENTUM, config.weight_decay), adam)

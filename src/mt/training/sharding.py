@@ -4,12 +4,14 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from mt.config import TrainingConfig
 from mt.errors import InputError
 from mt.system.distributed import Distributed
 from mt.training.objective import Objective
+from mt.training.precision import DTYPES
 
 
 def refuse_unsharded(config: TrainingConfig, distributed: Distributed) -> None:
@@ -25,8 +27,13 @@ def refuse_unsharded(config: TrainingConfig, distributed: Distributed) -> None:
         )
 
 
-def shard_objective(objective: Objective, config: TrainingConfig, distributed: Distributed) -> nn.Module:
+def shard_objective(
+    objective: Objective, config: TrainingConfig, distributed: Distributed, precision: str = "fp32"
+) -> nn.Module:
     """Wrap the objective in DDP or FSDP as `training.sharding` says; return it as it is with one process.
+
+    FSDP gathers the layers' weights in the number format of matrix products, `precision`. Embeddings and output layer
+    stay in fp32, in which the loss adds up their gradient.
 
     Raises:
         InputError: there are several processes and `training.sharding` is none.
@@ -44,11 +51,12 @@ def shard_objective(objective: Objective, config: TrainingConfig, distributed: D
         )
         return DistributedDataParallel(objective, gradient_as_bucket_view=True)
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     mesh = init_device_mesh(objective.model.device.type, (distributed.world_size,))
+    policy = MixedPrecisionPolicy(DTYPES[precision], reduce_dtype=torch.float32, cast_forward_inputs=False)
     for layer in objective.model.blocks:
-        fully_shard(layer, mesh=mesh)
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
     # The embeddings are used first and last, so they stay gathered between the forward and the backward pass.
     fully_shard(objective, mesh=mesh, reshard_after_forward=False)
     return objective

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,13 +11,13 @@ from torch import Tensor
 from mt.config import Config
 from mt.console import log
 from mt.data.batching import Batch
-from mt.errors import MachineError, is_out_of_memory
+from mt.errors import InputError, MachineError, is_out_of_memory
 from mt.model.build import TranslationModel
 from mt.model.packing import Packing, send
-from mt.system.devices import has_bf16
 from mt.system.distributed import SINGLE_PROCESS, Distributed, explain_lost_process
 from mt.training.objective import Objective
 from mt.training.optimizers import learning_rate, make_optimizer
+from mt.training.precision import LossScale, autocast
 from mt.training.sharding import full_tensor, gradient_sync, shard_objective
 
 MAX_PIECES = 64  # a batch that does not fit in so many pieces never will
@@ -49,9 +48,12 @@ class TrainStep:
         model: the model to train; with `training.sharding: fsdp` its parameters become shards.
         distributed: the ranks that share each step.
         load_teachers: loads the models to distil from.
+        precision: the number format of matrix products: fp32, bf16 or fp16.
 
     Attributes:
         optimizer: holds the moments, for checkpoints.
+        loss_scale: with fp16, the factor on the loss.
+        pieces: into how many each micro-batch is split; it doubles when memory runs out.
         reads_late: the loss is read from the device only after the next step was launched.
     """
 
@@ -61,15 +63,19 @@ class TrainStep:
         model: TranslationModel,
         distributed: Distributed = SINGLE_PROCESS,
         load_teachers: Callable[[], Sequence[TranslationModel]] = tuple,
+        precision: str = "fp32",
     ) -> None:
         self._config = config
+        self._precision = precision
         self._model = model
         self._distributed = distributed
         self._device = model.device
         # First, since FSDP replaces the parameters that the optimiser will hold.
         objective = Objective(model, config.training, load_teachers)
-        self._objective = shard_objective(objective, config.training, distributed)
+        self._objective = shard_objective(objective, config.training, distributed, precision)
         self.optimizer = make_optimizer(model, config.training)
+        self.loss_scale = LossScale(self._device) if precision == "fp16" else None
+        self.pieces = 1
         # A CPU's work is done when a call returns. On a GPU, reading a result at once would stall the queue.
         self.reads_late = self._device.type == "cuda" and isinstance(self.optimizer, torch.optim.Optimizer)
 
@@ -90,6 +96,8 @@ class TrainStep:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(step + 1, settings, self._config.model.d_model)
         loss = self.accumulate_gradients(micro_batches, step)
+        if self.loss_scale is not None:
+            self.loss_scale.unscale(self._model)
         max_norm = settings.clip_norm or math.inf
         norm = full_tensor(torch.nn.utils.clip_grad_norm_(self._model.parameters(), max_norm))
         self._update_if_finite(loss.sums[0] + norm)
@@ -97,6 +105,8 @@ class TrainStep:
         return loss, norm
 
     def _update_if_finite(self, total: Tensor) -> None:
+        if self.loss_scale is not None:
+            self.loss_scale.update(total.isfinite().float())
         if self.reads_late:
             # The fused kernel reads this flag on the device.
             self.optimizer.found_inf = 1.0 - total.isfinite().float()  # type: ignore[union-attr]
@@ -108,20 +118,21 @@ class TrainStep:
         """Add up the gradients of the mean loss over all target tokens of the step; they must be zero before.
 
         When memory runs out, the step starts again with each micro-batch in twice as many pieces, because an
-        interrupted backward pass may leave half a gradient behind.
+        interrupted backward pass may leave half a gradient behind. Later steps are split from the start.
 
         Raises:
+            InputError: `training.deterministic` is set, and an operator has no deterministic implementation.
             MachineError: out of memory even in the smallest pieces.
         """
         n_target = sum(batch.n_tgt for batch in micro_batches)
         n_tokens = n_target + sum(batch.n_src for batch in micro_batches)
-        pieces = 1
         while True:
             try:
-                sums = self._forward_backward(micro_batches, step, n_target, pieces)
-                return StepLoss(self._distributed.all_reduce(sums), n_target, n_tokens, pieces)
+                sums = self._forward_backward(micro_batches, step, n_target)
+                return StepLoss(self._distributed.all_reduce(sums), n_target, n_tokens, self.pieces)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
+                    _refuse_nondeterminism(error)
                     raise
                 if self._distributed.world_size > 1:  # the other ranks wait for this one's gradients
                     raise MachineError(
@@ -133,16 +144,16 @@ class TrainStep:
             self._model.zero_grad(set_to_none=True)
             if self._device.type == "cuda":
                 torch.cuda.empty_cache()
-            pieces *= 2
-            if pieces > MAX_PIECES:
+            if 2 * self.pieces > MAX_PIECES:
                 raise MachineError(
                     f"out of memory at step {step + 1}, even with every batch in {MAX_PIECES} pieces",
                     "lower training.max_tokens or data.max_length, or choose a smaller model",
                 )
-            log.warning("step %d: out of memory; retrying with every batch in %d pieces", step + 1, pieces)
+            self.pieces *= 2
+            log.warning("step %d: out of memory; from here on each batch is split into %d", step + 1, self.pieces)
 
-    def _forward_backward(self, micro_batches: Sequence[Batch], step: int, n_target: int, pieces: int) -> Tensor:
-        sums = torch.zeros(2, device=self._device)
+    def _forward_backward(self, micro_batches: Sequence[Batch], step: int, n_target: int) -> Tensor:
+        sums, pieces = torch.zeros(2, device=self._device), self.pieces
         work = [(i, j) for i, batch in enumerate(micro_batches) for j in range(min(pieces, len(batch.src_tokens)))]
         for index, piece in work:
             seed_dropout(self._config.seed, step, index, self._distributed.rank + self._distributed.world_size * piece)
@@ -162,10 +173,12 @@ class TrainStep:
             src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
         src_tokens, tgt_in, labels = (send(x, self._device) for x in (src_tokens, tgt_in, labels))
         src, tgt = src.to(self._device), tgt.to(self._device)
-        with autocast(self._device, settings.precision), explain_lost_process():
-            loss, nll = self._objective(src_tokens, tgt_in, labels, src, tgt)
+        with explain_lost_process():
+            with autocast(self._device, self._precision):
+                loss, nll = self._objective(src_tokens, tgt_in, labels, src, tgt)
             # Torch averages the ranks' gradients; their sum is wanted.
-            torch.autograd.backward(loss * batch.weight * self._distributed.world_size / n_target)
+            share = loss * batch.weight * self._distributed.world_size / n_target
+            torch.autograd.backward(share if self.loss_scale is None else share * self.loss_scale.scale)
         return torch.stack([loss.detach(), nll]) * batch.weight
 
 
@@ -174,10 +187,18 @@ def seed_dropout(seed: int, *position: int) -> None:
     torch.manual_seed(int(np.random.SeedSequence([seed, *position]).generate_state(1, np.uint64)[0]) >> 1)
 
 
-def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
-    """Compute in bf16 where asked for, or where `auto` finds a GPU that supports it; the weights stay in fp32."""
-    enabled = precision == "bf16" or (precision == "auto" and device.type == "cuda" and has_bf16(device))
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)
+def _refuse_nondeterminism(error: Exception) -> None:
+    """Explain torch's error about an operator that is not deterministic.
+
+    Raises:
+        InputError: it is such an error.
+    """
+    operator, found, _ = str(error).partition(" does not have a deterministic implementation")
+    if found:
+        raise InputError(
+            f"training.deterministic: {operator} has no deterministic implementation on this device",
+            "set it to false; a resume then differs in the last bits",
+        ) from error
 
 
 def _every(batch: Batch, start: int, stride: int) -> Batch:

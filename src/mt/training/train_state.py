@@ -23,7 +23,9 @@ class TrainState:
         bad_validations: validations since the best.
         measure: what the validation scores measure; scores of different measures cannot be compared.
         skipped_updates, skipped_in_a_row: updates skipped because the loss or the gradient was not finite.
-        out_of_memory: steps that had to be split.
+        out_of_memory: steps in which memory ran out.
+        pieces: into how many each micro-batch is split since.
+        loss_scale: with fp16, the factor on the loss and the finite updates since it last changed.
     """
 
     step: int = 0
@@ -41,6 +43,8 @@ class TrainState:
     skipped_updates: int = 0
     skipped_in_a_row: int = 0
     out_of_memory: int = 0
+    pieces: int = 1
+    loss_scale: tuple[float, int] | None = None
 
     def record_validation(self, score: float, count: int) -> None:
         """Rank the score of the present step.

@@ -29,6 +29,7 @@ from mt.system.distributed import SINGLE_PROCESS, Distributed
 from mt.training.averaging import FinalWeights, MovingAverage, swapped_weights
 from mt.training.checkpoints import Checkpoints
 from mt.training.metrics_log import MetricsLog
+from mt.training.precision import choose_precision
 from mt.training.sharding import full_tensor
 from mt.training.signals import StopRequest
 from mt.training.step import TrainStep
@@ -70,7 +71,9 @@ class Trainer:
         self.model = model
         # A sharded model cannot search for translations, because the ranks would need its shards at different times.
         self.full_model = copy.deepcopy(model).cpu() if self._is_sharded else model
-        self.train_step = TrainStep(config, model, distributed, load_teachers)  # first: it may shard the parameters
+        self.precision = choose_precision(config, model, run, distributed)
+        # First, since it may shard the parameters.
+        self.train_step = TrainStep(config, model, distributed, load_teachers, self.precision)
         self.optimizer = self.train_step.optimizer
         decay = self.settings.ema_decay
         self.average = None if decay is None else MovingAverage(model, decay)
@@ -134,7 +137,8 @@ class Trainer:
             self.average.update(state.step)
         state.epoch, state.window, state.cursor = self.batches.epoch, self.batches.window, self.batches.cursor
         state.tokens += loss.n_tokens
-        if loss.pieces > 1:
+        if loss.pieces > state.pieces:
+            state.pieces = loss.pieces
             state.out_of_memory += 1
             self.metrics.write("out_of_memory", state.step, pieces=loss.pieces)
         self.step_results.add(state.step, loss, gradient_norm)
@@ -166,6 +170,8 @@ class Trainer:
         """Write a checkpoint and remove those no longer needed."""
         self.step_results.flush()
         average = None if self.average is None else self.average.weights
+        if self.train_step.loss_scale is not None:
+            self.state.loss_scale = self.train_step.loss_scale.state()
         self.checkpoints.save(self.state, self.model, self.optimizer, average)
         self._saved = self._checkpoint_id()
         self.checkpoints.prune(self.settings.keep_checkpoints, self.final_weights.needed())
@@ -196,6 +202,9 @@ class Trainer:
             return TrainState()
         average = None if self.average is None else self.average.weights
         state = self.checkpoints.load(newest, self.model, self.optimizer, average)
+        self.train_step.pieces = state.pieces
+        if self.train_step.loss_scale is not None and state.loss_scale is not None:
+            self.train_step.loss_scale.load(state.loss_scale)
         log.info("resuming after step %d (epoch %d)", state.step, state.epoch + 1)
         if self.settings.final_weights == "best":
             state.forget_lost_best(self.checkpoints.steps())

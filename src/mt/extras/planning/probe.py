@@ -32,7 +32,6 @@ from mt.storage import atomic
 from mt.storage.run_dir import RunDir
 from mt.system.devices import choose_device, peak_memory
 from mt.system.workers import start_worker
-from mt.training.step import autocast
 from mt.training.trainer import Trainer
 from mt.training.validation import Validation
 
@@ -46,7 +45,7 @@ class Measurements:
 
     Attributes:
         device: cpu, cuda or mps.
-        precision: bf16 or fp32.
+        precision: fp32, bf16 or fp16.
         parameters: of the model.
         steps: number of timed steps.
         seconds_per_step: of an optimizer step, on average.
@@ -134,11 +133,9 @@ def _measure(
     )
     steps, elapsed, tokens, split = _train(trainer, corpus, seconds)
     batches = len(plan_epoch(*corpus.lengths(), config.training.max_tokens, config.seed, 0))
-    with autocast(device, config.training.precision):
-        bf16 = torch.is_autocast_enabled(device.type)
     return Measurements(
         device=device.type,
-        precision="bf16" if bf16 else "fp32",
+        precision=trainer.precision,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         steps=steps,
         seconds_per_step=elapsed / steps,
