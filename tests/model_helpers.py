@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -113,6 +114,15 @@ def near(actual: Tensor, wanted: Tensor, tolerance: float = 1e-4) -> None:
     assert actual.shape == wanted.shape
     difference = (actual.detach().double() - wanted.double()).abs().max().item()
     assert difference <= tolerance * wanted.abs().max().item() + 1e-12
+
+
+def plain_r_drop(states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, alpha: float) -> Tensor:
+    """Return R-Drop's equation 4, halved: the passes' mean cross-entropy and alpha / 4 times both divergences."""
+    logits = states @ weight.T
+    entropy = F.cross_entropy(logits, labels.repeat(2), label_smoothing=smoothing, reduction="sum") / 2
+    p, q = logits.log_softmax(-1).chunk(2)
+    divergences = [F.kl_div(a, b, log_target=True, reduction="sum") for a, b in ((p, q), (q, p))]
+    return entropy + alpha / 4 * sum(divergences)
 
 
 class Watch(TorchDispatchMode):

@@ -1,4 +1,4 @@
-"""Word-level distillation: the fused loss equals torch's, teachers change what is learned, and a resume stays exact."""
+"""Word-level distillation: gradients of autograd, resumes, and teachers that are refused."""
 
 import shutil
 import signal
@@ -11,113 +11,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from command import Command, mt
-from model_helpers import Watch, near
 from mt.bundle.model_folder import build_model
 from mt.config import Config, parse_config
 from mt.errors import InputError
-from mt.model.loss import fused_cross_entropy, fused_distillation_cross_entropy
 from mt.model.packing import Packing
 from mt.model.transformer import Transformer
 from mt.pipeline import run as pipeline
 from mt.training.step import TrainStep
 from resume_helpers import resumes, run_of, wait_for_step, weights
 from training_helpers import NoMemory, Parts, assert_equal
-
-D_MODEL, VOCAB = 16, 40
-Teachers = list[tuple[Tensor, Tensor]]
-
-
-def drawn(tokens: int, teachers: int = 2) -> tuple[Tensor, Tensor, Tensor, Teachers]:
-    """A student's states (N, D) and output matrix (V, D), labels (N,), and teachers of other widths."""
-    generator = torch.Generator().manual_seed(tokens)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator)
-
-    labels = torch.randint(1, VOCAB, (tokens,), generator=generator)
-    taught = [(normal(tokens, D_MODEL + 8 * n), normal(VOCAB, D_MODEL + 8 * n) / 2) for n in range(teachers)]
-    return normal(tokens, D_MODEL).requires_grad_(), (normal(VOCAB, D_MODEL) / 2).requires_grad_(), labels, taught
-
-
-def expected(
-    states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, teachers: Teachers, share: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss and both gradients by torch, in double precision."""
-    inputs, matrix = states.detach().double().requires_grad_(), weight.detach().double().requires_grad_()
-    logits = inputs @ matrix.T
-    mean = sum((theirs.double() @ output.double().T).softmax(-1) for theirs, output in teachers) / len(teachers)
-    hard = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
-    loss = (1 - share) * hard + share * F.cross_entropy(logits, mean, reduction="sum")
-    loss.backward()
-    return loss.detach(), inputs.grad, matrix.grad
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("share", [0.0, 0.6, 1.0])
-@pytest.mark.parametrize(("tokens", "teachers"), [(1, 1), (255, 3), (257, 2), (700, 2)])
-def test_equals_torch(tokens: int, teachers: int, share: float, smoothing: float) -> None:
-    states, weight, labels, taught = drawn(tokens, teachers)
-    loss, nll = fused_distillation_cross_entropy(states, weight, labels, smoothing, taught, share)
-    loss.backward()
-    wanted, states_gradient, weight_gradient = expected(states, weight, labels, smoothing, taught, share)
-    near(loss, wanted, 1e-5)
-    near(nll, F.cross_entropy(states @ weight.T, labels, reduction="sum").detach(), 1e-5)
-    near(states.grad, states_gradient, 1e-5)
-    near(weight.grad, weight_gradient, 1e-5)
-    assert not nll.requires_grad
-
-
-def test_without_a_share_it_is_the_plain_loss() -> None:
-    states, weight, labels, taught = drawn(300)
-    loss, nll = fused_distillation_cross_entropy(states, weight, labels, 0.1, taught, 0.0)
-    plain, plain_nll = fused_cross_entropy(states, weight, labels, 0.1)
-    near(loss, plain.detach(), 1e-5)
-    near(nll, plain_nll, 1e-5)
-
-
-def test_a_student_that_is_its_teacher_has_nothing_to_learn() -> None:
-    states, weight, labels, _ = drawn(15)
-    itself = [(states.detach(), weight.detach())]
-    fused_distillation_cross_entropy(states, weight, labels, 0.1, itself, 1.0)[0].backward()
-    assert states.grad.abs().max() < 1e-6
-    assert weight.grad.abs().max() < 1e-5
-
-
-def test_without_tokens_there_is_no_loss() -> None:
-    states, weight, labels, taught = drawn(0)
-    loss, nll = fused_distillation_cross_entropy(states, weight, labels, 0.1, taught, 0.5)
-    loss.backward()
-    assert loss == nll == 0
-    assert not weight.grad.any()
-
-
-def test_gradients_take_the_factor_from_above_and_add_up() -> None:
-    states, weight, labels, taught = drawn(15)
-    for divisor in (7, 3):
-        (fused_distillation_cross_entropy(states, weight, labels, 0.1, taught, 0.5)[0] / divisor).backward()
-    _, states_gradient, weight_gradient = expected(states, weight, labels, 0.1, taught, 0.5)
-    near(states.grad, states_gradient * (1 / 7 + 1 / 3), 1e-5)
-    near(weight.grad, weight_gradient * (1 / 7 + 1 / 3), 1e-5)
-
-
-def test_bf16_autocast_is_close() -> None:
-    states, weight, labels, taught = drawn(600)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss, _ = fused_distillation_cross_entropy(states, weight, labels, 0.1, taught, 0.5)
-    loss.backward()
-    wanted, states_gradient, weight_gradient = expected(states, weight, labels, 0.1, taught, 0.5)
-    assert loss.dtype == states.grad.dtype == weight.grad.dtype == torch.float32
-    near(loss, wanted, 0.01)
-    near(states.grad, states_gradient, 0.05)
-    near(weight.grad, weight_gradient, 0.05)
-
-
-def test_never_holds_the_logits_of_the_whole_batch() -> None:
-    states, weight, labels, taught = drawn(1500)
-    with Watch() as watch:
-        fused_distillation_cross_entropy(states, weight, labels, 0.1, taught, 0.5)[0].backward()
-    assert watch.largest <= max(512 * VOCAB, *(x.numel() for x, _ in taught)) < 2 * labels.numel() * VOCAB
-
 
 # In a training ------------------------------------------------------------------------------------------------------
 
