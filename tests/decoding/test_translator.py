@@ -160,7 +160,7 @@ def test_parts_lose_nothing_whatever_counts(text: str, limit: int) -> None:
 # The limit may be smaller than the tokens of one character, since data.max_length may be 3.
 @pytest.mark.parametrize("line", ["😀", "a😀 b", "x" * 30])
 def test_a_limit_below_one_character_ends_too(line: str) -> None:
-    translator = make(random_model(), max_source_tokens=4)
+    translator = make(MODEL, max_source_tokens=4)
     with contextlib.suppress(InputError):
         assert len(translator.best([line], GREEDY)) == 1
 
@@ -170,7 +170,7 @@ def test_a_limit_below_one_character_ends_too(line: str) -> None:
 
 def test_empty_and_white_lines_give_empty_lines() -> None:
     lines = ["", "A dog runs.", "   ", "\t\r\n", "\u3000", "Two men."]
-    translator = make(random_model())
+    translator = make(MODEL)
     assert [text == "" for text in translator.best(lines, GREEDY)] == [True, False, True, True, True, False]
     assert translator.best(["", " "], GREEDY) == ["", ""]
     assert translator.best([], GREEDY) == []
@@ -180,7 +180,7 @@ def test_empty_and_white_lines_give_empty_lines() -> None:
 
 def test_lines_keep_their_order_though_batches_are_by_length() -> None:
     lines = [part.strip() for part in re.split(r"(?<=[.!?;,。])", TEXT) if part.strip()] + ["", "a", "dog " * 9]
-    translator = make(random_model(), batch_tokens=60)
+    translator = make(MODEL, batch_tokens=60)
     together = translator.best(lines, GREEDY)
     assert together == [translator.best([line], GREEDY)[0] for line in lines]
     assert len(set(together)) > len(lines) / 2, "no variety: a wrong order could pass"
@@ -242,7 +242,7 @@ LIMIT = 14
     ("lang", "joint"), [("de", " "), ("zh", ""), ("ja", ""), ("zh-CN", ""), ("zh_Hans", ""), ("ko", " ")]
 )
 def test_a_long_line_is_the_sum_of_its_parts(lang: str, joint: str, beam_size: int) -> None:
-    translator = make(random_model(), LIMIT, lang)
+    translator = make(MODEL, LIMIT, lang)
     options = SearchOptions(beam_size=beam_size, n_best=min(3, beam_size), max_length=6)
     parts = split_long(LONG, count_tokens, LIMIT - 2)
     assert len(parts) > 2
@@ -265,7 +265,7 @@ def warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_line_in_parts_is_warned_of(warnings: pytest.LogCaptureFixture) -> None:
-    make(random_model(), max_source_tokens=LIMIT).translate(["Two men.", LONG, "A dog."], GREEDY)
+    make(MODEL, max_source_tokens=LIMIT).translate(["Two men.", LONG, "A dog."], GREEDY)
     count = len(split_long(LONG, count_tokens, LIMIT - 2))
     [record] = warnings.records
     assert record.levelno == logging.WARNING
@@ -275,14 +275,14 @@ def test_a_line_in_parts_is_warned_of(warnings: pytest.LogCaptureFixture) -> Non
 
 def test_a_line_that_just_fits_is_not_split(warnings: pytest.LogCaptureFixture) -> None:
     tokens = count_tokens(LONG)
-    make(random_model(), max_source_tokens=tokens + 2).translate([LONG], GREEDY)
+    make(MODEL, max_source_tokens=tokens + 2).translate([LONG], GREEDY)
     assert not warnings.records
-    make(random_model(), max_source_tokens=tokens + 1).translate([LONG], GREEDY)
+    make(MODEL, max_source_tokens=tokens + 1).translate([LONG], GREEDY)
     assert len(warnings.records) == 1
 
 
 def test_long_lines_of_a_text_give_one_warning(warnings: pytest.LogCaptureFixture) -> None:
-    translator = make(random_model(), max_source_tokens=LIMIT)
+    translator = make(MODEL, max_source_tokens=LIMIT)
     translator.best(["Two men.", LONG, "A dog.", LONG], GREEDY)
     assert not warnings.records
     translator.warn_long_lines(["Two men.", LONG, "A dog.", LONG], "test set")

@@ -1,7 +1,6 @@
 """Word-level distillation: gradients of autograd, resumes, and teachers that are refused."""
 
 import shutil
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,16 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from command import Command, mt
+from command import mt
 from mt.bundle.model_folder import build_model
-from mt.config import Config, parse_config
-from mt.errors import InputError
+from mt.config import parse_config
 from mt.model.packing import Packing
 from mt.model.transformer import Transformer
-from mt.pipeline import run as pipeline
 from mt.training.step import TrainStep
-from resume_helpers import resumes, run_of, wait_for_step, weights
-from training_helpers import NoMemory, Parts, assert_equal
+from resume_helpers import resumes, run_of, weights
+from training_helpers import NoMemory, Parts, assert_equal, kill_training, overrides, project_copy
 
 # In a training ------------------------------------------------------------------------------------------------------
 
@@ -96,71 +93,55 @@ def given(trained: Path, tiny: Path) -> Path:
 
 
 def train(folder: Path, *changes: str, code: int = 0):
-    words = [word for change in (*STUDENT, *changes) for word in ("--set", change)]
-    return mt("train", "--config", "tiny.yaml", *words, cwd=folder, code=code)
+    return mt("train", "--config", "tiny.yaml", *overrides(*STUDENT, *changes), cwd=folder, code=code)
 
 
-def config_of(folder: Path, *changes: str) -> Config:
-    changes = (f"data.root={folder}", f"training.distill_from=[{folder / 'given'}]", *changes)
-    return parse_config((folder / "tiny.yaml").read_text(), "tiny.yaml", changes)
-
-
-def refusal(folder: Path, *changes: str) -> str:
-    with pytest.raises(InputError) as caught:
-        pipeline.run(config_of(folder, *changes), folder / "runs")
-    return caught.value.message
+def write_other_text(folder: Path) -> None:
+    """Add lines from which another tokenizer would be trained."""
+    for name, line in (("train.en", "k m k m\n"), ("train.xx", "0 z 0 z\n")):
+        (folder / name).write_text(20 * line + (folder / name).read_text())
 
 
 def test_killed_and_resumed_ends_in_the_same_weights(given: Path) -> None:
-    expected_folder = given / "uninterrupted"
-    shutil.copytree(given, expected_folder)
-    train(expected_folder)
-    words = [word for change in STUDENT for word in ("--set", change)]
+    whole, alone = project_copy(given, "whole"), project_copy(given, "alone")
+    for folder in (whole, alone):
+        shutil.copytree(given / "given", folder / "given")
+    train(whole)
     for step in (20, 60):
-        command = Command("train", "--config", "tiny.yaml", *words, cwd=given)
-        wait_for_step(given, step, command)
-        command.signal(signal.SIGKILL)
-        command.wait()
+        kill_training(given, step, *STUDENT)
     train(given)
-    assert weights(given) == weights(expected_folder)
+    assert weights(given) == weights(whole)
     assert resumes(given) >= 1
-    alone = given / "alone"
-    shutil.copytree(expected_folder, alone, ignore=shutil.ignore_patterns("runs"))
     train(alone, "training.distill_weight=0.0")
-    assert weights(alone) != weights(expected_folder)
+    assert weights(alone) != weights(whole)
 
 
 def test_the_student_has_the_teachers_tokenizer(given: Path) -> None:
     """Even where its own text would give another."""
-    (given / "train.en").write_text(20 * "k m k m\n" + (given / "train.en").read_text())
-    (given / "train.xx").write_text(20 * "0 z 0 z\n" + (given / "train.xx").read_text())
+    write_other_text(given)
     train(given, "tokenizer.vocab_size=310", "training.max_steps=2")
     ours, theirs = (folder / "tokenizer" / "tokenizer.json" for folder in (run_of(given).model.root, given / "given"))
     assert ours.read_text() == theirs.read_text()
 
 
 def test_another_vocabulary_is_refused(given: Path) -> None:
-    (given / "train.en").write_text(20 * "k m k m\n" + (given / "train.en").read_text())
-    (given / "train.xx").write_text(20 * "0 z 0 z\n" + (given / "train.xx").read_text())
-    mt("train", "--config", "tiny.yaml", "--set", "name=other", "--set", "training.max_steps=2", cwd=given)
-    both = f"training.distill_from=[{given / 'given'}, {given / 'runs' / 'other'}]"
-    assert "the vocabulary of" in refusal(given, both)
-    assert "tokenizer.shared" in refusal(given, "tokenizer.shared=false")
+    write_other_text(given)
+    mt("train", "--config", "tiny.yaml", *overrides("name=other", "training.max_steps=2"), cwd=given)
+    assert "the vocabulary of" in train(given, "training.distill_from=[given, runs/other]", code=2).stderr
 
 
-def test_a_teacher_of_another_direction_is_refused(given: Path) -> None:
-    message = refusal(given, "data.source_lang=fr")
-    assert message.endswith("translates from en into xx")
-
-
-def test_a_teacher_that_is_not_there_is_refused(given: Path) -> None:
-    assert "training.distill_from: gone: " in train(given, "training.distill_from=[gone]", code=2).stderr
-
-
-def test_r_drop_and_teachers_contradict_each_other(given: Path) -> None:
-    done = train(given, "training.r_drop=1.0", code=2)
-    assert "set r_drop: 0, or distill_from: []" in done.stderr
-    assert "names given more than once" in train(given, "training.distill_from=[given, given]", code=2).stderr
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("tokenizer.shared=false", "tokenizer.shared"),
+        ("data.source_lang=fr", "translates from en into xx\n"),
+        ("training.distill_from=[gone]", "training.distill_from: gone: "),
+        ("training.distill_from=[given, given]", "names given more than once"),
+        ("training.r_drop=1.0", "set r_drop: 0, or distill_from: []"),
+    ],
+)
+def test_contradictions_are_refused(given: Path, change: str, message: str) -> None:
+    assert message in train(given, change, code=2).stderr
 
 
 def test_a_resume_needs_the_same_teachers(given: Path) -> None:
@@ -176,17 +157,14 @@ def test_a_resume_needs_the_same_teachers(given: Path) -> None:
 
 def test_another_content_is_refused(given: Path) -> None:
     train(given, "training.max_steps=12")
-    other = given / "second"
-    shutil.copytree(given, other, ignore=shutil.ignore_patterns("runs"))
-    train(other, "training.max_steps=3", "training.distill_from=[]", "name=other")
+    mt("train", "--config", "tiny.yaml", *overrides("training.max_steps=3", "name=other"), cwd=given)
     shutil.rmtree(given / "given")
-    shutil.copytree(other / "runs" / "other" / "model", given / "given")
+    shutil.copytree(given / "runs" / "other" / "model", given / "given")
     assert "training.distill_from: the content has changed" in train(given, code=2).stderr
 
 
 def test_a_dry_run_measures_with_them(given: Path) -> None:
-    words = [word for change in STUDENT for word in ("--set", change)]
-    shown = mt("train", "--config", "tiny.yaml", "--dry-run", *words, cwd=given).stdout
-    assert "learns from" in shown
-    words += ["--set", "training.distill_from=[gone]"]
-    assert "gone: " in mt("train", "--config", "tiny.yaml", "--dry-run", *words, cwd=given, code=2).stderr
+    command = ["train", "--config", "tiny.yaml", "--dry-run", *overrides(*STUDENT)]
+    assert "learns from" in mt(*command, cwd=given).stdout
+    command += overrides("training.distill_from=[gone]")
+    assert "gone: " in mt(*command, cwd=given, code=2).stderr

@@ -11,7 +11,7 @@ from model_helpers import plain_r_drop
 from mt.data.batching import Batch
 from mt.model.packing import Packing
 from mt.training.step import StepLoss, TrainStep, _every, seed_dropout
-from training_helpers import NoMemory, Parts, assert_equal, resume_is_exact
+from training_helpers import Parts, assert_equal
 
 
 def step(parts: Parts, batches: list[Batch], r_drop: float, at: int = 0) -> tuple[StepLoss, list[Tensor]]:
@@ -70,17 +70,3 @@ def test_the_parts_of_a_step_are_dropped_from_differently(tiny: Path) -> None:
     assert first != second
     total = train_step._forward_backward([doubled], 0, 1, 2)[0].item()
     assert total == pytest.approx(first + second, rel=1e-6)
-
-
-def test_out_of_memory_splits_the_batch_and_changes_nothing(tiny: Path) -> None:
-    parts = Parts(tiny, "model.dropout=0.0", "training.r_drop=5.0")
-    batches = parts.batches(2)
-    whole = parts.gradients(batches)
-    most = max(len(b.src_tokens) for b in batches)
-    limit = NoMemory(2 * most // 3, torch.OutOfMemoryError("CUDA out of memory"))
-    assert_equal(whole, parts.gradients(batches, limit))
-
-
-def test_a_resume_is_exact(tiny: Path) -> None:
-    parts = Parts(tiny, "training.r_drop=3.0", "training.accumulate=2", "model.dropout=0.2")
-    assert resume_is_exact(parts)
