@@ -172,8 +172,8 @@ def same(fast: list[list[Hypothesis]], slow: list[list[Hypothesis]], tolerance: 
     """Check that two engines found the same."""
     assert [[h.ids for h in found] for found in fast] == [[h.ids for h in found] for found in slow]
     for found, expected in zip(fast, slow, strict=True):
-        assert [h.log_prob for h in found] == pytest.approx([h.log_prob for h in expected], abs=tolerance)
-        assert [h.score for h in found] == pytest.approx([h.score for h in expected], abs=tolerance)
+        assert [h.log_prob for h in found] == pytest.approx([h.log_prob for h in expected], rel=1e-5, abs=tolerance)
+        assert [h.score for h in found] == pytest.approx([h.score for h in expected], rel=1e-5, abs=tolerance)
 
 
 def both_find(twins: Twins, ids: list[list[int]], options: SearchOptions) -> list[list[Hypothesis]]:

@@ -215,7 +215,7 @@ def test_a_missing_folder_is_made_an_old_file_is_replaced_and_nothing_else_stays
 def test_blocks_change_nothing(teacher: ModelDir, tmp_path: Path, lines_at_once: int) -> None:
     source, translator = write(tmp_path / "in", LINES), Watched(teacher)
     options = SearchOptions(max_length=6, sampling=Sampling(0.5, seed=3))
-    translator._engine = open_model(teacher, EngineChoice("torch")).translator._engine
+    translator.engine = open_model(teacher, EngineChoice("torch")).translator.engine
     synthesize(translator, options, source, tmp_path / "out", "x", "T", lines_at_once)
     expected = [found[0].text for found in translator.translate(LINES, options)]
     assert read(tmp_path / "out") == [f"T {line}" if line else "" for line in expected]
@@ -274,7 +274,7 @@ def test_other_inputs_or_options_restart_the_work(
     if file is not None:
         write(tmp_path / file, [*lines[:-1], "another"])
     translator = Watched(teacher)
-    translator._engine = open_model(teacher, EngineChoice("torch")).translator._engine
+    translator.engine = open_model(teacher, EngineChoice("torch")).translator.engine
     for path in (output, tmp_path / "fresh"):
         translator.given.clear()
         synthesize(translator, source=source, output=path, block_size=4, **arguments | changes)
