@@ -242,4 +242,4 @@ def test_several_samples_of_a_line(trained: Path) -> None:
     assert len(set(scores)) > 4
     assert record["translation"] == found[0]
     assert printed_lines(*command)[0] in found
-    assert printed_lines(*command, "--n-best", "7") == found
+    assert len(printed_lines(*command, "--n-best", "7")) == 7
