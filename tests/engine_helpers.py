@@ -30,6 +30,7 @@ ENGLISH = ["A dog runs over the grass.", "Two men are talking.", "The old house 
 GERMAN = ["Ein Hund läuft über das Gras.", "Zwei Männer reden.", "Das alte Haus steht auf dem Hügel."]
 SHAPE = ["model.d_model=16", "model.n_heads=2", "model.d_ff=24", "model.dropout=0", "data.max_length=40"]
 LAYERS = ["model.encoder_layers=1", "model.decoder_layers=1"]
+LIVELY = ["model.positions=learned", "model.norm=pre", "model.activation=swiglu", "model.tie_embeddings=false"]
 # A model that can be pushed: see `push_all`.
 PUSHABLE = ["model.norm=post", "model.tie_embeddings=false"]
 

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 
-from engine_helpers import ENGLISH, printed_lines, whole_folder
+from engine_helpers import ENGLISH, LIVELY, printed_lines, whole_folder
 from mt.cli.options import Decoding
 from mt.cli.translate import _chosen
 from mt.data.eval_texts import EvalText
@@ -29,7 +29,6 @@ ANYTHING = st.text(st.characters(exclude_characters="\r\n", exclude_categories=[
 SENTENCES = st.lists(
     WORDY | ANYTHING | st.sampled_from(["", " ", "a", "日本語", "<skipped>", "&quot;a&amp;"]), min_size=1
 )
-LIVELY = ["positions=learned", "norm=pre", "activation=swiglu", "tie_embeddings=false"]
 LINES = [*ENGLISH, "", "The dog is old.", "Men on the grass", "talking"]
 
 
@@ -134,7 +133,7 @@ def test_equal_texts_are_one_of_the_n_best() -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelDir:
     """Return a model with a different translation for each line."""
     changes = ["tokenizer.shared=false", "decoding.max_length=8", "decoding.beam_size=3", "evaluation.methods=[beam]"]
-    return whole_folder(tmp_path_factory.mktemp("mbr") / "model", *(f"model.{c}" for c in LIVELY), *changes)
+    return whole_folder(tmp_path_factory.mktemp("mbr") / "model", *LIVELY, *changes)
 
 
 @pytest.fixture

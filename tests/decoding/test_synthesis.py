@@ -15,7 +15,7 @@ import pytest
 from sacrebleu import sentence_bleu
 
 from command import Command, mt
-from engine_helpers import ENGLISH, printed, printed_lines, whole_folder
+from engine_helpers import ENGLISH, LIVELY, printed, printed_lines, whole_folder
 from mt.bundle.load_translator import open_model
 from mt.decoding.engine import EngineChoice, Sampling, SearchOptions
 from mt.decoding.synthesis import closest, synthesize
@@ -24,7 +24,6 @@ from mt.errors import InputError, MachineError
 from mt.storage.resumable_file import ResumableFile
 from mt.storage.run_dir import ModelDir
 
-SHAPE = ["model.positions=learned", "model.norm=pre", "model.activation=swiglu", "model.tie_embeddings=false"]
 LINES = [*ENGLISH, "", "The dog is old.", "  ", "Men on\u2028the grass", "日本", "\x0c", "grass " * 30, "talking"]
 OPTIONS = SearchOptions(2, max_length=6, scores=False)
 FOUR_BEST = replace(OPTIONS, beam_size=4, n_best=4)
@@ -34,7 +33,7 @@ FOUR_BEST = replace(OPTIONS, beam_size=4, n_best=4)
 def teacher(tmp_path_factory: pytest.TempPathFactory) -> ModelDir:
     """Return a model with a different translation for each line."""
     changes = ["tokenizer.shared=false", "decoding.max_length=8", "decoding.beam_size=3"]
-    return whole_folder(tmp_path_factory.mktemp("teacher") / "model", *SHAPE, *changes)
+    return whole_folder(tmp_path_factory.mktemp("teacher") / "model", *LIVELY, *changes)
 
 
 class HaltError(Exception):
@@ -42,16 +41,12 @@ class HaltError(Exception):
 
 
 class Watched(Translator):
-    """A translator that records its input and raises after some blocks.
-
-    Args:
-        folder: of the model.
-        blocks: the number that it translates.
-    """
+    """A translator that records its input and raises after some blocks."""
 
     def __init__(self, folder: ModelDir, blocks: int = 1000) -> None:
         self.__dict__.update(open_model(folder).translator.__dict__)
-        self.blocks, self.given = blocks, []
+        self.blocks = blocks
+        self.given: list[str] = []
         self.first_lines: list[int] = []
 
     def translate(self, lines: Sequence[str], options: SearchOptions, first_line: int = 1) -> list[list[Candidate]]:
@@ -62,8 +57,8 @@ class Watched(Translator):
         return super().translate(lines, options, first_line)
 
 
-def write(path: Path, lines: Sequence[str], end: str = "\n") -> Path:
-    path.write_bytes("".join(line + end for line in lines).encode())
+def write(path: Path, lines: Sequence[str]) -> Path:
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
     return path
 
 
@@ -289,7 +284,7 @@ def test_another_model_of_the_same_name_restarts_the_command(teacher: ModelDir, 
     command = ["distill", "--input", source, "--output", output, "--greedy", "--model", model]
     interrupt(Command(*command, cwd=tmp_path), output)
     rmtree(model)
-    whole_folder(model, *SHAPE, "tokenizer.shared=false", "decoding.max_length=8", "model.d_ff=28")
+    whole_folder(model, *LIVELY, "tokenizer.shared=false", "decoding.max_length=8", "model.d_ff=28")
     done = mt(*command, cwd=tmp_path)
     assert "resuming" not in done.stderr
     assert "out: restarting: 2000 lines were written with a different model" in done.stderr
@@ -299,7 +294,7 @@ def test_another_model_of_the_same_name_restarts_the_command(teacher: ModelDir, 
 def test_the_engine_and_all_models_are_part_of_the_key(
     teacher: ModelDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shape = [*SHAPE, "tokenizer.shared=false", "decoding.max_length=8"]
+    shape = [*LIVELY, "tokenizer.shared=false", "decoding.max_length=8"]
     other = whole_folder(tmp_path / "other", *shape, "model.d_ff=28")
     model_key: list[object] = []
 
