@@ -114,11 +114,12 @@ def twins(folder: Path, *changes: str, model: Callable[[Config], Transformer] = 
     return Twins(ModelDir(folder), config, pair, ours)
 
 
-def whole_folder(root: Path, *changes: str) -> ModelDir:
+def whole_folder(root: Path, *changes: str, pair: TokenizerPair | None = None) -> ModelDir:
     """Write a model folder as training does."""
     config, folder = configured(*changes), ModelDir(root)
+    pair = pair or tokenizers(config.tokenizer.shared)
     weights = {name: parameter.detach() for name, parameter in random_model(config).named_parameters()}
-    with new_model(folder, config, tokenizers(config.tokenizer.shared), weights, {}) as temporary:
+    with new_model(folder, config, pair, weights, {}) as temporary:
         temporary.readme.write_text("# A model\n")
     return folder
 

@@ -12,10 +12,10 @@ from safetensors.torch import load_file
 
 from command import mt
 from conftest import make_project
-from engine_helpers import ENGLISH, GERMAN, LIVELY, configured, random_model, run_cli, tokenizers, whole_folder
+from engine_helpers import ENGLISH, GERMAN, LIVELY, configured, run_cli, tokenizers, whole_folder
 from model_helpers import DECODER_ONLY, close, lively_model, small_model, sources
 from mt.bundle.load_translator import open_model
-from mt.bundle.model_folder import load_model, new_model
+from mt.bundle.model_folder import load_model
 from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer, TokenizerPair
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.decoding.ensemble import Ensemble
@@ -150,13 +150,9 @@ def test_a_line_too_long_for_one_of_them_is_translated_in_parts(tmp_path: Path) 
 
 def other_tokenizer(root: Path) -> ModelDir:
     """Return a model whose vocabulary has the same size but other pieces."""
-    config = configured(*LIVELY)
     both = BpeTokenizer.train([line[::-1] for line in ENGLISH + GERMAN], tokenizers(True).source.vocab_size)
     assert both.vocab_size == tokenizers(True).source.vocab_size
-    weights = {name: parameter.detach() for name, parameter in random_model(config).named_parameters()}
-    with new_model(ModelDir(root), config, TokenizerPair(both, both), weights, {}) as folder:
-        folder.readme.write_text("# A model\n")
-    return ModelDir(root)
+    return whole_folder(root, *LIVELY, pair=TokenizerPair(both, both))
 
 
 def lively(*changes: str) -> Callable[[Path], ModelDir]:
