@@ -145,10 +145,7 @@ def test_embedding_dropout_changes_no_other_dropout() -> None:
     model = small_model(dropout=0.25, embedding_dropout=0.5)
     shares = {name: module.p for name, module in model.named_modules() if isinstance(module, Dropout)}
     for name, share in shares.items():
-        if "residuals" in name:
-            assert share == 0.25, name
-        else:
-            assert share == (0.5 if "embedding" in name else 0.0), name
+        assert share == (0.25 if "residuals" in name else 0.5 if "embedding" in name else 0.0), name
     assert sum("residuals" in name for name in shares) == 2 * 2 + 2 * 3
 
 
