@@ -18,6 +18,7 @@ from mt.storage import atomic
 from mt.storage.manifest import read_manifest, verify
 from mt.storage.run_dir import MANIFEST, CheckpointDir, RunDir
 from mt.system.cpus import usable_cores
+from mt.training.signals import StopRequest
 from resume_helpers import LONG, events, hurt, last_step, resumes, run_of, train, wait_for_step, weights
 
 KILLS = 20
@@ -381,6 +382,34 @@ def test_a_second_signal_leaves_at_once() -> None:
     time.sleep(0.5)
     assert process.poll() is None, "torchrun hands on what a terminal has sent already; that is no second wish"
     time.sleep(2)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == -signal.SIGTERM
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(10) == -signal.SIGHUP
     process.communicate()
+
+
+def test_a_closed_terminal_saves_and_exits(tiny: Path) -> None:
+    """Its window is gone: the kernel sends SIGHUP, and writing to it fails from then on."""
+    terminal, inside = os.openpty()
+    command = ["setsid", "--ctty", sys.executable, "-m", "mt", "train", "--config", "tiny.yaml"]
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), inside)
+    process = subprocess.Popen([*command, "--set", "training.max_steps=100000"], cwd=tiny, **streams)
+    os.close(inside)
+    shown = b""
+    while b"step 20," not in shown:
+        shown += os.read(terminal, 4096)
+    os.close(terminal)
+    assert process.wait(60) == 128 + signal.SIGHUP
+    [stopped] = [event for event in events(tiny) if event["event"] == "stopped"]
+    assert stopped["signal"] == signal.SIGHUP
+    assert run_of(tiny).checkpoint_steps()[-1] == stopped["step"] >= 20
+
+
+def test_an_ignored_hangup_stays_ignored() -> None:
+    previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopRequest() as stop:
+            signal.raise_signal(signal.SIGHUP)
+        assert stop.signal is None
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, previous)
