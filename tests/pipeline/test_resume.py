@@ -133,25 +133,17 @@ def test_two_whole_checkpoints_are_kept_even_if_one_rots(tiny: Path) -> None:
     assert len(whole) >= 2
 
 
-def test_more_steps_resume_from_the_end(tiny: Path) -> None:
-    expected_folder = copy_of(tiny, tiny / "uninterrupted")
-    train(expected_folder, "training.max_steps=40")
-    train(tiny, "training.max_steps=24")
-    assert "resuming after step 24" in train(tiny, "training.max_steps=40").stderr
-    assert weights(tiny) == weights(expected_folder)
-
-
 def without_data(trained: Path, folder: Path) -> Path:
     """Copy a finished run whose prepared data were removed to save space."""
     shutil.rmtree(run_of(copy_of(trained, folder)).text.parent)
     return folder
 
 
-def test_without_its_prepared_data_a_run_resumes_with_the_same_weights(trained: Path, tmp_path: Path) -> None:
-    train(copy_of(trained, tmp_path / "expected"), "training.max_steps=40")
-    folder = without_data(trained, tmp_path / "copy")
+def test_more_steps_resume_from_the_end_without_the_prepared_data(trained: Path, tiny: Path) -> None:
+    train(tiny, "training.max_steps=40")
+    folder = without_data(trained, tiny / "copy")
     assert "resuming after step 24" in train(folder, "training.max_steps=40").stderr
-    assert weights(folder) == weights(tmp_path / "expected")
+    assert weights(folder) == weights(tiny)
 
 
 def test_without_its_prepared_data_changes_are_refused(trained: Path, tmp_path: Path) -> None:
@@ -162,9 +154,7 @@ def test_without_its_prepared_data_changes_are_refused(trained: Path, tmp_path: 
     original = source.read_bytes()
     source.write_bytes(original.upper())
     stderr = train(folder, "training.max_steps=30", "model.d_ff=64", code=2).stderr
-    assert (
-        f"{run_of(Path()).root}: cannot resume: model.d_ff is now 64, it was 32; data.train.source: the con" in stderr
-    )
+    assert f"{run_of(Path()).root}: cannot resume: model.d_ff is now 64, it was 32; data.train.source" in stderr
     assert (weights(folder), verify(run_of(folder).tokenizer)) == (model, tokenizer)
     source.write_bytes(original)
     assert "resuming after step 24" in train(folder, "training.max_steps=30").stderr
@@ -230,21 +220,15 @@ def test_checkpoints_that_cannot_be_listed_are_no_restart(everyones: Path) -> No
     done = train_as_nobody(everyones, "seed=2")
     assert done.returncode == 4
     assert "runs/tiny/checkpoints: cannot be listed: Permission denied" in done.stderr
-    assert run.config.read_bytes() == config
     run.checkpoints.chmod(0o755)
-    assert "seed is now 2" in train(everyones, "seed=2", code=2).stderr
-
-
-@pytest.mark.parametrize("target", ["checkpoints", "nowhere"])
-def test_checkpoints_behind_a_dead_link_are_no_restart(trained: Path, tmp_path: Path, target: str) -> None:
-    """They may lie on a disk that is not mounted now."""
-    folder = copy_of(trained, tmp_path / "copy")
-    run = run_of(folder)
-    config = run.config.read_bytes()
-    run.checkpoints.rename(folder / "moved")
-    run.checkpoints.symlink_to(target)
-    assert "runs/tiny/checkpoints: cannot be listed: " in train(folder, "seed=2", code=4).stderr
+    run.checkpoints.rename(everyones / "moved")
+    for target in ("checkpoints", "nowhere"):  # they may lie on a disk that is not mounted now
+        run.checkpoints.symlink_to(target)
+        assert "runs/tiny/checkpoints: cannot be listed: " in train(everyones, "seed=2", code=4).stderr
+        run.checkpoints.unlink()
     assert run.config.read_bytes() == config
+    (everyones / "moved").rename(run.checkpoints)
+    assert "seed is now 2" in train(everyones, "seed=2", code=2).stderr
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "origin.json", "MANIFEST.json"])

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -170,36 +169,6 @@ def test_a_reader_never_sees_a_part(tmp_path: Path) -> None:
     reader.join()
     assert len(seen) > 10
     assert all(seen)
-
-
-WRITE_FOREVER = """
-import sys
-from pathlib import Path
-from mt.storage import atomic
-root, number = Path(sys.argv[1]), 0
-print("ready", flush=True)
-while True:
-    number += 1
-    atomic.write_bytes(root / "file", str(number % 10).encode() * 100_000)
-    with atomic.new_folder(root / "folder", number=number) as partial:
-        for name in "abc":
-            (partial / name).write_bytes(str(number % 10).encode() * 30_000)
-"""
-
-
-def test_a_killed_writer_leaves_whole_things_only(tmp_path: Path) -> None:
-    rng = random.Random(0)
-    for _ in range(6):
-        child = start_python(WRITE_FOREVER, tmp_path)
-        time.sleep(0.05 + 0.1 * rng.random())
-        kill(child)
-        atomic.remove_partials(tmp_path)
-        assert set(names_in(tmp_path)) <= {"file", "folder"}
-        content = (tmp_path / "file").read_bytes()
-        assert content == content[:1] * 100_000
-        if (tmp_path / "folder").exists():
-            number = verify(tmp_path / "folder")["number"]
-            assert {(tmp_path / "folder" / name).read_bytes()[:1] for name in "abc"} == {str(number % 10).encode()}
 
 
 # A folder

@@ -53,11 +53,11 @@ def write_converted(
     number_format: str,
     positions: int | None = None,
 ) -> None:
-    """Write one CTranslate2 model, complete with its vocabularies.
+    """Write one CTranslate2 model, complete with its vocabularies, into the folder `target`.
 
     Args:
-        model: on any device, in float32.
-        config: the configuration it was built from.
+        model: on any device, in float32, built from `config` for the tokenizers.
+        config: the configuration.
         tokenizers: of both languages.
         target: the folder to write.
         number_format: float32, float16 or int8.
@@ -80,15 +80,12 @@ def _vocabulary_map(shortlist: Shortlist, tokenizers: TokenizerPair) -> str:
     """
     source, target = _pieces(tokenizers.source), _pieces(tokenizers.target)
     lines = [("", shortlist.always), *((source[i], targets) for i, targets in shortlist.by_source.items())]
+    spaced = {piece for piece in (*source, *target) if any(map(str.isspace, piece))}
     return "".join(
-        f"{piece}\t{' '.join(target[i] for i in ids if not _has_space(target[i]))}\n"
+        f"{piece}\t{' '.join(target[i] for i in ids if target[i] not in spaced)}\n"
         for piece, ids in lines
-        if not _has_space(piece)
+        if piece not in spaced
     )
-
-
-def _has_space(piece: str) -> bool:
-    return any(character.isspace() for character in piece)
 
 
 def _pieces(tokenizer: BpeTokenizer) -> list[str]:

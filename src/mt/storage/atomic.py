@@ -151,7 +151,13 @@ def new_folder(final: Path, facts: dict[str, Any] | None = None, **manifest: Any
     final = Path(os.path.realpath(final))  # keeps a link a link
     partial = final.with_name(f".{final.name}{PARTIAL}")
     with explained(final):
-        lock = _make_locked(partial, final)
+        try:
+            _remove_unlocked(partial)
+            partial.mkdir(parents=True)
+            lock = _lock(partial)
+        except BlockingIOError:
+            message = f"{final}: another process is writing this folder"
+            raise InputError(message, "wait for it, or name another") from None
         try:
             _restore(_old(final))
             yield partial
@@ -163,16 +169,6 @@ def new_folder(final: Path, facts: dict[str, Any] | None = None, **manifest: Any
             raise
         finally:
             os.close(lock)
-
-
-def _make_locked(partial: Path, final: Path) -> int:
-    """Make an empty temporary folder; return an open descriptor that holds its lock."""
-    try:
-        _remove_unlocked(partial)
-        partial.mkdir(parents=True)
-        return _lock(partial)
-    except BlockingIOError:
-        raise InputError(f"{final}: another process is writing this folder", "wait for it, or name another") from None
 
 
 def _remove_unlocked(partial: Path) -> None:
