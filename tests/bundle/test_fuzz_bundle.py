@@ -220,7 +220,7 @@ def check(shipped: Path, folder: Path, number: int, seed: int) -> None:
     outside.mkdir()
     (outside / "stranger").write_text("not part of any model")
     mutations = Mutations(rng, outside)
-    refused, accepted = 0, []
+    refused = 0
     modules = ["mt.cli", "mt.bundle.load_translator", "ctranslate2"]
     modules += ["mt.bundle.model_folder", "mt.decoding.torch_engine", "mt.config"]
     with Server(modules, seconds=10) as server:
@@ -247,9 +247,7 @@ def check(shipped: Path, folder: Path, number: int, seed: int) -> None:
                 assert found.stdout == "", shown
             else:
                 assert found.stdout.count("\n") == 3, shown
-                accepted.append(f"{what}, {engine} {extra}: {found.stderr[:200]}")
             shutil.rmtree(model.root)
-    print("\n".join(accepted))
     print(f"{number} folders, {refused} refused, worst: {server.worst}")
     assert number // 3 < refused < number
 

@@ -14,8 +14,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from bundle_helpers import ENGLISH, GERMAN, Trap, configured, edit_json, make, reseal
+from config_helpers import SMALLEST
 from model_helpers import sources, targets
 from mt.bundle.load_translator import open_model
+from mt.bundle.model_card import model_card
 from mt.bundle.model_folder import LoadedModel, load_model, new_model
 from mt.config import dump_config, parse_config
 from mt.data.tokenizer import TokenizerPair
@@ -102,6 +104,23 @@ def test_saving_replaces_a_model_or_leaves_the_old_one(tmp_path: Path, failing: 
     ):
         pass
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "stack", "has_ctranslate2"),
+    [
+        (["model.encoder_layers=3", "model.decoder_layers=2"], "3 encoder and 2 decoder layers, d_model", True),
+        (["model.architecture=decoder_only", "model.decoder_layers=5"], "One stack of 5 layers, d_model", False),
+    ],
+)
+def test_the_readme_names_what_the_folder_holds(changes: list[str], stack: str, has_ctranslate2: bool) -> None:
+    facts = {"weights": "step 7 (last)", "steps": 7}
+    card = model_card(parse_config(SMALLEST, "test", changes), facts, has_ctranslate2)
+    assert stack in card
+    assert "0 encoder" not in card
+    assert ("`ctranslate2/`" in card) == has_ctranslate2
+    assert "`model.safetensors`" in card
+    assert "`MANIFEST.json`" in card
 
 
 # Damage -------------------------------------------------------------------------------------------------------------

@@ -102,27 +102,21 @@ def test_it_is_the_validation_set_that_is_translated(run: RunDir, tmp_path: Path
         assert [row["bleu"] for row in rows if row["method"] == "beam"] == [pytest.approx(scores[penalty], abs=1e-3)]
 
 
-def test_another_set_may_be_given_and_another_best_is_found(run: RunDir, tmp_path: Path) -> None:
+def test_another_set_beam_or_engine_may_be_given(run: RunDir, tmp_path: Path) -> None:
     write(tmp_path / "source", VALID)
     write(tmp_path / "reference", translated(opened(run), VALID, 2.0))
     result = tuned(run, "--source", tmp_path / "source", "--reference", tmp_path / "reference")
     assert result["best"] > 1
     assert max(row["bleu"] for row in result["tried"]) == pytest.approx(100)
 
-
-def test_the_beam_is_the_one_asked_for(run: RunDir) -> None:
-    rows = tuned(run, "--beam", "2")["tried"]
-    hypotheses = translated(opened(run), VALID, rows[0]["length_penalty"], beam=2)
-    assert hypotheses != translated(opened(run), VALID, rows[0]["length_penalty"], beam=4), "too much alike to show it"
+    choices = ((), ("--beam", "2"), ("--engine", "torch"))
+    bleus, narrow, slow = ([row["bleu"] for row in tuned(run, *choice)["tried"]] for choice in choices)
+    assert slow == pytest.approx(bleus, abs=1e-6)
+    assert narrow[0] != bleus[0]
+    hypotheses = translated(opened(run), VALID, PENALTIES[0], beam=2)
     references = read(run.text_file("valid", "target"))
-    assert rows[0]["bleu"] == pytest.approx(BLEU(tokenize="char").corpus_score(hypotheses, [references]).score)
-
-
-def test_the_engine_is_the_one_asked_for_and_says_the_same(run: RunDir) -> None:
-    fast, slow = tuned(run), tuned(run, "--engine", "torch")
-    assert [row["bleu"] for row in slow["tried"]] == pytest.approx([row["bleu"] for row in fast["tried"]], abs=1e-6)
-    doubled = tuned(run, "--model", run.root)
-    assert doubled["best"] == fast["best"]
+    assert narrow[0] == pytest.approx(BLEU(tokenize="char").corpus_score(hypotheses, [references]).score)
+    assert tuned(run, "--model", run.root)["best"] == tuned(run)["best"]  # two models together
 
 
 def test_a_table_with_the_best_marked_and_nothing_written(run: RunDir) -> None:

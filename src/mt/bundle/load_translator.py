@@ -27,11 +27,7 @@ _TORCH_TYPES = ("auto", *FLOAT_TYPES)
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """A translator with the settings of its model and the name of its engine.
-
-    Attributes:
-        model: the model itself, if torch runs it and it is the only one.
-    """
+    """A translator with its settings and the name of its engine; also the model, where torch runs a single one."""
 
     translator: Translator
     settings: TranslationSettings
@@ -207,7 +203,8 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
     models = [model.model.to(dtype) for model in loaded]
     name = f"torch {str(dtype).removeprefix('torch.')} on {device}"
     if len(models) == 1:
-        return _opened(TorchEngine(models[0], settings.batch_tokens), settings, tokenizers, name, models[0])
+        engine = TorchEngine(models[0], settings.batch_tokens)
+        return _opened(engine, settings, tokenizers, name, models[0])
     engine = TorchEngine(Ensemble(models), settings.batch_tokens)
     return _opened(engine, settings, tokenizers, f"{len(models)} models together, {name}")
 

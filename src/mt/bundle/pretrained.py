@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mt.bundle.checks import verify_files
 from mt.bundle.model_folder import LoadedModel, load_model
 from mt.config import Config
 from mt.console import log
@@ -17,7 +18,6 @@ from mt.data.tokenizer import BpeTokenizer, TokenizerPair
 from mt.errors import InputError
 from mt.model.build import TranslationModel
 from mt.storage.find_model import find_model
-from mt.storage.manifest import DamagedError, read_manifest
 from mt.storage.run_dir import ModelDir
 
 INIT_FROM = "training.init_from"
@@ -28,12 +28,9 @@ _WEIGHTLESS = {"dropout", "attention_dropout", "activation_dropout", "embedding_
 
 @dataclass(frozen=True)
 class PretrainedModel:
-    """A trained model that the configuration names.
+    """A trained model that the configuration names by a path, with a digest of its weights and tokenizers.
 
-    Attributes:
-        path: the name.
-        folder: the model folder; None if it is gone, which a started training may survive.
-        identity: a digest of its weights and tokenizers.
+    The folder is None if it is gone, which a started training may survive.
     """
 
     path: str
@@ -53,10 +50,7 @@ class Pretrained:
     def find(cls, config: Config, runs: Path, recorded: Mapping[str, Any]) -> "Pretrained":
         """Find the models of `training.init_from` and `training.distill_from`.
 
-        Args:
-            config: names them.
-            runs: the folder of run folders.
-            recorded: the identities when this training began, by key; empty before.
+        `recorded` are their identities when this training began, by key; empty before.
 
         Raises:
             InputError: one is missing, and training has not started.
@@ -121,11 +115,7 @@ class Pretrained:
         return loaded
 
     def check(self) -> None:
-        """Load every model once, so that one that does not fit is refused before any data is prepared.
-
-        Raises:
-            InputError: as `load_start`, `tokenizers` and `load_teachers`.
-        """
+        """Load every model once, so that one that does not fit is refused before any data is prepared."""
         self.load_start()
         tokenizers = self.tokenizers()
         if tokenizers is not None:
@@ -174,17 +164,14 @@ def _find(path: str, runs: Path, recorded: str | None, key: str) -> PretrainedMo
     """Find a model; a missing one is an error only before training has started, when no identity is recorded."""
     try:
         folder = find_model(Path(path), runs)
-        learned = json.dumps(learned_files(read_manifest(folder.root)["files"]), sort_keys=True)
-        return PretrainedModel(path, folder, hashlib.sha256(learned.encode()).hexdigest())
+        learned = json.dumps(learned_files(verify_files(folder, folder.manifest)), sort_keys=True)
     except InputError as error:
         if recorded is None:
             raise InputError(f"{key}: {error.message}", error.hint) from None
-    except DamagedError as error:
-        if recorded is None:
-            raise InputError(f"{key}: {path} is not a complete model folder: {error}") from None
-    needed = "at the beginning" if key == INIT_FROM else "until training ends"
-    log.warning("%s: %s is gone; it is needed only %s", key, path, needed)
-    return PretrainedModel(path, None, recorded)
+        needed = "at the beginning" if key == INIT_FROM else "until training ends"
+        log.warning("%s: %s is gone; it is needed only %s", key, path, needed)
+        return PretrainedModel(path, None, recorded)
+    return PretrainedModel(path, folder, hashlib.sha256(learned.encode()).hexdigest())
 
 
 def learned_files(files: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,16 +53,10 @@ def write_converted(
     number_format: str,
     positions: int | None = None,
 ) -> None:
-    """Write one CTranslate2 model, complete with its vocabularies, into the folder `target`.
+    """Write one CTranslate2 model in float32, float16 or int8, complete with its vocabularies, into a folder.
 
-    Args:
-        model: on any device, in float32, built from `config` for the tokenizers.
-        config: the configuration.
-        tokenizers: of both languages.
-        target: the folder to write.
-        number_format: float32, float16 or int8.
-        positions: length of the position tables; the default is the longest that `mt` needs. A table of learned
-            positions is extended by repeating its last row.
+    The model is in float32, on any device. `positions` is the length of the position tables, by default the longest
+    that `mt` needs; a table of learned positions is extended by repeating its last row.
     """
     spec = _spec(model, config, positions or TranslationSettings.of(config).max_positions)
     spec.register_source_vocabulary(_pieces(tokenizers.source))

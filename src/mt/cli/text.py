@@ -89,7 +89,7 @@ def check_output(path: Path | None, *inputs: Path | None) -> None:
 
 
 @contextlib.contextmanager
-def writer(path: Path | None) -> Iterator[Callable[[str], object]]:
+def writer(path: Path | None) -> Iterator[Callable[[str], None]]:
     """Yield a function that writes lines to stdout at once, or to a file that appears when complete."""
     if path is None or str(path) == "-":
         yield print_result

@@ -84,10 +84,7 @@ def evaluate(
     methods: Sequence[Method] | None = None,
     comet: Comet | None = None,
 ) -> list[MethodResult]:
-    """Translate a test set with each method (default: the configured ones) and score it, language by language.
-
-    The metrics are the configuration's, and COMET if it is given.
-    """
+    """Translate and score a test set by language and method (default: the configured ones), with COMET if given."""
     results = []
     for text in texts:
         warn_long_lines(translator, [text])

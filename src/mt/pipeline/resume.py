@@ -31,11 +31,7 @@ def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> 
     """Compare configuration and input files with those of the run's checkpoints.
 
     Without checkpoints anything may change. Other training settings may always change; the log reports them.
-
-    Args:
-        run_dir: the run.
-        config: the configuration to resume with.
-        digests: the present digests of the data sources and pretrained models.
+    `digests` are those of the data sources and pretrained models now.
 
     Raises:
         InputError: the change of a key does not allow a resume.

@@ -58,7 +58,7 @@ def sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def new_file(path: Path) -> Iterator[Callable[[bytes], object]]:
+def new_file(path: Path) -> Iterator[Callable[[bytes], None]]:
     """Write a file atomically, or write through to a device or a pipe.
 
     Yields:
@@ -71,14 +71,24 @@ def new_file(path: Path) -> Iterator[Callable[[bytes], object]]:
     final = Path(os.path.realpath(path)) if durable else path  # keeps a link a link
     # With the process's number, so that two processes writing one file do not mix their bytes.
     partial = final.with_name(f".{final.name}.{os.getpid()}{PARTIAL}") if durable else path
+
+    def write(content: bytes) -> None:
+        with explained(path):
+            file.write(content)
+
     try:
         with explained(path):
             if durable:
                 final.parent.mkdir(parents=True, exist_ok=True)
             failpoint("write", partial)
-            with partial.open("wb") as file:
-                yield file.write
-            if durable:
+            file = partial.open("wb")
+        try:
+            yield write
+        finally:
+            with explained(path):
+                file.close()
+        if durable:
+            with explained(path):
                 sync(partial)
                 failpoint("rename", final)
                 partial.replace(final)
@@ -135,11 +145,7 @@ def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]", **facts: str) 
 def new_folder(final: Path, facts: dict[str, Any] | None = None, **manifest: Any) -> Iterator[Path]:
     """Write a folder atomically, replacing one of the same name.
 
-    Args:
-        final: the folder's path.
-        facts: what its manifest records beside sizes and checksums; read at the end, so that facts can be added
-            meanwhile.
-        manifest: more facts.
+    Its manifest records `manifest` and `facts` beside sizes and checksums; facts can be added until the end.
 
     Yields:
         the temporary folder to write into.

@@ -8,11 +8,7 @@ from mt.storage.run_dir import ModelDir, RunDir
 
 
 def find_model(path: Path | None, runs: Path) -> ModelDir:
-    """Return the model folder at a path, or of the newest finished run.
-
-    Args:
-        path: a run folder, a model folder or a checkpoint; None means the newest finished run.
-        runs: the folder of run folders.
+    """Return the model of a run folder, a model folder or a checkpoint, or (None) of the newest finished run.
 
     Raises:
         InputError: there is no such folder, or no finished run.

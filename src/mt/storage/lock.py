@@ -24,10 +24,7 @@ def refuse_locked(path: Path) -> None:
 
 @contextlib.contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold the lock of a run folder, so that two trainers never write into one run.
-
-    Args:
-        path: the lock file in the folder; it names the process that holds the lock.
+    """Hold the lock of a run folder through a file in it, which names the process that holds it.
 
     Raises:
         InputError: another process holds it.
@@ -49,7 +46,10 @@ def _lock(held: contextlib.ExitStack, path: Path, locked: Path, flags: int) -> i
     held.callback(os.close, descriptor)
     if lock_descriptor(descriptor, blocking=False):
         return descriptor
-    holder = path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else ""
+    try:
+        holder = path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        holder = ""
     raise InputError(
         f"{path.parent}: another training (process {holder or 'unknown'}) is working in this run folder",
         "wait for it, stop it, or choose another name in the configuration",

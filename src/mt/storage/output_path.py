@@ -62,14 +62,17 @@ def require_replaceable(output: Path, command: str, mark: str, inputs: Iterable[
         InputError: replacing the folder would lose an input, the current directory or other files.
         MachineError: it cannot be written or listed.
     """
-    if output.exists() and not output.is_dir():
+    if not output.exists():
+        require_writable(output / "file", "--output")
+        return
+    if not output.is_dir():
         raise InputError(f"--output {output}: this is a file, not a folder", "name a new folder")
     for path, what in ((Path(), "the current directory"), *((path, f"the input {path}") for path in inputs)):
         real = path.resolve()
-        if output.exists() and path.exists() and any(output.samefile(folder) for folder in (real, *real.parents)):
+        if path.exists() and any(output.samefile(folder) for folder in (real, *real.parents)):
             raise InputError(f"--output {output}: this folder is or holds {what}", "name a new folder")
     present = _files_in(output)
-    if not output.exists() or not any(output.iterdir()):
+    if not any(output.iterdir()):
         require_writable(output / "file", "--output")
         return
     try:
@@ -81,10 +84,8 @@ def require_replaceable(output: Path, command: str, mark: str, inputs: Iterable[
     if not force:
         raise InputError(f"--output {output}: this folder is not empty", "name another, or replace it with --force")
     if foreign := sorted(present - {MANIFEST, *manifest["files"]}):
-        raise InputError(
-            f"--output {output}: {', '.join(foreign[:3])} would be lost, and `{command}` did not write it",
-            "name a new folder, or move these files",
-        )
+        message = f"{', '.join(foreign[:3])} would be lost, and `{command}` did not write it"
+        raise InputError(f"--output {output}: {message}", "name a new folder, or move these files")
 
 
 def _files_in(folder: Path) -> set[str]:

@@ -17,14 +17,11 @@ from mt.storage.output_path import is_device
 
 
 class ResumableFile:
-    """A file that grows by durable blocks of lines.
+    """A file that grows by durable blocks of lines; `lines` is their number.
 
     Args:
         path: of the complete file.
         key: a digest of all that the content depends on; a session with the same key resumes, another starts again.
-
-    Attributes:
-        lines: the number of durable lines.
     """
 
     def __init__(self, path: Path, key: str) -> None:
