@@ -168,7 +168,7 @@ def write_exports(config: Config, run_dir: RunDir) -> str:
         try:
             lines.append(export(run_dir.model, export_format, output, texts, ExportOptions(), key=key))
         except Exception as error:  # from any of the libraries; the model and its scores are complete without it
-            atomic.remove_if_exists(output)
+            atomic.remove(output)
             reason = error.message if isinstance(error, MtError) else f"{type(error).__name__}: {error}"
             lines.append(f"{export_format}: not exported: {reason}")
             log.warning("exports: %s", lines[-1])
