@@ -68,9 +68,20 @@ def test_a_training_writes_its_report_once_per_model(tiny: Path) -> None:
     assert "max_steps: 32" in checked(path.read_text()).text
 
 
-def test_the_output_must_be_a_file(run: Path) -> None:
-    for output, message in ((run, "this is a folder, not a file"), ("-", "this goes to a file, not to the standard")):
-        assert f"--output {output}: {message}" in mt("report", "--output", output, cwd=run.parents[1], code=2).stderr
+def test_the_output_must_be_a_file_and_none_of_the_run(run: Path) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    (run.parent / "link").symlink_to(run / "config.yaml")
+    input_message = "this is an input and would be overwritten"
+    for output, message in (
+        (run, f"--output {run}: this is a folder, not a file"),
+        ("-", "--output -: this goes to a file, not to the standard"),
+        *((path, f"{path}: {input_message}") for path in ("runs/two/metrics.jsonl", "runs/two/model/MANIFEST.json")),
+        ("runs/link", f"runs/link, the same file as runs/two/config.yaml: {input_message}"),
+    ):
+        assert message in mt("report", "--output", output, cwd=run.parents[1], code=2).stderr
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    for _ in range(2):
+        mt("report", "--output", "runs/two/mine.html", cwd=run.parents[1])
 
 
 def test_an_unfinished_training_has_a_report(run: Path) -> None:
