@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from mt.cli import app
 from mt.config import Builtin, Config, FromTrain, HubDataset, PairFiles, TableFile
 from mt.config.base import Section, as_tuple
-from mt.config.problems import section_class
+from mt.config.problems import SECTIONS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 WIDTH = 100  # columns of a page's lines
@@ -45,7 +45,7 @@ def configuration_page() -> str:
         ),
         "## Top level\n\n" + _keys(Config),
     ]
-    sections = {name: section_class(name) for name in Config.model_fields}
+    sections = {name: SECTIONS.get(name) for name in Config.model_fields}
     parts += [f"## {name}\n\n{_keys(section)}" for name, section in sections.items() if section]
     parts += [f"## A source: {title[0].lower()}{title[1:]}\n\n{_keys(kind)}" for title, kind in _SOURCES.items()]
     return "\n\n".join(parts) + "\n"
@@ -88,7 +88,7 @@ def _keys(section: type[Section]) -> str:
     return "\n".join(
         _item(f"`{key}` ({_kind(field)}; {_default(field)}): {field.description or ''}")
         for key, field in section.model_fields.items()
-        if section is not Config or section_class(key) is None
+        if section is not Config or key not in SECTIONS
     )
 
 

@@ -39,6 +39,16 @@ def reseal(folder: ModelDir) -> None:
     folder.manifest.write_text(json.dumps({"files": files}))
 
 
+class Trap:
+    """An object that touches a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[[Path], None], tuple[Path]]:
+        return Path.touch, (self.path,)
+
+
 def configured(*changes: str) -> Config:
     return parse_config(SMALLEST, "x.yaml", [*SHAPE, *changes])
 

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from mt.config import Config, parse_config
-from mt.config.problems import section_class, validate
+from mt.config import parse_config
+from mt.config.problems import SECTIONS, validate
 from mt.errors import InputError
 
+__all__ = ["SECTIONS", "SMALLEST", "configured", "messages", "refusal", "smallest"]
+
 SMALLEST = "name: run\ndata:\n  source_lang: en\n  target_lang: de\n  train: {source: a, target: b}\n"
-SECTIONS = {name: section for name in Config.model_fields if (section := section_class(name))}
 
 
 def smallest() -> dict[str, Any]:

@@ -17,9 +17,11 @@ import pytest
 from command import mt
 from mt.console import log
 
-# Where tests are started in the background, Ctrl-C is ignored, and so it would be by every program they start.
+# Where tests are started in the background, signals may be ignored, and so they would be by every program they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A busy machine is no bug; and a change that is checked in must not fail by the luck of the draw.
 hypothesis.settings.register_profile("project", deadline=None, derandomize="CI" in os.environ)

@@ -30,6 +30,7 @@ ENGLISH = ["A dog runs over the grass.", "Two men are talking.", "The old house 
 GERMAN = ["Ein Hund läuft über das Gras.", "Zwei Männer reden.", "Das alte Haus steht auf dem Hügel."]
 SHAPE = ["model.d_model=16", "model.n_heads=2", "model.d_ff=24", "model.dropout=0", "data.max_length=40"]
 LAYERS = ["model.encoder_layers=1", "model.decoder_layers=1"]
+LIVELY = ["model.positions=learned", "model.norm=pre", "model.activation=swiglu", "model.tie_embeddings=false"]
 # A model that can be pushed: see `push_all`.
 PUSHABLE = ["model.norm=post", "model.tie_embeddings=false"]
 
@@ -113,11 +114,12 @@ def twins(folder: Path, *changes: str, model: Callable[[Config], Transformer] = 
     return Twins(ModelDir(folder), config, pair, ours)
 
 
-def whole_folder(root: Path, *changes: str) -> ModelDir:
+def whole_folder(root: Path, *changes: str, pair: TokenizerPair | None = None) -> ModelDir:
     """Write a model folder as training does."""
     config, folder = configured(*changes), ModelDir(root)
+    pair = pair or tokenizers(config.tokenizer.shared)
     weights = {name: parameter.detach() for name, parameter in random_model(config).named_parameters()}
-    with new_model(folder, config, tokenizers(config.tokenizer.shared), weights, {}) as temporary:
+    with new_model(folder, config, pair, weights, {}) as temporary:
         temporary.readme.write_text("# A model\n")
     return folder
 
@@ -172,8 +174,8 @@ def same(fast: list[list[Hypothesis]], slow: list[list[Hypothesis]], tolerance: 
     """Check that two engines found the same."""
     assert [[h.ids for h in found] for found in fast] == [[h.ids for h in found] for found in slow]
     for found, expected in zip(fast, slow, strict=True):
-        assert [h.log_prob for h in found] == pytest.approx([h.log_prob for h in expected], abs=tolerance)
-        assert [h.score for h in found] == pytest.approx([h.score for h in expected], abs=tolerance)
+        assert [h.log_prob for h in found] == pytest.approx([h.log_prob for h in expected], rel=1e-5, abs=tolerance)
+        assert [h.score for h in found] == pytest.approx([h.score for h in expected], rel=1e-5, abs=tolerance)
 
 
 def both_find(twins: Twins, ids: list[list[int]], options: SearchOptions) -> list[list[Hypothesis]]:

@@ -1,8 +1,10 @@
 """Small models with random or hand-set weights, and batches for them."""
 
+import math
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -111,8 +113,25 @@ def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
 def near(actual: Tensor, wanted: Tensor, tolerance: float = 1e-4) -> None:
     """Assert equality up to a fraction of the largest element."""
     assert actual.shape == wanted.shape
+    if not actual.numel():
+        return
     difference = (actual.detach().double() - wanted.double()).abs().max().item()
     assert difference <= tolerance * wanted.abs().max().item() + 1e-12
+
+
+def paper_positions(length: int, d_model: int) -> Tensor:
+    """Return sin(p / 10000^(2i / D)) at dimensions 2i and the cosines at 2i + 1, as (L, D)."""
+    angles = [[p / 10000 ** (i // 2 * 2 / d_model) for i in range(d_model)] for p in range(length)]
+    return torch.tensor([[math.cos(x) if i % 2 else math.sin(x) for i, x in enumerate(row)] for row in angles])
+
+
+def plain_r_drop(states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, alpha: float) -> Tensor:
+    """Return R-Drop's equation 4, halved: the passes' mean cross-entropy and alpha / 4 times both divergences."""
+    logits = states @ weight.T
+    entropy = F.cross_entropy(logits, labels.repeat(2), label_smoothing=smoothing, reduction="sum") / 2
+    p, q = logits.log_softmax(-1).chunk(2)
+    divergences = [F.kl_div(a, b, log_target=True, reduction="sum") for a, b in ((p, q), (q, p))]
+    return entropy + alpha / 4 * sum(divergences)
 
 
 class Watch(TorchDispatchMode):

@@ -2,16 +2,21 @@
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from command import Command, mt
+from command import Command, Done, mt
 from mt.storage.manifest import sha256
 from mt.storage.run_dir import RunDir
 
 
-def train(folder: Path, *changes: str, code: int | None = 0):
-    overrides = [word for change in changes for word in ("--set", change)]
-    return mt("train", "--config", "tiny.yaml", *overrides, cwd=folder, code=code)
+def overrides(changes: Sequence[str]) -> list[str]:
+    """Return the options that change a configuration."""
+    return [word for change in changes for word in ("--set", change)]
+
+
+def train(folder: Path, *changes: str, code: int | None = 0, **environment: str) -> Done:
+    return mt("train", "--config", "tiny.yaml", *overrides(changes), cwd=folder, code=code, **environment)
 
 
 def run_of(folder: Path) -> RunDir:

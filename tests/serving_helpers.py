@@ -1,5 +1,6 @@
 """A server process and a client for it."""
 
+import http.client
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlparse
 
 SERVE = ("-m", "mt", "serve", "--port", "0")
 
@@ -38,6 +40,18 @@ class ServerProcess:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        where = urlparse(self.url)
+        return where.hostname or "", where.port or 0
+
+    def connection(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(*self.address, timeout=30)
+
+    def metrics(self) -> str:
+        with urllib.request.urlopen(self.url + "/metrics", timeout=30) as answer:
+            return answer.read().decode()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal, wait for the end and return the exit code."""

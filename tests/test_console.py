@@ -45,18 +45,15 @@ def test_names_in_errors_are_shown_and_not_obeyed() -> None:
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "code"),
     [
-        MemoryError(),
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
-        RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory: 9 bytes"),
-        RuntimeError("CUDA failed with error out of memory"),
+        (MemoryError(), 4),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"), 4),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory: 9 bytes"), 4),
+        (RuntimeError("CUDA failed with error out of memory"), 4),
+        (RuntimeError("shape mismatch"), 1),
+        (ValueError("out of memory"), 1),
     ],
 )
-def test_memory_that_runs_out_is_no_bug(error: Exception) -> None:
-    assert _as_known(error).exit_code == 4
-
-
-@pytest.mark.parametrize("error", [RuntimeError("shape mismatch"), ValueError("out of memory")])
-def test_other_errors_are(error: Exception) -> None:
-    assert _as_known(error).exit_code == 1
+def test_memory_that_runs_out_is_no_bug_and_other_errors_are(error: Exception, code: int) -> None:
+    assert _as_known(error).exit_code == code

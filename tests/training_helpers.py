@@ -1,10 +1,15 @@
 """The parts of a training on the tiny project, put together as the pipeline does."""
 
 import math
+import shutil
+import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from command import Command
 from mt.bundle.model_folder import build_model
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config, parse_config
@@ -20,27 +25,49 @@ from mt.training.step import TrainStep
 from mt.training.step_results import StepResults
 from mt.training.trainer import Trainer
 from mt.training.validation import Validation
+from resume_helpers import wait_for_step
+
+
+def project_copy(tiny: Path, name: str) -> Path:
+    """Copy the tiny project into a folder within it."""
+    names = {path.name for path in tiny.iterdir() if path.is_dir()}
+    return Path(shutil.copytree(tiny, tiny / name, ignore=lambda folder, _: names if folder == str(tiny) else []))
+
+
+def overrides(*changes: str) -> list[str]:
+    return [word for change in changes for word in ("--set", change)]
+
+
+def kill_training(folder: Path, step: int, *changes: str) -> None:
+    """Start a training, and kill it once it has made so many steps."""
+    command = Command("train", "--config", "tiny.yaml", *overrides(*changes), cwd=folder)
+    wait_for_step(folder, step, command)
+    command.signal(signal.SIGKILL)
+    command.wait()
 
 
 class Parts:
     """Real tokenizer, corpus and model of the tiny project."""
 
     def __init__(self, folder: Path, *changes: str) -> None:
+        self.folder = folder
         self.run = RunDir(folder / "runs" / "tiny")
         self.run.root.mkdir(parents=True)
         text = (folder / "train.en", folder / "train.xx")
-        self.config: Config = parse_config((folder / "tiny.yaml").read_text(), "tiny.yaml", changes)
+        self.configure(*changes)
         self.tokenizers = tokenizers = TokenizerPair.train(TextFile(text[0]), TextFile(text[1]), 320, shared=True)
         encode_corpus(text, tokenizers, folder / "encoded", "key", None)
         self.corpus = EncodedCorpus.open(folder / "encoded")
         torch.manual_seed(1)
         self.model = build_model(self.config, tokenizers)
 
-    def trainer(self, late: bool = False) -> Trainer:
+    def configure(self, *changes: str) -> None:
+        self.config: Config = parse_config((self.folder / "tiny.yaml").read_text(), "tiny.yaml", changes)
+
+    def trainer(self, late: bool = False, validate: Callable[[Any], Validation] | None = None) -> Trainer:
         """Args: late: let it ask for a step's results when the next one is under way, as on a GPU."""
-        trainer = Trainer(
-            self.config, self.run, self.model, self.corpus, lambda _: Validation(1.0, math.e, 0.0, "", [])
-        )
+        validate = validate or (lambda _: Validation(1.0, math.e, 0.0, "", []))
+        trainer = Trainer(self.config, self.run, self.model, self.corpus, validate)
         if late:
             trainer.train_step.reads_late = True
             trainer.step_results = StepResults(trainer.state, trainer.metrics, late=True)
@@ -54,27 +81,36 @@ class Parts:
         gradients.accumulate_gradients(batches, 0)
         return [p.grad.clone() for p in self.model.parameters()]
 
+    def weights(self) -> list[torch.Tensor]:
+        return [p.detach().clone() for p in self.model.parameters()]
+
+    def forget(self) -> None:
+        """Draw other weights, as a new process would."""
+        with torch.no_grad():
+            for parameter in self.model.parameters():
+                parameter.normal_()
+
     def batches(self, number: int):
         stream = BatchStream(self.corpus, 200, seed=1)
         return [stream.next() for _ in range(number)]
 
 
+def take_steps(trainer: Trainer, number: int) -> None:
+    for _ in range(number):
+        trainer.step()
+
+
 def resume_is_exact(parts: Parts, steps: int = 3) -> bool:
     """Whether a training that is saved, goes on, is lost and resumed ends in the same weights again."""
     trainer = parts.trainer()
-    for _ in range(steps):
-        trainer.step()
+    take_steps(trainer, steps)
     trainer.save()
-    for _ in range(steps):
-        trainer.step()
-    uninterrupted = [p.detach().clone() for p in parts.model.parameters()]
-    with torch.no_grad():
-        for parameter in parts.model.parameters():
-            parameter.normal_()
+    take_steps(trainer, steps)
+    uninterrupted = parts.weights()
+    parts.forget()
     resumed = parts.trainer()
     assert resumed.state.step == steps
-    for _ in range(steps):
-        resumed.step()
+    take_steps(resumed, steps)
     return all(torch.equal(a, b) for a, b in zip(uninterrupted, parts.model.parameters(), strict=True))
 
 

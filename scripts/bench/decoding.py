@@ -81,8 +81,8 @@ class Ours:
         self.choice = EngineChoice(**choice)
         opened = open_model(ModelDir(Path(model)), self.choice)
         self.translator, self.options = opened.translator, opened.settings.search
-        self.engine, self.tokens = self.translator._engine, 0
-        self.translator._engine = SimpleNamespace(translate=self.count)
+        self.engine, self.tokens = self.translator.engine, 0
+        self.translator.engine = SimpleNamespace(translate=self.count)
 
     def count(self, sentences: list[list[int]], options: SearchOptions) -> list[list[Hypothesis]]:
         """Stands between translator and engine, because text does not show from how many tokens it was made."""

@@ -93,6 +93,8 @@ def test_files_of_the_library_pass(trained: Path, tmp_path: Path) -> None:
         with pytest.raises(UnusableError, match="embeddings"):
             check_converted(folder / "ctranslate2" / number_format / "model.bin", vocab + 1, vocab + 1)
     check(tmp_path, GOOD)
+    second_layer = {"decoder/layer_1/ffn/layer_norm/gamma": (D,)}
+    check(tmp_path, model(shapes=second_layer, settings={"decoder/alignment_layer": 1}))
 
 
 ODD = "encoder/layer_norm/beta"

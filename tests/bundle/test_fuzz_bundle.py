@@ -5,39 +5,55 @@ import pickle
 import random
 import shutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from bundle_helpers import reseal
+from bundle_helpers import Trap, reseal
 from command import mt
+from conftest import make_project
 from fuzz_helpers import Server, damaged, some_bytes
 from mt.storage.run_dir import ModelDir
 
-ODD_JSON = (
-    *(None, True, -1, 0, 1, 2**31, 2**63, 10**40, 1e400, -0.5, float("nan")),
-    *("", "x", "\x00", "/etc/passwd", [], {}, [[]]),
+ODD_JSON: tuple[Any, ...] = (
+    *(None, True, -1, 0, 1, 2**31, 2**63, 10**40, 1e400, -0.5, float("nan"), [2**62, 2**62], [2**64, 2**64 + 8]),
+    *("", "x", "\x00", "/etc/passwd", "y" * 1_000_000, [], {}, [[]], ["a", "missing"], "F16", {"type": "Bogus"}),
+    {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": "b" * 9999},
+    {"max_length": 0, "strategy": "LongestFirst", "stride": 0, "direction": "Right"},
 )
+ODD_NAMES = ("../" * 9 + "etc/passwd", "/etc/passwd", "a\x00b", ".", "", "..", "x" * 5000, "__metadata__", "é" * 9999)
 ODD_YAML = (
     *("1000000", "65536", "0", "-1", "1e400", ".nan", "x", "[1]", "{a: b}", "null"),
     *("!!python/object:os.system x", "*a"),
 )
-ODD_PARTS = (None, 5, {"type": "Bogus"}, {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": "b" * 9999})
-ODD_TOKEN = {"id": 5, "content": "a", "single_word": False}
-ODD_TOKEN |= dict.fromkeys(("lstrip", "rstrip", "normalized", "special"), True)
 
 
-class Trap:
-    """An object that touches a file when it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Callable[[Path], None], tuple[Path]]:
-        return Path.touch, (self.path,)
+def changed_json(rng: random.Random, content: bytes) -> tuple[bytes, str]:
+    """Remove, rename, swap or replace a node of a JSON tree, or nest it deeply; return a description too."""
+    if rng.random() < 0.05:
+        return rng.choice([b"[", b'{"a":']) * 100_000, "nested"
+    tree = json.loads(content)
+    node = child = tree
+    path: list[object] = []
+    while isinstance(child, dict | list) and child and rng.random() < 0.85:
+        node = child
+        keys: Sequence[Any] = sorted(node) if isinstance(node, dict) else range(len(node))
+        path.append(key := rng.choice(keys))
+        child = node[key]
+    kind = rng.choice(["removed", "renamed", "swapped", *3 * ["replaced"]]) if path else "kept"
+    if kind == "removed":
+        del node[key]
+    elif kind == "renamed" and isinstance(node, dict):
+        node[rng.choice(ODD_NAMES)] = node.pop(key)
+    elif kind == "swapped":
+        other = rng.choice(keys)
+        node[key], node[other] = node[other], node[key]
+    elif kind == "replaced":
+        node[key] = rng.choice(ODD_JSON)
+    return json.dumps(tree).encode(), f"{kind} {str(path)[:100]}"
 
 
 class Mutations:
@@ -51,24 +67,21 @@ class Mutations:
     def __init__(self, rng: random.Random, outside: Path) -> None:
         self.rng, self.outside = rng, outside
         self.kinds = [
-            *(self.damage, self.damage, self.replace, self.manifest, self.tensors, self.tensors, self.configuration),
-            *(self.tokenizer, self.settings, self.converted, self.resized, self.vocabulary, self.link),
+            *(self.damage, self.damage, self.replace, self.tensors, self.tensors, self.configuration, self.link),
+            *(self.json, self.json, self.json, self.json, self.converted, self.converted),
         ]
 
     def apply(self, folder: ModelDir) -> str:
         """Apply one of them, reseal the folder or not, and return a description."""
         kind = self.rng.choice(self.kinds)
         what = f"{kind.__name__}: {kind(folder)}"
-        if kind != self.manifest and self.rng.random() < 0.85:
+        if folder.manifest.name not in what and self.rng.random() < 0.85:
             reseal(folder)
             what += ", resealed"
         return what
 
     def any_file(self, folder: ModelDir) -> Path:
         return self.rng.choice(sorted(path for path in folder.root.rglob("*") if path.is_file()))
-
-    def any_converted(self, folder: ModelDir) -> Path:
-        return folder.converted(self.rng.choice(["float32", "int8"])) / "model.bin"
 
     def damage(self, folder: ModelDir) -> str:
         path = self.any_file(folder)
@@ -102,50 +115,21 @@ class Mutations:
         path.symlink_to(target)
         return f"{path.name} to {target}"
 
-    def manifest(self, folder: ModelDir) -> str:
-        content = json.loads(folder.manifest.read_bytes())
-        name = self.rng.choice(sorted(content["files"]))
-        kind = self.rng.randrange(5)
-        if kind == 0:
-            inside_out = f"../{folder.root.name}/{name}"
-            odd = ["../" * 9 + "etc/passwd", "/etc/passwd", "a\x00b", ".", "", "..", "x" * 5000, inside_out]
-            content["files"][self.rng.choice(odd)] = content["files"].pop(name)
-        elif kind == 1:
-            content["files"][name][self.rng.choice(["bytes", "sha256"])] = self.rng.choice(ODD_JSON)
-        elif kind == 2:
-            content[self.rng.choice(["files", "key", "formats", "steps"])] = self.rng.choice(ODD_JSON)
-        elif kind == 3:
-            del content["files"][name]
-        folder.manifest.write_text("[" * 100_000 if kind == 4 else json.dumps(content))
-        return str(kind)
+    def json(self, folder: ModelDir) -> str:
+        """Change the manifest, a tokenizer, the settings or a small file of the CTranslate2 part."""
+        path = self.rng.choice(sorted(folder.root.rglob("*.json")))
+        content, what = changed_json(self.rng, path.read_bytes())
+        path.write_bytes(content)
+        return f"{path.relative_to(folder.root)} {what}"
 
     def tensors(self, folder: ModelDir) -> str:
-        """Change the header of the weights."""
+        """Change the header of the weights, and sometimes its length."""
         content = folder.weights.read_bytes()
         (size,) = struct.unpack("<Q", content[:8])
-        header, data = json.loads(content[8 : 8 + size]), content[8 + size :]
-        name, text, size_written = self.rng.choice(sorted(header)), b"", None
-        shape, kind = header[name].get("shape", []), self.rng.randrange(8)
-        if kind == 0:
-            header[name]["shape"] = [2**62, 2**62]
-        elif kind == 1:
-            header[name]["shape"] = self.rng.choice([shape[::-1], [1, *shape], [-1], "x", None])
-        elif kind == 2:
-            header[name]["dtype"] = self.rng.choice(["F16", "I64", "F64", "BOGUS", 5, None])
-        elif kind == 3:
-            header[name]["data_offsets"] = self.rng.choice([[0, 2**63], [5, 1], [0, 4], [2**64, 2**64 + 8], "x", [0]])
-        elif kind == 4:
-            header[self.rng.choice(["x", "__metadata__", "a\x00", "é" * 9999])] = header.pop(name)
-        elif kind == 5:
-            size_written = self.rng.choice([0, 1, 2**31, 2**63, 2**64 - 1])
-        elif kind == 6:
-            text = b'{"a":' * 50_000
-        else:
-            header["__metadata__"] = {"x": "y" * 1_000_000}
-        text = text or json.dumps(header).encode()
-        size_written = len(text) if size_written is None else size_written
-        folder.weights.write_bytes(struct.pack("<Q", size_written) + text + data)
-        return f"{kind} {name}"
+        header, what = changed_json(self.rng, content[8 : 8 + size])
+        length = self.rng.choice([*6 * [len(header)], 0, 1, 2**31, 2**63, 2**64 - 1])
+        folder.weights.write_bytes(struct.pack("<Q", length) + header + content[8 + size :])
+        return f"{what} {length}"
 
     def configuration(self, folder: ModelDir) -> str:
         lines = folder.config.read_text().split("\n")
@@ -155,42 +139,9 @@ class Mutations:
         folder.config.write_text("\n".join(lines))
         return lines[number]
 
-    def tokenizer(self, folder: ModelDir) -> str:
-        path = self.rng.choice(sorted(folder.tokenizer.iterdir()))
-        state = json.loads(path.read_bytes())
-        vocab, kind = state["model"]["vocab"], self.rng.randrange(9)
-        piece, other = self.rng.sample(sorted(vocab), 2)
-        if kind == 0:
-            del vocab[piece]
-        elif kind == 1:
-            vocab[piece] = self.rng.choice([0, 10**9, 2**32, -1, "x", None])
-        elif kind == 2:
-            vocab["extra"] = len(vocab)
-        elif kind == 3:
-            state["added_tokens"] = [ODD_TOKEN]
-        elif kind == 4:
-            state["model"]["merges"] = self.rng.choice([[["a", "missing"]], [["x"]], "x", [5], [["a", "a"]] * 5000])
-        elif kind == 5:
-            parts = ["normalizer", "pre_tokenizer", "decoder", "model", "post_processor"]
-            state[self.rng.choice(parts)] = self.rng.choice(ODD_PARTS)
-        elif kind == 6:
-            state["truncation"] = {"max_length": 0, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}
-        elif kind == 7:
-            vocab[piece], vocab[other] = vocab[other], vocab[piece]
-        path.write_text('{"a":' * 100_000 if kind == 8 else json.dumps(state))
-        return f"{kind} {piece}"
-
-    def settings(self, folder: ModelDir) -> str:
-        content = json.loads(folder.settings.read_bytes())
-        owner: dict[str, Any] = self.rng.choice([content, content, content["search"]])
-        key = self.rng.choice([*sorted(owner), "unknown"])
-        owner[key] = self.rng.choice(ODD_JSON)
-        folder.settings.write_text(json.dumps(content))
-        return f"{key}: {owner[key]}"
-
     def converted(self, folder: ModelDir) -> str:
         """Change a number in a CTranslate2 file, or swap two dimensions."""
-        path = self.any_converted(folder)
+        path = self.rng.choice(sorted(folder.ctranslate2.rglob("model.bin")))
         content = bytearray(path.read_bytes())
         fields = _fields(bytes(content))
         name, offset, size = self.rng.choice(fields)
@@ -203,42 +154,6 @@ class Mutations:
             content[offset:next_offset] = (new % 2 ** (8 * size)).to_bytes(size, "little")
         path.write_bytes(content)
         return f"{path.parent.name} {name} at {offset}"
-
-    def resized(self, folder: ModelDir) -> str:
-        """Give a tensor of such a file more or fewer rows, with consistent sizes."""
-        path = self.any_converted(folder)
-        content = path.read_bytes()
-        fields = _fields(content)
-        first_dimensions = [
-            n for n, (name, *_) in enumerate(fields) if (name, fields[n - 1][0]) == ("dimensions", "rank")
-        ]
-        first = self.rng.choice(first_dimensions)
-        rows_at, size_at = fields[first][1], next(offset for name, offset, _ in fields[first:] if name == "size")
-        (rows,), (size,) = struct.unpack_from("I", content, rows_at), struct.unpack_from("I", content, size_at)
-        new = self.rng.choice([0, 1, rows // 2, rows - 1, rows + 1, 2 * rows])
-        begin, end = size_at + 4, size_at + 4 + size
-        data = (content[begin:end] * 2)[: size // rows * new]
-        head = bytearray(content[:begin])
-        struct.pack_into("I", head, rows_at, new)
-        struct.pack_into("I", head, size_at, len(data))
-        path.write_bytes(bytes(head) + data + content[end:])
-        return f"{path.parent.name} rows {rows} {new}"
-
-    def vocabulary(self, folder: ModelDir) -> str:
-        """Change one of the small files of the CTranslate2 part."""
-        small = [p for p in folder.ctranslate2.rglob("*") if p.is_file() and p.suffix in (".json", ".txt")]
-        path = self.rng.choice(sorted(small))
-        content = path.read_text()
-        if path.suffix == ".json" and self.rng.random() < 0.7:
-            tree = json.loads(content)
-            if isinstance(tree, list):
-                tree = self.rng.choice([tree[:-1], [*tree, "extra"], tree[::-1], [], [5], {}, [*tree[:-1], None]])
-            else:
-                tree[self.rng.choice([*sorted(tree), "x"])] = self.rng.choice(ODD_JSON)
-            path.write_text(json.dumps(tree))
-        else:
-            path.write_bytes(damaged(self.rng, content.encode()))
-        return str(path.relative_to(folder.root))
 
 
 def _fields(content: bytes) -> list[tuple[str, int, int]]:
@@ -265,8 +180,6 @@ def _fields(content: bytes) -> list[tuple[str, int, int]]:
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished model with a shortlist."""
-    from conftest import make_project
-
     folder = make_project(tmp_path_factory.mktemp("shipped"))
     mt("train", "--config", "tiny.yaml", "--set", "decoding.shortlist=20", "--set", "training.max_steps=2", cwd=folder)
     return folder / "runs" / "tiny" / "model"
@@ -307,7 +220,7 @@ def check(shipped: Path, folder: Path, number: int, seed: int) -> None:
     outside.mkdir()
     (outside / "stranger").write_text("not part of any model")
     mutations = Mutations(rng, outside)
-    refused, accepted = 0, []
+    refused = 0
     modules = ["mt.cli", "mt.bundle.load_translator", "ctranslate2"]
     modules += ["mt.bundle.model_folder", "mt.decoding.torch_engine", "mt.config"]
     with Server(modules, seconds=10) as server:
@@ -334,9 +247,7 @@ def check(shipped: Path, folder: Path, number: int, seed: int) -> None:
                 assert found.stdout == "", shown
             else:
                 assert found.stdout.count("\n") == 3, shown
-                accepted.append(f"{what}, {engine} {extra}: {found.stderr[:200]}")
             shutil.rmtree(model.root)
-    print("\n".join(accepted))
     print(f"{number} folders, {refused} refused, worst: {server.worst}")
     assert number // 3 < refused < number
 

@@ -1,7 +1,5 @@
 """The model folder: loading returns what was saved, it can be moved, and all damage is reported in one sentence."""
 
-import functools
-import hashlib
 import json
 import os
 import pickle
@@ -15,9 +13,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bundle_helpers import ENGLISH, GERMAN, configured, edit_json, make, reseal
+from bundle_helpers import ENGLISH, GERMAN, Trap, configured, edit_json, make, reseal
+from config_helpers import SMALLEST
 from model_helpers import sources, targets
 from mt.bundle.load_translator import open_model
+from mt.bundle.model_card import model_card
 from mt.bundle.model_folder import LoadedModel, load_model, new_model
 from mt.config import dump_config, parse_config
 from mt.data.tokenizer import TokenizerPair
@@ -28,83 +28,6 @@ from mt.storage.run_dir import ModelDir
 
 def load(folder: ModelDir) -> LoadedModel:
     return load_model(folder, torch.device("cpu"))
-
-
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-@pytest.mark.parametrize("shared", ["true", "false"])
-@pytest.mark.parametrize("tied", ["true", "false"])
-def test_loading_returns_what_was_saved(tmp_path: Path, tied: str, shared: str, positions: str) -> None:
-    changes = [f"model.tie_embeddings={tied}", f"tokenizer.shared={shared}", f"model.positions={positions}"]
-    folder, model, tokenizers = make(tmp_path, *changes)
-    loaded = load(folder)
-    assert loaded.config == configured(*changes)
-    assert not loaded.model.training
-    src_tokens = sources([5, 3], tokenizers.source.vocab_size)
-    tgt_in = targets([4, 6], tokenizers.target.vocab_size)
-    assert loaded.model(src_tokens, tgt_in).equal(model(src_tokens, tgt_in))
-    assert loaded.tokenizers.shared == (shared == "true")
-    assert loaded.tokenizers.files() == tokenizers.files()
-    assert (loaded.model.output.weight is loaded.model.target_embedding.tokens.weight) == (tied == "true")
-
-
-def test_a_folder_holds_these_files_and_no_pickle(tmp_path: Path) -> None:
-    folder, _, _ = make(tmp_path)
-    files = {path.relative_to(folder.root).as_posix(): path for path in folder.root.rglob("*") if path.is_file()}
-    converted = ("config.json", "model.bin", "shared_vocabulary.json")
-    assert set(files) == {
-        *("MANIFEST.json", "README.md", "config.yaml", "model.safetensors", "tokenizer/tokenizer.json"),
-        "ctranslate2/settings.json",
-        *(f"ctranslate2/{number_format}/{name}" for number_format in ("float32", "int8") for name in converted),
-    }
-    for path in files.values():
-        content = path.read_bytes()
-        assert not content.startswith((b"\x80", b"PK"))
-        assert path.suffix in (".safetensors", ".bin") or content.decode()
-    manifest = json.loads(folder.manifest.read_text())
-    assert manifest["steps"] == 7
-    assert set(manifest["files"]) == set(files) - {"MANIFEST.json"}
-
-
-def test_separate_vocabularies_are_two_files(tmp_path: Path) -> None:
-    folder, _, _ = make(tmp_path, "tokenizer.shared=false")
-    assert {path.name for path in folder.tokenizer.iterdir()} == {"source.json", "target.json"}
-
-
-@pytest.mark.parametrize("engine", ["ctranslate2", "torch"])
-def test_a_folder_can_be_moved_and_linked_to(tmp_path: Path, engine: str) -> None:
-    def translate(folder: ModelDir) -> list[str]:
-        return open_model(folder, EngineChoice(engine)).translator.best(ENGLISH, SearchOptions(2, max_length=6))
-
-    folder, _, _ = make(tmp_path)
-    before = translate(folder)
-    moved, link = tmp_path / "elsewhere" / "ein Ordner", tmp_path / "link"
-    moved.parent.mkdir()
-    folder.root.rename(moved)
-    link.symlink_to(moved)
-    assert translate(ModelDir(moved)) == translate(ModelDir(link)) == before
-
-
-def test_saving_replaces_a_model_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    make(tmp_path)
-    folder, model, _ = make(tmp_path, "model.tie_embeddings=false")
-    assert load(folder).model.output.weight.equal(model.output.weight)
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
-@pytest.mark.parametrize("failing", ["tokenizers", "weights"])
-def test_saving_that_fails_leaves_the_old_model(tmp_path: Path, failing: str) -> None:
-    folder, _, tokenizers = make(tmp_path)
-    before = {path: path.read_bytes() for path in folder.root.rglob("*") if path.is_file()}
-    parts = {"tokenizers": tokenizers, "weights": {"a": torch.zeros(2)}, failing: None}
-    with (
-        pytest.raises(AttributeError),
-        new_model(folder, configured(), parts["tokenizers"], parts["weights"], {}),
-    ):
-        pass
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-
-
-# Damage -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -118,11 +41,95 @@ def folder(saved: ModelDir, tmp_path: Path) -> ModelDir:
     return ModelDir(Path(shutil.copytree(saved.root, tmp_path / "model")))
 
 
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("shared", ["true", "false"])
+@pytest.mark.parametrize("tied", ["true", "false"])
+def test_loading_returns_what_was_saved(tmp_path: Path, tied: str, shared: str, positions: str) -> None:
+    changes = [f"model.tie_embeddings={tied}", f"tokenizer.shared={shared}", f"model.positions={positions}"]
+    folder, model, tokenizers = make(tmp_path, *changes)
+    names = {"tokenizer.json"} if shared == "true" else {"source.json", "target.json"}
+    assert {path.name for path in folder.tokenizer.iterdir()} == names
+    loaded = load(folder)
+    assert loaded.config == configured(*changes)
+    assert not loaded.model.training
+    src_tokens = sources([5, 3], tokenizers.source.vocab_size)
+    tgt_in = targets([4, 6], tokenizers.target.vocab_size)
+    assert loaded.model(src_tokens, tgt_in).equal(model(src_tokens, tgt_in))
+    assert loaded.tokenizers.shared == (shared == "true")
+    assert loaded.tokenizers.files() == tokenizers.files()
+    assert (loaded.model.output.weight is loaded.model.target_embedding.tokens.weight) == (tied == "true")
+
+
+def test_a_folder_holds_these_files_and_no_pickle(saved: ModelDir) -> None:
+    files = {path.relative_to(saved.root).as_posix(): path for path in saved.root.rglob("*") if path.is_file()}
+    converted = ("config.json", "model.bin", "shared_vocabulary.json")
+    assert set(files) == {
+        *("MANIFEST.json", "README.md", "config.yaml", "model.safetensors", "tokenizer/tokenizer.json"),
+        "ctranslate2/settings.json",
+        *(f"ctranslate2/{number_format}/{name}" for number_format in ("float32", "int8") for name in converted),
+    }
+    for path in files.values():
+        content = path.read_bytes()
+        assert not content.startswith((b"\x80", b"PK"))
+        assert path.suffix in (".safetensors", ".bin") or content.decode()
+    manifest = json.loads(saved.manifest.read_text())
+    assert manifest["steps"] == 7
+    assert set(manifest["files"]) == set(files) - {"MANIFEST.json"}
+
+
+@pytest.mark.parametrize("engine", ["ctranslate2", "torch"])
+def test_a_folder_can_be_moved_and_linked_to(folder: ModelDir, tmp_path: Path, engine: str) -> None:
+    def translate(folder: ModelDir) -> list[str]:
+        return open_model(folder, EngineChoice(engine)).translator.best(ENGLISH, SearchOptions(2, max_length=6))
+
+    before = translate(folder)
+    moved, link = tmp_path / "elsewhere" / "ein Ordner", tmp_path / "link"
+    moved.parent.mkdir()
+    folder.root.rename(moved)
+    link.symlink_to(moved)
+    assert translate(ModelDir(moved)) == translate(ModelDir(link)) == before
+
+
+@pytest.mark.parametrize("failing", ["tokenizers", "weights"])
+def test_saving_replaces_a_model_or_leaves_the_old_one(tmp_path: Path, failing: str) -> None:
+    make(tmp_path)
+    folder, model, tokenizers = make(tmp_path, "model.tie_embeddings=false")
+    assert load(folder).model.output.weight.equal(model.output.weight)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    before = {path: path.read_bytes() for path in folder.root.rglob("*") if path.is_file()}
+    parts = {"tokenizers": tokenizers, "weights": {"a": torch.zeros(2)}, failing: None}
+    with (
+        pytest.raises(AttributeError),
+        new_model(folder, configured(), parts["tokenizers"], parts["weights"], {}),
+    ):
+        pass
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "stack", "has_ctranslate2"),
+    [
+        (["model.encoder_layers=3", "model.decoder_layers=2"], "3 encoder and 2 decoder layers, d_model", True),
+        (["model.architecture=decoder_only", "model.decoder_layers=5"], "One stack of 5 layers, d_model", False),
+    ],
+)
+def test_the_readme_names_what_the_folder_holds(changes: list[str], stack: str, has_ctranslate2: bool) -> None:
+    facts = {"weights": "step 7 (last)", "steps": 7}
+    card = model_card(parse_config(SMALLEST, "test", changes), facts, has_ctranslate2)
+    assert stack in card
+    assert "0 encoder" not in card
+    assert ("`ctranslate2/`" in card) == has_ctranslate2
+    assert "`model.safetensors`" in card
+    assert "`MANIFEST.json`" in card
+
+
+# Damage -------------------------------------------------------------------------------------------------------------
+
+
 def refusal(folder: ModelDir) -> str:
     """Return the message that loading ends with."""
     with pytest.raises(InputError) as caught:
         load(folder)
-    assert caught.value.exit_code == 2
     assert str(folder.root) in caught.value.message
     assert len(caught.value.message) < 500 + len(str(folder.root))
     return caught.value.message
@@ -134,57 +141,34 @@ def one_sentence(folder: ModelDir) -> str:
     return message
 
 
-def missing(folder: ModelDir, name: str) -> None:
-    (folder.root / name).unlink()
-
-
-def truncated(folder: ModelDir, name: str) -> None:
-    path = folder.root / name
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def flipped(folder: ModelDir, name: str, position: float) -> None:
-    path = folder.root / name
-    content = bytearray(path.read_bytes())
-    content[int(position * len(content))] ^= 4
-    path.write_bytes(content)
-
-
-def replaced_by_a_folder(folder: ModelDir, name: str) -> None:
-    (folder.root / name).unlink()
-    (folder.root / name).mkdir()
-
-
-def of_another_checksum(folder: ModelDir, name: str) -> None:
-    edit_json(folder.manifest, lambda manifest: manifest["files"][name].update(sha256="0" * 64))
-
-
-def unlisted(folder: ModelDir, name: str) -> None:
-    """The file could be altered unnoticed."""
-    edit_json(folder.manifest, lambda manifest: manifest["files"].pop(name))
-
-
 @pytest.mark.parametrize("name", ["config.yaml", "model.safetensors", "tokenizer/tokenizer.json"])
-@pytest.mark.parametrize(
-    ("damage", "reason"),
-    [
-        (missing, "is missing"),
-        (truncated, "bytes"),
-        *((functools.partial(flipped, position=position), "was altered") for position in (0.0, 0.5, 0.999)),
-        (replaced_by_a_folder, ""),
-        (of_another_checksum, "was altered"),
-        (unlisted, "does not list"),
-    ],
-)
-def test_a_damaged_file(folder: ModelDir, name: str, damage: Callable[[ModelDir, str], None], reason: str) -> None:
-    damage(folder, name)
-    message = one_sentence(folder)
-    assert name in message
-    assert reason in message
+def test_a_damaged_file(folder: ModelDir, name: str) -> None:
+    path, manifest = folder.root / name, folder.manifest.read_bytes()
+    content = path.read_bytes()
+    for place in (0, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+        assert f"{name} was altered" in one_sentence(folder)
+    path.write_bytes(content[:-1])
+    assert f"{name} has {len(content) - 1} bytes" in one_sentence(folder)
+    path.unlink()
+    assert f"{name}' is missing" in one_sentence(folder)
+    path.mkdir()
+    assert f"{name}' is missing" in one_sentence(folder)
+    path.rmdir()
+    path.write_bytes(content)
+    edit_json(folder.manifest, lambda manifest: manifest["files"].pop(name))  # it could be altered unnoticed
+    assert f"does not list {name}" in one_sentence(folder)
+    folder.manifest.write_bytes(manifest)
+    load(folder)
+    folder.manifest.unlink()
+    assert "MANIFEST.json is missing" in one_sentence(folder)
 
 
 def test_the_readme_may_be_edited_and_converted_models_deleted(folder: ModelDir) -> None:
     folder.readme.write_text("Mine.")
+    load(folder)
+    tensors(lambda content: None)(folder)
+    reseal(folder)
     load(folder)
     (folder.converted("float32") / ".DS_Store").write_bytes(b"x")
     assert open_model(folder).engine.startswith("CTranslate2 float32")
@@ -194,61 +178,11 @@ def test_the_readme_may_be_edited_and_converted_models_deleted(folder: ModelDir)
     assert open_model(folder, EngineChoice(compute_type="int8")).engine.startswith("CTranslate2 int8")
 
 
-def test_links_in_place_of_a_file(folder: ModelDir, tmp_path: Path) -> None:
-    folder.weights.rename(tmp_path / "elsewhere")
-    folder.weights.symlink_to(tmp_path / "elsewhere")
-    assert "model.safetensors" in one_sentence(folder)
-    folder.weights.unlink()
-    folder.weights.symlink_to(folder.weights.name)
-    assert "model.safetensors' is missing" in one_sentence(folder)
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_a_file_without_read_permission(folder: ModelDir) -> None:
     folder.weights.chmod(0)
     with pytest.raises(MachineError, match=r"model\.safetensors: cannot be read: Permission denied"):
         load(folder)
-
-
-def test_no_manifest(folder: ModelDir) -> None:
-    folder.manifest.unlink()
-    assert "MANIFEST.json is missing" in one_sentence(folder)
-    assert "MANIFEST.json is missing" in one_sentence(ModelDir(folder.root / "nothing"))
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        *(b"", b"not json", b"\xff\xfe", b"[]", b"{}", b'{"files": []}', b'{"files": {"config.yaml": 3}}'),
-        b'{"files": {"config.yaml": {"bytes": "9", "sha256": "0"}}}',
-        b"[" * 100_000,
-    ],
-    ids=lambda content: content[:30],
-)
-def test_an_invalid_manifest(folder: ModelDir, content: bytes) -> None:
-    folder.manifest.write_bytes(content)
-    assert "MANIFEST.json is not a manifest" in one_sentence(folder)
-
-
-def test_an_endless_manifest(folder: ModelDir) -> None:
-    for create in (
-        lambda path: path.symlink_to("/dev/zero"),
-        os.mkfifo,
-        lambda path: (path.touch(), os.truncate(path, 2**40)),
-    ):
-        folder.manifest.unlink()
-        create(folder.manifest)
-        assert "MANIFEST.json is not a manifest" in one_sentence(folder)
-
-
-@pytest.mark.parametrize(
-    "name", ["../outside", "/etc/hostname", "tokenizer/a\0b", "tokenizer/" + "x" * 300], ids=lambda name: name[:12]
-)
-def test_a_manifest_with_a_file_outside_the_folder(folder: ModelDir, name: str) -> None:
-    (folder.root.parent / "outside").write_text("secret")
-    entry = {"bytes": 6, "sha256": hashlib.sha256(b"secret").hexdigest()}
-    edit_json(folder.manifest, lambda manifest: manifest["files"].update({name: entry}))
-    one_sentence(folder)
 
 
 # Damage with a manifest that agrees: only the checks of the content are left. ---------------------------------------
@@ -354,20 +288,6 @@ def test_content_that_does_not_fit(folder: ModelDir, change: Change, words: list
     reseal(folder)
     message = one_sentence(folder)
     assert all(word in message for word in words), message
-
-
-def test_resealing_alone_does_no_harm(folder: ModelDir) -> None:
-    tensors(lambda content: None)(folder)
-    reseal(folder)
-    load(folder)
-
-
-class Trap:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Callable[[Path], None], tuple[Path]]:
-        return Path.touch, (self.path,)
 
 
 @pytest.mark.parametrize("kind", ["pickle", "torch"])

@@ -15,7 +15,6 @@ from engine_helpers import (
     endless_model,
     fast_log_probs,
     random_model,
-    same,
     sentences,
     token_log_probs,
     tokenizers,
@@ -73,6 +72,8 @@ def test_every_shape(tmp_path: Path, number: int) -> None:
 @pytest.mark.parametrize(
     "shape",
     [
+        ["model.d_model=1", "model.n_heads=1", "model.positions=learned"],
+        ["model.d_model=2", "model.n_heads=1"],
         ["model.d_model=6", "model.n_heads=3"],
         ["model.d_model=4", "model.n_heads=1"],
         ["model.d_model=4", "model.n_heads=4"],
@@ -88,16 +89,10 @@ def test_every_shape(tmp_path: Path, number: int) -> None:
     ids=" ".join,
 )
 def test_odd_sizes(tmp_path: Path, shape: list[str], norm: str) -> None:
-    assert_same_probabilities(twins(tmp_path, *shape, f"model.norm={norm}"))
-
-
-@pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("changes", [["model.d_model=2"], ["model.d_model=1", "model.positions=learned"]], ids=" ".join)
-def test_the_smallest_widths(tmp_path: Path, changes: list[str], norm: str) -> None:
-    """Normalising two numbers nearly divides by zero, which amplifies rounding errors."""
-    both = twins(tmp_path, *changes, "model.n_heads=1", f"model.norm={norm}")
-    assert_same_probabilities(both, tolerance=1e-3)
-    assert both.fast().translate([[5, 6]], SearchOptions(2, max_length=4))
+    both = twins(tmp_path, *shape, f"model.norm={norm}")
+    # Normalising two numbers nearly divides by zero, which amplifies rounding errors.
+    assert_same_probabilities(both, tolerance=1e-3 if both.config.model.d_model <= 2 else 1e-4)
+    assert both.fast().translate([[5, 6]], SearchOptions(2, max_length=3))
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -138,24 +133,19 @@ def test_int8_is_close(tmp_path: Path, shape: list[str], tied: str) -> None:
         assert all(h.log_prob < 0 for h in hypotheses)
 
 
-@pytest.mark.parametrize("tied", ["true", "false"])
-def test_conversion_does_not_change_the_model(tmp_path: Path, tied: str) -> None:
+def test_conversion_stores_tied_matrices_once_and_does_not_change_the_model(tmp_path: Path) -> None:
     """The library quantizes in place."""
-    config = configured(f"model.tie_embeddings={tied}", "model.activation=swiglu")
-    model = random_model(config)
-    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    convert(model, config, tokenizers(True), ModelDir(tmp_path))
-    after = dict(model.named_parameters())
-    assert before.keys() == after.keys()
-    assert all(after[name].equal(before[name]) and after[name].dtype == torch.float32 for name in before)
-
-
-def test_tied_matrices_are_stored_once(tmp_path: Path) -> None:
     sizes = []
     for tied in ("true", "false"):
-        folder = tmp_path / tied
-        twins(folder, f"model.tie_embeddings={tied}", "model.d_model=64", "model.d_ff=8")
-        sizes.append(sum(path.stat().st_size for path in folder.rglob("model.bin")))
+        shape = ["model.d_model=64", "model.d_ff=8", "model.activation=swiglu"]
+        config, folder = configured(f"model.tie_embeddings={tied}", *shape), ModelDir(tmp_path / tied)
+        model = random_model(config)
+        before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+        convert(model, config, tokenizers(True), folder)
+        after = dict(model.named_parameters())
+        assert before.keys() == after.keys()
+        assert all(after[name].equal(before[name]) and after[name].dtype == torch.float32 for name in before)
+        sizes.append(sum(path.stat().st_size for path in folder.root.rglob("model.bin")))
     assert sizes[0] < 0.7 * sizes[1]
 
 
@@ -213,13 +203,8 @@ def test_a_source_is_between_sos_and_eos(tmp_path: Path) -> None:
 
 
 def test_both_number_formats_and_the_settings_are_written(tmp_path: Path) -> None:
-    both = twins(tmp_path, "tokenizer.shared=false", "decoding.beam_size=7")
+    twins(tmp_path, "tokenizer.shared=false")
     names = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     files = ("config.json", "model.bin", "source_vocabulary.json", "target_vocabulary.json")
     both_kinds = {f"ctranslate2/{kind}/{name}" for kind in ("float32", "int8") for name in files}
     assert names == {"ctranslate2/settings.json", *both_kinds}
-    ids = sentences([4, 5], both.tokenizers.source.vocab_size)
-    same(
-        both.fast().translate(ids, SearchOptions(1, max_length=5)),
-        both.fast().translate(ids, SearchOptions(1, max_length=5)),
-    )

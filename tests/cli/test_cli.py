@@ -341,12 +341,6 @@ def test_an_unwritable_runs_folder_is_exit_4(tiny: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_python_m_mt_is_the_same_command(tmp_path: Path) -> None:
-    done = in_bash("mt eval", tmp_path)
-    assert done.returncode == 2
-    assert b"no finished run" in done.stderr
-
-
 def test_a_line_is_answered_before_the_next_and_ctrl_c_is_exit_130(trained: Path) -> None:
     command = [sys.executable, "-m", "mt", "translate", "--greedy"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

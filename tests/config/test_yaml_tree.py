@@ -62,7 +62,7 @@ def test_the_line_of_every_key_and_item() -> None:
 def test_a_line_that_ends_for_yaml_alone_is_refused(text: str, sign: str) -> None:
     """It could end a comment and begin a key, or vanish from a text."""
     error = refusal("z: 1\r\n" + text.format(sign))
-    assert error.message == f"file.yaml:2: U+{ord(sign):04X}, which ends a line in YAML but in no editor"
+    assert error.message == f"file.yaml:2: the character U+{ord(sign):04X} is not allowed"
     assert f'"\\u{ord(sign):04X}"' in error.hint
     assert parse_yaml(f'a: "x\\u{ord(sign):04X}y"', "f").root == {"a": f"x{sign}y"}
 

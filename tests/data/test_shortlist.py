@@ -208,7 +208,7 @@ def test_an_option_overrides_the_configuration(listed: tuple) -> None:
         found = open_model(both.folder, EngineChoice(shortlist=wanted))
         assert ("with shortlist" in found.engine) == used
         exact = both.fast(shortlist=used).translate([[270, 280, 290]], SearchOptions(2, max_length=6))
-        assert found.translator._engine.translate([[270, 280, 290]], SearchOptions(2, max_length=6)) == exact
+        assert found.translator.engine.translate([[270, 280, 290]], SearchOptions(2, max_length=6)) == exact
 
 
 def test_a_missing_shortlist_is_refused(trained: Path, listed: tuple, tmp_path: Path) -> None:

@@ -112,28 +112,23 @@ def test_the_size_of_batches_changes_nothing(tmp_path: Path, batch_tokens: int) 
 
 @pytest.mark.parametrize(("max_tokens", "max_sentences"), [(1, 9), (30, 4), (40, 100), (10_000, 3)])
 def test_batches_are_within_their_bounds(max_tokens: int, max_sentences: int) -> None:
-    many = sentences([(11 * row) % 17 for row in range(60)], VOCAB)
-    batches = list(batch_by_length([len(ids) + 2 if ids else 0 for ids in many], max_tokens, max_sentences))
-    assert sorted(index for batch in batches for index in batch) == [i for i, ids in enumerate(many) if ids]
-    lengths = [[len(many[index]) + 2 for index in batch] for batch in batches]
-    assert all(len(batch) <= max_sentences for batch in lengths)
-    assert all(len(batch) == 1 or len(batch) * max(batch) <= max_tokens for batch in lengths)
-    flat = [length for batch in lengths for length in batch]
-    assert flat == sorted(flat, reverse=True)
-    # No batch had room for the first sentence of the next.
-    for batch in lengths[:-1]:
-        assert len(batch) == max_sentences or (len(batch) + 1) * max(batch) > max_tokens
+    lengths = [(11 * row) % 17 for row in range(60)]
+    batches = list(batch_by_length(lengths, max_tokens, max_sentences))
+    flat = [index for batch in batches for index in batch]
+    assert sorted(flat) == [i for i, length in enumerate(lengths) if length]
+    assert [lengths[i] for i in flat] == sorted((n for n in lengths if n), reverse=True)
+    for batch, following in zip(batches, [*batches[1:], None], strict=True):
+        assert len(batch) <= max_sentences
+        assert len(batch) == 1 or len(batch) * lengths[batch[0]] <= max_tokens
+        if following:  # there was no room for its first sentence
+            assert len(batch) == max_sentences or (len(batch) + 1) * lengths[batch[0]] > max_tokens
 
 
 def test_a_sentence_without_tokens(lively: Twins) -> None:
-    options = SearchOptions(1, max_length=12)
-    engine = lively.fast()
+    options, engine = SearchOptions(1, max_length=12), lively.fast()
     assert engine.translate([], options) == []
-    [alone] = engine.translate([[]], options)
     [_, within, _] = engine.translate([IDS[0], [], IDS[1]], options)
-    same([alone], [within])
-    [[expected]] = lively.slow().translate([[]], options)
-    assert alone[0].ids == expected.ids
+    assert engine.translate([[]], options) == lively.slow().translate([[]], options) == [within]
 
 
 # Bounds -------------------------------------------------------------------------------------------------------------
@@ -163,21 +158,24 @@ def test_endless_translations_end_with_learned_positions_too(tmp_path: Path, alp
 
 
 def test_bounds_of_some_sentences_leave_the_others_unchanged(tmp_path: Path) -> None:
-    """One sentence ends just below its bound, beside one that needs a larger bound."""
+    """Bounds around the longest, a neighbour that needs a larger bound, and each one's own length as its bound.
+
+    EOS needs a step of its own; otherwise a translation of maximum length would count as cut off.
+    """
     both = twins(tmp_path, model=ending)
-    engine = both.fast()
-    longest = max(len(found.ids) for [found] in engine.translate(IDS, SearchOptions(1, max_length=12)))
+    engine, slow_engine = both.fast(), both.slow()
+    greedy = engine.translate(IDS, SearchOptions(1, max_length=12))
+    longest = max(len(found.ids) for [found] in greedy)
     for bound in range(longest - 1, longest + 2):
-        for [fast], [slow] in zip(
-            *(e.translate(IDS, SearchOptions(1, max_length=bound)) for e in (engine, both.slow())), strict=True
-        ):
+        options = SearchOptions(1, max_length=bound)
+        for [fast], [slow] in zip(engine.translate(IDS, options), slow_engine.translate(IDS, options), strict=True):
             assert fast.ids == slow.ids
-            assert len(fast.ids) <= bound
             if len(fast.ids) < bound:
                 assert fast.log_prob == pytest.approx(slow.log_prob, abs=1e-3)
-    for source, [alone] in zip(IDS, engine.translate(IDS, SearchOptions(1, max_length=12)), strict=True):
+    for source, [expected] in zip(IDS, greedy, strict=True):
         [beside, _] = engine.translate([source, *sentences([38], VOCAB)], SearchOptions(1, max_length=12))
-        same([beside], [[alone]])
+        [fitting] = engine.translate([source], SearchOptions(1, max_length=max(1, len(expected.ids))))
+        same([beside, fitting], [[expected]] * 2)
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
@@ -193,18 +191,8 @@ def test_a_bound_holds_beside_a_sentence_with_a_larger_one(tmp_path: Path, beam_
     changes = ["model.d_model=32", "model.d_ff=32", "model.positions=learned", "model.tie_embeddings=false"]
     both = twins(tmp_path, *changes, "data.max_length=200", model=reciting)
     options = SearchOptions(beam_size, max_length=100, max_length_ratio=0.1)
-    [short], [long] = both_find(both, sentences([1, 60], VOCAB), options)
-    assert short.ids == [*range(270, 281)]
-    assert long.ids == [*range(270, 284)]
-
-
-def test_translations_that_just_fit_keep_their_own_end(tmp_path: Path) -> None:
-    """EOS needs a step of its own; otherwise a translation of maximum length would count as cut off."""
-    both = twins(tmp_path, model=ending)
-    greedy = both.slow().translate(IDS, SearchOptions(1, max_length=12))
-    for source, [expected] in zip(IDS, greedy, strict=True):
-        options = SearchOptions(1, max_length=max(1, len(expected.ids)))
-        same(both.fast().translate([source], options), [[expected]])
+    found = both_find(both, sentences([1, 60], VOCAB), options)
+    assert [best.ids for [best] in found] == [[*range(270, 281)], [*range(270, 284)]]
 
 
 @pytest.mark.parametrize("max_length", [1, 2])

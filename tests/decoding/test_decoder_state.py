@@ -35,10 +35,13 @@ class Follower:
         return len(self.prefixes) // len(self.sentences)
 
     def step(self) -> torch.Tensor:
-        """Return logits of the next token (B * W, V)."""
+        """Return logits of the next token (B * W, V), which full decoding confirms at every tenth position."""
         logits = self.model.step(self.prefixes[:, -1].view(-1, self.width), self.state)
         self.capacities.append(self.state.caches[0].capacity)
         self.used.append(self.state.used)
+        position = self.state.position - 1
+        if position < 10 or position % 10 == 0:
+            close(logits, self.expected(), 1e-4)
         return logits
 
     @property
@@ -69,10 +72,8 @@ class Follower:
 def test_reclaiming_growing_and_leaving_change_nothing(shape: dict, width: int) -> None:
     follower = Follower(small_model(max_length=STEPS + 1, **shape), [6, 2, 4, 1, 9], seed=3)
     for position in range(STEPS):
-        logits = follower.step()
+        follower.step()
         assert follower.state.position == position + 1
-        if position < 10 or position % 10 == 0:
-            close(logits, follower.expected(), 1e-4)
         kept = None
         if position in (5, 70, 110):  # the first, one within, the last
             gone = {5: 0, 70: 1, 110: len(follower.sentences) - 1}[position]
@@ -91,18 +92,15 @@ def test_reclaiming_growing_and_leaving_change_nothing(shape: dict, width: int) 
 def test_right_after_every_reclaiming() -> None:
     """Test the step that reclaims, the step after it, and a sentence that leaves at that moment."""
     follower = Follower(small_model(max_length=STEPS + 1), [6, 2, 4, 3, 5], seed=5)
-    reclaimed = 0
-    just_now = False
+    reclaimed, just_now = 0, False
     for _ in range(STEPS):
-        logits = follower.step()
-        if just_now:
-            close(logits, follower.expected(), 1e-4)
+        logits, before = follower.step(), just_now
         just_now = follower.reclaimed > reclaimed
-        kept = None
-        if just_now:
+        reclaimed = follower.reclaimed
+        if just_now or before:
             close(logits, follower.expected(), 1e-4)
-            reclaimed = follower.reclaimed
-            kept = torch.arange(1, len(follower.sentences)) if len(follower.sentences) > 2 else None
+        leaves = just_now and len(follower.sentences) > 2
+        kept = torch.arange(1, len(follower.sentences)) if leaves else None
         batch = len(follower.sentences) if kept is None else len(kept)
         follower.advance(follower.random_origins(batch, 16), kept)
     assert reclaimed >= 2
@@ -116,9 +114,7 @@ def test_sentences_attend_to_different_numbers_of_slots() -> None:
     follower.step()
     follower.advance(torch.zeros(3, 8, dtype=torch.long))
     for position in range(1, 90):
-        logits = follower.step()
-        if position % 10 == 0:
-            close(logits, follower.expected(), 1e-4)
+        follower.step()
         origins = follower.random_origins(3, 8)
         if position < 8:
             origins[1] = torch.arange(8)
@@ -131,13 +127,9 @@ def test_sentences_attend_to_different_numbers_of_slots() -> None:
 def test_buffers_grow_where_all_hypotheses_live_on(shape: dict) -> None:
     """Each hypothesis continues itself, so nothing can be reclaimed."""
     follower = Follower(small_model(max_length=64, **shape), [5, 3, 1], seed=7)
-    follower.step()
-    follower.advance(torch.zeros(3, 4, dtype=torch.long))
-    for position in range(1, 60):
-        logits = follower.step()
-        if position % 10 == 0:
-            close(logits, follower.expected(), 1e-4)
-        follower.advance(torch.arange(4).expand(3, 4))
+    for position in range(60):
+        follower.step()
+        follower.advance((torch.arange(4) if position else torch.zeros(4, dtype=torch.long)).expand(3, 4))
     prompt = follower.src_tokens.shape[1] if "architecture" in shape else 0
     assert follower.state.used == prompt + 1 + 4 * 59
     assert len(set(follower.capacities)) >= 3
@@ -157,9 +149,7 @@ def test_the_width_may_change() -> None:
 def test_greedy_search_needs_no_mask() -> None:
     follower = Follower(small_model(max_length=90), [5, 3, 1, 7], seed=9)
     for position in range(80):
-        logits = follower.step()
-        if position % 10 == 0:
-            close(logits, follower.expected(), 1e-4)
+        follower.step()
         kept = torch.tensor([0, 2, 3]) if position == 33 else None
         follower.advance(torch.zeros(3 if position >= 33 else 4, 1, dtype=torch.long), kept)
         assert follower.state.visible is None

@@ -1,7 +1,7 @@
 """Ensembles and checkpoints as models: averaged distributions, and compatibility checks."""
 
+import contextlib
 import json
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from shutil import copyfile, copytree
@@ -12,10 +12,10 @@ from safetensors.torch import load_file
 
 from command import mt
 from conftest import make_project
-from engine_helpers import ENGLISH, GERMAN, configured, random_model, run_cli, tokenizers, whole_folder
-from model_helpers import close, lively_model, small_model, sources
+from engine_helpers import ENGLISH, GERMAN, LIVELY, configured, run_cli, tokenizers, whole_folder
+from model_helpers import DECODER_ONLY, close, lively_model, small_model, sources
 from mt.bundle.load_translator import open_model
-from mt.bundle.model_folder import load_model, new_model
+from mt.bundle.model_folder import load_model
 from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer, TokenizerPair
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.decoding.ensemble import Ensemble
@@ -25,8 +25,8 @@ from mt.errors import InputError
 from mt.model.transformer import Transformer, set_parameters
 from mt.storage.find_model import find_model
 from mt.storage.run_dir import CheckpointDir, ModelDir, RunDir
+from resume_helpers import hurt, run_of, train
 
-LIVELY = ["model.positions=learned", "model.norm=pre", "model.activation=swiglu", "model.tie_embeddings=false"]
 TEXT = [*ENGLISH, "", "The dog is old.", "Men on the grass", "talking"]
 BEAM = SearchOptions(3, n_best=3, max_length=8)
 GREEDY = SearchOptions(1, max_length=8)
@@ -49,9 +49,8 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> ModelDir:
 def averaged(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     """Return a finished run whose checkpoints have moving averages."""
     folder = make_project(tmp_path_factory.mktemp("averaged"))
-    changes = ["training.ema_decay=0.9", "training.learning_rate=1.0e-2"]
-    mt("train", "--config", "tiny.yaml", *(word for c in changes for word in ("--set", c)), cwd=folder)
-    return RunDir(folder / "runs" / "tiny")
+    train(folder, "training.ema_decay=0.9", "training.learning_rate=1.0e-2")
+    return run_of(folder)
 
 
 def refusal(folders: Sequence[ModelDir], **choice: object) -> str:
@@ -92,8 +91,9 @@ def test_a_model_with_itself_changes_nothing(first: ModelDir, options: SearchOpt
 
 
 def test_each_step_is_the_mean_of_all_models() -> None:
-    """The models differ in shape; hypotheses are reordered and a sentence leaves."""
+    """The models differ in shape and architecture; hypotheses are reordered and a sentence leaves."""
     models = [small_model(0), small_model(1, d_model=8, decoder_layers=1), small_model(2, positions="learned")]
+    models.append(small_model(4, **DECODER_ONLY[0]))
     together, src_tokens = Ensemble(models), sources([6, 2, 4])
     generator = torch.Generator().manual_seed(2)
     rows, prefixes = torch.arange(3), torch.full((3, 1), SOS_ID)
@@ -128,20 +128,12 @@ def test_hypotheses_have_the_mean_probability(options: SearchOptions) -> None:
             assert h.log_prob == pytest.approx(expected, abs=1e-4)
 
 
-def test_the_order_of_the_models_changes_nothing_and_each_counts(first: ModelDir, second: ModelDir) -> None:
-    together = open_model(first, None, [second]).translator
-    agree(together, open_model(second, None, [first]).translator, BEAM)
-    for folder in (first, second):
-        assert found(together, BEAM)[0] != found(open_model(folder, EngineChoice("torch")).translator, BEAM)[0]
-    thrice = open_model(first, None, [second, second]).translator
-    assert found(thrice, BEAM)[1] != pytest.approx(found(together, BEAM)[1], abs=1e-3)
-
-
 def test_the_shortest_positions_bound_all() -> None:
     longer, shorter = (small_model(positions="learned", max_length=length) for length in (20, 12))
-    assert Ensemble([longer, shorter]).max_positions == Ensemble([shorter, longer]).max_positions == 12
-    assert Ensemble([shorter, small_model()]).max_positions == 12
-    assert Ensemble([small_model(), small_model()]).max_positions is None
+    unlimited = small_model()
+    for models in ([longer, shorter], [shorter, longer], [shorter, unlimited]):
+        assert Ensemble(models).max_positions == 12
+    assert Ensemble([unlimited, unlimited]).max_positions is None
 
 
 def test_a_line_too_long_for_one_of_them_is_translated_in_parts(tmp_path: Path) -> None:
@@ -158,64 +150,55 @@ def test_a_line_too_long_for_one_of_them_is_translated_in_parts(tmp_path: Path) 
 
 def other_tokenizer(root: Path) -> ModelDir:
     """Return a model whose vocabulary has the same size but other pieces."""
-    config = configured(*LIVELY)
     both = BpeTokenizer.train([line[::-1] for line in ENGLISH + GERMAN], tokenizers(True).source.vocab_size)
     assert both.vocab_size == tokenizers(True).source.vocab_size
-    weights = {name: parameter.detach() for name, parameter in random_model(config).named_parameters()}
-    with new_model(ModelDir(root), config, TokenizerPair(both, both), weights, {}) as folder:
-        folder.readme.write_text("# A model\n")
-    return ModelDir(root)
+    return whole_folder(root, *LIVELY, pair=TokenizerPair(both, both))
 
 
-def two_tokenizers(root: Path) -> ModelDir:
-    return whole_folder(root, *LIVELY, "tokenizer.shared=false")
+def lively(*changes: str) -> Callable[[Path], ModelDir]:
+    return lambda root: whole_folder(root, *LIVELY, *changes)
 
 
-@pytest.mark.parametrize("make", [other_tokenizer, two_tokenizers])
-def test_different_vocabularies_are_refused(
-    first: ModelDir, second: ModelDir, tmp_path: Path, make: Callable[[Path], ModelDir]
+VOCABULARY, DIRECTION = "its vocabulary is not that of", "translates from "
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (other_tokenizer, VOCABULARY),
+        (lively("tokenizer.shared=false"), VOCABULARY),
+        (lively("data.source_lang=nl"), DIRECTION),
+        (lively("data.target_lang=fr"), DIRECTION),
+    ],
+)
+def test_other_vocabularies_and_directions_are_refused(
+    first: ModelDir, second: ModelDir, tmp_path: Path, make: Callable[[Path], ModelDir], message: str
 ) -> None:
     other = make(tmp_path / "other")
-    message = refusal([first, second, other])
-    assert f"{other.root}: its vocabulary is not that of {first.root}" in message
+    assert refusal([first, second, other]).startswith(f"{other.root}: {message}")
     refusal([other, first])
 
 
-@pytest.mark.parametrize("changes", [["data.source_lang=nl"], ["data.target_lang=fr"]], ids=str)
-def test_other_directions_are_refused(first: ModelDir, tmp_path: Path, changes: list[str]) -> None:
-    other = whole_folder(tmp_path / "other", *LIVELY, *changes)
-    message = refusal([first, other])
-    assert f"{other.root}: translates from " in message
-    assert message.startswith(f"{other.root}")
-    refusal([other, first])
-
-
-def test_several_translate_into_the_languages_that_all_have(tmp_path: Path) -> None:
+def test_several_translate_into_the_languages_that_all_have(first: ModelDir, tmp_path: Path) -> None:
     code = configured(*LIVELY).data.target_lang[0]
-    train = [f"{{source: a, target: b, target_lang: {one}}}" for one in (code, "fr")]
-    both = whole_folder(
-        tmp_path / "both", *LIVELY, f"data.target_lang=[{code}, fr]", f"data.train=[{', '.join(train)}]"
-    )
-    one = whole_folder(tmp_path / "one", *LIVELY)
-    for folders in ([both, one], [one, both]):
+    train = ", ".join(f"{{source: a, target: b, target_lang: {lang}}}" for lang in (code, "fr"))
+    both = lively(f"data.target_lang=[{code}, fr]", f"data.train=[{train}]")(tmp_path / "both")
+    for folders in ([both, first], [first, both]):
         assert open_model(folders[0], None, folders[1:]).settings.target_langs == (code,)
 
 
-def test_the_error_of_the_command_is_one_sentence(first: ModelDir, trained: Path) -> None:
-    done = mt("translate", "a", "--model", first.root, "--model", trained / "runs" / "tiny", cwd=trained, code=2)
-    assert done.stdout == ""
-    assert "its vocabulary is not that of" in done.stderr
-    assert len(done.stderr.splitlines()) == 2
-
-
-@pytest.mark.parametrize("options", [["--n-best", "2"], ["--greedy"]], ids=str)
-def test_the_command_translates_with_all_that_are_named(first: ModelDir, second: ModelDir, options: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [(["--n-best", "2"], SearchOptions(SearchOptions().beam_size, 2)), (["--greedy"], SearchOptions(1))],
+    ids=str,
+)
+def test_the_command_translates_with_all_that_are_named(
+    first: ModelDir, second: ModelDir, arguments: list[str], options: SearchOptions
+) -> None:
     names = ["--model", first.root, "--model", second.root, "--format", "jsonl", "-v"]
-    done = run_cli("translate", *TEXT[:3], *names, *options)
+    done = run_cli("translate", *TEXT[:3], *names, *arguments)
     assert "2 models together, torch float32 on cpu" in done.stderr
-    settings = open_model(first).settings.search
-    wanted = SearchOptions(1 if "--greedy" in options else settings.beam_size, n_best=1 if "--greedy" in options else 2)
-    expected = open_model(first, None, [second]).translator.translate(TEXT[:3], wanted)
+    expected = open_model(first, None, [second]).translator.translate(TEXT[:3], options)
     for line, candidates in zip(done.stdout.splitlines(), expected, strict=True):
         shown = json.loads(line)["n_best"]
         assert [c["text"] for c in shown] == [c.text for c in distinct(candidates)]
@@ -230,34 +213,30 @@ def test_eval_of_several_leaves_the_runs_scores_alone(averaged: RunDir) -> None:
     assert {path.name: path.read_bytes() for path in averaged.scores.iterdir()} == before
 
 
-@pytest.mark.parametrize("number_type", ["int8", "int8_float32", "int16"])
-def test_number_formats_of_the_fast_engine_are_refused(first: ModelDir, second: ModelDir, number_type: str) -> None:
-    assert f"--compute-type {number_type}" in refusal([first, second], compute_type=number_type)
-
-
-def test_another_number_format_is_that_of_all(first: ModelDir, second: ModelDir) -> None:
+def test_number_formats(first: ModelDir, second: ModelDir) -> None:
+    """Those of torch are that of all models; the others are refused."""
+    for number_type in ("int8", "int8_float32", "int16"):
+        assert f"--compute-type {number_type}" in refusal([first, second], compute_type=number_type)
     opened = open_model(first, EngineChoice(compute_type="bfloat16"), [second])
     assert opened.engine == "2 models together, torch bfloat16 on cpu"
     assert len(opened.translator.best(TEXT, GREEDY)) == len(TEXT)
 
 
 @pytest.mark.parametrize(
-    ("what", "words"),
-    [("several", "one model only"), ("--sample", "samples"), ("checkpoint", "checkpoints")],
+    ("options", "words"),
+    [
+        (["--model", "runs/tiny", "--model", "runs/tiny"], "one model only"),
+        (["--sample"], "samples"),
+        (["--model", "runs/tiny/checkpoints/step-00000024"], "checkpoints"),
+    ],
+    ids=str,
 )
-def test_requests_beyond_the_fast_engine_are_refused(trained: Path, what: str, words: str) -> None:
-    run = trained / "runs" / "tiny"
-    names = {
-        "several": ["--model", run, "--model", run],
-        "--sample": ["--model", run, "--sample"],
-        "checkpoint": ["--model", run / "checkpoints" / "step-00000024"],
-    }[what]
+def test_requests_beyond_the_fast_engine_are_refused(trained: Path, options: list[str], words: str) -> None:
     for command in (["translate", "a"], ["distill", "--input", "test.en", "--output", "never"]):
-        done = mt(*command, *names, "--engine", "ctranslate2", cwd=trained, code=2)
+        done = mt(*command, *options, "--engine", "ctranslate2", cwd=trained, code=2)
         assert done.stderr.startswith("mt: --engine ctranslate2 ")
         assert words in done.stderr
-        assert len(done.stderr.splitlines()) == 2
-        assert done.stdout == ""
+        assert (done.stdout, len(done.stderr.splitlines())) == ("", 2)
     assert not (trained / "never").exists()
 
 
@@ -269,7 +248,7 @@ def with_weights(run: RunDir, weights: Path) -> Translator:
     loaded = load_model(run.model, CPU)
     set_parameters(loaded.model, load_file(weights))
     translator = open_model(run.model, EngineChoice("torch")).translator
-    translator._engine._model = loaded.model
+    translator.engine.model = loaded.model
     return translator
 
 
@@ -283,7 +262,7 @@ def test_a_checkpoint_translates_with_its_moving_average(averaged: RunDir) -> No
 
 
 def test_a_checkpoint_without_a_moving_average_translates_with_its_weights(trained: Path) -> None:
-    run = RunDir(trained / "runs" / "tiny")
+    run = run_of(trained)
     for step in (16, 24):
         checkpoint = CheckpointDir(run.checkpoint(step))
         assert not checkpoint.average.exists()
@@ -317,11 +296,8 @@ def test_a_checkpoint_is_a_model_of_the_command(averaged: RunDir) -> None:
 
 @pytest.mark.parametrize("name", ["average.safetensors", "model.safetensors", "MANIFEST.json"])
 def test_a_damaged_checkpoint_is_refused(averaged: RunDir, tmp_path: Path, name: str) -> None:
-    run = RunDir(Path(copytree(averaged.root, tmp_path / "run")))
-    checkpoint = run.checkpoint(24)
-    content = bytearray((checkpoint / name).read_bytes())
-    content[len(content) // 2] ^= 1
-    (checkpoint / name).write_bytes(content)
+    checkpoint = RunDir(Path(copytree(averaged.root, tmp_path / "run"))).checkpoint(24)
+    hurt(checkpoint / name, "flip")
     assert checkpoint.name in refusal([ModelDir(checkpoint)])
     (checkpoint / name).unlink()
     assert name in refusal([ModelDir(checkpoint)])
@@ -330,21 +306,9 @@ def test_a_damaged_checkpoint_is_refused(averaged: RunDir, tmp_path: Path, name:
 def test_files_missing_from_a_checkpoints_manifest_are_not_used(
     trained: Path, averaged: RunDir, tmp_path: Path
 ) -> None:
-    run = RunDir(Path(copytree(trained / "runs" / "tiny", tmp_path / "run")))
-    copyfile(averaged.checkpoint(24) / "average.safetensors", run.checkpoint(24) / "average.safetensors")
-    try:
-        opened = open_model(ModelDir(run.checkpoint(24)))
-    except InputError:
-        return
-    agree(opened.translator, with_weights(run, CheckpointDir(run.checkpoint(24)).weights), BEAM)
-
-
-def test_numerical_failure_of_one_model_ends_the_search() -> None:
-    models = [lively_model(0, shared=False), lively_model(1, shared=False)]
-    with torch.no_grad():
-        models[1].source_embedding.tokens.weight[5] = math.nan
-    src_tokens = torch.tensor([[SOS_ID, 5, 6, EOS_ID], [SOS_ID, 7, 8, EOS_ID]])
-    for options in (GREEDY, BEAM):
-        broken, whole = search(Ensemble(models), src_tokens, options)
-        assert all(len(h.ids) <= 8 for h in broken)
-        assert all(math.isfinite(h.log_prob) for h in whole)
+    run = RunDir(Path(copytree(run_of(trained).root, tmp_path / "run")))
+    checkpoint = CheckpointDir(run.checkpoint(24))
+    copyfile(averaged.checkpoint(24) / "average.safetensors", checkpoint.average)
+    with contextlib.suppress(InputError):
+        opened = open_model(ModelDir(checkpoint.root))
+        agree(opened.translator, with_weights(run, checkpoint.weights), BEAM)

@@ -1,7 +1,7 @@
 """Minimum Bayes risk: utilities equal sacreBLEU's, and the candidate of largest mean utility is chosen."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 
-from engine_helpers import ENGLISH, printed_lines, whole_folder
+from engine_helpers import ENGLISH, LIVELY, printed_lines, whole_folder
 from mt.cli.options import Decoding
 from mt.cli.translate import _chosen
 from mt.data.eval_texts import EvalText
@@ -18,7 +18,7 @@ from mt.decoding.engine import SearchOptions
 from mt.decoding.reranking import rerank_mbr
 from mt.decoding.text_translation import translate_texts
 from mt.decoding.translator import Candidate
-from mt.metrics.pairwise import UTILITIES, bleu, expected_utility, utility_for
+from mt.metrics.pairwise import UTILITIES, expected_utility, utility_for
 from mt.storage.run_dir import ModelDir
 
 # Sentences that share words and parts of words, and sentences of arbitrary characters.
@@ -29,12 +29,7 @@ ANYTHING = st.text(st.characters(exclude_characters="\r\n", exclude_categories=[
 SENTENCES = st.lists(
     WORDY | ANYTHING | st.sampled_from(["", " ", "a", "日本語", "<skipped>", "&quot;a&amp;"]), min_size=1
 )
-LIVELY = ["positions=learned", "norm=pre", "activation=swiglu", "tie_embeddings=false"]
 LINES = [*ENGLISH, "", "The dog is old.", "Men on the grass", "talking"]
-
-
-def pairwise(sentences: Sequence[str], score: Callable[[str, str], float]) -> list[list[float]]:
-    return [[score(hypothesis, reference) for reference in sentences] for hypothesis in sentences]
 
 
 @settings(max_examples=150)
@@ -42,20 +37,15 @@ def pairwise(sentences: Sequence[str], score: Callable[[str, str], float]) -> li
 @example(["", "a", "ab", "abcdefg", "abcdefgh", "a b c d e f g h"])
 @example(["the the the the", "the", "the cat", "cat the cat the"])
 @example(["é", "e\u0301", "\u2028", "a\u2028b", "\ue000", "a\tb"])
-def test_both_utilities_are_sacrebleus(sentences: list[str]) -> None:
-    chrf_metric, bleu_metric = CHRF(), BLEU(effective_order=True)
-    theirs = pairwise(sentences, lambda hyp, ref: chrf_metric.sentence_score(hyp, [ref]).score)
-    np.testing.assert_allclose(UTILITIES["chrf"](sentences), theirs, atol=1e-6)
-    theirs = pairwise(sentences, lambda hyp, ref: bleu_metric.sentence_score(hyp, [ref]).score)
-    np.testing.assert_allclose(UTILITIES["bleu"](sentences), theirs, atol=1e-6)
-
-
-@settings(max_examples=50)
-@given(SENTENCES)
-def test_bleu_of_characters_is_sacrebleus(sentences: list[str]) -> None:
-    metric = BLEU(effective_order=True, tokenize="char")
-    theirs = pairwise(sentences, lambda hyp, ref: metric.sentence_score(hyp, [ref]).score)
-    np.testing.assert_allclose(bleu(sentences, characters=True), theirs, atol=1e-6)
+def test_all_utilities_are_sacrebleus(sentences: list[str]) -> None:
+    metrics = {
+        "chrf": CHRF(),
+        "bleu": BLEU(effective_order=True),
+        "character_bleu": BLEU(effective_order=True, tokenize="char"),
+    }
+    for name, metric in metrics.items():
+        theirs = [[metric.sentence_score(hyp, [ref]).score for ref in sentences] for hyp in sentences]
+        np.testing.assert_allclose(UTILITIES[name](sentences), theirs, atol=1e-6)
 
 
 @settings(max_examples=50)
@@ -71,13 +61,6 @@ def test_the_expectation_is_the_mean_over_all_as_references(sentences: list[str]
 def candidates(*texts: str, log_probs: Sequence[float] | None = None) -> list[Candidate]:
     log_probs = log_probs or [-1.0 - i for i in range(len(texts))]
     return [Candidate(text, log_prob / 2, log_prob) for text, log_prob in zip(texts, log_probs, strict=True)]
-
-
-@pytest.mark.parametrize("utility", ["chrf", "bleu"])
-@pytest.mark.parametrize("text", ["", "a", "Ein Hund."])
-def test_a_single_candidate_is_chosen(text: str, utility: str) -> None:
-    [chosen] = rerank_mbr(candidates(text), utility)
-    assert (chosen.text, chosen.log_prob) == (text, -1.0)
 
 
 def test_the_candidate_with_the_largest_mean_chrf() -> None:
@@ -108,34 +91,30 @@ def test_a_sample_drawn_twice_counts_twice(utility: str) -> None:
     assert [c.score for c in twice] == pytest.approx([200 / 3, 100 / 3])
 
 
-def test_of_equal_texts_the_likelier_candidate_is_shown() -> None:
-    found = rerank_mbr(candidates("a", "a", "b", log_probs=[-5, -2, -1]), "chrf")
-    assert [(c.text, c.log_prob) for c in found] == [("a", -2), ("b", -1)]
-
-
 @pytest.mark.parametrize("utility", ["chrf", "bleu"])
 def test_among_equals_the_likelier(utility: str) -> None:
-    found = rerank_mbr(candidates("x", "y", "z", log_probs=[-3, -1, -2]), utility)
-    assert [c.text for c in found] == ["y", "z", "x"]
+    """Of equal texts it is the one to be shown."""
+    for texts, log_probs, expected in (
+        ("", [-1], [("", -1)]),
+        ("aab", [-5, -2, -1], [("a", -2), ("b", -1)]),
+        ("xyz", [-3, -1, -2], [("y", -1), ("z", -2), ("x", -3)]),
+    ):
+        found = rerank_mbr(candidates(*(texts or [""]), log_probs=log_probs), utility)
+        assert [(c.text, c.log_prob) for c in found] == expected
 
 
 @pytest.mark.parametrize(
-    ("utility", "stem", "number"), [("chrf", "abc", 3), ("chrf", "a b c d e", 5), ("bleu", "Ein Hund läuft", 5)]
+    ("utility", "stem", "number"),
+    [("chrf", "abc", 3), ("chrf", "a b c d e", 5), ("chrf", "Ein Hund läuft", 5), ("bleu", "Ein Hund läuft", 5)],
 )
 def test_among_equals_that_share_something_the_likelier(utility: str, stem: str, number: int) -> None:
-    """They differ in the last letter only, so all have the same utility."""
+    """They differ in the last letter only, so all have the same utility; the command keeps their order."""
     texts = [f"{stem} {letter}" for letter in "uvwxy"[:number]]
     for likeliest in range(number):
-        log_probs = [-1.0 if i == likeliest else -2.0 for i in range(number)]
-        assert rerank_mbr(candidates(*texts, log_probs=log_probs), utility)[0].text == texts[likeliest]
-
-
-def test_the_command_keeps_their_order() -> None:
-    texts = [f"Ein Hund läuft {letter}" for letter in "uvwxy"]
-    for likeliest in range(5):
-        found = candidates(*texts, log_probs=[-1.0 if i == likeliest else -2.0 for i in range(5)])
-        for utility in ("chrf", "bleu"):
-            assert _chosen(found, utility, 2, sampled=True) == rerank_mbr(found, utility)[:2]
+        found = candidates(*texts, log_probs=[-1.0 if i == likeliest else -2.0 for i in range(number)])
+        ranked = rerank_mbr(found, utility)
+        assert ranked[0].text == texts[likeliest]
+        assert _chosen(found, utility, 2, sampled=True) == ranked[:2]
 
 
 def test_equal_texts_are_one_of_the_n_best() -> None:
@@ -154,7 +133,7 @@ def test_equal_texts_are_one_of_the_n_best() -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelDir:
     """Return a model with a different translation for each line."""
     changes = ["tokenizer.shared=false", "decoding.max_length=8", "decoding.beam_size=3", "evaluation.methods=[beam]"]
-    return whole_folder(tmp_path_factory.mktemp("mbr") / "model", *(f"model.{c}" for c in LIVELY), *changes)
+    return whole_folder(tmp_path_factory.mktemp("mbr") / "model", *LIVELY, *changes)
 
 
 @pytest.fixture
@@ -191,18 +170,18 @@ def test_translate_chooses_among_the_n_best_or_the_samples(
 
 
 @pytest.mark.parametrize(
-    ("options", "rows", "how"),
+    ("options", "rows"),
     [
-        (["--mbr", "5"], ["beam", "mbr"], ["--mbr", "5"]),
-        (["--mbr", "5", "--utility", "bleu"], ["beam", "mbr"], ["--mbr", "5", "--utility", "bleu"]),
-        (["--sample", "--mbr", "5", "--top-k", "9"], ["beam", "mbr"], ["--sample", "--mbr", "5", "--top-k", "9"]),
-        (["--sample", "--seed", "5"], ["beam", "sample"], ["--sample", "--seed", "5"]),
-        ([], ["beam"], []),
+        (["--mbr", "5"], ["beam", "mbr"]),
+        (["--mbr", "5", "--utility", "bleu"], ["beam", "mbr"]),
+        (["--sample", "--mbr", "5", "--top-k", "9"], ["beam", "mbr"]),
+        (["--sample", "--seed", "5"], ["beam", "sample"]),
+        ([], ["beam"]),
     ],
     ids=str,
 )
 def test_eval_scores_what_translate_says(
-    folder: ModelDir, text: Path, tmp_path: Path, options: list[str], rows: list[str], how: list[str]
+    folder: ModelDir, text: Path, tmp_path: Path, options: list[str], rows: list[str]
 ) -> None:
     references = tmp_path / "references"
     references.write_text("".join(f"{line}\n" for line in LINES[::-1]))
@@ -210,11 +189,10 @@ def test_eval_scores_what_translate_says(
     [line] = printed_lines("eval", "--model", folder.root, *given, *options)
     results = json.loads(line)["results"]
     assert [row["method"] for row in results] == rows
-    translations = (tmp_path / "out" / f"in.{rows[-1]}").read_text().split("\n")[:-1]
     engine = ["--engine", "torch"] if "--sample" in options else []
-    assert translations == printed_lines("translate", "--model", folder.root, "--input", text, *how)
-    usual = printed_lines("translate", "--model", folder.root, "--input", text, *engine)
-    assert (tmp_path / "out" / "in.beam").read_text().split("\n")[:-1] == usual
+    for row, search in {"beam": engine, rows[-1]: options}.items():
+        translations = (tmp_path / "out" / f"in.{row}").read_text().split("\n")[:-1]
+        assert translations == printed_lines("translate", "--model", folder.root, "--input", text, *search)
     assert results[-1]["chrf"] == pytest.approx(CHRF().corpus_score(translations, [LINES[::-1]]).score, abs=1e-3)
 
 

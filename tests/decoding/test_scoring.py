@@ -10,15 +10,16 @@ import torch
 
 from command import mt
 from config_helpers import SMALLEST
+from model_helpers import DECODER_ONLY, small_model
 from mt.bundle.load_translator import open_model
-from mt.config import ModelConfig, parse_config
+from mt.config import parse_config
 from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer, TokenizerPair
 from mt.decoding.engine import EngineChoice
 from mt.decoding.scoring import PairScorer
 from mt.decoding.search import forced_score
 from mt.decoding.settings import TranslationSettings
-from mt.model.build import build
 from mt.storage.run_dir import ModelDir
+from mt.text.lines import read_parallel
 
 FILES = ("--source", "test.en", "--target", "test.xx")
 
@@ -31,7 +32,7 @@ def alone(model, tokenizers: TokenizerPair, source: str, target: str, tag: list[
 def test_each_line_has_the_log_probability_of_its_pair(trained: Path) -> None:
     done = mt("score", *FILES, cwd=trained)
     opened = open_model(ModelDir(trained / "runs" / "tiny" / "model"), EngineChoice(engine="torch"))
-    pairs = list(zip(*((trained / f"test.{side}").read_text().splitlines() for side in ("en", "xx")), strict=True))
+    pairs = list(read_parallel(trained / "test.en", trained / "test.xx"))
     rows = [line.split("\t") for line in done.stdout.splitlines()]
     assert len(rows) == len(pairs) > 10
     for (source, target), (log_prob, tokens) in zip(pairs, rows, strict=True):
@@ -42,10 +43,8 @@ def test_each_line_has_the_log_probability_of_its_pair(trained: Path) -> None:
 
 
 def test_scores_equal_the_log_probabilities_of_translate(two_languages: Path, tmp_path: Path) -> None:
-    found = mt(
-        "translate", "--to", "xx", "--input", "valid.en", "--format", "jsonl", cwd=two_languages
-    ).stdout.splitlines()
-    translated = [json.loads(line) for line in found]
+    command = ["translate", "--to", "xx", "--input", "valid.en", "--format", "jsonl"]
+    translated = [json.loads(line) for line in mt(*command, cwd=two_languages).stdout.splitlines()]
     expected = {each["source"]: each["n_best"][0]["log_prob"] for each in translated}
     for side, key in (("en", "source"), ("xx", "translation")):
         (tmp_path / side).write_text("".join(f"{each[key]}\n" for each in translated))
@@ -72,42 +71,35 @@ def test_a_model_of_several_languages_is_asked_for_one(two_languages: Path) -> N
         assert [float(line.split("\t")[0]) for line in found] == pytest.approx(expected, abs=2e-4)
 
 
-@pytest.mark.parametrize("architecture", ["encoder_decoder", "decoder_only"])
-def test_pairs_longer_than_the_models_limit_have_no_score(architecture: str) -> None:
+@pytest.mark.parametrize("shape", [{}, DECODER_ONLY[1]], ids=["encoder_decoder", "decoder_only"])
+def test_pairs_longer_than_the_models_limit_have_no_score(shape: dict) -> None:
     tokenizer = BpeTokenizer.train(["a b c", "d e f"], 300)
-    layers = {} if architecture == "decoder_only" else {"encoder_layers": 1}
-    shape = ModelConfig(
-        architecture=architecture, d_model=16, n_heads=2, d_ff=16, decoder_layers=1, positions="learned", **layers
-    )
-    model = build(shape, tokenizer.vocab_size, tokenizer.vocab_size, 8, True).eval()
+    both, vocab = TokenizerPair(tokenizer, tokenizer), tokenizer.vocab_size
+    model = small_model(vocab=vocab, max_length=8, **{**shape, "positions": "learned"})
     config = parse_config(SMALLEST, "x.yaml", ["data.max_length=8", "decoding.max_length=7"])
-    scorer = PairScorer(model, TokenizerPair(tokenizer, tokenizer), [], TranslationSettings.of(config))
     pairs = [("a", "b"), ("a " * 9, "b"), ("a", "b " * 9), ("", "a"), ("a b c d e f", "f e d c b a"), ("b", "a")]
-    found = scorer.score(pairs)
+    found = PairScorer(model, both, [], TranslationSettings.of(config)).score(pairs)
     assert [each is None for each in found] == [False, True, True, True, False, False]
     for (source, target), scored in zip(pairs, found, strict=True):
         if scored is not None:
-            tokenizers = TokenizerPair(tokenizer, tokenizer)
-            assert scored.log_prob == pytest.approx(alone(model, tokenizers, source, target, []), abs=1e-4)
+            assert scored.log_prob == pytest.approx(alone(model, both, source, target, []), abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["a", "b", "link", "hard"])
-def test_an_input_is_not_overwritten(trained: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("source", "name"), [("a", "a"), ("a", "b"), ("a", "link"), ("a", "hard"), ("pipe", "out")])
+def test_an_input_is_not_overwritten_and_no_pipe(trained: Path, tmp_path: Path, source: str, name: str) -> None:
+    """A pipe is empty when read again, so nothing would be scored."""
     for file in "ab":
         (tmp_path / file).write_text("a b\n")
     (tmp_path / "link").symlink_to("a")
     (tmp_path / "hard").hardlink_to(tmp_path / "b")
-    given = ["--source", tmp_path / "a", "--target", tmp_path / "b", "--output", tmp_path / name]
-    assert "this is an input" in mt("score", *given, cwd=trained, code=2).stderr
+    os.mkfifo(tmp_path / "pipe")
+    message = "pipe: a pipe, not a file" if source == "pipe" else "this is an input"
+    for sides in ((source, "b"), ("b", source)):
+        files = zip(("--source", "--target", "--output"), (*sides, name), strict=True)
+        words = [word for option, file in files for word in (option, tmp_path / file)]
+        assert message in mt("score", *words, cwd=trained, code=2).stderr
     assert [(tmp_path / file).read_text() for file in "ab"] == ["a b\n"] * 2
     assert (tmp_path / "hard").samefile(tmp_path / "b")
-
-
-def test_pipes_are_refused(trained: Path, tmp_path: Path) -> None:
-    """A pipe is empty when read again, so nothing would be scored."""
-    os.mkfifo(tmp_path / "pipe")
-    for files in (["--source", tmp_path / "pipe", *FILES[2:]], [*FILES[:2], "--target", tmp_path / "pipe"]):
-        assert "pipe: a pipe, not a file" in mt("score", *files, cwd=trained, code=2).stderr
 
 
 @pytest.mark.parametrize(

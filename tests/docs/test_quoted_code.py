@@ -25,4 +25,3 @@ def test_the_walk_through_the_model_quotes_it() -> None:
     page = (ROOT / "docs" / "transformer.md").read_text()
     for name in ("transformer", "layers", "attention", "embedding"):
         assert f"# src/mt/model/{name}.py\n" in page
-    assert max(map(len, page.splitlines())) <= 100

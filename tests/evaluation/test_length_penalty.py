@@ -14,7 +14,7 @@ from sacrebleu.metrics import BLEU
 from command import mt
 from config_helpers import SMALLEST
 from engine_helpers import ENGLISH, GERMAN, configured, printed, whole_folder
-from mt.bundle.load_translator import OpenedModel, open_model, read_config
+from mt.bundle.load_translator import OpenedModel, open_model
 from mt.config import parse_config
 from mt.data.eval_texts import EvalText
 from mt.decoding.engine import EngineChoice
@@ -102,37 +102,27 @@ def test_it_is_the_validation_set_that_is_translated(run: RunDir, tmp_path: Path
         assert [row["bleu"] for row in rows if row["method"] == "beam"] == [pytest.approx(scores[penalty], abs=1e-3)]
 
 
-def test_another_set_may_be_given_and_another_best_is_found(run: RunDir, tmp_path: Path) -> None:
+def test_another_set_beam_or_engine_may_be_given(run: RunDir, tmp_path: Path) -> None:
     write(tmp_path / "source", VALID)
     write(tmp_path / "reference", translated(opened(run), VALID, 2.0))
     result = tuned(run, "--source", tmp_path / "source", "--reference", tmp_path / "reference")
     assert result["best"] > 1
     assert max(row["bleu"] for row in result["tried"]) == pytest.approx(100)
 
-
-def test_the_beam_is_the_one_asked_for(run: RunDir) -> None:
-    rows = tuned(run, "--beam", "2")["tried"]
-    hypotheses = translated(opened(run), VALID, rows[0]["length_penalty"], beam=2)
-    assert hypotheses != translated(opened(run), VALID, rows[0]["length_penalty"], beam=4), "too much alike to show it"
+    choices = ((), ("--beam", "2"), ("--engine", "torch"))
+    bleus, narrow, slow = ([row["bleu"] for row in tuned(run, *choice)["tried"]] for choice in choices)
+    assert slow == pytest.approx(bleus, abs=1e-6)
+    assert narrow[0] != bleus[0]
+    hypotheses = translated(opened(run), VALID, PENALTIES[0], beam=2)
     references = read(run.text_file("valid", "target"))
-    assert rows[0]["bleu"] == pytest.approx(BLEU(tokenize="char").corpus_score(hypotheses, [references]).score)
+    assert narrow[0] == pytest.approx(BLEU(tokenize="char").corpus_score(hypotheses, [references]).score)
+    assert tuned(run, "--model", run.root)["best"] == tuned(run)["best"]  # two models together
 
 
-def test_the_engine_is_the_one_asked_for_and_says_the_same(run: RunDir) -> None:
-    fast, slow = tuned(run), tuned(run, "--engine", "torch")
-    assert [row["bleu"] for row in slow["tried"]] == pytest.approx([row["bleu"] for row in fast["tried"]], abs=1e-6)
-    doubled = tuned(run, "--model", run.root)
-    assert doubled["best"] == fast["best"]
-
-
-def test_nothing_is_written_and_no_test_set_is_needed(run: RunDir) -> None:
-    before = sorted(path for path in run.root.rglob("*"))
-    printed("eval", "--model", run.root, "--tune-length-penalty")
-    assert sorted(path for path in run.root.rglob("*")) == before
-
-
-def test_a_table_with_the_best_marked(run: RunDir) -> None:
+def test_a_table_with_the_best_marked_and_nothing_written(run: RunDir) -> None:
+    before = sorted(run.root.rglob("*"))
     lines = printed("eval", "--model", run.root, "--tune-length-penalty").splitlines()
+    assert sorted(run.root.rglob("*")) == before
     found = tuned(run)
     best, rows = found["best"], lines[1:-2]
     assert lines[0].split() == ["length", "penalty", "valid", "BLEU", "length", "ratio"]
@@ -152,7 +142,8 @@ def test_the_runs_test_set_is_refused_whatever_it_is_called(run: RunDir, tmp_pat
     copyfile(run.text_file("test", "target"), reference)
     assert "test set" in refused(run, "--source", source, "--reference", reference)
     assert "test set" in refused(run, "--source", source, "--reference", run.text_file("test", "source"))
-    assert "test set" in refused(run, "--source", run.text_file("test", "target"), "--reference", reference)
+    same = ["--source", run.text_file("test", "target"), "--reference", reference]
+    assert "test set" in refused(run, *same, "--engine", "onnx")  # before the model is opened
     write(source, [*TEST[:-1], "Something else."])
     write(reference, TEST)
     assert tuned(run, "--source", source, "--reference", reference)["best"] in PENALTIES
@@ -167,32 +158,18 @@ def test_the_test_set_of_any_of_several_models_is_refused(run: RunDir, tmp_path:
     assert "best:" in printed(*command)
 
 
-def test_it_is_refused_before_anything_is_translated(run: RunDir) -> None:
-    """The model is not opened either."""
-    given = ["--source", run.text_file("test", "source"), "--reference", run.text_file("test", "target")]
-    assert "test set" in refused(run, *given, "--engine", "onnx")
-
-
-def test_with_a_checkpoint_too(trained: Path) -> None:
-    name = trained / "runs" / "tiny" / "checkpoints" / "step-00000024"
-    files = ["--source", trained / "test.en", "--reference", trained / "test.xx"]
-    with pytest.raises(InputError, match="test set"):
-        printed("eval", "--model", name, "--tune-length-penalty", *files)
-
-
-def test_a_checkpoint_has_its_runs_validation_set(trained: Path) -> None:
+def test_a_checkpoint_has_the_sets_of_its_run(trained: Path) -> None:
     run = RunDir(trained / "runs" / "tiny")
-    files = ["--source", run.text_file("valid", "source"), "--reference", run.text_file("valid", "target")]
     command = ["eval", "--model", run.checkpoint(24), "--tune-length-penalty"]
+    with pytest.raises(InputError, match="test set"):
+        printed(*command, "--source", trained / "test.en", "--reference", trained / "test.xx")
+    files = ["--source", run.text_file("valid", "source"), "--reference", run.text_file("valid", "target")]
     assert printed(*command) == printed(*command, *files)
 
 
-@pytest.mark.parametrize("options", [["--source", "a"], ["--reference", "a"]], ids=str)
-def test_half_a_set_is_refused(run: RunDir, options: list[str]) -> None:
-    assert "--source and --reference" in refused(run, *options)
-
-
-def test_a_model_without_a_run_needs_a_set(tmp_path: Path) -> None:
+def test_one_file_or_no_set_is_refused(run: RunDir, tmp_path: Path) -> None:
+    for option in ("--source", "--reference"):
+        assert "--source and --reference" in refused(run, option, "a")
     folder = whole_folder(tmp_path / "moved", *CHANGES)
     done = mt("eval", "--model", folder.root, "--tune-length-penalty", cwd=tmp_path, code=2)
     assert "no validation set beside this model" in done.stderr
@@ -221,22 +198,16 @@ def test_the_best_and_among_equals_the_one_nearest_to_1(scores: dict[float, floa
         assert f"best: --length-penalty {best:g}," in penalties_table(results, "tok:x")
 
 
-def test_other_penalties_can_be_tried(run: RunDir) -> None:
-    model, config = open_model(run.model, EngineChoice("torch")), read_config(run.model)
+def test_other_penalties_and_tokenizers_can_be_tried(run: RunDir) -> None:
+    model = open_model(run.model, EngineChoice("torch"))
     references = read(run.text_file("valid", "target"))
-    results = try_length_penalties(model.translator, config, [EvalText("de", VALID, references)], 2, [-1.0, 3.0])
-    assert [result.length_penalty for result in results] == [-1.0, 3.0]
-    for result in results:
-        hypotheses = translated(model, VALID, result.length_penalty, beam=2)
-        assert result.bleu == pytest.approx(BLEU(tokenize="char").corpus_score(hypotheses, [references]).score)
-
-
-def test_the_tokenizer_of_bleu_is_the_configured_one(run: RunDir) -> None:
-    """BLEU of words differs from the configured BLEU of characters."""
-    words = configured(*CHANGES, "evaluation.bleu_tokenize=13a")
-    references = read(run.text_file("valid", "target"))
-    [result] = try_length_penalties(opened(run).translator, words, [EvalText("de", VALID, references)], None, [0.4])
-    assert result.bleu < 50
+    for tokenize in ("char", "13a"):
+        config = configured(*CHANGES, f"evaluation.bleu_tokenize={tokenize}")
+        results = try_length_penalties(model.translator, config, [EvalText("de", VALID, references)], 2, [-1.0, 3.0])
+        assert [result.length_penalty for result in results] == [-1.0, 3.0]
+        for result in results:
+            hypotheses = translated(model, VALID, result.length_penalty, beam=2)
+            assert result.bleu == pytest.approx(BLEU(tokenize=tokenize).corpus_score(hypotheses, [references]).score)
 
 
 def test_greedy_search_has_nothing_to_tune(trained: Path) -> None:

@@ -71,31 +71,28 @@ def scored(pair: tuple[list[str], list[str]], lang: str = "de", **settings: obje
     return score(*pair, EvaluationConfig(**settings), lang)
 
 
-def test_equals_the_sacrebleu_command(tmp_path: Path) -> None:
-    pair = distorted(GERMAN)
-    ours, theirs = scored(pair), sacrebleu(tmp_path, pair, "--metrics", "bleu", "chrf", "ter")
-    assert 20 < ours.bleu < 90
-    assert ours.bleu == pytest.approx(theirs["BLEU"]["score"], abs=1e-5)
-    assert ours.chrf == pytest.approx(theirs["chrF2"]["score"], abs=1e-5)
-    assert ours.ter == pytest.approx(theirs["TER"]["score"], abs=1e-5)
-    assert ours.signatures["chrf"] == theirs["chrF2"]["signature"]
-    assert ours.signatures["ter"] == theirs["TER"]["signature"]
-    ratio = float(theirs["BLEU"]["verbose_score"].split("ratio = ")[1].split()[0])
-    assert ours.length_ratio == pytest.approx(ratio, abs=5e-4)
-
-
 @pytest.mark.parametrize("samples", [1000, 50])
-def test_the_interval_and_signature_are_the_commands(tmp_path: Path, samples: int) -> None:
+def test_equals_the_sacrebleu_command(tmp_path: Path, samples: int) -> None:
     pair = distorted(GERMAN)
     ours = scored(pair, bootstrap_samples=samples)
-    theirs = sacrebleu(tmp_path, pair, "--confidence", "--confidence-n", str(samples))["BLEU"]
-    assert ours.signatures["bleu"] == theirs["signature"]
-    assert f"bs:{samples}" in ours.signatures["bleu"]
-    mean, radius = theirs["confidence_mean"], theirs["confidence_var"]
-    assert ours.bleu_low == pytest.approx(mean - radius, abs=1e-5)
-    assert ours.bleu_high == pytest.approx(mean + radius, abs=1e-5)
+    options = ["--metrics", "bleu", "chrf", "ter", "--confidence", "--confidence-n", str(samples)]
+    theirs = sacrebleu(tmp_path, pair, *options)
+    bleu = theirs["BLEU"]
+    assert 20 < ours.bleu < 90
+    assert ours.bleu == pytest.approx(bleu["score"], abs=1e-5)
+    assert ours.signatures["bleu"] == bleu["signature"]
+    assert f"bs:{samples}" in bleu["signature"]
+    mean, radius = bleu["confidence_mean"], bleu["confidence_var"]
+    assert (ours.bleu_low, ours.bleu_high) == pytest.approx((mean - radius, mean + radius), abs=1e-5)
     assert ours.bleu_low < ours.bleu < ours.bleu_high
-    assert ours.bleu == pytest.approx(theirs["score"], abs=1e-5)
+    ratio = float(bleu["verbose_score"].split("ratio = ")[1].split()[0])
+    assert ours.length_ratio == pytest.approx(ratio, abs=5e-4)
+    assert ours.chrf == pytest.approx(theirs["chrF2"]["score"], abs=1e-5)
+    assert ours.ter == pytest.approx(theirs["TER"]["score"], abs=1e-5)
+    # The command resamples chrF and TER too, which mt does not, so that their signatures differ in that.
+    for name, metric in (("chrf", "chrF2"), ("ter", "TER")):
+        words = theirs[metric]["signature"].split("|")
+        assert ours.signatures[name].split("|") == [w for w in words if not w.startswith(("bs:", "seed:"))]
 
 
 @pytest.mark.parametrize(
@@ -111,30 +108,15 @@ def test_the_tokenizer_goes_by_language(tmp_path: Path, lang: str, references: l
     assert corpus_bleu(*pair, bleu_tokenizer("auto", lang)) == pytest.approx(theirs["score"], abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("lang", "tokenizer"),
-    [
-        ("zh", "zh"),
-        ("zh-CN", "zh"),
-        ("zh_Hans", "zh"),
-        ("ZH", "zh"),
-        ("ja", "char"),
-        ("ja_JP", "char"),
-        ("ko", "char"),
-        ("th", "char"),
-        ("yue", "zh"),
-        ("zho_Hant", "zh"),
-        ("jpn", "char"),
-        ("kor_Hang", "char"),
-        ("tha_Thai", "char"),
-        ("bo", "char"),
-        ("de", "13a"),
-        ("deu_Latn", "13a"),
-        ("pt-BR", "13a"),
-    ],
-)
-def test_every_spelling_of_a_language_means_it(lang: str, tokenizer: str) -> None:
-    assert bleu_tokenizer("auto", lang) == tokenizer
+def test_every_spelling_of_a_language_means_it() -> None:
+    spellings = {
+        "zh": "zh zh-CN zh_Hans ZH yue zho_Hant",
+        "char": "ja ja_JP jpn ko kor_Hang th tha_Thai bo",
+        "13a": "de deu_Latn pt-BR",
+    }
+    for tokenizer, codes in spellings.items():
+        assert {code: bleu_tokenizer("auto", code) for code in codes.split()} == dict.fromkeys(codes.split(), tokenizer)
+    assert bleu_tokenizer("intl", "zh") == "intl"
 
 
 @pytest.mark.parametrize("lang", ["zh", "yue", "ja"])
@@ -154,11 +136,6 @@ def test_there_is_no_ter_where_it_would_count_sentences() -> None:
     assert scored(distorted(GERMAN), "ko", bootstrap_samples=0).ter is not None
 
 
-def test_a_tokenizer_that_is_configured_is_used() -> None:
-    assert bleu_tokenizer("intl", "zh") == "intl"
-    assert "tok:char" in scored(distorted(GERMAN), bleu_tokenize="char", bootstrap_samples=0).signatures["bleu"]
-
-
 def test_case_and_punctuation_count() -> None:
     references = GERMAN[:2] * 2
     perfect = scored((references, references), bootstrap_samples=0)
@@ -170,11 +147,11 @@ def test_case_and_punctuation_count() -> None:
 
 def test_intervals_repeat_whatever_was_drawn_before() -> None:
     pair = distorted(GERMAN)
-    first = scored(pair, bootstrap_samples=100)
+    first = scored(pair, bootstrap_samples=100, bleu_tokenize="char")
+    assert "tok:char" in first.signatures["bleu"]
     np.random.seed(99)
     random.seed(99)
-    assert scored(pair, bootstrap_samples=100) == first
-    assert first.bleu_low < first.bleu < first.bleu_high
+    assert scored(pair, bootstrap_samples=100, bleu_tokenize="char") == first
 
 
 @pytest.mark.parametrize("metric", ["bleu", "chrf", "ter"])
@@ -189,41 +166,25 @@ def test_only_the_metrics_asked_for(metric: str) -> None:
     assert scores.length_ratio == everything.length_ratio
 
 
-@pytest.mark.parametrize("samples", [None, 0, 1])
-def test_a_single_sentence_or_too_few_resamplings_have_no_interval(samples: int | None) -> None:
-    if samples is None:
-        scores = scored((["Ein Mann mit Hut"], ["Ein Mann mit einem Hut"]))
-    else:
-        scores = scored(distorted(GERMAN), bootstrap_samples=samples)
-    assert scores.bleu_low is None
-    assert scores.bleu_high is None
-    assert scores.bleu > 0
-    assert "bs:" not in scores.signatures["bleu"]
+def test_a_single_sentence_or_too_few_resamplings_have_no_interval() -> None:
+    single = (["Ein Mann mit Hut"], ["Ein Mann mit einem Hut"])
+    for pair, samples in ((single, 1000), (distorted(GERMAN), 0), (distorted(GERMAN), 1)):
+        scores = scored(pair, bootstrap_samples=samples)
+        assert scores.bleu_low is scores.bleu_high is None
+        assert scores.bleu > 0
+        assert "bs:" not in scores.signatures["bleu"]
 
 
 def test_nothing_translated_scores_nothing() -> None:
     scores = scored(([""] * 4, GERMAN[:4]), bootstrap_samples=10)
     assert scores.bleu == scores.chrf == scores.exact_match == scores.length_ratio == 0
     assert scores.ter == 100
-
-
-def test_exact_matches_are_counted() -> None:
     assert scored((["a b", "c", "d", "e "], ["a b", "C", "d", "e"]), bootstrap_samples=0).exact_match == 50
 
 
 # The public JSON object ----------------------------------------------------------------------------------------------
 
-PROMISED = {
-    "method",
-    "bleu",
-    "bleu_low",
-    "bleu_high",
-    "chrf",
-    "ter",
-    "length_ratio",
-    "sentences_per_second",
-    "signature",
-}
+PROMISED = set("method bleu bleu_low bleu_high chrf ter length_ratio sentences_per_second signature".split())
 SETTINGS = ["evaluation.bootstrap_samples=10", "decoding.max_length=8", "decoding.beam_size=3"]
 
 

@@ -9,22 +9,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from command import Command, mt
+from command import mt
 from config_helpers import SMALLEST, refusal
-from conftest import into, make_project
-from model_helpers import DECODER_ONLY, close, lively_model, model_config, small_model, sources, targets
+from conftest import into
+from model_helpers import DECODER_ONLY, close, model_config, paper_positions, small_model, sources, targets
 from mt.bundle.load_translator import open_model
-from mt.data.tokenizer import PAD_ID, SOS_ID
+from mt.data.tokenizer import PAD_ID
 from mt.decoding.attention_weights import read_attention
 from mt.decoding.engine import EngineChoice
-from mt.decoding.ensemble import Ensemble
 from mt.model.build import build
 from mt.model.decoder_only import DecoderOnly
 from mt.model.decoder_only_packing import join
 from mt.model.packing import Packing
-from mt.storage.manifest import sha256
 from mt.storage.run_dir import RunDir
-from resume_helpers import wait_for_step
+from resume_helpers import train, weights
+from training_helpers import kill_training, project_copy
 
 SHAPES = [
     {**shape, "norm": norm, "activation": activation, "positions": positions}
@@ -36,22 +35,13 @@ DECODER = (
 )
 
 
-def sinusoids(length: int, d_model: int) -> Tensor:
-    table = torch.empty(length, d_model, dtype=torch.float64)
-    for position in range(length):
-        for i in range(0, d_model, 2):
-            angle = position / 10000 ** (i / d_model)
-            table[position, i], table[position, i + 1] = math.sin(angle), math.cos(angle)
-    return table.float()
-
-
 def plain_gpt(model: DecoderOnly, shape: dict, source: list[int], target: list[int]) -> Tensor:
     """Return the logits (T, V) of one sentence, without packing, batching or fused kernels."""
     w = dict(model.named_parameters(remove_duplicate=False))
     config = model_config(**shape)
     length, d_model, heads = len(source) + len(target), config.d_model, config.n_heads
     learned = config.positions == "learned"
-    positions = w["source_embedding.positions.table"][:length] if learned else sinusoids(length, d_model)
+    positions = w["source_embedding.positions.table"][:length] if learned else paper_positions(length, d_model)
     tokens = [w["source_embedding.tokens.weight"][i] for i in source]
     tokens += [w["target_embedding.tokens.weight"][i] for i in target]
     x = torch.stack(tokens) * math.sqrt(d_model) + positions
@@ -117,37 +107,11 @@ def test_sentences_without_padding_are_joined_without() -> None:
     assert joined.target.tolist() == [3, 4, 8, 9]
 
 
-@pytest.mark.parametrize("kind", ["word_dropout", "embedding_dropout"])
-@pytest.mark.parametrize("side", ["source_embedding", "target_embedding"])
-def test_each_sides_tokens_are_dropped_in_training(kind: str, side: str) -> None:
-    model = lively_model(**DECODER_ONLY[0], **{kind: 0.5})
-    getattr(model, side).train()
-    found = []
-    for seed in (1, 2, 1):
-        torch.manual_seed(seed)
-        found.append(model(sources([5, 3]), targets([4, 6])).detach())
-    assert not torch.allclose(found[0], found[1])
-    assert torch.equal(found[0], found[2])
-
-
 def test_positions_continue_from_source_to_target() -> None:
     model = build(model_config(**DECODER_ONLY[1]), 12, 12, 24, shared_vocab=True)
     assert model.source_embedding.positions is model.target_embedding.positions
     assert len(dict(model.named_parameters())["source_embedding.positions.table"]) == 48
     assert model.max_positions == 24
-
-
-@torch.no_grad()
-def test_an_ensemble_with_the_other_architecture_averages_probabilities() -> None:
-    pair = [small_model(4, **DECODER_ONLY[0]), small_model(5)]
-    src_tokens = sources([5, 2])
-    state = (ensemble := Ensemble(pair)).start(src_tokens)
-    tokens = torch.full((2, 1), SOS_ID)
-    for _ in range(3):
-        found = ensemble.step(tokens[:, -1:], state)
-        expected = torch.stack([model(src_tokens, tokens)[:, -1].softmax(dim=-1) for model in pair]).mean(dim=0)
-        close(found.exp(), expected)
-        tokens = torch.cat([tokens, found.argmax(dim=-1, keepdim=True)], dim=1)
 
 
 @pytest.fixture(scope="session")
@@ -177,34 +141,24 @@ def test_it_samples_from_the_top_k_and_reports_attention(decoder_only: Path) -> 
     assert drawn.stdout == mt("translate", "--to", "xx", "--greedy", "a b c", cwd=decoder_only).stdout
     opened = open_model(RunDir(decoder_only / "runs" / "two").model, EngineChoice("torch"))
     [[candidate]] = opened.translator.to("xx").translate(["a b c d"], opened.settings.search)
-    assert opened.model is not None
     [attention] = read_attention(opened.model, opened.tokenizers, candidate)
     assert attention.weights.shape == (2, 2, len(attention.target), len(attention.source))
     sums = attention.weights.sum(dim=-1)
     # A position also attends to the target, so less than 1 is left for the source.
     assert sums.max() <= 1 + 1e-5
     assert 0 < sums.min() < 0.999
-
-
-def test_it_has_no_ctranslate2_engine(decoder_only: Path) -> None:
     refused = mt("translate", "--to", "xx", "--engine", "ctranslate2", "a", cwd=decoder_only, code=2)
     assert "it has no CTranslate2 part" in refused.stderr
     assert mt("translate", "--to", "xx", "a", cwd=decoder_only).stderr == ""
 
 
-def test_killed_and_resumed_it_ends_in_the_same_weights(tiny: Path, tmp_path: Path) -> None:
-    sets = [word for change in (DECODER, "training.max_steps=200") for word in ("--set", change)]
-    (tmp_path / "whole").mkdir()
-    whole = make_project(tmp_path / "whole")
-    mt("train", "--config", "tiny.yaml", *sets, cwd=whole)
+def test_killed_and_resumed_it_ends_in_the_same_weights(tiny: Path) -> None:
+    changes, whole = (DECODER, "training.max_steps=200"), project_copy(tiny, "whole")
+    train(whole, *changes)
     for step in (30, 90):
-        command = Command("train", "--config", "tiny.yaml", *sets, cwd=tiny)
-        wait_for_step(tiny, step, command)
-        command.process.kill()
-        command.process.join()
-    mt("train", "--config", "tiny.yaml", *sets, cwd=tiny)
-    first, second = (sha256(RunDir(folder / "runs" / "tiny").model.weights) for folder in (whole, tiny))
-    assert first == second
+        kill_training(tiny, step, *changes)
+    train(tiny, *changes)
+    assert weights(tiny) == weights(whole)
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,20 @@
 """The kinds of dropout: position, probability, in training only, and off by default."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model_helpers import model_config, scramble, small_model, sources, targets
+from model_helpers import DECODER_ONLY, lively_model, model_config, scramble, small_model, sources, targets
 from mt.model.attention import CrossAttention, SelfAttention
+from mt.model.build import TranslationModel
 from mt.model.dropout import Dropout
 from mt.model.embedding import Embedding
 from mt.model.layers import FeedForward
 from mt.model.packing import Packing
-from mt.model.transformer import Transformer
 
 ALL = {"activation_dropout": 0.5, "embedding_dropout": 0.5, "word_dropout": 0.5, "dropout": 0.5}
 
@@ -67,6 +67,8 @@ def test_dropout_is_off_in_evaluation_and_at_zero() -> None:
     x = torch.randn(3, 5)
     assert Dropout(0.5).eval()(x).equal(x)
     assert Dropout(0.0)(x).equal(x)
+    block, x = feed_forward(dropout=0.5), torch.randn(20, 32)  # which is not activation_dropout
+    assert torch.equal(block.train()(x), block.eval()(x))
 
 
 @pytest.mark.parametrize("p", [0.001, 0.998, 0.9999])
@@ -89,12 +91,6 @@ def test_activation_dropout_follows_the_activation(activation: str) -> None:
     torch.testing.assert_close(dropped[~zero], between[~zero] / 0.75, rtol=1e-4, atol=1e-5)
     assert not zero.all(0).any(), "units are dropped from all tokens"
     assert not zero.all(1).any(), "tokens are dropped completely"
-
-
-def test_activation_dropout_is_not_dropout() -> None:
-    torch.manual_seed(0)
-    block, x = feed_forward(dropout=0.5), torch.randn(20, 32)
-    assert torch.equal(block.train()(x), block.eval()(x))
 
 
 def embedding(seed: int = 0, **changes: object) -> Embedding:
@@ -149,54 +145,54 @@ def test_embedding_dropout_changes_no_other_dropout() -> None:
     model = small_model(dropout=0.25, embedding_dropout=0.5)
     shares = {name: module.p for name, module in model.named_modules() if isinstance(module, Dropout)}
     for name, share in shares.items():
-        if "residuals" in name:
-            assert share == 0.25, name
-        else:
-            assert share == (0.5 if "embedding" in name else 0.0), name
+        assert share == (0.25 if "residuals" in name else 0.5 if "embedding" in name else 0.0), name
     assert sum("residuals" in name for name in shares) == 2 * 2 + 2 * 3
 
 
 CHANGES = [{f"{kind}_dropout": 0.4} for kind in ("activation", "attention", "embedding", "word")]
 
 
-def states(model: Transformer, seed: int = 0) -> Tensor:
-    torch.manual_seed(seed)
-    return model(sources([5, 3, 7]), targets([4, 6, 2])).detach()
+def varies(model: TranslationModel, lengths: Sequence[int] = (5, 3, 7), dtype: torch.dtype = torch.float32) -> bool:
+    """Return True if logits depend on the random seed, but on nothing else random."""
+    found = []
+    for seed in (1, 2, 1):
+        torch.manual_seed(seed)
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+            found.append(model(sources(lengths), targets(lengths)).detach())
+    assert torch.equal(found[0], found[2])
+    return not torch.allclose(found[0], found[1])
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))
 def test_a_model_drops_in_training_only_and_on_both_sides(change: dict[str, float]) -> None:
-    plain, model = small_model(), small_model(**change)
-    assert torch.equal(states(model), states(plain))
-    assert torch.equal(states(plain.train()), states(plain.eval()))
-    model.train()
-    assert not torch.allclose(states(model, 1), states(model, 2))
-    assert torch.equal(states(model, 1), states(model, 1))
-    for side in ("encoder", "decoder"):  # the other one alone in training
-        half = small_model(**change)
+    plain, batch = small_model(), (sources([5, 3, 7]), targets([4, 6, 2]))
+    expected = plain(*batch)
+    assert torch.equal(small_model(**change)(*batch), expected)
+    assert torch.equal(plain.train()(*batch), expected)
+    assert varies(small_model(**change).train())
+    for side, embedding in (("encoder", "source_embedding"), ("decoder", "target_embedding")):
+        half = small_model(**change)  # the other one alone in training
         getattr(half, side).train()
-        getattr(half, "source_embedding" if side == "encoder" else "target_embedding").train()
-        assert not torch.allclose(states(half, 1), states(half, 2)), side
+        getattr(half, embedding).train()
+        assert varies(half), side
+        if next(iter(change)) in ("embedding_dropout", "word_dropout"):
+            half = lively_model(**DECODER_ONLY[0], **change)
+            getattr(half, embedding).train()
+            assert varies(half), f"decoder-only {side}"
 
 
-@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("lengths", [(5, 3, 7), (5, 5, 5)], ids=["padded", "full"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_attention_dropout_with_and_without_padding_in_every_number_format(dtype: torch.dtype, padded: bool) -> None:
-    """In encoder self-attention, decoder self-attention and cross-attention."""
-    lengths = [5, 3, 7] if padded else [5, 5, 5]
+def test_attention_dropout_with_and_without_padding_in_every_number_format(
+    dtype: torch.dtype, lengths: tuple[int, ...]
+) -> None:
     for side, kind in (("encoder", SelfAttention), ("decoder", SelfAttention), ("decoder", CrossAttention)):
         model = small_model(attention_dropout=0.4)
         chosen = [module for module in getattr(model, side).modules() if isinstance(module, kind)]
         assert len(chosen) == 2
         for attention in chosen:
             attention.train()
-        found = []
-        for seed in (1, 2, 1):
-            torch.manual_seed(seed)
-            with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
-                found.append(model(sources(lengths), targets(lengths)).detach())
-        assert not torch.allclose(found[0], found[1]), (side, kind)
-        assert torch.equal(found[0], found[2]), (side, kind)
+        assert varies(model, lengths, dtype), (side, kind)
 
 
 @pytest.mark.parametrize("change", [*CHANGES, ALL], ids=lambda change: "-".join(change))

@@ -14,68 +14,81 @@ from pathlib import Path
 import pytest
 
 from command import Command, mt
+from conftest import make_project
 from mt.storage import atomic
 from mt.storage.manifest import read_manifest, verify
-from mt.storage.run_dir import MANIFEST, CheckpointDir, RunDir
+from mt.storage.run_dir import RunDir
 from mt.system.cpus import usable_cores
-from resume_helpers import LONG, events, hurt, last_step, resumes, run_of, train, wait_for_step, weights
+from mt.training.signals import StopRequest
+from resume_helpers import LONG, events, hurt, last_step, overrides, resumes, run_of, train, wait_for_step, weights
 
-KILLS = 20
+KILLS = 10
 
 
-@pytest.mark.parametrize("changes", [LONG, (*LONG, "training.accumulate=2", "training.final_weights=average")])
-def test_killed_anywhere_ends_in_the_same_weights(tiny: Path, changes: tuple[str, ...]) -> None:
-    expected_folder = tiny / "uninterrupted"
-    shutil.copytree(tiny, expected_folder)
-    train(expected_folder, *changes)
+def copy_of(project: Path, folder: Path) -> Path:
+    return Path(shutil.copytree(project, folder))
 
-    rng = random.Random(len(changes))
-    overrides = [word for change in changes for word in ("--set", change)]
-    kills, resumed = 0, 0
-    while kills < KILLS // 2:
-        command = Command("train", "--config", "tiny.yaml", *overrides, cwd=tiny)
-        if kills % 4:  # in training, some steps after those seen last; every fourth time anywhere, start-up included
-            wait_for_step(tiny, last_step(tiny) + rng.choice([5, 5, 10, 15]), command)
-        command.process.join(rng.uniform(0, 0.3 if kills % 4 else 1.5))
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The weights at the end of a run of LONG."""
+    folder = make_project(tmp_path_factory.mktemp("uninterrupted"))
+    train(folder, *LONG)
+    return weights(folder)
+
+
+def kill_until(folder: Path, kills: int, changes: tuple[str, ...], expected: str) -> None:
+    """Train to the end, killed so often on the way; at every end the weights are those expected."""
+    rng, killed, resumed = random.Random(len(changes)), 0, 0
+    while killed < kills:
+        command = Command("train", "--config", "tiny.yaml", *overrides(changes), cwd=folder)
+        if killed % 4:  # in training, some steps after those seen last; every fourth time anywhere, start-up included
+            wait_for_step(folder, last_step(folder) + rng.choice([5, 5, 10, 15]), command)
+        command.process.join(rng.uniform(0, 0.3 if killed % 4 else 1.5))
         if command.process.exitcode is None:
             command.signal(signal.SIGKILL)
         code = command.wait().code
         if code == -signal.SIGKILL:
-            kills += 1
-        else:  # finished before the signal: compare, and kill on from the start
+            killed += 1
+        else:  # finished before the signal: compare, and continue from the start
             assert code == 0
-            assert weights(tiny) == weights(expected_folder)
-            resumed += resumes(tiny)
-            shutil.rmtree(run_of(tiny).root)
-    train(tiny, *changes)
-    assert weights(tiny) == weights(expected_folder)
-    assert resumed + resumes(tiny) >= KILLS // 4, "the kills missed the training; the test proves nothing"
-    assert not list(run_of(tiny).root.rglob("*.partial")), "temporaries left behind"
+            assert weights(folder) == expected
+            resumed += resumes(folder)
+            shutil.rmtree(run_of(folder).root)
+    train(folder, *changes)
+    assert weights(folder) == expected
+    assert resumed + resumes(folder) >= kills // 2, "the kills missed the training; the test proves nothing"
+    assert not list(run_of(folder).root.rglob("*.partial")), "temporaries left behind"
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_saves_and_exits_and_the_next_start_goes_on(tiny: Path, number: signal.Signals, code: int) -> None:
-    changes = ("training.max_steps=300", "training.validate_every=150", "training.save_every=150")
-    expected_folder = tiny / "uninterrupted"
-    shutil.copytree(tiny, expected_folder)
-    train(expected_folder, *changes)
+def test_killed_anywhere_ends_in_the_same_weights(uninterrupted: str, tiny: Path) -> None:
+    kill_until(tiny, KILLS, LONG, uninterrupted)
 
-    overrides = [word for change in changes for word in ("--set", change)]
-    command = Command("train", "--config", "tiny.yaml", *overrides, cwd=tiny)
+
+def test_killed_anywhere_ends_in_the_same_average(tiny: Path) -> None:
+    changes = (*LONG, "training.accumulate=2", "training.final_weights=average")
+    train(copy_of(tiny, tiny / "uninterrupted"), *changes)
+    kill_until(tiny, KILLS, changes, weights(tiny / "uninterrupted"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_exits_and_the_next_start_resumes(
+    uninterrupted: str, tiny: Path, number: signal.Signals
+) -> None:
+    command = Command("train", "--config", "tiny.yaml", *overrides(LONG), cwd=tiny)
     wait_for_step(tiny, 20, command)
     command.signal(number)
     done = command.wait()
-    assert done.code == code
+    assert done.code == 128 + number
     assert "everything is saved" in done.stderr
-    stopped = [event for event in events(tiny) if event["event"] == "stopped"]
-    assert 20 <= stopped[0]["step"] < 300
-    assert run_of(tiny).checkpoint(stopped[0]["step"]).is_dir()
+    [step] = [event["step"] for event in events(tiny) if event["event"] == "stopped"]
+    assert 20 <= step < 300
+    assert run_of(tiny).checkpoint(step).is_dir()
+    assert f"resuming after step {step}" in train(tiny, *LONG).stderr
+    assert weights(tiny) == uninterrupted
 
-    assert f"resuming after step {stopped[0]['step']}" in train(tiny, *changes).stderr
-    assert weights(tiny) == weights(expected_folder)
 
-
-def test_a_run_that_is_trained_anew_gets_a_new_product(tiny: Path) -> None:
+def test_a_run_trained_again_gets_a_new_model(tiny: Path) -> None:
     """Its last step has the same name."""
     train(tiny, "training.final_weights=last")
     first, scores = weights(tiny), (run_of(tiny).scores / "test.json").read_bytes()
@@ -93,8 +106,7 @@ def test_a_run_that_is_trained_anew_gets_a_new_product(tiny: Path) -> None:
 def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_used(
     trained: Path, tmp_path: Path, name: str, damage: str
 ) -> None:
-    folder = tmp_path / "copy"
-    shutil.copytree(trained, folder)
+    folder = copy_of(trained, tmp_path / "copy")
     shutil.rmtree(run_of(folder).model.root)
     hurt(run_of(folder).checkpoint(24) / name, damage)
     done = train(folder)
@@ -105,8 +117,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_used(
 
 
 def test_no_usable_checkpoint_is_never_a_silent_restart(trained: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "copy"
-    shutil.copytree(trained, folder)
+    folder = copy_of(trained, tmp_path / "copy")
     for checkpoint in run_of(folder).checkpoints.glob("step-*"):
         hurt(checkpoint / "model.safetensors", "flip")
     for _ in range(2):  # not at the second start either
@@ -122,126 +133,59 @@ def test_two_whole_checkpoints_are_kept_even_if_one_rots(tiny: Path) -> None:
     assert len(whole) >= 2
 
 
-def test_more_steps_go_on_from_the_end(tiny: Path) -> None:
-    expected_folder = tiny / "uninterrupted"
-    shutil.copytree(tiny, expected_folder)
-    train(expected_folder, "training.max_steps=40")
-    train(tiny, "training.max_steps=24")
-    assert "resuming after step 24" in train(tiny, "training.max_steps=40").stderr
-    assert weights(tiny) == weights(expected_folder)
-
-
-@pytest.mark.parametrize(
-    ("change", "key"),
-    [
-        ("model.d_ff=64", "model.d_ff"),
-        ("tokenizer.vocab_size=330", "tokenizer.vocab_size"),
-        ("data.max_length=30", "data.max_length"),
-        ("data.train.target=valid.xx", "data.train"),
-        ("seed=2", "seed"),
-        ("training.max_tokens=300", "training.max_tokens"),
-    ],
-)
-def test_a_change_that_a_resume_cannot_survive_is_refused_by_name(trained: Path, change: str, key: str) -> None:
-    done = train(trained, change, code=2)
-    assert key in done.stderr
-    assert "cannot resume" in done.stderr
-
-
-def test_changed_text_is_refused_by_name(trained: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "copy"
-    shutil.copytree(trained, folder)
-    with (folder / "train.en").open("a") as file:
-        file.write("a b c\n")
-    assert "data.train.source" in train(folder, code=2).stderr
-
-
 def without_data(trained: Path, folder: Path) -> Path:
-    """A copy of a finished run whose prepared data were removed to save space."""
-    shutil.copytree(trained, folder)
-    shutil.rmtree(run_of(folder).text.parent)
+    """Copy a finished run whose prepared data were removed to save space."""
+    shutil.rmtree(run_of(copy_of(trained, folder)).text.parent)
     return folder
 
 
-def test_without_its_prepared_data_a_run_resumes_with_the_same_weights(trained: Path, tmp_path: Path) -> None:
-    shutil.copytree(trained, tmp_path / "expected")
-    train(tmp_path / "expected", "training.max_steps=40")
-    folder = without_data(trained, tmp_path / "copy")
+def test_more_steps_resume_from_the_end_without_the_prepared_data(trained: Path, tiny: Path) -> None:
+    train(tiny, "training.max_steps=40")
+    folder = without_data(trained, tiny / "copy")
     assert "resuming after step 24" in train(folder, "training.max_steps=40").stderr
-    assert weights(folder) == weights(tmp_path / "expected")
+    assert weights(folder) == weights(tiny)
 
 
-@pytest.mark.parametrize(
-    ("as_before", "same_size"),
-    [(False, True), (True, True), (True, False)],
-    ids=["recorded", "older", "smaller"],
-)
-def test_without_its_prepared_data_changed_text_is_refused(
-    trained: Path, tmp_path: Path, as_before: bool, same_size: bool
-) -> None:
+def test_without_its_prepared_data_changes_are_refused(trained: Path, tmp_path: Path) -> None:
     """Otherwise the tokenizer would be trained on the new text, and the weights would be of the old one."""
     folder = without_data(trained, tmp_path / "copy")
-    if as_before:
-        forget_origins(run_of(folder))
     model, tokenizer = weights(folder), verify(run_of(folder).tokenizer)
-    original = {side: (folder / f"train.{side}").read_bytes() for side in ("en", "xx")}
-    for side, content in original.items():
-        (folder / f"train.{side}").write_bytes(content.upper() if same_size else b"a b\n" * 300)
-    said = train(folder, "training.max_steps=30", code=2).stderr
-    assert f"{run_of(Path()).root}: cannot resume: " in said
-    assert "tokenizer" in said if as_before else "data.train.source: the content" in said
+    source = folder / "train.en"
+    original = source.read_bytes()
+    source.write_bytes(original.upper())
+    stderr = train(folder, "training.max_steps=30", "model.d_ff=64", code=2).stderr
+    assert f"{run_of(Path()).root}: cannot resume: model.d_ff is now 64, it was 32; data.train.source" in stderr
     assert (weights(folder), verify(run_of(folder).tokenizer)) == (model, tokenizer)
-    for side, content in original.items():
-        (folder / f"train.{side}").write_bytes(content)
+    source.write_bytes(original)
     assert "resuming after step 24" in train(folder, "training.max_steps=30").stderr
 
 
-def forget_origins(run: RunDir) -> None:
-    """Makes checkpoints such as versions wrote that did not record what they were trained on."""
-    for step in run.checkpoint_steps():
-        folder = CheckpointDir(run.checkpoint(step))
-        manifest = read_manifest(folder.root)
-        del manifest["files"][folder.origin.name]
-        folder.origin.unlink()
-        atomic.write_json(folder.root / MANIFEST, manifest)
-
-
-def test_checkpoints_of_an_older_version_resume(trained: Path, tmp_path: Path) -> None:
-    shutil.copytree(trained, tmp_path / "expected")
-    train(tmp_path / "expected", "training.max_steps=40")
-    shutil.copytree(trained, folder := tmp_path / "copy")
-    forget_origins(run_of(folder))
-    train(folder, "training.max_steps=40")
-    assert weights(folder) == weights(tmp_path / "expected")
-    assert CheckpointDir(run_of(folder).checkpoint(40)).origin.is_file()
-
-
-def test_another_tokenizer_in_the_run_is_refused(trained: Path, tmp_path: Path) -> None:
-    shutil.copytree(trained, folder := tmp_path / "copy")
-    run = run_of(folder)
+def change_tokenizer(run: RunDir) -> None:
+    """Write another tokenizer with the key of the present one, as another version of the library might."""
     key, [name] = read_manifest(run.tokenizer)["key"], read_manifest(run.tokenizer)["files"]
     with atomic.new_folder(run.tokenizer, key=key) as other:
         atomic.write_text(other / name, (run.tokenizer / name).read_text() + "\n")
+
+
+def test_another_tokenizer_in_the_run_is_refused(trained: Path, tmp_path: Path) -> None:
+    folder = copy_of(trained, tmp_path / "copy")
+    change_tokenizer(run_of(folder))
     again = train(folder, "training.max_steps=40", code=2)
     assert "tokenizer: the checkpoints were trained with another one" in again.stderr
 
 
 def test_encoded_text_is_that_of_the_present_tokenizer(tiny: Path) -> None:
-    """Two tokenizers may come from the same settings and text, as of two versions of the library."""
     train(tiny, "training.max_steps=4")
     run = run_of(tiny)
     shutil.rmtree(run.checkpoints)
     before = read_manifest(run.encoded("train"))["key"]
-    key, [name] = read_manifest(run.tokenizer)["key"], read_manifest(run.tokenizer)["files"]
-    with atomic.new_folder(run.tokenizer, key=key) as other:
-        atomic.write_text(other / name, (run.tokenizer / name).read_text() + "\n")
+    change_tokenizer(run)
     assert "encoding train" in train(tiny, "training.max_steps=4").stderr
     assert read_manifest(run.encoded("train"))["key"] != before
 
 
 def train_as_nobody(folder: Path, *changes: str) -> subprocess.CompletedProcess[str]:
-    """Trains as a user whom permissions bind; root is bound by none."""
-    words = [word for change in changes for word in ("--set", change)]
+    """Train as a user whom permissions bind; root is bound by none."""
     code = (
         "import os, sys\n"
         "from mt.cli import main\n"
@@ -253,7 +197,7 @@ def train_as_nobody(folder: Path, *changes: str) -> subprocess.CompletedProcess[
         if os.getuid() == 0 and not path.is_symlink():
             os.chown(path, 65534, 65534)
     return subprocess.run(
-        [sys.executable, "-c", code, "train", "--config", "tiny.yaml", *words],
+        [sys.executable, "-c", code, "train", "--config", "tiny.yaml", *overrides(changes)],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -276,21 +220,15 @@ def test_checkpoints_that_cannot_be_listed_are_no_restart(everyones: Path) -> No
     done = train_as_nobody(everyones, "seed=2")
     assert done.returncode == 4
     assert "runs/tiny/checkpoints: cannot be listed: Permission denied" in done.stderr
-    assert run.config.read_bytes() == config
     run.checkpoints.chmod(0o755)
-    assert "seed is now 2" in train(everyones, "seed=2", code=2).stderr
-
-
-@pytest.mark.parametrize("target", ["checkpoints", "nowhere"])
-def test_checkpoints_behind_a_dead_link_are_no_restart(trained: Path, tmp_path: Path, target: str) -> None:
-    """They may lie on a disk that is not mounted now."""
-    shutil.copytree(trained, folder := tmp_path / "copy")
-    run = run_of(folder)
-    config = run.config.read_bytes()
-    run.checkpoints.rename(folder / "moved")
-    run.checkpoints.symlink_to(target)
-    assert "runs/tiny/checkpoints: cannot be listed: " in train(folder, "seed=2", code=4).stderr
+    run.checkpoints.rename(everyones / "moved")
+    for target in ("checkpoints", "nowhere"):  # they may lie on a disk that is not mounted now
+        run.checkpoints.symlink_to(target)
+        assert "runs/tiny/checkpoints: cannot be listed: " in train(everyones, "seed=2", code=4).stderr
+        run.checkpoints.unlink()
     assert run.config.read_bytes() == config
+    (everyones / "moved").rename(run.checkpoints)
+    assert "seed is now 2" in train(everyones, "seed=2", code=2).stderr
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "origin.json", "MANIFEST.json"])
@@ -305,8 +243,7 @@ def test_a_checkpoint_that_cannot_be_read_is_not_damaged(everyones: Path, name: 
 
 
 def test_a_finished_run_does_nothing_again(trained: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "copy"
-    shutil.copytree(trained, folder)
+    folder = copy_of(trained, tmp_path / "copy")
     before = weights(folder)
     steps = [event["step"] for event in events(folder) if event["event"] == "train"]
     done = train(folder, "training.log_every=3")
@@ -332,8 +269,7 @@ def test_a_second_trainer_in_the_same_run_is_refused(tiny: Path) -> None:
 @pytest.mark.slow
 def test_a_compiled_model_resumes_too(tiny: Path) -> None:
     """torch.compile takes a minute on a CPU, and needs a C++ compiler."""
-    expected_folder = tiny / "uninterrupted"
-    shutil.copytree(tiny, expected_folder)
+    expected_folder = copy_of(tiny, tiny / "uninterrupted")
     train(expected_folder, "training.compile=true")
     train(tiny, "training.compile=true", "training.max_steps=16")
     assert "resuming after step 16" in train(tiny, "training.compile=true").stderr
@@ -345,15 +281,13 @@ def test_a_compiled_model_resumes_too(tiny: Path) -> None:
 def test_two_threads_add_up_the_same_after_a_resume(tiny: Path) -> None:
     """A validation sets the matrix library's number of threads; what comes before one must be added up no other way."""
     sizes = ("model.d_model=256", "model.d_ff=1024", "training.max_tokens=1500", "training.validate_every=5")
-    words = [word for change in sizes for word in ("--set", change)]
 
     def train_with_two(folder: Path, *more: str) -> str:
-        command = [sys.executable, "-m", "mt", "train", "--config", "tiny.yaml", *words, *more]
+        command = [sys.executable, "-m", "mt", "train", "--config", "tiny.yaml", *overrides(sizes), *more]
         environment = {**os.environ, "OMP_NUM_THREADS": "2"}
         return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stderr
 
-    expected_folder = tiny / "uninterrupted"
-    shutil.copytree(tiny, expected_folder)
+    expected_folder = copy_of(tiny, tiny / "uninterrupted")
     train_with_two(expected_folder)
     train_with_two(tiny, "--set", "training.max_steps=13")
     assert "resuming after step 13" in train_with_two(tiny)
@@ -381,6 +315,36 @@ def test_a_second_signal_leaves_at_once() -> None:
     time.sleep(0.5)
     assert process.poll() is None, "torchrun hands on what a terminal has sent already; that is no second wish"
     time.sleep(2)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == -signal.SIGTERM
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(10) == -signal.SIGHUP
     process.communicate()
+
+
+def test_a_closed_terminal_saves_and_exits(tiny: Path) -> None:
+    """Its window is gone: the kernel sends SIGHUP, and writing to it fails from then on."""
+    terminal, inside = os.openpty()
+    command = ["setsid", "--ctty", sys.executable, "-m", "mt", "train", "--config", "tiny.yaml"]
+    changes = overrides(["training.max_steps=100000", "training.log_every=50"])
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), inside)
+    process = subprocess.Popen([*command, *changes], cwd=tiny, **streams)
+    os.close(inside)
+    shown = b""
+    while b"step 50," not in shown:
+        shown += os.read(terminal, 4096)
+    time.sleep(0.03)  # until it is in a step again
+    os.close(terminal)
+    assert process.wait(60) == 128 + signal.SIGHUP
+    [stopped] = [event for event in events(tiny) if event["event"] == "stopped"]
+    assert stopped["signal"] == signal.SIGHUP
+    assert run_of(tiny).checkpoint_steps()[-1] == stopped["step"] >= 50
+
+
+def test_an_ignored_hangup_stays_ignored() -> None:
+    previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopRequest() as stop:
+            signal.raise_signal(signal.SIGHUP)
+        assert stop.signal is None
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, previous)

@@ -1,8 +1,6 @@
 """Averages of weights: their recurrence, what is validated, what becomes the product; a resume changes none of it."""
 
 import math
-import shutil
-import signal
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,22 +10,21 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from command import Command
-from mt.config import parse_config
 from mt.errors import MachineError
 from mt.model.transformer import Transformer
 from mt.storage.manifest import read_manifest
 from mt.storage.run_dir import CheckpointDir
 from mt.training.averaging import MovingAverage, swapped_weights
 from mt.training.train_state import TrainState
-from mt.training.trainer import Trainer
 from mt.training.validation import Validation
-from resume_helpers import hurt, resumes, run_of, train, wait_for_step, weights
-from training_helpers import Parts
+from resume_helpers import hurt, resumes, run_of, train, weights
+from training_helpers import Parts, kill_training, project_copy, take_steps
 
 EMA = "training.ema_decay=0.8"
 KEEP_ALL = "training.keep_checkpoints=100"
 EVERY_4 = ("training.validate_every=4", "training.save_every=4")
+EVERY_2 = ("training.validate_every=2", "training.save_every=2")
+AVERAGE, AVERAGE_BEST = (f"training.final_weights={final}" for final in ("average", "average_best"))
 
 
 def copies(model: nn.Module) -> dict[str, Tensor]:
@@ -67,10 +64,6 @@ class Scripted:
         torch.randn(3)  # what validation draws must not show in training
         bleu = next(self.bleus, 0.0)
         return Validation(1 / (1 + bleu), math.e, bleu, "", [])
-
-
-def trainer_of(parts: Parts, validate: Scripted) -> Trainer:
-    return Trainer(parts.config, parts.run, parts.model, parts.corpus, validate)
 
 
 def stored(parts: Parts, step: int, averaged: bool) -> dict[str, Tensor]:
@@ -118,9 +111,11 @@ def test_the_best_validations_are_remembered_the_earlier_first_among_equals() ->
     assert progress.best_validations == [(5.0, 1), (5.0, 3), (4.0, 4), (3.0, 0)]
 
 
-def test_the_average_is_updated_after_every_step_and_saved(tiny: Path) -> None:
-    parts = Parts(tiny, EMA, KEEP_ALL)
-    trainer = trainer_of(parts, Scripted())
+@pytest.mark.parametrize(("decay", "changes"), [(0.8, ()), (0.99, ("training.accumulate=3",))])
+def test_the_average_is_updated_after_every_step_and_saved(tiny: Path, decay: float, changes: tuple[str, ...]) -> None:
+    """Early on its decay depends on the number of updates, not of batches."""
+    parts = Parts(tiny, f"training.ema_decay={decay}", KEEP_ALL, *changes)
+    trainer = parts.trainer()
     start, each = copies(parts.model), []
     for step in range(1, 9):
         trainer.step()
@@ -128,18 +123,22 @@ def test_the_average_is_updated_after_every_step_and_saved(tiny: Path) -> None:
         if step % 4 == 0:
             trainer.save()
             assert same(stored(parts, step, averaged=False), each[-1])
-            near(stored(parts, step, averaged=True), followed(start, each, 0.8, 1))
+            near(stored(parts, step, averaged=True), followed(start, each, decay, 1))
     assert "average.safetensors" in read_manifest(parts.run.checkpoint(8))["files"]
 
 
 def test_without_an_average_none_is_saved(tiny: Path) -> None:
-    parts = Parts(tiny)
-    trainer = trainer_of(parts, Scripted())
+    """The best of no validations are the present weights."""
+    parts = Parts(tiny, AVERAGE_BEST)
+    trainer = parts.trainer()
     trainer.step()
     trainer.save()
     checkpoint = CheckpointDir(parts.run.checkpoint(1))
     assert not checkpoint.average.exists()
     assert checkpoint.best_weights == checkpoint.weights
+    product, origin = trainer.final_weights.final()
+    assert origin == "mean of steps 1 (best on validation)"
+    assert same(product, copies(parts.model))
 
 
 @pytest.mark.parametrize("final", ["best", "average"])
@@ -148,7 +147,7 @@ def test_validation_scores_what_would_become_the_product(tiny: Path, ema: bool, 
     changes = [EMA] if ema else []
     parts = Parts(tiny, *changes, KEEP_ALL, f"training.final_weights={final}", "training.average_checkpoints=3")
     validate = Scripted()
-    trainer_of(parts, validate).run()  # saves every 4 steps, validates every 8
+    parts.trainer(validate=validate).run()  # saves every 4 steps, validates every 8
     for seen, step in zip(validate.seen, (8, 16, 24), strict=True):
         steps = [s for s in (step - 8, step - 4, step) if s > 0] if final == "average" else [step]
         near(seen, mean_of(*(stored(parts, s, averaged=ema) for s in steps)))
@@ -157,50 +156,57 @@ def test_validation_scores_what_would_become_the_product(tiny: Path, ema: bool, 
 
 def test_averaging_and_validating_leave_the_training_alone(tiny: Path) -> None:
     ends = []
-    for number, changes in enumerate(
-        [("training.validate_every=24",), (EMA, *EVERY_4, "training.final_weights=average")]
-    ):
-        folder = tiny / str(number)
-        folder.mkdir()
-        for name in ("train.en", "train.xx", "tiny.yaml"):
-            shutil.copy(tiny / name, folder)
-        parts = Parts(folder, *changes, "model.dropout=0.3")
-        trainer_of(parts, Scripted()).run()
+    for number, changes in enumerate([("training.validate_every=24",), (EMA, *EVERY_4, AVERAGE)]):
+        parts = Parts(project_copy(tiny, str(number)), *changes, "model.dropout=0.3")
+        parts.trainer(validate=Scripted()).run()
         ends.append(copies(parts.model))
     assert same(*ends)
 
 
 BLEUS = (6.0, 9.0, 5.0, 9.0, 2.0, 7.0)  # after steps 4, 8, ..., 24
+BY_LOSS, LAST, BEST = "training.best_metric=loss", "training.final_weights=last", "training.final_weights=best"
+# Settings, scores, steps of the product, its description and the steps that are kept: those, the best, the newest two.
 PRODUCTS = [
-    ("best", True, [8], "moving average at step 8 (best on validation)"),
-    ("last", False, [24], "step 24 (last)"),
-    ("last", True, [24], "moving average at step 24 (last)"),
-    ("average", True, [16, 20, 24], "mean of moving average at steps 16, 20, 24"),
-    ("average_best", False, [8, 16, 24], "mean of steps 8, 16, 24 (best on validation)"),
-    ("average_best", True, [8, 16, 24], "mean of moving average at steps 8, 16, 24 (best on validation)"),
+    ([BEST, EMA], BLEUS, [8], "moving average at step 8 (best on validation)", [8, 20, 24]),
+    ([LAST], BLEUS, [24], "step 24 (last)", [8, 20, 24]),
+    ([LAST, EMA], BLEUS, [24], "moving average at step 24 (last)", [8, 20, 24]),
+    ([AVERAGE, EMA], BLEUS, [16, 20, 24], "mean of moving average at steps 16, 20, 24", [8, 16, 20, 24]),
+    ([AVERAGE, "training.max_steps=10"], BLEUS, [4, 8, 10], "mean of steps 4, 8, 10", [4, 8, 10]),
+    ([AVERAGE_BEST], BLEUS, [8, 16, 24], "mean of steps 8, 16, 24 (best on validation)", [8, 16, 20, 24]),
+    (
+        [AVERAGE_BEST, EMA],
+        BLEUS,
+        [8, 16, 24],
+        "mean of moving average at steps 8, 16, 24 (best on validation)",
+        [8, 16, 20, 24],
+    ),
+    (
+        [AVERAGE_BEST, BY_LOSS],
+        (3, 8, 9, 1, 2, 4),
+        [8, 12, 24],
+        "mean of steps 8, 12, 24 (best on validation)",
+        [8, 12, 20, 24],
+    ),
+    ([AVERAGE_BEST, "training.max_steps=8"], (1, 2), [4, 8], "mean of steps 4, 8 (best on validation)", [4, 8]),
 ]
 
 
-@pytest.mark.parametrize(("final", "ema", "steps", "origin"), PRODUCTS, ids=[origin for *_, origin in PRODUCTS])
-def test_what_becomes_the_product(tiny: Path, final: str, ema: bool, steps: list[int], origin: str) -> None:
-    changes = [EMA] if ema else []
-    parts = Parts(tiny, *changes, *EVERY_4, f"training.final_weights={final}", "training.average_checkpoints=3")
-    trainer = trainer_of(parts, Scripted(*BLEUS))
+@pytest.mark.parametrize(
+    ("changes", "bleus", "steps", "origin", "kept"), PRODUCTS, ids=[str(row[3]) for row in PRODUCTS]
+)
+def test_what_becomes_the_product(
+    tiny: Path, notices: list[str], changes: list[str], bleus: tuple, steps: list[int], origin: str, kept: list[int]
+) -> None:
+    parts = Parts(tiny, *EVERY_4, "training.average_checkpoints=3", *changes)
+    trainer = parts.trainer(validate=Scripted(*bleus))
     trainer.run()
-    product, said = trainer.final_weights.final()
-    near(product, mean_of(*(stored(parts, step, averaged=ema) for step in steps)))
-    assert said == origin
+    product, described = trainer.final_weights.final()
+    near(product, mean_of(*(stored(parts, step, averaged=EMA in changes) for step in steps)))
+    assert described == origin
     if len(steps) == 1:
-        assert same(product, stored(parts, steps[0], averaged=ema))
-    # The best, what the product is made of, and the newest two.
-    assert trainer.checkpoints.steps() == sorted({8, 20, 24, *steps})
-
-
-def test_the_end_between_two_checkpoints_counts_among_the_newest(tiny: Path) -> None:
-    kind = ("training.final_weights=average", "training.average_checkpoints=3", "training.max_steps=10")
-    trainer = trainer_of(Parts(tiny, *EVERY_4, *kind), Scripted())
-    trainer.run()
-    assert trainer.final_weights.final()[1] == "mean of steps 4, 8, 10"
+        assert same(product, stored(parts, steps[0], averaged=EMA in changes))
+    assert trainer.checkpoints.steps() == kept
+    assert not [notice for notice in notices if "to average exist" in notice]
 
 
 def test_a_loss_that_is_no_number_is_the_worst(tiny: Path) -> None:
@@ -211,79 +217,40 @@ def test_a_loss_that_is_no_number_is_the_worst(tiny: Path) -> None:
             found = super().__call__(model)
             return found if len(self.seen) > 1 else replace(found, loss=math.nan)
 
-    kind = ("training.best_metric=loss", "training.final_weights=average_best", "training.average_checkpoints=2")
-    trainer = trainer_of(Parts(tiny, *EVERY_4, *kind, "training.patience=3"), Broken(0, 1, 2, 3, 4, 5))
+    kind = (BY_LOSS, AVERAGE_BEST, "training.average_checkpoints=2", "training.patience=3")
+    trainer = Parts(tiny, *EVERY_4, *kind).trainer(validate=Broken(0, 1, 2, 3, 4, 5))
     trainer.run()
     assert (trainer.state.step, trainer.state.best_step) == (24, 24)
     assert trainer.final_weights.final()[1] == "mean of steps 20, 24 (best on validation)"
 
 
-def test_more_of_the_best_than_are_left_are_missed(tiny: Path, notices: list[str]) -> None:
-    kind = ("training.final_weights=average_best", "training.average_checkpoints=")
-    parts = Parts(tiny, *EVERY_4, *kind[:1], f"{kind[1]}2")
-    trainer_of(parts, Scripted(*BLEUS)).run()
-    parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", [*EVERY_4, *kind[:1], f"{kind[1]}6"])
-    assert trainer_of(parts, Scripted()).final_weights.final()[1] == "mean of steps 8, 16 (best on validation)"
-    assert "final_weights: only 2 of the 6 checkpoints to average exist" in notices
+FEWER = [
+    (AVERAGE_BEST, "training.max_steps=14", "mean of steps 2 (best on validation)", 1),
+    (AVERAGE, "training.max_steps=12", "mean of steps 10, 12", 2),
+]
 
 
-def test_the_moving_average_counts_updates_not_batches(tiny: Path) -> None:
-    """Early on its decay depends on how many there were."""
-    parts = Parts(tiny, "training.ema_decay=0.99", "training.accumulate=3")
-    trainer = trainer_of(parts, Scripted())
-    start, each = copies(parts.model), []
-    for _ in range(4):
-        trainer.step()
-        each.append(copies(parts.model))
-    assert trainer.average is not None
-    near(trainer.average.weights, followed(start, each, 0.99, 1))
-
-
-def test_the_best_by_loss_have_the_lowest(tiny: Path) -> None:
-    kind = ("training.best_metric=loss", "training.final_weights=average_best", "training.average_checkpoints=2")
-    parts = Parts(tiny, *EVERY_4, *kind)
-    trainer = trainer_of(parts, Scripted(3, 8, 9, 1, 2, 4))
+@pytest.mark.parametrize(("final", "change", "origin", "left"), FEWER)
+def test_more_than_are_left_are_missed(
+    tiny: Path, notices: list[str], final: str, change: str, origin: str, left: int
+) -> None:
+    """A product of other checkpoints than were kept is asked for after the end."""
+    parts = Parts(tiny, *EVERY_2, "training.average_checkpoints=3", "training.max_steps=12")
+    parts.trainer(validate=Scripted(9, 8, 7, 1, 1, 1)).run()
+    parts.configure(*EVERY_2, "training.average_checkpoints=3", "training.max_steps=12", final, change)
+    trainer = parts.trainer(validate=Scripted(5))
     trainer.run()
-    assert trainer.final_weights.final()[1] == "mean of steps 8, 12 (best on validation)"
-    assert trainer.checkpoints.steps() == [8, 12, 20, 24]
-
-
-def test_the_best_may_be_asked_for_when_some_of_them_are_gone(tiny: Path) -> None:
-    settings = ("training.validate_every=2", "training.save_every=2", "training.average_checkpoints=3")
-    parts = Parts(tiny, *settings, "training.max_steps=12")
-    trainer_of(parts, Scripted(9, 8, 7, 1, 1, 1)).run()
-    later = (*settings, "training.max_steps=14", "training.final_weights=average_best")
-    parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", later)
-    trainer = trainer_of(parts, Scripted(5))
-    trainer.run()
-    assert trainer.final_weights.final()[1] == "mean of steps 2 (best on validation)"
-
-
-def test_a_best_of_long_ago_is_not_among_the_newest(tiny: Path, notices: list[str]) -> None:
-    every = ("training.validate_every=2", "training.save_every=2", "training.average_checkpoints=3")
-    parts = Parts(tiny, *every, "training.max_steps=12")
-    trainer = trainer_of(parts, Scripted(9, 8, 7, 1, 1, 1))
-    trainer.run()
-    assert trainer.checkpoints.steps() == [2, 10, 12]  # the best and the newest two
-    later = (*every, "training.max_steps=12", "training.final_weights=average")
-    parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", later)
-    assert trainer_of(parts, Scripted()).final_weights.final()[1] == "mean of steps 10, 12"
-    assert "final_weights: only 2 of the 3 checkpoints to average exist" in notices
+    assert trainer.final_weights.final()[1] == origin
+    assert f"final_weights: only {left} of the 3 checkpoints to average exist" in notices
 
 
 def test_a_damaged_checkpoint_costs_a_validation_its_mean_and_no_more(tiny: Path, notices: list[str]) -> None:
-    every = ("training.validate_every=2", "training.save_every=2", "training.keep_checkpoints=2")
-    parts = Parts(tiny, *every, "training.max_steps=8", "training.final_weights=average")
-    trainer = trainer_of(parts, Scripted(1, 2))
-    for _ in range(2):
-        for _ in range(2):
-            trainer.step()
-        trainer.validate()
-        trainer.save()
-    weights_ = trainer.checkpoints._run.checkpoint(2) / "model.safetensors"
-    weights_.write_bytes(weights_.read_bytes()[:-1])
+    parts = Parts(tiny, *EVERY_2, "training.keep_checkpoints=2", "training.max_steps=4", AVERAGE)
+    trainer = parts.trainer(validate=Scripted(1, 2))
+    trainer.run()
+    hurt(parts.run.checkpoint(2) / "model.safetensors", "truncate")
     now = trainer._weights()
-    assert all(torch.equal(now[name], tensor) for name, tensor in trainer.final_weights.candidate(now).items())
+    assert same(trainer.final_weights.candidate(now), now)
     assert any("this validation scores the present weights alone" in notice for notice in notices)
     with pytest.raises(MachineError, match="it is damaged"):
         trainer.final_weights.final()
@@ -292,10 +259,10 @@ def test_a_damaged_checkpoint_costs_a_validation_its_mean_and_no_more(tiny: Path
 @pytest.mark.parametrize(
     ("before", "now", "told"),
     [
-        ((), ("training.best_metric=loss",), "scored by loss of one checkpoint now, not BLEU (auto) of one checkpoint"),
-        (("training.best_metric=loss",), (), "scored by BLEU (auto) of one checkpoint now, not loss"),
+        ((), (BY_LOSS,), "scored by loss of one checkpoint now, not BLEU (auto) of one checkpoint"),
+        ((BY_LOSS,), (), "scored by BLEU (auto) of one checkpoint now, not loss"),
         ((EMA,), (), "scored by BLEU (auto) of one checkpoint now, not BLEU (auto) of one checkpoint, moving averages"),
-        ((), ("training.final_weights=average",), "scored by BLEU (auto) of a mean of checkpoints now, not"),
+        ((), (AVERAGE,), "scored by BLEU (auto) of a mean of checkpoints now, not"),
         ((), ("evaluation.bleu_tokenize=char",), "scored by BLEU (char) of one checkpoint now, not"),
     ],
 )
@@ -303,14 +270,13 @@ def test_scores_of_another_kind_no_longer_count(
     tiny: Path, notices: list[str], before: tuple[str, ...], now: tuple[str, ...], told: str
 ) -> None:
     parts = Parts(tiny, *EVERY_4, "training.max_steps=8", *before)
-    first = trainer_of(parts, Scripted(9, 1))
+    first = parts.trainer(validate=Scripted(9, 1))
     first.run()
     assert first.state.best_step == 4
-    again = trainer_of(parts, Scripted()).state
+    again = parts.trainer().state
     assert (again.best_step, again.bad_validations) == (4, 1)
-    later = (*EVERY_4, "training.max_steps=12", "training.best_metric=bleu", *now)
-    parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", later)
-    trainer = trainer_of(parts, Scripted(0.5))
+    parts.configure(*EVERY_4, "training.max_steps=12", *now)
+    trainer = parts.trainer(validate=Scripted(0.5))
     assert (trainer.state.best_step, trainer.state.bad_validations) == (None, 0)
     assert any(told in notice for notice in notices)
     trainer.run()
@@ -318,50 +284,26 @@ def test_scores_of_another_kind_no_longer_count(
     assert [step for _, step in trainer.state.best_validations] == [12]
 
 
-@pytest.mark.parametrize("how", ["steps", "patience"])
-def test_what_is_over_keeps_its_best(tiny: Path, notices: list[str], how: str) -> None:
-    end = ("training.max_steps=8",) if how == "steps" else ("training.patience=1", "training.max_steps=100")
+@pytest.mark.parametrize("end", [("training.max_steps=8",), ("training.patience=1", "training.max_steps=100")], ids=str)
+def test_what_is_over_keeps_its_best(tiny: Path, notices: list[str], end: tuple[str, ...]) -> None:
     parts = Parts(tiny, *EVERY_4, *end)
-    trainer_of(parts, Scripted(9, 1)).run()
-    later = (*EVERY_4, *end, "evaluation.bleu_tokenize=char", "training.best_metric=loss")
-    parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", later)
-    trainer = trainer_of(parts, Scripted())
+    parts.trainer(validate=Scripted(9, 1)).run()
+    parts.configure(*EVERY_4, *end, "evaluation.bleu_tokenize=char", BY_LOSS)
+    trainer = parts.trainer()
     trainer.run()
     assert trainer.state.step == 8
     assert trainer.final_weights.final()[1] == "step 4 (best on validation)"
     assert not [notice for notice in notices if "no longer count" in notice]
 
 
-def test_the_best_of_all_validations_that_were_made_are_enough(tiny: Path, notices: list[str]) -> None:
-    kind = ("training.final_weights=average_best", "training.average_checkpoints=5", "training.save_every=1")
-    trainer = trainer_of(Parts(tiny, *kind, "training.validate_every=4", "training.max_steps=8"), Scripted(1, 2))
-    trainer.run()
-    assert trainer.final_weights.final()[1] == "mean of steps 4, 8 (best on validation)"
-    assert not [notice for notice in notices if "to average are there" in notice]
-
-
-def test_before_any_validation_the_best_is_the_present(tiny: Path) -> None:
-    parts = Parts(tiny, "training.final_weights=average_best")
-    trainer = trainer_of(parts, Scripted())
-    trainer.step()
-    trainer.save()
-    product, origin = trainer.final_weights.final()
-    assert origin == "mean of steps 1 (best on validation)"
-    assert same(product, copies(parts.model))
-
-
-@pytest.mark.parametrize("final", ["average", "average_best"])
+@pytest.mark.parametrize("final", [AVERAGE, AVERAGE_BEST])
 def test_stops_between_checkpoints_change_no_average(tiny: Path, final: str) -> None:
     ends = []
     for number, breaks in enumerate([(), (4, 5, 10, 11, 16, 23)]):
-        folder = tiny / str(number)
-        folder.mkdir()
-        for name in ("train.en", "train.xx", "tiny.yaml"):
-            shutil.copy(tiny / name, folder)
-        kind = (f"training.final_weights={final}", "training.average_checkpoints=3", EMA)
-        parts, validate = Parts(folder, *EVERY_4, *kind), Scripted(*BLEUS)
+        folder = project_copy(tiny, str(number))
+        parts, validate = Parts(folder, *EVERY_4, final, "training.average_checkpoints=3", EMA), Scripted(*BLEUS)
         for end in (*breaks, 24):
-            trainer = trainer_of(parts, validate)
+            trainer = parts.trainer(validate=validate)
             while trainer.state.step < end:
                 trainer.step()
                 if trainer.state.step % 4 == 0:
@@ -369,10 +311,8 @@ def test_stops_between_checkpoints_change_no_average(tiny: Path, final: str) -> 
                     trainer.save()
             if end % 4:
                 trainer.save()  # what a signal does
-            with torch.no_grad():  # a new process knows nothing of these
-                own = copies(parts.model)
-                for parameter in parts.model.parameters():
-                    parameter.normal_()
+            own = copies(parts.model)
+            parts.forget()
         seen = [*validate.seen, trainer.final_weights.final()[0], trainer.average.weights, own]
         ends.append((seen, trainer.final_weights.final()[1], trainer.state.best_validations))
     (seen, origin, best), (other_seen, other_origin, other_best) = ends
@@ -382,16 +322,13 @@ def test_stops_between_checkpoints_change_no_average(tiny: Path, final: str) -> 
 
 def test_an_average_turned_on_later_starts_from_the_weights(tiny: Path) -> None:
     parts = Parts(tiny, KEEP_ALL)
-    trainer = trainer_of(parts, Scripted())
-    for _ in range(4):
-        trainer.step()
+    trainer = parts.trainer()
+    take_steps(trainer, 4)
     trainer.save()
     start = copies(parts.model)
-    parts.config = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", [EMA, KEEP_ALL])
-    with torch.no_grad():
-        for parameter in parts.model.parameters():
-            parameter.normal_()
-    trainer = trainer_of(parts, Scripted())
+    parts.configure(EMA, KEEP_ALL)
+    parts.forget()
+    trainer = parts.trainer()
     assert same(trainer.average.weights, start)
     each = []
     for _ in range(4):
@@ -405,34 +342,29 @@ def test_an_average_turned_on_later_starts_from_the_weights(tiny: Path) -> None:
 
 def test_a_checkpoint_with_a_damaged_average_is_set_aside(tiny: Path) -> None:
     parts = Parts(tiny, EMA)
-    trainer = trainer_of(parts, Scripted())
+    trainer = parts.trainer()
     for _ in range(2):
         trainer.step()
         trainer.save()
     hurt(parts.run.checkpoint(2) / "average.safetensors", "flip")
-    assert trainer_of(parts, Scripted()).state.step == 1
+    assert parts.trainer().state.step == 1
 
 
-@pytest.mark.parametrize("final", [pytest.param("average", marks=pytest.mark.slow), "average_best"])
+@pytest.mark.parametrize("final", [pytest.param(AVERAGE, marks=pytest.mark.slow), AVERAGE_BEST])
 def test_killed_and_resumed_ends_in_the_same_average(tiny: Path, final: str) -> None:
     changes = (
         *("training.max_steps=40", "training.save_every=5", "training.validate_every=10", "training.log_every=5"),
-        *("training.ema_decay=0.99", "training.average_checkpoints=3", "training.best_metric=loss", "data.test=null"),
-        f"training.final_weights={final}",
+        *("training.ema_decay=0.99", "training.average_checkpoints=3", BY_LOSS, "data.test=null", final),
     )
-    expected_folder = tiny / "uninterrupted"
-    shutil.copytree(tiny, expected_folder)
-    train(expected_folder, *changes)
-    command = Command("train", "--config", "tiny.yaml", *(w for c in changes for w in ("--set", c)), cwd=tiny)
-    wait_for_step(tiny, 25, command)
-    command.signal(signal.SIGKILL)
-    assert command.wait().code == -signal.SIGKILL
+    whole = project_copy(tiny, "whole")
+    train(whole, *changes)
+    kill_training(tiny, 25, *changes)
     train(tiny, *changes)
     assert resumes(tiny) == 1, "the kill missed the training; the test proves nothing"
-    assert weights(tiny) == weights(expected_folder)
+    assert weights(tiny) == weights(whole)
     for name in ("model.safetensors", "average.safetensors", "optimizer.safetensors"):
-        ends = [run_of(folder).checkpoint(40) / name for folder in (tiny, expected_folder)]
+        ends = [run_of(folder).checkpoint(40) / name for folder in (tiny, whole)]
         assert ends[0].read_bytes() == ends[1].read_bytes(), name
-    steps = [30, 35, 40] if final == "average" else [20, 30, 40]  # the loss still falls
+    steps = [30, 35, 40] if final == AVERAGE else [20, 30, 40]  # the loss still falls
     product = load_file(run_of(tiny).model.weights)
     near(product, mean_of(*(load_file(run_of(tiny).checkpoint(step) / "average.safetensors") for step in steps)))

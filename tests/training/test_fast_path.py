@@ -13,19 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mt.config import Config, parse_config
 from mt.data.batching import Batch, BatchStream
-from mt.data.encode import encode_corpus
-from mt.data.token_store import EncodedCorpus
-from mt.data.tokenizer import TokenizerPair
 from mt.model import linear
 from mt.model.dropout import Dropout
-from mt.model.transformer import Transformer
-from mt.storage.run_dir import RunDir
-from mt.text.lines import TextFile
 from mt.training.step import seed_dropout
-from mt.training.trainer import Trainer
-from mt.training.validation import Validation
+from training_helpers import Parts, take_steps
 
 STEPS, RATE, WARMUP, HEADS, LAYERS, SEED = 200, 1e-3, 20, 4, 1, 42
 CHANGES = [
@@ -153,38 +145,29 @@ def write_corpus(folder: Path) -> None:
         (folder / name).write_text("".join(" ".join(sentence) + "\n" for sentence in sentences))
 
 
-class Parts:
+class Comparison(Parts):
     """A real trainer, and its first batches and weights for the reference."""
 
     def __init__(self, folder: Path, dtype: torch.dtype, *changes: str) -> None:
         write_corpus(folder)
-        run = RunDir(folder / "runs" / "tiny")
-        run.root.mkdir(parents=True)
-        text = (folder / "train.en", folder / "train.xx")
-        config: Config = parse_config((folder / "tiny.yaml").read_text(), "tiny.yaml", [*CHANGES, *changes])
-        tokenizers = TokenizerPair.train(TextFile(text[0]), TextFile(text[1]), 320, shared=True)
-        encode_corpus(text, tokenizers, folder / "encoded", "key", None)
-        corpus = EncodedCorpus.open(folder / "encoded")
-        stream = BatchStream(corpus, config.training.max_tokens, SEED)
-        self.batches = [stream.next() for _ in range(STEPS)]
-        torch.manual_seed(1)
-        vocab = tokenizers.target.vocab_size
-        model = Transformer(config.model, vocab, vocab, config.data.max_length, shared_vocab=True).to(dtype)
-        self.weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-        self.trainer = Trainer(config, run, model.train(), corpus, lambda _: Validation(1.0, math.e, 0.0, "", []))
+        super().__init__(folder, *CHANGES, *changes)
+        stream = BatchStream(self.corpus, self.config.training.max_tokens, SEED)
+        self.first_batches = [stream.next() for _ in range(STEPS)]
+        self.model.to(dtype).train()
+        self.first_weights = {name: parameter.detach().clone() for name, parameter in self.model.named_parameters()}
 
     def train(self) -> list[float]:
         """The trainer's loss a target token of every step."""
-        losses, add = [], self.trainer.train_step.accumulate_gradients
+        trainer, losses = self.trainer(), []
+        add = trainer.train_step.accumulate_gradients
 
         def record(*arguments: object) -> object:
             result = add(*arguments)
             losses.append(result.sums[0].item() / result.n_target)
             return result
 
-        self.trainer.train_step.accumulate_gradients = record
-        for _ in range(STEPS):
-            self.trainer.step()
+        trainer.train_step.accumulate_gradients = record
+        take_steps(trainer, STEPS)
         return losses
 
 
@@ -211,12 +194,12 @@ def test_training_is_that_of_the_plain_pieces(
     onednn = onednn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     monkeypatch.setattr(linear, "_prefers_onednn", lambda: onednn)
     monkeypatch.setattr(linear, "_MIN_FEATURES", 1)
-    parts = Parts(tiny, dtype, f"model.norm={norm}", f"model.activation={activation}", f"model.dropout={dropout}")
-    tokens = [tokens for batch in parts.batches for tokens in (batch.src_tokens, batch.tgt_in)]
+    parts = Comparison(tiny, dtype, f"model.norm={norm}", f"model.activation={activation}", f"model.dropout={dropout}")
+    tokens = [tokens for batch in parts.first_batches for tokens in (batch.src_tokens, batch.tgt_in)]
     assert sum((array == 0).any() for array in tokens) > len(tokens) / 2, "hardly a batch has padding"
     assert any((array != 0).all() for array in tokens), "no batch is without padding"
-    reference = Reference(parts.weights, norm, activation, dropout)
-    expected = torch.tensor([reference.step(batch, number) for number, batch in enumerate(parts.batches, 1)])
+    reference = Reference(parts.first_weights, norm, activation, dropout)
+    expected = torch.tensor([reference.step(batch, number) for number, batch in enumerate(parts.first_batches, 1)])
     assert expected[-10:].mean() < expected[:10].mean() - 3, "learned too little for the comparison to mean much"
     actual = torch.tensor(parts.train())
     torch.testing.assert_close(actual, expected, rtol=0.0, atol=2e-5)

@@ -15,11 +15,13 @@ from safetensors.numpy import load_file
 from torch.distributed import TCPStore
 
 from command import Command, Done, mt
+from conftest import make_project
 from mt.data.batching import BatchStream
 from mt.data.token_store import EncodedCorpus
 from mt.storage.manifest import sha256
 from mt.storage.run_dir import RunDir
 from mt.system.distributed import SINGLE_PROCESS, Distributed
+from training_helpers import overrides
 
 STORES: list[TCPStore] = []  # they end with the tests
 STEPS = 50
@@ -40,7 +42,7 @@ CHANGES = (
 
 
 def words(name: str, changes: tuple[str, ...]) -> list[str]:
-    return ["train", "--config", "tiny.yaml", *(w for c in (f"name={name}", *changes) for w in ("--set", c))]
+    return ["train", "--config", "tiny.yaml", *overrides(f"name={name}", *changes)]
 
 
 def start(folder: Path, size: int, name: str, *changes: str) -> list[Command]:
@@ -66,24 +68,17 @@ def train(folder: Path, size: int, name: str, *changes: str) -> list[Done]:
     return done
 
 
-def events(folder: Path, name: str, kind: str = "train") -> list[dict]:
-    lines = RunDir(folder / "runs" / name).metrics.read_text().splitlines()
-    return [event for event in map(json.loads, lines) if event["event"] == kind]
+def run_of(folder: Path, name: str) -> RunDir:
+    return RunDir(folder / "runs" / name)
 
 
-def losses(folder: Path, name: str) -> np.ndarray:
-    return np.array([event["loss"] for event in events(folder, name)])
-
-
-def model_weights(folder: Path, name: str, file: str = "model.safetensors") -> dict:
-    return load_file(RunDir(folder / "runs" / name).checkpoint(STEPS) / file)
+def events(run: RunDir, kind: str = "train") -> list[dict]:
+    return [event for event in map(json.loads, run.metrics.read_text().splitlines()) if event["event"] == kind]
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny project, trained by one process."""
-    from conftest import make_project
-
     folder = make_project(tmp_path_factory.mktemp("processes"))
     mt(*words("alone", CHANGES), cwd=folder)
     return folder
@@ -91,18 +86,22 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def agree(folder: Path, name: str, alone: str = "alone") -> None:
     """A run's losses, validations, weights, averages and translations are those of one process."""
-    assert len(losses(folder, name)) == STEPS
-    np.testing.assert_allclose(losses(folder, name), losses(folder, alone), atol=1e-5)
-    for mine, theirs in zip(*(events(folder, each, "validation") for each in (name, alone)), strict=True):
+    runs = [run_of(folder, each) for each in (name, alone)]
+    losses = [[event["loss"] for event in events(run)] for run in runs]
+    assert len(losses[0]) == STEPS
+    np.testing.assert_allclose(*losses, atol=1e-5)
+    for mine, theirs in zip(*(events(run, "validation") for run in runs), strict=True):
         assert mine["loss"] == pytest.approx(theirs["loss"], abs=1e-5)
         assert (mine["bleu"], mine["samples"]) == (theirs["bleu"], theirs["samples"])
-    for file in ("model.safetensors", "average.safetensors", "optimizer.safetensors"):
-        mine, theirs = model_weights(folder, name, file), model_weights(folder, alone, file)
+    last = f"checkpoints/step-{STEPS:08}"
+    files = [f"{last}/{name}.safetensors" for name in ("model", "average", "optimizer")]
+    for file in (*files, "model/model.safetensors"):
+        mine, theirs = (load_file(run.root / file) for run in runs)
         assert mine.keys() == theirs.keys()
         for key, value in mine.items():
             np.testing.assert_allclose(value, theirs[key], atol=1e-4, err_msg=key)
-    tests = [RunDir(folder / "runs" / each).scores / "test.beam" for each in (name, alone)]
-    assert tests[0].read_bytes() == tests[1].read_bytes()
+    tests = [(run.scores / "test.beam").read_bytes() for run in runs]
+    assert tests[0] == tests[1]
 
 
 @pytest.mark.parametrize(("size", "sharding"), [(2, "ddp"), (4, "ddp"), (2, "fsdp"), (4, "fsdp")])
@@ -114,33 +113,26 @@ def test_processes_train_as_one(alone: Path, size: int, sharding: str) -> None:
     assert {each.stdout + each.stderr for each in done[1:]} == {""}, "only the main process speaks"
 
 
-@pytest.mark.parametrize("sharding", ["ddp", "fsdp"])
-def test_so_do_those_of_a_decoder_only_model(alone: Path, sharding: str) -> None:
-    model = "model={architecture: decoder_only, d_model: 16, n_heads: 2, d_ff: 32, decoder_layers: 1, norm: pre}"
-    changes = (model, *CHANGES)
-    mt(*words("decoder", changes), cwd=alone)  # the second time it is there
-    train(alone, 2, f"decoder-{sharding}", *changes, f"training.sharding={sharding}")
-    agree(alone, f"decoder-{sharding}", "decoder")
+DECODER = "model={architecture: decoder_only, d_model: 16, n_heads: 2, d_ff: 32, decoder_layers: 1, norm: pre}"
+MEANS = ("training.final_weights=average", "training.average_checkpoints=2")
+OTHERS = {"decoder": (DECODER,), "more": (*MEANS, "training.r_drop=1.0", "tokenizer.bpe_dropout=0.2")}
 
 
 @pytest.mark.parametrize("sharding", ["ddp", "fsdp"])
-def test_so_do_those_with_doubled_batches_new_spellings_and_means_of_checkpoints(alone: Path, sharding: str) -> None:
-    more = ("training.r_drop=1.0", "tokenizer.bpe_dropout=0.2", "training.final_weights=average")
-    changes = (*CHANGES, *more, "training.average_checkpoints=2")
-    mt(*words("more", changes), cwd=alone)  # the second time it is there
-    train(alone, 2, f"more-{sharding}", *changes, f"training.sharding={sharding}")
-    agree(alone, f"more-{sharding}", "more")
-    products = [RunDir(alone / "runs" / name).model.root / "model.safetensors" for name in ("more", f"more-{sharding}")]
-    mean, expected = (load_file(path) for path in products)
-    for key, value in expected.items():
-        np.testing.assert_allclose(mean[key], value, atol=1e-4, err_msg=key)
+@pytest.mark.parametrize("kind", OTHERS)
+def test_so_do_those_of_other_models_and_settings(alone: Path, kind: str, sharding: str) -> None:
+    changes = (*OTHERS[kind], *CHANGES)
+    mt(*words(kind, changes), cwd=alone)  # the second time it is there
+    name = f"{kind}-{sharding}"
+    train(alone, 2, name, *changes, f"training.sharding={sharding}")
+    agree(alone, name, kind)
 
 
 def test_one_process_of_torchrun_runs_nothing_distributed(alone: Path) -> None:
     """Its weights are those of a training without torchrun, bit for bit."""
     train(alone, 1, "single", *CHANGES)
-    runs = [RunDir(alone / "runs" / name) for name in ("single", "alone")]
-    assert sha256(runs[0].model.weights) == sha256(runs[1].model.weights)
+    single, other = (sha256(run_of(alone, name).model.weights) for name in ("single", "alone"))
+    assert single == other
 
 
 @pytest.mark.parametrize(
@@ -171,7 +163,7 @@ def test_a_dead_process_ends_the_others_within_seconds(tiny: Path, dead: int) ->
 
 def wait_for(folder: Path, name: str, step: int) -> None:
     deadline = time.monotonic() + 120
-    path = RunDir(folder / "runs" / name).metrics
+    path = run_of(folder, name).metrics
     while not path.exists() or f'"step": {step},' not in path.read_text():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -185,7 +177,7 @@ def test_a_signal_to_one_stops_all_after_the_same_step(tiny: Path) -> None:
     assert [each.code for each in done] == [143, 143]
     step = re.search(r"stopped after step (\d+); everything is saved", "".join(each.stderr for each in done))
     assert step is not None
-    assert RunDir(tiny / "runs" / "stopped").checkpoint(int(step[1])).is_dir()
+    assert run_of(tiny, "stopped").checkpoint(int(step[1])).is_dir()
 
 
 def test_the_launcher_starts_again_after_a_death(tiny: Path) -> None:
@@ -200,9 +192,8 @@ def test_the_launcher_starts_again_after_a_death(tiny: Path) -> None:
         wait_for(tiny, "again", 10)
         os.kill(children(launcher.pid)[1], signal.SIGKILL)
         deadline = time.monotonic() + 120
-        while (
-            not (resumed := events(tiny, "again", "resume")) or events(tiny, "again")[-1]["time"] < resumed[0]["time"]
-        ):
+        run = run_of(tiny, "again")
+        while not (resumed := events(run, "resume")) or events(run)[-1]["time"] < resumed[0]["time"]:
             assert time.monotonic() < deadline
             time.sleep(0.1)
         assert resumed[0]["step"] >= 5
@@ -227,13 +218,12 @@ def test_the_demo_scores_the_same_in_several_processes(tmp_path: Path) -> None:
     loss, valid, test = {}, {}, {}
     for size in (1, 2, 4):
         launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
-        changes = [word for change in ("model.dropout=0.0", f"name=demo-{size}") for word in ("--set", change)]
+        changes = overrides("model.dropout=0.0", f"name=demo-{size}")
         command = [*launcher, "-m", "mt", "train", "--config", str(config), "--runs", str(tmp_path), *changes]
         subprocess.run(command, check=True, cwd=tmp_path)
         run = RunDir(tmp_path / f"demo-{size}")
-        recorded = [json.loads(line) for line in run.metrics.read_text().splitlines()]
-        loss[size] = [event["loss"] for event in recorded if event["event"] == "train"]
-        valid[size] = [event["bleu"] for event in recorded if event["event"] == "validation"]
+        loss[size] = [event["loss"] for event in events(run)]
+        valid[size] = [event["bleu"] for event in events(run, "validation")]
         scores = json.loads((run.scores / "test.json").read_text())
         test[size] = {result["method"]: result["bleu"] for result in scores["results"]}
     print(loss, valid, test, sep="\n")
@@ -248,17 +238,18 @@ def children(pid: int) -> list[int]:
     return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_errors_are_told_once(tiny: Path) -> None:
-    done = [command.wait() for command in start(tiny, 3, "typo", "training.max_stepz=3")]
-    assert [each.code for each in done] == [2, 2, 2]
-    assert sum("max_stepz" in each.stderr for each in done) == 1
-    assert sum(each.stderr != "" for each in done) == 1
-
-
-def test_several_processes_must_be_joined(tiny: Path) -> None:
-    done = [command.wait() for command in start(tiny, 2, "apart", "training.sharding=none")]
-    assert [each.code for each in done] == [2, 2]
-    assert "training.sharding: it is none, but 2 processes were started" in "".join(each.stderr for each in done)
+@pytest.mark.parametrize(
+    ("size", "change", "message"),
+    [
+        (3, "training.max_stepz=3", "max_stepz"),
+        (2, "training.sharding=none", "training.sharding: it is none, but 2 processes were started"),
+    ],
+)
+def test_errors_are_told_once(tiny: Path, size: int, change: str, message: str) -> None:
+    done = [command.wait() for command in start(tiny, size, "wrong", change)]
+    assert [each.code for each in done] == [2] * size
+    [told] = [each.stderr for each in done if each.stderr]
+    assert message in told
 
 
 def test_damaged_variables_are_named(tiny: Path) -> None:
@@ -268,7 +259,7 @@ def test_damaged_variables_are_named(tiny: Path) -> None:
 
 def test_shares_of_a_batch_are_the_batch(alone: Path) -> None:
     """Every sentence is in one share; an empty share holds one that does not count."""
-    corpus = EncodedCorpus.open(RunDir(alone / "runs" / "alone").encoded("train"))
+    corpus = EncodedCorpus.open(run_of(alone, "alone").encoded("train"))
     whole = BatchStream(corpus, 24, seed=1)
     shares = [BatchStream(corpus, 24, seed=1, distributed=Distributed(rank, 4)) for rank in range(4)]
     empty = 0

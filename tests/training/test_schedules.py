@@ -1,6 +1,7 @@
 """Learning rates at points computed by hand, and the randomness of dropout as a function of the place in training."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -19,6 +20,8 @@ def test_warm_up_is_linear(schedule: str) -> None:
     settings = {"schedule": schedule, "learning_rate": 0.004, "warmup_steps": 400, "max_steps": 1000}
     for step, expected in [(1, 0.00001), (100, 0.001), (200, 0.002), (399, 0.00399), (400, 0.004)]:
         assert rate(step, **settings) == pytest.approx(expected)
+    if schedule != "inverse_sqrt":
+        assert 0.00399 < rate(1, **{**settings, "warmup_steps": 0}) <= 0.004
 
 
 AFTER_WARM_UP = [
@@ -44,12 +47,6 @@ AFTER_WARM_UP = [
 def test_after_the_warm_up(schedule: str, step: int, expected: float) -> None:
     settings = {"learning_rate": 0.004, "warmup_steps": 100, "max_steps": 1100}
     assert rate(step, schedule=schedule, **settings) == pytest.approx(expected, abs=1e-12)
-
-
-@pytest.mark.parametrize("schedule", ["cosine", "linear", "constant"])
-def test_without_warm_up_it_starts_at_the_peak(schedule: str) -> None:
-    first = rate(1, schedule=schedule, learning_rate=0.1, warmup_steps=0, max_steps=1000)
-    assert 0.0998 < first <= 0.1
 
 
 def test_noam_is_the_papers_formula() -> None:
@@ -78,13 +75,8 @@ def draw(*place: int) -> tuple[float, ...]:
 
 
 def test_a_place_in_training_has_its_own_random_numbers() -> None:
-    places = [
-        (seed, step, batch, piece) for seed in (0, 1, 2) for step in (1, 2, 12) for batch in (0, 1) for piece in (0, 1)
-    ]
+    places = [*product((0, 1, 2), (1, 2, 12), (0, 1), (0, 1))]  # seed, step, batch and piece
+    places += [(2**31 - 1, 10**9, 99_999, 0), (2**31 - 1, 10**9 + 1, 99_999, 0)]
     drawn = {place: draw(*place) for place in places}
     assert len(set(drawn.values())) == len(places)
     assert all(draw(*place) == numbers for place, numbers in reversed(drawn.items()))
-
-
-def test_large_seeds_and_steps_work() -> None:
-    assert draw(2**31 - 1, 10**9, 99_999, 0) != draw(2**31 - 1, 10**9 + 1, 99_999, 0)

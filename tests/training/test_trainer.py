@@ -1,12 +1,11 @@
 """The step: gradients however split, updates skipped when not finite, memory that runs out."""
 
 import json
-import logging
 import math
 import os
 import resource
-import shutil
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import pytest
 import torch
 
 from command import mt
-from mt.bundle.model_folder import build_model
 from mt.data.batching import BatchStream
 from mt.errors import DivergedError, MachineError, StoppedError
 from mt.model import linear
@@ -23,9 +21,8 @@ from mt.system.distributed import Distributed
 from mt.training.checkpoints import Checkpoints
 from mt.training.step import TrainStep
 from mt.training.trackers import TensorBoard
-from mt.training.trainer import Trainer
 from mt.training.validation import Validation
-from training_helpers import NoMemory, Parts, assert_equal, resume_is_exact
+from training_helpers import NoMemory, Parts, assert_equal, project_copy, resume_is_exact, take_steps
 
 
 def test_the_loss_is_the_mean_over_all_tokens_of_an_accumulated_step(tiny: Path) -> None:
@@ -49,16 +46,18 @@ def test_the_loss_is_the_mean_over_all_tokens_of_an_accumulated_step(tiny: Path)
 
 
 @pytest.mark.parametrize(
-    "error",
-    [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")],
+    ("error", "r_drop"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), 0.0),
+        (torch.OutOfMemoryError("CUDA out of memory"), 5.0),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"), 0.0),
+    ],
 )
-def test_out_of_memory_splits_the_batch_and_changes_nothing(tiny: Path, error: Exception, caplog) -> None:
-    parts = Parts(tiny, "model.dropout=0.0")
+def test_out_of_memory_splits_the_batch_and_changes_nothing(tiny: Path, error: Exception, r_drop: float) -> None:
+    parts = Parts(tiny, "model.dropout=0.0", f"training.r_drop={r_drop}")
     batches = parts.batches(2)
-    whole = parts.gradients(batches)
     most = max(len(b.src_tokens) for b in batches)
-    split = parts.gradients(batches, NoMemory(most // 3, error))
-    assert_equal(whole, split)
+    assert_equal(parts.gradients(batches), parts.gradients(batches, NoMemory(most // 3, error)))
 
 
 def test_out_of_memory_in_the_smallest_pieces_is_one_sentence(tiny: Path) -> None:
@@ -83,31 +82,28 @@ def test_other_errors_are_not_taken_for_lack_of_memory(tiny: Path) -> None:
         parts.gradients(parts.batches(1), NoMemory(0, RuntimeError("shape mismatch")))
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_an_update_that_is_not_finite_is_skipped_and_counted(tiny: Path, late: bool) -> None:
-    parts = Parts(tiny)
+@pytest.mark.parametrize(("optimizer", "late"), [("adamw", False), ("adamw", True), ("muon", False)])
+def test_an_update_that_is_not_finite_is_skipped_and_counted(tiny: Path, optimizer: str, late: bool) -> None:
+    parts = Parts(tiny, f"training.optimizer={optimizer}")
     trainer = parts.trainer(late)
     trainer.step()
-    sound = [p.clone() for p in parts.model.parameters()]
-    weight = parts.model.encoder[0].feed_forward.up.weight
+    sound = parts.weights()
+    bias = parts.model.decoder_norm.bias
+    number = bias[0].item()
     with torch.no_grad():
-        weight[0, 0] = math.inf
+        bias[0] = math.inf
     trainer.step()
     assert trainer.state.skipped_updates == (0 if late else 1)
     trainer.step_results.flush()
     assert trainer.state.skipped_updates == 1
     assert trainer.state.step == 2
     with torch.no_grad():
-        weight[0, 0] = sound[[n for n, _ in parts.model.named_parameters()].index("encoder.0.feed_forward.up.weight")][
-            0, 0
-        ]
-    for before, now in zip(sound, parts.model.parameters(), strict=True):
-        assert torch.equal(before, now)
+        bias[0] = number
+    assert all(torch.equal(before, now) for before, now in zip(sound, parts.model.parameters(), strict=True))
     trainer.step()
     trainer.step_results.flush()
     assert trainer.state.skipped_in_a_row == 0
-    recorded = [json.loads(line) for line in parts.run.metrics.read_text().splitlines()]
-    assert [event["step"] for event in recorded if event["event"] == "skipped_update"] == [2]
+    assert [event["step"] for event in recorded(parts, "skipped_update")] == [2]
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -126,24 +122,19 @@ def test_five_in_a_row_stop_with_exit_3(tiny: Path, late: bool) -> None:
 def test_reading_late_changes_nothing(tiny: Path) -> None:
     ends = []
     for late in (False, True):
-        folder = tiny / str(late)
-        folder.mkdir()
-        for name in ("train.en", "train.xx", "tiny.yaml"):
-            (folder / name).write_text((tiny / name).read_text())
-        parts = Parts(folder)
+        parts = Parts(project_copy(tiny, str(late)))
         trainer = parts.trainer(late)
-        for step in range(6):
-            if step == 3:  # an update that is skipped must not move Adam's averages either
-                with torch.no_grad():
-                    saved = parts.model.decoder_norm.bias[0].clone()
-                    parts.model.decoder_norm.bias[0] = math.inf
-            trainer.step()
-            if step == 3:
-                with torch.no_grad():
-                    parts.model.decoder_norm.bias[0] = saved
+        take_steps(trainer, 3)
+        bias = parts.model.decoder_norm.bias
+        number = bias[0].item()
+        with torch.no_grad():  # an update that is skipped must not move Adam's averages either
+            bias[0] = math.inf
+        trainer.step()
+        with torch.no_grad():
+            bias[0] = number
+        take_steps(trainer, 2)
         summary = trainer.step_results.summary(seconds=1.0)
-        weights = [p.detach().clone() for p in parts.model.parameters()]
-        ends.append((weights, summary, trainer.state.skipped_updates))
+        ends.append((parts.weights(), summary, trainer.state.skipped_updates))
     (first, summary, skipped), (second, other_summary, other_skipped) = ends
     assert skipped == other_skipped == 1
     assert summary == other_summary
@@ -161,37 +152,30 @@ def test_dropout_depends_on_the_step_and_on_nothing_else(tiny: Path) -> None:
     assert not torch.equal(first[0], next(parts.model.parameters()).grad)
 
 
+def recorded(parts: Parts, kind: str) -> list[dict]:
+    lines = map(json.loads, parts.run.metrics.read_text().splitlines())
+    return [event for event in lines if event["event"] == kind]
+
+
+def scripted(*bleus: float) -> Callable[[object], Validation]:
+    """Return a validation of these scores."""
+    scores = iter(bleus)
+    return lambda _: Validation(1.0, math.e, next(scores), "", [])
+
+
 def test_patience_ends_training_and_the_best_checkpoint_is_kept(tiny: Path) -> None:
     parts = Parts(tiny, "training.patience=2", "training.max_steps=1000", "training.validate_every=4")
-    bleus = iter([1.0, 5.0, 3.0, 4.0, 9.0])
-    trainer = Trainer(
-        parts.config, parts.run, parts.model, parts.corpus, lambda _: Validation(1.0, 2.7, next(bleus), "", [])
-    )
-    progress = trainer.run()
-    assert (progress.step, progress.best_step) == (16, 8)
+    trainer = parts.trainer(validate=scripted(1, 5, 3, 4, 9))
+    state = trainer.run()
+    assert (state.step, state.best_step) == (16, 8)
     assert 8 in trainer.checkpoints.steps()
-    _, origin = trainer.final_weights.final()
-    assert "step 8" in origin
+    assert "step 8" in trainer.final_weights.final()[1]
 
 
 def test_max_epochs_ends_after_whole_epochs(tiny: Path) -> None:
     parts = Parts(tiny, "training.max_epochs=2", "training.max_steps=1000")
-    trainer = parts.trainer()
-    progress = trainer.run()
-    assert progress.step == sum(
-        len(BatchStream(parts.corpus, 200, seed=parts.config.seed, epoch=epoch)._plan) for epoch in range(2)
-    )
-
-
-def test_averaged_weights_are_the_mean_of_the_last_scheduled_checkpoints(tiny: Path) -> None:
-    parts = Parts(tiny, "training.final_weights=average", "training.average_checkpoints=3")
-    trainer = parts.trainer()
-    trainer.run()
-    weights, origin = trainer.final_weights.final()
-    assert origin == "mean of steps 16, 20, 24"
-    each = [trainer.checkpoints.weights([step]) for step in (16, 20, 24)]
-    for name, mean in weights.items():
-        torch.testing.assert_close(mean, sum(w[name] for w in each) / 3)
+    plans = [BatchStream(parts.corpus, 200, seed=parts.config.seed, epoch=epoch)._plan for epoch in range(2)]
+    assert parts.trainer().run().step == sum(map(len, plans))
 
 
 def test_a_damaged_best_checkpoint_is_not_shipped(tiny: Path) -> None:
@@ -203,14 +187,21 @@ def test_a_damaged_best_checkpoint_is_not_shipped(tiny: Path) -> None:
         trainer.final_weights.final()
 
 
-@pytest.mark.parametrize("onednn", [False, True])
-def test_a_resume_is_exact_on_every_path_of_the_linear_layers(tiny: Path, monkeypatch, onednn: bool) -> None:
+@pytest.mark.parametrize(
+    ("onednn", "changes"),
+    [
+        (False, ()),
+        (True, ()),
+        (False, ("training.r_drop=3.0", "model.dropout=0.2")),
+        (False, ("training.optimizer=muon", "model.dropout=0.2")),
+    ],
+)
+def test_a_resume_is_exact(tiny: Path, monkeypatch, onednn: bool, changes: tuple[str, ...]) -> None:
     if onednn and not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         pytest.skip("this torch has no oneDNN")
     monkeypatch.setattr(linear, "_MIN_FEATURES", 0)
     monkeypatch.setattr(linear, "_prefers_onednn", lambda: onednn)
-    parts = Parts(tiny, "training.accumulate=2")
-    assert resume_is_exact(parts)
+    assert resume_is_exact(Parts(tiny, "training.accumulate=2", *changes))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -236,35 +227,16 @@ def test_a_signal_in_the_last_validation_loses_nothing(tiny: Path, number: signa
 
 def test_a_validation_that_fails_loses_no_step_and_is_made_again(tiny: Path) -> None:
     changes = ("training.max_steps=10", "training.validate_every=4", "training.final_weights=average_best")
-    (tiny / "whole").mkdir()
-    shutil.copytree(tiny, tiny / "whole", dirs_exist_ok=True, ignore=shutil.ignore_patterns("whole"))
-    scores = {4: 1.0, 8: 3.0, 10: 2.0}
-
-    def validated(parts: Parts, fails_at: int = 0) -> Trainer:
-        torch.manual_seed(1)
-        parts.model.load_state_dict(build_model(parts.config, parts.tokenizers).state_dict())
-        trainer = parts.trainer()
-
-        def validate(_: object) -> Validation:
-            step = trainer.state.step
-            if step == fails_at:
-                raise MemoryError
-            return Validation(1.0, math.e, scores[step], "", [])
-
-        trainer._validate = validate
-        return trainer
-
-    whole = Parts(tiny / "whole", *changes)
-    first = validated(whole).run()
+    whole = Parts(project_copy(tiny, "whole"), *changes)
+    expected = whole.trainer(validate=scripted(1, 3, 2)).run()
     parts = Parts(tiny, *changes)
-    with pytest.raises(MemoryError):
-        validated(parts, fails_at=8).run()
+    with pytest.raises(StopIteration):
+        parts.trainer(validate=scripted(1)).run()
     assert Checkpoints(parts.run).steps()[-1] == 8
-    second = validated(parts).run()
-    assert replace(first, seconds=0) == replace(second, seconds=0)
+    parts.forget()
+    assert replace(parts.trainer(validate=scripted(3, 2)).run(), seconds=0) == replace(expected, seconds=0)
     assert_equal(whole.model.parameters(), parts.model.parameters())
-    metrics = [json.loads(line) for line in parts.run.metrics.read_text().splitlines()]
-    assert [event["step"] for event in metrics if event["event"] == "validation"] == [4, 8, 10]
+    assert [event["step"] for event in recorded(parts, "validation")] == [4, 8, 10]
 
 
 @pytest.mark.parametrize(
@@ -278,14 +250,11 @@ def test_a_validation_that_fails_loses_no_step_and_is_made_again(tiny: Path) -> 
         ),
     ],
 )
-def test_it_says_why_it_has_ended(tiny: Path, caplog, changes: list[str], reason: str) -> None:
-    caplog.set_level(logging.INFO, "mt")
+def test_it_says_why_it_has_ended(tiny: Path, notices: list[str], changes: list[str], reason: str) -> None:
     parts = Parts(tiny, *changes)
-    parts.trainer().run()
-    assert f"training has ended: {reason}" in caplog.text
-    caplog.clear()
-    parts.trainer().run()
-    assert f"training has ended: {reason}" in caplog.text
+    for runs in (1, 2):  # of the second one all steps are done
+        parts.trainer().run()
+        assert sum(f"training has ended: {reason}" in notice for notice in notices) == runs
 
 
 def test_a_checkpoint_that_is_removed_frees_the_disk(tiny: Path) -> None:
@@ -294,8 +263,7 @@ def test_a_checkpoint_that_is_removed_frees_the_disk(tiny: Path) -> None:
     trainer = parts.trainer()
     trainer.step()
     trainer.save()
-    resumed = parts.trainer()
-    assert resumed.state.step == 1
+    assert parts.trainer().state.step == 1
     assert str(parts.run.root) not in Path("/proc/self/maps").read_text()
 
 
@@ -324,21 +292,12 @@ def test_curves_that_cannot_be_written_name_their_folder(tiny: Path) -> None:
 def test_a_best_step_whose_checkpoint_is_gone_is_forgotten(tiny: Path) -> None:
     """The newest checkpoint is damaged, and the one before it was saved when an older one, gone since, was the best."""
     parts = Parts(tiny, "training.max_steps=12", "training.validate_every=4")
-    bleus = iter([1.0, 2.0, 3.0, 0.5])
-
-    def trainer() -> Trainer:
-        found = Trainer(
-            parts.config, parts.run, parts.model, parts.corpus, lambda _: Validation(1.0, 2.7, next(bleus), "", [])
-        )
-        return found
-
-    first = trainer()
+    first = parts.trainer(validate=scripted(1, 2, 3))
     first.run()
     assert first.checkpoints.steps() == [8, 12]
     (parts.run.checkpoint(12) / "model.safetensors").write_bytes(b"damaged")
-    training = parts.config.training.model_copy(update={"validate_every": 100, "max_steps": 10})
-    parts.config = parts.config.model_copy(update={"training": training})
-    second = trainer()
+    parts.configure("training.max_steps=10", "training.validate_every=100")
+    second = parts.trainer(validate=scripted(0.5))
     assert (second.state.step, second.state.best_step) == (8, None)
     second.run()
     assert "step 10" in second.final_weights.final()[1]

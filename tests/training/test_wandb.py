@@ -59,22 +59,21 @@ def told(folder: Path) -> list[dict[str, float]]:
     return [{i.nested_key[0]: json.loads(i.value_json) for i in one.item} for one in records(folder, "history")]
 
 
-def runs_of(folder: Path) -> set[str]:
-    """The names that the files' runs have on Weights & Biases."""
-    return {path.stem.removeprefix("run-") for path in folder.glob("offline-run-*/*.wandb")}
-
-
 @needs_wandb
 def test_its_numbers_are_those_of_the_metrics_and_a_resume_goes_on(tiny: Path) -> None:
     asked = ["--set", "training.wandb=letters"]
     mt(*TRAIN, *asked, "--set", "training.max_steps=8", cwd=tiny, **OFFLINE)
     folder = tiny / "runs" / "tiny" / "wandb"
     assert len(list(folder.glob("offline-run-*"))) == 1
+    [run] = records(folder, "run")
+    assert (run.project, run.display_name) == ("letters", "tiny")
+    config = {item.key: item.value_json for item in run.config.update}
+    assert json.loads(config["training"])["max_steps"] == 8
     done = mt(*TRAIN, *asked, cwd=tiny, **OFFLINE)
     assert "wandb" not in done.stdout
     assert len(list(folder.glob("offline-run-*"))) == 2
-    (name,) = runs_of(folder)
-    assert name == (folder / "mt-run-id.txt").read_text()
+    names = {path.stem.removeprefix("run-") for path in folder.glob("offline-run-*/*.wandb")}
+    assert names == {(folder / "mt-run-id.txt").read_text()}
 
     events = [json.loads(line) for line in (tiny / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()]
     for event, key in (("train", "loss"), ("train", "learning_rate"), ("validation", "bleu")):
@@ -82,17 +81,6 @@ def test_its_numbers_are_those_of_the_metrics_and_a_resume_goes_on(tiny: Path) -
         theirs = [(one["step"], one[f"{event}/{key}"]) for one in told(folder) if f"{event}/{key}" in one]
         assert len(ours) >= 3
         assert theirs == ours
-
-
-@needs_wandb
-def test_the_project_has_a_name_and_the_configuration_is_there(tiny: Path) -> None:
-    for number, (given, project) in enumerate((("true", "mt"), ("letters", "letters"))):
-        words = ["--set", f"training.wandb={given}", "--set", f"name=n{number}", "--set", "training.max_steps=2"]
-        mt(*TRAIN, *words, cwd=tiny, **OFFLINE)
-        (run,) = records(tiny / "runs" / f"n{number}" / "wandb", "run")
-        assert (run.project, run.display_name) == (project, f"n{number}")
-        config = {item.key: item.value_json for item in run.config.update}
-        assert json.loads(config["training"])["max_steps"] == 2
 
 
 @needs_wandb
@@ -110,7 +98,9 @@ def test_it_is_closed_when_training_is_stopped(tiny: Path) -> None:
     said = process.stderr.read()
     assert process.wait(60) == 130, said
     assert "everything is saved" in said
-    assert max(one["step"] for one in told(tiny / "runs" / "tiny" / "wandb")) >= 20
+    folder = tiny / "runs" / "tiny" / "wandb"
+    assert max(one["step"] for one in told(folder)) >= 20
+    assert [run.project for run in records(folder, "run")] == ["mt"]
 
 
 @needs_wandb

@@ -87,7 +87,7 @@ def check_map(path: Path) -> None:
 def _read_variables(file: BinaryIO, size: int) -> dict[str, _Variable]:
     """Read the headers of all variables, by name; an alias maps to its variable."""
     _read_name(file)
-    _revision, count = _unpack(file, "II")
+    _unpack(file, "I")  # the revision
     variables: dict[str, _Variable] = {}
 
     def add(name: str, variable: _Variable) -> None:
@@ -95,11 +95,10 @@ def _read_variables(file: BinaryIO, size: int) -> dict[str, _Variable]:
             raise ValueError(f"duplicate name {name!r:.50}")
         variables[name] = variable
 
-    for _ in range(_checked_count(count)):
+    for _ in range(_read_count(file)):
         name = _read_name(file)
         add(name, _read_variable(file, name, size))
-    (count,) = _unpack(file, "I")
-    for _ in range(_checked_count(count)):
+    for _ in range(_read_count(file)):
         name, target = _read_name(file), _read_name(file)
         if target not in variables:
             raise ValueError(f"an alias of {target!r:.50}, which is missing")
@@ -137,7 +136,8 @@ def _read_name(file: BinaryIO) -> str:
     return text[:-1].decode("ascii")
 
 
-def _checked_count(count: int) -> int:
+def _read_count(file: BinaryIO) -> int:
+    (count,) = _unpack(file, "I")
     if count > _MAX_ENTRIES:
         raise ValueError(f"it claims {count} entries")
     return count

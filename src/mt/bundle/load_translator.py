@@ -27,11 +27,7 @@ _TORCH_TYPES = ("auto", *FLOAT_TYPES)
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """A translator with the settings of its model and the name of its engine.
-
-    Attributes:
-        model: the model itself, if torch runs it and it is the only one.
-    """
+    """A translator with its settings and the name of its engine; also the model, where torch runs a single one."""
 
     translator: Translator
     settings: TranslationSettings
@@ -58,10 +54,10 @@ def open_model(folder: ModelDir, choice: EngineChoice | None = None, others: Seq
             if device is not None:
                 return _open_with_ctranslate2(folder, choice, device)
         except UnusableError as error:
-            if choice.engine == "ctranslate2" or choice.compute_type not in _TORCH_TYPES:
-                torch_can = choice.compute_type in _TORCH_TYPES
-                hint = "use --engine torch" if torch_can else "use --compute-type float32, which torch also has"
-                raise InputError(str(error), hint) from None
+            if choice.compute_type not in _TORCH_TYPES:
+                raise InputError(str(error), "use --compute-type float32, which torch also has") from None
+            if choice.engine == "ctranslate2":
+                raise InputError(str(error), "use --engine torch") from None
             # Decoder-only models have no CTranslate2 part by design; a warning would not help.
             if read_config(folder).model.architecture != "decoder_only":
                 log.warning("%s; translating with torch, which starts and works more slowly", error)
@@ -92,10 +88,8 @@ def _check_choice(choice: EngineChoice) -> None:
         if value not in known:
             raise InputError(f"{option}: '{value}' is not one of {', '.join(known)}")
     if choice.engine == "torch" and choice.compute_type not in _TORCH_TYPES:
-        raise InputError(
-            f"--compute-type {choice.compute_type} needs the CTranslate2 engine",
-            f"leave out --engine torch, or use one of {', '.join(FLOAT_TYPES)}",
-        )
+        hint = f"leave out --engine torch, or use one of {', '.join(FLOAT_TYPES)}"
+        raise InputError(f"--compute-type {choice.compute_type} needs the CTranslate2 engine", hint)
     if choice.engine == "ctranslate2" and choice.device == "mps":
         raise InputError("--engine ctranslate2 does not run on mps", "use --device cpu, or --engine torch")
 
@@ -166,9 +160,8 @@ def open_converted(
             check_map(vocabulary_map)
     shortlist = settings.shortlist if choice.shortlist is None else choice.shortlist
     if shortlist and not vocabulary_map.is_file():
-        raise InputError(
-            f"{folder.root}: it has no shortlist", "leave out --shortlist, or train with decoding.shortlist set"
-        )
+        hint = "leave out --shortlist, or train with decoding.shortlist set"
+        raise InputError(f"{folder.root}: it has no shortlist", hint)
     engine = CTranslate2Engine(
         converted,
         tokenizers,
@@ -190,10 +183,8 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
     from mt.system.devices import choose_device
 
     if choice.compute_type not in _TORCH_TYPES:
-        raise InputError(
-            f"--compute-type {choice.compute_type} needs the CTranslate2 engine, which cannot do what is asked",
-            f"use one of {', '.join(FLOAT_TYPES)}",
-        )
+        message = f"--compute-type {choice.compute_type} needs the CTranslate2 engine, which cannot do what is asked"
+        raise InputError(message, f"use one of {', '.join(FLOAT_TYPES)}")
     if choice.shortlist:
         log.warning("--shortlist: only the CTranslate2 engine has shortlists; translating without one")
     device = choose_device(choice.device, "--device")
@@ -201,10 +192,8 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
     tokenizers, configs = loaded[0].tokenizers, [model.config for model in loaded]
     for folder, other in zip(folders, loaded, strict=True):
         if other.tokenizers.files() != tokenizers.files():
-            raise InputError(
-                f"{folder.root}: its vocabulary is not that of {folders[0].root}",
-                "models can only translate together when they were trained with the same tokenizer",
-            )
+            hint = "models can only translate together when they were trained with the same tokenizer"
+            raise InputError(f"{folder.root}: its vocabulary is not that of {folders[0].root}", hint)
     settings = replace(
         TranslationSettings.of(configs[0]),
         max_source_tokens=min(TranslationSettings.of(config).max_source_tokens for config in configs),

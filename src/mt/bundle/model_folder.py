@@ -41,13 +41,8 @@ class LoadedModel:
 
 def build_model(config: Config, tokenizers: TokenizerPair) -> TranslationModel:
     """Build and initialise the model of a configuration for its vocabularies."""
-    return build(
-        config.model,
-        tokenizers.source.vocab_size,
-        tokenizers.target.vocab_size,
-        config.data.max_length,
-        tokenizers.shared,
-    )
+    sizes = tokenizers.source.vocab_size, tokenizers.target.vocab_size
+    return build(config.model, *sizes, config.data.max_length, tokenizers.shared)
 
 
 @contextlib.contextmanager

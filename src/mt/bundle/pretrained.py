@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mt.bundle.checks import verify_files
 from mt.bundle.model_folder import LoadedModel, load_model
 from mt.config import Config
 from mt.console import log
@@ -17,7 +18,6 @@ from mt.data.tokenizer import BpeTokenizer, TokenizerPair
 from mt.errors import InputError
 from mt.model.build import TranslationModel
 from mt.storage.find_model import find_model
-from mt.storage.manifest import DamagedError, read_manifest
 from mt.storage.run_dir import ModelDir
 
 INIT_FROM = "training.init_from"
@@ -28,16 +28,11 @@ _WEIGHTLESS = {"dropout", "attention_dropout", "activation_dropout", "embedding_
 
 @dataclass(frozen=True)
 class PretrainedModel:
-    """A trained model that the configuration names.
+    """A trained model that the configuration names by a path, with a digest of its weights and tokenizers.
 
-    Attributes:
-        key: the configuration key that names it.
-        path: the name.
-        folder: the model folder; None if it is gone, which a started training may survive.
-        identity: a digest of its weights and tokenizers.
+    The folder is None if it is gone, which a started training may survive.
     """
 
-    key: str
     path: str
     folder: ModelDir | None
     identity: str
@@ -45,13 +40,7 @@ class PretrainedModel:
 
 @dataclass(frozen=True)
 class Pretrained:
-    """The models that a configuration names, by their roles; empty where it names none.
-
-    Attributes:
-        config: the configuration.
-        start: the model whose weights training starts from.
-        teachers: the models to distil from.
-    """
+    """The models that a configuration names: one whose weights training starts from, and teachers to distil from."""
 
     config: Config
     start: PretrainedModel | None = None
@@ -61,20 +50,15 @@ class Pretrained:
     def find(cls, config: Config, runs: Path, recorded: Mapping[str, Any]) -> "Pretrained":
         """Find the models of `training.init_from` and `training.distill_from`.
 
-        Args:
-            config: the configuration.
-            runs: the folder of run folders.
-            recorded: the identities when this training began, by key; empty before.
+        `recorded` are their identities when this training began, by key; empty before.
 
         Raises:
             InputError: one is missing, and training has not started.
         """
-        settings = config.training
-        start = None
-        if settings.init_from is not None:
-            start = _find(settings.init_from, runs, recorded.get(INIT_FROM), INIT_FROM)
-        known = recorded.get(DISTILL_FROM, [None] * len(settings.distill_from))
-        teachers = zip(settings.distill_from, known, strict=False)  # a resume refuses another number of them
+        init_from, distill_from = config.training.init_from, config.training.distill_from
+        start = None if init_from is None else _find(init_from, runs, recorded.get(INIT_FROM), INIT_FROM)
+        known = recorded.get(DISTILL_FROM, [None] * len(distill_from))
+        teachers = zip(distill_from, known, strict=False)  # a resume refuses another number of them
         return cls(config, start, tuple(_find(path, runs, identity, DISTILL_FROM) for path, identity in teachers))
 
     def identities(self) -> dict[str, Any]:
@@ -103,10 +87,8 @@ class Pretrained:
         assert loaded is not None
         for language in self.config.data.tagged:
             if language not in loaded.tokenizers.source.tags:
-                raise InputError(
-                    f"training.init_tokenizer: the tokenizer of {owner.path} has no tag for {language}",
-                    "set it to false, or remove that language from data.target_lang",
-                )
+                message = f"training.init_tokenizer: the tokenizer of {owner.path} has no tag for {language}"
+                raise InputError(message, "set it to false, or remove that language from data.target_lang")
         return loaded.tokenizers
 
     def load_start(self) -> LoadedModel | None:
@@ -127,18 +109,13 @@ class Pretrained:
         if loaded.config.tokenizer.shared != self.config.tokenizer.shared:
             different.append("tokenizer.shared")
         if different:
-            raise InputError(
-                f"{INIT_FROM}: {self.start.folder.root} differs from this configuration in {', '.join(different)}",
-                "copy these values from its config.yaml, or start from another model",
-            )
+            message = f"{self.start.folder.root} differs from this configuration in {', '.join(different)}"
+            hint = "copy these values from its config.yaml, or start from another model"
+            raise InputError(f"{INIT_FROM}: {message}", hint)
         return loaded
 
     def check(self) -> None:
-        """Load every model once, so that one that does not fit is refused before any data is prepared.
-
-        Raises:
-            InputError: as `load_start`, `tokenizers` and `load_teachers`.
-        """
+        """Load every model once, so that one that does not fit is refused before any data is prepared."""
         self.load_start()
         tokenizers = self.tokenizers()
         if tokenizers is not None:
@@ -160,33 +137,26 @@ class Pretrained:
         for teacher in self.teachers:
             loaded = self._load_teacher(teacher)
             if loaded.tokenizers.files() != tokenizers.files():
-                raise InputError(
-                    f"{DISTILL_FROM}: the vocabulary of {teacher.path} is not that of the student",
-                    "train all teachers with one tokenizer (init_from keeps it), and the student with it, too",
-                )
+                hint = "train all teachers with one tokenizer (init_from keeps it), and the student with it, too"
+                message = f"{DISTILL_FROM}: the vocabulary of {teacher.path} is not that of the student"
+                raise InputError(message, hint)
             models.append(loaded.model.to(device).eval().requires_grad_(False))
         return tuple(models)
 
     def _load_teacher(self, teacher: PretrainedModel) -> LoadedModel:
+        name = f"{DISTILL_FROM}: {teacher.path}"
         if teacher.folder is None:
-            raise InputError(
-                f"{DISTILL_FROM}: {teacher.path} is gone, and training needs it until its end", "restore it"
-            )
+            raise InputError(f"{name} is gone, and training needs it until its end", "restore it")
         loaded = load_model(teacher.folder, torch.device("cpu"))
         theirs, ours = loaded.config.data, self.config.data
         if theirs.source_lang != ours.source_lang or not set(ours.target_lang) <= set(theirs.target_lang):
-            languages = ", ".join(theirs.target_lang)
-            raise InputError(
-                f"{DISTILL_FROM}: {teacher.path} translates from {theirs.source_lang} into {languages}",
-                f"choose a teacher from {ours.source_lang} into {', '.join(ours.target_lang)}",
-            )
+            hint = f"choose a teacher from {ours.source_lang} into {', '.join(ours.target_lang)}"
+            raise InputError(f"{name} translates from {theirs.source_lang} into {', '.join(theirs.target_lang)}", hint)
         if loaded.config.tokenizer.shared != self.config.tokenizer.shared:
-            raise InputError(f"{DISTILL_FROM}: {teacher.path} has tokenizer.shared: {loaded.config.tokenizer.shared}")
+            raise InputError(f"{name} has tokenizer.shared: {loaded.config.tokenizer.shared}")
         if loaded.config.model.positions == "learned" and theirs.max_length < ours.max_length:
-            raise InputError(
-                f"{DISTILL_FROM}: {teacher.path} has {theirs.max_length} positions, fewer than data.max_length",
-                f"set data.max_length: {theirs.max_length}",
-            )
+            hint = f"set data.max_length: {theirs.max_length}"
+            raise InputError(f"{name} has {theirs.max_length} positions, fewer than data.max_length", hint)
         return loaded
 
 
@@ -194,25 +164,19 @@ def _find(path: str, runs: Path, recorded: str | None, key: str) -> PretrainedMo
     """Find a model; a missing one is an error only before training has started, when no identity is recorded."""
     try:
         folder = find_model(Path(path), runs)
-        return PretrainedModel(key, path, folder, _identity(read_manifest(folder.root)["files"]))
+        learned = json.dumps(learned_files(verify_files(folder, folder.manifest)), sort_keys=True)
     except InputError as error:
         if recorded is None:
             raise InputError(f"{key}: {error.message}", error.hint) from None
-    except DamagedError as error:
-        if recorded is None:
-            raise InputError(f"{key}: {path} is not a complete model folder: {error}") from None
-    needed = "at the beginning" if key == INIT_FROM else "until training ends"
-    log.warning("%s: %s is gone; it is needed only %s", key, path, needed)
-    return PretrainedModel(key, path, None, recorded)
+        needed = "at the beginning" if key == INIT_FROM else "until training ends"
+        log.warning("%s: %s is gone; it is needed only %s", key, path, needed)
+        return PretrainedModel(path, None, recorded)
+    return PretrainedModel(path, folder, hashlib.sha256(learned.encode()).hexdigest())
 
 
 def learned_files(files: Mapping[str, Any]) -> dict[str, Any]:
     """Select a manifest's weights and tokenizers; other files, with measured speeds say, change without training."""
     return {name: f for name, f in files.items() if name.endswith(".safetensors") or name.startswith("tokenizer/")}
-
-
-def _identity(files: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(learned_files(files), sort_keys=True).encode()).hexdigest()
 
 
 def copy_weights(model: TranslationModel, tokenizers: TokenizerPair, start: LoadedModel) -> None:
@@ -229,19 +193,21 @@ def copy_weights(model: TranslationModel, tokenizers: TokenizerPair, start: Load
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name in sides:
-                _copy_rows(parameter, by_name[name], *sides[name])
+                rows, origins = _common_rows(*sides[name])
+                parameter[rows.to(parameter.device)] = by_name[name][origins].to(parameter.device)
             else:
                 parameter.copy_(by_name[name])
-    shared = len(_pieces(tokenizers.target).keys() & _pieces(start.tokenizers.target).keys())
+    shared = len(_common_rows(tokenizers.target, start.tokenizers.target)[0])
     size = tokenizers.target.vocab_size
     log.info("starting from pretrained weights; %d of %d target pieces are known", shared, size)
 
 
-def _copy_rows(into: Tensor, from_: Tensor, ours: BpeTokenizer, theirs: BpeTokenizer) -> None:
+def _common_rows(ours: BpeTokenizer, theirs: BpeTokenizer) -> tuple[Tensor, Tensor]:
+    """Return the rows, in both vocabularies, of the pieces that both have."""
     known = _pieces(theirs)
     pairs = [(row, known[piece]) for piece, row in _pieces(ours).items() if piece in known]
-    rows, origins = (torch.tensor(column) for column in zip(*pairs, strict=True))
-    into[rows.to(into.device)] = from_[origins].to(into.device)
+    rows, origins = torch.tensor(pairs).T
+    return rows, origins
 
 
 def _pieces(tokenizer: BpeTokenizer) -> dict[str, int]:

@@ -53,16 +53,10 @@ def write_converted(
     number_format: str,
     positions: int | None = None,
 ) -> None:
-    """Write one CTranslate2 model, complete with its vocabularies.
+    """Write one CTranslate2 model in float32, float16 or int8, complete with its vocabularies, into a folder.
 
-    Args:
-        model: on any device, in float32.
-        config: the configuration it was built from.
-        tokenizers: of both languages.
-        target: the folder to write.
-        number_format: float32, float16 or int8.
-        positions: length of the position tables; the default is the longest that `mt` needs. A table of learned
-            positions is extended by repeating its last row.
+    The model is in float32, on any device. `positions` is the length of the position tables, by default the longest
+    that `mt` needs; a table of learned positions is extended by repeating its last row.
     """
     spec = _spec(model, config, positions or TranslationSettings.of(config).max_positions)
     spec.register_source_vocabulary(_pieces(tokenizers.source))
@@ -80,15 +74,12 @@ def _vocabulary_map(shortlist: Shortlist, tokenizers: TokenizerPair) -> str:
     """
     source, target = _pieces(tokenizers.source), _pieces(tokenizers.target)
     lines = [("", shortlist.always), *((source[i], targets) for i, targets in shortlist.by_source.items())]
+    spaced = {piece for piece in (*source, *target) if any(map(str.isspace, piece))}
     return "".join(
-        f"{piece}\t{' '.join(target[i] for i in ids if not _has_space(target[i]))}\n"
+        f"{piece}\t{' '.join(target[i] for i in ids if target[i] not in spaced)}\n"
         for piece, ids in lines
-        if not _has_space(piece)
+        if piece not in spaced
     )
-
-
-def _has_space(piece: str) -> bool:
-    return any(character.isspace() for character in piece)
 
 
 def _pieces(tokenizer: BpeTokenizer) -> list[str]:

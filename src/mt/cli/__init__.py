@@ -33,17 +33,13 @@ _COMMANDS = (
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(commands=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 def app() -> None:
     """Train a machine-translation Transformer from raw parallel text, and use it.
 
     Try: mt train --config configs/demo.yaml && mt translate "I love you very much"
     """
     set_up_logging()
-
-
-for _command in _COMMANDS:
-    app.add_command(_command)
 
 
 def main() -> None:

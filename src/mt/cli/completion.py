@@ -33,24 +33,22 @@ def completion(context: click.Context, shell: str) -> None:
     print_result(shell_class(context.find_root().command, {}, "mt", "_MT_COMPLETE").source())
 
 
-def run_folders(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete run folders, newest first, or else any folder."""
-    return _runs(context, incomplete) or [CompletionItem(incomplete, type="dir")]
+def _runs_or(kind: str) -> Complete:
+    """Return a completion of run folders, newest first, or else of any `dir` or `file`."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from mt.storage.run_dir import RunDir
+
+        runs, paths = Path(context.params.get("runs") or "runs"), []
+        with contextlib.suppress(OSError):
+            paths = [p for p in runs.iterdir() if str(p).startswith(incomplete) and RunDir(p).config.is_file()]
+            paths.sort(key=lambda path: -path.stat().st_mtime)
+        return [CompletionItem(str(path)) for path in paths] or [CompletionItem(incomplete, type=kind)]
+
+    return complete
 
 
-def runs_or_files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete run folders, newest first, or else any file or folder."""
-    return _runs(context, incomplete) or [CompletionItem(incomplete, type="file")]
-
-
-def _runs(context: click.Context, incomplete: str) -> list[CompletionItem]:
-    from mt.storage.run_dir import RunDir
-
-    with contextlib.suppress(OSError):
-        runs = Path(context.params.get("runs") or "runs")
-        paths = [path for path in runs.iterdir() if str(path).startswith(incomplete) and RunDir(path).config.is_file()]
-        return [CompletionItem(str(path)) for path in sorted(paths, key=lambda path: -path.stat().st_mtime)]
-    return []
+run_folders, runs_or_files = _runs_or("dir"), _runs_or("file")
 
 
 def configurations(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -51,8 +51,8 @@ def init(output: Path | None, force: bool, schema: bool, **options: Any) -> None
         return
     asks = sys.stdin.isatty() and sys.stderr.isatty() and not options["train"]
     _complete_names(options, asks)
-    from mt.extras.planning.init import draft_config
-    from mt.extras.planning.options import InitOptions, validated_data
+    from mt.extras.planning.first_config import draft_config
+    from mt.extras.planning.init_options import InitOptions, validated_data
     from mt.storage import atomic
 
     validated_data(InitOptions(**{**options, "valid": None, "test": None}))
@@ -65,10 +65,10 @@ def init(output: Path | None, force: bool, schema: bool, **options: Any) -> None
         options["minutes"] = options["minutes"] or _ask_minutes()
     splits = [options["valid"] or (), options["test"] or ()]
     refuse_inputs([path, schema_path], map(Path, filter(None, chain(*options["train"], *splits))))
-    draft = draft_config(InitOptions(**options), f"./{_SCHEMA}")
+    text, summary = draft_config(InitOptions(**options), f"./{_SCHEMA}")
     atomic.write_text(schema_path, json_schema())
-    atomic.write_text(path, draft.text)
-    print_result(f"{draft.summary}\nwritten: {path}, and {schema_path} for editors\nnext: mt train --config {path}")
+    atomic.write_text(path, text)
+    print_result(f"{summary}\nwritten: {path}, and {schema_path} for editors\nnext: mt train --config {path}")
 
 
 def _complete_names(options: dict[str, Any], asks: bool) -> None:
@@ -131,7 +131,7 @@ def _ask_value(key: str, question: str, default: str | None) -> str:
     """Ask until the answer is valid for a key of the configuration."""
 
     def valid(answer: str) -> str:
-        from mt.extras.planning.options import option_error
+        from mt.extras.planning.init_options import option_error
 
         if problem := option_error(key, answer):
             raise click.UsageError(f"{answer}: {problem}")

@@ -34,6 +34,7 @@ def option_group(*options: Option) -> Option:
 
 
 path_type = click.Path(path_type=Path)
+format_type = click.Choice(["text", "jsonl"])
 debug_option = click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 verbose_option = click.option(
     "--verbose",

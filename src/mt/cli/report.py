@@ -23,10 +23,11 @@ def report(run: Path | None, output: Path | None, runs: Path) -> None:
     """
     from mt.extras.reporting.report import write_report
     from mt.storage.find_model import find_model
-    from mt.storage.output_path import require_writable
+    from mt.storage.output_path import refuse_inputs, require_writable
     from mt.storage.run_dir import RunDir
 
     if output is not None:
         require_writable(output, "--output")
     folder = run if run is not None else find_model(None, runs).root.parent
+    refuse_inputs([output], (path for path in folder.rglob("*") if path.suffix != ".html"))  # but earlier reports
     print_result(str(write_report(RunDir(folder), output)))

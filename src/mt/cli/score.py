@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mt.cli.options import debug_option, device_option, model_option, path_type, runs_option, to_option
-from mt.cli.text import BLOCK_LINES, check_output, require_format, writer
+from mt.cli.options import debug_option, device_option, format_type, model_option, path_type, runs_option, to_option
+from mt.cli.text import BLOCK_LINES, check_output, writer
 from mt.console import log
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--source", type=path_type, required=True, help="The text.")
 @click.option("--target", type=path_type, required=True, help="Its translation, aligned by line.")
 @click.option("--output", type=path_type, help="Write to this file; - is stdout.")
-@click.option("--format", "format_", default="text", help="text, or jsonl with the lines themselves.")
+@click.option("--format", "format_", type=format_type, default="text", help="text, or jsonl with the lines themselves.")
 @to_option
 @model_option
 @device_option
@@ -43,7 +43,6 @@ def score(
 
     Example: mt score --source test.en --target test.de
     """
-    require_format(format_)
     check_output(output, source, target)
     from mt.bundle.load_translator import open_model
     from mt.decoding.engine import EngineChoice

@@ -66,12 +66,6 @@ def require_utf8(text: str, name: str) -> str:
     return text
 
 
-def require_format(name: str) -> None:
-    """Refuse a --format that is neither text nor jsonl."""
-    if name not in ("text", "jsonl"):
-        raise InputError(f"--format: '{name}' is neither text nor jsonl")
-
-
 def check_output(path: Path | None, *inputs: Path | None) -> None:
     """Refuse, before the work, an --output that could not be written after it.
 

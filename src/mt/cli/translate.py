@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mt.cli.options import Decoding, contradict, engine_choice, find_models, mbr_options, model_options, path_type
-from mt.cli.text import BLOCK_LINES, check_input, check_output, input_lines, require_format, writer
+from mt.cli.options import (
+    Decoding,
+    contradict,
+    engine_choice,
+    find_models,
+    format_type,
+    mbr_options,
+    model_options,
+    path_type,
+)
+from mt.cli.text import BLOCK_LINES, check_input, check_output, input_lines, writer
 from mt.errors import InputError
 from mt.storage.output_path import refuse_inputs, require_writable
 
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--output", type=path_type, help="Write to this file; - is stdout.")
 @click.option("--greedy", is_flag=True, help="Greedy search: a beam of one.")
 @click.option("--n-best", type=click.IntRange(min=1), default=1, help="Translations a line, best first.")
-@click.option("--format", "format_", default="text", help="text, or jsonl with scores.")
+@click.option("--format", "format_", type=format_type, default="text", help="text, or jsonl with scores.")
 @click.option("--alignment", is_flag=True, help="Add the word alignment in Marian's format: ' ||| 0-0 1-2'.")
 @click.option("--attention", type=path_type, help="Draw the attention weights: a .png, .svg or .html file.")
 @click.option("--by-head", is_flag=True, help="With --attention: every layer and head instead of their mean.")
@@ -40,7 +49,6 @@ def translate(
 
     Example: mt translate "I love you very much"
     """
-    require_format(format_)
     if text and input_:
         raise InputError("--input and text arguments contradict each other", "give one of them")
     input_file = input_ if text or (input_ and str(input_) != "-") else Path("/dev/stdin")

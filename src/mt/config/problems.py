@@ -22,6 +22,11 @@ from mt.config.yaml_tree import TreePath
 _SOURCE_HELP = "{source: FILE, target: FILE}, {file: FILE}, {hub: NAME} or {builtin: NAME}"
 _MAX_SHOWN = 40  # characters of a bad value
 _MISSING = object()
+SECTIONS: dict[str, type[Section]] = {
+    name: field.annotation
+    for name, field in Config.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+}
 
 
 @dataclass(frozen=True)
@@ -69,18 +74,11 @@ def dotted(path: TreePath) -> str:
     return ".".join(str(part) if str(part).isprintable() else repr(part) for part in path)
 
 
-def section_class(name: str | int) -> type[Section] | None:
-    """Return the class of a section, or `None` if no section has this name."""
-    field = Config.model_fields.get(str(name))
-    kind = field.annotation if field else None
-    return kind if isinstance(kind, type) and issubclass(kind, Section) else None
-
-
 def _repair(tree: dict[str, Any], key: TreePath) -> None:
     """Replace a value by its default, or by the schema's example where it has none."""
     node, name = tree, str(key[0])
     owner: type[Section] = Config
-    section = section_class(name)
+    section = SECTIONS.get(name)
     if section is not None and len(key) == 2:
         if not isinstance(tree.get(name), dict):
             tree[name] = {}
@@ -151,7 +149,7 @@ def _unknown_key(detail: ErrorDetails, path: TreePath) -> tuple[str, set[TreePat
         f"{name}.{other}"
         for name in Config.model_fields
         if name != path[0]
-        for other in getattr(section_class(name), "model_fields", {})
+        for other in getattr(SECTIONS.get(name), "model_fields", {})
     ]
     suggestions = suggest_key(key, own, elsewhere)
     if not suggestions:
@@ -163,7 +161,7 @@ def _unknown_key(detail: ErrorDetails, path: TreePath) -> tuple[str, set[TreePat
 def _owner(detail: ErrorDetails, path: TreePath) -> tuple[str | None, type[Section]]:
     """Return the class whose key an error is about, and its tag if it is a kind of source."""
     tag = next((str(part) for part in reversed(detail["loc"][:-1]) if part in SOURCE_KINDS), None)
-    section = section_class(path[0]) if len(path) > 1 else Config
+    section = SECTIONS.get(str(path[0])) if len(path) > 1 else Config
     return tag, SOURCE_KINDS[tag] if tag else section or Config
 
 

@@ -27,7 +27,8 @@ _CONSTANTS: dict[str, Value] = {
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"([-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?))(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-_YAML_LINE_END = re.compile("[\x85\u2028\u2029]")  # for YAML 1.1, and so for PyYAML, but for no editor
+# Unprintable, or the end of a line for YAML 1.1, and so for PyYAML, but for no editor.
+_NOT_ALLOWED = re.compile(f"{yaml.reader.Reader.NON_PRINTABLE.pattern}|[\x85\u2028\u2029]")
 _MAX_DIGITS = 40  # Python refuses to convert thousands of digits, and no key needs more than 64 bits
 
 _SYNTAX = (  # PyYAML's wording, ours, and a hint
@@ -39,46 +40,35 @@ _SYNTAX = (  # PyYAML's wording, ours, and a hint
     ("unexpected end of stream", "a quote is opened but never closed", ""),
     ("unknown escape character", "an unknown escape in a double-quoted text", r"Use single quotes, or write \\."),
     ("that cannot start any token", "a text that starts with a character reserved by YAML", "Put quotes around it."),
-    ("found another document", "a second document starts here", "Keep one document in the file."),
 )
 
 
 class YamlTree(NamedTuple):
-    """A parsed file.
-
-    Attributes:
-        root: the content; `None` for an empty file.
-        lines: the line (from 1) of every key and list item, by its path from the root; `()` is the root.
-    """
+    """A file's content, None if empty, and the line (from 1) of every key and list item by its path from the root."""
 
     root: Value
     lines: dict[TreePath, int]
 
 
 def parse_yaml(source: bytes | str, name: str) -> YamlTree:
-    """Parse one YAML document.
-
-    Args:
-        source: the file's bytes (UTF-8, a byte order mark is allowed) or its text.
-        name: its name in error messages, usually the file's path.
+    """Parse one YAML document: a file's bytes (UTF-8, a byte order mark is allowed) or its text.
 
     Raises:
         InputError: `NAME:LINE: message`, for anything that is not plain, unambiguous YAML.
     """
-    text = _decode(source, name)
+    parser = _Parser(_decode(source, name))
+    parser.name = name
     try:
-        loader = _StrictLoader(text)
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise InputError(f"{name}:{line}: the character U+{int(error.character):04X} is not allowed") from None
-    loader.name = name
-    try:
-        root = loader.get_single_data()
+        return YamlTree(parser.document(), {(): 1} | parser.lines)
     except yaml.MarkedYAMLError as error:
-        loader.fail_syntax(error)
+        problem = error.problem or error.context or "unreadable"
+        # A missing end is only noticed further down; the user has to look at the start.
+        unclosed = re.search("end of stream|stream end|could not find expected ':'", problem)
+        mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
+        wording = (rest for pattern, *rest in _SYNTAX if re.search(pattern, problem))
+        parser.fail(mark or parser, *next(wording, [f"not valid YAML: {problem}"]))
     except (ValueError, OverflowError):  # PyYAML converts the digits of "\U..." and of %YAML without checking them
-        loader.fail(loader.line, "an escape or a directive holds an impossible number")
-    return YamlTree(root, {(): 1} | loader.lines)
+        parser.fail(parser, "an escape or a directive holds an impossible number")
 
 
 def plain_scalar(text: str) -> Value:
@@ -115,85 +105,84 @@ def _decode(source: bytes | str, name: str) -> str:
         message = f"{name}:{line}: not UTF-8 (byte 0x{error.object[error.start]:02x})"
         raise InputError(message, "Save the file as UTF-8.") from None
     text = text.removeprefix("\ufeff")
-    if found := _YAML_LINE_END.search(text):
+    if found := _NOT_ALLOWED.search(text):
         code, line = f"{ord(found[0]):04X}", text.count("\n", 0, found.start()) + 1
-        message = f"{name}:{line}: U+{code}, which ends a line in YAML but in no editor"
-        raise InputError(message, f'Remove it, or write "\\u{code}" in double quotes.')
+        hint = f'Remove it, or write "\\u{code}" in double quotes.'
+        raise InputError(f"{name}:{line}: the character U+{code} is not allowed", hint)
     return text
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """Refuses ambiguous YAML while composing; `name` is the file's, and `lines` become those of the `YamlTree`."""
+class _Parser(yaml.SafeLoader):
+    """Builds the tree from PyYAML's events, and refuses what is ambiguous; `lines` become those of the `YamlTree`."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self.yaml_implicit_resolvers = {}  # every scalar is text until `_construct_scalar`
         self.lines: dict[TreePath, int] = {}
-        self._path: TreePath = ()
 
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Compose a list item (index: its number), a key (None), the value of a key (its node) or the root (None)."""
-        event = self.peek_event()  # type: ignore[no-untyped-call]
-        line = event.start_mark.line
-        if event.anchor is not None:
+    def document(self) -> Value:
+        """Return the content of the only document, None if there is none."""
+        self._next()  # the start of the stream
+        if isinstance(self._next(), yaml.StreamEndEvent):
+            return None
+        root = self._value((), self._next())
+        self._next()  # the end of the document
+        if isinstance(event := self._next(), yaml.DocumentStartEvent):
+            self.fail(event.start_mark, "a second document starts here", "Keep one document in the file.")
+        return root
+
+    def _next(self) -> Any:
+        """Return the next event; refuse references and tags."""
+        event = self.get_event()  # type: ignore[no-untyped-call]
+        if (anchor := getattr(event, "anchor", None)) is not None:
             kind = "aliases such as *" if isinstance(event, yaml.AliasEvent) else "anchors such as &"
-            self.fail(line, f"{kind}{event.anchor} are not allowed", "Write the value out, or quote the text.")
-        if event.tag is not None:
-            self.fail(line, f"tags such as {event.tag} are not allowed", "Remove it, or quote the text.")
-        if isinstance(parent, yaml.MappingNode) and index is None:
-            return self._compose_key(event, line)
-        outer = self._path
-        if parent is not None:
-            self._path = (*outer, index.value if isinstance(index, yaml.Node) else index)
-        self.lines.setdefault(self._path, line + 1)
-        if len(self._path) >= MAX_DEPTH and isinstance(event, yaml.CollectionStartEvent):
-            self.fail(line, f"lists and maps are nested more than {MAX_DEPTH} deep")
-        node = super().compose_node(parent, index)
-        self._path = outer
-        return node
+            hint = "Write the value out, or quote the text."
+            self.fail(event.start_mark, f"{kind}{anchor} are not allowed", hint)
+        if (tag := getattr(event, "tag", None)) is not None:
+            self.fail(event.start_mark, f"tags such as {tag} are not allowed", "Remove it, or quote the text.")
+        return event
 
-    def _compose_key(self, event: yaml.Event, line: int) -> yaml.Node:
+    def _value(self, path: TreePath, event: Any) -> Value:
+        self.lines.setdefault(path, event.start_mark.line + 1)
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event)
+        if len(path) >= MAX_DEPTH:
+            self.fail(event.start_mark, f"lists and maps are nested more than {MAX_DEPTH} deep")
+        if isinstance(event, yaml.SequenceStartEvent):
+            items: list[Value] = []
+            while not isinstance(item := self._next(), yaml.SequenceEndEvent):
+                items.append(self._value((*path, len(items)), item))
+            return items
+        entries: dict[str, Value] = {}
+        while not isinstance(item := self._next(), yaml.MappingEndEvent):
+            key = self._key(path, item)
+            entries[key] = self._value((*path, key), self._next())
+        return entries
+
+    def _key(self, path: TreePath, event: Any) -> str:
+        place = event.start_mark
         if not isinstance(event, yaml.ScalarEvent):
-            self.fail(line, "a list or a map cannot be a key")
+            self.fail(place, "a list or a map cannot be a key")
         if event.style is None and event.value == "<<":
-            self.fail(line, "merge keys (<<) are not allowed", "Write the values out.")
-        node = self.compose_scalar_node(None)
-        key = self._construct_scalar(node)
+            self.fail(place, "merge keys (<<) are not allowed", "Write the values out.")
+        key = self._scalar(event)
         if not isinstance(key, str):
-            self.fail(line, f"the key {event.value or 'before the colon'} is not text", "Put quotes around it.")
-        if earlier := self.lines.get((*self._path, key)):
-            self.fail(line, f"the key {key} is already in line {earlier}", "Keep one of the two.")
-        self.lines[(*self._path, key)] = line + 1
-        return node
+            self.fail(place, f"the key {event.value or 'before the colon'} is not text", "Put quotes around it.")
+        if earlier := self.lines.get((*path, key)):
+            self.fail(place, f"the key {key} is already in line {earlier}", "Keep one of the two.")
+        self.lines[(*path, key)] = place.line + 1
+        return key
 
-    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
-        """Compose a scalar; JSON, a subset of YAML, escapes a character beyond U+FFFF as a surrogate pair."""
-        node = super().compose_scalar_node(anchor)
+    def _scalar(self, event: Any) -> Value:
         try:
-            node.value = node.value.encode("utf-16", "surrogatepass").decode("utf-16")
+            # JSON, a subset of YAML, escapes a character beyond U+FFFF as a surrogate pair.
+            text: str = event.value.encode("utf-16", "surrogatepass").decode("utf-16")
+            return plain_scalar(text) if event.style is None else text
         except UnicodeDecodeError:
             hint = r"Write the character itself, or \UXXXXXXXX."
-            self.fail(node.start_mark.line, "a text holds half of a surrogate pair", hint)
-        return node
-
-    def _construct_scalar(self, node: yaml.ScalarNode) -> Value:
-        try:
-            return plain_scalar(node.value) if node.style is None else str(node.value)
+            self.fail(event.start_mark, "a text holds half of a surrogate pair", hint)
         except ValueError as error:
-            self.fail(node.start_mark.line, str(error))
+            self.fail(event.start_mark, str(error))
 
-    def fail(self, line: int, message: str, hint: str = "") -> NoReturn:
-        """Raise an `InputError` about a line, counted from 0."""
-        raise InputError(f"{self.name}:{line + 1}: {message}", hint) from None
-
-    def fail_syntax(self, error: yaml.MarkedYAMLError) -> NoReturn:
-        """Raise an error of PyYAML's scanner or parser as an `InputError`."""
-        problem = error.problem or error.context or "unreadable"
-        # A missing end is only noticed further down; the user has to look at the start.
-        unclosed = re.search("end of stream|stream end|could not find expected ':'", problem)
-        mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
-        wording = (rest for pattern, *rest in _SYNTAX if re.search(pattern, problem))
-        self.fail(mark.line if mark else self.line, *next(wording, [f"not valid YAML: {problem}"]))
-
-
-_StrictLoader.add_constructor("tag:yaml.org,2002:str", _StrictLoader._construct_scalar)
+    def fail(self, place: Any, message: str, hint: str = "") -> NoReturn:
+        """Raise an `InputError` about a place that has a line, counted from 0."""
+        raise InputError(f"{self.name}:{place.line + 1}: {message}", hint) from None

@@ -26,11 +26,8 @@ def align_units(
 ) -> list[Unit]:
     """Align each word of a translation to a word of its source.
 
-    Args:
-        source, target: the texts.
-        pieces: the tokens of both.
-        attention: weights (T, S) of source tokens for each target token. Where it is missing, or the tokens do not
-            spell the texts, words are aligned by their relative positions.
+    The attention (T, S) of the target's pieces to the source's is summed over words. Where it is missing, or the pieces
+    do not spell the texts, words are aligned by their relative positions.
     """
     sources, targets = ([match.span() for match in _UNIT.finditer(text)] for text in (source, target))
     if not sources:

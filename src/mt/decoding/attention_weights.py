@@ -3,7 +3,7 @@
 L layers   H heads   T target positions with EOS   S source positions with SOS and EOS
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -35,11 +35,7 @@ class Attention:
 
 
 def read_attention(model: TranslationModel, tokenizers: TokenizerPair, candidate: Candidate) -> list[Attention]:
-    """Run a translation through the model that made it, and return its attention to the source.
-
-    Returns:
-        one for each part that a long line was translated in; none for an empty line.
-    """
+    """Run each part of a translation through the model that made it, and return its attention to the source."""
     return [
         Attention(
             [SOS, *tokenizers.source.tokens(source), EOS],
@@ -59,7 +55,9 @@ def attention_weights(model: TranslationModel, source: Sequence[int], target: Se
         weights: Callable[..., Tensor] = module.weights  # type: ignore[assignment]
         layers.append(weights(*inputs)[0].float().cpu())
 
-    hooks = [module.register_forward_hook(record) for module in _source_attention(model)]
+    blocks = model.blocks if isinstance(model, DecoderOnly) else model.decoder
+    name = "self_attention" if isinstance(model, DecoderOnly) else "cross_attention"
+    hooks = [getattr(layer, name).register_forward_hook(record) for layer in blocks]
     try:
         model.eval()
         model(*(torch.tensor([ids], device=model.device) for ids in ([SOS_ID, *source, EOS_ID], [SOS_ID, *target])))
@@ -68,12 +66,6 @@ def attention_weights(model: TranslationModel, source: Sequence[int], target: Se
             hook.remove()
     # A decoder-only model has source and target in one sequence.
     return torch.stack(layers)[:, :, -len(target) - 1 :, : len(source) + 2]
-
-
-def _source_attention(model: TranslationModel) -> Iterable[nn.Module]:
-    if isinstance(model, DecoderOnly):
-        return [layer.self_attention for layer in model.blocks]
-    return [layer.cross_attention for layer in model.decoder]  # type: ignore[misc]
 
 
 def alignment_layer(weights: Tensor) -> Tensor:

@@ -60,15 +60,16 @@ class Beam:
         width, vocab = log_probs.shape[1:]
         candidates = log_probs.add_(self.scores[:, :, None]).flatten(1)  # (B, W * V)
         k = min(2 * beam_size, candidates.shape[1])
-        self._candidate_scores, flat = block_topk(candidates, k)  # (B, k)
-        self._origins, self._next_tokens = flat // vocab, flat % vocab
-        ends = self._next_tokens == EOS_ID
-        # A stable sort moves those that end behind the live ones, both in order of score.
-        self._live = ends.to(torch.int8).argsort(dim=1, stable=True)[:, : min(beam_size, k - width)]
-        self.ending_log_probs = self._candidate_scores[:, :beam_size]
+        scores, flat = block_topk(candidates, k)  # (B, k)
+        origins, next_tokens = flat // vocab, flat % vocab
+        ends = next_tokens == EOS_ID
+        self.ending_log_probs = scores[:, :beam_size]
         self.ends = ends[:, :beam_size] & self.ending_log_probs.isfinite()
-        self.ending_tokens = self._gather_tokens(self._origins[:, :beam_size])[:, :, 1:]
-        self.best_live = self._candidate_scores.gather(1, self._live[:, :1])[:, 0]
+        self.ending_tokens = self._gather_tokens(origins[:, :beam_size])[:, :, 1:]
+        # A stable sort moves those that end behind the live ones, both in order of score.
+        live = ends.to(torch.int8).argsort(dim=1, stable=True)[:, : min(beam_size, k - width)]
+        self._live = [x.gather(1, live) for x in (origins, next_tokens, scores)]
+        self.best_live = self._live[2][:, 0]
 
     def advance(self, rows: Tensor | None) -> Tensor:
         """Append the next tokens to the live hypotheses of the selected sentences (None: all).
@@ -77,14 +78,9 @@ class Beam:
             for each new hypothesis the index of the one it continues (B, W), which reorders the decoder's state.
         """
         if rows is not None:
-            self.tokens, self._candidate_scores = self.tokens[rows], self._candidate_scores[rows]
-            self._live, self._origins, self._next_tokens = (
-                x[rows] for x in (self._live, self._origins, self._next_tokens)
-            )
-        origins = self._origins.gather(1, self._live)
-        next_tokens = self._next_tokens.gather(1, self._live)
+            self.tokens, *self._live = (x[rows] for x in (self.tokens, *self._live))
+        origins, next_tokens, self.scores = self._live
         self.tokens = torch.cat([self._gather_tokens(origins), next_tokens[:, :, None]], dim=2)
-        self.scores = self._candidate_scores.gather(1, self._live)
         return origins
 
     def _gather_tokens(self, origins: Tensor) -> Tensor:

@@ -7,7 +7,8 @@ import json
 import math
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from mt.system.cpus import usable_cores
 
 # Sentences per batch, as measured (docs/lab/decoding_speed.md). The fewer share a shortlist, the shorter it is.
 _BATCH, _SHORTLIST_BATCH = 64, 8
+
+_Found = tuple[list[str], float, Any]  # a hypothesis: its pieces, score and attention
 
 
 def is_supported(compute_type: str, device: str) -> bool:
@@ -55,31 +58,20 @@ def _check_vocabulary(folder: Path, source: Sequence[str], target: Sequence[str]
             raise UnusableError(f"{path}: not the vocabulary of the model's tokenizer")
 
 
-@dataclass(frozen=True)
-class _Result:
-    """The library's result for a sentence; its own object copies its fields on every access."""
-
-    hypotheses: list[list[str]]
-    scores: list[float]
-    attentions: list[Any]
-
-    @classmethod
-    def of(cls, result: Any) -> "_Result":
-        hypotheses = result.hypotheses
-        missing = [None] * len(hypotheses)
-        return cls(hypotheses, result.scores or [math.nan] * len(hypotheses), result.attention or missing)
+def _read(result: Any) -> list[_Found]:
+    """Read a result of the library, whose objects copy their fields on every access."""
+    hypotheses = result.hypotheses
+    scores = result.scores or [math.nan] * len(hypotheses)
+    return list(zip(hypotheses, scores, result.attention or [None] * len(hypotheses), strict=True))
 
 
 class CTranslate2Engine:
-    """Translates any number of sentences with a converted model.
+    """Translates any number of sentences with the converted model in a folder.
 
     Args:
-        folder: a CTranslate2 model.
-        tokenizers: of the model.
         max_positions: the length of the model's position tables.
         batch_tokens: source tokens per batch, padding counted.
-        device: cpu or cuda.
-        compute_type: a number format that `is_supported` there.
+        compute_type: a number format that `is_supported` on the device, cpu or cuda.
         shortlist: choose target tokens from the vocabulary map only.
         one_by_one: use all cores for each sentence, as they come one at a time; otherwise each core translates batches
             of its own, which is faster for many. With int8, one thread is faster than several.
@@ -142,19 +134,17 @@ class CTranslate2Engine:
         def by_bound(rows: Iterable[int]) -> list[list[int]]:
             return [list(group) for _, group in groupby(sorted(rows, key=bounds.__getitem__), bounds.__getitem__)]
 
-        def run(groups: Iterable[Sequence[int]], n_best: int, extra: int, patience: int = 1) -> dict[int, _Result]:
-            return self._search(sentences, bounds, options, groups, n_best, extra, patience)
-
+        run = partial(self._search, sentences, bounds, options)
         # Without a penalty the library stops once n_best have ended and one of them was the best at its end.
         n_best = options.beam_size if options.length_penalty == 0 else options.n_best
         results = run([range(len(sentences))], n_best, 1)
         # A batch searches up to its largest bound. Repeat those that went beyond their own: the other sentences of a
         # batch must not matter.
-        long = [row for row, found in results.items() if any(len(p) > bounds[row] + 1 for p in found.hypotheses)]
+        long = [row for row, found in results.items() if any(len(p) > bounds[row] + 1 for p, *_ in found)]
         results |= run(by_bound(long), n_best, 1)
         # Where the bound was reached, stop there, and rank all that ended before with all that are forced to end.
         patience = 1 if options.beam_size == 1 else 2
-        cut = [row for row, found in results.items() if any(p[-1] != EOS for p in found.hypotheses)]
+        cut = [row for row, found in results.items() if any(p[-1] != EOS for p, *_ in found)]
         results |= run(by_bound(cut), patience * options.beam_size, 0, patience)
         translations = [[EMPTY_HYPOTHESIS] for _ in sentences]
         for row, found in results.items():
@@ -169,8 +159,8 @@ class CTranslate2Engine:
         groups: Iterable[Sequence[int]],
         n_best: int,
         extra: int,
-        patience: int,
-    ) -> dict[int, _Result]:
+        patience: int = 1,
+    ) -> dict[int, list[_Found]]:
         """Search once for each row of some groups; rows of one group share batches.
 
         Translations may have `extra` tokens beyond a batch's largest bound: 1 where the last must be EOS. Search stops
@@ -201,11 +191,11 @@ class CTranslate2Engine:
                     use_vmap=self._shortlist,
                 )
                 submitted += zip(rows, pending, strict=True)
-        return {row: _Result.of(pending.result()) for row, pending in submitted}
+        return {row: _read(pending.result()) for row, pending in submitted}
 
-    def _hypotheses(self, source: Sequence[int], result: _Result, options: SearchOptions) -> list[Hypothesis]:
-        found: dict[tuple[int, ...], Hypothesis] = {}
-        for pieces, score, attention in zip(result.hypotheses, result.scores, result.attentions, strict=True):
+    def _hypotheses(self, source: Sequence[int], found: list[_Found], options: SearchOptions) -> list[Hypothesis]:
+        hypotheses: dict[tuple[int, ...], Hypothesis] = {}
+        for pieces, score, attention in found:
             log_prob = score * len(pieces) ** options.length_penalty
             if pieces[-1] == EOS:
                 pieces = pieces[:-1]
@@ -214,8 +204,8 @@ class CTranslate2Engine:
             ids = [self._target_ids[piece] for piece in pieces]
             # A beam wider than the search space may return a hypothesis twice.
             hypothesis = Hypothesis.of(ids, log_prob, options.length_penalty)
-            found.setdefault(tuple(ids), replace(hypothesis, attention=attention))
-        return sorted(found.values(), key=lambda h: -h.score)[: options.n_best]
+            hypotheses.setdefault(tuple(ids), replace(hypothesis, attention=attention))
+        return sorted(hypotheses.values(), key=lambda h: -h.score)[: options.n_best]
 
     def _end_log_prob(self, source: Sequence[int], pieces: list[str]) -> float:
         """Return the log-probability of EOS after some target pieces."""

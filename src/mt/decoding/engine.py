@@ -21,45 +21,27 @@ class UnusableError(Exception):
 
 @dataclass(frozen=True)
 class Sampling:
-    """Settings for drawing translations at random.
+    """Settings for drawing translations at random."""
 
-    Attributes:
-        temperature: divides the log-probabilities; below 1 favours likely tokens.
-        top_k: only this many of the likeliest tokens may be drawn; 0: all.
-        top_p: only the smallest set of likeliest tokens with this total probability may be drawn; 1: all.
-        seed: of the random numbers.
-    """
-
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
+    temperature: float = 1.0  # divides the log-probabilities; below 1 favours likely tokens
+    top_k: int = 0  # only this many of the likeliest tokens may be drawn; 0: all
+    top_p: float = 1.0  # only the smallest set of likeliest tokens with this total probability may be drawn; 1: all
     seed: int = 1
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Settings for search.
+    """Settings for search."""
 
-    Attributes:
-        beam_size: hypotheses kept per sentence; 1 is greedy search.
-        n_best: hypotheses to return, at most beam_size; with `sampling` the number of samples.
-        length_penalty: the exponent of `normalized`; 0 compares plain log-probabilities.
-        min_length, max_length: bounds on a translation's tokens, EOS not counted.
-        max_length_ratio: a second upper bound: this times the source's tokens, plus ten.
-        scores: whether scores are needed; without them greedy search may skip the softmax and return NaN.
-        sampling: draw translations instead of searching for the likeliest.
-        attention: return hypotheses with their attention.
-    """
-
-    beam_size: int = 5
-    n_best: int = 1
-    length_penalty: float = 1.0
-    min_length: int = 0
+    beam_size: int = 5  # hypotheses kept per sentence; 1 is greedy search
+    n_best: int = 1  # hypotheses to return, at most beam_size; with `sampling` the number of samples
+    length_penalty: float = 1.0  # exponent of a hypothesis's length in its score; 0 compares plain log-probabilities
+    min_length: int = 0  # bounds on a translation's tokens, EOS not counted
     max_length: int = 256
-    max_length_ratio: float = 3.0
-    scores: bool = True
-    sampling: Sampling | None = None
-    attention: bool = False
+    max_length_ratio: float = 3.0  # a second upper bound: this times the source's tokens, plus ten
+    scores: bool = True  # whether scores are needed; without them greedy search may skip the softmax and return NaN
+    sampling: Sampling | None = None  # draw translations instead of searching for the likeliest
+    attention: bool = False  # return hypotheses with their attention
 
     def longest(self, source_tokens: int, max_positions: int | None) -> int:
         """Return the maximum number of tokens of a translation, EOS not counted.
@@ -74,22 +56,14 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """The engine to run; the attributes are named after the command line's options.
+    """The engine to run; the attributes are named after the command line's options."""
 
-    Attributes:
-        engine, device: one of ENGINES and DEVICES.
-        compute_type: auto, or one of COMPUTE_TYPES.
-        shortlist: restrict target tokens to a shortlist; None: as the model's configuration says.
-        one_by_one: sentences will come one at a time.
-        sampling: translations will be sampled.
-    """
-
-    engine: str = "auto"
-    device: str = "auto"
-    compute_type: str = "auto"
-    shortlist: bool | None = None
-    one_by_one: bool = False
-    sampling: bool = False
+    engine: str = "auto"  # of ENGINES
+    device: str = "auto"  # of DEVICES
+    compute_type: str = "auto"  # or one of COMPUTE_TYPES
+    shortlist: bool | None = None  # restrict target tokens to a shortlist; None: as the model's configuration says
+    one_by_one: bool = False  # sentences will come one at a time
+    sampling: bool = False  # translations will be sampled
 
 
 @dataclass(frozen=True)
@@ -100,7 +74,7 @@ class Hypothesis:
         ids: its tokens, without EOS.
         log_prob: natural log-probability, EOS included, of a model in which padding, the unknown token and SOS have
             no probability, nor has EOS before the minimum length.
-        score: `normalized` log_prob, by which hypotheses are ranked.
+        score: log_prob / length^length_penalty, EOS counted, as in fairseq and CTranslate2; it ranks hypotheses.
         attention: weights (T, S) without special source tokens, if asked for; EOS may have a row, too.
     """
 
@@ -111,15 +85,10 @@ class Hypothesis:
 
     @classmethod
     def of(cls, ids: list[int], log_prob: float, length_penalty: float) -> "Hypothesis":
-        return cls(ids, log_prob, normalized(log_prob, len(ids) + 1, length_penalty))
+        return cls(ids, log_prob, float(log_prob / (len(ids) + 1) ** length_penalty))
 
 
 EMPTY_HYPOTHESIS = Hypothesis([], 0.0, 0.0)
-
-
-def normalized(log_prob: float, length: int, length_penalty: float) -> float:
-    """Return log_prob / length^length_penalty, as in fairseq and CTranslate2; the length includes EOS."""
-    return float(log_prob / length**length_penalty)
 
 
 class Engine(Protocol):
@@ -131,31 +100,25 @@ class Engine(Protocol):
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]: ...
 
 
+@dataclass(frozen=True)
 class DistributedEngine:
-    """An engine that shards sentences over the ranks and gathers all hypotheses in every rank, in order.
+    """An engine that shards sentences over the ranks, which must all make the same calls.
 
-    Args:
-        engine: this rank's own.
-        distributed: the ranks; all of them must make the same calls.
+    Every rank gets all hypotheses, in order.
     """
 
-    def __init__(self, engine: Engine, distributed: "Distributed") -> None:
-        self._engine = engine
-        self._distributed = distributed
+    engine: Engine
+    distributed: "Distributed"
 
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
-        return self._distributed.all_gather(self._engine.translate(self._distributed.shard(sentences), options))
+        return self.distributed.all_gather(self.engine.translate(self.distributed.shard(sentences), options))
 
 
 def batch_by_length(lengths: Sequence[int], max_tokens: int, max_sentences: int = sys.maxsize) -> Iterator[list[int]]:
     """Yield the indices of sentences of similar length, longest first; sentences of length 0 are in no batch.
 
-    The largest batch comes first so that running out of memory is noticed at once.
-
-    Args:
-        lengths: tokens of each sentence, specials counted.
-        max_tokens: of a batch, padding counted; a single longer sentence is a batch of its own.
-        max_sentences: of a batch.
+    A batch has at most max_tokens, padding counted; a single longer sentence is a batch of its own. The largest batch
+    comes first so that running out of memory is noticed at once.
     """
     batch: list[int] = []
     for index in sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i]):

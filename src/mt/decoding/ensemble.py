@@ -5,6 +5,7 @@ B sentences   W hypotheses per sentence   V target vocabulary
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -13,11 +14,11 @@ from mt.model.build import TranslationModel
 from mt.model.decoder_state import DecoderState
 
 
+@dataclass(frozen=True)
 class EnsembleState:
     """The decoder state of each model."""
 
-    def __init__(self, states: Sequence[DecoderState]) -> None:
-        self.states = states
+    states: Sequence[DecoderState]
 
     @property
     def position(self) -> int:

@@ -16,37 +16,18 @@ from mt.decoding.engine import Sampling
 from mt.system.devices import widest_float
 
 
-class TokenSampler:
-    """The random numbers of a batch.
+def uniform_numbers(
+    seed: int, sentences: Sequence[Sequence[int]], numbers: Sequence[int], longest: int, device: torch.device
+) -> Tensor:
+    """Return random numbers (R, T) in [0, 1) for the tokens of translations of at most T = `longest`, EOS counted.
 
-    Args:
-        sampling: temperature, truncation and seed.
-        sentences: source ids of each row, without specials.
-        numbers: the index of each row among the draws of its sentence.
-        longest: the maximum number of tokens of a translation, EOS counted.
-        device: for the random numbers.
+    A row has the source ids of its sentence, without specials, and its number among the draws of that sentence.
     """
-
-    def __init__(
-        self,
-        sampling: Sampling,
-        sentences: Sequence[Sequence[int]],
-        numbers: Sequence[int],
-        longest: int,
-        device: torch.device,
-    ) -> None:
-        self._sampling = sampling
-        uniform = np.stack(
-            [
-                np.random.Generator(np.random.PCG64([sampling.seed, number, *ids])).random(longest)
-                for ids, number in zip(sentences, numbers, strict=True)
-            ]
-        )
-        self._uniform = torch.from_numpy(uniform).to(widest_float(device)).to(device)  # (R, T)
-
-    def choose(self, log_probs: Tensor, rows: Tensor, position: int) -> Tensor:
-        """Draw a token for each of the given rows (R',) from log-probabilities (R', V)."""
-        return draw_tokens(log_probs, self._sampling, self._uniform[rows, position])
+    rows = [
+        np.random.Generator(np.random.PCG64([seed, number, *ids])).random(longest)
+        for ids, number in zip(sentences, numbers, strict=True)
+    ]
+    return torch.from_numpy(np.stack(rows)).to(widest_float(device)).to(device)
 
 
 def draw_tokens(log_probs: Tensor, sampling: Sampling, uniform: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Forced decoding: log-probabilities that a model assigns to translations of others."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from mt.data.tokenizer import TokenizerPair
@@ -13,35 +14,27 @@ _MAX_LOGITS = 2**26  # of a batch, whatever its size in tokens: 256 MiB
 
 
 class Scored(NamedTuple):
-    """The score of a pair.
+    """The score of a pair."""
 
-    Attributes:
-        log_prob: natural log-probability of the translation and EOS, given the source.
-        tokens: of the translation, EOS counted.
-    """
-
-    log_prob: float
-    tokens: int
+    log_prob: float  # natural log-probability of the translation and EOS, given the source
+    tokens: int  # of the translation, EOS counted
 
 
+@dataclass(frozen=True)
 class PairScorer:
     """Scores pairs of lines with one model, whose source sentences begin with a language tag."""
 
-    def __init__(
-        self, model: TranslationModel, tokenizers: TokenizerPair, tag: Sequence[int], settings: TranslationSettings
-    ) -> None:
-        self._model = model
-        self._tokenizers = tokenizers
-        self._tag = tag
-        self._settings = settings
-        self._batch_tokens = min(settings.batch_tokens, _MAX_LOGITS // tokenizers.target.vocab_size)
+    model: TranslationModel
+    tokenizers: TokenizerPair
+    tag: Sequence[int]
+    settings: TranslationSettings
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Scored | None]:
         """Score pairs; None where the source is empty, or a side is longer than the model's limit."""
-        max_source, max_target = self._settings.max_source_tokens, self._settings.max_positions
-        encoded = self._tokenizers.source.encode_batch([source for source, _ in pairs], max_source)
-        targets = self._tokenizers.target.encode_batch([target for _, target in pairs], max_target)
-        sources = [[*self._tag, *source] if source else [] for source in encoded]
+        max_source, max_target = self.settings.max_source_tokens, self.settings.max_positions
+        encoded = self.tokenizers.source.encode_batch([source for source, _ in pairs], max_source)
+        targets = self.tokenizers.target.encode_batch([target for _, target in pairs], max_target)
+        sources = [[*self.tag, *source] if source else [] for source in encoded]
         lengths = [
             max(len(source) + 2, len(target) + 1)
             if source and len(source) + 2 <= max_source and len(target) < max_target
@@ -49,9 +42,10 @@ class PairScorer:
             for source, target in zip(sources, targets, strict=True)
         ]
         results: list[Scored | None] = [None] * len(pairs)
-        for batch in batch_by_length(lengths, self._batch_tokens):
-            src_tokens = pad_sources([sources[i] for i in batch], self._model.device)
-            log_probs = forced_score(self._model, src_tokens, [targets[i] for i in batch])
+        max_tokens = min(self.settings.batch_tokens, _MAX_LOGITS // self.tokenizers.target.vocab_size)
+        for batch in batch_by_length(lengths, max_tokens):
+            src_tokens = pad_sources([sources[i] for i in batch], self.model.device)
+            log_probs = forced_score(self.model, src_tokens, [targets[i] for i in batch])
             for i, log_prob in zip(batch, log_probs, strict=True):
                 results[i] = Scored(log_prob, len(targets[i]) + 1)
         return results

@@ -10,7 +10,7 @@ quarter of the batch, because removing each at once would copy the caches of all
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.decoding.beam import Beam, Finished, block_topk
 from mt.decoding.engine import Hypothesis, SearchOptions
 from mt.decoding.ensemble import Ensemble
-from mt.decoding.sampling import TokenSampler
+from mt.decoding.sampling import draw_tokens, uniform_numbers
 from mt.model.build import TranslationModel
 from mt.system.devices import widest_float
 
@@ -31,9 +31,12 @@ _FORBIDDEN = slice(0, EOS_ID)  # padding, unknown and SOS
 
 def pad_sources(sentences: Sequence[Sequence[int]], device: torch.device) -> Tensor:
     """Return sentences as a padded batch (B, S) with SOS and EOS."""
-    longest = max(map(len, sentences)) + 2
-    rows = [[SOS_ID, *ids, EOS_ID] + [PAD_ID] * (longest - len(ids) - 2) for ids in sentences]
-    return torch.tensor(rows, device=device)
+    return _padded([[SOS_ID, *ids, EOS_ID] for ids in sentences], device)
+
+
+def _padded(rows: Sequence[list[int]], device: torch.device) -> Tensor:
+    longest = max(map(len, rows))
+    return torch.tensor([row + [PAD_ID] * (longest - len(row)) for row in rows], device=device)
 
 
 def search(model: Model, src_tokens: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
@@ -48,13 +51,17 @@ def sample(
 ) -> list[Hypothesis]:
     """Draw one translation of each sentence of a padded batch (B, S).
 
-    The random numbers depend on the seed, on `sentences`, the batch without specials and padding, and on `numbers`,
-    the index of each draw.
+    The random numbers depend on `sentences`, the batch without specials and padding, and on each draw's number.
     """
-    assert options.sampling is not None
+    sampling = options.sampling
+    assert sampling is not None
     longest = max(_length_bounds(model, src_tokens, options)) + 1
-    sampler = TokenSampler(options.sampling, sentences, numbers, longest, src_tokens.device)
-    return greedy_search(model, src_tokens, options, sampler)
+    uniform = uniform_numbers(sampling.seed, sentences, numbers, longest, src_tokens.device)
+
+    def draw(log_probs: Tensor, rows: Tensor, position: int) -> Tensor:
+        return draw_tokens(log_probs, sampling, uniform[rows, position])
+
+    return greedy_search(model, src_tokens, options, draw)
 
 
 def log_probs_of(logits: Tensor) -> Tensor:
@@ -107,9 +114,12 @@ class _ActiveRows:
 
 @torch.inference_mode()
 def greedy_search(
-    model: Model, src_tokens: Tensor, options: SearchOptions, sampler: TokenSampler | None = None
+    model: Model,
+    src_tokens: Tensor,
+    options: SearchOptions,
+    draw: Callable[[Tensor, Tensor, int], Tensor] | None = None,
 ) -> list[Hypothesis]:
-    """Append the likeliest token (or a sampled one) to each translation until EOS."""
+    """Append the likeliest token to each translation until EOS, or one drawn from (log_probs, rows, position)."""
     limits = _length_bounds(model, src_tokens, options)
     bounds = torch.tensor(limits, device=src_tokens.device)  # (B,)
     ids = torch.full((len(limits), max(limits) + 1), EOS_ID, device=src_tokens.device)
@@ -122,10 +132,10 @@ def greedy_search(
         length = state.position
         logits = model.step(tokens[:, None], state)  # (B, V)
         log_probs = _next_log_probs(logits, options, length, bounds, min(limits))[:, 0]  # (B, V)
-        if sampler is None:
+        if draw is None:
             best, tokens = (x[:, 0] for x in block_topk(log_probs, 1))
         else:
-            tokens = sampler.choose(log_probs, rows.sentences, length)
+            tokens = draw(log_probs, rows.sentences, length)
             best = log_probs.gather(1, tokens[:, None])[:, 0]
         # With NaN, EOS may never be chosen, not even at the bound.
         ended = (tokens == EOS_ID) | (bounds <= length) | ~best.isfinite()
@@ -197,12 +207,8 @@ def _is_over(finished: Finished, best_live: Tensor, length: int, bounds: Tensor,
 @torch.inference_mode()
 def forced_score(model: TranslationModel, src_tokens: Tensor, ids: Sequence[Sequence[int]]) -> list[float]:
     """Return the log-probability, EOS included, of one translation (without EOS) per sentence of a batch (B, S)."""
-    longest = max(map(len, ids)) + 1
-    tgt_in = torch.full((len(ids), longest), PAD_ID, device=src_tokens.device)
-    tgt_out = tgt_in.clone()
-    for row, tokens in enumerate(ids):
-        tgt_in[row, : len(tokens) + 1] = torch.tensor([SOS_ID, *tokens])
-        tgt_out[row, : len(tokens) + 1] = torch.tensor([*tokens, EOS_ID])
+    tgt_in = _padded([[SOS_ID, *tokens] for tokens in ids], src_tokens.device)
+    tgt_out = _padded([[*tokens, EOS_ID] for tokens in ids], src_tokens.device)
     log_probs = log_probs_of(model(src_tokens, tgt_in))  # (B, T, V)
     chosen = log_probs.gather(-1, tgt_out[:, :, None])[:, :, 0].masked_fill(tgt_out == PAD_ID, 0.0)
     scores: list[float] = chosen.sum(dim=1).tolist()

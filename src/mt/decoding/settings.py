@@ -15,26 +15,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TranslationSettings:
-    """The settings that an engine needs, and the defaults for search.
+    """The settings that an engine needs, and the defaults for search."""
 
-    Attributes:
-        target_lang: the language code of the output; several are separated by commas.
-        shared_vocabulary: both sides use one tokenizer.
-        max_source_tokens: the longest source, specials counted; longer lines are translated in parts.
-        max_positions: of a source or a translation, SOS counted; the converted model has no more.
-        batch_tokens: source tokens per batch, padding counted.
-        compute_type: CTranslate2's default number format.
-        shortlist: choose target tokens from a shortlist by default.
-        search: default search options.
-    """
-
-    target_lang: str
-    shared_vocabulary: bool
-    max_source_tokens: int
-    max_positions: int
-    batch_tokens: int
-    compute_type: str
-    shortlist: bool
+    target_lang: str  # the language code of the output; several are separated by commas
+    shared_vocabulary: bool  # both sides use one tokenizer
+    max_source_tokens: int  # the longest source, specials counted; longer lines are translated in parts
+    max_positions: int  # of a source or a translation, SOS counted; the converted model has no more
+    batch_tokens: int  # source tokens per batch, padding counted
+    compute_type: str  # CTranslate2's default number format
+    shortlist: bool  # choose target tokens from a shortlist by default
     search: SearchOptions
 
     @property

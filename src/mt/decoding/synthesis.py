@@ -36,19 +36,16 @@ def synthesize(
     block_size: int = BLOCK_SIZE,
     references: Path | None = None,
 ) -> int:
-    """Translate a file to a file of as many lines; an empty line stays empty, an existing output is replaced.
+    """Translate a file to a file of as many lines, and return their number.
+
+    An empty line stays empty, an existing output is replaced.
 
     Args:
-        translator, options: the model and how to search.
-        source, output: the files.
         model_key: identifies the model and engine; with another key, an unfinished output is restarted.
         tag: a word put before every translation (Caswell et al. 2019, arXiv:1906.06442).
         block_size: lines translated together.
         references: human translations, aligned by line; of the n best translations the closest one is chosen
             (Kim and Rush 2016, arXiv:1606.07947, section 3.3).
-
-    Returns:
-        the number of lines.
 
     Raises:
         InputError: the source or the references are the output, not a file or not UTF-8 text, or differ in length;

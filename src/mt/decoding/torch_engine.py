@@ -2,9 +2,10 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 
@@ -22,20 +23,20 @@ def torch_dtype(compute_type: str) -> torch.dtype:
     return {"float16": torch.float16, "bfloat16": torch.bfloat16}.get(compute_type, torch.float32)
 
 
+@dataclass(eq=False)
 class TorchEngine:
     """Translates any number of sentences with a model, in batches of similar lengths.
 
-    Args:
+    Attributes:
         model: one model or an ensemble, on the device to compute on.
         batch_tokens: source tokens per batch, padding counted; the beam multiplies them.
     """
 
-    # A call uses all of torch's threads and sets their number for the whole process, so engines take turns.
-    _lock = threading.Lock()
+    model: Model
+    batch_tokens: int
 
-    def __init__(self, model: Model, batch_tokens: int) -> None:
-        self._model = model
-        self._batch_tokens = batch_tokens
+    # A call uses all of torch's threads and sets their number for the whole process, so engines take turns.
+    _lock: ClassVar = threading.Lock()
 
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
         """Return the n best hypotheses (or samples) of token ids without specials, in the given order."""
@@ -44,18 +45,29 @@ class TorchEngine:
 
     def _translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
         copies = 1 if options.sampling is None else options.n_best
+        width = options.beam_size if options.sampling is None else 1
         rows = [ids for ids in sentences for _ in range(copies)]
+        workers, max_rows = 1, len(rows)
+        if self.model.device.type == "cpu":  # several batches at once
+            workers = torch.get_num_threads()
+            max_rows = max(1, min(_CPU_ROWS // width, -(-len(rows) // workers)))
+        lengths = [len(ids) + 2 if ids else 0 for ids in rows]
+        batches = list(batch_by_length(lengths, self.batch_tokens, max_rows))
 
         def translate_batch(batch: list[int]) -> list[list[Hypothesis]]:
             chosen = [rows[row] for row in batch]
-            src_tokens = pad_sources(chosen, self._model.device)
+            src_tokens = pad_sources(chosen, self.model.device)
             if options.sampling is None:
-                return search(self._model, src_tokens, options)
+                return search(self.model, src_tokens, options)
             numbers = [row % copies for row in batch]
-            return [[drawn] for drawn in sample(self._model, src_tokens, options, chosen, numbers)]
+            return [[drawn] for drawn in sample(self.model, src_tokens, options, chosen, numbers)]
 
-        width = 1 if options.sampling is not None else options.beam_size
-        results = self._run_batches(rows, width, translate_batch)
+        results = [[EMPTY_HYPOTHESIS] for _ in rows]
+        with _evaluating(self.model), _thread_pool(min(workers, len(batches))) as pool:
+            answers = pool.map(translate_batch, batches) if pool else map(translate_batch, batches)
+            for batch, found in zip(batches, answers, strict=True):
+                for row, hypotheses in zip(batch, found, strict=True):
+                    results[row] = hypotheses
         if options.attention:
             results = [[self._with_attention(ids, h) for h in row] for ids, row in zip(rows, results, strict=True)]
         return [[h for row in results[i : i + copies] for h in row] for i in range(0, len(results), copies)]
@@ -64,30 +76,9 @@ class TorchEngine:
         """Add the attention of the model, or of the first of an ensemble."""
         if not source:
             return hypothesis
-        model = self._model.first if isinstance(self._model, Ensemble) else self._model
+        model = self.model.first if isinstance(self.model, Ensemble) else self.model
         weights = alignment_layer(attention_weights(model, source, hypothesis.ids))
         return replace(hypothesis, attention=weights[:, 1:-1].tolist())
-
-    def _run_batches(
-        self,
-        sentences: Sequence[Sequence[int]],
-        width: int,
-        translate_batch: Callable[[list[int]], list[list[Hypothesis]]],
-    ) -> list[list[Hypothesis]]:
-        """Translate batches of sentence indices with `width` hypotheses each; on a CPU, several batches at once."""
-        results = [[EMPTY_HYPOTHESIS] for _ in sentences]
-        lengths = [len(ids) + 2 if ids else 0 for ids in sentences]
-        workers, max_rows = 1, len(sentences)
-        if self._model.device.type == "cpu":
-            workers = torch.get_num_threads()
-            max_rows = max(1, min(_CPU_ROWS // width, -(-len(sentences) // workers)))
-        batches = list(batch_by_length(lengths, self._batch_tokens, max_rows))
-        with _evaluating(self._model), _thread_pool(min(workers, len(batches))) as pool:
-            answers = pool.map(translate_batch, batches) if pool else map(translate_batch, batches)
-            for rows, found in zip(batches, answers, strict=True):
-                for row, hypotheses in zip(rows, found, strict=True):
-                    results[row] = hypotheses
-        return results
 
 
 @contextlib.contextmanager

@@ -26,17 +26,12 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Candidate:
-    """One translation of a line.
-
-    Attributes:
-        score: by which it was ranked.
-        parts: several if the line was too long for the model.
-    """
+    """One translation of a line."""
 
     text: str
-    score: float
+    score: float  # by which it was ranked
     log_prob: float
-    parts: tuple[Part, ...] = field(default=(), compare=False, repr=False)
+    parts: tuple[Part, ...] = field(default=(), compare=False, repr=False)  # several if the line was too long
 
 
 def lines_at_once(max_lines: int, candidates: int) -> int:
@@ -52,50 +47,33 @@ def distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
     return list(first.values())
 
 
+@dataclass(eq=False)
 class Translator:
-    """Translates lines of text.
+    """Translates lines of text."""
 
-    Args:
-        engine: does the search.
-        tokenizers: of both languages.
-        max_source_tokens: the model's limit, specials counted; longer lines are translated in parts.
-        target_langs: the languages that the model translates into.
-        chosen: one of them; None where it is the only one, or is still to be chosen with `to`.
+    engine: Engine
+    tokenizers: TokenizerPair
+    max_source_tokens: int  # the model's limit, specials counted; longer lines are translated in parts
+    target_langs: Sequence[str]  # that the model translates into
+    chosen: str | None = None  # one of them; None where it is still to be chosen with `to`
+    tag: list[int] = field(init=False)  # asks for the target language; empty where the model knows one language
+    separator: str = field(init=False)  # joins sentences of the output
 
-    Attributes:
-        tag: the token ids that ask for the target language; empty where the model knows one language.
-        separator: joins sentences of the output.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        tokenizers: TokenizerPair,
-        max_source_tokens: int,
-        target_langs: Sequence[str],
-        chosen: str | None = None,
-    ) -> None:
-        self._engine = engine
-        self._tokenizers = tokenizers
-        self._max_source_tokens = max_source_tokens
-        self._target_langs = tuple(target_langs)
-        self._chosen = chosen or (target_langs[0] if len(target_langs) == 1 else None)
-        self.tag = [] if self._chosen is None else self._tag_of(self._chosen)
-        self._limit = max_source_tokens - 2 - len(self.tag)
-        self.separator = " " if self._chosen is None or is_spaced(self._chosen) else ""
+    def __post_init__(self) -> None:
+        self.chosen = self.chosen or (self.target_langs[0] if len(self.target_langs) == 1 else None)
+        self.tag = [] if self.chosen is None else self._tag_of(self.chosen)
+        self._limit = self.max_source_tokens - 2 - len(self.tag)
+        self.separator = " " if self.chosen is None or is_spaced(self.chosen) else ""
 
     def _tag_of(self, target_lang: str) -> list[int]:
-        tag = self._tokenizers.source.tags.get(target_lang)
-        if tag is None and len(self._target_langs) > 1:
+        tag = self.tokenizers.source.tags.get(target_lang)
+        if tag is None and len(self.target_langs) > 1:
             raise InputError(f"the model's tokenizer has no tag for {target_lang}, so it cannot translate into it")
         return [] if tag is None else [tag]
 
-    def _copy(self, engine: Engine, chosen: str | None) -> "Translator":
-        return Translator(engine, self._tokenizers, self._max_source_tokens, self._target_langs, chosen)
-
     def distribute(self, distributed: Distributed) -> "Translator":
         """Return the same translator with its work sharded over the ranks."""
-        return self._copy(DistributedEngine(self._engine, distributed), self._chosen)
+        return replace(self, engine=DistributedEngine(self.engine, distributed))
 
     def to(self, target_lang: str | None) -> "Translator":
         """Return the same translator into one of its languages; None is the only one.
@@ -103,9 +81,9 @@ class Translator:
         Raises:
             InputError: the model does not translate into that language, or into several and none is named.
         """
-        if self._chosen is not None and target_lang in (None, self._chosen):
+        if self.chosen is not None and target_lang in (None, self.chosen):
             return self
-        return self._copy(self._engine, chosen_language(self._target_langs, target_lang))
+        return replace(self, chosen=chosen_language(self.target_langs, target_lang))
 
     @property
     def target_lang(self) -> str:
@@ -114,7 +92,7 @@ class Translator:
         Raises:
             InputError: it is still to be chosen.
         """
-        chosen = self.to(None)._chosen
+        chosen = self.to(None).chosen
         assert chosen is not None
         return chosen
 
@@ -123,10 +101,7 @@ class Translator:
     ) -> list[list[Candidate]]:
         """Return the n best translations of each line, best first; an empty line has one empty translation.
 
-        Args:
-            lines: the text.
-            options: how to search.
-            first_line: the number of the first line, for warnings about long lines; None: no warnings.
+        Of long lines it warns, numbered from first_line, unless that is None.
 
         Raises:
             InputError: the language is still to be chosen.
@@ -137,9 +112,9 @@ class Translator:
             for number, parts in enumerate(split, first_line):
                 if len(parts) > 1:
                     log.warning("line %d is longer than the model's limit; translated in %d parts", number, len(parts))
-        encoded = self._tokenizers.source.encode_batch([part for parts in split for part in parts])
+        encoded = self.tokenizers.source.encode_batch([part for parts in split for part in parts])
         ids = [self.tag + sentence for sentence in encoded] if self.tag else encoded
-        results = zip(ids, self._engine.translate(ids, options), strict=True)
+        results = zip(ids, self.engine.translate(ids, options), strict=True)
         return [self._join([next(results) for _ in parts]) for parts in split]
 
     def best(self, lines: Sequence[str], options: SearchOptions) -> list[str]:
@@ -164,7 +139,7 @@ class Translator:
             return align_units(line, candidate.text)
         source, target, attention = candidate.parts[0]
         n_tag = len(self.tag)
-        pieces = self._tokenizers.source.tokens(source[n_tag:]), self._tokenizers.target.tokens(target)
+        pieces = self.tokenizers.source.tokens(source[n_tag:]), self.tokenizers.target.tokens(target)
         rows = None if attention is None else [row[n_tag:] for row in attention]
         return align_units(line, candidate.text, pieces, rows)
 
@@ -177,7 +152,7 @@ class Translator:
         return split_long(text, self._count_tokens, self._limit)
 
     def _count_tokens(self, text: str) -> int:
-        return len(self._tokenizers.source.encode_batch([text], self._limit)[0])
+        return len(self.tokenizers.source.encode_batch([text], self._limit)[0])
 
     def _join(self, parts: list[tuple[Sequence[int], list[Hypothesis]]]) -> list[Candidate]:
         """Join the parts of a line, each with its source tokens and hypotheses, rank by rank."""
@@ -186,7 +161,7 @@ class Translator:
         candidates = []
         for rank in range(max(len(hypotheses) for _, hypotheses in parts)):
             chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for _, hypotheses in parts]
-            texts = self._tokenizers.target.decode_batch([h.ids for h in chosen])
+            texts = self.tokenizers.target.decode_batch([h.ids for h in chosen])
             joined = self.separator.join(text.strip() for text in texts)
             # A model can spell a line break in bytes, but one line in must be one line out.
             one_line = joined.replace("\r", " ").replace("\n", " ")

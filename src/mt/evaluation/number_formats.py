@@ -1,8 +1,7 @@
 """BLEU and speed of a model folder's number formats, with and without shortlist."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from mt.bundle.load_translator import open_converted
 from mt.config import Config
@@ -23,9 +22,6 @@ class FormatResult:
     shortlist: bool
     valid_bleu: float
     sentences_per_second: float
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def try_formats(

@@ -12,20 +12,14 @@ from mt.decoding.engine import SearchOptions
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.text_translation import Translated, translate_texts
 from mt.decoding.translator import Translator
-from mt.metrics.comet import Comet, CometScore
+from mt.metrics.comet import Comet
 from mt.metrics.scores import Scores, score
 from mt.storage import atomic
 
 
 @dataclass(frozen=True)
 class Method:
-    """A decoding method.
-
-    Attributes:
-        name: in tables and file names.
-        options: how to search or sample.
-        utility: of minimum Bayes risk, chrf or bleu; None: take the best.
-    """
+    """A decoding method, by its name in tables and files; `utility` is of minimum Bayes risk, chrf or bleu."""
 
     name: str
     options: SearchOptions
@@ -40,29 +34,24 @@ class MethodResult:
     scores: Scores
     sentences_per_second: float
     translated: Translated
-    comet: CometScore | None = None
 
     @property
     def target_lang(self) -> str:
         return self.translated.text.target_lang
 
-    @property
-    def signatures(self) -> dict[str, str]:
-        """The signature of each metric."""
-        return self.scores.signatures | ({} if self.comet is None else {"comet": self.comet.signature})
-
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields of the public JSON object."""
-        numbers = {key: value for key, value in asdict(self.scores).items() if key != "signatures"}
-        if self.comet is not None:
-            numbers["comet"] = self.comet.score
+        """Return the fields of the public JSON object; COMET only where it was asked for."""
+        scores = asdict(self.scores)
+        signatures = scores.pop("signatures")
+        if "comet" not in signatures:
+            del scores["comet"]
         return {
             "method": self.method,
             "target_lang": self.target_lang,
-            **{key: value if value is None else round(value, 4) for key, value in numbers.items()},
+            **{key: value if value is None else round(value, 4) for key, value in scores.items()},
             "sentences_per_second": round(self.sentences_per_second, 2),
-            "signature": self.scores.signatures.get("bleu"),
-            "signatures": self.signatures,
+            "signature": signatures.get("bleu"),
+            "signatures": signatures,
         }
 
 
@@ -95,10 +84,7 @@ def evaluate(
     methods: Sequence[Method] | None = None,
     comet: Comet | None = None,
 ) -> list[MethodResult]:
-    """Translate a test set with each method (default: the configured ones) and score it, language by language.
-
-    The metrics are the configuration's, and COMET if it is given.
-    """
+    """Translate and score a test set by language and method (default: the configured ones), with COMET if given."""
     results = []
     for text in texts:
         warn_long_lines(translator, [text])
@@ -107,9 +93,11 @@ def evaluate(
             [translated] = translate_texts(translator, [text], method.options, method.utility)
             hypotheses = translated.hypotheses
             scores = score(hypotheses, text.references, config.evaluation, text.target_lang)
+            if comet is not None:
+                learned = comet.score(text.sources, hypotheses, text.references)
+                scores = replace(scores, comet=learned, signatures=scores.signatures | {"comet": comet.signature})
             rate = len(text.sources) / max(translated.seconds, 1e-9)
-            learned = None if comet is None else comet.score(text.sources, hypotheses, text.references)
-            results.append(MethodResult(method.name, scores, rate, translated, learned))
+            results.append(MethodResult(method.name, scores, rate, translated))
     return results
 
 
@@ -132,17 +120,17 @@ def results_table(results: Sequence[MethodResult]) -> str:
                 "95 % interval": "-" if s.bleu_low is None else f"{s.bleu_low:.1f} to {s.bleu_high:.1f}",
                 "chrF": _one_decimal(s.chrf),
                 "TER": _one_decimal(s.ter),
-                "COMET": f"{result.comet.score:.4f}" if result.comet else "-",
+                "COMET": "-" if s.comet is None else f"{s.comet:.4f}",
                 "exact %": _one_decimal(s.exact_match),
                 "length ratio": f"{s.length_ratio:.3f}",
                 "sentences/s": _one_decimal(result.sentences_per_second),
             }
         )
     hidden = set() if len({result.target_lang for result in results}) > 1 else {"language"}
-    hidden |= set() if any(result.comet for result in results) else {"COMET"}
+    hidden |= set() if any("comet" in result.scores.signatures for result in results) else {"COMET"}
     header = [name for name in rows[0] if name not in hidden]
     names = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER", "comet": "COMET"}
-    signatures = [f"{names[metric]}: {signature}" for r in results for metric, signature in r.signatures.items()]
+    signatures = [f"{names[metric]}: {signature}" for r in results for metric, signature in r.scores.signatures.items()]
     return "\n".join([table(header, [[row[name] for name in header] for row in rows]), *dict.fromkeys(signatures)])
 
 

@@ -57,8 +57,6 @@ def refuse_test_text(folder: ModelDir, languages: Sequence[str], texts: Sequence
         return
     for test in read_texts(run, "test", languages):
         if any(text.sources == test.sources or text.references == test.references for text in texts):
-            raise InputError(
-                f"--tune-length-penalty: this is the test set of {run.root}, and what is chosen on it cannot be "
-                "scored on it",
-                "leave out --source and --reference to tune on the validation set",
-            )
+            reason = f"this is the test set of {run.root}, and what is chosen on it cannot be scored on it"
+            hint = "leave out --source and --reference to tune on the validation set"
+            raise InputError(f"--tune-length-penalty: {reason}", hint)

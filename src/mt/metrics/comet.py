@@ -1,7 +1,6 @@
 """COMET (Rei et al. 2020, arXiv:2009.09025): a learned metric, through its own package, which mt does not install."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,6 @@ from mt.errors import InputError
 _BATCH = 16  # sentences; the package's default
 
 
-@dataclass(frozen=True)
-class CometScore:
-    """The mean over a test set, on the checkpoint's scale (about 0 to 1); higher is better.
-
-    Attributes:
-        signature: the checkpoint's folder and the package's version, on which the number depends.
-    """
-
-    score: float
-    signature: str
-
-
 class Comet:
     """A COMET checkpoint.
 
@@ -31,6 +18,9 @@ class Comet:
         path: a checkpoint file (`.../checkpoints/model.ckpt`, with hparams.yaml one folder above), or the folder that
             holds both.
         gpu: whether to compute on a GPU.
+
+    Attributes:
+        signature: the checkpoint's folder and the package's version, on which scores depend.
 
     Raises:
         InputError: the package is not installed, or there is no such checkpoint.
@@ -56,25 +46,23 @@ class Comet:
             installed = version("unbabel-comet")
         except PackageNotFoundError:
             installed = "unknown"
-        self._signature = f"model:{checkpoint.resolve().parents[1].name}|version:{installed}"
+        self.signature = f"model:{checkpoint.resolve().parents[1].name}|version:{installed}"
 
-    def score(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> CometScore:
-        """Score the translations of a text."""
+    def score(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> float:
+        """Return the mean over a text, on the checkpoint's scale (about 0 to 1); higher is better."""
         samples = [
             {"src": source, "mt": hypothesis, "ref": reference}
             for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True)
         ]
         prediction = self._model.predict(samples, batch_size=_BATCH, gpus=self._gpus, progress_bar=False)
-        return CometScore(float(prediction.system_score), self._signature)
+        return float(prediction.system_score)
 
 
 def _find_checkpoint(path: Path) -> Path:
     checkpoint = path / "checkpoints" / "model.ckpt" if path.is_dir() else path
     if not checkpoint.is_file():
-        raise InputError(
-            f"--comet-model {path}: no COMET checkpoint there",
-            "give the folder that COMET downloads (hparams.yaml and checkpoints/model.ckpt)",
-        )
+        hint = "give the folder that COMET downloads (hparams.yaml and checkpoints/model.ckpt)"
+        raise InputError(f"--comet-model {path}: no COMET checkpoint there", hint)
     settings = checkpoint.resolve().parents[1] / "hparams.yaml"
     if not settings.is_file():
         raise InputError(f"--comet-model {path}: there is no {settings}, which belongs to a COMET checkpoint")

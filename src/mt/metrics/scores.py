@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
@@ -12,7 +13,7 @@ from mt.errors import InputError
 from mt.text.languages import is_spaced, written_as
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scores:
     """The scores of a set of hypotheses; None where a metric was not asked for.
 
@@ -22,16 +23,18 @@ class Scores:
         ter: edits per reference word in percent; lower is better.
         exact_match: hypotheses equal to their reference, in percent.
         length_ratio: hypothesis over reference length, in BLEU's tokens.
-        signatures: sacreBLEU's for each metric, with which a number can be reproduced.
+        comet: on the scale of its checkpoint; higher is better.
+        signatures: of each metric, with which a number can be reproduced.
     """
 
-    bleu: float | None
-    bleu_low: float | None
-    bleu_high: float | None
-    chrf: float | None
-    ter: float | None
+    bleu: float | None = None
+    bleu_low: float | None = None
+    bleu_high: float | None = None
+    chrf: float | None = None
+    ter: float | None = None
     exact_match: float
     length_ratio: float
+    comet: float | None = None
     signatures: dict[str, str]
 
 
@@ -64,10 +67,9 @@ def refuse_missing_tokenizer(*names: str) -> None:
             BLEU(tokenize=name)
         except (ImportError, RuntimeError, OSError) as error:
             package = {"ja-mecab": "sacrebleu[ja]", "ko-mecab": "sacrebleu[ko]"}.get(name)
-            raise InputError(
-                f"evaluation.bleu_tokenize: {name} cannot be used here: {' '.join(str(error).split())[:200]}",
-                f"pip install '{package}', or set auto" if package else "it needs a download once, or set auto",
-            ) from None
+            hint = f"pip install '{package}', or set auto" if package else "it needs a download once, or set auto"
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(f"evaluation.bleu_tokenize: {name} cannot be used here: {reason}", hint) from None
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> float:
@@ -103,20 +105,19 @@ def score(hypotheses: Sequence[str], references: Sequence[str], config: Evaluati
     samples = config.bootstrap_samples if "bleu" in config.metrics and len(hypotheses) > 1 else 0
     samples = samples if samples > 1 else 0  # a single resampling has no spread
     result = bleu.corpus_score(hypotheses, [references], n_bootstrap=samples or 1)
-    values, signatures = {}, {}
+    values: dict[str, Any] = {}
+    signatures = {}
     if "bleu" in config.metrics:
         values["bleu"], signatures["bleu"] = result.score, str(bleu.get_signature())
+    if samples:
+        values |= {"bleu_low": result._mean - result._ci, "bleu_high": result._mean + result._ci}
     for name, metric in (("chrf", CHRF()), ("ter", ter_metric(target_lang))):
         if name in config.metrics and metric is not None:
             values[name] = metric.corpus_score(hypotheses, [references]).score
             signatures[name] = str(metric.get_signature())
     exact = sum(h == r for h, r in zip(hypotheses, references, strict=True))
     return Scores(
-        bleu=values.get("bleu"),
-        bleu_low=result._mean - result._ci if samples else None,
-        bleu_high=result._mean + result._ci if samples else None,
-        chrf=values.get("chrf"),
-        ter=values.get("ter"),
+        **values,
         exact_match=100 * exact / len(hypotheses),
         length_ratio=result.sys_len / result.ref_len if result.ref_len else 0.0,
         signatures=signatures,

@@ -23,12 +23,8 @@ from mt.text.lines import TextFile
 
 def clean_text(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
     """Read the sources, clean the training text, and return the stage's key."""
-    unused: dict[str, Any] = {
-        "root": True,
-        "max_length": True,
-        "temperature": True,
-        "train": {"__all__": {"weight": True}},
-    }
+    unused: dict[str, Any] = dict.fromkeys(("root", "max_length", "temperature"), True)
+    unused["train"] = {"__all__": {"weight": True}}
     key = stage_key("text", config.data.model_dump(exclude=unused), config.seed, digests)
     if not is_done(run_dir.text, key):
         log.info("reading the corpus")
@@ -47,12 +43,9 @@ def make_tokenizers(
     Raises:
         InputError: checkpoints were made with another tokenizer.
     """
-    settings = config.tokenizer
-    owner = pretrained.tokenizer_owner
-    if owner is None:
-        key = stage_key("tokenizer", settings.model_dump(exclude={"bpe_dropout"}), text_key)
-    else:
-        key = stage_key("tokenizer", owner.identity, settings.shared)
+    settings, owner = config.tokenizer, pretrained.tokenizer_owner
+    own = (settings.model_dump(exclude={"bpe_dropout"}), text_key)
+    key = stage_key("tokenizer", *(own if owner is None else (owner.identity, settings.shared)))
     if not is_done(run_dir.tokenizer, key):
         if owner is not None:
             log.info("using the tokenizer of %s; tokenizer.vocab_size has no effect", owner.path)
@@ -81,12 +74,7 @@ def _train_tokenizers(config: Config, run_dir: RunDir) -> TokenizerPair:
 def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, files: Mapping[str, str], text_key: str) -> None:
     """Write the training and validation text as token ids; training pairs over data.max_length are dropped.
 
-    Args:
-        config: the configuration.
-        run_dir: holds the text.
-        tokenizers: of both languages.
-        files: the SHA-256 of their files; with the key of the text it is the stage's key.
-        text_key: the key of the text.
+    The stage's key is made of the SHA-256 of the tokenizers' files and the text's key.
     """
     for split, limit in (("train", config.data.max_length), ("valid", None)):
         key = stage_key("encoded", files, text_key, split, limit)
@@ -96,7 +84,7 @@ def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, files: Ma
             tags = tokenizers.source.tags
             parts = [TaggedPairs(p.pairs, tags.get(p.target_lang)) for p in read_parts(run_dir.prepared_counts, split)]
             encode_corpus(text, tokenizers, run_dir.encoded(split), key, limit, parts)
-        atomic.remove_if_exists(shards_folder(run_dir.encoded(split)))  # a crash may leave them
+        atomic.remove(shards_folder(run_dir.encoded(split)))  # a crash may leave them
 
 
 def report_cleaning(config: Config, run_dir: RunDir) -> None:
@@ -116,10 +104,8 @@ def report_cleaning(config: Config, run_dir: RunDir) -> None:
     log.info("%s", cleaning_table(counts))
     log.info("validation pairs: %d, test pairs: %d", prepared["pairs"]["valid"], prepared["pairs"]["test"])
     if counts["kept"] == 0:
-        raise InputError(
-            f"data.train: none of its pairs is within data.max_length ({config.data.max_length} tokens)",
-            "raise data.max_length",
-        )
+        message = f"data.train: none of its pairs is within data.max_length ({config.data.max_length} tokens)"
+        raise InputError(message, "raise data.max_length")
     _check_sources(config, encoded.kept)
     for split in ("valid", "test"):
         languages = {part["target_lang"] for part in prepared["parts"][split]}
@@ -136,7 +122,5 @@ def _check_sources(config: Config, kept: Sequence[int]) -> None:
             log.warning("data.train: %s: none of its pairs is left to train on", name_of(source))
     for code in data.target_lang:
         if not any(n for n, source in zip(kept, data.train, strict=True) if data.language_of(source) == code):
-            raise InputError(
-                f"data.train: no pair into {code} is left to train on",
-                f"look at what cleaning and data.max_length dropped, or remove {code} from data.target_lang",
-            )
+            hint = f"look at what cleaning and data.max_length dropped, or remove {code} from data.target_lang"
+            raise InputError(f"data.train: no pair into {code} is left to train on", hint)

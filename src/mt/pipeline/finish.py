@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from shlex import quote
 from typing import Any
 
@@ -97,7 +98,7 @@ def _write_folder(
         translator = _translator(config, tokenizers, model, distributed.broadcast(converted))
         results = _score(config, run_dir, translator, distributed)
         signature = bleu_signature(config.evaluation, config.data.target_lang)
-        facts["formats"] = [result.as_dict() for result in formats]
+        facts["formats"] = [asdict(result) for result in formats]
         facts["formats_table"] = formats_table(formats, signature) if formats else ""
         facts["test"] = [result.as_dict() for result in results]
         facts["scores"] = results_table(results) if results else ""

@@ -31,82 +31,58 @@ def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> 
     """Compare configuration and input files with those of the run's checkpoints.
 
     Without checkpoints anything may change. Other training settings may always change; the log reports them.
-
-    Args:
-        run_dir: the run.
-        config: the configuration to resume with.
-        digests: the present digests of the data sources and pretrained models.
+    `digests` are those of the data sources and pretrained models now.
 
     Raises:
         InputError: the change of a key does not allow a resume.
     """
-    if _has_checkpoints(run_dir):
-        if not run_dir.config.is_file():
-            raise InputError(
-                f"{run_dir.root}: cannot resume: there is no {run_dir.config.name}, which describes its checkpoints",
-                "restore that file, or give the configuration another name to start a new run",
-            )
-        earlier = _flat(parse_config(run_dir.config.read_bytes(), str(run_dir.config)).model_dump())
-        now = _flat(config.model_dump())
-        changed = [key for key in sorted(earlier.keys() | now.keys()) if earlier.get(key) != now.get(key)]
-        before = recorded_inputs(run_dir) or digests
-        frozen = [
-            f"{key} is now {now.get(key)!r}, it was {earlier.get(key)!r}"
-            for key in changed
-            if key.startswith(FROZEN) and key not in FREE
-        ]
-        frozen += [f"{key}: the content has changed" for key in digests if digests[key] != before.get(key)]
-        if frozen:
-            raise _refusal(run_dir, "; ".join(frozen))
-        for key in changed:
-            log.info("%s is now %r, it was %r", key, now.get(key), earlier.get(key))
+    if not run_dir.checkpoint_steps() and not run_dir.has_damaged_checkpoints():
+        return
+    if not run_dir.config.is_file():
+        reason = f"there is no {run_dir.config.name}, which describes its checkpoints"
+        raise _refusal(run_dir, reason, "restore that file")
+    earlier = _flat(parse_config(run_dir.config.read_bytes(), str(run_dir.config)).model_dump())
+    now = _flat(config.model_dump())
+    changes = {
+        key: f"{key} is now {now.get(key)!r}, it was {earlier.get(key)!r}"
+        for key in sorted(earlier.keys() | now.keys())
+        if earlier.get(key) != now.get(key)
+    }
+    before = recorded_inputs(run_dir) or digests
+    frozen = [change for key, change in changes.items() if key.startswith(FROZEN) and key not in FREE]
+    frozen += [f"{key}: the content has changed" for key in digests if digests[key] != before.get(key)]
+    if frozen:
+        raise _refusal(run_dir, "; ".join(frozen))
+    for change in changes.values():
+        log.info("%s", change)
 
 
 def refuse_other_tokenizer(run_dir: RunDir, files: Mapping[str, str]) -> None:
-    """Compare a tokenizer with that of the run's checkpoints.
-
-    Args:
-        run_dir: the run; if no checkpoint records its tokenizer, the one in the run folder counts.
-        files: the SHA-256 of each file of the tokenizer to resume with.
+    """Compare the SHA-256 of each file of a tokenizer with those that the run's checkpoints record.
 
     Raises:
         InputError: they differ.
     """
-    before = recorded_origin(run_dir).get("tokenizer") or tokenizer_files(run_dir)
-    if _has_checkpoints(run_dir) and before and before != files:
+    if files != _recorded_origin(run_dir).get("tokenizer", files):
         raise _refusal(run_dir, "tokenizer: the checkpoints were trained with another one")
 
 
 def tokenizer_files(run_dir: RunDir) -> dict[str, str]:
-    """Return the SHA-256 of each file of the run's tokenizer; empty if there is none yet."""
-    try:
-        return {name: file["sha256"] for name, file in read_manifest(run_dir.tokenizer)["files"].items()}
-    except DamagedError:
-        return {}
+    """Return the SHA-256 of each file of the run's tokenizer."""
+    return {name: file["sha256"] for name, file in read_manifest(run_dir.tokenizer)["files"].items()}
 
 
-def _refusal(run_dir: RunDir, reason: str) -> InputError:
-    return InputError(
-        f"{run_dir.root}: cannot resume: {reason}",
-        "undo the change, or give the configuration another name to start a new run",
-    )
+def _refusal(run_dir: RunDir, reason: str, remedy: str = "undo the change") -> InputError:
+    hint = f"{remedy}, or give the configuration another name to start a new run"
+    return InputError(f"{run_dir.root}: cannot resume: {reason}", hint)
 
 
 def recorded_inputs(run_dir: RunDir) -> dict[str, Any]:
     """Return the digests of data sources and pretrained models at the checkpoints; empty if nothing records them."""
-    recorded = recorded_origin(run_dir).get("inputs")
-    if recorded or not (_has_checkpoints(run_dir) and run_dir.inputs.is_file()):
-        return dict(recorded or {})
-    try:
-        return dict(json.loads(run_dir.inputs.read_bytes()))
-    except (ValueError, TypeError):
-        raise InputError(
-            f"{run_dir.inputs}: damaged, so a change of the corpus cannot be detected",
-            "delete the file if the corpus has not changed",
-        ) from None
+    return dict(_recorded_origin(run_dir).get("inputs", {}))
 
 
-def recorded_origin(run_dir: RunDir) -> dict[str, Any]:
+def _recorded_origin(run_dir: RunDir) -> dict[str, Any]:
     """Return the digests in the newest checkpoint that has them undamaged; empty if none has."""
     for step in reversed(run_dir.checkpoint_steps()):
         checkpoint = CheckpointDir(run_dir.checkpoint(step))
@@ -116,11 +92,6 @@ def recorded_origin(run_dir: RunDir) -> dict[str, Any]:
         except DamagedError:
             continue
     return {}
-
-
-def _has_checkpoints(run_dir: RunDir) -> bool:
-    """Return True if there are checkpoints, damaged ones included."""
-    return bool(run_dir.checkpoint_steps()) or run_dir.has_damaged_checkpoints()
 
 
 def _flat(tree: Any, prefix: str = "") -> dict[str, Any]:

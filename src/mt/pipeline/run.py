@@ -69,14 +69,8 @@ def prepare(config: Config, run_dir: RunDir, runs: Path) -> tuple[Pretrained, di
     Returns:
         the models to start and learn from, and the digests that checkpoints record.
     """
-    for folder in (
-        run_dir.root,
-        run_dir.text.parent,
-        run_dir.encoded("train").parent,
-        run_dir.checkpoints,
-        run_dir.exports,
-        run_dir.scores,
-    ):
+    data = (run_dir.text.parent, run_dir.encoded("train").parent)
+    for folder in (run_dir.root, *data, run_dir.checkpoints, run_dir.exports, run_dir.scores):
         atomic.remove_partials(folder)
     pretrained = Pretrained.find(config, runs, recorded_inputs(run_dir))
     digests = input_digests(config.data)

@@ -47,8 +47,8 @@ def failpoint(action: str, path: Path) -> None:
     """Precede each write, sync and rename; tests replace this to fail or to kill the process."""
 
 
-def sync_dir(path: Path) -> None:
-    """Make the names inside a folder durable; a power cut would undo a rename otherwise."""
+def sync(path: Path) -> None:
+    """Make a file's content durable, or the names in a folder; a power cut would undo a rename otherwise."""
     failpoint("sync", path)
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -84,19 +84,15 @@ def new_file(path: Path) -> Iterator[Callable[[bytes], None]]:
             file = partial.open("wb")
         try:
             yield write
-            with explained(path):
-                file.flush()
-                if durable:
-                    failpoint("sync", partial)
-                    os.fsync(file.fileno())
         finally:
-            with contextlib.suppress(OSError):  # the flush has reported it
+            with explained(path):
                 file.close()
         if durable:
             with explained(path):
+                sync(partial)
                 failpoint("rename", final)
                 partial.replace(final)
-                sync_dir(final.parent)
+                sync(final.parent)
     except BaseException:
         if durable:
             with contextlib.suppress(OSError):
@@ -149,11 +145,7 @@ def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]", **facts: str) 
 def new_folder(final: Path, facts: dict[str, Any] | None = None, **manifest: Any) -> Iterator[Path]:
     """Write a folder atomically, replacing one of the same name.
 
-    Args:
-        final: the folder's path.
-        facts: what its manifest records beside sizes and checksums; read at the end, so that facts can be added
-            meanwhile.
-        manifest: more facts.
+    Its manifest records `manifest` and `facts` beside sizes and checksums; facts can be added until the end.
 
     Yields:
         the temporary folder to write into.
@@ -165,28 +157,24 @@ def new_folder(final: Path, facts: dict[str, Any] | None = None, **manifest: Any
     final = Path(os.path.realpath(final))  # keeps a link a link
     partial = final.with_name(f".{final.name}{PARTIAL}")
     with explained(final):
-        lock = _make_locked(partial, final)
+        try:
+            _remove_unlocked(partial)
+            partial.mkdir(parents=True)
+            lock = _lock(partial)
+        except BlockingIOError:
+            message = f"{final}: another process is writing this folder"
+            raise InputError(message, "wait for it, or name another") from None
         try:
             _restore(_old(final))
             yield partial
             _seal(partial, {**manifest, **(facts or {})})
             _rename(partial, final)
-            sync_dir(final.parent)
+            sync(final.parent)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
         finally:
             os.close(lock)
-
-
-def _make_locked(partial: Path, final: Path) -> int:
-    """Make an empty temporary folder; return a descriptor that holds its lock until it is closed."""
-    try:
-        _remove_unlocked(partial)
-        partial.mkdir(parents=True)
-        return _lock(partial)
-    except BlockingIOError:
-        raise InputError(f"{final}: another process is writing this folder", "wait for it, or name another") from None
 
 
 def _remove_unlocked(partial: Path) -> None:
@@ -210,17 +198,14 @@ def _lock(folder: Path) -> int:
 def _rename(partial: Path, final: Path) -> None:
     """Give a complete folder its final name.
 
-    A non-empty folder is replaced in two renames. In between, the old one has the suffix `_OLD`; a failure restores it
-    at once, a kill at the next start.
+    A folder is replaced in two renames. In between, the old one has the suffix `_OLD`; a failure restores it at once,
+    a kill at the next start.
     """
-    if not final.exists():
-        failpoint("rename", final)
-        partial.rename(final)
-        return
     old = _old(final)
-    shutil.rmtree(old, ignore_errors=True)
-    failpoint("rename", old)
-    final.rename(old)
+    if final.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        failpoint("rename", old)
+        final.rename(old)
     try:
         failpoint("rename", final)
         partial.rename(final)
@@ -242,30 +227,24 @@ def _restore(old: Path) -> None:
 
 
 def _seal(folder: Path, facts: dict[str, Any]) -> None:
-    """Fsync every file, then write the manifest, whose presence says that the folder is complete."""
+    """Fsync everything, then write the manifest, whose presence says that the folder is complete."""
     files = {}
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        failpoint("sync", path)
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-        files[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
-    for directory in [p for p in folder.rglob("*") if p.is_dir()]:
-        sync_dir(directory)
+    for path in sorted(folder.rglob("*")):
+        sync(path)
+        if path.is_file():
+            files[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
     write_json(folder / MANIFEST, {**facts, "files": files})
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder so that a crash half-way leaves nothing that looks complete."""
+    """Remove a folder, if there is one, so that a crash half-way leaves nothing that looks complete."""
+    if not folder.exists():
+        return
     doomed = folder.with_name(f".{folder.name}{PARTIAL}")
     shutil.rmtree(doomed, ignore_errors=True)
     failpoint("rename", doomed)
     folder.rename(doomed)
     shutil.rmtree(doomed, ignore_errors=True)
-
-
-def remove_if_exists(folder: Path) -> None:
-    if folder.exists():
-        remove(folder)
 
 
 def remove_partials(parent: Path) -> None:
@@ -292,8 +271,8 @@ def _is_alive(process: str) -> bool:
         return False
     try:
         os.kill(int(process), 0)
-    except PermissionError:  # another user's
-        return True
     except (ProcessLookupError, OverflowError):
         return False
+    except PermissionError:  # another user's
+        pass
     return True

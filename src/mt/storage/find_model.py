@@ -8,11 +8,7 @@ from mt.storage.run_dir import ModelDir, RunDir
 
 
 def find_model(path: Path | None, runs: Path) -> ModelDir:
-    """Return the model folder at a path, or of the newest finished run.
-
-    Args:
-        path: a run folder, a model folder or a checkpoint; None means the newest finished run.
-        runs: the folder of run folders.
+    """Return the model of a run folder, a model folder or a checkpoint, or (None) of the newest finished run.
 
     Raises:
         InputError: there is no such folder, or no finished run.
@@ -34,9 +30,8 @@ def _newest_model(runs: Path) -> ModelDir:
     # In a shared folder, other people's runs may be unreadable.
     finished = [model for model in models if os.access(model.manifest, os.R_OK) and model.manifest.is_file()]
     if not finished:
-        raise InputError(
-            f"{runs}: no finished run here", "train one with `mt train --config configs/demo.yaml`, or give --model DIR"
-        )
+        hint = "train one with `mt train --config configs/demo.yaml`, or give --model DIR"
+        raise InputError(f"{runs}: no finished run here", hint)
     return max(finished, key=lambda model: model.manifest.stat().st_mtime_ns)
 
 

@@ -1,7 +1,6 @@
 """Run lock: one training at a time in a run folder. The kernel frees it when the process dies.
 
-Both the folder and a file in it are locked. The folder stays locked when somebody deletes the file; but on a network
-file system only locks of files reach other machines.
+The folder is locked too, for somebody may delete the file; but only locks of files reach other machines over a network.
 """
 
 import contextlib
@@ -20,15 +19,12 @@ def refuse_locked(path: Path) -> None:
     with contextlib.ExitStack() as held, atomic.explained(path):
         for each in (path.parent, path):
             if each.exists():
-                _lock(path, _opened(held, each, os.O_RDONLY))
+                _lock(held, path, each, os.O_RDONLY)
 
 
 @contextlib.contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold the lock of a run folder, so that two trainers never write into one run.
-
-    Args:
-        path: the lock file in the folder; it names the process that holds the lock.
+    """Hold the lock of a run folder through a file in it, which names the process that holds it.
 
     Raises:
         InputError: another process holds it.
@@ -36,24 +32,20 @@ def exclusive(path: Path) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         with atomic.explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            _lock(path, _opened(held, path.parent, os.O_RDONLY))
-            file = _opened(held, path, os.O_RDWR | os.O_CREAT)
-            _lock(path, file)
+            _lock(held, path, path.parent, os.O_RDONLY)
+            file = _lock(held, path, path, os.O_RDWR | os.O_CREAT)
             atomic.failpoint("write", path)
             os.truncate(file, 0)
             os.write(file, str(os.getpid()).encode())
         yield
 
 
-def _opened(held: contextlib.ExitStack, path: Path, flags: int) -> int:
-    descriptor = os.open(path, flags, 0o666)
+def _lock(held: contextlib.ExitStack, path: Path, locked: Path, flags: int) -> int:
+    """Lock the file or its folder and return the descriptor, which closing `held` closes."""
+    descriptor = os.open(locked, flags, 0o666)
     held.callback(os.close, descriptor)
-    return descriptor
-
-
-def _lock(path: Path, descriptor: int) -> None:
     if lock_descriptor(descriptor, blocking=False):
-        return
+        return descriptor
     try:
         holder = path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

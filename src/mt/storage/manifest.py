@@ -28,10 +28,8 @@ def _reading(path: Path, name: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in _MISSING:
             raise DamagedError(f"{name} is missing") from None
-        raise MachineError(
-            f"{path}: cannot be read: {error.strerror or error}",
-            "check its permissions and the disk, then run the same command",
-        ) from None
+        hint = "check its permissions and the disk, then run the same command"
+        raise MachineError(f"{path}: cannot be read: {error.strerror or error}", hint) from None
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -84,10 +84,8 @@ def require_replaceable(output: Path, command: str, mark: str, inputs: Iterable[
     if not force:
         raise InputError(f"--output {output}: this folder is not empty", "name another, or replace it with --force")
     if foreign := sorted(present - {MANIFEST, *manifest["files"]}):
-        raise InputError(
-            f"--output {output}: {', '.join(foreign[:3])} would be lost, and `{command}` did not write it",
-            "name a new folder, or move these files",
-        )
+        message = f"{', '.join(foreign[:3])} would be lost, and `{command}` did not write it"
+        raise InputError(f"--output {output}: {message}", "name a new folder, or move these files")
 
 
 def _files_in(folder: Path) -> set[str]:

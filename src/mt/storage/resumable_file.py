@@ -1,13 +1,11 @@
 """A text file written over several sessions, which gets its name when it is complete.
 
-Until then its lines are in a hidden file, and a note beside it counts those that are durable. A session with the same
-key resumes after them.
+Until then its lines are in a hidden file, and a note beside it counts those that are durable.
 """
 
 import json
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from filelock import lock_descriptor
@@ -19,14 +17,11 @@ from mt.storage.output_path import is_device
 
 
 class ResumableFile:
-    """A file that grows by durable blocks of lines.
+    """A file that grows by durable blocks of lines; `lines` is their number.
 
     Args:
-        path: the path of the complete file.
-        key: a digest of everything that the content depends on; lines written with another key are discarded.
-
-    Attributes:
-        lines: the number of durable lines.
+        path: of the complete file.
+        key: a digest of all that the content depends on; a session with the same key resumes, another starts again.
     """
 
     def __init__(self, path: Path, key: str) -> None:
@@ -46,18 +41,17 @@ class ResumableFile:
             self._file = self._unfinished.open("ab")
         if not self._lock():
             self._file.close()
-            raise InputError(
-                f"{self._path}: another process is writing it", "wait for it, stop it, or name another output"
-            )
+            hint = "wait for it, stop it, or name another output"
+            raise InputError(f"{self._path}: another process is writing it", hint)
         self.lines, size = self._durable()
         with atomic.explained(self._path):
             if self.lines == 0:  # the note of another key must not lie beside lines of this one
                 self._note.unlink(missing_ok=True)
-                atomic.sync_dir(self._path.parent)
+                atomic.sync(self._path.parent)
             self._file.truncate(size)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def append(self, lines: list[str]) -> None:
@@ -67,15 +61,14 @@ class ResumableFile:
             self._file.flush()
             os.fsync(self._file.fileno())
             self.lines += len(lines)
-            note = {"key": self._key, "lines": self.lines, "bytes": self._file.tell()}
-            atomic.write_json(self._note, note)
+            atomic.write_json(self._note, {"key": self._key, "lines": self.lines, "bytes": self._file.tell()})
 
     def finish(self) -> None:
         """Give the complete file its name."""
         with atomic.explained(self._path):
             self._unfinished.replace(self._path)
             self._note.unlink(missing_ok=True)
-            atomic.sync_dir(self._path.parent)
+            atomic.sync(self._path.parent)
 
     def _lock(self) -> bool:
         """Take the lock; return False if another process holds it or has just finished the file."""
@@ -93,11 +86,8 @@ class ResumableFile:
             if note["key"] == self._key and 0 <= int(note["bytes"]) <= size:
                 return int(note["lines"]), int(note["bytes"])
             if size:  # else a crash came between the rename and the removal of the note
-                log.warning(
-                    "%s: restarting: %d lines were written with a different model, text or option",
-                    self._path,
-                    int(note["lines"]),
-                )
+                reason = "lines were written with a different model, text or option"
+                log.warning("%s: restarting: %d %s", self._path, int(note["lines"]), reason)
         except (OSError, ValueError, TypeError, KeyError):
             pass
         return 0, 0

@@ -76,7 +76,6 @@ class RunDir:
     text = _Path("data/text")  # cleaned training text, untouched validation and test text
     prepared_counts = _Path(f"data/text/{COUNTS}")  # pairs of each split, and pairs dropped by cleaning
     cleaning = _Path("data/cleaning.json")  # all dropped training pairs by reason
-    inputs = _Path("data/inputs.json")  # digests of the sources, in runs whose checkpoints do not record them
     tokenizer = _Path("tokenizer")
     precision = _Path("precision.json")  # the number format that `training.precision: auto` chose
     checkpoints = _Path("checkpoints")
@@ -108,7 +107,6 @@ class RunDir:
         return self.checkpoints / f"step-{step:08d}"
 
     def damaged_checkpoint(self, step: int) -> Path:
-        """Return the path to which a damaged checkpoint is moved."""
         return self.checkpoints / f"damaged-{self.checkpoint(step).name}"
 
     def checkpoint_steps(self) -> list[int]:
@@ -131,7 +129,5 @@ class RunDir:
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not self.checkpoints.is_symlink():
                 return []
-            raise MachineError(
-                f"{self.checkpoints}: cannot be listed: {error.strerror or error}",
-                "check its permissions and the disk, then run the same command",
-            ) from None
+            hint = "check its permissions and the disk, then run the same command"
+            raise MachineError(f"{self.checkpoints}: cannot be listed: {error.strerror or error}", hint) from None

@@ -18,8 +18,9 @@ Result = TypeVar("Result")
 
 
 def start_worker() -> None:
-    """Initialise a worker: ignore Ctrl-C, which the main process handles, and exit when the main process dies."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Initialise a worker: leave a terminal's signals to the main process, and exit when the main process dies."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -129,7 +129,7 @@ class Checkpoints:
 
     def _move_damaged(self, step: int) -> None:
         folder, target = self._run.checkpoint(step), self._run.damaged_checkpoint(step)
-        atomic.remove_if_exists(target)
+        atomic.remove(target)
         folder.rename(target)
         log.warning("%s: set aside as %s", folder, target.name)
 

@@ -1,20 +1,22 @@
 """Signals: the first requests a clean stop, the second stops at once."""
 
+import contextlib
 import os
 import signal
 import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-# torchrun forwards a signal that the terminal or the job scheduler sends to all processes, so it arrives twice.
+# torchrun forwards a signal that the terminal or the job scheduler sends to all processes, and both the kernel and the
+# shell hang up a closed terminal, so a signal arrives twice.
 _DUPLICATE_SECONDS = 2.0
 
 
 class StopRequest:
-    """A context in which SIGINT and SIGTERM are recorded; the training loop checks after each step.
+    """A context in which SIGINT, SIGTERM and SIGHUP are recorded; the training loop checks after each step.
 
     A second signal, some seconds later, ends the process at once. Only the steps since the last checkpoint are lost,
-    since every write is atomic.
+    since every write is atomic. Where SIGHUP is ignored, as under nohup, it stays ignored.
 
     Args:
         silent: print nothing, as in other ranks than 0.
@@ -30,8 +32,9 @@ class StopRequest:
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._previous[number] = signal.signal(number, self._record)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                self._previous[number] = signal.signal(number, self._record)
         return self
 
     def __exit__(
@@ -51,4 +54,5 @@ class StopRequest:
             return
         # Not through the log: the signal may interrupt a write to the same buffered stream.
         name = signal.Signals(number).name
-        os.write(2, f"{name}: saving a checkpoint and stopping (repeat the signal to stop at once)\n".encode())
+        with contextlib.suppress(OSError):  # a closed terminal
+            os.write(2, f"{name}: saving a checkpoint and stopping (repeat the signal to stop at once)\n".encode())

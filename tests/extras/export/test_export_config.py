@@ -1,7 +1,6 @@
 """`exports` in a configuration: refused when it is read, or written after training."""
 
 import shutil
-import sys
 from pathlib import Path
 from typing import get_args
 
@@ -16,7 +15,7 @@ from mt.config.schema import EXPORT_FORMATS, ExportFormat
 from mt.errors import InputError
 from mt.extras.export import exporting
 from mt.extras.export.common import parse_format, require_exportable
-from mt.extras.export.exporting import require_packages, write_exports
+from mt.extras.export.exporting import write_exports
 from mt.pipeline import run as pipeline
 from mt.storage.manifest import verify
 from mt.storage.run_dir import RunDir
@@ -129,13 +128,6 @@ def test_a_failing_export_does_not_affect_the_others(again: Path, monkeypatch: p
     assert not run.export("huggingface").exists()
     assert "ctranslate2: " in output
     verify(run.export("ctranslate2"))
-
-
-def test_a_missing_package_is_reported_first(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    config = load_config(tiny / "tiny.yaml", ["exports=[huggingface]", "data.root=nowhere"])
-    with pytest.raises(InputError, match="needs a package that is not installed"):
-        require_packages(*config.exports)
 
 
 def test_an_impossible_export_is_refused_before_training(tiny: Path) -> None:

@@ -1,6 +1,7 @@
 """Export to transformers: it loads, computes the same logits, and searches the same way."""
 
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -95,31 +96,27 @@ def test_every_shape(tmp_path: Path, shape: list[str], others: list[str]) -> Non
         assert loaded.translate(*ENGLISH, num_beams=beam) == search(job, SearchOptions(beam, max_length=12))
 
 
-def test_deep_models_keep_their_layers_in_order(tmp_path: Path) -> None:
-    job = random_job("model.encoder_layers=4", "model.decoder_layers=3", "model.norm=pre")
-    assert logits_differ(exported(tmp_path, job), job) < 1e-4
+def test_deep_models_keep_their_layers_in_order_and_learned_positions_end_where_they_end(tmp_path: Path) -> None:
+    layers = ("model.encoder_layers=4", "model.decoder_layers=3", "model.norm=pre")
+    job = random_job(*layers, "model.positions=learned", "decoding.max_length=300")
+    loaded = exported(tmp_path, job)
+    assert logits_differ(loaded, job) < 1e-4
+    assert loaded.model.generation_config.max_length == 41
 
 
 def test_positions_reach_as_far_as_a_translation_can(tmp_path: Path) -> None:
     changes = ["model.norm=post", "model.tie_embeddings=false", "decoding.max_length=70"]
     job = random_job(*changes)
-    job = ExportJob(job.folder, job.config, endless_model(job.config), job.tokenizers, [])
+    job = replace(job, model=endless_model(job.config))
     loaded = exported(tmp_path, job)
     batch = loaded.tokenizer(ENGLISH, return_tensors="pt", padding=True)
     found = loaded.model.generate(**batch, num_beams=2)
     assert found.shape[1] == 72  # SOS, 70 tokens, and one more that should have been EOS
+    sources, targets = padded(sentences([38], 300)), padded(sentences([69], 300, seed=1))
     with torch.no_grad():
-        expected = job.model(padded(sentences([38], 300)), padded(sentences([69], 300, seed=1)))
-        found = loaded.model(
-            input_ids=padded(sentences([38], 300)),
-            decoder_input_ids=padded(sentences([69], 300, seed=1)) + target_shift(job.model),
-        ).logits
+        expected = job.model(sources, targets)
+        found = loaded.model(input_ids=sources, decoder_input_ids=targets + target_shift(job.model)).logits
     assert torch.allclose(found[..., target_shift(job.model) :], expected, atol=1e-4)
-
-
-def test_learned_positions_end_where_they_end(tmp_path: Path) -> None:
-    job = random_job("model.positions=learned", "decoding.max_length=300")
-    assert exported(tmp_path, job).model.generation_config.max_length == 41
 
 
 @pytest.mark.parametrize("penalty", ["0.0", "1.7"])

@@ -21,14 +21,22 @@ from mt.bundle.pretrained import Pretrained
 from mt.config import Config, load_config
 from mt.config.json_schema import json_schema
 from mt.config.yaml_tree import parse_yaml
-from mt.extras.planning import init
+from mt.extras.planning import first_config
 from mt.extras.planning.corpus_sample import MAX_SAMPLE, CorpusSample, sample_corpus, train_on_sample
 from mt.extras.planning.estimate import estimate
-from mt.extras.planning.init import fitting_length
-from mt.extras.planning.options import InitOptions
+from mt.extras.planning.first_config import fitting_length
+from mt.extras.planning.init_options import InitOptions
 from mt.extras.planning.probe import Measurements, probe
-from mt.extras.planning.recipe import SHAPES, Choice, Length, PlanInputs, first_shape, model_choices, tokenizer_choices
-from mt.extras.planning.template import ConfigTemplate
+from mt.extras.planning.recipe import (
+    SHAPES,
+    Choice,
+    ConfigTemplate,
+    Length,
+    PlanInputs,
+    first_shape,
+    model_choices,
+    tokenizer_choices,
+)
 
 TRAIN = ["--train", "train.en", "train.xx"]
 
@@ -290,11 +298,10 @@ def test_the_length_fits_the_time_limit_and_the_text() -> None:
 def test_a_text_too_large_for_the_step_limit_is_logged(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(init, "_STEP_LIMITS", (1, 2))
-    monkeypatch.setattr(init, "_PROBE_SECONDS", 0.5)
+    monkeypatch.setattr(first_config, "_STEP_LIMITS", (1, 2))
     monkeypatch.setattr(logging.getLogger("mt"), "propagate", True)
     files = (str(tiny / "train.en"), str(tiny / "train.xx"))
-    init.draft_config(InitOptions("big", "en", "xx", (files,), None, None, None, "cpu"), "schema")
+    first_config.draft_config(InitOptions("big", "en", "xx", (files,), None, None, None, "cpu"), "schema")
     assert "2 steps, the limit of mt init, are 1." in caplog.text
 
 
@@ -335,7 +342,7 @@ def test_a_probe_measures_training(tiny: Path) -> None:
     config = load_config(tiny / "tiny.yaml", [f"data.root={tiny}", "data.max_length=6"])
     found = sample_corpus(config.data.train, config.data)
     tokenizers = train_on_sample(config.tokenizer, found.sample)
-    measured = probe(config, found.sample, tokenizers, complete=True, seconds=0.5, pretrained=Pretrained(config))
+    measured = probe(config, found.sample, tokenizers, complete=True, pretrained=Pretrained(config), seconds=0.5)
     fitting = [pair for pair in found.sample if len(tokenizers.source.encode(pair[0])) <= 4]
     assert measured.too_long == pytest.approx(1 - len(fitting) / len(found.sample), abs=0.05)
     assert 0 < measured.too_long < 1

@@ -68,17 +68,20 @@ def test_a_training_writes_its_report_once_per_model(tiny: Path) -> None:
     assert "max_steps: 32" in checked(path.read_text()).text
 
 
-def test_the_output_must_be_a_file(run: Path) -> None:
-    for output, message in ((run, "this is a folder, not a file"), ("-", "this goes to a file, not to the standard")):
-        assert f"--output {output}: {message}" in mt("report", "--output", output, cwd=run.parents[1], code=2).stderr
-
-
-def test_an_unfinished_training_has_a_report(run: Path) -> None:
-    shutil.rmtree(run / "model")
-    shutil.rmtree(run / "eval")
-    text = report_text(run)
-    assert "has not finished; it is at step 300 of at most 300" in text
-    assert "Attention" not in text
+def test_the_output_must_be_a_file_and_none_of_the_run(run: Path) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    (run.parent / "link").symlink_to(run / "config.yaml")
+    input_message = "this is an input and would be overwritten"
+    for output, message in (
+        (run, f"--output {run}: this is a folder, not a file"),
+        ("-", "--output -: this goes to a file, not to the standard"),
+        *((path, f"{path}: {input_message}") for path in ("runs/two/metrics.jsonl", "runs/two/model/MANIFEST.json")),
+        ("runs/link", f"runs/link, the same file as runs/two/config.yaml: {input_message}"),
+    ):
+        assert message in mt("report", "--output", output, cwd=run.parents[1], code=2).stderr
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    for _ in range(2):
+        mt("report", "--output", "runs/two/mine.html", cwd=run.parents[1])
 
 
 def test_an_extended_training_has_a_report(run: Path) -> None:
@@ -91,11 +94,17 @@ def test_an_extended_training_has_a_report(run: Path) -> None:
     assert "time in training" not in text
 
 
-def test_a_run_without_its_data_has_a_report(run: Path) -> None:
-    shutil.rmtree(run / "data")
+def test_a_run_without_its_data_or_unfinished_has_a_report(run: Path) -> None:
+    (run / "data").rename(run / "removed")
     text = report_text(run)
     assert "BLEU" in text
     assert "split after cleaning" not in text
+    (run / "removed").rename(run / "data")
+    for folder in ("model", "eval"):
+        shutil.rmtree(run / folder)
+    text = report_text(run)
+    assert "has not finished; it is at step 300 of at most 300" in text
+    assert "Attention" not in text
 
 
 def test_a_report_that_cannot_be_written_costs_no_summary(tiny: Path) -> None:
@@ -164,33 +173,28 @@ def test_text_in_a_report_is_text(run: Path) -> None:
     assert "<script>alert(1)</script> & é" in checked(content).text
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "metrics.jsonl", "data/text/counts.json", "data/cleaning.json"])
-def test_missing_files_are_reported(run: Path, name: str) -> None:
-    (run / name).unlink()
-    with pytest.raises(InputError, match=re.escape(f"there is no {name} in it")):
+def check_refusal(run: Path, name: str, content: str | None, message: str) -> None:
+    """Check the refusal of a run with another content of a file, or without the file."""
+    before = (run / name).read_text()
+    (run / name).write_text(content) if content is not None else (run / name).unlink()
+    with pytest.raises(InputError, match=re.escape(message)):
         read_run_data(RunDir(run))
+    (run / name).write_text(before)
 
 
-@pytest.mark.parametrize("name", ["eval/test.json", "data/text/counts.json", "data/cleaning.json"])
-@pytest.mark.parametrize("content", ['{"res', "7", "[]", "{}"])
-def test_damaged_files_are_reported(run: Path, name: str, content: str) -> None:
-    (run / name).write_text(content)
-    if name == "data/cleaning.json" and content in ("[]", "{}"):
-        return  # no pair was counted
-    with pytest.raises(InputError, match=re.escape(f"{run / name}: damaged")):
-        read_run_data(RunDir(run))
-
-
-def test_incomplete_scores_and_translations_are_reported(run: Path) -> None:
-    path = run / "eval" / "test.xx.beam"
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
-    with pytest.raises(InputError, match="not as many lines as its source"):
-        read_run_data(RunDir(run))
+def test_missing_and_damaged_files_are_reported(run: Path) -> None:
+    for name in ("config.yaml", "metrics.jsonl", "data/text/counts.json", "data/cleaning.json"):
+        check_refusal(run, name, None, f"there is no {name} in it")
     scores = json.loads((run / "eval" / "test.json").read_text())
     del scores["results"][0]["bleu"]
-    (run / "eval" / "test.json").write_text(json.dumps(scores))
-    with pytest.raises(InputError, match=re.escape(f"{run / 'eval' / 'test.json'}: damaged")):
-        read_run_data(RunDir(run))
+    broken = ['{"res', "7", "[]", "{}"]
+    damaged = {"eval/test.json": [*broken, json.dumps(scores)], "data/text/counts.json": broken}
+    damaged["data/cleaning.json"] = broken[:2]  # in the others no pair was counted
+    for name, contents in damaged.items():
+        for content in contents:
+            check_refusal(run, name, content, f"{run / name}: damaged")
+    lines = (run / "eval" / "test.xx.beam").read_text().splitlines(keepends=True)
+    check_refusal(run, "eval/test.xx.beam", "".join(lines[:5]), "not as many lines as its source")
 
 
 def test_no_run(tmp_path: Path) -> None:

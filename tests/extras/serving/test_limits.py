@@ -1,6 +1,5 @@
 """`mt serve` under clients that mean no good: connections, stuck requests, forged addresses, costly markup."""
 
-import http.client
 import json
 import signal
 import socket
@@ -11,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 import pytest
 
@@ -37,14 +35,9 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
         yield process
 
 
-def address(server: ServerProcess) -> tuple[str, int]:
-    where = urlparse(server.url)
-    return where.hostname or "", where.port or 0
-
-
 def sent(server: ServerProcess, content: bytes) -> bytes:
     """The whole answer to some bytes."""
-    with socket.create_connection(address(server), timeout=20) as connection:
+    with socket.create_connection(server.address, timeout=20) as connection:
         connection.sendall(content)
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
@@ -52,10 +45,10 @@ def sent(server: ServerProcess, content: bytes) -> bytes:
 def test_more_connections_than_open_files_leave_the_others_answered(model: Path, tmp_path: Path) -> None:
     program = ["-c", FEW_FILES, "serve", "--port", "0"]
     with ServerProcess("--model", model, cwd=tmp_path, program=program) as server:
-        kept = http.client.HTTPConnection(*address(server), timeout=10)
+        kept = server.connection()
         kept.request("GET", "/health")
         assert kept.getresponse().read()
-        idle = [socket.create_connection(address(server), timeout=10) for _ in range(400)]
+        idle = [socket.create_connection(server.address, timeout=10) for _ in range(400)]
         time.sleep(0.5)
         kept.request("GET", "/health")
         assert kept.getresponse().read() == b'{"status":"ok"}'
@@ -81,7 +74,7 @@ def test_more_connections_than_open_files_leave_the_others_answered(model: Path,
 def test_a_shutdown_waits_for_no_stuck_client(model: Path, tmp_path: Path) -> None:
     """Neither for the rest of a request, nor for a client that does not read its answers."""
     server = ServerProcess("--model", model, cwd=tmp_path)
-    with socket.create_connection(address(server)) as half, socket.create_connection(address(server)) as deaf:
+    with socket.create_connection(server.address) as half, socket.create_connection(server.address) as deaf:
         half.sendall(HALF_A_REQUEST)
         deaf.settimeout(1)
         with pytest.raises(TimeoutError):
@@ -110,15 +103,13 @@ def test_the_address_that_a_client_claims_is_believed_from_named_proxies_only(
     ],
 )
 def test_multipart_text_is_strict_utf_8(server: ServerProcess, kind: str, text: bytes, sentence: str) -> None:
-    part = b'--x\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+    part, form = b'--x\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n', "multipart/form-data; boundary=x"
     body = part % (b"q", text) + part % (b"target", b"xx") + b"--x--\r\n"
-    found = server.ask("/translate", body, f"multipart/form-data; boundary=x{kind}")
-    assert found == (400, {"error": sentence})
-    assert server.ask("/translate", body.replace(text, b"a"), "multipart/form-data; boundary=x; charset=UTF8")[0] == 200
-    file = body.replace(b'"q"', b'"q"; filename="a.txt"')
-    assert server.ask("/translate", file, "multipart/form-data; boundary=x")[0] == 400
+    assert server.ask("/translate", body, form + kind) == (400, {"error": sentence})
+    assert server.ask("/translate", body.replace(text, b"a"), f"{form}; charset=UTF8")[0] == 200
+    assert server.ask("/translate", body.replace(b'"q"', b'"q"; filename="a.txt"'), form)[0] == 400
     many = part % (b"q", b"a") * 101 + b"--x--\r\n"
-    assert "more than 100 fields" in server.ask("/translate", many, "multipart/form-data; boundary=x")[1]["error"]
+    assert "more than 100 fields" in server.ask("/translate", many, form)[1]["error"]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +129,7 @@ def test_costly_markup_does_not_hold_up_other_requests(server: ServerProcess) ->
     done = threading.Event()
 
     def look() -> None:
-        with closing(http.client.HTTPConnection(*address(server), timeout=30)) as connection:
+        with closing(server.connection()) as connection:
             while not done.is_set():
                 started = time.monotonic()
                 connection.request("GET", "/health")

@@ -44,13 +44,11 @@ class SentenceDifferences:
 
     def best(self, number: int) -> list[SentenceDifference]:
         """Return the sentences where the system gains most, the largest gain first."""
-        ranked = sorted(self.sentences, key=lambda one: (-one.gain, one.index))
-        return [one for one in ranked[:number] if one.gain > _EQUAL]
+        return [one for one in sorted(self.sentences, key=lambda one: -one.gain)[:number] if one.gain > _EQUAL]
 
     def worst(self, number: int) -> list[SentenceDifference]:
         """Return the sentences where it loses most, the largest loss first."""
-        ranked = sorted(self.sentences, key=lambda one: (one.gain, one.index))
-        return [one for one in ranked[:number] if one.gain < -_EQUAL]
+        return [one for one in sorted(self.sentences, key=lambda one: one.gain)[:number] if one.gain < -_EQUAL]
 
 
 def sentence_differences(
@@ -71,13 +69,7 @@ Mark = Callable[[str], str]
 
 
 def marked_differences(first: str, second: str, target_lang: str, marks: tuple[Mark, Mark]) -> tuple[str, str]:
-    """Mark the words that only one of two texts has; in languages without spaces, the characters.
-
-    Args:
-        first, second: the texts.
-        target_lang: their language.
-        marks: functions that mark a piece of the first text and of the second.
-    """
+    """Mark the words that only one of two texts has; in languages without spaces, the characters."""
     space = " " if is_spaced(target_lang) else ""
     one, other = (text.split() if space else list(text) for text in (first, second))
     pieces: tuple[list[str], list[str]] = ([], [])

@@ -31,11 +31,7 @@ class ComparisonResult:
 
 
 def compare(comparison: Comparison, metrics: Sequence[str], samples: int, trials: int) -> ComparisonResult:
-    """Test each system against the baseline and compare their sentences.
-
-    Raises:
-        InputError: no metric is left for the language.
-    """
+    """Test each system against the baseline and compare their sentences; an InputError if no metric fits."""
     references, systems = comparison.text.references, comparison.systems
     language = comparison.text.target_lang
     if len(references) < _FEW_SENTENCES:
@@ -53,12 +49,9 @@ def compare(comparison: Comparison, metrics: Sequence[str], samples: int, trials
 
 
 def comparison_text(result: ComparisonResult, shown: int, marks: tuple[Mark, Mark]) -> str:
-    """Return tables, verdicts, and the sentences that differ most.
+    """Return tables, verdicts, and the sentences that differ most, so many in each direction.
 
-    Args:
-        result: of a comparison.
-        shown: number of sentences in each direction.
-        marks: functions that mark differences in the baseline's sentence and in the other's.
+    `marks` are functions that mark differences in the baseline's sentence and in the other's.
     """
     text, (baseline, *others) = result.comparison.text, result.comparison.systems
     language = f" into {text.target_lang}" if text.target_lang else ""

@@ -6,7 +6,8 @@ observed one.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
@@ -29,35 +30,23 @@ class System:
 
 @dataclass(frozen=True)
 class SystemScore:
-    """A system's score in one metric and the significance of its difference from the baseline.
-
-    Attributes:
-        score: of the whole test set.
-        low, high: the 95 % interval of bootstrap resampling.
-        difference: from the baseline's score; None for the baseline itself, as are the two p-values.
-        p_bootstrap, p_randomisation: of the two tests.
-    """
+    """A system's score in one metric and the significance of its difference from the baseline."""
 
     name: str
-    score: float
-    low: float
+    score: float  # of the whole test set
+    low: float  # of the 95 % interval of bootstrap resampling
     high: float
-    difference: float | None = None
+    difference: float | None = None  # None for the baseline itself, as are the two p-values
     p_bootstrap: float | None = None
     p_randomisation: float | None = None
 
 
 @dataclass(frozen=True)
 class MetricTests:
-    """All systems in one metric, the baseline first.
+    """All systems in one metric, the baseline first."""
 
-    Attributes:
-        metric: bleu, chrf or ter.
-        bootstrap_signature, randomisation_signature: sacreBLEU's, with samples and seed.
-    """
-
-    metric: str
-    bootstrap_signature: str
+    metric: str  # bleu, chrf or ter
+    bootstrap_signature: str  # sacreBLEU's, with samples and seed
     randomisation_signature: str
     systems: list[SystemScore]
 
@@ -67,9 +56,7 @@ class MetricTests:
         """
         if not system.difference:
             return "same"
-        assert system.p_bootstrap is not None
-        assert system.p_randomisation is not None
-        significant = [p < LEVEL for p in (system.p_bootstrap, system.p_randomisation)]
+        significant = [p is not None and p < LEVEL for p in (system.p_bootstrap, system.p_randomisation)]
         if not all(significant):
             return "undecided" if any(significant) else "unclear"
         return "better" if (system.difference > 0) != (self.metric in LOWER_IS_BETTER) else "worse"
@@ -80,21 +67,18 @@ def paired_tests(
     references: Sequence[str],
     metrics: Sequence[str],
     tokenize: str,
-    samples: int = 1000,
-    trials: int = 10_000,
+    samples: int,
+    trials: int,
     target_lang: str = "en",
 ) -> list[MetricTests]:
-    """Test every system against the first.
+    """Test every system against the first, in the metrics bleu, chrf and ter or some of them.
 
     The seed is sacreBLEU's own, 12345 unless SACREBLEU_SEED is set; signatures name it.
 
     Args:
-        systems: the systems, the baseline first.
-        references: one a sentence.
-        metrics: of bleu, chrf and ter.
+        systems, references: the translations, the baseline's first, and a reference for each sentence.
         tokenize: BLEU's tokenizer.
-        samples: of bootstrap resampling.
-        trials: of approximate randomisation.
+        samples, trials: of bootstrap resampling and of approximate randomisation.
         target_lang: TER is left out for languages without spaces.
     """
     tests = []
@@ -143,16 +127,12 @@ def _scores(
     """
     scores: list[SystemScore] = []
     for system, first, second, k in zip(systems, bootstrap, randomisation, differing, strict=True):
-        assert first.mean is not None
-        assert first.ci is not None
-        interval = float(first.mean - first.ci), float(first.mean + first.ci)
-        if not scores:
-            scores.append(SystemScore(system.name, first.score, *interval))
-            continue
-        difference, p_values = first.score - bootstrap[0].score, (1.0, 1.0)
-        if difference != 0:
-            assert first.p_value is not None
-            assert second.p_value is not None
-            p_values = (first.p_value, max(second.p_value, 2.0 ** (1 - k)))
-        scores.append(SystemScore(system.name, first.score, *interval, difference, *p_values))
+        mean, radius = cast(float, first.mean), cast(float, first.ci)
+        score = SystemScore(system.name, first.score, float(mean - radius), float(mean + radius))
+        if scores:
+            difference, p_values = first.score - bootstrap[0].score, (1.0, 1.0)
+            if difference != 0:
+                p_values = (cast(float, first.p_value), max(cast(float, second.p_value), 2.0 ** (1 - k)))
+            score = replace(score, difference=difference, p_bootstrap=p_values[0], p_randomisation=p_values[1])
+        scores.append(score)
     return scores

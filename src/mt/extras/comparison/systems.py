@@ -23,16 +23,11 @@ _OTHER_TEXT = "give --source FILE --reference FILE, and all models translate tha
 
 @dataclass(frozen=True)
 class Comparison:
-    """A test text in one language and the systems' translations, the baseline first.
+    """A test text in one language and the systems' translations, the baseline first."""
 
-    Attributes:
-        text: without sources if only references are known.
-        tokenize: BLEU's tokenizer.
-    """
-
-    text: EvalText
+    text: EvalText  # without sources if only references are known
     systems: list[System]
-    tokenize: str
+    tokenize: str  # BLEU's tokenizer
 
 
 def stored_translations(
@@ -43,8 +38,7 @@ def stored_translations(
     Args:
         paths: run folders and files of translations, the baseline first.
         runs: the folder that holds the run folders.
-        test_set: the name of its files.
-        method: the search method; by default beam if all have it.
+        test_set, method: the name of its files, and the search method; by default beam if all have it.
         to: compare in this language only.
 
     Raises:
@@ -85,10 +79,9 @@ def new_translations(
     """Translate a text with each model; files among the paths are translations of it already.
 
     Args:
-        paths, runs: run and model folders, and files, as for `stored_translations`.
+        paths, runs, to: as for `stored_translations`; paths may be model folders, too.
         source, reference: the text, not needed for files alone, and its translation, aligned by line.
         method: greedy or beam (default).
-        to: the language, if models have several.
         choice: the engine.
 
     Raises:

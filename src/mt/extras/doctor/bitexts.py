@@ -47,15 +47,13 @@ class Bitext:
     @property
     def files(self) -> tuple[str, str]:
         """Return the display names of the two sides."""
+        root = Path(self.data.root)
         if isinstance(self.source, PairFiles):
-            return str(self._path(self.source.source)), str(self._path(self.source.target))
+            return str(root / self.source.source), str(root / self.source.target)
         if isinstance(self.source, TableFile):
-            return (str(self._path(self.source.file)),) * 2
+            return (str(root / self.source.file),) * 2
         name = self.source.hub if isinstance(self.source, HubDataset) else self.source.builtin
         return (f"{name} ({self.source.split})",) * 2
-
-    def _path(self, name: str) -> Path:
-        return Path(self.data.root) / name
 
     def text_files(self) -> list[Path]:
         """Return the files of plain text, which may be compressed."""
@@ -66,13 +64,9 @@ class Bitext:
 
 def bitexts_of(data: DataConfig) -> list[Bitext]:
     """Return all sources of a configuration; a split taken from the training text has none."""
-    sources = {split: getattr(data, split) for split in SPLITS}
-    return [
-        Bitext(split, number, source, data)
-        for split, each in sources.items()
-        if isinstance(each, tuple)
-        for number, source in enumerate(each, 1)
-    ]
+    sources = ((split, getattr(data, split)) for split in SPLITS)
+    own = ((split, each) for split, each in sources if isinstance(each, tuple))
+    return [Bitext(split, number, source, data) for split, each in own for number, source in enumerate(each, 1)]
 
 
 def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[RawPair]:

@@ -15,7 +15,7 @@ from mt.extras.doctor.bitexts import bitexts_of
 from mt.extras.doctor.checker import check_pairs
 from mt.extras.doctor.coverage import Coverage, measure_coverage
 from mt.extras.doctor.examples import Example, Findings
-from mt.extras.doctor.rules import BIT, ERROR, PAIR_RULES, SEVERITIES, TEXT_RULES, Rule
+from mt.extras.doctor.rules import BIT, ERROR, PAIR_RULES, SEVERITIES, TEXT_RULES, FindingRule
 from mt.extras.doctor.statistics import (
     BitextStatistics,
     collect_statistics,
@@ -29,35 +29,23 @@ from mt.text.languages import BACK_TRANSLATION_TAG
 
 @dataclass(frozen=True)
 class Finding:
-    """A broken rule.
+    """A broken rule."""
 
-    Attributes:
-        counts: pairs by split; of a text rule lines or files.
-        checked: number of pairs checked, by split.
-    """
-
-    rule: Rule
-    counts: dict[str, int]
-    checked: dict[str, int]
+    rule: FindingRule
+    counts: dict[str, int]  # pairs by split; of a text rule lines or files
+    checked: dict[str, int]  # pairs by split
     examples: list[Example]
 
 
 @dataclass(frozen=True)
 class CorpusReport:
-    """The result of a corpus check.
-
-    Attributes:
-        statistics: of each bitext, in the order test, valid, train.
-        findings: the most severe first.
-        coverage: None without training text.
-        masks: rule bits of every training pair (N,).
-    """
+    """The result of a corpus check."""
 
     config: Config
-    statistics: list[BitextStatistics]
-    findings: list[Finding]
-    coverage: Coverage | None
-    masks: NDArray[np.uint64]
+    statistics: list[BitextStatistics]  # in the order test, valid, train
+    findings: list[Finding]  # the most severe first
+    coverage: Coverage | None  # None without training text
+    masks: NDArray[np.uint64]  # rule bits of every training pair (N,)
 
     @property
     def pairs(self) -> dict[str, int]:
@@ -113,24 +101,23 @@ def _check_usable(
     config: Config, statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings
 ) -> None:
     """Add an error for each split that would have no pair."""
-
-    def add(split: str, message: str) -> None:
-        findings.add("no-pairs", Example(split, (), f"data.{split}: {message}"))
-
+    problems: list[tuple[str, str]] = []
     usable = (masks & np.uint64(sum(BIT[rule.name] for rule in PAIR_RULES if rule.in_training) | BIT["encoding"])) == 0
     held_out = {"valid": config.data.valid, "test": config.data.test}
     split_off = sum(isinstance(sources, FromTrain) for sources in held_out.values())
     distinct = len(set[str]().union(*(one.sources for one in statistics if one.bitext.split == "train")))
     if not np.any(usable):
-        add("train", "no pair that training would take")
+        problems.append(("train", "no pair that training would take"))
     elif distinct <= split_off:
-        add("train", "perhaps no pair is left when those for validation and test are split off")
+        problems.append(("train", "perhaps no pair is left when those for validation and test are split off"))
     else:
-        for code in sorted(set(config.data.target_lang) - _usable_languages(statistics, usable)):
-            add("train", f"no pair into {code} that training would take")
+        unused = sorted(set(config.data.target_lang) - _usable_languages(statistics, usable))
+        problems += [("train", f"no pair into {code} that training would take") for code in unused]
     for split, sources in held_out.items():
         if isinstance(sources, tuple) and not any(one.pairs for one in statistics if one.bitext.split == split):
-            add(split, "no sentence pair in it")
+            problems.append((split, "no sentence pair in it"))
+    for split, message in problems:
+        findings.add("no-pairs", Example(split, (), f"data.{split}: {message}"))
 
 
 def _usable_languages(statistics: Sequence[BitextStatistics], usable: NDArray[np.bool_]) -> set[str]:

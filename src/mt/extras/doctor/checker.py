@@ -35,7 +35,7 @@ def check_pairs(
     folder: Path,
     dropped_for: frozenset[str],
 ) -> NDArray[np.uint64]:
-    """Read the bitexts again, check their pairs, and add to `findings`.
+    """Read the bitexts again, add to `findings`, and return the rule bits of all training pairs (N,).
 
     Args:
         statistics: of the bitexts.
@@ -44,9 +44,6 @@ def check_pairs(
         detect_every_language: detect the language of all pairs, not of a sample.
         folder: for temporary files.
         dropped_for: a pair that breaks one of these rules is not the first of those equal to it.
-
-    Returns:
-        the rule bits of all training pairs (N,).
     """
     chunks = _chunks(statistics, criteria, findings.examples.limit, detect_every_language)
     with RepetitionFinder(folder, dropped_for) as finder:
@@ -121,8 +118,7 @@ def _chunks(
 
 
 def _take_chunk(reader: Iterator[RawPair]) -> list[RawPair]:
-    pairs: list[RawPair] = []
-    characters = 0
+    pairs, characters = list[RawPair](), 0
     for pair in reader:
         pairs.append(pair)
         characters += len(pair.source) + len(pair.target)

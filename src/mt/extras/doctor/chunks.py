@@ -15,49 +15,29 @@ HASHES = np.dtype([(name, np.uint64) for name in ("pair", "source", "target", "l
 
 @dataclass(frozen=True)
 class Criteria:
-    """Criteria for pairs of one target language.
-
-    Attributes:
-        languages: of the source and the target.
-        scripts: of each side; empty if unknown.
-        max_ratio: data.max_ratio.
-        max_length: data.max_length, less the language tag of the source.
-        typical_ratio: median of the log length ratio, and the deviation from which a ratio is unusual.
-        tokenizers: files of the two sides, if any.
-        detectable: whether the language of each side can be detected.
-    """
+    """Criteria for pairs of one target language; of two values, the first is the source's."""
 
     languages: tuple[str, str]
-    scripts: tuple[frozenset[str], frozenset[str]]
+    scripts: tuple[frozenset[str], frozenset[str]]  # empty if unknown
     max_ratio: float | None
-    max_length: tuple[int, int]
-    typical_ratio: tuple[float, float]
-    tokenizers: tuple[Path, Path] | None
-    detectable: tuple[bool, bool]
+    max_length: tuple[int, int]  # tokens, less the language tag of the source
+    typical_ratio: tuple[float, float]  # median of the log ratio, and the deviation from which one is unusual
+    tokenizers: tuple[Path, Path] | None  # their files
+    detectable: tuple[bool, bool]  # whether the language can be detected
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive raw pairs of one bitext.
-
-    Attributes:
-        split: train, valid or test.
-        files: names of the two sides.
-        offset: pairs of the split before this chunk.
-        lines: line number of each pair.
-        encoding_errors: index and message of each pair that is not UTF-8.
-        stride: the language of every n-th pair is detected.
-        max_examples: to keep of each rule.
-    """
+    """Consecutive raw pairs of one bitext."""
 
     split: str
     files: tuple[str, str]
-    offset: int
-    lines: list[int]
+    offset: int  # pairs of the split before this chunk
+    lines: list[int]  # of each pair
     pairs: list[tuple[str, str]]
-    encoding_errors: dict[int, str]
-    stride: int
-    max_examples: int
+    encoding_errors: dict[int, str]  # message for the index of each pair that is not UTF-8
+    stride: int  # the language of every n-th pair is detected
+    max_examples: int  # of each rule
     criteria: Criteria
 
     def example(self, index: int, note: str = "", side: int | None = None, position: int = 0) -> Example:
@@ -69,15 +49,9 @@ class Chunk:
 
 @dataclass
 class ChunkResult:
-    """Findings in a chunk of N pairs.
+    """Findings in a chunk of N pairs."""
 
-    Attributes:
-        masks: rule bits (N,).
-        hashes: of dtype `HASHES` (N,).
-        sampled: number of pairs whose language was to be detected.
-    """
-
-    masks: NDArray[np.uint64]
-    hashes: NDArray[np.void]
+    masks: NDArray[np.uint64]  # rule bits (N,)
+    hashes: NDArray[np.void]  # of dtype `HASHES` (N,)
     examples: Examples
-    sampled: int = 0
+    sampled: int = 0  # pairs whose language was to be detected

@@ -30,15 +30,10 @@ _PREVENTING = ("unreadable", "line-counts")  # pairs are unread, or misaligned
 
 @dataclass(frozen=True)
 class CleanedText:
-    """The result of a cleaning.
+    """The result of a cleaning."""
 
-    Attributes:
-        counts: pairs kept, then those dropped by rule.
-        sources: entries for `data.train` of a configuration.
-    """
-
-    counts: dict[str, int]
-    sources: list[dict[str, Any]]
+    counts: dict[str, int]  # pairs kept, then those dropped by rule
+    sources: list[dict[str, Any]]  # entries for `data.train` of a configuration
 
     def snippet(self, root: str) -> str:
         """Return the sources as part of a configuration."""
@@ -50,11 +45,7 @@ class CleanedText:
 
 
 def dropping_rules(keep: Iterable[str], drop: Iterable[str]) -> frozenset[str]:
-    """Return the rules that drop a pair: the default ones without `keep`, and `drop`.
-
-    Raises:
-        InputError: a rule is in both.
-    """
+    """Return the rules that drop a pair: the default ones without `keep`, and `drop`; one in both is an InputError."""
     keep, drop = frozenset(keep), frozenset(drop)
     if both := keep & drop:
         raise InputError(f"--keep {min(both)} and --drop {min(both)} contradict each other", "give one of them")
@@ -62,11 +53,7 @@ def dropping_rules(keep: Iterable[str], drop: Iterable[str]) -> frozenset[str]:
 
 
 def check_output(output: Path, data: DataConfig, *inputs: Path) -> None:
-    """Refuse an output folder whose replacement would lose anything but an earlier cleaning.
-
-    Raises:
-        InputError: it holds an input, or a file of the user's.
-    """
+    """Refuse an output folder that holds an input, or anything but an earlier cleaning."""
     corpus = (Path(name) for bitext in bitexts_of(data) for name in bitext.files)
     require_replaceable(output, _MADE_BY, "made_by", (*inputs, *corpus))
 
@@ -74,13 +61,8 @@ def check_output(output: Path, data: DataConfig, *inputs: Path) -> None:
 def write_clean(report: CorpusReport, output: Path, dropped_for: frozenset[str]) -> CleanedText:
     """Write the training text without the pairs that break a rule, atomically.
 
-    Args:
-        report: of the corpus, which must not have changed since.
-        output: the folder.
-        dropped_for: rules that drop a pair.
-
     Raises:
-        InputError: the text cannot be read to its end, has changed, or would be empty.
+        InputError: the text cannot be read to its end, has changed since the report, or would be empty.
     """
     for finding in report.findings:
         if finding.rule.name in _PREVENTING and finding.counts.get("train"):

@@ -21,35 +21,24 @@ _MAX_LISTED = 10  # characters
 
 @dataclass
 class SideUsage:
-    """Token counts of one side of the training sample, under the names of the JSON report.
-
-    Attributes:
-        words: split at spaces; 0 in languages without them.
-        spelt: pieces that are bytes of a character.
-    """
+    """Token counts of one side of the training sample, under the names of the JSON report."""
 
     side: str
     language: str
     sentences: int = 0
-    words: int = 0
+    words: int = 0  # split at spaces; 0 in languages without them
     characters: int = 0
     pieces: int = 0
-    spelt: int = 0
+    spelt: int = 0  # pieces that are bytes of a character
 
 
 @dataclass
 class Coverage:
-    """Coverage of the samples by the tokenizers.
+    """Coverage of the samples by the tokenizers."""
 
-    Attributes:
-        tokenizer: its description.
-        usages: by side and language.
-        rare: number of sentences with each character that is encoded as bytes.
-    """
-
-    tokenizer: str
-    usages: dict[tuple[str, str], SideUsage] = field(default_factory=dict)
-    rare: Counter[str] = field(default_factory=Counter)
+    tokenizer: str  # its description
+    usages: dict[tuple[str, str], SideUsage] = field(default_factory=dict)  # by side and language
+    rare: Counter[str] = field(default_factory=Counter)  # sentences with each character that is encoded as bytes
 
     def most_frequent(self) -> str:
         """Return the most frequent of the characters encoded as bytes."""

@@ -45,18 +45,13 @@ class Examples:
 
 
 class Findings:
-    """Counts of findings by rule and split, and examples.
-
-    Attributes:
-        pairs: number of pairs checked, by split.
-        checked: likewise, for rules that were applied to a sample.
-    """
+    """Counts of findings by rule and split, and examples."""
 
     def __init__(self, max_examples: int) -> None:
         self.examples = Examples(max_examples)
         self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self.pairs: Counter[str] = Counter()
-        self.checked: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.pairs: Counter[str] = Counter()  # checked, by split
+        self.checked: defaultdict[str, Counter[str]] = defaultdict(Counter)  # of rules applied to a sample
 
     def add(self, rule: str, example: Example, count: int = 1) -> None:
         self.counts[rule][example.split] += count

@@ -75,17 +75,11 @@ class HeldOutIndex:
 
 @dataclass(frozen=True)
 class Group:
-    """Training pairs that share something.
+    """Training pairs that share something."""
 
-    Attributes:
-        rank: groups of the lowest rank are shown.
-        pairs: indices of up to four of them.
-        size: number of different pairs.
-    """
-
-    rank: tuple[int, ...]
-    pairs: list[int]
-    size: int
+    rank: tuple[int, ...]  # groups of the lowest rank are shown
+    pairs: list[int]  # indices of up to four of them
+    size: int  # number of different pairs
 
 
 @dataclass(frozen=True)
@@ -98,14 +92,12 @@ class Repetition:
 
 
 class RepetitionFinder(AbstractContextManager["RepetitionFinder"]):
-    """Repeated pairs and sentences of the training text; a context, since it keeps files in `folder`.
+    """Repeated pairs and sentences of the training text, without pairs that break a rule in `dropped_for`.
 
-    Args:
-        folder: for temporary files.
-        dropped_for: rules that drop a pair before repetitions are looked for.
+    A context, since it keeps files in `folder`.
     """
 
-    def __init__(self, folder: Path, dropped_for: frozenset[str] = frozenset()) -> None:
+    def __init__(self, folder: Path, dropped_for: frozenset[str]) -> None:
         dropped = sum(BIT[rule] for rule in dropped_for if rule not in _REPETITIONS)
         self._dropped = np.uint64(_DROPPED_FIRST | dropped)
         self._sides = {side: HashPartitions(folder, _RECORD) for side in ("source", "target")}

@@ -6,7 +6,6 @@ from functools import cache
 from hashlib import blake2b
 from itertools import chain
 from math import log
-from pathlib import Path
 
 import numpy as np
 
@@ -140,6 +139,4 @@ def _too_long(chunk: Chunk) -> Iterator[tuple[int, str]]:
             yield index, f"{'at least ' if was_cut else ''}{max(tokens):,} tokens"
 
 
-@cache
-def _load(path: Path) -> BpeTokenizer:
-    return BpeTokenizer.load(path)
+_load = cache(BpeTokenizer.load)

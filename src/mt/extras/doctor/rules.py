@@ -12,20 +12,13 @@ _DROPPED_BY_TRAINING = frozenset("empty ratio too-long duplicate".split())
 
 
 @dataclass(frozen=True)
-class Rule:
-    """A rule that pairs or whole texts can break.
+class FindingRule:
+    """A rule that pairs or whole texts can break."""
 
-    Attributes:
-        name: its name on the command line.
-        severity: error (training refuses the text), warning, or note.
-        title: its name in a sentence.
-        advice: meaning and remedy.
-    """
-
-    name: str
-    severity: str
-    title: str
-    advice: str
+    name: str  # on the command line
+    severity: str  # error (training refuses the text), warning, or note
+    title: str  # in a sentence
+    advice: str  # meaning and remedy
 
     @property
     def dropped(self) -> bool:
@@ -38,74 +31,75 @@ class Rule:
         return self.name in _DROPPED_BY_TRAINING
 
 
-TEXT_RULES = (
-    Rule("unreadable", ERROR, "text that cannot be read", "Nothing after this line was checked."),
-    Rule("line-counts", ERROR, "files of different length", "Pairs after the missing line are misaligned."),
-    Rule("row", ERROR, "rows that cannot be read", "Correct them, or let `mt data clean` drop them."),
-    Rule("no-pairs", ERROR, "nothing to train on or to score", "Each text needs at least one usable pair."),
-    Rule(
-        "back-translated",
-        ERROR,
-        "back-translations that would be held out",
-        "With data.valid or data.test split off the training text, such sources need `synthetic: true`.",
-    ),
-    Rule("byte-order-mark", NOTE, "byte order mark at the start", "Training ignores it; other tools may not."),
-    Rule("crlf", NOTE, "lines that end in CR LF", "Training ignores the CR; other tools may not."),
+TEXT_RULES = tuple(
+    FindingRule(*row)
+    for row in (
+        ("unreadable", ERROR, "text that cannot be read", "Nothing after this line was checked."),
+        ("line-counts", ERROR, "files of different length", "Pairs after the missing line are misaligned."),
+        ("row", ERROR, "rows that cannot be read", "Correct them, or let `mt data clean` drop them."),
+        ("no-pairs", ERROR, "nothing to train on or to score", "Each text needs at least one usable pair."),
+        (
+            "back-translated",
+            ERROR,
+            "back-translations that would be held out",
+            "With data.valid or data.test split off the training text, such sources need `synthetic: true`.",
+        ),
+        ("byte-order-mark", NOTE, "byte order mark at the start", "Training ignores it; other tools may not."),
+        ("crlf", NOTE, "lines that end in CR LF", "Training ignores the CR; other tools may not."),
+    )
 )
 
 # A pair's bits are in this order, and a dropped pair is counted for the first rule that drops it.
-PAIR_RULES = (
-    Rule(
-        "encoding",
-        ERROR,
-        "lines that are not UTF-8",
-        "Convert the file, for example with `iconv -f latin1 -t utf-8` (utf-16 if it begins with 0xff or 0xfe).",
-    ),
-    Rule("empty", WARNING, "pairs with an empty side", "There is nothing to learn from them."),
-    Rule("ratio", WARNING, "disproportionate lengths", "Beyond data.max_ratio; mostly not translations of each other."),
-    Rule("too-long", NOTE, "longer than data.max_length", "Counted in tokens, start and end included."),
-    Rule("duplicate", NOTE, "duplicate pairs", "The first of equal pairs is not counted."),
-    Rule(
-        "leak",
-        WARNING,
-        "pairs of the validation or test text",
-        "A score on text seen in training is meaningless. In validation text these are pairs of the test text.",
-    ),
-    Rule(
-        "near-leak",
-        WARNING,
-        "near-copies of validation or test pairs",
-        "The same letters on both sides; case, digits, punctuation or spaces differ.",
-    ),
-    Rule("side-leak", NOTE, "one side of a validation or test pair", "The other side differs."),
-    Rule("identical", WARNING, "source and target are the same", "Untranslated text teaches a model to copy."),
-    Rule("same-words", NOTE, "source and target are the same few words", "Perhaps names; perhaps not translated."),
-    Rule("wrong-script", WARNING, "mostly another script", "Not a script of the language."),
-    Rule("language", WARNING, "another language", "Only long sentences and clear cases; a guess, so look at them."),
-    Rule("replacement", WARNING, "replacement character U+FFFD", "The original character is lost."),
-    Rule("mojibake", WARNING, "mojibake", "UTF-8 decoded with another encoding, such as `Ã¤` for `ä`."),
-    Rule("nul", WARNING, "NUL characters", "Perhaps the text was UTF-16 or binary."),
-    Rule("control", WARNING, "control characters", "Remains of another format, or of a terminal."),
-    Rule(
-        "line-break",
-        WARNING,
-        "line breaks within a sentence",
-        "Other tools split lines at U+2028, U+0085 or CR.",
-    ),
-    Rule("private-use", WARNING, "private-use characters", "They have a meaning in one font only."),
-    Rule("markup", WARNING, "HTML entities or tags", "Remains of a web page; a model learns to write them."),
-    Rule("mixed-script", WARNING, "words of two scripts", "Lookalike letters, such as a Cyrillic А in a Latin word."),
-    Rule("zero-width", WARNING, "zero-width characters", "Words with and without them are different words."),
-    Rule("soft-hyphen", NOTE, "soft hyphens", "Words with and without them are different words."),
-    Rule("bidi", NOTE, "direction marks", "Not needed in left-to-right text."),
-    Rule("foreign-letters", NOTE, "some letters of another script", "Often names and quotations."),
-    Rule("short", NOTE, "hardly a letter", "A side has at most one letter or digit."),
-    Rule("unusual-ratio", NOTE, "unusual length ratio", "Far from the typical ratio of this corpus."),
-    Rule("numbers", NOTE, "different numbers", "A number on one side is missing on the other."),
-    Rule("punctuation", NOTE, "different final punctuation", "Such as a question mark on one side only."),
-    Rule("many-targets", NOTE, "one source, many targets", "The same source sentence has several translations."),
-    Rule("many-sources", NOTE, "one target, many sources", "The same target sentence has several sources."),
-    Rule("rare-characters", NOTE, "characters without a token", "Encoded as bytes: rare in training, or never seen."),
+PAIR_RULES = tuple(
+    FindingRule(*row)
+    for row in (
+        (
+            "encoding",
+            ERROR,
+            "lines that are not UTF-8",
+            "Convert the file, for example with `iconv -f latin1 -t utf-8` (utf-16 if it begins with 0xff or 0xfe).",
+        ),
+        ("empty", WARNING, "pairs with an empty side", "There is nothing to learn from them."),
+        ("ratio", WARNING, "disproportionate lengths", "Beyond data.max_ratio; mostly not translations of each other."),
+        ("too-long", NOTE, "longer than data.max_length", "Counted in tokens, start and end included."),
+        ("duplicate", NOTE, "duplicate pairs", "The first of equal pairs is not counted."),
+        (
+            "leak",
+            WARNING,
+            "pairs of the validation or test text",
+            "A score on text seen in training is meaningless. In validation text these are pairs of the test text.",
+        ),
+        (
+            "near-leak",
+            WARNING,
+            "near-copies of validation or test pairs",
+            "The same letters on both sides; case, digits, punctuation or spaces differ.",
+        ),
+        ("side-leak", NOTE, "one side of a validation or test pair", "The other side differs."),
+        ("identical", WARNING, "source and target are the same", "Untranslated text teaches a model to copy."),
+        ("same-words", NOTE, "source and target are the same few words", "Perhaps names; perhaps not translated."),
+        ("wrong-script", WARNING, "mostly another script", "Not a script of the language."),
+        ("language", WARNING, "another language", "Only long sentences and clear cases; a guess, so look at them."),
+        ("replacement", WARNING, "replacement character U+FFFD", "The original character is lost."),
+        ("mojibake", WARNING, "mojibake", "UTF-8 decoded with another encoding, such as `Ã¤` for `ä`."),
+        ("nul", WARNING, "NUL characters", "Perhaps the text was UTF-16 or binary."),
+        ("control", WARNING, "control characters", "Remains of another format, or of a terminal."),
+        ("line-break", WARNING, "line breaks within a sentence", "Other tools split lines at U+2028, U+0085 or CR."),
+        ("private-use", WARNING, "private-use characters", "They have a meaning in one font only."),
+        ("markup", WARNING, "HTML entities or tags", "Remains of a web page; a model learns to write them."),
+        ("mixed-script", WARNING, "words of two scripts", "Lookalike letters, such as a Cyrillic А in a Latin word."),
+        ("zero-width", WARNING, "zero-width characters", "Words with and without them are different words."),
+        ("soft-hyphen", NOTE, "soft hyphens", "Words with and without them are different words."),
+        ("bidi", NOTE, "direction marks", "Not needed in left-to-right text."),
+        ("foreign-letters", NOTE, "some letters of another script", "Often names and quotations."),
+        ("short", NOTE, "hardly a letter", "A side has at most one letter or digit."),
+        ("unusual-ratio", NOTE, "unusual length ratio", "Far from the typical ratio of this corpus."),
+        ("numbers", NOTE, "different numbers", "A number on one side is missing on the other."),
+        ("punctuation", NOTE, "different final punctuation", "Such as a question mark on one side only."),
+        ("many-targets", NOTE, "one source, many targets", "The same source sentence has several translations."),
+        ("many-sources", NOTE, "one target, many sources", "The same target sentence has several sources."),
+        ("rare-characters", NOTE, "characters without a token", "Encoded as bytes: rare in training, or never seen."),
+    )
 )
 
 BIT = {rule.name: 1 << index for index, rule in enumerate(PAIR_RULES)}

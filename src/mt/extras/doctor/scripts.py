@@ -41,11 +41,9 @@ _MIXED = regex.compile(rf"\p{{sc=Latn}}{_LOOKALIKE}|{_LOOKALIKE}\p{{sc=Latn}}")
 
 
 def scripts_of(language: str, lines: Iterable[str] = ()) -> frozenset[str]:
-    """Return the scripts of a language; none if they are unknown.
+    """Return the scripts of a language code; one in it, as in sr-Latn, decides.
 
-    Args:
-        language: its code; a script in it, as in sr-Latn, decides.
-        lines: text in the language, to find the scripts of one that is not listed.
+    Those of a language that is not listed are found in `lines`, text in it; none if they are unknown.
     """
     for part in language.replace("_", "-").split("-")[1:]:
         if (code := part.title()) in _COMPOUND or _is_script(code):

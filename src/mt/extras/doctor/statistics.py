@@ -34,18 +34,12 @@ _MAD_TO_STD = 1.4826  # standard deviation of a normal distribution by its media
 
 @dataclass
 class BitextStatistics:
-    """Statistics of a bitext.
-
-    Attributes:
-        pairs: number of readable pairs.
-        sample: (line, pair as training reads it).
-        sources: up to three distinct source sentences of pairs that cleaning keeps.
-    """
+    """Statistics of a bitext."""
 
     bitext: Bitext
-    pairs: int = 0
-    sample: list[tuple[int, Pair]] = field(default_factory=list)
-    sources: set[str] = field(default_factory=set)
+    pairs: int = 0  # readable ones
+    sample: list[tuple[int, Pair]] = field(default_factory=list)  # (line, pair as training reads it)
+    sources: set[str] = field(default_factory=set)  # up to three distinct ones of pairs that cleaning keeps
 
 
 def collect_statistics(bitext: Bitext, findings: Findings, max_sample: int) -> BitextStatistics:
@@ -70,10 +64,8 @@ def criteria_by_language(
 ) -> dict[str, Criteria]:
     """Return the criteria for each target language."""
     data = config.data
-    detectable = {}
-    for language in (data.source_lang, *data.target_lang):
-        reason = undetectable(language)
-        detectable[language] = not reason
+    reasons = {language: undetectable(language) for language in (data.source_lang, *data.target_lang)}
+    for language, reason in reasons.items():
         if reason:
             console.info("the language of sentences in %s is not checked: %s", language, reason)
     source_scripts = scripts_of(data.source_lang, (src for s in statistics for _, (src, _) in s.sample))
@@ -89,7 +81,7 @@ def criteria_by_language(
             max_length=(data.max_length - tag, data.max_length),
             typical_ratio=_typical_ratio(pairs),
             tokenizers=tokenizers,
-            detectable=(detectable[data.source_lang], detectable[language]),
+            detectable=(not reasons[data.source_lang], not reasons[language]),
         )
     return criteria
 

@@ -57,7 +57,10 @@ def write_argos(job: ExportJob, folder: Path, card: str, number_format: str, che
     atomic.write_json(content / "metadata.json", _metadata(job))
     atomic.write_text(content / "README.md", card)
     atomic.write_text(folder / "README.md", card + _usage(job, name))
-    lines = [_compare_tokenizers(job, pieces)]
+    lines = []
+    if job.sources:
+        different, number = count_differences(pieces, job.tokenizers, job.sources, job.references), 2 * len(job.sources)
+        lines.append(f"SentencePiece differs from the model's tokenizer on {different:,} of {number:,} lines")
     if check is not None:
         lines.append(_compare_bleu(content, number_format, check))
     with zipfile.ZipFile(folder / f"{name}.argosmodel", "w") as package:
@@ -78,14 +81,6 @@ def _metadata(job: ExportJob) -> dict[str, object]:
         "to_name": language_name(target),
         "links": [],
     }
-
-
-def _compare_tokenizers(job: ExportJob, pieces: bytes) -> str:
-    sources, targets = job.sources, job.references
-    if not sources:
-        return ""
-    different = count_differences(pieces, job.tokenizers, sources, targets)
-    return f"SentencePiece differs from the model's tokenizer on {different:,} of {len(sources) + len(targets):,} lines"
 
 
 def _compare_bleu(content: Path, number_format: str, check: BleuCheck) -> str:

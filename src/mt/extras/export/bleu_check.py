@@ -15,19 +15,12 @@ from mt.metrics.scores import bleu_signature
 
 @dataclass(frozen=True)
 class BleuCheck:
-    """A bound on the BLEU that an export may lose.
+    """A bound on the BLEU that an export may lose."""
 
-    Attributes:
-        translator: the model, in float32.
-        texts: the validation set.
-        config: the configuration; it defines how BLEU is computed.
-        max_loss: the bound, in BLEU points.
-    """
-
-    translator: Translator
-    texts: Sequence[EvalText]
-    config: Config
-    max_loss: float
+    translator: Translator  # the model, in float32
+    texts: Sequence[EvalText]  # the validation set
+    config: Config  # it defines how BLEU is computed
+    max_loss: float  # the bound, in BLEU points
 
     def compare(self, name: str, search: SearchOptions, translate: Callable[[EvalText], list[str]]) -> str:
         """Compare an export's translations with the model's under the same search options, and return a table.

@@ -29,21 +29,13 @@ _SOFTWARE: dict[ExportFormat, str] = {
 
 @dataclass(frozen=True)
 class ExportJob:
-    """A model to export.
-
-    Attributes:
-        folder: the model folder or checkpoint.
-        config: the configuration it was trained with.
-        model: on the CPU, in evaluation mode.
-        tokenizers: of both languages.
-        texts: the validation set; may be empty.
-    """
+    """A model folder or checkpoint to export."""
 
     folder: ModelDir
     config: Config
-    model: Transformer
+    model: Transformer  # on the CPU, in evaluation mode
     tokenizers: TokenizerPair
-    texts: Sequence[EvalText]
+    texts: Sequence[EvalText]  # the validation set; may be empty
 
     @property
     def sources(self) -> list[str]:
@@ -69,11 +61,7 @@ class ExportJob:
 
 
 def parse_format(name: str) -> ExportFormat:
-    """Return a format by its name.
-
-    Raises:
-        InputError: there is no such format.
-    """
+    """Return a format by its name; an InputError if there is no such format."""
     for known in EXPORT_FORMATS:
         if name == known:
             return known
@@ -81,21 +69,13 @@ def parse_format(name: str) -> ExportFormat:
 
 
 def require_exportable(config: Config, export_format: ExportFormat) -> None:
-    """Refuse a model that a format cannot represent.
-
-    Raises:
-        InputError: the message names the key of the configuration.
-    """
+    """Refuse a model that a format cannot represent; the InputError names the key of the configuration."""
     for rule in export_rules(config, export_format):
         raise InputError(f"{rule.keys[0]}: {rule.reason}")
 
 
 def load_job(folder: ModelDir, export_format: ExportFormat, texts: Sequence[EvalText]) -> ExportJob:
-    """Load a model folder or checkpoint to export.
-
-    Raises:
-        InputError: the format cannot represent it, or it is incomplete.
-    """
+    """Load a model to export; an InputError if the format cannot represent it, or it is incomplete."""
     require_exportable(read_config(folder), export_format)
     loaded = load_model(folder, torch.device("cpu"))
     assert isinstance(loaded.model, Transformer), "the rules admit no other architecture"

@@ -37,24 +37,15 @@ _QUANTIZED: tuple[ExportFormat, ...] = ("ctranslate2", "argos")
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """The user's options.
+    """The user's options."""
 
-    Attributes:
-        number_format: of CTranslate2's weights: float32, float16 or int8; the default is the model's compute_type, and
-            int8 for Argos Translate, which computes in it anyway.
-        max_loss: the most BLEU that quantization may cost; the default is MAX_LOSS.
-    """
-
+    # Of CTranslate2's weights; default: the model's compute_type, or int8, in which Argos Translate computes anyway
     number_format: str | None = None
-    max_loss: float | None = None
+    max_loss: float | None = None  # the most BLEU that quantization may cost; default: MAX_LOSS
 
 
 def check_options(export_format: ExportFormat, options: ExportOptions) -> None:
-    """Refuse options that do not apply to the format or are out of range.
-
-    Raises:
-        InputError: the message names the option.
-    """
+    """Refuse options that do not apply to the format or are out of range; the InputError names the option."""
     if export_format not in _QUANTIZED:
         for option, value in ("--quantization", options.number_format), ("--max-loss", options.max_loss):
             if value is not None:
@@ -66,18 +57,12 @@ def check_options(export_format: ExportFormat, options: ExportOptions) -> None:
 
 
 def require_packages(*export_formats: ExportFormat) -> None:
-    """Refuse formats whose packages are not installed, without importing them.
-
-    Raises:
-        InputError: one is missing.
-    """
+    """Refuse formats with a package that is not installed (an InputError), without importing any."""
     for export_format in export_formats:
         for package in _PACKAGES[export_format]:
             if importlib.util.find_spec(package) is None:
-                raise InputError(
-                    f"exporting as {export_format} needs a package that is not installed ({package})",
-                    "pip install '.[export]' in mt's own folder",
-                )
+                message = f"exporting as {export_format} needs a package that is not installed ({package})"
+                raise InputError(message, "pip install '.[export]' in mt's own folder")
 
 
 def export(
@@ -151,10 +136,7 @@ def write_exports(config: Config, run_dir: RunDir) -> str:
     """Write the configured exports of a finished run, except those that are up to date.
 
     A failing export is reported and leaves no folder, but does not fail the run. The folders belong to the run and are
-    replaced as its model folder is.
-
-    Returns:
-        lines for the user.
+    replaced as its model folder is. Returns lines for the user.
     """
     lines = []
     files = read_manifest(run_dir.model.root)["files"]
@@ -168,7 +150,7 @@ def write_exports(config: Config, run_dir: RunDir) -> str:
         try:
             lines.append(export(run_dir.model, export_format, output, texts, ExportOptions(), key=key))
         except Exception as error:  # from any of the libraries; the model and its scores are complete without it
-            atomic.remove_if_exists(output)
+            atomic.remove(output)
             reason = error.message if isinstance(error, MtError) else f"{type(error).__name__}: {error}"
             lines.append(f"{export_format}: not exported: {reason}")
             log.warning("exports: %s", lines[-1])

@@ -50,16 +50,11 @@ def tokenizer_config(tokenizers: TokenizerPair, shift: int, max_source_tokens: i
 
 
 def _sos_and_eos_template() -> dict[str, Any]:
-    def special(name: str) -> dict[str, Any]:
-        return {"SpecialToken": {"id": name, "type_id": 0}}
-
-    def text(name: str) -> dict[str, Any]:
-        return {"Sequence": {"id": name, "type_id": 0}}
-
+    sos, eos = ({"SpecialToken": {"id": name, "type_id": 0}} for name in (SOS, EOS))
+    one, other = ({"Sequence": {"id": name, "type_id": 0}} for name in ("A", "B"))
     ids = {name: {"id": name, "ids": [SPECIALS.index(name)], "tokens": [name]} for name in (SOS, EOS)}
-    single = [special(SOS), text("A"), special(EOS)]
-    pair = [special(SOS), text("A"), text("B"), special(EOS)]
-    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": ids}
+    pair = [sos, one, other, eos]
+    return {"type": "TemplateProcessing", "single": [sos, one, eos], "pair": pair, "special_tokens": ids}
 
 
 def _added_token(number: int, name: str, special: bool) -> dict[str, Any]:

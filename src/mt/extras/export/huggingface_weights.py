@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from mt.config import Config, ModelConfig
 from mt.decoding.settings import TranslationSettings
 from mt.extras.export.common import position_table
-from mt.model.attention import CrossAttention, SelfAttention
-from mt.model.layers import DecoderLayer, EncoderLayer, FeedForward
+from mt.model.layers import DecoderLayer, EncoderLayer
 from mt.model.transformer import Transformer
 
 # Output bias of source ids; minus infinity times zero would be NaN.
@@ -59,7 +58,9 @@ def n_positions(config: Config) -> int:
 
 def huggingface_weights(model: Transformer, config: Config) -> dict[str, Tensor]:
     """Return all tensors of the file by name."""
-    weights = _Weights(_order(config.model))
+    dimensions = torch.arange(config.model.d_model)
+    is_learned = config.model.positions == "learned"
+    weights = _Weights(dimensions if is_learned else torch.cat([dimensions[::2], dimensions[1::2]]))
     _embeddings(weights, model, config.model.tie_embeddings)
     for side, layers, embedding in (
         ("encoder", model.encoder, model.source_embedding),
@@ -104,11 +105,6 @@ class _Weights:
         self.tensors[name] = zeros if ours is None else ours.detach().cpu()[self._order]
 
 
-def _order(shape: ModelConfig) -> Tensor:
-    width = torch.arange(shape.d_model)
-    return width if shape.positions == "learned" else torch.cat([width[::2], width[1::2]])
-
-
 def _embeddings(weights: _Weights, model: Transformer, tied: bool) -> None:
     source, target, output = (
         layer.weight.detach().cpu()
@@ -128,25 +124,19 @@ def _embeddings(weights: _Weights, model: Transformer, tied: bool) -> None:
 
 
 def _layer(weights: _Weights, name: str, layer: EncoderLayer | DecoderLayer) -> None:
-    residuals = list(layer.residuals)
-    _self_attention(weights, f"{name}.self_attn", layer.self_attention)
-    weights.norm(f"{name}.self_attn_layer_norm", cast(nn.Module, residuals[0].norm))
+    norms = [cast(nn.Module, residual.norm) for residual in layer.residuals]
+    _projections(weights, f"{name}.self_attn", "qkv", layer.self_attention.in_proj)
+    weights.linear_out(f"{name}.self_attn.out_proj", layer.self_attention.out_proj)
+    weights.norm(f"{name}.self_attn_layer_norm", norms[0])
     if isinstance(layer, DecoderLayer):
-        _cross_attention(weights, f"{name}.encoder_attn", layer.cross_attention)
-        weights.norm(f"{name}.encoder_attn_layer_norm", cast(nn.Module, residuals[1].norm))
-    _feed_forward(weights, name, layer.feed_forward)
-    weights.norm(f"{name}.final_layer_norm", cast(nn.Module, residuals[-1].norm))
-
-
-def _self_attention(weights: _Weights, name: str, ours: SelfAttention) -> None:
-    _projections(weights, name, "qkv", ours.in_proj)
-    weights.linear_out(f"{name}.out_proj", ours.out_proj)
-
-
-def _cross_attention(weights: _Weights, name: str, ours: CrossAttention) -> None:
-    _projections(weights, name, "q", ours.q_proj)
-    _projections(weights, name, "kv", ours.kv_proj)
-    weights.linear_out(f"{name}.out_proj", ours.out_proj)
+        _projections(weights, f"{name}.encoder_attn", "q", layer.cross_attention.q_proj)
+        _projections(weights, f"{name}.encoder_attn", "kv", layer.cross_attention.kv_proj)
+        weights.linear_out(f"{name}.encoder_attn.out_proj", layer.cross_attention.out_proj)
+        weights.norm(f"{name}.encoder_attn_layer_norm", norms[1])
+    up = layer.feed_forward.up
+    weights.linear_in(f"{name}.fc1", up.weight.detach().cpu(), None if up.bias is None else up.bias.detach().cpu())
+    weights.linear_out(f"{name}.fc2", layer.feed_forward.down)
+    weights.norm(f"{name}.final_layer_norm", norms[-1])
 
 
 def _projections(weights: _Weights, name: str, letters: str, joined: nn.Linear) -> None:
@@ -155,9 +145,3 @@ def _projections(weights: _Weights, name: str, letters: str, joined: nn.Linear) 
     biases = [None] * len(letters) if joined.bias is None else joined.bias.detach().cpu().chunk(len(letters))
     for letter, weight, bias in zip(letters, parts, biases, strict=True):
         weights.linear_in(f"{name}.{letter}_proj", weight, bias)
-
-
-def _feed_forward(weights: _Weights, name: str, ours: FeedForward) -> None:
-    up = ours.up
-    weights.linear_in(f"{name}.fc1", up.weight.detach().cpu(), None if up.bias is None else up.bias.detach().cpu())
-    weights.linear_out(f"{name}.fc2", ours.down)

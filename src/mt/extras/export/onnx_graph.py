@@ -21,12 +21,7 @@ from mt.model.transformer import Transformer
 
 
 class EncoderGraph(nn.Module):
-    """Encoder that returns the cross-attention keys and values of every decoder layer.
-
-    Args:
-        model: on the CPU, in evaluation mode.
-        positions: the longest source.
-    """
+    """Encoder that returns the cross-attention keys and values of each decoder layer; at most `positions` tokens."""
 
     positions: Tensor
 
@@ -52,12 +47,7 @@ class EncoderGraph(nn.Module):
 
 
 class DecoderGraph(nn.Module):
-    """Decoder of one step: one target token per sentence to the logits of the next.
-
-    Args:
-        model: on the CPU, in evaluation mode.
-        positions: the longest target, including SOS.
-    """
+    """Decoder of one step, one target token per sentence to the logits of the next; at most `positions` with SOS."""
 
     positions: Tensor
 

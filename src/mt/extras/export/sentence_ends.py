@@ -8,6 +8,7 @@ B texts   N characters
 
 import json
 import string
+from collections.abc import Sequence
 from typing import Any
 
 _PAD, _UNKNOWN = "<PAD>", "<UNK>"
@@ -41,16 +42,13 @@ def sentence_ends_model() -> bytes:
         build.constants,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=8)
-    helper.set_model_props(model, {"config": json.dumps(_CONFIG), "vocab": json.dumps(_vocabulary(units))})
+    vocabulary = {"lang": "", "_id2unit": units, "_unit2id": {unit: i for i, unit in enumerate(units)}, "lower": False}
+    helper.set_model_props(model, {"config": json.dumps(_CONFIG), "vocab": json.dumps(vocabulary)})
     checker.check_model(model)
     return bytes(model.SerializeToString())
 
 
 _CONFIG = {"skip_newline": False, "max_seqlen": 1000, "batch_size": 1, "feat_funcs": ["end_of_para"]}
-
-
-def _vocabulary(units: list[str]) -> dict[str, Any]:
-    return {"lang": "", "_id2unit": units, "_unit2id": {unit: i for i, unit in enumerate(units)}, "lower": False}
 
 
 class _Builder:
@@ -82,14 +80,10 @@ class _Builder:
         zeros = self.add("Mul", value, self.constant([0.0]))
         return self.add("Add", zeros, self.constant([number]))
 
-    def is_one_of(self, characters: str) -> str:
+    def is_one_of(self, units: Sequence[str]) -> str:
         """Return (B, N): 1 where a character is one of these, else 0."""
-        table = self.constant([float(unit in tuple(characters)) for unit in self._units])
+        table = self.constant([float(unit in tuple(units)) for unit in self._units])
         return self.add("Gather", table, "units")
-
-    def is_letter(self) -> str:
-        """Return (B, N): 1 where a character belongs to a word, else 0."""
-        return self.add("Gather", self.constant([float(unit == _UNKNOWN) for unit in self._units]), "units")
 
     def shifted(self, value: str, by: int) -> str:
         """Shift by `by` positions to the right; to the left if negative."""
@@ -98,7 +92,7 @@ class _Builder:
 
 def _ends(build: _Builder) -> str:
     """Return (B, N): 1 at the last character of a sentence, else 0."""
-    letters = build.is_letter()
+    letters = build.is_one_of([_UNKNOWN])
     after_word = build.is_one_of(_STOP)
     for distance in range(1, _LETTERS_BEFORE_STOP + 1):
         after_word = build.add("Mul", after_word, build.shifted(letters, distance))

@@ -1,7 +1,7 @@
 """Corpus samples: one pass over the pairs of some sources, with counts and an even sample."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Generic, TypeVar
@@ -40,23 +40,14 @@ class EvenSample(Generic[T]):
 
 @dataclass(frozen=True)
 class CorpusSample:
-    """Counts and a sample of the pairs of some sources.
+    """Counts and a sample of the pairs of some sources."""
 
-    Attributes:
-        pairs: of each source, in their order.
-        clean_pairs: of each source, those that cleaning keeps; duplicates are not looked for.
-        back_translated: of each source, those with the tag of back-translations.
-        counts: by what cleaning does with them.
-        sample: clean pairs at even distances.
-        complete: False if a hub data set was read in part.
-    """
-
-    pairs: list[int]
-    clean_pairs: list[int]
-    back_translated: list[int]
-    counts: dict[str, int]
-    sample: list[Pair]
-    complete: bool = True
+    pairs: list[int]  # of each source, in their order
+    clean_pairs: list[int]  # of each source, those that cleaning keeps; duplicates are not looked for
+    back_translated: list[int]  # of each source, those with the tag of back-translations
+    counts: dict[str, int]  # by what cleaning does with them
+    sample: list[Pair]  # clean pairs at even distances
+    complete: bool = True  # False if a hub data set was read in part
 
     @property
     def clean(self) -> int:
@@ -109,11 +100,10 @@ def sample_corpus(sources: Sequence[Source], data: DataConfig) -> CorpusSample:
     return CorpusSample(pairs, clean, tagged, dict(cleaner.counts), sample.items, complete)
 
 
-def _pairs(source: Source, data: DataConfig) -> Iterator[Pair]:
+def _pairs(source: Source, data: DataConfig) -> Iterable[Pair]:
     if isinstance(source, HubDataset):
-        yield from _first_rows(source, data)
-    else:
-        yield from progress(iterable=read_pairs(source, data), unit="pair", desc="reading", unit_scale=True)
+        return _first_rows(source, data)
+    return progress(iterable=read_pairs(source, data), unit="pair", desc="reading", unit_scale=True)
 
 
 def _first_rows(source: HubDataset, data: DataConfig) -> list[Pair]:

@@ -26,34 +26,18 @@ from mt.system.devices import choose_device, has_bf16
 from mt.text.languages import BACK_TRANSLATION_TAG
 from mt.training.checkpoints import Checkpoints
 
-_PROBE_SECONDS = 8.0  # of timed steps
-
 
 @dataclass(frozen=True)
 class _Texts:
-    """The texts of a configuration.
-
-    Attributes:
-        pairs: of each training source, without what is held out.
-        held_out: pairs of the validation and the test set; None without a test set.
-        partial: those of these two of which only the first rows of a hub data set were read.
-    """
+    """The texts of a configuration."""
 
     train: CorpusSample
-    pairs: list[int]
-    held_out: dict[str, int | None]
-    partial: set[str]
+    pairs: list[int]  # of each training source, without what is held out
+    held_out: dict[str, tuple[int, bool]]  # pairs of validation and test set, and whether these are all
 
 
 def dry_run(config: Config, runs: Path) -> str:
-    """Check a configuration and estimate its demands on this machine.
-
-    Args:
-        config: of the training.
-        runs: folder of the run folders.
-
-    Returns:
-        a table, a line for each aspect.
+    """Check a configuration, estimate its demands on this machine, and describe them in a table.
 
     Raises:
         InputError: the training would be refused.
@@ -73,14 +57,15 @@ def dry_run(config: Config, runs: Path) -> str:
     if tokenizers is None:
         tokenizers = train_on_sample(config.tokenizer, train.sample, config.data.tagged)
     log.info("timing a few steps, whose result is discarded")
-    measured = probe(config, train.sample, tokenizers, trained_on_all, _PROBE_SECONDS, pretrained)
-    valid_pairs = texts.held_out["valid"] or 0
+    measured = probe(config, train.sample, tokenizers, trained_on_all, pretrained)
+    valid_pairs, _ = texts.held_out["valid"]
     estimated = estimate(config, measured, texts.pairs, valid_pairs, train.bytes_per_pair(), complete)
     rows = {
         "run": f"{run_dir.root}, " + (f"resumes after step {steps_done:,}" if steps_done else "new"),
         "device": _device(device, measured.precision),
         **_text_rows(texts, measured),
-        **_pretrained_rows(pretrained),
+        "starts from": str(pretrained.start.folder.root) if pretrained.start and pretrained.start.folder else "",
+        "learns from": ", ".join(teacher.path for teacher in pretrained.teachers),
         "tokenizer": _tokenizer(tokenizers, config, trained_on_all),
         "model": f"{measured.parameters:,} parameters",
         **_training_rows(config, estimated, measured, steps_done, complete),
@@ -88,7 +73,7 @@ def dry_run(config: Config, runs: Path) -> str:
         "disk": _disk_space(disk, run_dir.root, estimated.disk, complete),
     }
     width = max(map(len, rows))
-    lines = [f"{name:<{width}}  {text}" for name, text in rows.items()]
+    lines = [f"{name:<{width}}  {text}" for name, text in rows.items() if text]
     return "\n".join([*lines, "nothing was trained; run the same command without --dry-run to train"])
 
 
@@ -108,37 +93,25 @@ def _check_pretrained(config: Config, runs: Path, run_dir: RunDir) -> tuple[Pret
     return pretrained, tokenizers
 
 
-def _pretrained_rows(pretrained: Pretrained) -> dict[str, str]:
-    rows = {}
-    if pretrained.start is not None and pretrained.start.folder is not None:
-        rows["starts from"] = str(pretrained.start.folder.root)
-    if pretrained.teachers:
-        rows["learns from"] = ", ".join(teacher.path for teacher in pretrained.teachers)
-    return rows
-
-
 def _read(data: DataConfig) -> _Texts:
     train = sample_corpus(data.train, data)
     if train.clean == 0:
         raise InputError("data.train: no sentence pair in it", "check the files, and what cleaning drops")
-    held_out: dict[str, int | None] = {}
-    partial: set[str] = set()
+    held_out: dict[str, tuple[int, bool]] = {}
     split_off = 0
     for split in ("valid", "test"):
         sources = getattr(data, split)
         if isinstance(sources, FromTrain):
             limit = max(1, int(train.clean * MAX_HELD_OUT)) if train.complete else sources.from_train
-            held_out[split] = min(sources.from_train, limit)
-            split_off += held_out[split] or 0
-            continue
-        sample = sample_held_out(split, data)
-        held_out[split] = None if sample is None else sum(sample.pairs)
-        if sample is not None and not sample.complete:
-            partial.add(split)
+            number = min(sources.from_train, limit)
+            held_out[split] = (number, True)
+            split_off += number
+        elif (sample := sample_held_out(split, data)) is not None:
+            held_out[split] = (sum(sample.pairs), sample.complete)
     if train.complete:
         _refuse_unusable(data, train, split_off)
     # Pairs held out of a partly read text come from all of it, not from these first rows.
-    return _Texts(train, train.training_pairs(split_off if train.complete else 0), held_out, partial)
+    return _Texts(train, train.training_pairs(split_off if train.complete else 0), held_out)
 
 
 def _refuse_unusable(data: DataConfig, train: CorpusSample, split_off: int) -> None:
@@ -166,18 +139,18 @@ def _refuse_unusable(data: DataConfig, train: CorpusSample, split_off: int) -> N
 
 
 def _text_rows(texts: _Texts, measured: Measurements) -> dict[str, str]:
-    def size(number: int | None, complete: bool) -> str:
-        return "none" if number is None else f"{'' if complete else 'at least '}{number:,} pairs"
+    def size(number: int, complete: bool) -> str:
+        return f"{'' if complete else 'at least '}{number:,} pairs"
 
-    train = texts.train
+    train, held_out = texts.train, texts.held_out
     dropped = [f"{number:,} {reason}" for reason, number in train.counts.items() if reason != "kept"]
     if measured.too_long:
         dropped.append(f"about {measured.too_long:.1%} longer than max_length")
     cleaning = f"; cleaning drops {', '.join(dropped)}" if dropped else ""
-    names = {"valid": "validation text", "test": "test text"}
     return {
         "training text": f"{size(sum(texts.pairs), train.complete)} before deduplication{cleaning}",
-        **{names[split]: size(number, split not in texts.partial) for split, number in texts.held_out.items()},
+        "validation text": size(*held_out["valid"]),
+        "test text": size(*held_out["test"]) if "test" in held_out else "none",
     }
 
 

@@ -13,20 +13,13 @@ _WEIGHT_BYTES = 4
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimated cost of a training.
+    """The estimated cost of a training, without preparing the data and scoring the model."""
 
-    Attributes:
-        steps: at most; `training.patience` may stop earlier.
-        epochs: passes over the training text in these steps.
-        training_seconds, validation_seconds: without preparing the data and scoring the model.
-        disk: peak bytes of the run folder, temporary files included.
-    """
-
-    steps: int
-    epochs: float
+    steps: int  # at most; `training.patience` may stop earlier
+    epochs: float  # passes over the training text in these steps
     training_seconds: float
     validation_seconds: float
-    disk: int
+    disk: int  # peak bytes of the run folder, temporary files included
 
     @property
     def seconds(self) -> float:

@@ -4,11 +4,8 @@ Its peak memory is that of the training, and running out of memory ends only tha
 """
 
 import logging
-import multiprocessing
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,12 +23,12 @@ from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import SearchOptions
 from mt.decoding.torch_engine import TorchEngine
-from mt.errors import InputError, MachineError
+from mt.errors import InputError
 from mt.model.build import TranslationModel, build
 from mt.storage import atomic
 from mt.storage.run_dir import RunDir
 from mt.system.devices import choose_device, peak_memory
-from mt.system.workers import start_worker
+from mt.system.workers import worker_pool
 from mt.training.trainer import Trainer
 from mt.training.validation import Validation
 
@@ -41,35 +38,20 @@ _TRANSLATED = 128  # sentences
 
 @dataclass(frozen=True)
 class Measurements:
-    """Measurements of some training steps.
+    """Measurements of some training steps."""
 
-    Attributes:
-        device: cpu, cuda or mps.
-        precision: fp32, bf16 or fp16.
-        parameters: of the model.
-        steps: number of timed steps.
-        seconds_per_step: of an optimizer step, on average.
-        tokens_per_step: source and target, without padding.
-        steps_per_pair: optimizer steps of an epoch, per pair of the training text.
-        seconds_per_sentence: to translate one in a validation.
-        memory: peak of the process, in bytes.
-        gpu_memory: peak of the GPU, in bytes; None without one.
-        too_long: share of the pairs beyond data.max_length.
-        split: whether batches had to be split for lack of memory.
-    """
-
-    device: str
-    precision: str
-    parameters: int
-    steps: int
-    seconds_per_step: float
-    tokens_per_step: float
-    steps_per_pair: float
-    seconds_per_sentence: float
-    memory: int
-    gpu_memory: int | None
-    too_long: float
-    split: bool = False
+    device: str  # cpu, cuda or mps
+    precision: str  # fp32, bf16 or fp16
+    parameters: int  # of the model
+    steps: int  # number of timed steps
+    seconds_per_step: float  # of an optimizer step, on average
+    tokens_per_step: float  # source and target, without padding
+    steps_per_pair: float  # optimizer steps of an epoch, per pair of the training text
+    seconds_per_sentence: float  # to translate one in a validation
+    memory: int  # peak of the process, in bytes
+    gpu_memory: int | None  # peak of the GPU, in bytes; None without one
+    too_long: float  # share of the pairs beyond data.max_length
+    split: bool = False  # whether batches had to be split for lack of memory
 
 
 def probe(
@@ -77,8 +59,8 @@ def probe(
     sample: Sequence[Pair],
     tokenizers: TokenizerPair,
     complete: bool,
-    seconds: float,
     pretrained: Pretrained,
+    seconds: float = 8.0,
 ) -> Measurements:
     """Time a few training steps whose result is discarded.
 
@@ -87,8 +69,8 @@ def probe(
         sample: clean pairs.
         tokenizers: trained on them, or those of the training.
         complete: whether they were trained on all of the text; otherwise the vocabulary has the configured size.
-        seconds: for the timed steps; at least two are made.
         pretrained: the models to distil from.
+        seconds: for the timed steps; at least two are made.
 
     Raises:
         InputError: no pair is within data.max_length.
@@ -96,19 +78,13 @@ def probe(
     """
     silent = config.training.model_copy(update={"tensorboard": False, "wandb": False})
     config = config.model_copy(update={"training": silent})
-    context = multiprocessing.get_context("spawn")
+    hint = "take a smaller model or a smaller training.max_tokens"
     with (
         TemporaryDirectory(prefix="mt-") as folder,  # of this process, which removes it even if the other is killed
-        ProcessPoolExecutor(1, context, initializer=start_worker) as pool,
+        worker_pool(1, "timed steps of this configuration", hint) as pool,
     ):
-        try:
-            work = (RunDir(Path(folder)), config, list(sample), tokenizers, complete, seconds, pretrained, log.level)
-            return pool.submit(_measure, *work).result()
-        except BrokenProcessPool:
-            raise MachineError(
-                "the timed steps of this configuration were killed, probably for lack of memory",
-                "take a smaller model or a smaller training.max_tokens",
-            ) from None
+        work = (RunDir(Path(folder)), config, list(sample), tokenizers, complete, pretrained, seconds, log.level)
+        return pool.submit(_measure, *work).result()
 
 
 def _measure(
@@ -117,8 +93,8 @@ def _measure(
     sample: list[Pair],
     tokenizers: TokenizerPair,
     complete: bool,
-    seconds: float,
     pretrained: Pretrained,
+    seconds: float,
     log_level: int,
 ) -> Measurements:
     log.setLevel(max(log_level, logging.WARNING))

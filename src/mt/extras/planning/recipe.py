@@ -1,30 +1,40 @@
-"""Recipes: values for a corpus and a machine, each with its reason.
+"""Recipes: values for a corpus and a machine, each with its reason, and their text as a configuration.
 
-They come from configurations that were measured (docs/quality.md) or published, and are interpolated between them.
+The values come from configurations that were measured (docs/quality.md) or published, or from between them.
 """
 
 from bisect import bisect
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from mt.config import Config, parse_config
+from mt.config.loading import as_yaml
 from mt.extras.planning.corpus_sample import CorpusSample
 
-# Sentence pairs from which a corpus belongs to the next class of size.
-_TINY, _SMALL, _MEDIUM, _LARGE = SIZE_BOUNDS = (10_000, 60_000, 300_000, 2_000_000)
 
-# By class of size: epochs after which more gain little; epochs from which a model beats the next smaller one
-# (docs/quality.md); pieces of the vocabulary.
-_MAX_EPOCHS = (30, 55, 20, 10, 5)
-_MIN_EPOCHS = (6, 5, 4, 2, 1)
-_VOCAB_SIZES = (2000, 10_000, 10_000, 16000, 32000)
-_VOCAB_REASONS = (
-    "few pieces, so that each is seen often",
-    "2 BLEU more than 4,000 gave on Multi30k, which has 29,000",
-    "as published for IWSLT14, which has 160,000",
-    "enough text to learn rare words whole",
-    "enough text to learn rare words whole",
+class _SizeClass(NamedTuple):
+    """Values for corpora of a similar size."""
+
+    max_epochs: int  # after which more gain little
+    min_epochs: int  # from which a model beats the next smaller one (docs/quality.md)
+    vocab_size: int
+    vocab_reason: str
+
+
+# Sentence pairs from which a corpus belongs to the next class of size.
+_TINY, _SMALL, _MEDIUM, _LARGE = _SIZE_BOUNDS = (10_000, 60_000, 300_000, 2_000_000)
+_SIZE_CLASSES = (
+    _SizeClass(30, 6, 2000, "few pieces, so that each is seen often"),
+    _SizeClass(55, 5, 10_000, "2 BLEU more than 4,000 gave on Multi30k, which has 29,000"),
+    _SizeClass(20, 4, 10_000, "as published for IWSLT14, which has 160,000"),
+    _SizeClass(10, 2, 16_000, "enough text to learn rare words whole"),
+    _SizeClass(5, 1, 32_000, "enough text to learn rare words whole"),
 )
 _SAME_ALPHABET = 0.3  # share of the letters in common
 _MAX_HELD_OUT = 1000  # pairs
+_COMMENT_COLUMN = 32
+_LENGTH_PENALTY_REASON = "after training, `mt eval --tune-length-penalty` finds the best for the model"
 
 
 @dataclass(frozen=True)
@@ -71,42 +81,21 @@ class Length:
 
 @dataclass(frozen=True)
 class PlanInputs:
-    """The inputs of a recipe.
+    """The inputs of a recipe."""
 
-    Attributes:
-        sample: of the training text.
-        device: cpu, cuda or mps.
-        cores: of the processor.
-        minutes: time limit of the training, if any.
-        device_option: the value of training.device.
-    """
-
-    sample: CorpusSample
-    device: str
-    cores: int
-    minutes: float | None = None
-    device_option: str = "auto"
+    sample: CorpusSample  # of the training text
+    device: str  # cpu, cuda or mps
+    cores: int  # of the processor
+    minutes: float | None = None  # time limit of the training, if any
+    device_option: str = "auto"  # the value of training.device
 
     @property
     def pairs(self) -> int:
         return self.sample.clean
 
     @property
-    def size_class(self) -> int:
-        """Return 0 for a tiny corpus to 4 for a very large one."""
-        return bisect(SIZE_BOUNDS, self.pairs)
-
-    @property
-    def is_gpu(self) -> bool:
-        return self.device == "cuda"
-
-    @property
-    def max_epochs(self) -> int:
-        return _MAX_EPOCHS[self.size_class]
-
-    @property
-    def min_epochs(self) -> int:
-        return _MIN_EPOCHS[self.size_class]
+    def size_class(self) -> _SizeClass:
+        return _SIZE_CLASSES[bisect(_SIZE_BOUNDS, self.pairs)]
 
     @property
     def held_out(self) -> int:
@@ -119,8 +108,8 @@ def first_shape(inputs: PlanInputs) -> Shape:
     if inputs.pairs < _TINY:
         return SHAPES[0]
     if inputs.pairs < _SMALL:
-        return SHAPES[2] if inputs.is_gpu or (inputs.minutes or 0) >= 60 else SHAPES[1]
-    if not inputs.is_gpu:
+        return SHAPES[2] if inputs.device == "cuda" or (inputs.minutes or 0) >= 60 else SHAPES[1]
+    if inputs.device != "cuda":
         return SHAPES[2]
     return SHAPES[3] if inputs.pairs < _MEDIUM else SHAPES[4]
 
@@ -128,20 +117,18 @@ def first_shape(inputs: PlanInputs) -> Shape:
 def tokenizer_choices(inputs: PlanInputs) -> list[Choice]:
     """Return the tokenizer section."""
     size_class = inputs.size_class
-    reason = f"{inputs.pairs:,} pairs: {_VOCAB_REASONS[size_class]}"
+    reason = f"{inputs.pairs:,} pairs: {size_class.vocab_reason}"
     source, target = inputs.sample.letters()
     letters = len(source.keys() | target.keys())
-    if letters > _VOCAB_SIZES[size_class] // 3 and size_class < 4:
-        size_class = next((i for i, size in enumerate(_VOCAB_SIZES) if letters <= size // 3), 4)
+    if letters > size_class.vocab_size // 3 and size_class is not _SIZE_CLASSES[-1]:
+        large_enough = (each for each in _SIZE_CLASSES if letters <= each.vocab_size // 3)
+        size_class = next(large_enough, _SIZE_CLASSES[-1])
         reason = f"the text has {letters:,} different letters, and each needs a piece"
     common = inputs.sample.shared_letters()
     shared = common >= _SAME_ALPHABET
-    alphabet = "both languages use the same" if shared else "the languages have few"
-    share = f"({common:.0%} in common)" if shared else f"in common ({common:.0%})"
-    return [
-        Choice("vocab_size", _VOCAB_SIZES[size_class], reason),
-        Choice("shared", shared, f"{alphabet} letters {share}"),
-    ]
+    few, same = f"few letters in common ({common:.0%})", f"the same letters ({common:.0%} in common)"
+    why = f"both languages use {same}" if shared else f"the languages have {few}"
+    return [Choice("vocab_size", size_class.vocab_size, reason), Choice("shared", shared, why)]
 
 
 def model_choices(shape: Shape, inputs: PlanInputs, epochs: float) -> list[Choice]:
@@ -167,7 +154,7 @@ def _dropout(shape: Shape, inputs: PlanInputs, epochs: float) -> tuple[float, st
 
 
 def _batch_choice(shape: Shape, inputs: PlanInputs) -> Choice:
-    if inputs.is_gpu:
+    if inputs.device == "cuda":
         if inputs.pairs < _MEDIUM:
             return Choice("max_tokens", 4096, "as published for small corpora")
         return Choice("max_tokens", 25000, "as in Vaswani et al. 2017; lower it if memory does not suffice")
@@ -208,3 +195,39 @@ def training_choices(shape: Shape, inputs: PlanInputs, length: Length) -> list[C
 def rounded(number: float) -> int:
     """Round to two significant digits, and to at least 1."""
     return max(1, int(float(f"{number:.1e}")))
+
+
+@dataclass(frozen=True)
+class ConfigTemplate:
+    """A configuration without the size of the model and the length of the training."""
+
+    name: str
+    data: list[Choice]
+    tokenizer: list[Choice]
+    inputs: PlanInputs
+
+    def text(self, shape: Shape, length: Length, header: Sequence[str] = ()) -> str:
+        """Return YAML below a comment of `header`."""
+        sections = {
+            "": [Choice("name", self.name)],
+            "data": self.data,
+            "tokenizer": self.tokenizer,
+            "model": model_choices(shape, self.inputs, length.epochs),
+            "training": training_choices(shape, self.inputs, length),
+            "decoding": [Choice("beam_size", 5), Choice("length_penalty", 1.0, _LENGTH_PENALTY_REASON)],
+        }
+        comment = [f"# {line}".rstrip() for line in header]
+        lines = [line for name, choices in sections.items() for line in _section(name, choices)]
+        return "".join(f"{line}\n" for line in [*comment, *lines])
+
+    def config(self, shape: Shape, length: Length) -> Config:
+        """Return the parsed configuration."""
+        return parse_config(self.text(shape, length), "mt init")
+
+
+def _section(name: str, choices: Sequence[Choice]) -> Iterator[str]:
+    if name:
+        yield f"{name}:"
+    for choice in choices:
+        text = f"{'  ' if name else ''}{choice.key}: {as_yaml(choice.value)}"
+        yield f"{text:<{_COMMENT_COLUMN}}  # {choice.reason}" if choice.reason else text

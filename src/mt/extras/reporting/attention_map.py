@@ -30,12 +30,7 @@ _MAX_LABELS = 60  # tokens; more labels would overlap
 
 
 def check_drawable(path: Path, by_head: bool, texts: Sequence[str] = ()) -> None:
-    """Check the options before anything is translated.
-
-    Args:
-        path: the output file.
-        by_head: show every layer and head.
-        texts: the texts to translate; empty if they are not known yet.
+    """Check the options before anything is translated; `texts` is empty if they are not known yet.
 
     Raises:
         InputError: an unknown suffix, `by_head` for HTML, which always has every head, or no text or too many of them.

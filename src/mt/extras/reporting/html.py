@@ -11,12 +11,7 @@ Section = tuple[str, str]  # a heading and the HTML below it
 def page(name: str, kind: str, subtitle: str, sections: Sequence[Section], style: str = "", script: str = "") -> str:
     """Build a page with links to its sections at the top.
 
-    Args:
-        name: the heading.
-        kind: of page; it follows the name in the window's title.
-        subtitle: text below the name.
-        sections: the heading of each is plain text, the content HTML.
-        style, script: additional CSS and JavaScript.
+    Its name and kind are the window's title; a section is a heading in plain text and its content in HTML.
     """
     links = "".join(f'<a href="#part-{n}">{html.escape(title)}</a>' for n, (title, _) in enumerate(sections))
     main = "".join(

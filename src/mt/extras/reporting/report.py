@@ -26,6 +26,7 @@ from mt.storage.run_dir import RunDir
 from mt.storage.stage import stage_key
 from mt.text.languages import is_spaced
 
+_NUMBERS = ("bleu", "chrf", "ter", "exact_match", "sentences_per_second")  # scores with one decimal
 _EXTREMES = 8  # worst and best sentences
 _MAPS = 3  # sentences whose attention is shown
 _MAP_CHARACTERS = 90
@@ -94,30 +95,18 @@ def _scores(data: RunData) -> str:
     scores = [test.scores for test in data.tests] or data.manifest.get("test", [])
     if not scores:
         return "<p>No test set was scored.</p>"
-    rows = [
-        [
-            s.get("target_lang", ""),
-            s["method"],
-            _number(s["bleu"]),
-            "-" if s["bleu_low"] is None else f"{s['bleu_low']:.1f} to {s['bleu_high']:.1f}",
-            _number(s["chrf"]),
-            _number(s["ter"]),
-            _number(s["exact_match"]),
-            f"{s['length_ratio']:.3f}",
-            _number(s["sentences_per_second"]),
-        ]
-        for s in scores
-    ]
+    rows = []
+    for s in scores:
+        bleu, *others, speed = ("-" if s[name] is None else f"{s[name]:.1f}" for name in _NUMBERS)
+        interval = "-" if s["bleu_low"] is None else f"{s['bleu_low']:.1f} to {s['bleu_high']:.1f}"
+        language, ratio = s.get("target_lang", ""), f"{s['length_ratio']:.3f}"
+        rows.append([language, s["method"], bleu, interval, *others, ratio, speed])
     header = ["language", "method", "BLEU", "95 % interval", "chrF", "TER", "exact %", "length ratio", "sentences/s"]
     signatures = dict.fromkeys(f"{name}: {value}" for s in scores for name, value in s["signatures"].items())
     formats = data.manifest.get("formats_table", "")
     items = "".join(f"<li><code>{html.escape(signature)}</code></li>" for signature in signatures)
     measured = f"<p>Number formats on the validation set:</p><pre>{html.escape(formats)}</pre>" if formats else ""
     return f"{table(header, rows, 'numbers')}<ul>{items}</ul>{measured}"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
 
 
 def _curves(data: RunData) -> str:
@@ -152,12 +141,12 @@ def _cost(data: RunData) -> str:
         rows.append(("tokens trained on", f"{done['tokens']:,}"))
     if "peak_memory" in done:
         rows.append(("peak memory of the main process", f"{done['peak_memory'] / 1e9:.1f} GB"))
-    for label, kind in (
-        ("times resumed", "resume"),
-        ("updates skipped, not finite", "skipped_update"),
-        ("steps split for lack of memory", "out_of_memory"),
-    ):
-        rows.append((label, f"{len(data.of_kind(kind)):,}"))
+    kinds = {
+        "times resumed": "resume",
+        "updates skipped, not finite": "skipped_update",
+        "steps split for lack of memory": "out_of_memory",
+    }
+    rows += [(label, f"{len(data.of_kind(kind)):,}") for label, kind in kinds.items()]
     return table(["", ""], rows, "pairs")
 
 

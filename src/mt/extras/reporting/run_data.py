@@ -26,15 +26,10 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class TestSet:
-    """A scored test set, in one language with one search method.
+    """A scored test set, in one language with one search method."""
 
-    Attributes:
-        name: of its files: `test`, or `test.de` of several languages.
-        scores: the public JSON object of the method.
-    """
-
-    name: str
-    scores: dict[str, Any]
+    name: str  # of its files: `test`, or `test.de` of several languages
+    scores: dict[str, Any]  # the public JSON object of the method
     sources: list[str]
     references: list[str]
     hypotheses: list[str]
@@ -42,24 +37,16 @@ class TestSet:
 
 @dataclass(frozen=True)
 class RunData:
-    """The data of a run.
-
-    Attributes:
-        events: of the training that led to the result; steps lost in a crash are left out.
-        manifest: of the finished model; empty before it is finished.
-        cleaning: number of training pairs by the outcome of cleaning.
-        pairs: number of pairs by split.
-        lengths: tokens of training sentences: source and target (N,) each.
-    """
+    """The data of a run."""
 
     run: RunDir
     config: Config
     config_text: str
-    events: list[Event]
-    manifest: dict[str, Any]
-    cleaning: dict[str, int]
-    pairs: dict[str, int]
-    lengths: tuple[Any, Any]
+    events: list[Event]  # of the training that led to the result; steps lost in a crash are left out
+    manifest: dict[str, Any]  # of the finished model; empty before it is finished
+    cleaning: dict[str, int]  # training pairs by the outcome of cleaning
+    pairs: dict[str, int]  # by split
+    lengths: tuple[Any, Any]  # tokens of training sentences: source and target (N,) each
     tests: list[TestSet]
 
     @property

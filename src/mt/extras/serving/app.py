@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mt.console import log
 from mt.extras.serving import requests
-from mt.extras.serving.limits import Limits, Metrics, RateLimit, RequestError, disconnected
+from mt.extras.serving.limits import Limits, Metrics, RateLimit, RequestError
 from mt.extras.serving.service import Direction, Service, Translation
 from mt.text.languages import language_name
 
@@ -38,16 +38,15 @@ def create_app(directions: list[Direction], limits: Limits, keys: Collection[str
         service.close()
 
     app = FastAPI(title="mt", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_exception_handler(RequestError, _on_error)
     app.add_exception_handler(HTTPException, _on_error)
     app.add_middleware(_RequestMetrics, metrics=metrics)
     app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"])
-    guard = _Guard(RateLimit(limits.requests_per_minute), keys)
+    rate = RateLimit(limits.requests_per_minute)
     _add_info_routes(app, service, metrics, limits, needs_key=bool(keys))
 
     async def fields_of(request: Request) -> dict[str, Any]:
         fields = await requests.read_fields(request, limits)
-        guard.check(request, fields)
+        _admit(request, str(fields.get("api_key") or ""), keys, rate)
         return fields
 
     @app.post("/translate")
@@ -87,15 +86,15 @@ def _add_info_routes(app: FastAPI, service: Service, metrics: Metrics, limits: L
 
     @get("/frontend/settings")
     async def settings() -> dict[str, Any]:
-        default = service.default_direction()
+        default = service.default
         return {
             "apiKeys": needs_key,
             "keyRequired": needs_key,
             "charLimit": limits.characters,
             "frontendTimeout": 500,
             "language": {
-                "source": {"code": default.source, "name": language_name(default.source)},
-                "target": {"code": default.target, "name": language_name(default.target)},
+                side: {"code": code, "name": language_name(code)}
+                for side, code in (("source", default.source), ("target", default.target))
             },
             "suggestions": False,
             "filesTranslation": False,
@@ -129,21 +128,14 @@ def _as_json(translations: list[Translation], is_list: bool, with_alternatives: 
     return response if is_list else {key: values[0] for key, values in response.items()}
 
 
-class _Guard:
-    """API keys and rate limits."""
-
-    def __init__(self, rate: RateLimit, keys: Collection[str]) -> None:
-        self._rate = rate
-        self._keys = [key.encode() for key in keys]
-
-    def check(self, request: Request, fields: dict[str, Any]) -> None:
-        key = str(fields.get("api_key") or "")
-        encoded = key.encode(errors="replace")  # JSON can contain lone surrogates
-        address = request.client.host if request.client else ""
-        if self._keys and not any(hmac.compare_digest(encoded, known) for known in self._keys):
-            self._rate.take(address)  # or keys could be guessed at full speed
-            raise RequestError(403, "this API key is not known here" if key else "an API key is needed")
-        self._rate.take(key if self._keys else address)
+def _admit(request: Request, key: str, keys: Collection[str], rate: RateLimit) -> None:
+    """Refuse a request without one of the API keys, if there are any, or beyond the rate limit."""
+    encoded = key.encode(errors="replace")  # JSON can contain lone surrogates
+    address = request.client.host if request.client else ""
+    if keys and not any(hmac.compare_digest(encoded, known.encode()) for known in keys):
+        rate.take(address)  # or keys could be guessed at full speed
+        raise RequestError(403, "this API key is not known here" if key else "an API key is needed")
+    rate.take(key if keys else address)
 
 
 async def _until_disconnect(request: Request, work: Awaitable[list[Translation]]) -> list[Translation]:
@@ -152,15 +144,14 @@ async def _until_disconnect(request: Request, work: Awaitable[list[Translation]]
     while not (await asyncio.wait([task], timeout=1.0))[0]:
         if await request.is_disconnected():
             task.cancel()
-            raise disconnected()
+            raise RequestError(400, "the client has disconnected")  # not sent, but counted
     return task.result()
 
 
 async def _on_error(request: Request, error: Exception) -> JSONResponse:
-    if isinstance(error, RequestError):
-        return JSONResponse({"error": error.sentence}, error.status, error.headers)
     assert isinstance(error, HTTPException)
-    sentence = f"{request.method} {request.url.path}: {error.detail}"[:200]
+    is_ours = isinstance(error, RequestError)
+    sentence = error.detail if is_ours else f"{request.method} {request.url.path}: {error.detail}"[:200]
     return JSONResponse({"error": sentence}, error.status_code, error.headers)
 
 

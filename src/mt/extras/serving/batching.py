@@ -41,15 +41,10 @@ class _Job:
 
 
 class Batcher:
-    """Queue of sentences, translated in batches per model and search options.
+    """Queue of at most `capacity` sentences, translated in batches per model and search options.
 
     Requests take turns: one with more sentences than a batch holds goes to the back of the queue with the rest.
-    Cancelled and expired requests are skipped.
-
-    Args:
-        capacity: the most sentences in the queue; beyond that a request is refused.
-        seconds: time limit of a request.
-        metrics: updated with batch sizes and the length of the queue.
+    Cancelled requests, and those that have taken `seconds`, are skipped.
     """
 
     def __init__(self, capacity: int, seconds: float, metrics: Metrics) -> None:
@@ -71,6 +66,8 @@ class Batcher:
         Raises:
             RequestError: 503, the queue is full or the deadline has passed.
         """
+        if not lines:
+            return []
         if self._waiting + len(lines) > self._capacity and self._waiting > 0:
             raise RequestError(503, "the server is too busy; try again later", {"Retry-After": "1"})
         result: asyncio.Future[list[list[Candidate]]] = asyncio.get_running_loop().create_future()

@@ -96,16 +96,11 @@ def _pairs(tokens: list[_Token]) -> dict[int, int]:
 
 
 class _Tokenizer:
-    """A tokenizer with the stack of open elements, to know which are not translated.
-
-    Attributes:
-        translated: open elements around the untranslated ones.
-        untranslated: an open untranslated element and those inside it.
-    """
+    """A tokenizer with the stack of open elements, to know which are not translated."""
 
     def __init__(self) -> None:
-        self.translated: list[str] = []
-        self.untranslated: list[str] = []
+        self.translated: list[str] = []  # around the untranslated ones
+        self.untranslated: list[str] = []  # an untranslated element and those inside it
 
     def tokens(self, text: str) -> Iterator[_Token]:
         position = 0
@@ -132,12 +127,11 @@ class _Tokenizer:
         if tag is None:
             is_comment = markup.startswith("<!--")
             return _Token("void", markup) if is_comment and not self.untranslated else verbatim
-        name, is_empty = tag[2].lower(), False
+        name, is_empty, was_untranslated = tag[2].lower(), False, bool(self.untranslated)
         if tag[1]:
-            if self.untranslated:
-                self._close(name)
-                return verbatim
             self._close(name)
+            if was_untranslated:
+                return verbatim
         else:
             attributes, is_empty = _attributes(tag[3])
             if not is_empty:

@@ -2,65 +2,39 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.exceptions import HTTPException
 
 
-class RequestError(Exception):
+class RequestError(HTTPException):
     """An error response: HTTP status, a sentence for the client, and headers."""
-
-    def __init__(self, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(sentence)
-        self.status = status
-        self.sentence = sentence
-        self.headers = dict(headers or {})
-
-
-def disconnected() -> RequestError:
-    """Return the error for a client that has disconnected; it is not sent but counted."""
-    return RequestError(400, "the client has disconnected")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a request.
+    """Limits of a request."""
 
-    Attributes:
-        body: bytes.
-        texts: number of texts.
-        characters: of all texts together.
-        alternatives: n-best translations beside the first.
-        waiting: sentences in the queue of all requests; beyond that the answer is 503.
-        seconds: time limit of a request.
-        requests_per_minute: per client; 0 for no limit.
-    """
-
-    body: int = 64 * 1024
+    body: int = 64 * 1024  # bytes
     texts: int = 64
-    characters: int = 5000
-    alternatives: int = 10
-    waiting: int = 2000
+    characters: int = 5000  # of all texts together
+    alternatives: int = 10  # n-best translations beside the first
+    waiting: int = 2000  # sentences in the queue of all requests; beyond that the answer is 503
     seconds: float = 30.0
-    requests_per_minute: int = 600
+    requests_per_minute: int = 600  # per client; 0 for no limit
 
 
 class RateLimit:
     """Leaky bucket per client: so many requests a minute (0 for no limit), a sixth of them at once."""
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate = per_minute / 60
-        self._capacity = max(1.0, per_minute / 6)
-        self._clock = clock
+        self._rate, self._capacity, self._clock = per_minute / 60, max(1.0, per_minute / 6), clock
         self._buckets: dict[str, tuple[float, float]] = {}  # fill level and its time
 
     def take(self, client: str) -> None:
-        """Count a request.
-
-        Raises:
-            RequestError: 429, too many requests.
-        """
+        """Count a request, or raise a RequestError (429, too many requests)."""
         if self._rate == 0:
             return
         now = self._clock()

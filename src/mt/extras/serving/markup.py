@@ -5,6 +5,7 @@ Tags stay well-formed whatever the word order; an element is repeated if its wor
 """
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
@@ -40,18 +41,14 @@ class Line:
         # Stable sort: of two elements with the same span the first to open is the outer one.
         self.elements.sort(key=lambda element: (element.start, -element.end))
         self._edges = sorted({place for one in self.elements for place in (one.start, one.end)})
-        self._children: dict[Element, list[Element]] = {}
+        self.children: defaultdict[Element, list[Element]] = defaultdict(list)  # direct ones, in order
         for element in self.elements:
             if element.parents:
-                self._children.setdefault(element.parents[-1], []).append(element)
+                self.children[element.parents[-1]].append(element)
 
     def around(self, position: int) -> list[Element]:
         """Return the elements around a character."""
         return [element for element in self.elements if element.start <= position < element.end]
-
-    def children(self, element: Element) -> list[Element]:
-        """Return the direct children of an element, in order."""
-        return self._children.get(element, [])
 
     def edges_within(self, start: int, end: int) -> list[int]:
         """Return the positions of tags strictly inside a span."""
@@ -62,8 +59,7 @@ class Writer:
     """Write a line, span by span and in order, with the tags of its elements; `escape` is applied to text."""
 
     def __init__(self, line: Line, escape: Callable[[str], str]) -> None:
-        self._line = line
-        self._escape = escape
+        self._line, self._escape = line, escape
         self._open: list[Element] = []
         self._written: set[Element] = set()
         self._parts: list[str] = []
@@ -80,12 +76,9 @@ class Writer:
         self._pending_space += text
 
     def translated(self, start: int, end: int, text: str, units: Sequence[Unit]) -> None:
-        """Write the translation of a span of the line.
+        """Write the translation of the span from start to end of the line.
 
-        Args:
-            start, end: the source span.
-            text: its translation.
-            units: the words of the translation with origins relative to `start`; empty if the span has no inner tags.
+        `units` are its words, with origins relative to `start`; empty if the span has no inner tags.
         """
         units = [part for unit in units for part in self._split_at_tags(unit, text, start)]
         kept = {element for unit in units for element in self._line.around(start + unit.origin)}
@@ -151,7 +144,7 @@ class Writer:
     def _put_with_children(self, element: Element) -> None:
         self._written.add(element)
         self._parts.append(element.opening)
-        for child in self._line.children(element):
+        for child in self._line.children[element]:
             if child not in self._written:
                 self._put_with_children(child)
         self._parts.append(element.closing)

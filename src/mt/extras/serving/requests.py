@@ -10,7 +10,7 @@ from fastapi import Request as HttpRequest
 from python_multipart.multipart import Field, create_form_parser, parse_options_header
 from starlette.requests import ClientDisconnect
 
-from mt.extras.serving.limits import Limits, RequestError, disconnected
+from mt.extras.serving.limits import Limits, RequestError
 from mt.extras.serving.service import Request
 
 _MAX_FIELDS = 100
@@ -24,12 +24,7 @@ async def read_fields(request: HttpRequest, limits: Limits) -> dict[str, Any]:
     Raises:
         RequestError: 413, too large; 408, too slow; 400, neither JSON nor a form, or truncated.
     """
-    try:
-        async with asyncio.timeout(limits.seconds):
-            body = await _body(request, limits.body)
-    except TimeoutError:
-        message = f"the body did not arrive within {limits.seconds:g} s"
-        raise RequestError(408, message, {"Connection": "close"}) from None
+    body = await _body(request, limits)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not body and request.url.query:
         return _form(request.url.query.encode(), "the address")
@@ -46,19 +41,22 @@ async def read_fields(request: HttpRequest, limits: Limits) -> dict[str, Any]:
     return content
 
 
-async def _body(request: HttpRequest, max_bytes: int) -> bytes:
-    too_large = RequestError(413, f"the body is larger than {max_bytes:,} bytes")
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > max_bytes:
+async def _body(request: HttpRequest, limits: Limits) -> bytes:
+    too_large = RequestError(413, f"the body is larger than {limits.body:,} bytes")
+    length, body = request.headers.get("content-length", ""), bytearray()
+    if length.isdecimal() and int(length) > limits.body:
         raise too_large
-    body = bytearray()
     try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > max_bytes:
-                raise too_large
+        async with asyncio.timeout(limits.seconds):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limits.body:
+                    raise too_large
+    except TimeoutError:
+        message = f"the body did not arrive within {limits.seconds:g} s"
+        raise RequestError(408, message, {"Connection": "close"}) from None
     except ClientDisconnect:
-        raise disconnected() from None
+        raise RequestError(400, "the client has disconnected") from None
     return bytes(body)
 
 
@@ -103,11 +101,7 @@ def _unwrap_single(fields: dict[str, list[str]]) -> dict[str, Any]:
 
 
 def translation_request(fields: dict[str, Any], limits: Limits) -> Request:
-    """Validate the fields of /translate.
-
-    Raises:
-        RequestError: 400, a field is missing, invalid or too large.
-    """
+    """Validate the fields of /translate; a RequestError (400) names one that is missing, invalid or too large."""
     texts = texts_of(fields, limits)
     form = _word(fields, "format", "text")
     if form not in ("text", "html"):
@@ -122,11 +116,7 @@ def translation_request(fields: dict[str, Any], limits: Limits) -> Request:
 
 
 def texts_of(fields: dict[str, Any], limits: Limits) -> list[str]:
-    """Validate the field `q`, a text or a list of texts.
-
-    Raises:
-        RequestError: 400, it is missing, not text or too long.
-    """
+    """Validate the field `q`, a text or a list of texts, likewise."""
     value = fields.get("q")
     if value is None:
         raise RequestError(400, "q, the text, is missing")

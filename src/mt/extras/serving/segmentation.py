@@ -7,7 +7,6 @@ space.
 import html
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from mt.decoding.alignment import Unit
@@ -24,40 +23,27 @@ _WHITE = re.compile(r"[ \t\n\r\f\xa0]+")
 _NOT_COLLAPSED = re.compile(r"[^ \t\n\r\f\xa0]|(?<![ \t\n\r\f\xa0]).", re.DOTALL)
 
 
-def _sentence_spans(text: str, language: str) -> list[tuple[int, int]]:
-    """Return the spans of sentences without the white space between them; none if no letter or digit is in the text."""
-    inner = text.strip()
-    if not any(map(str.isalnum, inner)):
-        return []
-    offset = len(text) - len(text.lstrip())
-    return [
-        (offset + start, offset + start + len(inner[start:end].rstrip()))
-        for start, end in pairwise([0, *sentence_ends(inner, language), len(inner)])
-    ]
-
-
-@dataclass(frozen=True)
 class _Segments:
-    """A line and the spans of its sentences; `collapse` is True if white space collapses, as in HTML."""
+    """A line, the spans of its sentences (none without a letter or digit), and the input for the model."""
 
-    line: Line
-    spans: list[tuple[int, int]]
-    collapse: bool
-
-    def sentences(self) -> list[str]:
-        """Return the input for the model."""
-        texts = [self.line.text[start:end] for start, end in self.spans]
-        return [_WHITE.sub(" ", text) for text in texts] if self.collapse else texts
-
-    def has_inner_tags(self) -> bool:
-        return any(self.line.edges_within(*span) for span in self.spans)
+    def __init__(self, line: Line, language: str, is_html: bool) -> None:
+        self.line = line
+        inner = line.text.strip()
+        offset = len(line.text) - len(line.text.lstrip())
+        ends = [0, *sentence_ends(inner, language), len(inner)] if any(map(str.isalnum, inner)) else []
+        # Without the white space between them
+        self.spans = [
+            (offset + start, offset + start + len(inner[start:end].rstrip())) for start, end in pairwise(ends)
+        ]
+        texts = [line.text[start:end] for start, end in self.spans]
+        self.sentences = [_WHITE.sub(" ", text) for text in texts] if is_html else texts
 
     def assemble(
         self, candidates: Iterator[Candidate], align: Aligner, separator: str, escape: Callable[[str], str]
     ) -> str:
         writer, text = Writer(self.line, escape), self.line.text
         end = 0
-        for number, ((start, stop), sentence) in enumerate(zip(self.spans, self.sentences(), strict=True)):
+        for number, ((start, stop), sentence) in enumerate(zip(self.spans, self.sentences, strict=True)):
             if number:
                 gap = text[end:start]
                 writer.space(gap if _BREAK.search(gap) else separator)
@@ -73,55 +59,38 @@ class _Segments:
         return writer.finish()
 
 
-@dataclass(frozen=True)
 class SegmentedText:
     """A text as verbatim parts and lines of sentences.
 
     Attributes:
-        separator: between two sentences of the target language.
-        escape: applied to translated text.
+        sentences: to translate.
+        needs_alignment: True if there are tags inside sentences.
     """
 
-    parts: list[str | _Segments]
-    separator: str
-    escape: Callable[[str], str]
-
-    @property
-    def sentences(self) -> list[str]:
-        """The sentences to translate."""
-        return [sentence for line in self._lines for sentence in line.sentences()]
-
-    @property
-    def needs_alignment(self) -> bool:
-        """True if there are tags inside sentences."""
-        return any(line.has_inner_tags() for line in self._lines)
-
-    @property
-    def _lines(self) -> list[_Segments]:
-        return [part for part in self.parts if isinstance(part, _Segments)]
+    def __init__(self, parts: Sequence[str | _Segments], separator: str, escape: Callable[[str], str]) -> None:
+        self._parts, self._separator, self._escape = parts, separator, escape
+        lines = [part for part in parts if isinstance(part, _Segments)]
+        self.sentences = [sentence for line in lines for sentence in line.sentences]
+        self.needs_alignment = any(line.line.edges_within(*span) for line in lines for span in line.spans)
 
     def assemble(self, translations: Sequence[Candidate], align: Aligner) -> str:
         """Replace each sentence by its translation; `align` aligns a translation's words with the sentence."""
         candidates = iter(translations)
         return "".join(
-            part if isinstance(part, str) else part.assemble(candidates, align, self.separator, self.escape)
-            for part in self.parts
+            part if isinstance(part, str) else part.assemble(candidates, align, self._separator, self._escape)
+            for part in self._parts
         )
 
 
 def segment_plain(text: str, separator: str, language: str = "en") -> SegmentedText:
     """Segment plain text in a language, given the separator of target sentences."""
-    lines = [
-        part if number % 2 else _Segments(Line(part), _sentence_spans(part, language), False)
-        for number, part in enumerate(_BREAK.split(text))
-    ]
+    parts = enumerate(_BREAK.split(text))
+    lines = [part if number % 2 else _Segments(Line(part), language, is_html=False) for number, part in parts]
     return SegmentedText(lines, separator, str)
 
 
 def segment_html(text: str, separator: str, language: str = "en") -> SegmentedText:
     """Segment HTML; tags, comments and untranslated elements (`<code>`, `translate="no"`) stay verbatim."""
-    lines = [
-        part if isinstance(part, str) else _Segments(part, _sentence_spans(part.text, language), True)
-        for part in html_lines(text)
-    ]
+    parts = html_lines(text)
+    lines = [part if isinstance(part, str) else _Segments(part, language, is_html=True) for part in parts]
     return SegmentedText(lines, separator, lambda translation: html.escape(translation, quote=False))

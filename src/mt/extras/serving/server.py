@@ -12,6 +12,8 @@ from mt.console import log
 from mt.errors import InputError, MachineError
 from mt.extras.serving.connection import Connection, connection_limits
 
+_IDLE_SECONDS = 30  # for a connection that waits for its client
+
 
 def listen(host: str, port: int) -> socket.socket:
     """Bind a socket; port 0 takes a free one.
@@ -43,16 +45,13 @@ def _cannot_listen(host: str, port: int, error: OSError) -> MachineError:
     return MachineError(f"cannot listen at {host}:{port}: {error.strerror or error}", "choose another --port")
 
 
-def serve(
-    app: FastAPI, bound: socket.socket, drain_seconds: int, idle_seconds: int = 30, forwarded_allow_ips: str = ""
-) -> None:
+def serve(app: FastAPI, bound: socket.socket, drain_seconds: int, forwarded_allow_ips: str = "") -> None:
     """Serve until SIGTERM or SIGINT; requests in flight are answered first.
 
     Args:
         app: the application.
         bound: the socket.
         drain_seconds: time limit for requests in flight at shutdown.
-        idle_seconds: time limit for a connection that waits for its client.
         forwarded_allow_ips: comma-separated proxies whose X-Forwarded-For is trusted.
 
     Raises:
@@ -74,7 +73,7 @@ def serve(
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=drain_seconds,
-        timeout_keep_alive=idle_seconds,
+        timeout_keep_alive=_IDLE_SECONDS,
         server_header=False,
         limit_concurrency=max_connections,
         backlog=backlog,

@@ -32,11 +32,7 @@ class Direction:
 
 
 def open_directions(folders: Sequence[ModelDir], choice: EngineChoice) -> list[Direction]:
-    """Open models.
-
-    Raises:
-        InputError: a model folder is incomplete, or two models have the same direction.
-    """
+    """Open models; it is an InputError if a folder is incomplete, or two models have the same direction."""
     directions: list[Direction] = []
     owners: dict[tuple[str, str], ModelDir] = {}
     for folder in folders:
@@ -55,43 +51,30 @@ def open_directions(folders: Sequence[ModelDir], choice: EngineChoice) -> list[D
 
 @dataclass(frozen=True)
 class Request:
-    """A validated request to translate.
-
-    Attributes:
-        texts: texts to translate.
-        source: language code or `auto`.
-        target: language code.
-        is_html: True if the texts are HTML.
-        alternatives: n-best translations beside the first.
-        is_list: True if the client sent a list, not a single text.
-    """
+    """A validated request to translate."""
 
     texts: list[str]
-    source: str
+    source: str  # language code or `auto`
     target: str
-    is_html: bool = False
-    alternatives: int = 0
-    is_list: bool = True
+    is_html: bool
+    alternatives: int  # n-best translations beside the first
+    is_list: bool  # False: the client sent a single text
 
 
 @dataclass(frozen=True)
 class Translation:
-    """The translation of a text.
-
-    Attributes:
-        alternatives: further distinct translations, best first.
-        detected: for `auto`, the language and the confidence in percent.
-    """
+    """The translation of a text."""
 
     text: str
-    alternatives: list[str]
-    detected: tuple[str, float] | None
+    alternatives: list[str]  # distinct, best first
+    detected: tuple[str, float] | None  # for `auto`: language and confidence in percent
 
 
 class Service:
     """Translate requests with the model for their direction."""
 
     def __init__(self, directions: Sequence[Direction], limits: Limits, metrics: Metrics) -> None:
+        self.default = directions[0]
         self._directions = {(direction.source, direction.target): direction for direction in directions}
         self._codes = list(dict.fromkeys(code for pair in self._directions for code in pair))
         self._metrics = metrics
@@ -113,9 +96,6 @@ class Service:
             for code in self._codes
         ]
 
-    def default_direction(self) -> Direction:
-        return next(iter(self._directions.values()))
-
     async def detect(self, text: str) -> list[dict[str, Any]]:
         """Return LibreTranslate's list of likely languages."""
         ranked = await self._in_thread(lambda: self._detector.rank(text))
@@ -123,11 +103,7 @@ class Service:
         return [{"confidence": confidence, "language": code} for code, confidence in likely]
 
     async def translate(self, request: Request) -> list[Translation]:
-        """Translate the texts of a request, each possibly in another language.
-
-        Raises:
-            RequestError: no model for the direction, or the server is busy.
-        """
+        """Translate the texts of a request, each possibly in another language."""
         chosen = await self._in_thread(lambda: [self._direction(text, request) for text in request.texts])
         # A text already in the target language stays as it is.
         results: list[tuple[str, list[str]]] = [(text, []) for text in request.texts]
@@ -179,11 +155,8 @@ class Service:
         attention = any(text.needs_alignment for text in segmented)
         options = replace(direction.search, beam_size=beam, n_best=n_best, scores=n_best > 1, attention=attention)
         sentences = [sentence for text in segmented for sentence in text.sentences]
-        if sentences:
-            self._metrics.characters.labels(direction.source, direction.target).inc(sum(map(len, sentences)))
-            translations = iter(await self._batcher.translate(translator, sentences, options, deadline))
-        else:
-            translations = iter(())
+        self._metrics.characters.labels(direction.source, direction.target).inc(sum(map(len, sentences)))
+        translations = iter(await self._batcher.translate(translator, sentences, options, deadline))
 
         def assemble() -> list[tuple[str, list[str]]]:
             results = []

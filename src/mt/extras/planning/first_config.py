@@ -1,42 +1,42 @@
 """`mt init`: a first configuration, fitted to the user's text and machine."""
 
-from dataclasses import dataclass
-
 from mt.bundle.pretrained import Pretrained
 from mt.config import parse_config
 from mt.console import log
 from mt.errors import InputError
 from mt.extras.planning.corpus_sample import CorpusSample, sample_corpus, sample_held_out, train_on_sample
 from mt.extras.planning.estimate import cost, estimate
-from mt.extras.planning.options import InitOptions, validated_data
+from mt.extras.planning.init_options import InitOptions, validated_data
 from mt.extras.planning.probe import Measurements, probe
-from mt.extras.planning.recipe import SHAPES, Length, PlanInputs, Shape, first_shape, rounded, tokenizer_choices
-from mt.extras.planning.template import ConfigTemplate
+from mt.extras.planning.recipe import (
+    SHAPES,
+    ConfigTemplate,
+    Length,
+    PlanInputs,
+    Shape,
+    first_shape,
+    rounded,
+    tokenizer_choices,
+)
 from mt.system.cpus import usable_cores
 from mt.system.devices import choose_device
 
 _FEW_PAIRS = 1_000  # below it, a warning
-_PROBE_SECONDS = 8.0  # of timed steps
 _TRAINING_SHARE = 0.85  # of the time limit; the rest is for preparing the data and scoring the model
 _VALIDATION_SHARE = 0.15  # of the training time, at most
 _PROBE_LENGTH = Length(steps=1000, epochs=10.0, validations=10)
 _STEP_LIMITS = (50, 300_000)
 
 
-@dataclass(frozen=True)
-class DraftConfig:
-    """The text of a configuration, and a summary for the terminal."""
-
-    text: str
-    summary: str
-
-
-def draft_config(options: InitOptions, schema: str) -> DraftConfig:
+def draft_config(options: InitOptions, schema: str) -> tuple[str, str]:
     """Read the files, choose a configuration, and time some steps of it.
 
     Args:
         options: of `mt init`.
         schema: path of the configuration's schema for editors, relative to the file.
+
+    Returns:
+        the text of the configuration, and a summary for the terminal.
 
     Raises:
         InputError: a file is missing, empty, or not aligned with the other.
@@ -71,7 +71,7 @@ def draft_config(options: InitOptions, schema: str) -> DraftConfig:
     ]
     text = template.text(shape, length, header)
     parse_config(text, "the text that mt init has written")
-    return DraftConfig(text, f"{description}\n{measured.parameters:,} parameters; {costs}")
+    return text, f"{description}\n{measured.parameters:,} parameters; {costs}"
 
 
 def _refuse_unusable(sample: CorpusSample, name: str) -> None:
@@ -95,13 +95,13 @@ def _fit_to_time(template: ConfigTemplate, pairs: int, valid_pairs: int) -> tupl
         log.info("timing a few steps: d_model %d, %d layers", shape.d_model, layers)
         config = template.config(shape, _PROBE_LENGTH)
         complete = len(sample) == inputs.pairs
-        measured = probe(config, sample, tokenizers, complete, _PROBE_SECONDS, Pretrained(config))
+        measured = probe(config, sample, tokenizers, complete, Pretrained(config))
         length = fitting_length(inputs, measured, pairs, valid_pairs)
-        if minutes is None or shape == SHAPES[0] or length.epochs >= inputs.min_epochs:
+        if minutes is None or shape == SHAPES[0] or length.epochs >= inputs.size_class.min_epochs:
             break
         log.info("the time suffices for %.1f passes over the text only; trying a smaller model", length.epochs)
         shape = SHAPES[SHAPES.index(shape) - 1]
-    if length.epochs < inputs.min_epochs:
+    if length.epochs < inputs.size_class.min_epochs:
         limit = f"{_STEP_LIMITS[1]:,} steps, the limit of mt init," if minutes is None else f"{minutes:g} minutes"
         log.warning("%s are %.1f passes over the text; a longer training learns more", limit, length.epochs)
     return shape, length, measured
@@ -115,7 +115,7 @@ def _description(inputs: PlanInputs) -> str:
 
 def fitting_length(inputs: PlanInputs, measured: Measurements, pairs: int, valid_pairs: int) -> Length:
     """Return as many steps as the time limit allows or the text is worth, and validations for a small part of it."""
-    steps = inputs.max_epochs * pairs * measured.steps_per_pair
+    steps = inputs.size_class.max_epochs * pairs * measured.steps_per_pair
     if inputs.minutes is not None:
         seconds = 60 * inputs.minutes * _TRAINING_SHARE * (1 - _VALIDATION_SHARE)
         steps = min(2 * steps, seconds / measured.seconds_per_step)

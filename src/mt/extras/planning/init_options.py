@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mt.config import DataConfig
+from mt.config import Config, DataConfig
 from mt.config.problems import Problem, validate
 from mt.errors import InputError
 from mt.extras.planning.recipe import Choice
@@ -13,23 +13,16 @@ Files = tuple[str, str]
 
 @dataclass(frozen=True)
 class InitOptions:
-    """The values that only the user knows.
-
-    Attributes:
-        train: pairs of files, a text and its translation.
-        valid, test: likewise; None splits pairs off the training text.
-        minutes: time limit of the training, if any.
-        device: auto, cpu, cuda or mps.
-    """
+    """The values that only the user knows."""
 
     name: str
     source_lang: str
     target_lang: str
     train: Sequence[Files]
-    valid: Files | None
-    test: Files | None
-    minutes: float | None
-    device: str
+    valid: Files | None  # None splits pairs off the training text
+    test: Files | None  # likewise
+    minutes: float | None  # time limit of the training, if any
+    device: str  # auto, cpu, cuda or mps
 
     def data_choices(self, held_out: int) -> list[Choice]:
         """Return the data section; a set without files takes `held_out` pairs from the training text."""
@@ -63,16 +56,14 @@ def validated_data(options: InitOptions) -> DataConfig:
     Raises:
         InputError: an option is invalid; the message names it.
     """
-    data, problems = _validate(options)
-    if data is None:
+    config, problems = _validate(options)
+    if config is None:
         raise InputError("; ".join(f"{_option_name(problem)}: {problem.message}" for problem in problems))
-    return data
+    return config.data
 
 
-def _validate(options: InitOptions) -> tuple[DataConfig | None, list[Problem]]:
-    data = {choice.key: choice.value for choice in options.data_choices(1)}
-    config, problems = validate({"name": options.name, "data": data})
-    return (config.data if config else None), problems
+def _validate(options: InitOptions) -> tuple[Config | None, list[Problem]]:
+    return validate({"name": options.name, "data": {choice.key: choice.value for choice in options.data_choices(1)}})
 
 
 def _option_name(problem: Problem) -> str:
