@@ -9,10 +9,12 @@ from typing import ClassVar
 
 import torch
 
+from mt.console import log
 from mt.decoding.attention_weights import alignment_layer, attention_weights
 from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, batch_by_length
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.search import Model, pad_sources, sample, search
+from mt.errors import is_out_of_memory
 
 # Hypotheses in a batch on a CPU: with more, a step's logits leave the caches (docs/lab/decoding_speed.md).
 _CPU_ROWS = 480
@@ -56,11 +58,21 @@ class TorchEngine:
 
         def translate_batch(batch: list[int]) -> list[list[Hypothesis]]:
             chosen = [rows[row] for row in batch]
-            src_tokens = pad_sources(chosen, self.model.device)
-            if options.sampling is None:
-                return search(self.model, src_tokens, options)
-            numbers = [row % copies for row in batch]
-            return [[drawn] for drawn in sample(self.model, src_tokens, options, chosen, numbers)]
+            try:
+                src_tokens = pad_sources(chosen, self.model.device)
+                if options.sampling is None:
+                    return search(self.model, src_tokens, options)
+                numbers = [row % copies for row in batch]
+                return [[drawn] for drawn in sample(self.model, src_tokens, options, chosen, numbers)]
+            except (RuntimeError, MemoryError) as error:
+                if len(batch) == 1 or not is_out_of_memory(error):
+                    raise
+            # Outside of the `except`, whose traceback would keep the tensors alive.
+            log.warning("out of memory: %d sentences are translated in two batches", len(batch))
+            if self.model.device.type == "cuda":
+                torch.cuda.empty_cache()
+            half = len(batch) // 2
+            return translate_batch(batch[:half]) + translate_batch(batch[half:])
 
         results = [[EMPTY_HYPOTHESIS] for _ in rows]
         with _evaluating(self.model), _thread_pool(min(workers, len(batches))) as pool:

@@ -5,8 +5,6 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config, DataConfig, FromTrain, is_synthetic, name_of
 from mt.console import duration, log
@@ -22,7 +20,7 @@ from mt.pipeline.preflight import check_requirements
 from mt.pipeline.resume import recorded_inputs, refuse_changes
 from mt.storage import lock as run_lock
 from mt.storage.run_dir import RunDir
-from mt.system.devices import choose_device, has_bf16
+from mt.system.devices import choose_device
 from mt.text.languages import BACK_TRANSLATION_TAG
 from mt.training.checkpoints import Checkpoints
 
@@ -62,7 +60,7 @@ def dry_run(config: Config, runs: Path) -> str:
     estimated = estimate(config, measured, texts.pairs, valid_pairs, train.bytes_per_pair(), complete)
     rows = {
         "run": f"{run_dir.root}, " + (f"resumes after step {steps_done:,}" if steps_done else "new"),
-        "device": _device(device, measured.precision),
+        "device": f"{device}, {measured.precision}",
         **_text_rows(texts, measured),
         "starts from": str(pretrained.start.folder.root) if pretrained.start and pretrained.start.folder else "",
         "learns from": ", ".join(teacher.path for teacher in pretrained.teachers),
@@ -75,11 +73,6 @@ def dry_run(config: Config, runs: Path) -> str:
     width = max(map(len, rows))
     lines = [f"{name:<{width}}  {text}" for name, text in rows.items() if text]
     return "\n".join([*lines, "nothing was trained; run the same command without --dry-run to train"])
-
-
-def _device(device: torch.device, precision: str) -> str:
-    could_be_faster = precision == "fp32" and has_bf16(device)
-    return f"{device}, {precision}" + ("; training.precision: bf16 may be faster" if could_be_faster else "")
 
 
 def _check_pretrained(config: Config, runs: Path, run_dir: RunDir) -> tuple[Pretrained, TokenizerPair | None]:

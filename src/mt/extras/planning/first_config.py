@@ -1,5 +1,9 @@
 """`mt init`: a first configuration, fitted to the user's text and machine."""
 
+from dataclasses import replace
+
+import torch
+
 from mt.bundle.pretrained import Pretrained
 from mt.config import parse_config
 from mt.console import log
@@ -19,7 +23,7 @@ from mt.extras.planning.recipe import (
     tokenizer_choices,
 )
 from mt.system.cpus import usable_cores
-from mt.system.devices import choose_device
+from mt.system.devices import choose_device, has_bf16
 
 _FEW_PAIRS = 1_000  # below it, a warning
 _TRAINING_SHARE = 0.85  # of the time limit; the rest is for preparing the data and scoring the model
@@ -69,6 +73,8 @@ def draft_config(options: InitOptions, schema: str) -> tuple[str, str]:
         f"{costs}.",
         "Preparing the text and scoring the model are extra: some minutes, some 0.3 GB.",
     ]
+    if device == "cpu" and has_bf16(torch.device(device)):  # elsewhere, `auto` needs no measurement
+        template = replace(template, inputs=replace(inputs, precision=measured.precision))
     text = template.text(shape, length, header)
     parse_config(text, "the text that mt init has written")
     return text, f"{description}\n{measured.parameters:,} parameters; {costs}"

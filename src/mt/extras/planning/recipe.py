@@ -88,6 +88,7 @@ class PlanInputs:
     cores: int  # of the processor
     minutes: float | None = None  # time limit of the training, if any
     device_option: str = "auto"  # the value of training.device
+    precision: str = "auto"  # the value of training.precision
 
     @property
     def pairs(self) -> int:
@@ -185,6 +186,8 @@ def training_choices(shape: Shape, inputs: PlanInputs, length: Length) -> list[C
             Choice("schedule", "inverse_sqrt", "independent of max_steps, which can be raised later"),
             Choice("warmup_steps", max(1, min(4000, steps // 5))),
         ]
+    if inputs.precision != "auto":
+        choices.append(Choice("precision", inputs.precision, "the faster of bf16 and fp32, measured on this processor"))
     if inputs.device_option != "auto":
         choices.append(Choice("device", inputs.device_option, "as requested; auto takes a GPU if there is one"))
     every = max(1, rounded(steps / length.validations))

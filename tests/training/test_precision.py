@@ -1,0 +1,180 @@
+"""Number formats of training: their choice, fp16 with a scaled loss, and determinism."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from command import mt
+from mt.errors import InputError
+from mt.model.build import TranslationModel
+from mt.system.devices import choose_device, has_bf16
+from mt.system.distributed import SINGLE_PROCESS
+from mt.training.precision import LossScale, choose_precision, measure_formats
+from mt.training.step import TrainStep, _refuse_nondeterminism
+from training_helpers import NoMemory, Parts, resume_is_exact
+
+
+@pytest.fixture
+def bf16_processor(monkeypatch: pytest.MonkeyPatch):
+    """A processor that has instructions for bf16, to all appearances."""
+    capabilities = {**torch.cpu.get_capabilities(), "avx512_bf16": True}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    has_bf16.cache_clear()
+    yield
+    has_bf16.cache_clear()
+
+
+def choose(parts: Parts) -> str:
+    return choose_precision(parts.config, parts.model, parts.run, SINGLE_PROCESS)
+
+
+def test_a_processor_without_bf16_computes_in_fp32_and_measures_nothing(tiny: Path) -> None:
+    parts = Parts(tiny)
+    assert choose(parts) == "fp32"
+    assert not parts.run.precision.exists()
+
+
+@pytest.mark.parametrize("speedup", [0.9, 1.05, 1.5])
+def test_the_faster_format_is_chosen_once_for_a_run(
+    tiny: Path, bf16_processor: None, monkeypatch: pytest.MonkeyPatch, speedup: float
+) -> None:
+    parts = Parts(tiny)
+    monkeypatch.setattr("mt.training.precision.measure_formats", lambda *_: {"fp32": speedup, "bf16": 1.0})
+    expected = "bf16" if speedup > 1.1 else "fp32"
+    assert choose(parts) == expected
+    monkeypatch.setattr("mt.training.precision.measure_formats", lambda *_: {"fp32": 1 / speedup, "bf16": 1.0})
+    assert choose(parts) == expected
+    record = json.loads(parts.run.precision.read_bytes())
+    parts.run.precision.write_text(json.dumps({**record, "device": "cuda"}))  # the run moves to another device
+    assert choose(parts) == ("bf16" if 1 / speedup > 1.1 else "fp32")
+
+
+def test_the_measurement_times_both_formats_and_leaves_the_model_as_it_was(tiny: Path) -> None:
+    model: TranslationModel = Parts(tiny).model
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    seconds = measure_formats(model, 64)
+    assert set(seconds) == {"fp32", "bf16"}
+    assert min(seconds.values()) > 0
+    assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_an_emulated_format_is_used_with_a_warning(
+    tiny: Path, precision: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+    has_bf16.cache_clear()
+    with caplog.at_level(logging.WARNING, "mt"):
+        assert choose(Parts(tiny, f"training.precision={precision}")) == precision
+    assert f"training.precision: this processor emulates {precision}" in caplog.text
+    has_bf16.cache_clear()
+
+
+def test_fp16_gradients_are_those_of_fp32(tiny: Path) -> None:
+    parts = Parts(tiny, "model.dropout=0.0")
+    batches = parts.batches(2)
+    exact = parts.gradients(batches)
+    parts.model.zero_grad()
+    train_step = TrainStep(parts.config, parts.model, precision="fp16")
+    train_step.accumulate_gradients(batches, 0)
+    assert train_step.loss_scale is not None
+    largest = max(float(p.grad.abs().max()) for p in parts.model.parameters())
+    train_step.loss_scale.unscale(parts.model)
+    assert largest == pytest.approx(2**16 * max(float(p.grad.abs().max()) for p in parts.model.parameters()))
+    for parameter, gradient in zip(parts.model.parameters(), exact, strict=True):
+        assert parameter.grad.dtype == torch.float32
+        assert (parameter.grad - gradient).norm() < 0.02 * gradient.norm()
+
+
+def test_an_fp16_training_resumes_exactly(tiny: Path) -> None:
+    settings = "training.precision=fp16", "training.learning_rate=5e-3", "model.dropout=0.1"
+    assert resume_is_exact(Parts(tiny, *settings))
+
+
+def test_the_loss_scale_falls_after_an_overflow_and_is_kept_in_checkpoints(tiny: Path) -> None:
+    parts = Parts(tiny, "training.precision=fp16")
+    trainer = parts.trainer()
+    trainer.step()
+    assert trainer.train_step.loss_scale.state() == (2.0**16, 1)
+    trainer.train_step.loss_scale.scale.fill_(1e38)
+    before = [p.detach().clone() for p in parts.model.parameters()]
+    trainer.step()
+    trainer.step_results.flush()
+    assert trainer.state.skipped_updates == 1
+    assert all(map(torch.equal, before, parts.model.parameters()))
+    assert trainer.train_step.loss_scale.state() == (pytest.approx(5e37), 0)
+    trainer.train_step.loss_scale.load((1024.0, 7))
+    trainer.save()
+    assert parts.trainer().train_step.loss_scale.state() == (1024.0, 7)
+
+
+def test_the_loss_scale_grows_after_many_finite_updates() -> None:
+    scale = LossScale(torch.device("cpu"))
+    finite, overflow = torch.tensor(1.0), torch.tensor(0.0)
+    scale.load((8.0, LossScale.INTERVAL - 2))
+    scale.update(finite)
+    assert scale.state() == (8.0, LossScale.INTERVAL - 1)
+    scale.update(finite)
+    assert scale.state() == (16.0, 0)
+    scale.update(finite)
+    scale.update(overflow)
+    assert scale.state() == (8.0, 0)
+
+
+def test_batches_stay_split_after_memory_ran_out(tiny: Path) -> None:
+    parts = Parts(tiny, "model.dropout=0.0")
+    trainer = parts.trainer()
+    NoMemory(5, torch.OutOfMemoryError("CUDA out of memory"))(trainer.train_step)
+    for _ in range(3):
+        trainer.step()
+    assert trainer.state.pieces > 1
+    assert trainer.state.out_of_memory <= 2  # not in every step
+    trainer.save()
+    assert parts.trainer().train_step.pieces == trainer.state.pieces
+
+
+def test_moments_are_allocated_before_the_first_step(tiny: Path) -> None:
+    parts = Parts(tiny)
+    optimizer = TrainStep(parts.config, parts.model).optimizer
+    assert all(set(optimizer.state[p]) == {"step", "exp_avg", "exp_avg_sq"} for p in parts.model.parameters())
+
+
+def test_a_deterministic_training_on_a_cpu_is_the_usual_one(tiny: Path) -> None:
+    weights = []
+    for flag in ("false", "true"):
+        settings = f"name={flag}x", f"training.deterministic={flag}"
+        mt("train", "--config", "tiny.yaml", *(word for one in settings for word in ("--set", one)), cwd=tiny)
+        weights.append(load_file(tiny / "runs" / f"{flag}x" / "model" / "model.safetensors"))
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_an_operator_that_is_not_deterministic_is_named() -> None:
+    torch.use_deterministic_algorithms(True)
+    try:
+        with pytest.raises(RuntimeError) as caught:
+            torch.zeros(3).put_(torch.tensor([0]), torch.tensor([1.0]), accumulate=False)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    with pytest.raises(InputError, match=r"training\.deterministic: put_ .*has no deterministic implementation"):
+        _refuse_nondeterminism(caught.value)
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(InputError, match="process 3 on this machine has no GPU of its own, of 2") as caught:
+        choose_device("auto", local_rank=2)
+    assert "--nproc-per-node=2" in caught.value.hint
+
+
+@pytest.mark.parametrize(("version", "hint"), [(None, "has no CUDA"), ("12.8", "nvidia-smi")])
+def test_cuda_that_cannot_be_used_is_explained(monkeypatch: pytest.MonkeyPatch, version: str | None, hint: str) -> None:
+    monkeypatch.setattr(torch.version, "cuda", version)
+    with pytest.raises(InputError, match="no usable cuda device") as caught:
+        choose_device("cuda")
+    assert hint in caught.value.hint
