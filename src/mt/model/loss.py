@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from mt.model.linear import linear_without_grad
+from mt.model.loss_rows import add_product, plain_rows, rows_function
 
+_BLOCK_BYTES = 2**29  # of a GPU's block of logits in fp32
 Teachers = Sequence[tuple[Tensor, Tensor]]  # each one's states (N, E) and output matrix (V, E)
 
 
@@ -31,7 +33,8 @@ def fused_cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothin
     """
     # Inside the autograd function gradients are always off.
     wants_gradient = torch.is_grad_enabled() and (states.requires_grad or weight.requires_grad)
-    loss, nll = _CrossEntropy.apply(states, weight, labels, smoothing, wants_gradient)  # type: ignore[no-untyped-call]
+    function = _CudaCrossEntropy if states.is_cuda else _CrossEntropy
+    loss, nll = function.apply(states, weight, labels, smoothing, wants_gradient)  # type: ignore[no-untyped-call]
     return loss, nll
 
 
@@ -103,7 +106,7 @@ class _CrossEntropy(_FusedLoss):
         loss, nll = (states.new_zeros((), dtype=torch.float32) for _ in range(2))
         if wants_gradient:
             ctx.gradients = grad_states, grad_weight = torch.empty_like(inputs), torch.zeros_like(weight)
-        for rows in _blocks(inputs, 1):
+        for rows in _blocks(inputs, 1, len(weight)):
             block, label = inputs[rows], labels[rows, None]  # (R, D), (R, 1)
             logits = linear_without_grad(block, matrix).float()  # (R, V)
             label_logit = logits.gather(-1, label)
@@ -131,6 +134,40 @@ class _CrossEntropy(_FusedLoss):
         return loss, nll
 
 
+class _CudaCrossEntropy(_FusedLoss):
+    """The same as large matrix products and one kernel a block; gradients and sums in fp32.
+
+    The gradient by the logits is in the products' number format. In fp16 it is computed 1,024 times as large, so that
+    probabilities down to 6e-11 count instead of 6e-8; the products divide by it in fp32. For a confident model (32,000
+    tokens, smoothing 0.1) that takes the median error of an unseen token's row of the weight's gradient from 0.8 % to
+    0.04 %. Backward scales gradients by the states in fp32, so a loss scale does not overflow.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, wants_gradient: bool
+    ) -> tuple[Tensor, Tensor]:
+        inputs, matrix = _in_product_dtype(states, weight)
+        of_rows = plain_rows if inputs.dtype == torch.float64 else rows_function(states.device)
+        scale = 1024.0 if inputs.dtype == torch.float16 else 1.0
+        losses = states.new_empty((2, len(labels)), dtype=torch.float32)
+        if wants_gradient:
+            kept = torch.promote_types(inputs.dtype, torch.float32)
+            grad_states, grad_weight = (torch.zeros_like(x, dtype=kept) for x in (states, weight))
+            ctx.gradients = grad_states, grad_weight
+        stride = -(-len(weight) // 64) * 64  # matrix products and the kernel want aligned rows
+        for rows in _blocks(inputs, 1, len(weight)):
+            block = inputs[rows]  # (R, D)
+            logits = torch.mm(block, matrix.t(), out=block.new_empty(len(block), stride)[:, : len(weight)])  # (R, V)
+            of_rows(logits, labels[rows], losses[:, rows], smoothing, scale if wants_gradient else 0.0)
+            if wants_gradient:
+                add_product(grad_states[rows], logits, matrix, 1 / scale)
+                add_product(grad_weight, logits.t(), block, 1 / scale)
+        loss, nll = losses[0].sum(), losses[1].sum()
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
+
+
 class _RDropCrossEntropy(_FusedLoss):
     """The mean of two passes' cross-entropies plus alpha / 4 times the sum of their two Kullback-Leibler divergences.
 
@@ -150,16 +187,16 @@ class _RDropCrossEntropy(_FusedLoss):
         passes = inputs.view(2, len(labels), states.shape[1])
         mean_row = weight.mean(dim=0)
         loss, nll = (states.new_zeros((), dtype=torch.float32) for _ in range(2))
-        grad_passes, grad_weight = torch.empty_like(passes), torch.zeros_like(weight)
+        grad_passes, grad_weight = _states_gradient(states, inputs).view_as(passes), torch.zeros_like(weight)
         share = alpha / 4
-        for rows in _blocks(labels, 4):  # two passes, and more tensors of each
+        for rows in _blocks(labels, 4, len(weight)):  # two passes, and more tensors of each
             block = passes[:, rows]  # (2, R, D)
             label = labels[rows].expand(2, -1)[:, :, None]
             logits = linear_without_grad(block.flatten(0, 1), matrix).float().view(2, block.shape[1], len(weight))
             probs = logits.softmax(dim=-1)
             log_total = logits.amax(dim=-1, keepdim=True) - probs.amax(dim=-1, keepdim=True).log()
             label_logit = logits.gather(-1, label)
-            mean_logit = (block.float() @ mean_row.float())[:, :, None]
+            mean_logit = _times_row(block, mean_row)[:, :, None]
             difference = logits[0] - logits[1]
             means = (probs * difference).sum(dim=-1, keepdim=True)  # A and B (2, R, 1)
             nll += (log_total - label_logit).sum() / 2
@@ -174,7 +211,7 @@ class _RDropCrossEntropy(_FusedLoss):
             flat = gradient.flatten(0, 1)
             grad_passes[:, rows] = linear_without_grad(flat, matrix.t()).view_as(block)
             grad_weight.add_(flat.t() @ block.flatten(0, 1))
-        grad_passes.sub_((smoothing / 2 * mean_row).to(inputs.dtype))
+        grad_passes.sub_((smoothing / 2 * mean_row).to(grad_passes.dtype))
         grad_weight.sub_(passes.sum(dim=(0, 1)) * (smoothing / (2 * len(weight))))
         ctx.gradients = grad_passes.view_as(states), grad_weight
         ctx.mark_non_differentiable(nll)
@@ -193,9 +230,9 @@ class _DistillationCrossEntropy(_FusedLoss):
     ) -> tuple[Tensor, Tensor]:
         inputs, matrix = _in_product_dtype(states, weight)
         loss, nll = (states.new_zeros((), dtype=torch.float32) for _ in range(2))
-        ctx.gradients = grad_states, grad_weight = torch.empty_like(inputs), torch.zeros_like(weight)
+        ctx.gradients = grad_states, grad_weight = _states_gradient(states, inputs), torch.zeros_like(weight)
         teachers = [(their_states.to(inputs.dtype), output.to(inputs.dtype)) for their_states, output in teachers]
-        for rows in _blocks(inputs, 2):
+        for rows in _blocks(inputs, 2, len(weight)):
             label = labels[rows, None]
             log_probs = linear_without_grad(inputs[rows], matrix).float().log_softmax(dim=-1)  # (R, V)
             nll -= log_probs.gather(-1, label).sum()
@@ -219,7 +256,18 @@ def _in_product_dtype(states: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     return states.to(dtype), weight.to(dtype)
 
 
-def _blocks(rows: Tensor, divisor: int) -> Iterator[slice]:
-    """Yield blocks of rows of logits: on a CPU they fit its cache, a GPU wants large products."""
-    size = (512 if rows.device.type == "cpu" else 8192) // divisor
+def _states_gradient(states: Tensor, inputs: Tensor) -> Tensor:
+    """Make the gradient's memory; on a GPU in the states' format, so that the factor from above is not rounded."""
+    return torch.empty_like(states if states.is_cuda else inputs)
+
+
+def _times_row(x: Tensor, row: Tensor) -> Tensor:
+    """Return x (..., D) times row (D,); on a GPU not as a product, which autocast would round."""
+    return (x.float() * row.float()).sum(dim=-1) if x.is_cuda else x.float() @ row.float()
+
+
+def _blocks(rows: Tensor, divisor: int, vocab: int) -> Iterator[slice]:
+    """Yield blocks of rows of logits: on a CPU they fit its cache, a GPU wants large products but has little memory."""
+    size = 512 if rows.device.type == "cpu" else max(128, _BLOCK_BYTES // (4 * vocab) // 128 * 128)
+    size //= divisor
     return (slice(start, start + size) for start in range(0, len(rows), size))
