@@ -33,7 +33,7 @@ def test_losses_and_gradients_are_those_of_the_cpu(tiny: Path) -> None:
 def test_bf16_learns_and_logs(tiny: Path) -> None:
     parts = on_gpu(tiny, "training.precision=bf16", "training.learning_rate=5e-3")
     trainer = parts.trainer()
-    assert trainer._reads_late
+    assert trainer.train_step.reads_late
     trainer.step()
     first = trainer.step_results.summary(seconds=1.0)["loss"]
     for _ in range(60):

@@ -71,7 +71,7 @@ class TrainStep:
         self._objective = shard_objective(objective, config.training, distributed)
         self.optimizer = make_optimizer(model, config.training)
         # A CPU's work is done when a call returns. On a GPU, reading a result at once would stall the queue.
-        self.reads_late = self._device.type == "cuda" and isinstance(self.optimizer, torch.optim.Optimizer)
+        self.reads_late = self._device.type == "cuda"
 
     def __call__(self, micro_batches: Sequence[Batch], step: int) -> tuple[StepLoss, Tensor]:
         """Make one update: gradients, clipping, optimiser.
@@ -98,7 +98,7 @@ class TrainStep:
 
     def _update_if_finite(self, total: Tensor) -> None:
         if self.reads_late:
-            # The fused kernel reads this flag on the device.
+            # The optimisers read this flag on the device.
             self.optimizer.found_inf = 1.0 - total.isfinite().float()  # type: ignore[union-attr]
             self.optimizer.step()
         elif math.isfinite(total.item()):
