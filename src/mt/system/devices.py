@@ -33,6 +33,8 @@ def choose_device(wanted: str, key: str = "training.device", local_rank: int = 0
     if wanted == "cuda":
         gpu = torch.device("cuda", local_rank % torch.cuda.device_count())
         torch.cuda.set_device(gpu)
+        # cuDNN's attention plans a kernel for every new shape, which nearly every batch has.
+        torch.backends.cuda.enable_cudnn_sdp(False)
         return gpu
     if wanted == "cpu":
         # Fixes the number: until it is set, the BLAS library may use fewer threads, and sums over another number of
