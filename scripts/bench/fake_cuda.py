@@ -29,7 +29,8 @@ def build_device() -> Path:
 
     source = Path(__file__).with_suffix(".cpp")
     folder = Path(importlib.util.find_spec("torch").origin).parent
-    key = hashlib.sha256(source.read_bytes() + importlib.metadata.version("torch").encode()).hexdigest()[:16]
+    built_for = f"{importlib.metadata.version('torch')} in {folder}"
+    key = hashlib.sha256(source.read_bytes() + built_for.encode()).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mt-tests"
     library = cache / f"fake_cuda-{key}.so"
     cache.mkdir(parents=True, exist_ok=True)

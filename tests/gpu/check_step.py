@@ -1,12 +1,13 @@
 """A training step on fake CUDA: no wait, few copies, a budget of operators and bytes, and the CPU's numbers."""
 
+import sys
 from collections import Counter
 from pathlib import Path
 
 from fake_cuda import fake_gpu  # isort: skip (before torch)
+import gpu_count
 import pytest
 import torch
-from gpu_count import count_step, draw_batch
 
 from mt.config import parse_config
 from mt.model.transformer import set_parameters
@@ -51,12 +52,21 @@ def test_a_micro_batch_takes_one_copy_to_the_gpu(tiny: Path) -> None:
 
 def test_a_step_of_base_keeps_to_its_budget() -> None:
     config = parse_config(BASE.read_text(), BASE.name, ["training.precision=bf16"])
-    operators = count_step(config, 32_000, draw_batch(24_000, 32_000))
+    operators = gpu_count.count_step(config, 32_000, gpu_count.draw_batch(24_000, 32_000))
     counted = {phase: [each for each in operators if each.phase == phase] for phase in BUDGET}
     assert sum(map(len, counted.values())) == len(operators)
     for phase, (most, gigabytes) in BUDGET.items():
         assert len(counted[phase]) <= most, (phase, Counter(each.name for each in counted[phase]))
         assert sum(each.bytes for each in counted[phase]) <= gigabytes * 1e9, phase
+
+
+def test_the_printed_table_adds_up(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--tokens", "640", "--vocab", "100", "--set", "model.encoder_layers=1", "model.decoder_layers=1"]
+    monkeypatch.setattr(sys, "argv", ["gpu_count.py", str(BASE), *small])
+    gpu_count.main()
+    rows = [line.split("|")[1:3] for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][1:]
+    counts = {phase.strip(): int(number.replace(",", "")) for phase, number in rows}
+    assert counts.pop("total") == sum(counts.values()) > 4 * len(counts) > 0
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])

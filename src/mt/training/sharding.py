@@ -32,9 +32,12 @@ def shard_objective(objective: Objective, config: TrainingConfig, distributed: D
         InputError: there are several processes and `training.sharding` is none.
     """
     refuse_unsharded(config, distributed)
-    if distributed.world_size == 1:
-        return objective
-    if config.sharding == "ddp":
+    return objective if distributed.world_size == 1 else wrap(objective, config.sharding, distributed.world_size)
+
+
+def wrap(objective: Objective, sharding: str, world_size: int) -> nn.Module:
+    """Wrap the objective in DDP or FSDP for the initialised process group."""
+    if sharding == "ddp":
         from torch.nn.parallel import DistributedDataParallel
 
         # Each rank's table of positions grows with its own longest sentence.
@@ -46,7 +49,7 @@ def shard_objective(objective: Objective, config: TrainingConfig, distributed: D
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh(objective.model.device.type, (distributed.world_size,))
+    mesh = init_device_mesh(objective.model.device.type, (world_size,))
     for layer in objective.model.blocks:
         fully_shard(layer, mesh=mesh)
     # The embeddings are used first and last, so they stay gathered between the forward and the backward pass.
