@@ -117,7 +117,7 @@ class FakeGpu(TorchDispatchMode):
         self._twins = torch.device("cpu" if values else "meta")
 
     def move(self, model: nn.Module) -> None:
-        """Move a model to the GPU; `nn.Module.to` would part the matrices that are tied."""
+        """Move a model to the GPU; `nn.Module.to` would untie tied matrices."""
         moved: dict[Tensor, Tensor] = {}
         for module in model.modules():
             for tensors in (module._parameters, module._buffers):
