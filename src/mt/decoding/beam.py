@@ -3,6 +3,7 @@
 B sentences being searched   W hypotheses per sentence   V target vocabulary   T target tokens so far
 """
 
+import copy
 import math
 
 import torch
@@ -119,14 +120,21 @@ class Finished:
         self.tokens = all_tokens.gather(1, best[:, :, None].expand(-1, -1, length))
         self.count = self.count + ends.sum(dim=1)
 
-    def select(self, rows: Tensor) -> None:
-        self.scores, self.log_probs, self.tokens = self.scores[rows], self.log_probs[rows], self.tokens[rows]
-        self.lengths, self.count = self.lengths[rows], self.count[rows]
+    def rows(self, rows: Tensor) -> "Finished":
+        """Select sentences."""
+        selected = copy.copy(self)
+        selected.scores, selected.log_probs, selected.tokens = (
+            self.scores[rows],
+            self.log_probs[rows],
+            self.tokens[rows],
+        )
+        selected.lengths, selected.count = self.lengths[rows], self.count[rows]
+        return selected
 
-    def n_best(self, rows: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
-        """Return the n best of some rows; an empty translation where numerical failure let none end."""
+    def n_best(self, options: SearchOptions) -> list[list[Hypothesis]]:
+        """Return the n best of each sentence; an empty translation where numerical failure let none end."""
         results = []
-        fields = (x[rows, : options.n_best].tolist() for x in (self.log_probs, self.lengths, self.tokens))
+        fields = (x[:, : options.n_best].tolist() for x in (self.log_probs, self.lengths, self.tokens))
         for log_probs, lengths, tokens in zip(*fields, strict=True):
             hypotheses = [
                 Hypothesis.of(ids[:length], log_prob, options.length_penalty)

@@ -107,7 +107,7 @@ class _ActiveRows:
         active = len(self.done) - int(self.done.sum())
         if 4 * active > 3 * len(self.done):
             return active, None
-        rows = (~self.done).nonzero()[:, 0]
+        rows = torch.nonzero_static(~self.done, size=active)[:, 0]  # of a known size, so nothing waits for a GPU
         self.sentences, self.done = self.sentences[rows], self.done[rows]
         return active, rows
 
@@ -164,7 +164,7 @@ def beam_search(model: Model, src_tokens: Tensor, options: SearchOptions) -> lis
     finished = Finished(len(limits), options, src_tokens.device)
     rows = _ActiveRows(len(limits), src_tokens.device)
     beam = Beam(len(limits), src_tokens.device)
-    results: list[list[Hypothesis]] = [[] for _ in limits]
+    left: list[tuple[Tensor, Finished]] = []  # read at the end, since reading waits for a GPU
     state: Any = model.start(src_tokens)
     active = len(limits)
     while active:
@@ -179,13 +179,16 @@ def beam_search(model: Model, src_tokens: Tensor, options: SearchOptions) -> lis
         sentences, done = rows.sentences, rows.done
         active, kept = rows.drop_done()
         if kept is not None:
-            leaving = done.nonzero()[:, 0]
-            for sentence, n_best in zip(sentences[leaving].tolist(), finished.n_best(leaving, options), strict=True):
-                results[sentence] = n_best
+            leaving = torch.nonzero_static(done, size=len(done) - active)[:, 0]
+            left.append((sentences[leaving], finished.rows(leaving)))
             bounds = bounds[kept]
-            finished.select(kept)
+            finished = finished.rows(kept)
         # 4. The others are the next live hypotheses; the caches follow the ones they continue.
         state.select(kept, beam.advance(kept))
+    results: list[list[Hypothesis]] = [[] for _ in limits]
+    for sentences, best in left:
+        for sentence, n_best in zip(sentences.tolist(), best.n_best(options), strict=True):
+            results[sentence] = n_best
     return results
 
 
@@ -207,8 +210,8 @@ def _is_over(finished: Finished, best_live: Tensor, length: int, bounds: Tensor,
 @torch.inference_mode()
 def forced_score(model: TranslationModel, src_tokens: Tensor, ids: Sequence[Sequence[int]]) -> list[float]:
     """Return the log-probability, EOS included, of one translation (without EOS) per sentence of a batch (B, S)."""
-    tgt_in = _padded([[SOS_ID, *tokens] for tokens in ids], src_tokens.device)
-    tgt_out = _padded([[*tokens, EOS_ID] for tokens in ids], src_tokens.device)
+    rows = [[SOS_ID, *tokens] for tokens in ids] + [[*tokens, EOS_ID] for tokens in ids]
+    tgt_in, tgt_out = _padded(rows, src_tokens.device).chunk(2)  # one copy to a GPU
     log_probs = log_probs_of(model(src_tokens, tgt_in))  # (B, T, V)
     chosen = log_probs.gather(-1, tgt_out[:, :, None])[:, :, 0].masked_fill(tgt_out == PAD_ID, 0.0)
     scores: list[float] = chosen.sum(dim=1).tolist()

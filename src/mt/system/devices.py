@@ -41,6 +41,8 @@ def choose_device(wanted: str, key: str = "training.device", local_rank: int = 0
         torch.cuda.set_device(gpu)
         # Tensor cores compute fp32 products with 10 bits of mantissa, several times as fast.
         torch.backends.cuda.matmul.allow_tf32 = True
+        # cuDNN's attention plans a kernel for every new shape, which nearly every batch has.
+        torch.backends.cuda.enable_cudnn_sdp(False)
         return gpu
     if wanted == "cpu":
         # Fixes the number: until it is set, the BLAS library may use fewer threads, and sums over another number of

@@ -52,7 +52,13 @@ class Muon(torch.optim.Optimizer):
         lr: the learning rate.
         momentum: the coefficient of Nesterov momentum.
         weight_decay: decoupled, times the learning rate.
+
+    Attributes:
+        found_inf: as of torch's fused optimisers, a scalar on the device: with 1.0 a step changes nothing, with 0.0 all
+            that it should. None is 0.0.
     """
+
+    found_inf: Tensor | None = None
 
     def __init__(self, weights: Iterator[tuple[Tensor, int]], lr: float, momentum: float, weight_decay: float) -> None:
         groups: dict[int, list[Tensor]] = {}
@@ -67,28 +73,44 @@ class Muon(torch.optim.Optimizer):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Update every matrix that has a gradient; matrices of one shape are orthogonalised as a batch."""
         by_shape: dict[torch.Size, list[_Update]] = {}
+        keep: Tensor | float = 1.0 if self.found_inf is None else 1 - self.found_inf
+        self._clear_gradients_if_inf()
         for group in self.param_groups:
+            share, decay = (1 - group["momentum"]) * keep, 1 - group["lr"] * group["weight_decay"] * keep
             for weight in group["params"]:
                 if weight.grad is not None:
-                    update = self._update(weight, weight.grad, group)
+                    update = self._update(weight, weight.grad, group, share, decay)
                     by_shape.setdefault(update.wide.shape[1:], []).append(update)
         for updates in by_shape.values():
             sizes = [len(update.wide) for update in updates]
             batch = orthogonal(torch.cat([update.wide for update in updates]))
+            if self.found_inf is not None:
+                batch.mul_(keep)
             for update, wide in zip(updates, torch.split(batch, sizes), strict=True):
                 update.apply(wide)
 
-    def _update(self, weight: Tensor, gradient: Tensor, group: dict[str, Any]) -> "_Update":
+    def _clear_gradients_if_inf(self) -> None:
+        if self.found_inf is None:
+            return
+        skip = self.found_inf > 0
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    weight.grad.masked_fill_(skip, 0.0)  # a product with 0 would keep NaN
+
+    def _update(
+        self, weight: Tensor, gradient: Tensor, group: dict[str, Any], share: float | Tensor, decay: float | Tensor
+    ) -> "_Update":
         state = self.state[weight]
         if not state:
             state["momentum"] = torch.zeros_like(weight)
-        average = state["momentum"].lerp_(gradient, 1 - group["momentum"])
+        average = state["momentum"].lerp_(gradient, share)
         ahead = gradient.lerp(average, group["momentum"]).view(group["parts"], -1, weight.shape[1])
         is_tall = ahead.shape[1] > ahead.shape[2]
         wide = (ahead.mT if is_tall else ahead).to(_number_type(weight.device))
         # 0.2 is about the RMS of Adam's updates (Liu et al. 2025, arXiv:2502.16982).
         size = 0.2 * wide.shape[2] ** 0.5 * group["lr"]
-        return _Update(weight, wide, is_tall, size, 1 - group["lr"] * group["weight_decay"])
+        return _Update(weight, wide, is_tall, size, decay)
 
 
 @dataclass(frozen=True)
@@ -99,7 +121,7 @@ class _Update:
     wide: Tensor
     is_tall: bool
     size: float
-    decay: float
+    decay: float | Tensor
 
     def apply(self, wide: Tensor) -> None:
         update = wide.mT if self.is_tall else wide
@@ -134,6 +156,17 @@ class CombinedOptimizer:
 
     def __setitem__(self, parameter: Tensor, state: dict[str, Any]) -> None:
         self._owners[parameter].state[parameter] = state
+
+    @property
+    def found_inf(self) -> Tensor | None:
+        """See `Muon.found_inf`."""
+        flag: Tensor | None = getattr(self._optimizers[0], "found_inf", None)
+        return flag
+
+    @found_inf.setter
+    def found_inf(self, flag: Tensor | None) -> None:
+        for optimizer in self._optimizers:
+            optimizer.found_inf = flag  # type: ignore[attr-defined]
 
     def step(self) -> None:
         for optimizer in self._optimizers:

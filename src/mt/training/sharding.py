@@ -41,7 +41,12 @@ def shard_objective(
     refuse_unsharded(config, distributed)
     if distributed.world_size == 1:
         return objective
-    if config.sharding == "ddp":
+    return wrap(objective, config.sharding, distributed.world_size, precision)
+
+
+def wrap(objective: Objective, sharding: str, world_size: int, precision: str = "fp32") -> nn.Module:
+    """Wrap the objective in DDP or FSDP for the initialised process group."""
+    if sharding == "ddp":
         from torch.nn.parallel import DistributedDataParallel
 
         # Each rank's table of positions grows with its own longest sentence.
@@ -53,7 +58,7 @@ def shard_objective(
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-    mesh = init_device_mesh(objective.model.device.type, (distributed.world_size,))
+    mesh = init_device_mesh(objective.model.device.type, (world_size,))
     policy = MixedPrecisionPolicy(DTYPES[precision], reduce_dtype=torch.float32, cast_forward_inputs=False)
     for layer in objective.model.blocks:
         fully_shard(layer, mesh=mesh, mp_policy=policy)

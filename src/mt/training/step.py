@@ -77,7 +77,7 @@ class TrainStep:
         self.loss_scale = LossScale(self._device) if precision == "fp16" else None
         self.pieces = 1
         # A CPU's work is done when a call returns. On a GPU, reading a result at once would stall the queue.
-        self.reads_late = self._device.type == "cuda" and isinstance(self.optimizer, torch.optim.Optimizer)
+        self.reads_late = self._device.type == "cuda"
 
     def __call__(self, micro_batches: Sequence[Batch], step: int) -> tuple[StepLoss, Tensor]:
         """Make one update: gradients, clipping, optimiser.
@@ -108,7 +108,7 @@ class TrainStep:
         if self.loss_scale is not None:
             self.loss_scale.update(total.isfinite().float())
         if self.reads_late:
-            # The fused kernel reads this flag on the device.
+            # The optimisers read this flag on the device.
             self.optimizer.found_inf = 1.0 - total.isfinite().float()  # type: ignore[union-attr]
             self.optimizer.step()
         elif math.isfinite(total.item()):
