@@ -3,14 +3,17 @@
     B sentences   L positions of the longest   N real tokens   P padding (N + P = B * L)
 
 Linear layers, norms and dropout treat every token alike, so they work on the real tokens (N, ...). Attention needs
-sentences side by side (B, L, ...): it unpacks its inputs and packs its output.
+sentences side by side (B, L, ...): it unpacks its inputs and packs its output, where it has no kernel for packed ones.
 """
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+from mt.system.devices import has_flash_attention
 
 PAD_ID = 0
 
@@ -52,26 +55,39 @@ class Packing:
         shape: (B, L).
         positions: (N,), each token's position in its sentence.
         padding: None if all sentences are equally long.
+        starts: (B + 1,), int32, the index of each sentence's first token, and N; only on devices that have attention
+            for packed sentences.
     """
 
     shape: tuple[int, int]
     positions: Tensor
     padding: Padding | None = None
+    starts: Tensor | None = None
 
     @classmethod
-    def of(cls, tokens: Tensor) -> "Packing":
-        """Find the padding of token ids (B, L). On a GPU this synchronises: prefer the CPU, then `to`."""
+    def of(cls, tokens: Tensor, used_on: torch.device | None = None) -> "Packing":
+        """Find the padding of token ids (B, L).
+
+        Args:
+            tokens: on the CPU, since on a GPU this synchronises.
+            used_on: the device that the packing will be sent to; None: it stays with the tokens.
+        """
         batch, length = tokens.shape
+        used_on = used_on or tokens.device
         pad = tokens == PAD_ID
         if not pad.any():
-            return cls.full(batch, length, tokens.device)
+            return cls.full(batch, length, tokens.device, used_on)
         real, empty = (marks.flatten().nonzero()[:, 0] for marks in (~pad, pad))
-        return cls((batch, length), real % length, Padding.of(pad, real, empty))
+        starts = sentence_starts((~pad).sum(dim=1)) if has_flash_attention(used_on) else None
+        return cls((batch, length), real % length, Padding.of(pad, real, empty), starts)
 
     @classmethod
-    def full(cls, batch: int, length: int, device: torch.device) -> "Packing":
-        """Return the packing of sentences of one length."""
-        return cls((batch, length), torch.arange(length, device=device).repeat(batch))
+    def full(cls, batch: int, length: int, device: torch.device, used_on: torch.device | None = None) -> "Packing":
+        """Return the packing, on `device`, of sentences of one length; `used_on` as of `of`."""
+        positions = torch.arange(length, device=device).repeat(batch)
+        has_kernel = has_flash_attention(used_on or device)
+        starts = torch.arange(batch + 1, dtype=torch.int32, device=device) * length if has_kernel else None
+        return cls((batch, length), positions, None, starts)
 
     @property
     def pad(self) -> Tensor | None:
@@ -80,7 +96,8 @@ class Packing:
 
     def to(self, device: torch.device) -> "Packing":
         padding = None if self.padding is None else Padding(*(send(x, device) for x in self.padding))
-        return Packing(self.shape, send(self.positions, device), padding)
+        starts = None if self.starts is None else send(self.starts, device)
+        return Packing(self.shape, send(self.positions, device), padding, starts)
 
     def pack(self, x: Tensor) -> Tensor:
         """Remove padding: (B, L, ...) to (N, ...)."""
@@ -94,6 +111,11 @@ class Packing:
         if self.padding is not None:
             x = _Unpack.apply(x, self.padding)  # type: ignore[no-untyped-call]
         return x.view(*self.shape, -1)
+
+
+def sentence_starts(lengths: Tensor) -> Tensor:
+    """Return the index of each sentence's first token, and the number of all tokens (B + 1,), for lengths (B,)."""
+    return F.pad(lengths.cumsum(0), (1, 0)).int()
 
 
 class _Pack(torch.autograd.Function):

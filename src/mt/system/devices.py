@@ -33,6 +33,8 @@ def choose_device(wanted: str, key: str = "training.device", local_rank: int = 0
     if wanted == "cuda":
         gpu = torch.device("cuda", local_rank % torch.cuda.device_count())
         torch.cuda.set_device(gpu)
+        # cuDNN's attention makes a plan for each new shape, and nearly every batch has one.
+        torch.backends.cuda.enable_cudnn_sdp(False)
         return gpu
     if wanted == "cpu":
         # Fixes the number: until it is set, the BLAS library may use fewer threads, and sums over another number of
@@ -49,6 +51,14 @@ def has_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and bool(torch.cpu.get_capabilities().get("avx512_bf16"))
+
+
+@cache
+def has_flash_attention(device: torch.device) -> bool:
+    """Return True if torch has FlashAttention for this device: an NVIDIA card of compute capability 8.0 or later."""
+    if device.type != "cuda" or torch.version.hip is not None or not torch.backends.cuda.is_flash_attention_available():
+        return False
+    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def widest_float(device: torch.device) -> torch.dtype:
