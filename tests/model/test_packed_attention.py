@@ -15,7 +15,7 @@ from mt.model.attention import attend, attend_packed, has_packed_kernel, split_h
 from mt.model.build import TranslationModel
 from mt.model.cache import KeyValues
 from mt.model.decoder_only_packing import join
-from mt.model.packing import Packing
+from mt.model.packing import Packing, send
 from mt.system.devices import has_flash_attention
 
 CPU = torch.device("cpu")
@@ -169,8 +169,9 @@ def test_the_kernel_equals_its_twin(kind: str, dtype: torch.dtype) -> None:
     device = torch.device("cuda")
     if not has_flash_attention(device):
         pytest.skip("this card has no FlashAttention")
-    src = Packing.of(sources([70, 1, 130]), device).to(device)
-    tgt = Packing.of(targets([3, 90, 40]), device).to(device) if kind == "cross" else src
+    packings = [Packing.of(tokens, device) for tokens in (sources([70, 1, 130]), targets([3, 90, 40]))]
+    _, (src, tgt) = send([], packings, device)
+    tgt = tgt if kind == "cross" else src
     lengths = [int(packing.starts[-1]) for packing in (tgt, src, src)]
     exact = [draw(n, 4, 64, seed=i).detach().to(dtype).double().requires_grad_() for i, n in enumerate(lengths)]
     rounded = [x.detach().to(device, dtype).requires_grad_() for x in exact]

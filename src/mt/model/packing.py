@@ -6,7 +6,9 @@ Linear layers, norms and dropout treat every token alike, so they work on the re
 sentences side by side (B, L, ...): it unpacks its inputs and packs its output, where it has no kernel for packed ones.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -16,12 +18,7 @@ from torch import Tensor
 from mt.system.devices import has_flash_attention
 
 PAD_ID = 0
-
-
-def send(x: Tensor, device: torch.device) -> Tensor:
-    """Copy a CPU tensor to a device; to a GPU asynchronously."""
-    # On MPS an asynchronous copy could read memory that is in use again.
-    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)
+_ALIGNMENT = 64  # bytes, as torch's own allocations
 
 
 class Padding(NamedTuple):
@@ -70,7 +67,7 @@ class Packing:
 
         Args:
             tokens: on the CPU, since on a GPU this synchronises.
-            used_on: the device that the packing will be sent to; None: it stays with the tokens.
+            used_on: the device that `send` will copy the packing to; None: it stays with the tokens.
         """
         batch, length = tokens.shape
         used_on = used_on or tokens.device
@@ -94,10 +91,16 @@ class Packing:
         """(B, L), True at padding; None if there is none."""
         return None if self.padding is None else self.padding.pad
 
-    def to(self, device: torch.device) -> "Packing":
-        padding = None if self.padding is None else Padding(*(send(x, device) for x in self.padding))
-        starts = None if self.starts is None else send(self.starts, device)
-        return Packing(self.shape, send(self.positions, device), padding, starts)
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All tensors, in the order that `with_tensors` takes them."""
+        return [x for x in (self.positions, *(self.padding or ()), self.starts) if x is not None]
+
+    def with_tensors(self, tensors: Iterator[Tensor]) -> "Packing":
+        """Return the same packing of copies of its tensors."""
+        positions = next(tensors)
+        padding = None if self.padding is None else Padding(*islice(tensors, len(self.padding)))
+        return Packing(self.shape, positions, padding, None if self.starts is None else next(tensors))
 
     def pack(self, x: Tensor) -> Tensor:
         """Remove padding: (B, L, ...) to (N, ...)."""
@@ -111,6 +114,31 @@ class Packing:
         if self.padding is not None:
             x = _Unpack.apply(x, self.padding)  # type: ignore[no-untyped-call]
         return x.view(*self.shape, -1)
+
+
+def send(
+    tokens: Sequence[Tensor], packings: Sequence[Packing], device: torch.device
+) -> tuple[list[Tensor], list[Packing]]:
+    """Copy token ids and packings from the CPU to a device; to a GPU all at once, without waiting."""
+    tensors = [*tokens, *(x for packing in packings for x in packing.tensors)]
+    # On MPS an asynchronous copy could read memory that is in use again.
+    sent = iter(_send_as_one(tensors, device) if device.type == "cuda" else [x.to(device) for x in tensors])
+    return list(islice(sent, len(tokens))), [packing.with_tensors(sent) for packing in packings]
+
+
+def _send_as_one(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+    """Copy tensors in one pinned buffer; return views of its copy."""
+    sizes = [-(-x.nbytes // _ALIGNMENT) * _ALIGNMENT for x in tensors]
+    buffer = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=True)
+    for x, part in zip(tensors, torch.split(buffer, sizes), strict=True):
+        _view_as(x, part).copy_(x)
+    sent = torch.split(buffer.to(device, non_blocking=True), sizes)
+    return [_view_as(x, part) for x, part in zip(tensors, sent, strict=True)]
+
+
+def _view_as(x: Tensor, part: Tensor) -> Tensor:
+    """View the first bytes of `part` as a tensor like x."""
+    return part[: x.nbytes].view(x.dtype).view(x.shape)
 
 
 def sentence_starts(lengths: Tensor) -> Tensor:

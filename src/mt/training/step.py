@@ -160,8 +160,7 @@ class TrainStep:
         if settings.r_drop > 0:  # two passes that differ in their dropout, as one batch
             src_tokens, tgt_in = src_tokens.repeat(2, 1), tgt_in.repeat(2, 1)
             src, tgt = Packing.of(src_tokens, self._device), Packing.of(tgt_in, self._device)
-        src_tokens, tgt_in, labels = (send(x, self._device) for x in (src_tokens, tgt_in, labels))
-        src, tgt = src.to(self._device), tgt.to(self._device)
+        (src_tokens, tgt_in, labels), (src, tgt) = send((src_tokens, tgt_in, labels), (src, tgt), self._device)
         with autocast(self._device, settings.precision), explain_lost_process():
             loss, nll = self._objective(src_tokens, tgt_in, labels, src, tgt)
             # Torch averages the ranks' gradients; their sum is wanted.
