@@ -54,13 +54,8 @@ class FlashCalls(list[dict[str, Any]]):
 
 
 @contextlib.contextmanager
-def flash_attention_on_cpu(monkeypatch: pytest.MonkeyPatch, all_dtypes: bool = True) -> Iterator[FlashCalls]:
-    """Give the CPU the operator, forward and backward; its dropout drops nothing.
-
-    Args:
-        monkeypatch: of the test.
-        all_dtypes: take it in every number format, not only in those that the real one has.
-    """
+def flash_attention_on_cpu() -> Iterator[FlashCalls]:
+    """Give the CPU the operator, forward and backward, in every number format; its dropout drops nothing."""
     calls = FlashCalls()
 
     def forward(
@@ -98,11 +93,10 @@ def flash_attention_on_cpu(monkeypatch: pytest.MonkeyPatch, all_dtypes: bool = T
     library = torch.library.Library("aten", "IMPL")
     library.impl("_flash_attention_forward", forward, "CPU")
     library.impl("_flash_attention_backward", backward, "CPU")
-    monkeypatch.setattr(packing, "has_flash_attention", lambda device: True)
-    if all_dtypes:
-        monkeypatch.setattr(attention, "has_packed_kernel", lambda packing, *_: packing.starts is not None)
-    try:
-        yield calls
-    finally:
-        monkeypatch.undo()
-        library._destroy()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "has_flash_attention", lambda device: True)
+        patch.setattr(attention, "has_packed_kernel", lambda packing, *_: packing.starts is not None)
+        try:
+            yield calls
+        finally:
+            library._destroy()

@@ -23,8 +23,8 @@ LENGTHS = [pytest.param([5, 3, 7], [2, 6, 4], id="padded"), pytest.param([4, 4],
 
 
 @pytest.fixture
-def flash(monkeypatch: pytest.MonkeyPatch) -> Iterator[FlashCalls]:
-    with flash_attention_on_cpu(monkeypatch) as calls:
+def flash() -> Iterator[FlashCalls]:
+    with flash_attention_on_cpu() as calls:
         yield calls
 
 
@@ -84,12 +84,12 @@ def losses(model: TranslationModel, src_tokens: Tensor, tgt_in: Tensor) -> tuple
 @pytest.mark.parametrize(("src_lengths", "tgt_lengths"), LENGTHS)
 @pytest.mark.parametrize("change", [{}, DECODER_ONLY[0]], ids=["encoder-decoder", "decoder-only"])
 def test_models_are_the_same_with_and_without_the_kernel(
-    monkeypatch: pytest.MonkeyPatch, change: dict[str, object], src_lengths: list[int], tgt_lengths: list[int]
+    change: dict[str, object], src_lengths: list[int], tgt_lengths: list[int]
 ) -> None:
     model = small_model(tie_embeddings=False, **change).double()
     batch = sources(src_lengths), targets(tgt_lengths)
     expected, gradients = losses(model, *batch)
-    with flash_attention_on_cpu(monkeypatch) as calls:
+    with flash_attention_on_cpu() as calls:
         states, own = losses(model, *batch)
     attentions = 2 if change else 6
     assert len(calls) == attentions

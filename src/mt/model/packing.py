@@ -106,13 +106,16 @@ class Packing:
         """Remove padding: (B, L, ...) to (N, ...)."""
         x = x.flatten(0, 1)
         if self.padding is not None:
-            x = _Pack.apply(x, self.padding)  # type: ignore[no-untyped-call]
+            _, real, packed, empty = self.padding
+            # A compiler would make graphs of their own for zero and one position of padding.
+            empty = self.padding.pad.flatten() if torch.compiler.is_compiling() else empty
+            x = _Pack.apply(x, real, packed, empty)  # type: ignore[no-untyped-call]
         return x
 
     def unpack(self, x: Tensor) -> Tensor:
         """Restore padding: (N, D) to (B, L, D). Vectors at padding are arbitrary: nothing may depend on them."""
         if self.padding is not None:
-            x = _Unpack.apply(x, self.padding)  # type: ignore[no-untyped-call]
+            x = _Unpack.apply(x, self.padding.packed, self.padding.real)  # type: ignore[no-untyped-call]
         return x.view(*self.shape, -1)
 
 
@@ -150,21 +153,24 @@ class _Pack(torch.autograd.Function):
     """Row selection whose gradient, like `_Unpack`'s, is a selection too; torch's own gradient adds rows one by one."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, padding: Padding) -> Tensor:
-        ctx.padding = padding
-        return x.index_select(0, padding.real)
+    def forward(ctx: Any, x: Tensor, real: Tensor, packed: Tensor, empty: Tensor) -> Tensor:
+        ctx.packed, ctx.empty = packed, empty
+        return x.index_select(0, real)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return grads[0].index_select(0, ctx.padding.packed).index_fill_(0, ctx.padding.empty, 0), None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        grad = grads[0].index_select(0, ctx.packed)
+        if ctx.empty.dtype == torch.bool:
+            return grad.masked_fill_(ctx.empty[:, None], 0), None, None, None
+        return grad.index_fill_(0, ctx.empty, 0), None, None, None
 
 
 class _Unpack(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, padding: Padding) -> Tensor:
-        ctx.padding = padding
-        return x.index_select(0, padding.packed)
+    def forward(ctx: Any, x: Tensor, packed: Tensor, real: Tensor) -> Tensor:
+        ctx.real = real
+        return x.index_select(0, packed)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return grads[0].index_select(0, ctx.padding.real), None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return grads[0].index_select(0, ctx.real), None, None

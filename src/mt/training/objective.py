@@ -10,6 +10,7 @@ from mt.config import TrainingConfig
 from mt.model.build import TranslationModel
 from mt.model.loss import fused_cross_entropy, fused_distillation_cross_entropy, fused_r_drop_cross_entropy
 from mt.model.packing import Packing
+from mt.training.compilation import compile_layers
 
 
 class Objective(nn.Module):
@@ -33,8 +34,8 @@ class Objective(nn.Module):
         self._teachers = cache(load_teachers)
         self._smoothing, self._r_drop = config.label_smoothing, config.r_drop
         self._distill_weight = config.distill_weight
-        compiled = torch.compile(model.states, dynamic=True) if config.compile else model.states
-        self._states: Callable[[Tensor, Tensor, Packing, Packing], Tensor] = compiled
+        self._states: Callable[[Tensor, Tensor, Packing, Packing], Tensor] = model.states
+        compile_layers(model, config.compile)
 
     def forward(
         self, src_tokens: Tensor, tgt_in: Tensor, labels: Tensor, src: Packing, tgt: Packing
