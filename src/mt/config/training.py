@@ -71,6 +71,9 @@ class TrainingConfig(Section):
     compile: SwitchOrAuto = "auto"
     """Whether the model's layers are compiled with torch.compile, which delays the first steps; auto: on a GPU
     (cuda)."""
+    recompute: bool = False
+    """Whether the backward pass computes the activations of each layer again instead of keeping them, which takes a
+    third more arithmetic and much less memory."""
     log_every: _Steps = 50
     """Steps between two lines of the log."""
     validate_every: _Steps = 1000
