@@ -166,6 +166,8 @@ def test_a_run_name_is_one_safe_path_component(name: str) -> None:
         ("model", "bias", 1, "must be true or false, not 1"),
         ("model", "bias", "true", "must be true or false, not 'true'"),
         ("training", "wandb", 5, "must be true, false or a name, not 5; put quotes around it"),
+        ("training", "compile", 1, "must be auto, true or false"),
+        ("training", "compile", "always", "must be auto, true or false"),
         ("model", "dropout", "0.1", "must be a number, not '0.1'"),
         ("model", "dropout", False, "must be a number, not false"),
         ("model", "norm", "poste", "must be 'post' or 'pre', not 'poste'; did you mean post?"),

@@ -5,8 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-from mt.model.packing import Packing
+from mt.model.packing import Packing, send
 
 EQUAL = st.tuples(st.integers(1, 9), st.integers(1, 6)).map(lambda pair: [pair[0]] * pair[1])
 LENGTHS = st.one_of(st.lists(st.integers(1, 9), min_size=1, max_size=6), EQUAL)
@@ -86,16 +87,51 @@ def test_full_is_the_packing_of_equal_lengths() -> None:
 
 
 @EXAMPLES
-def test_a_moved_packing_is_the_same(lengths: list[int]) -> None:
-    packing = Packing.of(tokens_of(lengths))
-    same, shapes = packing.to(torch.device("cpu")), packing.to(torch.device("meta"))
+def test_sent_tokens_and_packings_are_the_same(lengths: list[int]) -> None:
+    tokens, packing = tokens_of(lengths), Packing.of(tokens_of(lengths))
+    [here], [same] = send([tokens], [packing], torch.device("cpu"))
+    assert here is tokens
+    assert all(a is b for a, b in zip(same.tensors, packing.tensors, strict=True))
+    [there], [shapes] = send([tokens], [packing], torch.device("meta"))
+    assert there.is_meta
     assert same.shape == shapes.shape == packing.shape
-    assert same.positions.equal(packing.positions)
-    assert shapes.positions.is_meta
-    if packing.padding is None:
-        assert same.padding is shapes.padding is None
-    else:
-        assert all(a.equal(b) for a, b in zip(same.padding, packing.padding, strict=True))
-        assert all(a.is_meta and a.shape == b.shape for a, b in zip(shapes.padding, packing.padding, strict=True))
+    assert (same.padding is None) == (shapes.padding is None) == (packing.padding is None)
+    assert all(a.is_meta and a.shape == b.shape for a, b in zip(shapes.tensors, packing.tensors, strict=True))
     x = vectors(sum(lengths), 2)
     assert same.unpack(x).equal(packing.unpack(x))
+
+
+class CopiesToGpu(TorchFunctionMode):
+    """Lets copies to a GPU end on the CPU, and counts them."""
+
+    number = 0
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        kwargs = dict(kwargs or {})
+        if function is Tensor.to and args[1] == torch.device("cuda"):
+            assert kwargs == {"non_blocking": True}
+            self.number += 1
+            return args[0].clone()
+        if kwargs.pop("pin_memory", False):
+            assert function is torch.empty
+        return function(*args, **kwargs)
+
+
+@EXAMPLES
+@pytest.mark.parametrize("kernel", [True, False])
+def test_a_gpu_gets_a_batch_in_one_copy(monkeypatch: pytest.MonkeyPatch, lengths: list[int], kernel: bool) -> None:
+    """Of three number formats: 64 bits, 32, and truth values."""
+    gpu = torch.device("cuda")
+    monkeypatch.setattr("mt.model.packing.has_flash_attention", lambda device: kernel and device == gpu)
+    tokens, others = tokens_of(lengths), tokens_of([3, 1])[:, :0]
+    packings = [Packing.of(tokens, gpu), Packing.of(tokens_of(lengths, 1), gpu)]
+    with CopiesToGpu() as copies:
+        sent, there = send([tokens, others], packings, gpu)
+    assert copies.number == 1
+    assert (there[0].starts is not None) == kernel
+    assert all(a.equal(b) for a, b in zip(sent, [tokens, others], strict=True))
+    for a, b in zip(there, packings, strict=True):
+        assert a.shape == b.shape
+        assert [x.dtype for x in a.tensors] == [x.dtype for x in b.tensors]
+        assert all(x.equal(y) for x, y in zip(a.tensors, b.tensors, strict=True))
+        assert all(x.storage_offset() * x.element_size() % 16 == 0 for x in a.tensors)

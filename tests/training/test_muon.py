@@ -117,33 +117,3 @@ def test_a_flag_on_the_device_skips_an_update() -> None:
     optimizer.step()
     assert torch.equal(weight, before[0])
     assert torch.equal(optimizer.state[weight]["momentum"], before[1])
-
-
-def test_muon_learns_the_same_whether_results_are_read_late(tiny: Path) -> None:
-    parts, weights = Parts(tiny, "training.optimizer=muon", "training.weight_decay=0.1"), []
-    initial = [p.detach().clone() for p in parts.model.parameters()]
-    for late in (False, True):
-        with torch.no_grad():
-            for parameter, value in zip(parts.model.parameters(), initial, strict=True):
-                parameter.copy_(value)
-        trainer = parts.trainer(late)
-        for _ in range(5):
-            trainer.step()
-        weights.append([p.detach().clone() for p in parts.model.parameters()])
-    for now, after in zip(*weights, strict=True):
-        torch.testing.assert_close(after, now, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("late", [False, True])
-def test_a_loss_that_is_not_finite_leaves_the_weights_alone_with_muon_too(tiny: Path, late: bool) -> None:
-    parts = Parts(tiny, "training.optimizer=muon")
-    trainer = parts.trainer(late)
-    trainer.step()
-    with torch.no_grad():
-        parts.model.output.weight[5, 0] = float("nan")
-    before = [p.detach().clone() for p in parts.model.parameters()]
-    trainer.step()
-    trainer.step_results.flush()
-    assert trainer.state.skipped_updates == 1
-    for a, b in zip(before, parts.model.parameters(), strict=True):
-        torch.testing.assert_close(a, b.detach(), rtol=0, atol=0, equal_nan=True)

@@ -82,7 +82,7 @@ def test_other_errors_are_not_taken_for_lack_of_memory(tiny: Path) -> None:
         parts.gradients(parts.batches(1), NoMemory(0, RuntimeError("shape mismatch")))
 
 
-@pytest.mark.parametrize(("optimizer", "late"), [("adamw", False), ("adamw", True), ("muon", False)])
+@pytest.mark.parametrize(("optimizer", "late"), [("adamw", False), ("adamw", True), ("muon", False), ("muon", True)])
 def test_an_update_that_is_not_finite_is_skipped_and_counted(tiny: Path, optimizer: str, late: bool) -> None:
     parts = Parts(tiny, f"training.optimizer={optimizer}")
     trainer = parts.trainer(late)
@@ -119,10 +119,11 @@ def test_five_in_a_row_stop_with_exit_3(tiny: Path, late: bool) -> None:
     assert trainer.state.skipped_updates == 5
 
 
-def test_reading_late_changes_nothing(tiny: Path) -> None:
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_reading_late_changes_nothing(tiny: Path, optimizer: str) -> None:
     ends = []
     for late in (False, True):
-        parts = Parts(project_copy(tiny, str(late)))
+        parts = Parts(project_copy(tiny, str(late)), f"training.optimizer={optimizer}")
         trainer = parts.trainer(late)
         take_steps(trainer, 3)
         bias = parts.model.decoder_norm.bias

@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -115,3 +115,12 @@ SwitchOrName = Annotated[
     Annotated[bool, Tag(SWITCH_TAGS[0])] | Annotated[Line, Tag(SWITCH_TAGS[1])],
     Discriminator(lambda value: SWITCH_TAGS[isinstance(value, str)]),
 ]
+
+
+def _switch_or_auto(value: object) -> object:
+    if not isinstance(value, bool) and value != "auto":
+        raise value_error("must be auto, true or false")
+    return value
+
+
+SwitchOrAuto = Annotated[bool | Literal["auto"], BeforeValidator(_switch_or_auto)]

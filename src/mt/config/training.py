@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mt.config.base import Fraction, Line, Lines, Rule, Section, SwitchOrName
+from mt.config.base import Fraction, Line, Lines, Rule, Section, SwitchOrAuto, SwitchOrName
 
 _Steps = Annotated[int, Field(ge=1, le=10**9)]
 
@@ -72,8 +72,12 @@ class TrainingConfig(Section):
     CPU it always is."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute; auto takes a GPU if there is one."""
-    compile: bool = False
-    """Whether the model is compiled with torch.compile."""
+    compile: SwitchOrAuto = "auto"
+    """Whether the model's layers are compiled with torch.compile, which delays the first steps; auto: on a GPU
+    (cuda)."""
+    recompute: bool = False
+    """Whether the backward pass computes the activations of each layer again instead of keeping them, which takes a
+    third more arithmetic and much less memory."""
     log_every: _Steps = 50
     """Steps between two lines of the log."""
     validate_every: _Steps = 1000

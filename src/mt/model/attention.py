@@ -40,6 +40,36 @@ def attend(queries: Tensor, key_values: KeyValues, mask: Tensor | None, causal: 
     return join_heads(heads)  # (B, T, D)
 
 
+def attend_packed(
+    queries: Tensor, keys: Tensor, values: Tensor, tgt: Packing, src: Packing, causal: bool, dropout: float
+) -> Tensor:
+    """Return the same as `attend` for packed sentences: the tokens of each attend to those of its own source.
+
+    FlashAttention (Dao 2023, arXiv:2307.08691) reads sentences from where they start: no padding, no mask.
+
+    Args:
+        queries: (N, H, K).
+        keys, values: (M, H, K).
+        tgt, src: packings of queries and keys, with `starts`; one and the same in self-attention.
+        causal: no query looks at a later position.
+        dropout: probability of dropping an attention weight.
+
+    Returns:
+        (N, D).
+    """
+    # The operator itself, because torch's function around it, `varlen_attn`, has no dropout.
+    heads: Tensor = torch.ops.aten._flash_attention_forward(
+        queries, keys, values, tgt.starts, src.starts, tgt.shape[1], src.shape[1], dropout, causal, False
+    )[0]  # (N, H, K)
+    return heads.flatten(1)  # (N, D)
+
+
+def has_packed_kernel(packing: Packing, dtype: torch.dtype, width: int) -> bool:
+    """Return True if `attend_packed` has a kernel for heads of this number format and width K."""
+    # Some cards have no gradient for wider heads.
+    return packing.starts is not None and dtype in (torch.float16, torch.bfloat16) and width % 8 == 0 and width <= 192
+
+
 def scaled_dot_product_weights(queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
     """Return softmax(Q K^T / sqrt(d_k)), (B, H, T, S): the attention weights, which `attend` does not return."""
     scores = queries @ keys.transpose(2, 3) / math.sqrt(queries.shape[3])  # (B, H, T, S)
@@ -98,18 +128,24 @@ class SelfAttention(nn.Module):
             mask: (B, 1, T, T), True where a query may look; None: as `causal` and the padding say.
             cache: an empty cache, filled with the keys and values.
         """
-        queries, key_values = self._project(x, packing)  # (B, H, T, K)
-        if mask is None and not causal:
-            mask = attention_mask(packing.pad)  # (B, 1, 1, T)
-        if cache is not None:
-            cache.append(0, key_values)
-        heads = attend(queries, key_values, mask, causal, self.dropout * self.training)  # (B, T, D)
-        y: Tensor = self.out_proj(packing.pack(heads))  # (N, D)
+        projected = self.in_proj(x)  # (N, 3 D)
+        dropout = self.dropout * self.training
+        if mask is None and cache is None and has_packed_kernel(packing, projected.dtype, x.shape[1] // self.n_heads):
+            queries, keys, values = projected.view(len(x), 3, self.n_heads, -1).unbind(1)  # (N, H, K) each
+            heads = attend_packed(queries, keys, values, packing, packing, causal, dropout)  # (N, D)
+        else:
+            queries, key_values = self._split(projected, packing)  # (B, H, T, K)
+            if mask is None and not causal:
+                mask = attention_mask(packing.pad)  # (B, 1, 1, T)
+            if cache is not None:
+                cache.append(0, key_values)
+            heads = packing.pack(attend(queries, key_values, mask, causal, dropout))  # (N, D)
+        y: Tensor = self.out_proj(heads)  # (N, D)
         return y
 
     def weights(self, x: Tensor, packing: Packing, causal: bool, mask: Tensor | None = None, *_: object) -> Tensor:
         """Return the attention weights (B, H, T, T); arguments as of `forward`."""
-        queries, key_values = self._project(x, packing)
+        queries, key_values = self._split(self.in_proj(x), packing)
         if causal:
             mask = torch.ones(queries.shape[2], queries.shape[2], dtype=torch.bool, device=x.device).tril()
         elif mask is None:
@@ -130,9 +166,9 @@ class SelfAttention(nn.Module):
         queries, keys, values = projected.permute(2, 0, 3, 1, 4)  # (B, H, W, K) each
         return _attend_step(self.out_proj, queries, cache.append(used, KeyValues(keys, values)), mask)
 
-    def _project(self, x: Tensor, packing: Packing) -> tuple[Tensor, KeyValues]:
-        projected = packing.unpack(self.in_proj(x)).chunk(3, dim=-1)  # (B, T, D) each
-        queries, keys, values = (split_heads(part, self.n_heads) for part in projected)  # (B, H, T, K) each
+    def _split(self, projected: Tensor, packing: Packing) -> tuple[Tensor, KeyValues]:
+        parts = packing.unpack(projected).chunk(3, dim=-1)  # (B, T, D) each
+        queries, keys, values = (split_heads(part, self.n_heads) for part in parts)  # (B, H, T, K) each
         return queries, KeyValues(keys, values)
 
 
@@ -148,22 +184,29 @@ class CrossAttention(nn.Module):
         self.kv_proj = Linear(d_model, 2 * d_model, bias=bias)
         self.out_proj = Linear(d_model, d_model, bias=bias)
 
-    def project(self, memory: Tensor, src: Packing) -> KeyValues:
-        """Project the encoder's output (M, D) to keys and values; decoding does so once per sentence."""
-        keys, values = src.unpack(self.kv_proj(memory)).chunk(2, dim=-1)  # (B, S, D) each
-        return KeyValues(split_heads(keys, self.n_heads), split_heads(values, self.n_heads))
-
-    def forward(self, x: Tensor, tgt: Packing, key_values: KeyValues, src_pad: Tensor | None) -> Tensor:
-        """Attend from the target (N, D) to the source; key_values from `project`, src_pad (B, S)."""
-        queries = split_heads(tgt.unpack(self.q_proj(x)), self.n_heads)  # (B, H, T, K)
-        heads = attend(queries, key_values, attention_mask(src_pad), False, self.dropout * self.training)  # (B, T, D)
-        y: Tensor = self.out_proj(tgt.pack(heads))  # (N, D)
+    def forward(self, x: Tensor, tgt: Packing, memory: Tensor, src: Packing) -> Tensor:
+        """Attend from the target x (N, D) to the encoder's output memory (M, D)."""
+        queries, key_values = self.q_proj(x), self.kv_proj(memory)  # (N, D), (M, 2 D)
+        dropout = self.dropout * self.training
+        if has_packed_kernel(src, queries.dtype, x.shape[1] // self.n_heads):
+            queries = queries.view(len(x), self.n_heads, -1)  # (N, H, K)
+            keys, values = key_values.view(len(memory), 2, self.n_heads, -1).unbind(1)  # (M, H, K) each
+            heads = attend_packed(queries, keys, values, tgt, src, False, dropout)  # (N, D)
+        else:
+            queries = split_heads(tgt.unpack(queries), self.n_heads)  # (B, H, T, K)
+            mask = attention_mask(src.pad)  # (B, 1, 1, S)
+            heads = tgt.pack(attend(queries, self._split(key_values, src), mask, False, dropout))  # (N, D)
+        y: Tensor = self.out_proj(heads)  # (N, D)
         return y
 
-    def weights(self, x: Tensor, tgt: Packing, key_values: KeyValues, src_pad: Tensor | None) -> Tensor:
+    def project(self, memory: Tensor, src: Packing) -> KeyValues:
+        """Project the encoder's output (M, D) to keys and values (B, H, S, K), once per sentence, for `step`."""
+        return self._split(self.kv_proj(memory), src)
+
+    def weights(self, x: Tensor, tgt: Packing, memory: Tensor, src: Packing) -> Tensor:
         """Return the attention weights (B, H, T, S); arguments as of `forward`."""
         queries = split_heads(tgt.unpack(self.q_proj(x)), self.n_heads)
-        return scaled_dot_product_weights(queries, key_values.keys, attention_mask(src_pad))
+        return scaled_dot_product_weights(queries, self.project(memory, src).keys, attention_mask(src.pad))
 
     def step(self, x: Tensor, key_values: KeyValues, mask: Tensor | None) -> Tensor:
         """Attend from the newest token of every hypothesis (B * W, D) to the source.
@@ -173,6 +216,10 @@ class CrossAttention(nn.Module):
         """
         queries = split_heads(self.q_proj(x).view(len(key_values.keys), -1, x.shape[1]), self.n_heads)  # (B, H, W, K)
         return _attend_step(self.out_proj, queries, key_values, mask)
+
+    def _split(self, projected: Tensor, src: Packing) -> KeyValues:
+        keys, values = src.unpack(projected).chunk(2, dim=-1)  # (B, S, D) each
+        return KeyValues(split_heads(keys, self.n_heads), split_heads(values, self.n_heads))
 
 
 def _attend_step(out_proj: Linear, queries: Tensor, key_values: KeyValues, mask: Tensor | None) -> Tensor:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mt.model.packing import Packing, Padding
+from mt.model.packing import Packing, Padding, sentence_starts
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ def join(src: Packing, tgt: Packing) -> Joined:
         pad = torch.arange(length, device=real.device) >= lengths[:, None]
         empty = torch.nonzero_static(pad.flatten(), size=batch * length - len(real))[:, 0]
         padding = Padding.of(pad, real, empty)
-    return Joined(Packing(shape, positions, padding), source, target, order, src_lengths)
+    cumulative = None if src.starts is None else sentence_starts(lengths)
+    return Joined(Packing(shape, positions, padding, cumulative), source, target, order, src_lengths)
 
 
 def _rows_and_lengths(packing: Packing) -> tuple[Tensor, Tensor]:

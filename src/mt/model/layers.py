@@ -104,9 +104,8 @@ class DecoderLayer(nn.Module):
 
     def forward(self, x: Tensor, tgt: Packing, memory: Tensor, src: Packing) -> Tensor:
         """Transform all target positions x (N, D), given the encoder's output memory (M, D)."""
-        source = self.cross_attention.project(memory, src)  # keys and values (B, H, S, K)
         x = self.residuals[0](x, lambda y: self.self_attention(y, tgt, causal=True))  # (N, D)
-        x = self.residuals[1](x, lambda y: self.cross_attention(y, tgt, source, src.pad))  # (N, D)
+        x = self.residuals[1](x, lambda y: self.cross_attention(y, tgt, memory, src))  # (N, D)
         x = self.residuals[2](x, self.feed_forward)  # (N, D)
         return x
 

@@ -3,22 +3,22 @@
     B sentences   L positions of the longest   N real tokens   P padding (N + P = B * L)
 
 Linear layers, norms and dropout treat every token alike, so they work on the real tokens (N, ...). Attention needs
-sentences side by side (B, L, ...): it unpacks its inputs and packs its output.
+sentences side by side (B, L, ...): it unpacks its inputs and packs its output, where it has no kernel for packed ones.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from mt.system.devices import has_flash_attention
+
 PAD_ID = 0
-
-
-def send(x: Tensor, device: torch.device) -> Tensor:
-    """Copy a CPU tensor to a device; to a GPU asynchronously."""
-    # On MPS an asynchronous copy could read memory that is in use again.
-    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)
+_ALIGNMENT = 64  # bytes, as torch's own allocations
 
 
 class Padding(NamedTuple):
@@ -52,69 +52,125 @@ class Packing:
         shape: (B, L).
         positions: (N,), each token's position in its sentence.
         padding: None if all sentences are equally long.
+        starts: (B + 1,), int32, the index of each sentence's first token, and N; only on devices that have attention
+            for packed sentences.
     """
 
     shape: tuple[int, int]
     positions: Tensor
     padding: Padding | None = None
+    starts: Tensor | None = None
 
     @classmethod
-    def of(cls, tokens: Tensor) -> "Packing":
-        """Find the padding of token ids (B, L). On a GPU this synchronises: prefer the CPU, then `to`."""
+    def of(cls, tokens: Tensor, used_on: torch.device | None = None) -> "Packing":
+        """Find the padding of token ids (B, L).
+
+        Args:
+            tokens: on the CPU, since on a GPU this synchronises.
+            used_on: the device that `send` will copy the packing to; None: it stays with the tokens.
+        """
         batch, length = tokens.shape
+        used_on = used_on or tokens.device
         pad = tokens == PAD_ID
         if not pad.any():
-            return cls.full(batch, length, tokens.device)
+            return cls.full(batch, length, tokens.device, used_on)
         real, empty = (marks.flatten().nonzero()[:, 0] for marks in (~pad, pad))
-        return cls((batch, length), real % length, Padding.of(pad, real, empty))
+        starts = sentence_starts((~pad).sum(dim=1)) if has_flash_attention(used_on) else None
+        return cls((batch, length), real % length, Padding.of(pad, real, empty), starts)
 
     @classmethod
-    def full(cls, batch: int, length: int, device: torch.device) -> "Packing":
-        """Return the packing of sentences of one length."""
-        return cls((batch, length), torch.arange(length, device=device).repeat(batch))
+    def full(cls, batch: int, length: int, device: torch.device, used_on: torch.device | None = None) -> "Packing":
+        """Return the packing, on `device`, of sentences of one length; `used_on` as of `of`."""
+        positions = torch.arange(length, device=device).repeat(batch)
+        has_kernel = has_flash_attention(used_on or device)
+        starts = torch.arange(batch + 1, dtype=torch.int32, device=device) * length if has_kernel else None
+        return cls((batch, length), positions, None, starts)
 
     @property
     def pad(self) -> Tensor | None:
         """(B, L), True at padding; None if there is none."""
         return None if self.padding is None else self.padding.pad
 
-    def to(self, device: torch.device) -> "Packing":
-        padding = None if self.padding is None else Padding(*(send(x, device) for x in self.padding))
-        return Packing(self.shape, send(self.positions, device), padding)
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All tensors, in the order that `with_tensors` takes them."""
+        return [x for x in (self.positions, *(self.padding or ()), self.starts) if x is not None]
+
+    def with_tensors(self, tensors: Iterator[Tensor]) -> "Packing":
+        """Return the same packing of copies of its tensors."""
+        positions = next(tensors)
+        padding = None if self.padding is None else Padding(*islice(tensors, len(self.padding)))
+        return Packing(self.shape, positions, padding, None if self.starts is None else next(tensors))
 
     def pack(self, x: Tensor) -> Tensor:
         """Remove padding: (B, L, ...) to (N, ...)."""
         x = x.flatten(0, 1)
         if self.padding is not None:
-            x = _Pack.apply(x, self.padding)  # type: ignore[no-untyped-call]
+            _, real, packed, empty = self.padding
+            # A compiler would make graphs of their own for zero and one position of padding.
+            empty = self.padding.pad.flatten() if torch.compiler.is_compiling() else empty
+            x = _Pack.apply(x, real, packed, empty)  # type: ignore[no-untyped-call]
         return x
 
     def unpack(self, x: Tensor) -> Tensor:
         """Restore padding: (N, D) to (B, L, D). Vectors at padding are arbitrary: nothing may depend on them."""
         if self.padding is not None:
-            x = _Unpack.apply(x, self.padding)  # type: ignore[no-untyped-call]
+            x = _Unpack.apply(x, self.padding.packed, self.padding.real)  # type: ignore[no-untyped-call]
         return x.view(*self.shape, -1)
+
+
+def send(
+    tokens: Sequence[Tensor], packings: Sequence[Packing], device: torch.device
+) -> tuple[list[Tensor], list[Packing]]:
+    """Copy token ids and packings from the CPU to a device; to a GPU all at once, without waiting."""
+    tensors = [*tokens, *(x for packing in packings for x in packing.tensors)]
+    # On MPS an asynchronous copy could read memory that is in use again.
+    sent = iter(_send_as_one(tensors, device) if device.type == "cuda" else [x.to(device) for x in tensors])
+    return list(islice(sent, len(tokens))), [packing.with_tensors(sent) for packing in packings]
+
+
+def _send_as_one(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+    """Copy tensors in one pinned buffer; return views of its copy."""
+    sizes = [-(-x.nbytes // _ALIGNMENT) * _ALIGNMENT for x in tensors]
+    buffer = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=True)
+    for x, part in zip(tensors, torch.split(buffer, sizes), strict=True):
+        _view_as(x, part).copy_(x)
+    sent = torch.split(buffer.to(device, non_blocking=True), sizes)
+    return [_view_as(x, part) for x, part in zip(tensors, sent, strict=True)]
+
+
+def _view_as(x: Tensor, part: Tensor) -> Tensor:
+    """View the first bytes of `part` as a tensor like x."""
+    return part[: x.nbytes].view(x.dtype).view(x.shape)
+
+
+def sentence_starts(lengths: Tensor) -> Tensor:
+    """Return the index of each sentence's first token, and the number of all tokens (B + 1,), for lengths (B,)."""
+    return F.pad(lengths.cumsum(0), (1, 0)).int()
 
 
 class _Pack(torch.autograd.Function):
     """Row selection whose gradient, like `_Unpack`'s, is a selection too; torch's own gradient adds rows one by one."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, padding: Padding) -> Tensor:
-        ctx.padding = padding
-        return x.index_select(0, padding.real)
+    def forward(ctx: Any, x: Tensor, real: Tensor, packed: Tensor, empty: Tensor) -> Tensor:
+        ctx.packed, ctx.empty = packed, empty
+        return x.index_select(0, real)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return grads[0].index_select(0, ctx.padding.packed).index_fill_(0, ctx.padding.empty, 0), None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        grad = grads[0].index_select(0, ctx.packed)
+        if ctx.empty.dtype == torch.bool:
+            return grad.masked_fill_(ctx.empty[:, None], 0), None, None, None
+        return grad.index_fill_(0, ctx.empty, 0), None, None, None
 
 
 class _Unpack(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, padding: Padding) -> Tensor:
-        ctx.padding = padding
-        return x.index_select(0, padding.packed)
+    def forward(ctx: Any, x: Tensor, packed: Tensor, real: Tensor) -> Tensor:
+        ctx.real = real
+        return x.index_select(0, packed)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return grads[0].index_select(0, ctx.padding.real), None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return grads[0].index_select(0, ctx.real), None, None

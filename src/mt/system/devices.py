@@ -85,6 +85,14 @@ def use_deterministic_algorithms() -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
+@cache
+def has_flash_attention(device: torch.device) -> bool:
+    """Return True if torch has FlashAttention for this device: an NVIDIA card of compute capability 8.0 or later."""
+    if device.type != "cuda" or torch.version.hip is not None or not torch.backends.cuda.is_flash_attention_available():
+        return False
+    return torch.cuda.get_device_capability(device) >= (8, 0)
+
+
 def widest_float(device: torch.device) -> torch.dtype:
     """Return the most precise float type of a device; MPS has no float64."""
     return torch.float32 if device.type == "mps" else torch.float64

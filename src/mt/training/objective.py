@@ -1,15 +1,17 @@
 """The training objective: cross-entropy, with R-Drop or word-level distillation where configured."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from mt.config import TrainingConfig
 from mt.model.build import TranslationModel
 from mt.model.loss import fused_cross_entropy, fused_distillation_cross_entropy, fused_r_drop_cross_entropy
 from mt.model.packing import Packing
+from mt.training.compilation import compile_layers, train_with
 
 
 class Objective(nn.Module):
@@ -33,8 +35,10 @@ class Objective(nn.Module):
         self._teachers = cache(load_teachers)
         self._smoothing, self._r_drop = config.label_smoothing, config.r_drop
         self._distill_weight = config.distill_weight
-        compiled = torch.compile(model.states, dynamic=True) if config.compile else model.states
-        self._states: Callable[[Tensor, Tensor, Packing, Packing], Tensor] = compiled
+        self._states: Callable[[Tensor, Tensor, Packing, Packing], Tensor] = model.states
+        compile_layers(model, config.compile)
+        if config.recompute:
+            _recompute_layers(model)
 
     def forward(
         self, src_tokens: Tensor, tgt_in: Tensor, labels: Tensor, src: Packing, tgt: Packing
@@ -51,3 +55,12 @@ class Objective(nn.Module):
                 states, weight, labels, self._smoothing, taught, self._distill_weight
             )
         return fused_cross_entropy(states, weight, labels, self._smoothing)
+
+
+def _recompute_layers(model: TranslationModel) -> None:
+    """Let each layer keep only its input for the backward pass, which computes the rest again, with the same dropout.
+
+    After Chen et al. 2016, arXiv:1604.06174.
+    """
+    for layer in model.blocks:
+        train_with(layer, partial(checkpoint, layer.forward, use_reentrant=False))

@@ -166,13 +166,12 @@ class TrainStep:
         settings = self._config.training
         src_tokens, tgt_in, tgt_out = map(torch.from_numpy, (batch.src_tokens, batch.tgt_in, batch.tgt_out))
         # On the CPU: counting tokens on a GPU would wait for all its queued work.
-        src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
+        src, tgt = Packing.of(src_tokens, self._device), Packing.of(tgt_in, self._device)
         labels = tgt.pack(tgt_out)
         if settings.r_drop > 0:  # two passes that differ in their dropout, as one batch
             src_tokens, tgt_in = src_tokens.repeat(2, 1), tgt_in.repeat(2, 1)
-            src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
-        src_tokens, tgt_in, labels = (send(x, self._device) for x in (src_tokens, tgt_in, labels))
-        src, tgt = src.to(self._device), tgt.to(self._device)
+            src, tgt = Packing.of(src_tokens, self._device), Packing.of(tgt_in, self._device)
+        (src_tokens, tgt_in, labels), (src, tgt) = send((src_tokens, tgt_in, labels), (src, tgt), self._device)
         with explain_lost_process():
             with autocast(self._device, self._precision):
                 loss, nll = self._objective(src_tokens, tgt_in, labels, src, tgt)

@@ -28,6 +28,7 @@ from mt.storage.run_dir import RunDir
 from mt.system.distributed import SINGLE_PROCESS, Distributed
 from mt.training.averaging import FinalWeights, MovingAverage, swapped_weights
 from mt.training.checkpoints import Checkpoints
+from mt.training.compilation import CompilationLog
 from mt.training.metrics_log import MetricsLog
 from mt.training.precision import choose_precision
 from mt.training.sharding import full_tensor
@@ -90,6 +91,7 @@ class Trainer:
         self._validate = validate
         self.step_results = StepResults(state, self.metrics, self.train_step.reads_late)
         self._logged_seconds = state.seconds
+        self._compilation_log = CompilationLog()
         self._session_start = 0.0, 0  # time and step
 
     def run(self) -> TrainState:
@@ -111,6 +113,7 @@ class Trainer:
                 started = time.perf_counter()
                 self.step()
                 self.state.seconds += time.perf_counter() - started
+                self._logged_seconds += self._compilation_log.new_seconds()  # no part of the training's speed
                 bar.update()
                 if self._is_due(self.settings.log_every):
                     bar.set_postfix(self._log())

@@ -19,7 +19,7 @@ from mt.decoding.translator import Translator
 from mt.metrics.scores import bleu_signature
 from mt.model.build import TranslationModel
 from mt.model.loss import fused_cross_entropy
-from mt.model.packing import Packing
+from mt.model.packing import Packing, send
 from mt.system.distributed import SINGLE_PROCESS, Distributed
 
 
@@ -110,12 +110,10 @@ class Validator:
         plan = plan_epoch(*corpus.lengths(), config.training.max_tokens, 0, 0)
         for indices in self._distributed.shard(plan):
             batch = assemble(corpus, indices, config.data.max_length)
-            src_tokens, tgt_in, tgt_out = (
-                torch.from_numpy(array).to(device) for array in (batch.src_tokens, batch.tgt_in, batch.tgt_out)
-            )
-            src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
-            states = model.states(src_tokens, tgt_in, src, tgt)
-            _, nll = fused_cross_entropy(states, model.output.weight, tgt.pack(tgt_out), 0.0)
+            src_tokens, tgt_in, tgt_out = map(torch.from_numpy, (batch.src_tokens, batch.tgt_in, batch.tgt_out))
+            src, tgt = Packing.of(src_tokens, device), Packing.of(tgt_in, device)
+            (src_tokens, tgt_in, labels), (src, tgt) = send((src_tokens, tgt_in, tgt.pack(tgt_out)), (src, tgt), device)
+            _, nll = fused_cross_entropy(model.states(src_tokens, tgt_in, src, tgt), model.output.weight, labels, 0.0)
             total += nll.item()
             tokens += batch.n_tgt
         model.train(was_training)

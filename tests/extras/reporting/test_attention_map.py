@@ -30,7 +30,7 @@ def test_weights_equal_those_of_the_fused_kernel() -> None:
     torch.manual_seed(1)
     memory, x = torch.randn(8, layer.q_proj.in_features), torch.randn(5, layer.q_proj.in_features)
     projected = layer.project(memory, src)
-    weights = layer.weights(x, tgt, projected, src.pad)
+    weights = layer.weights(x, tgt, memory, src)
     assert weights.shape == (2, layer.n_heads, 3, 5)
     assert torch.allclose(weights.sum(dim=-1), torch.ones(2, layer.n_heads, 3))
     assert weights[1, :, :, 3:].max() == 0

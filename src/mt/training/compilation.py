@@ -1,0 +1,83 @@
+"""Compilation of a model's layers with torch.compile."""
+
+import sys
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from mt.console import duration, log
+from mt.errors import MachineError
+from mt.model.build import TranslationModel
+
+
+def compile_layers(model: TranslationModel, setting: bool | Literal["auto"]) -> None:
+    """Compile the training pass of each layer in place, once for layers of one kind and any number of tokens.
+
+    Validation and decoding stay as they are: their passes are other graphs, which would take longer to compile than
+    they save. So do embeddings and loss.
+
+    Args:
+        model: on the device it trains on.
+        setting: `training.compile`; auto: only on an NVIDIA or AMD GPU, if it can be done there.
+
+    Raises:
+        MachineError: it was asked for and cannot be done on this machine.
+    """
+    if setting is False or (setting == "auto" and model.device.type != "cuda"):
+        return
+    if problem := _problem(model.device):
+        if setting == "auto":
+            log.warning("training.compile: torch.compile does not work here, so training is slower: %s", problem)
+            return
+        raise MachineError(
+            f"training.compile: torch.compile does not work here: {problem}",
+            "install a C++ compiler (for a GPU also triton), or set training.compile: false",
+        )
+    # It would split a layer's graph by the size of DDP's buckets; a layer is small enough.
+    torch._dynamo.config.optimize_ddp = False
+    for layer in model.blocks:
+        # Not the whole call, since FSDP's hooks around `forward` gather and free its weights.
+        train_with(layer, torch.compile(layer.forward, dynamic=True))
+
+
+def train_with(layer: nn.Module, forward: Callable[..., Tensor]) -> None:
+    """Replace a layer's `forward` in passes that have a gradient."""
+    plain = layer.forward
+    layer.forward = lambda *args, **kwargs: (forward if torch.is_grad_enabled() else plain)(*args, **kwargs)
+
+
+def _problem(device: torch.device) -> str:
+    """Compile the smallest function, and return the reason why that fails, or nothing."""
+    try:
+        torch.compile(torch.neg, dynamic=True)(torch.ones(2, device=device))
+    except Exception as error:  # torch, its compilers and theirs raise nearly anything
+        cause = getattr(error, "inner_exception", error)  # of torch's own exceptions
+        return str(cause).strip().partition("\n")[0] or type(cause).__name__
+    return ""
+
+
+class CompilationLog:
+    """Reports graphs that were compiled, at any time of a training: a new kind of batch may need another one."""
+
+    def __init__(self) -> None:
+        self._graphs, self._seconds = _totals()
+
+    def new_seconds(self) -> float:
+        """Log what was compiled since the last call, and return the time it took."""
+        graphs, seconds = _totals()
+        new_graphs, new_seconds = graphs - self._graphs, seconds - self._seconds
+        self._graphs, self._seconds = graphs, seconds
+        if new_graphs:
+            log.info("compiled %d graph%s in %s", new_graphs, "s"[: new_graphs != 1], duration(new_seconds))
+        return new_seconds
+
+
+def _totals() -> tuple[int, float]:
+    """Return the graphs that this process has compiled, and the seconds it took."""
+    if "torch._dynamo" not in sys.modules:  # the compiler, which takes a second to import
+        return 0, 0.0
+    from torch._dynamo.utils import calculate_time_spent, counters
+
+    return counters["stats"]["unique_graphs"], calculate_time_spent()["total_wall_time"]
