@@ -56,6 +56,8 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves, tree_map_only  # noqa: E402
 from torch.utils.flop_counter import flop_registry  # noqa: E402
 
+from mt.model import loss  # noqa: E402
+
 CUDA = torch.device("cuda", 0)
 _READS_VALUES = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}  # reads values of masks only
@@ -142,7 +144,8 @@ class FakeGpu(TorchDispatchMode):
         on_gpu = [isinstance(x, GpuTensor) for x in tensors]
         device = kwargs.get("device")
         if kwargs.pop("pin_memory", False):  # an allocation on the CPU
-            return _pin(torch.ones(tensors[0].shape, dtype=kwargs.get("dtype") or tensors[0].dtype))
+            like = any(on_gpu)  # empty_like
+            return _pin(torch.ones(tensors[0].shape, dtype=tensors[0].dtype) if like else func(*args, **kwargs))
         if not any(on_gpu) and (device is None or device.type == "cpu"):
             return func(*args, **kwargs)
         non_blocking = kwargs.get("non_blocking") or any(x is True for x in args[2:])
@@ -175,7 +178,7 @@ class FakeGpu(TorchDispatchMode):
         result = tree_map_only(
             Tensor, lambda x: gpu_tensors[id(x)] if id(x) in gpu_tensors else GpuTensor.of(x), twin_result
         )
-        self._count(func, args, kwargs, result)
+        self._count(func, args, kwargs, result, (twins, twin_kwargs, twin_result))
         return result
 
     def _download(self, destination: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
@@ -188,17 +191,19 @@ class FakeGpu(TorchDispatchMode):
             raise AssertionError(f"{_place()} waits for the GPU in {name}")
         self.waits.append(_place())
 
-    def _count(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+    def _count(self, func: Any, args: Any, kwargs: Any, result: Any, twins: tuple[Any, Any, Any]) -> None:
         schema = func._schema
         written = [x for x in tree_leaves(result) if isinstance(x, Tensor)]
         if schema.is_mutable:
-            given = zip(schema.arguments, args, strict=False)
-            written = [value for spec, value in given if spec.alias_info is not None and spec.alias_info.is_write]
+            given = {spec.name: value for spec, value in zip(schema.arguments, args, strict=False)} | kwargs
+            specs = [spec for spec in schema.arguments if spec.alias_info is not None and spec.alias_info.is_write]
+            written = [given[spec.name] for spec in specs if spec.name in given]
         elif func.is_view or func._opname in _FREE:
             return
         if size := _bytes(written):
             formula = flop_registry.get(func._overloadpacket)
-            flops = formula(*args, **kwargs, out_val=result) if formula else 0
+            shapes = [x for x in twins[0] if not isinstance(x, torch.dtype)]  # which the formulas do not expect
+            flops = formula(*shapes, **twins[1], out_val=twins[2]) if formula else 0
             self.operators.append(Operator(func._opname, self.phase, size + _bytes((args, kwargs)), flops))
 
 
@@ -208,11 +213,16 @@ def fake_gpu(values: bool = False) -> Iterator[FakeGpu]:
     patches: list[tuple[Any, str, Any]] = [
         (torch.cuda, "_lazy_init", lambda: None),
         (torch.cuda, "is_bf16_supported", lambda *_, **__: True),
+        (torch.cuda, "get_device_capability", lambda *_: (9, 0)),
+        (torch.backends.cuda, "is_flash_attention_available", lambda: True),
         (torch.cuda, "Event", mock.MagicMock),
         (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
         (_foreach_utils, "_foreach_supported_types", [Tensor, nn.Parameter, GpuTensor]),
     ]
-    if not values:
+    if values:
+        patches.append((loss, "rows_function", lambda device: loss.plain_rows))
+    else:
+        patches.append((loss, "rows_function", lambda device: _rows_kernel()))
         patches.append((F, "scaled_dot_product_attention", _cuda_attention))
     # Otherwise torch.tensor(..., device="cuda") would ask for real memory.
     torch._C._set_only_lift_cpu_tensors(True)
@@ -223,6 +233,15 @@ def fake_gpu(values: bool = False) -> Iterator[FakeGpu]:
             yield stack.enter_context(FakeGpu(values))
     finally:
         torch._C._set_only_lift_cpu_tensors(False)
+
+
+def _rows_kernel() -> Any:
+    """Return the loss's Triton kernel, or the plain operators where Triton is missing."""
+    if importlib.util.find_spec("triton") is None:
+        return loss.plain_rows
+    from mt.model.loss_kernel import cross_entropy_rows
+
+    return cross_entropy_rows
 
 
 def _has_mask(indices: Any) -> bool:

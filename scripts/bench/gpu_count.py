@@ -24,6 +24,7 @@ from mt.model.initialization import SkipInit
 from mt.training import objective
 from mt.training.step import TrainStep
 
+PLAIN = ("training.precision=bf16", "training.compile=false")  # a compiler fuses operators, so they cannot be counted
 PHASES = ("forward", "loss", "backward", "update")  # copies, clipping and the optimiser are the update
 
 
@@ -43,7 +44,7 @@ def count_step(config: Config, vocab: int, batch: Batch) -> list[Operator]:
     model.train()
     with fake_gpu() as cuda, _phases(cuda, model):
         cuda.move(model)
-        step = TrainStep(config, model)
+        step = TrainStep(config, model, precision=config.training.precision)
         step([batch], 0)
         cuda.operators.clear()
         step([batch], 1)
@@ -83,7 +84,7 @@ def main() -> None:
         f"{batch.n_src:,} source and {batch.n_tgt:,} target tokens, {options.vocab:,} words, torch {torch.__version__}"
     )
     for path in options.configs:
-        config = parse_config(path.read_text(encoding="utf-8"), str(path), ["training.precision=bf16", *options.set])
+        config = parse_config(path.read_text(encoding="utf-8"), str(path), [*PLAIN, *options.set])
         operators = count_step(config, options.vocab, batch)
         print(f"\n| {path.stem} | operators | GB | TFLOP |\n|---|---|---|---|")
         for phase in (*PHASES, "total"):

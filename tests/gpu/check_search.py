@@ -14,7 +14,6 @@ from mt.decoding.engine import Sampling, SearchOptions
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.search import forced_score, pad_sources
 from mt.decoding.torch_engine import TorchEngine
-from mt.model.packing import send
 
 SHALLOW = {"encoder_layers": 1, "decoder_layers": 1}
 MODELS: dict[str, Callable[[], Any]] = {
@@ -75,7 +74,7 @@ def test_forced_scores_are_the_cpus_and_rows_cost_no_copies(kind: str) -> None:
     expected = forced_score(model, src_tokens, pairs[1])
     with fake_gpu(values=True) as cuda:
         cuda.move(model)
-        src_tokens = send(src_tokens, CUDA)
+        src_tokens = src_tokens.pin_memory().to(CUDA, non_blocking=True)
         cuda.copies.clear()
         assert forced_score(model, src_tokens, pairs[1]) == pytest.approx(expected, abs=1e-4)
     assert len(cuda.copies) == 1, cuda.copies
