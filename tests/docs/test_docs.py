@@ -145,8 +145,8 @@ def _shorten(config: Path) -> None:
 
 
 def as_test(page: Path) -> object:
-    """Mark a page of several `mt init` as slow; each measures the machine for a quarter of a minute."""
-    slow = sum(command.startswith("mt init") for command in commands(page)) > 1
+    """Mark pages as slow whose commands train several times; each `mt init` measures the machine for 15 seconds."""
+    slow = page.stem in ("scaling", "compare") or sum(one.startswith("mt init") for one in commands(page)) > 1
     return pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if slow else [])
 
 

@@ -16,6 +16,7 @@ def script(name: str, *arguments: object, cwd: Path) -> str:
     return subprocess.run(command, cwd=cwd, check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow
 def test_experiments_are_trained_without_a_test_set_and_laid_out_in_a_table(tiny: Path) -> None:
     listed = [{"name": "plain"}, {"name": "wider", "set": ["model.d_ff=64"]}]
     experiments = {"base": "tiny.yaml", "set": ["training.max_steps=8"], "experiments": listed}
@@ -92,6 +93,7 @@ def test_a_curve_leaves_out_the_pause_between_two_sessions(tmp_path: Path) -> No
     assert read_points("a=5:5.8,10:8.1") == ("a", [(5.0, 5.8), (10.0, 8.1)])
 
 
+@pytest.mark.slow
 def test_a_large_corpus_is_measured(tmp_path: Path) -> None:
     found = script("bench/corpus.py", "--millions", 0.001, 0.002, "--folder", tmp_path, cwd=tmp_path).splitlines()
     assert [row.split()[0] for row in found[:3]] == ["pairs", "900", "1,800"]  # a tenth is held out to test on
@@ -99,6 +101,7 @@ def test_a_large_corpus_is_measured(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_decoding_is_measured_and_scored(trained: Path) -> None:
     text = ["--source", trained / "valid.en", "--reference", trained / "valid.xx"]
     few = ["--rounds", 1, "--sentences", 4, "--singles", 2, "--threads", 1, "--only", "mt torch", "mt int8"]

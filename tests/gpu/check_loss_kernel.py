@@ -76,7 +76,7 @@ def test_fp16_keeps_small_probabilities_by_its_scale() -> None:
 
 
 @pytest.mark.parametrize("rows", ["kernel", "plain"])
-@pytest.mark.parametrize("block_bytes", [2**29, 4 * 200 * 64])
+@pytest.mark.parametrize("block_bytes", [2**29, 4 * 200 * 10])
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float32, 2e-6), (torch.bfloat16, 0.012), (torch.float16, 0.0015)]
 )
@@ -88,9 +88,9 @@ def test_the_whole_loss_is_near_double_precision(
     monkeypatch.setattr(fused, "rows_function", lambda _: {"kernel": cross_entropy_rows, "plain": plain_rows}[rows])
     monkeypatch.setattr(fused, "_blocks", lambda x, divisor, vocab: fused_blocks(len(x), block_bytes // (4 * vocab)))
     generator = torch.Generator().manual_seed(3)
-    states, weight = (torch.randn(n, 32, generator=generator) for n in (100, 200))
+    states, weight = (torch.randn(n, 32, generator=generator) for n in (24, 200))
     states, weight = ((x * s).to(dtype).float().to(DEVICE) for x, s in ((states, 1.0), (weight, 0.5)))
-    labels = torch.randint(0, 200, (100,), generator=generator).to(DEVICE)
+    labels = torch.randint(0, 200, (24,), generator=generator).to(DEVICE)
     z = [x.double().requires_grad_() for x in (states, weight)]
     wanted = torch.nn.functional.cross_entropy(z[0] @ z[1].T, labels, label_smoothing=0.1, reduction="sum")
     (wanted * 3000).backward()
