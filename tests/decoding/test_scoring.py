@@ -107,7 +107,7 @@ def test_an_input_is_not_overwritten_and_no_pipe(trained: Path, tmp_path: Path, 
     [
         (["--source", "test.en", "--target", "train.xx"], "test.en has 12 lines but train.xx has 300"),
         (["--source", "test.en", "--target", "gone"], "gone: no such file"),
-        ([*FILES, "--format", "xml"], "--format: 'xml' is not one of"),
+        ([*FILES, "--format", "xml"], "'--format': 'xml' is not one of"),
         ([*FILES, "--device", "tpu"], "--device: 'tpu' is not one of"),
     ],
 )
