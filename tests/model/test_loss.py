@@ -107,6 +107,18 @@ def test_equals_torch(
     Case(kind, tokens, smoothing, strength).check()
 
 
+@pytest.mark.parametrize("frozen", ["states", "weight"])
+def test_either_side_may_be_frozen(frozen: str) -> None:
+    case = Case("cross_entropy", 15, 0.1, 0.0)
+    getattr(case, frozen).requires_grad_(False)
+    case.fused()[0].backward()
+    _, states_gradient, weight_gradient = case.plain(0.1, 0.0)
+    if frozen == "weight":
+        near(case.states.grad, states_gradient, 1e-5)
+    else:
+        near(case.weight.grad, weight_gradient, 1e-5)
+
+
 @each_loss
 def test_large_logits_do_not_overflow(kind: str) -> None:
     Case(kind, 15, scale=50).check((1e-4, 1e-4))
