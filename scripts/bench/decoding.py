@@ -61,7 +61,7 @@ def main() -> int:
             return 0
         with tempfile.TemporaryDirectory() as folder:
             task = Task(_arguments(), Path(folder) / "spec.json")
-            for batch, beam in product((64, 1), (5, 1)):
+            for batch, beam in product(task.arguments.batch, (5, 1)):
                 _compare(task, beam, batch)
     except (MtError, OSError) as error:
         _say(str(error))
@@ -210,10 +210,11 @@ def _compare(task: Task, beam: int, batch: int) -> None:
         for name, setting, command in _commands(task, batch):
             contestant = Contestant(name, setting, stack.enter_context(subprocess.Popen(command, **pipes)))
             stack.callback(contestant.process.kill)
-            if contestant.process.stdout.readline():
-                contestants.append(contestant)
-            else:
-                _say(f"{name} did not start; its message is above")
+            contestants.append(contestant)
+        for contestant in list(contestants):  # all of them load at the same time
+            if not contestant.process.stdout.readline():
+                _say(f"{contestant.name} did not start; its message is above")
+                contestants.remove(contestant)
         if not contestants:
             raise SystemExit("decoding: none of the contestants can be had here")
         contestants = _warm_up(contestants, request)
@@ -288,6 +289,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--rounds", type=int, default=3, help="rounds that count")
     parser.add_argument("--sentences", type=int, default=1000, help="how many at once, in batches of 64 or its own")
+    parser.add_argument("--batch", type=int, nargs="+", choices=(64, 1), default=[64, 1], help="sentences at once")
     parser.add_argument("--singles", type=int, default=100, help="how many one by one")
     parser.add_argument("--source", type=Path, default=Path("data/multi30k/test_2016_flickr.en"))
     parser.add_argument("--reference", type=Path, help="for BLEU")

@@ -72,7 +72,10 @@ class Marian:
         self.model = MarianMTModel(config).to(self.device).train()
         self.parameters = list(self.model.parameters())
         self.optimizer = torch.optim.Adam(self.parameters, lr=5e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
-        self.batches = iter(corpus.plan)
+        self.begin()
+
+    def begin(self):
+        self.batches = iter(self.corpus.plan)
 
     def update(self):
         rows = next(self.batches)
@@ -120,8 +123,11 @@ class JoeyNMT:
         self.model.loss_function = ("crossentropy", 0.1)
         self.model = self.model.to(self.device).train()
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=5e-4, betas=(0.9, 0.98))
+        self.begin()
+
+    def begin(self):
         random = np.random.default_rng(1)
-        epochs = (random.permutation(len(corpus.source)) for _ in itertools.count())
+        epochs = (random.permutation(len(self.corpus.source)) for _ in itertools.count())
         self.batches = self.cut(itertools.chain.from_iterable(epochs))
 
     def cut(self, order):
@@ -158,6 +164,8 @@ def serve(contestant, device):
     """Does updates as stdin asks for them."""
     print(json.dumps({"parameters": sum(p.numel() for p in contestant.model.parameters())}), flush=True)
     for line in sys.stdin:
+        if contestant.spec["repeat"]:
+            contestant.begin()
         started = time.perf_counter()
         done = [contestant.update() for _ in range(int(line))]
         if device.type == "cuda":

@@ -131,7 +131,7 @@ def _measure_formats(
     config: Config, run_dir: RunDir, folder: ModelDir, tokenizers: TokenizerPair
 ) -> list[FormatResult]:
     """Measure CTranslate2's number formats on the validation set; none where it cannot run the model."""
-    if config.model.architecture == "decoder_only":
+    if not folder.ctranslate2.is_dir():  # decoder-only, or the library is missing, which was said
         return []
     try:
         log.info("measuring number formats on the validation set")

@@ -1,6 +1,7 @@
 """The processes of one training, as torchrun starts them. A single process runs none of torch's distributed code."""
 
 import contextlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,6 +16,7 @@ T = TypeVar("T")
 
 # The other ranks wait while rank 0 prepares a large corpus. A rank that dies is noticed at once all the same.
 _TIMEOUT = timedelta(days=7)
+_CONNECTION_TIMEOUT = timedelta(minutes=5)  # torch's own is half an hour
 
 
 @dataclass(frozen=True)
@@ -124,22 +126,27 @@ def init_distributed(environment: Mapping[str, str]) -> Distributed:
         raise InputError(f"the environment must have {', '.join(_VARIABLES)} together, as torchrun sets them") from None
     if size == 1:
         return SINGLE_PROCESS
+    # Each failed attempt would be a warning of 20 lines. Torch reads it when it is first imported.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
     try:
-        store = None
+        store, _, _ = next(rendezvous("env://", timeout=_CONNECTION_TIMEOUT))
         if size == local_size:
             # A restarted launcher keeps its store, with the addresses of the dead ranks
             # (https://github.com/pytorch/pytorch/issues/135712). The prefix separates the starts on one machine; on
             # several, TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 does.
-            launcher_store, _, _ = next(rendezvous("env://"))
-            store = PrefixStore(f"start {environment.get('TORCHELASTIC_RESTART_COUNT', '0')}", launcher_store)
+            store = PrefixStore(f"start {environment.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
         dist.init_process_group(_backend(), store=store, rank=rank, world_size=size)
         return Distributed(rank, size, local_rank, dist.new_group(backend="gloo", timeout=_TIMEOUT))
     except (RuntimeError, ValueError) as error:
-        raise MachineError(f"the {size} processes of this training cannot connect to each other: {error}") from None
+        reason = str(error).partition("\n")[0]
+        raise MachineError(
+            f"the {size} processes of this training cannot connect to each other: {reason}",
+            "start all of them within minutes; each must reach MASTER_ADDR through the network",
+        ) from None
 
 
 def _backend() -> str:
