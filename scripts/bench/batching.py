@@ -18,7 +18,7 @@ from pathlib import Path
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-from mt.data.batching import assemble, padding_share, plan_epoch
+from mt.data.batching import assemble, plan_epoch
 from mt.data.encode import encode_corpus
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
@@ -55,7 +55,9 @@ def _epoch(corpus: EncodedCorpus, max_tokens: int, epoch: int) -> float:
     planned = time.perf_counter() - start
     tokens = sum(batch.n_src + batch.n_tgt for batch in (assemble(corpus, indices) for indices in plan))
     seconds = time.perf_counter() - start
-    padding = padding_share(plan, *corpus.lengths())
+    source, target = corpus.lengths()
+    padded = sum(len(batch) * int(source[batch].max() + target[batch].max()) for batch in plan)
+    padding = 1 - int(source.sum() + target.sum()) / padded
     print(
         f"epoch {epoch}: {len(plan):,} batches of at most {max_tokens:,} tokens a side, padding {padding:.2%}, "
         f"plan {planned:.3f} s, all {seconds:.3f} s, {tokens / seconds / 1e6:.1f} million tokens a second"

@@ -140,8 +140,8 @@ def test_the_configuration_sets_the_seed_and_the_length_limit(tiny: Path) -> Non
         dropout = training._training_corpus(config, run, tokenizers)
         assert isinstance(dropout, BpeDropoutCorpus)
         corpus = dropout.in_epoch(0)
-        found.append([corpus.side(side)[0][: corpus.side(side)[1][-1]].tolist() for side in ("source", "target")])
-        lengths = [np.diff(corpus.side(side)[1]) + special for side, special in (("source", 2), ("target", 1))]
+        found.append([corpus.sides[side][0][: corpus.sides[side][1][-1]].tolist() for side in ("source", "target")])
+        lengths = [np.diff(corpus.sides[side][1]) + special for side, special in (("source", 2), ("target", 1))]
         assert max(map(max, lengths)) <= max_length
     assert found[0] == found[1] != found[2]
 
@@ -177,7 +177,7 @@ def test_an_epoch_has_the_same_sentences_in_different_pieces(
         found = sentence_ids(epoch, side)
         assert usual().decode_batch(found) == [normalized(line) for line in text]
         assert sum(map(len, found)) > 1.02 * sum(map(len, before))
-        assert epoch.side(side)[0].dtype == np.uint16
+        assert epoch.sides[side][0].dtype == np.uint16
     assert epoch.lengths()[0].tolist() == [len(ids) + 2 for ids in sentence_ids(epoch, "source")]
     assert epoch.lengths()[1].tolist() == [len(ids) + 1 for ids in sentence_ids(epoch, "target")]
 

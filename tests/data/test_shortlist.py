@@ -193,13 +193,14 @@ def test_translations_have_listed_pieces_only(listed: tuple, beam_size: int, com
     options = SearchOptions(beam_size, n_best=beam_size, max_length=10)
     free = both.fast(compute_type).translate(ids, options)
     bound = both.fast(compute_type, shortlist=True)
-    free_pieces = set()
+    unlisted = []
     for number, sentence in enumerate(ids):
         allowed = {*shortlist.always, *(j for i in sentence for j in shortlist.by_source[i])}
         [hypotheses] = bound.translate([sentence], options)
         assert {i for h in hypotheses for i in h.ids} <= allowed
-        free_pieces |= {i for h in free[number] for i in h.ids} - allowed
-    assert free_pieces
+        unlisted.append({i for h in free[number] for i in h.ids} - allowed)
+    # Where int8 products saturate (processors without VNNI), a free translation may have listed pieces only.
+    assert all(unlisted) if compute_type == "float32" else any(unlisted)
 
 
 def test_an_option_overrides_the_configuration(listed: tuple) -> None:

@@ -93,10 +93,10 @@ def test_a_sentence_begins_with_the_tag_of_its_language(two_languages: Path) -> 
     parts = read_parts(run.prepared_counts, "train")
     corpus = EncodedCorpus.open(run.encoded("train"))
     assert len(corpus) == sum(part.pairs for part in parts)
-    tokens, starts = corpus.side("source")
+    tokens, starts = corpus.sides["source"]
     firsts = tokens[starts[:-1]].tolist()
     assert firsts == [tags["xx"]] * parts[0].pairs + [tags["yy"]] * parts[1].pairs
-    assert not set(tags.values()) & set(corpus.side("target")[0].tolist())
+    assert not set(tags.values()) & set(corpus.sides["target"][0].tolist())
 
 
 def test_languages_without_pairs_are_refused_and_empty_sources_reported(two_languages: Path, tmp_path: Path) -> None:

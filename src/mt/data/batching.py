@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.mixture import Share
-from mt.data.shuffle import Indices, ShuffledWindows
-from mt.data.token_store import Ids, Lengths
+from mt.data.shuffle import ShuffledWindows
+from mt.data.token_store import Ids, Indices, Lengths, sentence_tokens
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.system.distributed import SINGLE_PROCESS, Distributed
 
@@ -104,31 +104,21 @@ def assemble(corpus: Sentences, indices: Indices, max_length: int | None = None)
     tgt, n_tgt = corpus.gather("target", indices)
     if max_length is not None:
         n_src, n_tgt = np.minimum(n_src, max_length - 2), np.minimum(n_tgt, max_length - 1)
-    src_tokens = _pad(src, n_src, first=SOS_ID, last=EOS_ID)
-    tgt_in = _pad(tgt, n_tgt, first=SOS_ID)
-    tgt_out = _pad(tgt, n_tgt, last=EOS_ID)
-    return Batch(src_tokens, tgt_in, tgt_out, int(n_src.sum()) + 2 * len(indices), int(n_tgt.sum()) + len(indices))
+    src_tokens, framed = _frame(src, n_src), _frame(tgt, n_tgt)
+    tgt_in, tgt_out = np.where(framed == EOS_ID, PAD_ID, framed)[:, :-1].copy(), framed[:, 1:].copy()
+    n_src, n_tgt = sentence_tokens(n_src, n_tgt)
+    return Batch(src_tokens, tgt_in, tgt_out, int(n_src.sum()), int(n_tgt.sum()))
 
 
-def _pad(ids: Ids, lengths: Lengths, first: int | None = None, last: int | None = None) -> Indices:
-    """Add special tokens around sentences (B, L) and pad them to one length."""
-    shift = 0 if first is None else 1
+def _frame(ids: Ids, lengths: Lengths) -> Indices:
+    """Return `<s> tokens </s>` of sentences (B, L), padded to one length."""
     longest = int(lengths.max())
-    padded = np.full((len(ids), longest + shift + (last is not None)), PAD_ID, dtype=np.int64)
+    framed = np.full((len(ids), longest + 2), PAD_ID, dtype=np.int64)
     is_token = np.arange(longest) < lengths[:, None]
-    padded[:, shift : shift + longest][is_token] = ids[:, :longest][is_token]
-    if first is not None:
-        padded[:, 0] = first
-    if last is not None:
-        padded[np.arange(len(ids)), lengths + shift] = last
-    return padded
-
-
-def padding_share(batches: list[Indices], src_lengths: Lengths, tgt_lengths: Lengths) -> float:
-    """Return the share of padding among all tokens of a plan, both sides counted."""
-    real = int(src_lengths.sum() + tgt_lengths.sum())
-    padded = sum(len(b) * int(src_lengths[b].max() + tgt_lengths[b].max()) for b in batches)
-    return 1 - real / padded
+    framed[:, 1:-1][is_token] = ids[:, :longest][is_token]
+    framed[:, 0] = SOS_ID
+    framed[np.arange(len(ids)), lengths + 1] = EOS_ID
+    return framed
 
 
 @dataclass
@@ -184,8 +174,6 @@ class BatchStream:
                 self._begin_epoch()
         indices = self._indices[self._plan[self.cursor]]
         self.cursor += 1
-        if self.distributed.world_size == 1:
-            return assemble(self._sentences, indices)
         own = indices[self.distributed.rank :: self.distributed.world_size]
         batch = assemble(self._sentences, own if len(own) else indices[:1])
         n_src, n_tgt = (int(lengths.sum()) for lengths in self._sentences.lengths(indices))

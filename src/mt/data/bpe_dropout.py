@@ -138,23 +138,22 @@ class BpeDropoutCorpus:
         self, corpus: EncodedCorpus, tokenizers: TokenizerPair, p: float, seed: int, max_length: int, folder: Path
     ) -> None:
         self._p, self._seed, self._max_length, self._folder = p, seed, max_length, folder
-        by_side = dict(zip(SIDES, (tokenizers.source, tokenizers.target), strict=True))
-        self._merges = {side: Merges(tokenizer) for side, tokenizer in by_side.items()}
-        self._words = {side: _Words.split(*corpus.side(side), tokenizer) for side, tokenizer in by_side.items()}
-        self._dtypes = {side: corpus.side(side)[0].dtype for side in SIDES}
+        by_side = list(zip(SIDES, tokenizers, strict=True))
+        self._merges = {side: Merges(tokenizer) for side, tokenizer in by_side}
+        self._words = {side: _Words.split(*corpus.sides[side], tokenizer) for side, tokenizer in by_side}
+        self._dtypes = {side: corpus.sides[side][0].dtype for side in SIDES}
 
     def in_epoch(self, epoch: int) -> EncodedCorpus:
         """Return the sentences of an epoch."""
-        seeds = (np.random.SeedSequence([self._seed, epoch, number]) for number in range(len(SIDES)))
-        tokens, starts = zip(*map(self._segment, SIDES, seeds), strict=True)
-        return EncodedCorpus(dict(zip(SIDES, tokens, strict=True)), dict(zip(SIDES, starts, strict=True)))
+        seeds = {side: np.random.SeedSequence([self._seed, epoch, number]) for number, side in enumerate(SIDES)}
+        return EncodedCorpus({side: self._segment(side, seeds[side]) for side in SIDES})
 
     def _segment(self, side: str, seed: np.random.SeedSequence) -> tuple[Ids, Lengths]:
         words, dtype = self._words[side], self._dtypes[side]
         rng = np.random.Generator(np.random.PCG64(seed))
         merge_rng = random.Random(int(rng.integers(2**63)))
         segmentations = _Segmentations.draw(words, self._merges[side], self._p, merge_rng)
-        starts = np.zeros(len(words.starts), dtype=np.int64)
+        starts = np.zeros_like(words.starts)
         with tempfile.TemporaryFile(dir=self._folder) as file:
             for first in range(0, len(starts) - 1, _SENTENCES_AT_ONCE):
                 bounds = words.starts[first : first + _SENTENCES_AT_ONCE + 1]

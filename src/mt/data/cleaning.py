@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import islice
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from mt.config import DataConfig
 from mt.console import table
-from mt.data.duplicates import DuplicateFinder
+from mt.data.duplicates import repeated_indices
 from mt.data.mixture import MixturePart, target_languages
 from mt.text.lines import nfc
 
@@ -59,17 +58,14 @@ def drop_duplicates(text: tuple[Path, Path], parts: Sequence[MixturePart], folde
 
     Args:
         text: the source and the target file.
-        parts: the parts of the text.
+        parts: the parts of the text; returned as they are without duplicates.
         folder: for temporary files.
-
-    Returns:
-        the parts of the text without duplicates.
     """
-    with closing(DuplicateFinder(folder)) as duplicates:
-        for pair, language in zip(_raw_pairs(text), target_languages(parts), strict=True):
-            src_text, tgt_text = (line.decode().removesuffix("\n") for line in pair)
-            duplicates.add(int.from_bytes(pair_hash(src_text, tgt_text, language), "little"))
-        repeated = duplicates.repeated()
+    hashes = (
+        pair_hash(src.decode().removesuffix("\n"), tgt.decode().removesuffix("\n"), language)
+        for (src, tgt), language in zip(_raw_pairs(text), target_languages(parts), strict=True)
+    )
+    repeated = repeated_indices((int.from_bytes(value, "little") for value in hashes), folder)
     if not repeated.count:
         return list(parts)
     partials = [path.with_name(f"{path.name}.partial") for path in text]

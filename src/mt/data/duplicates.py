@@ -6,60 +6,47 @@ Equal hashes are in the same partition, and each partition is small enough to be
 import tempfile
 from array import array
 from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-_AT_ONCE = 2**20
+AT_ONCE = 2**20
 _PARTITIONS = 64  # open files; two sets of partitions are well within the 256 that some systems allow
 _RECORD = np.dtype([("hash", np.uint64), ("index", np.uint64)])
 
 
-class DuplicateFinder:
-    """A collector of 64-bit hashes that finds the repeated ones; `close` removes its temporary files.
+def repeated_indices(hashes: Iterator[int], folder: Path, at_once: int = AT_ONCE) -> "IndexSet":
+    """Return the indices, counted from 0, of 64-bit hashes that occurred earlier.
 
     Args:
+        hashes: read once.
         folder: holds unnamed temporary files once the hashes are many.
         at_once: number of hashes in memory.
     """
-
-    def __init__(self, folder: Path, at_once: int = _AT_ONCE) -> None:
-        self._at_once = at_once
-        self._hashes = array("Q")
-        self._partitions = HashPartitions(folder, _RECORD, at_once)
-        self._flushed = 0
-
-    def close(self) -> None:
-        self._partitions.close()
-
-    def add(self, value: int) -> None:
-        self._hashes.append(value)
-        if len(self._hashes) == self._at_once:
-            self._flush()
-
-    def repeated(self) -> "IndexSet":
-        """Return the indices, counted from 0 in the order added, of hashes that occurred earlier."""
-        self._flush()
-        indices = IndexSet(self._flushed)
-        for records in self._partitions:
+    total = 0
+    with closing(HashPartitions(folder, _RECORD, at_once)) as partitions:
+        while chunk := array("Q", islice(hashes, at_once)):
+            records = np.empty(len(chunk), _RECORD)
+            records["hash"] = np.asarray(chunk)
+            records["index"] = np.arange(total, total + len(chunk))
+            partitions.add(records)
+            total += len(chunk)
+        indices = IndexSet(total)
+        for records in partitions:
             order = np.argsort(records["hash"], kind="stable")  # equal hashes stay in the order added
-            hashes = records["hash"][order]
-            indices.update(records["index"][order][1:][hashes[1:] == hashes[:-1]])
-        return indices
-
-    def _flush(self) -> None:
-        records = np.empty(len(self._hashes), _RECORD)
-        records["hash"] = np.asarray(self._hashes)
-        records["index"] = np.arange(self._flushed, self._flushed + len(records))
-        self._partitions.add(records)
-        self._flushed += len(records)
-        self._hashes = array("Q")
+            sorted_hashes = records["hash"][order]
+            indices.update(records["index"][order][1:][sorted_hashes[1:] == sorted_hashes[:-1]])
+    return indices
 
 
 class HashPartitions:
-    """A store of records with a uint64 field `hash`. Iterating gives partitions; equal hashes share one, in order.
+    """A store of records with a uint64 field `hash`. Iterating gives partitions in ascending order of the hashes.
+
+    Within a partition the records are in the order added, and equal hashes share one.
 
     Args:
         folder: holds unnamed temporary files once the records are many.
@@ -67,7 +54,7 @@ class HashPartitions:
         at_once: number of records in memory.
     """
 
-    def __init__(self, folder: Path, dtype: np.dtype[Any], at_once: int = _AT_ONCE) -> None:
+    def __init__(self, folder: Path, dtype: np.dtype[Any], at_once: int = AT_ONCE) -> None:
         self._folder, self._dtype, self._at_once = folder, dtype, at_once
         self._pending: list[NDArray[Any]] = []
         self._files: list[BinaryIO] = []
@@ -99,10 +86,9 @@ class HashPartitions:
         records = self._concatenated()
         partitions = (records["hash"] >> np.uint64(58)).astype(np.int64)
         order = np.argsort(partitions, kind="stable")
-        bounds = np.searchsorted(partitions[order], np.arange(_PARTITIONS + 1))
-        records = records[order]
-        for number, file in enumerate(self._files):
-            file.write(records[bounds[number] : bounds[number + 1]].tobytes())
+        bounds = np.searchsorted(partitions[order], np.arange(1, _PARTITIONS))
+        for file, partition in zip(self._files, np.split(records[order], bounds), strict=True):
+            file.write(partition.tobytes())
         self._pending = []
 
 

@@ -133,12 +133,11 @@ class _Job:
 
     def run(self) -> Counts:
         kept, too_long = [0] * len(self.parts), 0
-        tokenizers = (self.tokenizers.source, self.tokenizers.target)
         with atomic.new_folder(self.folder, key=self.key) as partial:
-            writers = [_SideWriter(partial, side, t) for side, t in zip(SIDES, tokenizers, strict=True)]
+            writers = [_SideWriter(partial, side, t) for side, t in zip(SIDES, self.tokenizers, strict=True)]
             for part, *chunk in self._chunks():
                 source, target = (
-                    t.encode_batch(lines, self.max_length) for t, lines in zip(tokenizers, chunk, strict=True)
+                    t.encode_batch(lines, self.max_length) for t, lines in zip(self.tokenizers, chunk, strict=True)
                 )
                 if (tag := self.parts[part].tag) is not None:
                     source = [[tag, *ids] for ids in source]

@@ -7,11 +7,9 @@ fits into one window keeps its order; `batching` shuffles within a window.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mt.data.mixture import Share
-
-Indices = NDArray[np.int64]
+from mt.data.token_store import Indices
 
 WINDOW = 2**20  # sentences that are sorted by length and shuffled together
 BLOCK = 2**8

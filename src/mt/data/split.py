@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from mt.config import DataConfig, FromTrain, is_synthetic
 from mt.console import log
 from mt.data.corpus import read_pairs
-from mt.data.duplicates import DuplicateFinder
+from mt.data.duplicates import AT_ONCE, HashPartitions
 from mt.text.languages import BACK_TRANSLATION_TAG
 from mt.text.lines import nfc
 
 MAX_HELD_OUT = 0.1  # the largest share of the training text in a held-out set
-
-_HASHES_AT_ONCE = 2**20
+_RECORD = np.dtype([("hash", np.uint64)])
 
 
 class Split:
@@ -42,13 +41,11 @@ class Split:
         hashes = (self._hash(src) for src, tgt in _human_pairs(data) if src and tgt)
         smallest, distinct = _smallest(hashes, sum(sizes.values()), folder)
         limit = max(1, int(distinct * MAX_HELD_OUT))
-        start = 0
+        candidates = iter(smallest.tolist())
         for split, number in sizes.items():
             if number > limit:
                 log.warning("data.%s: from_train lowered from %d to %d, a tenth of the text", split, number, limit)
-            end = start + min(number, limit)
-            self._split_of_hash.update(dict.fromkeys(smallest[start:end].tolist(), split))
-            start = end
+            self._split_of_hash.update(dict.fromkeys(islice(candidates, min(number, limit)), split))
         if any(map(is_synthetic, data.train)):
             self._held_out_targets = {self._hash(tgt) for src, tgt in _human_pairs(data) if self.holds_out(src, tgt)}
 
@@ -84,12 +81,12 @@ def _human_pairs(data: DataConfig) -> Iterator[tuple[str, str]]:
 
 def _smallest(hashes: Iterator[int], number: int, folder: Path) -> tuple[NDArray[np.uint64], int]:
     """Return the smallest distinct hashes in ascending order, and the number of distinct hashes."""
-    smallest = np.empty(0, dtype=np.uint64)
-    total = 0
-    with closing(DuplicateFinder(folder)) as duplicates:
-        while chunk := array("Q", islice(hashes, _HASHES_AT_ONCE)):
-            for value in chunk:
-                duplicates.add(value)
-            total += len(chunk)
-            smallest = np.unique(np.concatenate([smallest, np.asarray(chunk)]))[:number]
-        return smallest, total - duplicates.repeated().count
+    smallest, distinct = np.empty(0, dtype=np.uint64), 0
+    with closing(HashPartitions(folder, _RECORD)) as partitions:
+        while chunk := array("Q", islice(hashes, AT_ONCE)):
+            partitions.add(np.asarray(chunk).view(_RECORD))
+        for records in partitions:
+            unique = np.unique(records["hash"])
+            smallest = np.concatenate([smallest, unique])[:number]
+            distinct += len(unique)
+    return smallest, distinct

@@ -4,6 +4,7 @@ B, N sentences, L tokens
 """
 
 import mmap
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ids = NDArray[Any]  # uint16 or uint32
+Indices = NDArray[np.int64]
 Lengths = NDArray[np.int64]
 
 SIDES = ("source", "target")
@@ -23,43 +25,37 @@ def sentence_tokens(n_source: Any, n_target: Any) -> tuple[Any, Any]:
     return n_source + 2, n_target + 1
 
 
+@dataclass(frozen=True, eq=False)
 class EncodedCorpus:
-    """A parallel corpus as flat token ids and the position of each sentence in them.
+    """A parallel corpus as token ids.
 
-    Args:
-        tokens: by side (source, target), the ids of all sentences, concatenated.
-        starts: by side, the position of each sentence and the end of the last one (N + 1,).
+    Attributes:
+        sides: by side, the concatenated ids of all sentences, and the position of each one and of the end (N + 1,).
     """
 
-    def __init__(self, tokens: dict[str, Ids], starts: dict[str, Lengths]) -> None:
-        self._tokens, self._starts = tokens, starts
+    sides: dict[str, tuple[Ids, Lengths]]
 
     @classmethod
     def open(cls, folder: Path) -> "EncodedCorpus":
         """Map a folder that `encode_corpus` wrote."""
-        return cls(
-            {side: _map_tokens(folder, side) for side in SIDES},
-            {side: np.load(folder / f"{side}_starts.npy", mmap_mode="r") for side in SIDES},
-        )
+        starts = {side: np.load(folder / f"{side}_starts.npy", mmap_mode="r") for side in SIDES}
+        return cls({side: (_map_tokens(folder, side), starts[side]) for side in SIDES})
 
     def in_epoch(self, epoch: int) -> "EncodedCorpus":
         """Return the corpus itself: every epoch has the same tokens."""
         return self
 
-    def side(self, side: str) -> tuple[Ids, Lengths]:
-        """Return the flat ids of a side, and the positions of its sentences (N + 1,)."""
-        return self._tokens[side], self._starts[side]
-
     def __len__(self) -> int:
-        return len(self._starts["source"]) - 1
+        return len(self.sides["source"][1]) - 1
 
-    def lengths(self, indices: NDArray[np.int64] | None = None) -> tuple[Lengths, Lengths]:
+    def lengths(self, indices: Indices | None = None) -> tuple[Lengths, Lengths]:
         """Return source and target tokens (N,), specials included, of some sentences or of all."""
+        both = (self.sides[side][1] for side in SIDES)
         if indices is None:
-            return sentence_tokens(*(np.diff(self._starts[side]) for side in SIDES))
-        return sentence_tokens(*(self._starts[side][indices + 1] - self._starts[side][indices] for side in SIDES))
+            return sentence_tokens(*map(np.diff, both))
+        return sentence_tokens(*(starts[indices + 1] - starts[indices] for starts in both))
 
-    def select(self, indices: NDArray[np.int64]) -> "EncodedCorpus":
+    def select(self, indices: Indices) -> "EncodedCorpus":
         """Copy some sentences into memory, in the given order.
 
         Mapped pages count as memory of this process, together with those that the system reads ahead; they are
@@ -67,11 +63,10 @@ class EncodedCorpus:
         """
         firsts = np.flatnonzero(np.diff(indices, prepend=-2) != 1)
         runs = np.stack([indices[firsts], np.diff(firsts, append=len(indices))], axis=1)
-        tokens, starts = zip(*(self._copy_runs(side, runs) for side in SIDES), strict=True)
-        return EncodedCorpus(dict(zip(SIDES, tokens, strict=True)), dict(zip(SIDES, starts, strict=True)))
+        return EncodedCorpus({side: self._copy_runs(side, runs) for side in SIDES})
 
     def _copy_runs(self, side: str, runs: NDArray[np.int64]) -> tuple[Ids, Lengths]:
-        tokens, starts = self.side(side)
+        tokens, starts = self.sides[side]
         copies, lengths = [np.zeros(0, tokens.dtype)], [np.zeros(1, np.int64)]
         for group in np.split(runs, range(_RUNS_AT_ONCE, len(runs), _RUNS_AT_ONCE)):
             for first, number in group.tolist():
@@ -83,12 +78,12 @@ class EncodedCorpus:
                     mapping.madvise(mmap.MADV_DONTNEED)
         return np.concatenate(copies), np.cumsum(np.concatenate(lengths))
 
-    def gather(self, side: str, indices: NDArray[np.int64]) -> tuple[Ids, Lengths]:
+    def gather(self, side: str, indices: Indices) -> tuple[Ids, Lengths]:
         """Return ids (B, L), arbitrary beyond a sentence's end, and lengths (B,) without specials."""
-        starts = self._starts[side][indices]
-        lengths = self._starts[side][indices + 1] - starts
-        positions = starts[:, None] + np.arange(lengths.max(initial=0))
-        tokens = self._tokens[side]
+        tokens, starts = self.sides[side]
+        firsts = starts[indices]
+        lengths = starts[indices + 1] - firsts
+        positions = firsts[:, None] + np.arange(lengths.max(initial=0))
         return tokens[np.minimum(positions, len(tokens) - 1)], lengths
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import count, takewhile
 from pathlib import Path
+from typing import NamedTuple
 
 from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE
@@ -193,12 +194,11 @@ class _Concatenated:
             yield from text
 
 
-class TokenizerPair:
+class TokenizerPair(NamedTuple):
     """The source and the target tokenizer, the same object if the vocabulary is shared."""
 
-    def __init__(self, source: BpeTokenizer, target: BpeTokenizer) -> None:
-        self.source = source
-        self.target = target
+    source: BpeTokenizer
+    target: BpeTokenizer
 
     @property
     def shared(self) -> bool:
@@ -206,7 +206,7 @@ class TokenizerPair:
 
     def files(self) -> dict[str, str]:
         """Return the files of a `tokenizer/` folder, name to content."""
-        return dict(zip(tokenizer_names(self.shared), (self.source.to_json(), self.target.to_json()), strict=True))
+        return dict(zip(tokenizer_names(self.shared), (t.to_json() for t in self), strict=True))
 
     @classmethod
     def load(cls, folder: Path, shared: bool) -> "TokenizerPair":
