@@ -10,12 +10,12 @@ from safetensors.torch import load_file
 
 from command import mt
 from mt.errors import InputError
-from mt.model.build import TranslationModel
+from mt.model.build import TranslationModel, build
 from mt.system.devices import choose_device, has_bf16
 from mt.system.distributed import SINGLE_PROCESS
 from mt.training.precision import LossScale, choose_precision, measure_formats
 from mt.training.step import TrainStep, _refuse_nondeterminism
-from training_helpers import NoMemory, Parts, resume_is_exact
+from training_helpers import NoMemory, Parts, resume_is_exact, take_steps
 
 
 @pytest.fixture
@@ -61,6 +61,12 @@ def test_the_measurement_times_both_formats_and_leaves_the_model_as_it_was(tiny:
     assert min(seconds.values()) > 0
     assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_few_positions_and_unequal_vocabularies_can_be_measured(tiny: Path) -> None:
+    config = Parts(tiny, "model.positions=learned").config
+    for sizes in ((50, 400), (400, 50)):
+        measure_formats(build(config.model, *sizes, max_length=10, shared_vocab=False), 64)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
@@ -111,6 +117,15 @@ def test_the_loss_scale_falls_after_an_overflow_and_is_kept_in_checkpoints(tiny:
     trainer.train_step.loss_scale.load((1024.0, 7))
     trainer.save()
     assert parts.trainer().train_step.loss_scale.state() == (1024.0, 7)
+
+
+def test_a_loss_scale_that_is_far_too_large_is_no_divergence(tiny: Path) -> None:
+    trainer = Parts(tiny, "training.precision=fp16").trainer()
+    trainer.train_step.loss_scale.scale.fill_(2.0**28)
+    take_steps(trainer, 18)
+    trainer.step_results.flush()
+    assert 5 < trainer.state.skipped_updates < 18
+    assert trainer.state.skipped_in_a_row == 0
 
 
 def test_the_loss_scale_grows_after_many_finite_updates() -> None:

@@ -77,10 +77,11 @@ def measure_formats(model: TranslationModel, max_tokens: int) -> dict[str, float
 
     The weights do not change, and no gradient remains.
     """
-    sentences = max(1, min(max_tokens, _TIMED_TOKENS) // _TIMED_LENGTH)
+    length = min(_TIMED_LENGTH, model.max_positions or _TIMED_LENGTH)
+    sentences = max(1, min(max_tokens, _TIMED_TOKENS) // length)
     generator = torch.Generator().manual_seed(0)
-    vocab = len(model.output.weight)
-    src_tokens, tgt_in = torch.randint(4, min(vocab, 1000), (2, sentences, _TIMED_LENGTH), generator=generator)
+    vocab = min(layer.num_embeddings for layer in model.modules() if isinstance(layer, nn.Embedding))
+    src_tokens, tgt_in = torch.randint(4, vocab, (2, sentences, length), generator=generator)
     src, tgt = Packing.of(src_tokens), Packing.of(tgt_in)
     seconds: dict[str, list[float]] = {"fp32": [], "bf16": []}
     model.train()

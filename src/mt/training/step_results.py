@@ -14,6 +14,7 @@ from mt.training.step import StepLoss
 from mt.training.train_state import TrainState
 
 MAX_SKIPPED_IN_A_ROW = 5
+_LOSS_SCALE_HALVINGS = 16  # from its initial value to 1
 
 
 class AsyncRead:
@@ -49,10 +50,12 @@ class StepResults:
         state: counts skipped updates.
         metrics: records them.
         late: read a step's results only after the next step was launched, so that the device never waits.
+        scales_loss: the loss has a scale, which may have to fall several times before an update is finite.
     """
 
-    def __init__(self, state: TrainState, metrics: MetricsLog, late: bool) -> None:
+    def __init__(self, state: TrainState, metrics: MetricsLog, late: bool, scales_loss: bool = False) -> None:
         self._state, self._metrics, self._late = state, metrics, late
+        self._max_skipped = MAX_SKIPPED_IN_A_ROW + scales_loss * _LOSS_SCALE_HALVINGS
         self._unread: deque[_StepResult] = deque()
         self._clear()
 
@@ -65,7 +68,7 @@ class StepResults:
         """Read all queued results but the last `keep`.
 
         Raises:
-            DivergedError: five updates in a row were not finite.
+            DivergedError: five updates in a row were not finite; 21 with a loss scale.
         """
         while len(self._unread) > keep:
             result = self._unread.popleft()
@@ -106,7 +109,7 @@ class StepResults:
         state.skipped_in_a_row += 1
         log.warning("step %d: loss %g, gradient norm %g: not finite, update skipped", step, loss, norm)
         self._metrics.write("skipped_update", step, loss=str(loss), gradient_norm=str(norm))
-        if state.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
+        if state.skipped_in_a_row >= self._max_skipped:
             raise DivergedError(
                 f"training diverged: {state.skipped_in_a_row} updates in a row up to step {step} were not finite",
                 "lower training.learning_rate or lengthen training.warmup_steps, and start under another name",

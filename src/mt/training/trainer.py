@@ -89,7 +89,8 @@ class Trainer:
             state.use_measure(validation_measure(config))
         self.metrics = MetricsLog(run, config, silent=not distributed.is_main)
         self._validate = validate
-        self.step_results = StepResults(state, self.metrics, self.train_step.reads_late)
+        scales_loss = self.train_step.loss_scale is not None
+        self.step_results = StepResults(state, self.metrics, self.train_step.reads_late, scales_loss)
         self._logged_seconds = state.seconds
         self._compilation_log = CompilationLog()
         self._session_start = 0.0, 0  # time and step

@@ -18,7 +18,7 @@ from command import mt
 from conftest import write_corpus
 from data_helpers import make_data_config, write_lines
 from mt.bundle.pretrained import Pretrained
-from mt.config import Config, load_config
+from mt.config import Config, load_config, parse_config
 from mt.config.json_schema import json_schema
 from mt.config.yaml_tree import parse_yaml
 from mt.extras.planning import first_config
@@ -295,13 +295,15 @@ def test_the_length_fits_the_time_limit_and_the_text() -> None:
     assert length(10_000.0).steps == 31_000  # more would not help
 
 
-def test_a_text_too_large_for_the_step_limit_is_logged(
+def test_a_text_too_large_for_the_step_limit_is_logged_and_a_measured_format_is_written(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(first_config, "_STEP_LIMITS", (1, 2))
     monkeypatch.setattr(logging.getLogger("mt"), "propagate", True)
     files = (str(tiny / "train.en"), str(tiny / "train.xx"))
-    first_config.draft_config(InitOptions("big", "en", "xx", (files,), None, None, None, "cpu"), "schema")
+    monkeypatch.setattr(first_config, "has_bf16", lambda device: True)
+    text, _ = first_config.draft_config(InitOptions("big", "en", "xx", (files,), None, None, None, "cpu"), "schema")
+    assert parse_config(text, "big.yaml").training.precision in ("fp32", "bf16")
     assert "2 steps, the limit of mt init, are 1." in caplog.text
 
 
