@@ -1,1 +1,62 @@
-"""From raw parallel text to a translator: the `mt` command and the library behind it."""
+"""From raw parallel text to a translator: the Python API behind the `mt` command.
+
+Importing this package imports no library: a name is loaded when it is first used.
+
+>>> import mt
+>>> sorted(name for name in mt.__all__ if name[0].islower())
+['evaluate', 'list_runs', 'load', 'train']
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from mt.errors import DivergedError, InputError, MachineError, MtError, StoppedError
+
+if TYPE_CHECKING:
+    from mt.api.evaluation import Evaluation, evaluate
+    from mt.api.runs import Run, list_runs
+    from mt.api.training import train
+    from mt.api.translation import Translation, Translator, load
+
+    __version__: str
+
+__all__ = [
+    "DivergedError",
+    "Evaluation",
+    "InputError",
+    "MachineError",
+    "MtError",
+    "Run",
+    "StoppedError",
+    "Translation",
+    "Translator",
+    "evaluate",
+    "list_runs",
+    "load",
+    "train",
+]
+
+_HOMES = {
+    "Evaluation": "evaluation",
+    "evaluate": "evaluation",
+    "Run": "runs",
+    "list_runs": "runs",
+    "train": "training",
+    "Translation": "translation",
+    "Translator": "translation",
+    "load": "translation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("mt")
+    if name in _HOMES:
+        return getattr(import_module(f"mt.api.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'mt' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

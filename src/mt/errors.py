@@ -19,6 +19,12 @@ class MtError(Exception):
         self.message = message
         self.hint = hint
 
+    @property
+    def location(self) -> str | None:
+        """The file, `file:line` or key that the message begins with; None if it names none there."""
+        found = re.match(r"([^\s:]+(?::\d+)?): ", self.message)
+        return found[1] if found else None
+
     def __str__(self) -> str:
         return f"{self.message}\n  {self.hint}" if self.hint else self.message
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 
 from engine_helpers import ENGLISH, LIVELY, printed_lines, whole_folder
-from mt.cli.options import Decoding
+from mt.api.search import SearchRequest
 from mt.cli.translate import _chosen
 from mt.data.eval_texts import EvalText
 from mt.decoding.engine import SearchOptions
@@ -217,10 +217,10 @@ def test_eval_compares_characters_too_and_the_lines_of_every_block(monkeypatch: 
 
 def test_the_options_of_minimum_bayes_risk() -> None:
     """Scores are needed, because of equal texts the likelier candidate is shown."""
-    decoding = Decoding(None, None, 4, None, "bleu")
-    assert decoding.search(SearchOptions(4), scores=False).scores
-    assert not Decoding(None, None, 4, None, None).search(SearchOptions(4), scores=False).scores
-    assert (decoding.utility_for("zh"), decoding.utility_for("de")) == ("character_bleu", "bleu")
+    decoding = SearchRequest(n_best=4, utility="bleu")
+    assert decoding.options(SearchOptions(4), scores=False).scores
+    assert not SearchRequest(n_best=4).options(SearchOptions(4), scores=False).scores
+    assert (decoding.utility_in("zh"), decoding.utility_in("de")) == ("character_bleu", "bleu")
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,17 @@
 """Options that several commands share, and the search that they ask for."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from mt.api.search import SearchRequest, contradict
 from mt.cli.completion import languages, one_of, run_folders
 from mt.console import set_up_logging
 from mt.errors import InputError
 
 if TYPE_CHECKING:
-    from mt.decoding.engine import SearchOptions
     from mt.storage.run_dir import ModelDir
 
 Command = Callable[..., Any]
@@ -126,12 +125,6 @@ def metrics_option(*known: str) -> Option:
     )
 
 
-def contradict(both: bool, one: str, other: str) -> None:
-    """Refuse two options if both are used."""
-    if both:
-        raise InputError(f"{one} and {other} contradict each other", "give one of them")
-
-
 def require_both(source: Path | None, reference: Path | None, default: str) -> None:
     """Refuse one of --source and --reference without the other; without both, `default` is used."""
     if (source is None) != (reference is None):
@@ -153,86 +146,21 @@ def find_models(paths: Sequence[Path], runs: Path) -> "list[ModelDir]":
     return [find_model(path, runs) for path in paths] or [find_model(None, runs)]
 
 
-@dataclass(frozen=True)
-class Decoding:
-    """The search that the options ask for; None leaves a value to the model.
+def spelled(argument: str) -> str:
+    """Return the option of an argument of a search."""
+    return "--beam" if argument == "beam_size" else f"--{argument.replace('_', '-')}"
 
-    Attributes:
-        utility: the metric of minimum Bayes risk decoding among the n best.
+
+def search_request(options: dict[str, Any], greedy: bool = False, n_best: int = 1) -> SearchRequest:
+    """Return the search that `search_options` and, if used, `mbr_options` ask for.
+
+    Raises:
+        InputError: they contradict each other, or a value is out of bounds.
     """
-
-    beam: int | None
-    length_penalty: float | None
-    n_best: int
-    sampling: dict[str, Any] | None
-    utility: str | None
-
-    @classmethod
-    def of(cls, options: dict[str, Any], greedy: bool = False, n_best: int = 1) -> "Decoding":
-        """Read `search_options` and, if used, `mbr_options`.
-
-        Raises:
-            InputError: they contradict each other, or a value is out of bounds.
-        """
-        beam, penalty, mbr = options["beam"], options["length_penalty"], options.get("mbr")
-        sampling = _sampling(options)
-        contradict(greedy and beam not in (None, 1), "--greedy", "--beam")
-        contradict(greedy and sampling is not None, "--greedy", "--sample")
-        contradict(beam is not None and sampling is not None, "--beam", "--sample")
-        contradict(greedy and n_best > 1, "--greedy", "--n-best")
-        if penalty is not None and not -10 <= penalty <= 10:  # also refuses NaN
-            raise InputError(f"--length-penalty {penalty} is not between -10 and 10")
-        contradict(greedy and mbr is not None, "--greedy", "--mbr")
-        if options.get("utility") and mbr is None:
-            raise InputError("--utility belongs to --mbr", "add --mbr N, or leave it out")
-        if mbr is not None and n_best > mbr:
-            raise InputError(f"--n-best {n_best} is more than the {mbr} candidates of --mbr", "raise --mbr")
-        utility = None if mbr is None else options["utility"] or "chrf"
-        return cls(1 if greedy else beam, penalty, mbr or n_best, sampling, utility)
-
-    def search(self, defaults: "SearchOptions", scores: bool = True) -> "SearchOptions":
-        """Return a model's search options with those of the command line in their place.
-
-        Raises:
-            InputError: the beam cannot hold `n_best` translations.
-        """
-        from mt.decoding.engine import Sampling
-
-        sampling = None if self.sampling is None else Sampling(**self.sampling)
-        beam = self.beam or defaults.beam_size
-        if sampling is None and self.n_best > beam:
-            if self.beam is not None or self.utility is None:
-                option = "--mbr" if self.utility else "--n-best"
-                message = f"{option} {self.n_best} is more than the beam of {beam} can hold"
-                raise InputError(message, f"give --beam {self.n_best} or more")
-            beam = self.n_best
-        return replace(
-            defaults,
-            beam_size=beam,
-            n_best=self.n_best,
-            length_penalty=defaults.length_penalty if self.length_penalty is None else self.length_penalty,
-            sampling=sampling,
-            scores=scores or self.utility is not None,
-        )
-
-    def utility_for(self, target_lang: str) -> str | None:
-        """Return the variant of the utility for a language."""
-        if self.utility is None:
-            return None
-        from mt.metrics.pairwise import utility_for
-
-        return utility_for(self.utility, target_lang)
-
-
-def _sampling(options: dict[str, Any]) -> dict[str, Any] | None:
-    names = ("temperature", "top_k", "top_p", "seed")
-    values = {name: options[name] for name in names if options[name] is not None}
-    if not options["sample"]:
-        for name in values:
-            raise InputError(f"--{name.replace('_', '-')} belongs to --sample", "add --sample, or leave it out")
-        return None
-    if not 0.001 <= values.get("temperature", 1.0) <= 1000:  # also refuses NaN
-        raise InputError(f"--temperature {values['temperature']} is not between 0.001 and 1000")
-    if not 0 < values.get("top_p", 1.0) <= 1:
-        raise InputError(f"--top-p {values['top_p']} is not a probability above 0")
-    return values
+    names = ("length_penalty", "sample", "temperature", "top_k", "top_p", "seed", "mbr", "utility")
+    search = {"beam_size": options["beam"]} | {name: options[name] for name in names if name in options}
+    contradict(greedy and search["beam_size"] not in (None, 1), "--greedy", "--beam")
+    contradict(greedy and search["sample"], "--greedy", "--sample")
+    contradict(greedy and n_best > 1, "--greedy", "--n-best")
+    contradict(greedy and search.get("mbr") is not None, "--greedy", "--mbr")
+    return SearchRequest.of(search | ({"beam_size": 1} if greedy else {}), n_best, spelled)

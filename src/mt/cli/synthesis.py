@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
+from mt.api.search import contradict
 from mt.cli.options import (
-    Decoding,
-    contradict,
     engine_choice,
     find_models,
     model_options,
     option_group,
     path_type,
+    search_request,
 )
 from mt.cli.text import print_result, require_utf8
 from mt.errors import InputError
@@ -73,7 +73,7 @@ def backtranslate(tag: str, **options: Any) -> None:
 
 def _synthesize(options: dict[str, Any], tag: str, n_best: int | None = 1, references: Path | None = None) -> None:
     """Translate a file; `n_best` None means the whole beam."""
-    decoding = Decoding.of(options, options["greedy"], n_best or 1)
+    request = search_request(options, options["greedy"], n_best or 1)
     from mt.bundle.load_translator import open_model
     from mt.bundle.pretrained import learned_files
     from mt.decoding.synthesis import synthesize
@@ -81,7 +81,7 @@ def _synthesize(options: dict[str, Any], tag: str, n_best: int | None = 1, refer
 
     folders = find_models(options["models"], options["runs"])
     opened = open_model(folders[0], engine_choice(options), folders[1:])
-    search = decoding.search(opened.settings.search, scores=False)
+    search = request.options(opened.settings.search, scores=False)
     if n_best is None:
         search = replace(search, n_best=search.beam_size)
     if references is not None and search.n_best < 2:

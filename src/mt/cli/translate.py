@@ -7,27 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mt.api.search import contradict
 from mt.cli.options import (
-    Decoding,
-    contradict,
-    engine_choice,
-    find_models,
+    ENGINE_OPTIONS,
     format_type,
     mbr_options,
     model_options,
     path_type,
+    search_request,
 )
 from mt.cli.text import BLOCK_LINES, check_input, check_output, input_lines, writer
 from mt.errors import InputError
 from mt.storage.output_path import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from mt.bundle.load_translator import OpenedModel
-    from mt.decoding.attention_weights import Attention
-    from mt.decoding.engine import SearchOptions
-    from mt.decoding.translator import Candidate, Translator
+    from mt.api.translation import Translation
 
 
 @click.command()
@@ -54,7 +48,7 @@ def translate(
     input_file = input_ if text or (input_ and str(input_) != "-") else Path("/dev/stdin")
     check_output(output, input_file)
     check_input(input_)
-    decoding = Decoding.of(options, options["greedy"], n_best)
+    request = search_request(options, options["greedy"], n_best)
     alignment, drawing = options["alignment"], options["attention"]
     if alignment or drawing is not None:
         _require_attention(options, n_best, text)
@@ -62,36 +56,26 @@ def translate(
     elif options["by_head"]:
         raise InputError("--by-head belongs to --attention", "add --attention FILE, or leave it out")
     one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
-    from mt.bundle.load_translator import open_model
+    from mt.api.translation import load
     from mt.decoding.translator import lines_at_once
 
-    first, *others = find_models(options["models"], options["runs"])
-    opened = open_model(first, engine_choice(options, one_by_one), others)
-    search = decoding.search(opened.settings.search, scores=format_ == "jsonl" or n_best > 1)
-    translator = opened.translator.to(options["to"])
-    utility = decoding.utility_for(translator.target_lang)
-    drawn: list[Attention] = []
+    engine = {name: options[name] for name in ENGINE_OPTIONS}
+    sampled = request.sampling is not None
+    translator = load(options["models"], **engine, runs=options["runs"], one_by_one=one_by_one, sampling=sampled)
+    search: dict[str, Any] = {"to": options["to"], "request": request, "scores": format_ == "jsonl" or n_best > 1}
+    drawn: list[Any] = []
+    first_line = 1
     with writer(output) as write:
-        blocks = input_lines(text, input_, lines_at_once(BLOCK_LINES, search.n_best))
-        for line, candidates in _translations(translator, search, blocks):
-            best = _chosen(candidates, utility, n_best, search.sampling is not None)
-            attention = _attention(opened, best[0]) if alignment or drawing is not None else []
-            write(_formatted(line, best, n_best, format_, attention if alignment else None))
-            drawn += attention if drawing is not None else []
+        for lines in input_lines(text, input_, lines_at_once(BLOCK_LINES, request.n_best)):
+            attention = alignment or drawing is not None
+            for result in translator.results(lines, n_best, attention=attention, first_line=first_line, **search):
+                write(_formatted(result, n_best, format_, alignment))
+                drawn += result.attention or () if drawing is not None else ()
+            first_line += len(lines)
     if drawing is not None:
         from mt.extras.reporting.attention_map import draw
 
         draw(drawing, drawn, options["by_head"])
-
-
-def _translations(
-    translator: "Translator", search: "SearchOptions", blocks: "Iterable[list[str]]"
-) -> "Iterator[tuple[str, list[Candidate]]]":
-    """Yield each line with its candidates; warnings count lines from the input's first."""
-    first_line = 1
-    for lines in blocks:
-        yield from zip(lines, translator.translate(lines, search, first_line), strict=True)
-        first_line += len(lines)
 
 
 def _require_attention(options: dict[str, Any], n_best: int, text: tuple[str, ...]) -> None:
@@ -112,46 +96,25 @@ def _require_attention(options: dict[str, Any], n_best: int, text: tuple[str, ..
         require_writable(drawing, "--attention")
 
 
-def _attention(opened: "OpenedModel", candidate: "Candidate") -> "list[Attention]":
-    from mt.decoding.attention_weights import read_attention
-
-    assert opened.model is not None, "a single model on torch"
-    return read_attention(opened.model, opened.tokenizers, candidate)
-
-
-def _chosen(candidates: "list[Candidate]", utility: str | None, n_best: int, sampled: bool) -> "list[Candidate]":
-    """Return the n best candidates, by utility or by score, which are distinct unless they were sampled."""
-    from mt.decoding.translator import distinct
-
-    pool = candidates if sampled else distinct(candidates)
-    if utility is not None:
-        from mt.decoding.reranking import rerank_mbr
-
-        return rerank_mbr(pool, utility)[:n_best]
-    return sorted(pool, key=lambda candidate: -candidate.score)[:n_best]
-
-
-def _formatted(
-    line: str, candidates: "list[Candidate]", n_best: int, format_: str, attention: "list[Attention] | None"
-) -> str:
-    alignment = None
-    if attention is not None:
-        from mt.decoding.attention_weights import pharaoh
-
-        alignment = pharaoh(attention)
+def _formatted(result: "Translation", n_best: int, format_: str, alignment: bool) -> str:
+    pairs = " ".join(f"{source}-{target}" for source, target in result.alignment or ()) if alignment else None
     if format_ == "jsonl":
-        return _as_json(line, candidates, alignment)
-    if alignment is not None:
-        return f"{candidates[0].text} ||| {alignment}".rstrip(" ") if line.strip() else ""
+        return _as_json(result, pairs)
+    if pairs is not None:
+        return f"{result.text} ||| {pairs}".rstrip(" ") if result.source.strip() else ""
     if n_best == 1:
-        return candidates[0].text
-    return "\n".join(f"{rank}\t{c.score:.4f}\t{c.text}" for rank, c in enumerate(candidates, 1))
+        return result.text
+    return "\n".join(f"{rank}\t{c.score:.4f}\t{c.text}" for rank, c in enumerate(result.n_best, 1))
 
 
-def _as_json(line: str, candidates: "list[Candidate]", alignment: str | None) -> str:
-    best = candidates[0]
-    n_best = [{"text": c.text, "score": c.score, "log_prob": c.log_prob} for c in candidates]
-    record: dict[str, Any] = {"source": line, "translation": best.text, "score": best.score, "n_best": n_best}
+def _as_json(result: "Translation", alignment: str | None) -> str:
+    n_best = [{"text": c.text, "score": c.score, "log_prob": c.log_prob} for c in result.n_best]
+    record: dict[str, Any] = {
+        "source": result.source,
+        "translation": result.text,
+        "score": result.score,
+        "n_best": n_best,
+    }
     if alignment is not None:
         record["alignment"] = alignment
     return json.dumps(record, ensure_ascii=False)

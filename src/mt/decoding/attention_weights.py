@@ -106,10 +106,10 @@ def _words(tokens: Sequence[str]) -> list[list[int]]:
     return [word for word in words if any(tokens[position] != SPACE for position in word)]
 
 
-def pharaoh(attentions: Sequence[Attention]) -> str:
-    """Format alignments as fast_align and Marian do: `0-0 1-2`, source word and target word."""
+def word_pairs(attentions: Sequence[Attention]) -> list[tuple[int, int]]:
+    """Return the alignment of a line, whose parts' words are counted on, as `align_words` does of one part."""
     pairs, sources, targets = [], 0, 0
     for attention in attentions:
-        pairs += [f"{source + sources}-{target + targets}" for source, target in align_words(attention)]
+        pairs += [(source + sources, target + targets) for source, target in align_words(attention)]
         sources, targets = sources + len(_words(attention.source)), targets + len(_words(attention.target))
-    return " ".join(pairs)
+    return pairs

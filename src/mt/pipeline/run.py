@@ -3,7 +3,7 @@
 Each stage records a key of its inputs, and is skipped while its output carries that key.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ def run(
     runs: Path,
     distributed: Distributed = SINGLE_PROCESS,
     afterwards: Callable[[Config, RunDir], Iterable[str]] = lambda *_: (),
+    listener: Callable[[Mapping[str, Any]], None] = lambda event: None,
 ) -> str:
     """Run every stage that is not done yet.
 
@@ -38,6 +39,7 @@ def run(
         runs: the folder of run folders; on several machines it is shared.
         distributed: the ranks of this training.
         afterwards: extras for rank 0 to write once the model folder is complete; yields lines of the summary.
+        listener: called in rank 0 with each event of the metrics log, as the training goes.
 
     Returns:
         the summary to print; empty in other ranks than 0.
@@ -54,7 +56,7 @@ def run(
         prepared = prepare(config, run_dir, runs) if distributed.is_main else (Pretrained(config), {})
         pretrained, origin = distributed.broadcast(prepared)
         tokenizers = TokenizerPair.load(run_dir.tokenizer, config.tokenizer.shared)
-        trainer = make_trainer(config, run_dir, tokenizers, device, pretrained, distributed, origin)
+        trainer = make_trainer(config, run_dir, tokenizers, device, pretrained, distributed, origin, listener)
         with closing(trainer.metrics):
             state = trainer.run()
             summary = finish(config, run_dir, tokenizers, trainer, state)

@@ -1,6 +1,6 @@
 """The trainer of a run, put together from its encoded data, model and validation set."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -31,6 +31,7 @@ def make_trainer(
     pretrained: Pretrained,
     distributed: Distributed = SINGLE_PROCESS,
     origin: Mapping[str, Any] | None = None,
+    listener: Callable[[Mapping[str, Any]], None] = lambda event: None,
 ) -> Trainer:
     """Build the trainer; the weights start from the seed, from a pretrained model, or from the newest checkpoint.
 
@@ -42,6 +43,7 @@ def make_trainer(
         pretrained: the models to start and learn from.
         distributed: the ranks of this training.
         origin: the digests that checkpoints record.
+        listener: called with each event of the metrics log.
     """
     torch.manual_seed(config.seed)
     sizes = tokenizers.source.vocab_size, tokenizers.target.vocab_size
@@ -63,6 +65,7 @@ def make_trainer(
         training_shares(kept, weights, config.data.temperature),
         lambda: pretrained.load_teachers(tokenizers, device),
         origin,
+        listener,
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mt.config import Config
@@ -17,11 +18,19 @@ class MetricsLog:
         run: the run.
         config: names the trackers.
         silent: write nothing, as in other ranks than 0.
+        listener: called with each event that was written.
     """
 
-    def __init__(self, run: RunDir, config: Config, silent: bool = False) -> None:
+    def __init__(
+        self,
+        run: RunDir,
+        config: Config,
+        silent: bool = False,
+        listener: Callable[[Mapping[str, Any]], None] = lambda event: None,
+    ) -> None:
         self._path = run.metrics
         self._silent = silent
+        self._listener = listener
         self._run, self._config = run, config
         self._trackers: list[Tracker] | None = None  # started with the first event; there may be none
 
@@ -36,6 +45,7 @@ class MetricsLog:
         numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}
         for tracker in self._trackers:
             tracker.write(event, step, numbers)
+        self._listener(record)
 
     def close(self) -> None:
         for tracker in self._trackers or []:

@@ -52,6 +52,7 @@ class Trainer:
         shares: how often each part of the corpus occurs in an epoch; None: every sentence once.
         load_teachers: loads the models to distil from.
         origin: digests of data and tokenizer, which checkpoints record.
+        listener: called with each event of the metrics log, in rank 0.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Trainer:
         shares: tuple[Share, ...] | None = None,
         load_teachers: Callable[[], Sequence[TranslationModel]] = tuple,
         origin: Mapping[str, Any] | None = None,
+        listener: Callable[[Mapping[str, Any]], None] = lambda event: None,
     ) -> None:
         self.config = config
         self.settings = config.training
@@ -87,7 +89,7 @@ class Trainer:
         )
         if not self.is_over():  # a finished training keeps its best score
             state.use_measure(validation_measure(config))
-        self.metrics = MetricsLog(run, config, silent=not distributed.is_main)
+        self.metrics = MetricsLog(run, config, not distributed.is_main, listener)
         self._validate = validate
         scales_loss = self.train_step.loss_scale is not None
         self.step_results = StepResults(state, self.metrics, self.train_step.reads_late, scales_loss)

@@ -107,6 +107,12 @@ def _read(run: RunDir, path: Path, errors: str = "strict") -> str:
         raise InputError(f"{path}: cannot be read: {error}") from None
 
 
+def read_history(run: RunDir) -> list[Event]:
+    """Read the events of the training that led to the result; none where it has not begun."""
+    text = run.metrics.read_text(encoding="utf-8", errors="replace") if run.metrics.is_file() else ""
+    return _without_lost_steps(parse_events(text))
+
+
 def parse_events(text: str) -> Iterator[Event]:
     """Parse a metrics.jsonl, without lines that a crash has truncated."""
     for line in text.split("\n"):

@@ -1,0 +1,1 @@
+"""The Python API: load, train, evaluate and list runs. The command line calls it, too."""

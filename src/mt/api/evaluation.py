@@ -1,0 +1,249 @@
+"""Evaluation from Python: a model and a test set in, scores out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from mt.api.search import Search, SearchRequest
+from mt.api.translation import ModelPath
+from mt.decoding.engine import EngineChoice
+from mt.errors import InputError
+from mt.storage.output_path import refuse_inputs
+
+if TYPE_CHECKING:
+    from mt.bundle.load_translator import OpenedModel
+    from mt.config import Config
+    from mt.data.eval_texts import EvalText
+    from mt.decoding.engine import SearchOptions
+    from mt.evaluation.test_set import Method, MethodResult
+    from mt.metrics.comet import Comet
+    from mt.storage.run_dir import ModelDir
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The scores of a model on a test set.
+
+    Attributes:
+        results: one item per language and search method, with `method`, `target_lang`, `scores` and the translations.
+        folder, name: where `write` puts the files; no folder for a model outside its run.
+    """
+
+    results: "tuple[MethodResult, ...]"
+    folder: Path | None
+    name: str
+
+    def __str__(self) -> str:
+        from mt.evaluation.test_set import results_table
+
+        return results_table(self.results)
+
+    def __getitem__(self, method: str) -> dict[str, Any]:
+        """Return the scores of a method (`greedy`, `beam`, ...) as a dictionary, of the first language."""
+        for result in self.results:
+            if result.method == method:
+                return result.as_dict()
+        raise KeyError(method)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the public JSON object of an evaluation, as `mt eval --json` prints it."""
+        from mt.evaluation.test_set import results_json
+
+        return results_json(self.results)
+
+    def write(self) -> None:
+        """Write sources, references, hypotheses and scores to the folder, if there is one."""
+        from mt.evaluation.test_set import write_results
+
+        if self.folder is not None:
+            write_results(self.folder, self.name, self.results)
+
+
+def evaluate(
+    model: ModelPath | Sequence[ModelPath] | None = None,
+    *,
+    source: str | Path | None = None,
+    reference: str | Path | None = None,
+    to: str | None = None,
+    metrics: Sequence[str] = (),
+    comet_model: str | Path | None = None,
+    output: str | Path | None = None,
+    engine: str = "auto",
+    compute_type: str = "auto",
+    device: str = "auto",
+    shortlist: bool | None = None,
+    runs: str | Path = "runs",
+    request: SearchRequest | None = None,
+    **search: Unpack[Search],
+) -> Evaluation:
+    """Score a model on a test set with greedy and beam search, and with sampling or `mbr` where these are asked for.
+
+    Args:
+        model: as of `mt.load`.
+        source, reference: a test set, two files aligned by line; None: the test set of the model's run.
+        to: score this language only.
+        metrics: some of bleu, chrf, ter and comet; none: the configured ones.
+        comet_model: with the metric comet: the folder of a COMET checkpoint.
+        output: the folder that `Evaluation.write` writes to; None: the run's `eval/`.
+        engine, compute_type, device, shortlist, runs: as of `mt.load`.
+        request: the search, where it was checked before; otherwise the arguments of `mt.api.search.Search`.
+
+    Raises:
+        InputError: there is no such model or text, or the arguments contradict each other.
+    """
+    from mt.bundle.load_translator import open_model, read_config
+    from mt.evaluation.test_set import evaluate as score
+    from mt.evaluation.texts import texts_in
+
+    request = request or SearchRequest.of(search)
+    choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
+    models = _find(model, runs)
+    config = read_config(models[0])
+    texts = _texts(config, models[0], _path(source), _path(reference), to)
+    comet = _comet(metrics, _path(comet_model), device)
+    opened = open_model(models[0], choice, models[1:])
+    texts = texts_in(opened.settings.target_langs, texts) if to is None else texts
+    methods = _methods(config, request, opened.settings.search)
+    usual = request.is_default and choice == EngineChoice(device=device) and _covers(metrics, config)
+    folder, name = _output(models, config, usual, _path(source), to, _path(output))
+    if folder is not None:
+        kinds = ("source", "reference", "json", *(method.name for method in methods))
+        refuse_inputs([folder / f"{name}.{kind}" for kind in kinds], [_path(source), _path(reference)])
+    return Evaluation(
+        tuple(score(opened.translator, _with_metrics(config, metrics), texts, methods, comet)), folder, name
+    )
+
+
+@dataclass(frozen=True)
+class TunedPenalties:
+    """Length penalties with their scores on a validation set: as a table, and as the public JSON object."""
+
+    table: str
+    json: dict[str, Any]
+
+
+def tune_length_penalty(
+    model: ModelPath | Sequence[ModelPath] | None,
+    choice: EngineChoice,
+    *,
+    source: Path | None,
+    reference: Path | None,
+    to: str | None,
+    beam_size: int | None,
+    runs: Path,
+) -> TunedPenalties:
+    """Try length penalties on a validation set.
+
+    Raises:
+        InputError: the text is the test set of a model's run, or the search is greedy.
+    """
+    from mt.bundle.load_translator import open_model, read_config
+    from mt.evaluation.length_penalty import penalties_json, penalties_table, try_length_penalties
+    from mt.evaluation.texts import refuse_test_text, texts_in
+    from mt.metrics.scores import bleu_signature
+
+    models = _find(model, runs)
+    config = read_config(models[0])
+    texts = _texts(config, models[0], source, reference, to, "valid")
+    for each in models:
+        refuse_test_text(each, read_config(each).data.target_lang, texts)
+    opened: OpenedModel = open_model(models[0], choice, models[1:])
+    texts = texts_in(opened.settings.target_langs, texts) if to is None else texts
+    if (beam_size or config.decoding.beam_size) == 1:
+        raise InputError("--tune-length-penalty: greedy search has no length penalty", "give --beam 5")
+    tried = try_length_penalties(opened.translator, config, texts, beam_size)
+    signature = bleu_signature(config.evaluation, [text.target_lang for text in texts])
+    return TunedPenalties(penalties_table(tried, signature), penalties_json(tried, signature))
+
+
+def _path(path: str | Path | None) -> Path | None:
+    return None if path is None else Path(path)
+
+
+def _find(model: ModelPath | Sequence[ModelPath] | None, runs: str | Path) -> "list[ModelDir]":
+    from mt.storage.find_model import find_model
+
+    paths = [model] if isinstance(model, str | Path) else list(model or [])
+    return [find_model(Path(path), Path(runs)) for path in paths] or [find_model(None, Path(runs))]
+
+
+def _texts(
+    config: "Config",
+    model: "ModelDir",
+    source: Path | None,
+    reference: Path | None,
+    to: str | None,
+    split: str = "test",
+) -> "list[EvalText]":
+    """Read the text to score on: two files, or a split of the model's run."""
+    from mt.evaluation.texts import pair_text, run_texts
+    from mt.metrics.scores import bleu_tokenizer, refuse_missing_tokenizer
+
+    if (source is None) != (reference is None):
+        raise InputError("source and reference go together", "give both, or neither for the run's own text")
+    languages = config.data.target_lang
+    refuse_missing_tokenizer(*(bleu_tokenizer(config.evaluation.bleu_tokenize, language) for language in languages))
+    if source is not None and reference is not None:
+        return [pair_text(source, reference, languages, to)]
+    return run_texts(model, split, languages, to)
+
+
+def _output(
+    models: "list[ModelDir]", config: "Config", usual: bool, source: Path | None, to: str | None, output: Path | None
+) -> tuple[Path | None, str]:
+    """Return the folder of the results, None if there is none, and the name of their files.
+
+    In a run's own folder, neither another language, another text, nor other settings may take the place of the scores
+    from the end of its training.
+    """
+    from mt.storage.find_model import run_of
+
+    language = f".{to}" if to is not None and len(config.data.target_lang) > 1 else ""
+    name = f"{source.stem if source else 'test'}{language}"
+    if output is not None:
+        return output, name
+    if source is not None and f"{source.stem}.".startswith("test."):
+        name = f"other.{name}"
+    run = run_of(models[0]) if len(models) == 1 else None
+    return run.scores if run else None, name if usual else f"changed.{name}"
+
+
+def _covers(metrics: Sequence[str], config: "Config") -> bool:
+    """Return True for the configured metrics, or more."""
+    return not metrics or set(config.evaluation.metrics) <= set(metrics)
+
+
+def _methods(config: "Config", request: SearchRequest, defaults: "SearchOptions") -> "list[Method]":
+    """Return the configured methods, changed by the request, and the method that it adds."""
+    from mt.evaluation.test_set import Method, configured_methods
+
+    methods = configured_methods(config, beam_size=request.beam_size, length_penalty=request.length_penalty)
+    if request.sampling is not None or request.utility is not None:
+        name = "sample" if request.utility is None else "mbr"
+        methods.append(Method(name, request.options(defaults), request.utility))
+    return methods
+
+
+def _comet(metrics: Sequence[str], checkpoint: Path | None, device: str) -> "Comet | None":
+    """Load the learned metric, before anything is translated."""
+    if "comet" not in metrics:
+        if checkpoint is not None:
+            raise InputError("--comet-model belongs to --metrics comet", "add it, or leave this out")
+        return None
+    if checkpoint is None:
+        raise InputError(
+            "--metrics comet needs a checkpoint of your own; mt downloads none", "give --comet-model FOLDER"
+        )
+    from mt.metrics.comet import Comet
+    from mt.system.devices import choose_device
+
+    return Comet(checkpoint, gpu=choose_device(device, "--device").type == "cuda")
+
+
+def _with_metrics(config: "Config", metrics: Sequence[str]) -> "Config":
+    """Return a configuration with sacreBLEU's metrics among `metrics`, unchanged without."""
+    if not metrics:
+        return config
+    chosen = tuple(name for name in metrics if name != "comet")
+    return config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"metrics": chosen})})

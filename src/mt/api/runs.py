@@ -1,0 +1,141 @@
+"""Runs: their state, scores and history, read from the run folder."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mt.errors import InputError, MtError
+from mt.storage.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from mt.api.translation import Translator
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder, of a training that has ended or not.
+
+    Attributes:
+        path: the folder.
+        summary: the lines that a training ends with; empty for a run that was only listed.
+    """
+
+    path: Path
+    summary: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def _dir(self) -> RunDir:
+        return RunDir(self.path)
+
+    @property
+    def model(self) -> Path:
+        """The model folder; it exists once the run is finished."""
+        return self._dir.model.root
+
+    @property
+    def report(self) -> Path:
+        """The report, an HTML page."""
+        return self._dir.report
+
+    @property
+    def is_finished(self) -> bool:
+        """True when the model folder is complete."""
+        return self._dir.model.manifest.is_file()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration, all defaults included.
+
+        Raises:
+            InputError: it is missing or invalid.
+        """
+        from mt.config import load_config
+
+        return load_config(self._dir.config).model_dump()
+
+    @property
+    def scores(self) -> list[dict[str, Any]]:
+        """The scores on the test set, one dictionary per language and search method; empty without them."""
+        try:
+            results = json.loads((self._dir.scores / "test.json").read_bytes())["results"]
+        except (OSError, ValueError, KeyError):
+            return []
+        return list(results)
+
+    @property
+    def bleu(self) -> float | None:
+        """The mean BLEU over the languages of beam search, or of the only method; None without scores."""
+        beam = [each for each in self.scores if each.get("method") == "beam"] or self.scores
+        values = [each["bleu"] for each in beam if each.get("bleu") is not None]
+        return sum(values) / len(values) if values else None
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The events of the training in order: `train` and `validation` have the numbers of a curve.
+
+        Steps that were lost in a crash and repeated are in it once. `pandas.DataFrame(run.history)` is a table.
+        """
+        from mt.extras.reporting.run_data import read_history
+
+        return read_history(self._dir)
+
+    @property
+    def steps(self) -> int:
+        """The last step of the training."""
+        return max((event["step"] for event in self.history), default=0)
+
+    def load(self, **options: Any) -> "Translator":
+        """Load the model; the options are those of `mt.load`."""
+        from mt.api.translation import load
+
+        return load(self.path, **options)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a table of runs shows; values of damaged files are None.
+
+        Returns:
+            name, state (finished, unfinished or damaged), source_lang, target_langs, bleu, steps, megabytes (of the
+            model folder) and time (of its last change, in seconds since the epoch).
+        """
+        try:
+            data = self.config["data"]
+            state = "finished" if self.is_finished else "unfinished"
+        except MtError:
+            data, state = {}, "damaged"
+        newest = self._dir.model.manifest if self.is_finished else self._dir.metrics
+        model = sum(path.stat().st_size for path in self.model.rglob("*") if path.is_file())
+        return {
+            "name": self.name,
+            "state": state,
+            "source_lang": data.get("source_lang"),
+            "target_langs": list(data.get("target_lang", ())),
+            "bleu": self.bleu,
+            "steps": self.steps,
+            "megabytes": round(model / 1e6, 1) if self.is_finished else None,
+            "time": newest.stat().st_mtime if newest.exists() else self.path.stat().st_mtime,
+        }
+
+
+def list_runs(runs: str | Path = "runs") -> list[Run]:
+    """Return the runs in a folder, finished or not, sorted by name; other folders in it are left out."""
+    folder = Path(runs)
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [Run(path) for path in paths if RunDir(path).config.is_file()]
+
+
+def find_run(name: str | Path, runs: str | Path = "runs") -> Run:
+    """Return a run by its name in `runs`, or by its folder.
+
+    Raises:
+        InputError: there is none.
+    """
+    for path in (Path(runs, name), Path(name)):
+        if RunDir(path).config.is_file():
+            return Run(path)
+    known = ", ".join(run.name for run in list_runs(runs))
+    raise InputError(f"{name}: there is no such run", f"known: {known}" if known else f"{runs} holds no run")

@@ -1,0 +1,154 @@
+"""The search that a caller asks for: keyword arguments in, the search options of a model out."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict
+
+from mt.decoding.engine import Sampling, SearchOptions
+from mt.errors import InputError
+
+UTILITIES = ("chrf", "bleu")
+_SAMPLING = ("temperature", "top_k", "top_p", "seed")
+_BOUNDS: dict[str, tuple[float, float]] = {
+    "beam_size": (1, 1000),
+    "n_best": (1, 100_000),
+    "mbr": (2, 1000),
+    "length_penalty": (-10, 10),
+    "temperature": (0.001, 1000),
+    "top_k": (1, math.inf),
+    "top_p": (1e-9, 1),
+    "seed": (0, math.inf),
+}
+_REAL = ("length_penalty", "temperature", "top_p")  # the others are whole numbers
+
+
+class Search(TypedDict, total=False):
+    """Keyword arguments of search; what is left out, or None, is the model's own setting.
+
+    Attributes:
+        beam_size: hypotheses kept per sentence; 1 is greedy search.
+        length_penalty: the exponent of a hypothesis's length in its score.
+        sample: draw translations instead of searching for the most likely.
+        temperature: with `sample`: below 1 favours likely tokens.
+        top_k: with `sample`: only so many of the most likely tokens.
+        top_p: with `sample`: only the most likely tokens, of this total probability.
+        seed: with `sample`: the random seed.
+        mbr: minimum Bayes risk decoding: choose among so many candidates.
+        utility: with `mbr`: its metric, chrf or bleu.
+    """
+
+    beam_size: int | None
+    length_penalty: float | None
+    sample: bool
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    seed: int | None
+    mbr: int | None
+    utility: str | None
+
+
+def contradict(both: bool, one: str, other: str) -> None:
+    """Refuse two options if both are used."""
+    if both:
+        raise InputError(f"{one} and {other} contradict each other", "give one of them")
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """A checked search; None leaves a value to the model.
+
+    Attributes:
+        n_best: translations to find, of which minimum Bayes risk decoding chooses.
+        utility: the metric of minimum Bayes risk decoding.
+        name: spells an argument in messages, as the command line's options are spelled differently.
+    """
+
+    beam_size: int | None = None
+    length_penalty: float | None = None
+    n_best: int = 1
+    sampling: Sampling | None = None
+    utility: str | None = None
+    name: Callable[[str], str] = str
+
+    @classmethod
+    def of(cls, search: Mapping[str, Any], n_best: int = 1, name: Callable[[str], str] = str) -> "SearchRequest":
+        """Check the keyword arguments of a search.
+
+        Raises:
+            InputError: one is unknown, they contradict each other, or a value is out of bounds.
+        """
+        if unknown := sorted(set(search) - set(Search.__annotations__)):
+            raise InputError(
+                f"{unknown[0]} is no argument of a search", f"they are {', '.join(Search.__annotations__)}"
+            )
+        given = {key: value for key, value in search.items() if value is not None}
+        for key, value in {**given, "n_best": n_best}.items():
+            _check(key, value, name)
+        beam, mbr, sample = given.get("beam_size"), given.get("mbr"), given.get("sample", False)
+        contradict(beam is not None and sample, name("beam_size"), name("sample"))
+        if "utility" in given and mbr is None:
+            raise InputError(f"{name('utility')} belongs to {name('mbr')}", f"add {name('mbr')}, or leave it out")
+        if mbr is not None and n_best > mbr:
+            message = f"{name('n_best')} {n_best} is more than the {mbr} candidates of {name('mbr')}"
+            raise InputError(message, f"raise {name('mbr')}")
+        drawn = {key: given[key] for key in _SAMPLING if key in given}
+        if drawn and not sample:
+            raise InputError(f"{name(next(iter(drawn)))} belongs to {name('sample')}", "add it, or leave this out")
+        utility = None if mbr is None else given.get("utility", UTILITIES[0])
+        sampling = Sampling(**drawn) if sample else None
+        return cls(beam, given.get("length_penalty"), mbr or n_best, sampling, utility, name)
+
+    @property
+    def is_default(self) -> bool:
+        """True where everything is left to the model."""
+        return replace(self, name=str) == SearchRequest()
+
+    def options(self, defaults: SearchOptions, scores: bool = True) -> SearchOptions:
+        """Return a model's search options with those asked for in their place.
+
+        Raises:
+            InputError: the beam cannot hold `n_best` translations.
+        """
+        beam = self.beam_size or defaults.beam_size
+        if self.sampling is None and self.n_best > beam:
+            if self.beam_size is not None or self.utility is None:
+                argument = self.name("mbr" if self.utility else "n_best")
+                message = f"{argument} {self.n_best} is more than the beam of {beam} can hold"
+                raise InputError(message, f"give {self.name('beam_size')} {self.n_best} or more")
+            beam = self.n_best
+        return replace(
+            defaults,
+            beam_size=beam,
+            n_best=self.n_best,
+            length_penalty=defaults.length_penalty if self.length_penalty is None else self.length_penalty,
+            sampling=self.sampling,
+            scores=scores or self.utility is not None,
+        )
+
+    def utility_in(self, target_lang: str) -> str | None:
+        """Return the variant of the utility for a language."""
+        if self.utility is None:
+            return None
+        from mt.metrics.pairwise import utility_for
+
+        return utility_for(self.utility, target_lang)
+
+
+def _check(key: str, value: Any, name: Callable[[str], str]) -> None:
+    """Check the type and the bounds of one argument."""
+    if key == "sample":
+        return
+    if key == "utility":
+        if value not in UTILITIES:
+            raise InputError(f"{name(key)}: {value!r:.50} is not one of {', '.join(UTILITIES)}")
+        return
+    low, high = _BOUNDS[key]
+    if isinstance(value, bool) or not isinstance(value, int | float if key in _REAL else int):
+        raise InputError(f"{name(key)}: {value!r:.50} is not a {'number' if key in _REAL else 'whole number'}")
+    if key == "top_p" and not 0 < value <= 1:
+        raise InputError(f"{name(key)} {value} is not a probability above 0")
+    if not low <= value <= high:  # also refuses NaN
+        bounds = f"below {low:g}" if high == math.inf else f"not between {low:g} and {high:g}"
+        raise InputError(f"{name(key)} {value} is {bounds}")

@@ -1,0 +1,139 @@
+"""Training from Python: a configuration in, a run out."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mt.api.runs import Run
+from mt.console import log
+from mt.errors import InputError, MtError
+
+if TYPE_CHECKING:
+    from mt.config import Config
+    from mt.storage.run_dir import RunDir
+    from mt.system.distributed import Distributed
+
+ConfigLike = str | Path | Mapping[str, Any]
+_T = TypeVar("_T")
+Listener = Callable[[Mapping[str, Any]], None]
+
+
+def train(config: ConfigLike, *, runs: str | Path = "runs", progress: Listener | None = None, **overrides: Any) -> Run:
+    """Train a model: every stage from raw text to a model folder; the same call again resumes.
+
+    Under torchrun, every process calls it.
+
+    Args:
+        config: a YAML file, or its content as a mapping.
+        runs: the folder of runs.
+        progress: called with each event of `Run.history` as it happens; an exception in it ends the training, which
+            the same call then resumes from its last checkpoint.
+        **overrides: values that replace the configuration's: `training={"max_steps": 100}`, or
+            `**{"training.max_steps": 100}`.
+
+    Raises:
+        InputError: the configuration or the data are wrong; one message lists all problems.
+        StoppedError: Ctrl-C or SIGTERM; everything is saved.
+        DivergedError: five updates in a row were not finite.
+        MachineError: disk, memory, permissions, or no usable checkpoint.
+    """
+    return start(config, [f"{key}={_yaml(value)}" for key, value in _flat(overrides)], Path(runs), progress)
+
+
+def start(config: ConfigLike, overrides: list[str], runs: Path, progress: Listener | None = None) -> Run:
+    """Train as `train` does, with overrides of the form `training.max_steps=100`."""
+
+    def run(settings: "Config", distributed: "Distributed") -> Run:
+        from mt.pipeline import run
+
+        if settings.exports:
+            from mt.extras.export.exporting import require_packages
+
+            require_packages(*settings.exports)
+        listener = progress or (lambda event: None)
+        summary = run.run(settings, runs, distributed, _write_extras, listener)
+        return Run(runs / settings.name, summary)
+
+    return _in_all_ranks(config, overrides, run)
+
+
+def dry_run(config: ConfigLike, overrides: list[str], runs: Path) -> str:
+    """Check everything, estimate time and memory, and train nothing; return the estimate as text."""
+
+    def run(settings: "Config", distributed: "Distributed") -> str:
+        if distributed.world_size > 1:
+            raise InputError("--dry-run is for one process", "start it without torchrun")
+        from mt.extras.planning.dry_run import dry_run
+
+        return dry_run(settings, runs)
+
+    return _in_all_ranks(config, overrides, run)
+
+
+def _in_all_ranks(config: ConfigLike, overrides: list[str], work: "Callable[[Config, Distributed], _T]") -> _T:
+    """Do the work in every process of this training; one of them reports an error, the others exit with its code."""
+    from mt.system.distributed import init_distributed
+
+    distributed = init_distributed(os.environ)
+    if not distributed.is_main:
+        log.setLevel(logging.ERROR)
+    try:
+        from mt.data.prepare import drop_missing_sources
+
+        settings = _load(config, overrides)
+        # Only rank 0 looks for optional sources: other machines may lack them, and they may appear meanwhile.
+        settings = distributed.broadcast(drop_missing_sources(settings) if distributed.is_main else settings)
+        result = work(settings, distributed)
+    except Exception as error:
+        if not distributed.claims_error_report():  # another rank reports it
+            sys.exit(error.exit_code if isinstance(error, MtError) else 1)
+        raise
+    distributed.destroy()
+    return result
+
+
+def _load(config: ConfigLike, overrides: list[str]) -> "Config":
+    from mt.config import load_config, parse_config
+
+    if isinstance(config, Mapping):
+        text = "".join(f"{key}: {_yaml(value)}\n" for key, value in config.items())
+        return parse_config(text, "configuration", overrides)
+    return load_config(Path(config), overrides)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested sections under dotted keys."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _yaml(value: Any) -> str:
+    from mt.config.loading import as_yaml
+
+    return as_yaml(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with paths as text and sequences as lists."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _write_extras(config: "Config", run_dir: "RunDir") -> Iterator[str]:
+    """Write the exports and the report; yield lines of the summary."""
+    from mt.extras.export.exporting import write_exports
+    from mt.extras.reporting.report import update_report
+
+    if config.exports:
+        yield write_exports(config, run_dir)
+    if config.training.report:
+        yield f"report: {update_report(run_dir)}"

@@ -1,0 +1,248 @@
+"""Translation from Python: load a model, translate strings, get details where they are asked for."""
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+
+from mt.api.search import Search, SearchRequest
+from mt.decoding.engine import EngineChoice, SearchOptions
+from mt.decoding.translator import Candidate, distinct, lines_at_once
+from mt.errors import InputError
+from mt.storage.find_model import find_model
+
+if TYPE_CHECKING:
+    from mt.bundle.load_translator import OpenedModel
+    from mt.decoding.attention_weights import Attention
+
+ModelPath = str | Path
+BLOCK_LINES = 4000  # sorted by length they make good batches, and results still flow
+
+
+@dataclass(frozen=True)
+class Translation:
+    """The translation of one line, with what the search knows about it.
+
+    Attributes:
+        source: the line.
+        n_best: the translations found, best first, each with `text`, `score` (by which it was ranked) and `log_prob`
+            (natural logarithm, the end of the sentence counted).
+        source_tokens, tokens: the pieces that the model read and wrote.
+        attention: with `attention=True`, the weights, one item per part of a long line.
+    """
+
+    source: str
+    n_best: tuple[Candidate, ...]
+    source_tokens: tuple[str, ...]
+    tokens: tuple[str, ...]
+    attention: "tuple[Attention, ...] | None" = None
+
+    @property
+    def text(self) -> str:
+        """The best translation."""
+        return self.n_best[0].text
+
+    @property
+    def score(self) -> float:
+        """The score of the best translation: its log-probability, normalised by length."""
+        return self.n_best[0].score
+
+    @property
+    def alignment(self) -> list[tuple[int, int]] | None:
+        """Pairs (source word, target word), counted from 0, read from the attention; None without it."""
+        if self.attention is None:
+            return None
+        from mt.decoding.attention_weights import word_pairs
+
+        return word_pairs(self.attention)
+
+
+def load(
+    model: ModelPath | Sequence[ModelPath] | None = None,
+    *,
+    engine: str = "auto",
+    compute_type: str = "auto",
+    device: str = "auto",
+    shortlist: bool | None = None,
+    runs: str | Path = "runs",
+    one_by_one: bool = False,
+    sampling: bool = False,
+) -> "Translator":
+    """Load a model to translate with.
+
+    Args:
+        model: a run folder, a model folder or a checkpoint; several translate as an ensemble. None: the newest
+            finished run in `runs`.
+        engine: auto, ctranslate2 or torch.
+        compute_type: the number format: auto, float32, float16, bfloat16, int8, ...
+        device: auto, cpu, cuda or mps.
+        shortlist: search among likely target words only; None: as the model was trained.
+        runs: the folder of runs.
+        one_by_one: single sentences will come, one after another; the engine then uses all threads for each.
+        sampling: translations will be sampled, which takes torch.
+
+    Raises:
+        InputError: there is no such model, it is damaged, or this machine cannot run it so.
+    """
+    from mt.bundle.load_translator import open_model
+
+    paths = [model] if isinstance(model, str | Path) else list(model or [])
+    folders = [find_model(Path(path), Path(runs)) for path in paths] or [find_model(None, Path(runs))]
+    choice = EngineChoice(engine, device, compute_type, shortlist, one_by_one, sampling)
+    return Translator(open_model(folders[0], choice, folders[1:]), folders[0].root)
+
+
+class Translator:
+    """A loaded model. Its methods may be called from several threads at once.
+
+    Args:
+        opened: the model with its engine.
+        path: the model folder; of an ensemble the first.
+    """
+
+    def __init__(self, opened: "OpenedModel", path: Path) -> None:
+        self._opened = opened
+        self.path = path
+        self._attention_lock = threading.Lock()  # weights are read by hooks, which all threads would share
+
+    def __repr__(self) -> str:
+        return f"<Translator {self.path}, into {', '.join(self.target_langs)}, {self.engine}>"
+
+    @property
+    def engine(self) -> str:
+        """The engine in use with its number format and device."""
+        return self._opened.engine
+
+    @property
+    def target_langs(self) -> tuple[str, ...]:
+        """The languages that the model translates into."""
+        return self._opened.settings.target_langs
+
+    @overload  # a string is a sequence of strings, too: mypy cannot know that its overloads come first
+    def translate(  # type: ignore[overload-overlap]
+        self, text: str, *, n_best: None = None, details: Literal[False] = False, **options: Unpack["_Options"]
+    ) -> str: ...
+    @overload
+    def translate(  # type: ignore[overload-overlap]
+        self, text: str, *, n_best: int, details: Literal[False] = False, **options: Unpack["_Options"]
+    ) -> list[str]: ...
+    @overload
+    def translate(  # type: ignore[overload-overlap]
+        self, text: str, *, n_best: int | None = None, details: Literal[True], **options: Unpack["_Options"]
+    ) -> Translation: ...
+    @overload
+    def translate(
+        self, text: Iterable[str], *, n_best: None = None, details: Literal[False] = False, **o: Unpack["_Options"]
+    ) -> list[str]: ...
+    @overload
+    def translate(
+        self, text: Iterable[str], *, n_best: int, details: Literal[False] = False, **options: Unpack["_Options"]
+    ) -> list[list[str]]: ...
+    @overload
+    def translate(
+        self, text: Iterable[str], *, n_best: int | None = None, details: Literal[True], **o: Unpack["_Options"]
+    ) -> list[Translation]: ...
+    def translate(
+        self, text: str | Iterable[str], *, n_best: int | None = None, details: bool = False, **options: Any
+    ) -> Any:
+        """Translate a text, or each of several; long ones are translated in parts, empty ones stay empty.
+
+        Args:
+            text: one string, or several.
+            n_best: return a list of so many translations of each text, best first.
+            details: return a `Translation` for each text instead of strings.
+            **options: `to` (target language, where the model has several), `attention` (with `details`), and the
+                arguments of `mt.api.search.Search`: `beam_size`, `length_penalty`, `sample`, `mbr`, ...
+
+        Raises:
+            InputError: not strings, unknown or contradicting arguments, or an unknown language.
+        """
+        single = isinstance(text, str)
+        lines = [text] if isinstance(text, str) else list(text)
+        options.setdefault("scores", details or n_best is not None)
+        found = list(self.results(lines, n_best or 1, **options))
+        plain = [result.text if n_best is None else [each.text for each in result.n_best] for result in found]
+        answers: list[Any] = found if details else plain
+        return answers[0] if single else answers
+
+    def stream(self, lines: Iterable[str], **options: Unpack["_Options"]) -> Iterator[str]:
+        """Yield the translation of each line, in order; lines are read a block at a time, so memory stays bounded."""
+        for result in self.results(lines, 1, scores=False, **options):
+            yield result.text
+
+    def results(
+        self,
+        lines: Iterable[str],
+        n_best: int = 1,
+        *,
+        to: str | None = None,
+        attention: bool = False,
+        scores: bool = True,
+        first_line: int = 1,
+        request: SearchRequest | None = None,
+        **search: Unpack[Search],
+    ) -> Iterator[Translation]:
+        """Yield a `Translation` for each line.
+
+        Args:
+            lines: the lines to translate.
+            n_best: how many translations to keep of each, distinct unless they are sampled.
+            to: the target language, where the model has several.
+            attention: read the attention weights, and so word alignments; takes a single model on torch.
+            scores: False where they are not needed, which makes greedy search faster.
+            first_line: the number of the first line, for warnings of long lines.
+            request: the search, where it was checked before; otherwise the arguments of `Search`.
+        """
+        request = request or SearchRequest.of(search, n_best)
+        into = self._opened.translator.to(to)
+        if request.sampling is not None and "torch" not in self.engine:
+            raise InputError("this engine does not draw reproducible samples", "load the model with engine='torch'")
+        if attention and self._opened.model is None:
+            raise InputError("attention takes a single model on torch", "load the model with engine='torch'")
+        options = request.options(self._opened.settings.search, scores or n_best > 1)
+        utility = request.utility_in(into.target_lang)
+        remaining = iter(lines)
+        while block := list(islice(remaining, lines_at_once(BLOCK_LINES, options.n_best))):
+            for line in block:
+                if not isinstance(line, str):
+                    raise InputError(f"{line!r:.50} is not a string", "give a string, or a list of strings")
+            for line, candidates in zip(block, into.translate(block, options, first_line), strict=True):
+                yield self._result(line, _best(candidates, utility, n_best, options), attention)
+            first_line += len(block)
+
+    def _result(self, line: str, best: list[Candidate], attention: bool) -> Translation:
+        source, target = self._opened.tokenizers.source, self._opened.tokenizers.target
+        parts = best[0].parts
+        weights = None
+        if attention:
+            from mt.decoding.attention_weights import read_attention
+
+            assert self._opened.model is not None
+            with self._attention_lock:
+                weights = tuple(read_attention(self._opened.model, self._opened.tokenizers, best[0]))
+        return Translation(
+            line,
+            tuple(best),
+            tuple(piece for part in parts for piece in source.tokens(part.source)),
+            tuple(piece for part in parts for piece in target.tokens(part.target)),
+            weights,
+        )
+
+
+class _Options(Search, total=False):
+    """Arguments of `Translator.translate`."""
+
+    to: str | None
+    attention: bool
+
+
+def _best(candidates: list[Candidate], utility: str | None, n_best: int, options: SearchOptions) -> list[Candidate]:
+    """Return the n best candidates, by utility or by score, which are distinct unless they were sampled."""
+    pool = candidates if options.sampling is not None else distinct(candidates)
+    if utility is not None:
+        from mt.decoding.reranking import rerank_mbr
+
+        return rerank_mbr(pool, utility)[:n_best]
+    return sorted(pool, key=lambda candidate: -candidate.score)[:n_best]
