@@ -107,13 +107,14 @@ class Run:
             state = "finished" if self.is_finished else "unfinished"
         except MtError:
             data, state = {}, "damaged"
+        languages = data.get("target_lang", ())
         newest = self._dir.model.manifest if self.is_finished else self._dir.metrics
         model = sum(path.stat().st_size for path in self.model.rglob("*") if path.is_file())
         return {
             "name": self.name,
             "state": state,
             "source_lang": data.get("source_lang"),
-            "target_langs": list(data.get("target_lang", ())),
+            "target_langs": [languages] if isinstance(languages, str) else list(languages),
             "bleu": self.bleu,
             "steps": self.steps,
             "megabytes": round(model / 1e6, 1) if self.is_finished else None,

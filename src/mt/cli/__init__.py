@@ -19,6 +19,7 @@ from mt.cli.evaluate import evaluate_command
 from mt.cli.export import export
 from mt.cli.init import init
 from mt.cli.report import report
+from mt.cli.runs import runs_command
 from mt.cli.score import score
 from mt.cli.serve import serve
 from mt.cli.synthesis import backtranslate, distill
@@ -29,7 +30,7 @@ from mt.errors import InputError, MachineError, MtError, is_out_of_memory
 
 _COMMANDS = (
     *(init, data, train, translate, evaluate_command, compare, score),
-    *(distill, backtranslate, report, export, serve, completion),
+    *(distill, backtranslate, runs_command, report, export, serve, completion),
 )
 
 

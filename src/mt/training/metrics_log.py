@@ -41,11 +41,12 @@ class MetricsLog:
         if self._trackers is None:
             self._trackers = trackers(self._run, self._config)
         record = {"event": event, "step": step, "time": round(time.time(), 3), **values}
-        atomic.append_line(self._path, json.dumps(record, ensure_ascii=False))
+        line = json.dumps(record, ensure_ascii=False)
+        atomic.append_line(self._path, line)
         numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}
         for tracker in self._trackers:
             tracker.write(event, step, numbers)
-        self._listener(record)
+        self._listener(json.loads(line))  # as it is read from the file
 
     def close(self) -> None:
         for tracker in self._trackers or []:

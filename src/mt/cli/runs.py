@@ -1,0 +1,78 @@
+"""`mt runs`."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mt.cli.completion import run_folders
+from mt.cli.options import debug_option, json_option, runs_option
+from mt.cli.text import print_result
+from mt.console import table
+
+
+@click.group(name="runs", invoke_without_command=True)
+@json_option
+@runs_option
+@debug_option
+@click.pass_context
+def runs_command(context: click.Context, as_json: bool, runs: Path) -> None:
+    """List the runs: languages, BLEU, size, date and state; `mt runs show NAME` shows one.
+
+    Example: mt runs
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from mt.api.runs import list_runs
+
+    facts = [run.facts() for run in list_runs(runs)]
+    if as_json:
+        print_result(json.dumps(facts, ensure_ascii=False))
+    elif not facts:
+        print_result(f"no run in {runs}")
+    else:
+        header = ["name", "languages", "BLEU", "steps", "MB", "date", "state"]
+        print_result(table(header, [_row(each) for each in facts]))
+
+
+@runs_command.command()
+@click.argument("name", type=click.Path(path_type=Path), shell_complete=run_folders)
+@runs_option
+@debug_option
+def show(name: Path, runs: Path) -> None:
+    """Show one run: its languages, state, scores and files.
+
+    Example: mt runs show demo
+    """
+    from mt.api.runs import find_run
+
+    run = find_run(name, runs)
+    facts = run.facts()
+    lines = [
+        f"{run.name}: {facts['source_lang'] or '?'} to {', '.join(facts['target_langs']) or '?'}, {facts['state']}",
+        f"steps: {facts['steps']:,}; last change {_date(facts['time'])}",
+    ]
+    for each in run.scores:
+        interval = "" if each.get("bleu_low") is None else f" ({each['bleu_low']:.1f} to {each['bleu_high']:.1f})"
+        bleu = "-" if each.get("bleu") is None else f"{each['bleu']:.1f}{interval}"
+        lines.append(f"{each['method']} into {each['target_lang']}: BLEU {bleu}")
+    files = {"configuration": run.path / "config.yaml", "model": run.model, "report": run.report}
+    lines += [f"{title}: {path}" for title, path in files.items() if path.exists()]
+    if run.is_finished:
+        lines.append(f'next: mt translate --model {run.path} "..."')
+    else:
+        lines.append(f"next: its `mt train` command continues it, or mt train --config {run.path / 'config.yaml'}")
+    print_result("\n".join(lines))
+
+
+def _row(facts: dict[str, Any]) -> list[str]:
+    languages = f"{facts['source_lang'] or '?'}-{'+'.join(facts['target_langs']) or '?'}"
+    bleu = "-" if facts["bleu"] is None else f"{facts['bleu']:.1f}"
+    megabytes = "-" if facts["megabytes"] is None else f"{facts['megabytes']:.1f}"
+    return [facts["name"], languages, bleu, f"{facts['steps']:,}", megabytes, _date(facts["time"]), facts["state"]]
+
+
+def _date(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

@@ -1,0 +1,111 @@
+"""Training, evaluation and runs from Python."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import mt
+from command import mt as command
+
+
+def test_a_training_from_python_is_that_of_the_command_line(
+    tiny: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tiny)
+    events: list[dict[str, Any]] = []
+    content = yaml.safe_load(Path("tiny.yaml").read_text())
+    run = mt.train(content, progress=lambda event: events.append(dict(event)))
+    theirs = mt.Run(trained / "runs" / "tiny")
+    assert run.is_finished
+    assert (run.model / "model.safetensors").read_bytes() == (theirs.model / "model.safetensors").read_bytes()
+    assert run.summary.splitlines()
+    assert [event for event in events if event["event"] in ("train", "validation")] == [
+        event for event in run.history if event["event"] in ("train", "validation")
+    ]
+    assert run.load().translate("a b") == theirs.load().translate("a b")
+    assert run.scores == json.loads((run.path / "eval" / "test.json").read_text())["results"]
+    assert run.bleu is not None
+    assert run.config["training"]["max_steps"] == 24
+
+
+def test_overrides_and_a_callback_that_stops(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tiny)
+
+    def stop(event: Any) -> None:
+        if event["event"] == "train" and event["step"] >= 8:
+            raise RuntimeError("enough")
+
+    overrides: dict[str, Any] = {"training": {"max_steps": 12}, "training.warmup_steps": 2}
+    with pytest.raises(RuntimeError, match="enough"):
+        mt.train("tiny.yaml", progress=stop, **overrides)
+    [unfinished] = mt.list_runs()
+    assert (unfinished.name, unfinished.is_finished, unfinished.scores, unfinished.bleu) == ("tiny", False, [], None)
+    run = mt.train("tiny.yaml", **overrides)
+    assert (run.steps, run.config["training"]["warmup_steps"]) == (12, 2)
+    assert [event["step"] for event in run.history if event["event"] == "resume"]
+
+
+def test_wrong_configurations(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tiny)
+    with pytest.raises(mt.InputError, match=r"configuration.*\n.*training.lr"):
+        mt.train({**yaml.safe_load(Path("tiny.yaml").read_text()), "training": {"lr": 1}})
+    with pytest.raises(mt.InputError, match=r"--set training.max_steps='x'|--set training.max_steps=x"):
+        mt.train("tiny.yaml", training={"max_steps": "x"})
+    with pytest.raises(mt.InputError, match="no such file"):
+        mt.train("none.yaml")
+
+
+def test_an_evaluation_from_python_is_that_of_the_command_line(trained: Path, tmp_path: Path) -> None:
+    run, output = trained / "runs" / "tiny", tmp_path / "eval"
+    found = mt.evaluate(run, source=trained / "valid.en", reference=trained / "valid.xx", output=output)
+    files = ("--source", trained / "valid.en", "--reference", trained / "valid.xx", "--output", tmp_path / "theirs")
+    theirs = json.loads(command("eval", "--model", run, *files, "--json", cwd=trained).stdout)
+    ours = found.as_dict()
+    for result in (*ours["results"], *theirs["results"]):
+        del result["sentences_per_second"]
+    assert ours == theirs
+    assert found["beam"]["bleu"] == ours["results"][1]["bleu"]
+    assert "BLEU" in str(found)
+    assert not output.exists()
+    found.write()
+    assert (output / "valid.beam").read_bytes() == (tmp_path / "theirs" / "valid.beam").read_bytes()
+    with pytest.raises(mt.InputError, match="source and reference go together"):
+        mt.evaluate(run, source=trained / "valid.en")
+    with pytest.raises(KeyError):
+        found["sample"]
+
+
+def test_the_table_of_runs(trained: Path, tiny: Path) -> None:
+    listed = command("runs", cwd=trained).stdout.splitlines()
+    assert listed[0].split()[:2] == ["name", "languages"]
+    [run] = mt.list_runs(trained / "runs")
+    row = listed[1].split()
+    assert row[:2] == ["tiny", "en-xx"]
+    assert f"{run.bleu:.1f}" in row
+    assert "finished" in row
+    assert command("runs", cwd=tiny).stdout.strip() == "no run in runs"
+    assert mt.list_runs(tiny / "none") == []
+    facts = json.loads(command("runs", "--json", cwd=trained).stdout)
+    assert facts == [run.facts()]
+
+
+def test_a_run_is_shown(trained: Path) -> None:
+    shown = command("runs", "show", "tiny", cwd=trained).stdout
+    assert "en to xx" in shown
+    assert "BLEU" in shown
+    assert str(Path("runs", "tiny", "model")) in shown
+    done = command("runs", "show", "other", cwd=trained, code=2)
+    assert "other: there is no such run" in done.stderr
+    assert "known: tiny" in done.stderr
+
+
+def test_a_damaged_run_is_listed_as_such(tiny: Path) -> None:
+    folder = tiny / "runs" / "odd"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("name: [")
+    [facts] = [run.facts() for run in mt.list_runs(tiny / "runs")]
+    assert (facts["state"], facts["bleu"], facts["steps"]) == ("damaged", None, 0)
+    assert "damaged" in command("runs", cwd=tiny).stdout

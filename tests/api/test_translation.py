@@ -1,0 +1,128 @@
+"""Translation from Python: strings, details, threads, and what is refused."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import mt
+from command import mt as command
+from mt.api.translation import Translator
+
+LINES = ["a b c", "", "d e", "j i h g", "a b c"]
+
+
+@pytest.fixture(scope="module")
+def translator(trained: Path) -> Translator:
+    return mt.load(trained / "runs" / "tiny")
+
+
+@pytest.fixture(scope="module")
+def on_torch(trained: Path) -> Translator:
+    return mt.load(trained / "runs" / "tiny", engine="torch")
+
+
+def test_strings_are_those_of_the_command_line(translator: Translator, trained: Path) -> None:
+    printed = command("translate", cwd=trained, stdin="\n".join(LINES).encode()).stdout
+    translated = translator.translate(LINES)
+    assert translated == printed.splitlines()
+    assert translated[1] == ""
+    assert translator.translate("a b c") == translated[0]
+    assert list(translator.stream(iter(LINES))) == translated
+    assert translator.translate([]) == []
+
+
+def test_several_translations_of_each_text(two_languages: Path) -> None:
+    into_xx = partial(mt.load(two_languages / "runs" / "two").translate, to="xx", beam_size=4)
+    one, two = into_xx("a b c", n_best=2)
+    assert (one, one != two) == ("k l m", True)
+    assert into_xx(["a b c", "d e"], n_best=2)[0] == [one, two]
+    assert into_xx("a b c", n_best=1) == [one]
+
+
+def test_details(two_languages: Path) -> None:
+    found = mt.load(two_languages / "runs" / "two").translate("a b c", to="xx", details=True, n_best=2)
+    assert (found.source, found.text) == ("a b c", "k l m")
+    assert found.score == found.n_best[0].score > found.n_best[1].score
+    assert "".join(found.source_tokens).replace("▁", " ").split() == ["<2xx>", "a", "b", "c"]
+    assert "".join(found.tokens).replace("▁", " ").strip() == found.text
+    assert found.alignment is None
+    on_torch = mt.load(two_languages / "runs" / "two", engine="torch")
+    [aligned] = on_torch.translate(["a b c"], to="xx", details=True, attention=True)
+    assert aligned.alignment
+    assert all(0 <= source < 3 and 0 <= target < 3 for source, target in aligned.alignment)
+
+
+def test_search_arguments_change_the_search(on_torch: Translator) -> None:
+    drawn = [on_torch.translate("a b c", sample=True, seed=seed) for seed in (1, 2, 3, 4, 5, 6)]
+    assert len(set(drawn)) > 1
+    assert drawn[0] == on_torch.translate("a b c", sample=True, seed=1)
+    beam = on_torch.translate("a b c", details=True, beam_size=8)
+    greedy = on_torch.translate("a b c", details=True, beam_size=1)
+    assert beam.score >= greedy.score
+
+
+def test_a_language_is_chosen(two_languages: Path) -> None:
+    translator = mt.load(two_languages / "runs" / "two")
+    assert translator.target_langs == ("xx", "yy")
+    assert (translator.translate("a b", to="xx"), translator.translate("a b", to="yy")) == ("k l", "q r")
+    with pytest.raises(mt.InputError, match="xx, yy"):
+        translator.translate("a b")
+
+
+def test_threads_get_their_own_translations(translator: Translator, on_torch: Translator) -> None:
+    alone = translator.translate(LINES * 5)
+    attention = on_torch.translate("a b c", details=True, attention=True).alignment
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(translator.translate, LINES * 5)) == alone
+        aligned = pool.map(lambda line: on_torch.translate(line, details=True, attention=True), ["a b c"] * 6)
+        assert [each.alignment for each in aligned] == [attention] * 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"beam_size": 0}, "beam_size 0 is not between 1 and 1000"),
+        ({"beam_size": "5"}, "beam_size: '5' is not a whole number"),
+        ({"beam_size": True}, "beam_size: True is not a whole number"),
+        ({"length_penalty": float("nan")}, "length_penalty nan is not between"),
+        ({"n_best": 9, "beam_size": 2}, "n_best 9 is more than the beam of 2 can hold"),
+        ({"temperature": 0.5}, "temperature belongs to sample"),
+        ({"beam_size": 2, "sample": True}, "beam_size and sample contradict each other"),
+        ({"sample": True}, "does not draw reproducible samples"),
+        ({"mbr": 4, "utility": "ter"}, "utility: 'ter' is not one of chrf, bleu"),
+        ({"beam": 2}, "beam is no argument of a search"),
+        ({"attention": True, "details": True}, "attention takes a single model on torch"),
+        ({"to": "de"}, "de"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments(translator: Translator, arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(mt.InputError, match=message):
+        translator.translate("a b", **arguments)  # type: ignore[call-overload]
+
+
+def test_wrong_texts_and_models(translator: Translator, tmp_path: Path) -> None:
+    with pytest.raises(mt.InputError, match="3 is not a string"):
+        translator.translate(["a", 3])  # type: ignore[list-item]
+    with pytest.raises(mt.InputError) as error:
+        mt.load(tmp_path / "none")
+    assert error.value.location == str(tmp_path / "none")
+    assert error.value.hint
+    with pytest.raises(mt.InputError, match="no finished run"):
+        mt.load(runs=tmp_path)
+
+
+def test_importing_the_package_imports_no_library() -> None:
+    code = "import mt, sys; print(sorted({name.split('.')[0] for name in sys.modules} - sys.stdlib_module_names))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = set(done.stdout.strip("[]\n").replace("'", "").split(", "))
+    assert "mt" in imported
+    assert not imported & {"torch", "numpy", "click", "tokenizers", "ctranslate2", "pydantic", "yaml"}
+    assert set(dir(mt)) >= {"load", "train", "evaluate", "list_runs", "__version__"}
+    assert mt.__version__
+    with pytest.raises(AttributeError, match="no attribute 'translate_all'"):
+        mt.translate_all  # noqa: B018
