@@ -2,9 +2,11 @@
 
 import contextlib
 import logging
+import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ class _TqdmHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             line = harmless(self.format(record))
+            if record.levelno >= logging.WARNING and has_colour(sys.stderr):
+                line = f"\x1b[33m{line}\x1b[0m"
         except Exception:  # a malformed log line must not end a training
             return self.handleError(record)
         # Nor must a closed pipe (`| head`) or a full disk under the log.
@@ -40,12 +44,43 @@ def harmless(text: str) -> str:
     return _CONTROLS.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
 
 
+def has_colour(stream: Any) -> bool:
+    """Return True for a terminal whose user has not set NO_COLOR (https://no-color.org)."""
+    return bool(stream.isatty()) and not os.environ.get("NO_COLOR")
+
+
 def set_up_logging(verbose: bool = False) -> None:
-    handler = _TqdmHandler()
+    handler = _TqdmHandler(logging.DEBUG if verbose else logging.INFO)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     log.handlers[:] = [handler]
-    log.setLevel(logging.DEBUG if verbose else logging.INFO)
+    log.setLevel(handler.level)
     log.propagate = False
+
+
+@contextlib.contextmanager
+def logged_to(path: Path) -> Iterator[None]:
+    """Append everything that is logged in the `with` block to a file, terminal or not, details included.
+
+    A log that cannot be written must not cost a training: it is left out with a warning.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handler = logging.FileHandler(path, encoding="utf-8", errors="replace", delay=False)
+    except OSError as error:
+        log.warning("%s: cannot be written, so there is no log file: %s", path, error.strerror or error)
+        yield
+        return
+    handler.handleError = lambda record: None  # type: ignore[method-assign]  # a full disk is reported elsewhere
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)
+        handler.close()
 
 
 def progress(**options: Any) -> "tqdm[Any]":
@@ -70,6 +105,15 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         others = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
         lines.append("  ".join([row[0].ljust(widths[0]), *others]).rstrip())
     return "\n".join(lines)
+
+
+def shortened(text: str, width: int = 40) -> str:
+    """Return the beginning of a text, of at most so many characters.
+
+    >>> shortened("one two three", 8)
+    'one two…'
+    """
+    return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
 
 
 def duration(seconds: float) -> str:

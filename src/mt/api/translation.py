@@ -1,5 +1,6 @@
 """Translation from Python: load a model, translate strings, get details where they are asked for."""
 
+import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from mt.decoding.engine import EngineChoice
 from mt.decoding.translator import Candidate, distinct, lines_at_once
 from mt.errors import InputError
 from mt.storage.find_model import find_model
+from mt.storage.manifest import DamagedError, read_manifest
+from mt.storage.run_dir import ModelDir
 
 if TYPE_CHECKING:
     from mt.bundle.load_translator import OpenedModel
@@ -119,6 +122,24 @@ class Translator:
     def target_langs(self) -> tuple[str, ...]:
         """The languages that the model translates into."""
         return self._opened.settings.target_langs
+
+    @property
+    def direction(self) -> str:
+        """The languages, as in `en to de`."""
+        # Reading the whole configuration would import what takes longer than a short translation.
+        config = ModelDir(self.path).config
+        text = config.read_text(encoding="utf-8") if config.is_file() else ""
+        found = re.search(r"^  source_lang: (\S+)$", text, re.MULTILINE)
+        return f"{found[1] if found else '?'} to {', '.join(self.target_langs)}"
+
+    @property
+    def test_bleu(self) -> float | None:
+        """The best BLEU on the test set at the end of the training; None for a model that was never scored."""
+        try:
+            tests = read_manifest(self.path).get("test", [])
+        except DamagedError:  # a checkpoint
+            return None
+        return max((each["bleu"] for each in tests if each.get("bleu") is not None), default=None)
 
     @overload  # a string is a sequence of strings, too: mypy cannot know that its overloads come first
     def translate(  # type: ignore[overload-overlap]

@@ -1,11 +1,13 @@
 """`mt data check` and `mt data clean`."""
 
 from pathlib import Path
+from shlex import quote
 
 import click
 
-from mt.cli.options import debug_option, json_option, path_type, runs_option, set_option
+from mt.cli.options import config_options, debug_option, json_option, path_type, runs_option, set_option
 from mt.cli.text import print_result
+from mt.console import log
 from mt.extras.doctor.rules import DROPPABLE
 
 _reason_type = click.Choice(DROPPABLE)
@@ -17,7 +19,7 @@ def data() -> None:
 
 
 @data.command()
-@click.argument("config", type=path_type)
+@config_options
 @set_option
 @click.option("--examples", type=click.IntRange(0, 1000), default=3, show_default=True, help="Shown of each finding.")
 @json_option
@@ -54,11 +56,13 @@ def check(config: Path, overrides: tuple[str, ...], examples: int, as_json: bool
     code = 2 if report.refused else 0
     document = json.dumps(json_report(report), indent=2, ensure_ascii=False) if as_json else text_report(report)
     print_result(document, code)
+    named = f"--config {quote(str(config))}"
+    log.info("next: %s", f"correct it, and mt data check {named}" if code else f"mt train {named}")
     return code
 
 
 @data.command()
-@click.argument("config", type=path_type)
+@config_options
 @click.option("--output", type=path_type, required=True, help="The folder to write: new, or an earlier cleaning.")
 @click.option("--keep", multiple=True, type=_reason_type, metavar="REASON", help="Keep such pairs; may be repeated.")
 @click.option("--drop", multiple=True, type=_reason_type, metavar="REASON", help="Drop such pairs; may be repeated.")
@@ -89,3 +93,4 @@ def clean(
     cleaned = write_clean(report, output, dropped_for)
     print_result(cleaning_table(cleaned.counts))
     print_result(f"\nuse it with\n{cleaned.snippet(settings.data.root)}")
+    log.info("next: put these sources into %s as data.train, and mt train --config %s", config, quote(str(config)))

@@ -19,6 +19,7 @@ from mt.cli.options import (
     search_request,
 )
 from mt.cli.text import print_result
+from mt.console import log
 from mt.storage.output_path import require_writable
 
 
@@ -61,6 +62,8 @@ def evaluate_command(source: Path | None, reference: Path | None, to: str | None
         print_result(json.dumps(evaluation.as_dict(), ensure_ascii=False) if as_json else str(evaluation))
     finally:
         evaluation.write()
+    if evaluation.folder is not None:
+        log.info("written: %s; next: mt translate, mt report or mt compare", evaluation.folder / evaluation.name)
 
 
 def _check_tuning(options: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Options that several commands share, and the search that they ask for."""
 
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mt.api.search import SearchRequest, contradict
-from mt.cli.completion import languages, one_of, run_folders
+from mt.cli.completion import configurations, languages, one_of, run_folders
 from mt.console import set_up_logging
 from mt.errors import InputError
 
@@ -43,10 +44,29 @@ verbose_option = click.option(
     callback=lambda _context, _parameter, verbose: set_up_logging(verbose),
     help="Log more, such as the engine in use.",
 )
+force_option = click.option("--force", is_flag=True, help="Overwrite an existing --output.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 device_option = click.option(
     "--device", default="auto", shell_complete=one_of("auto", "cpu", "cuda", "mps"), help="auto, cpu, cuda or mps."
 )
+
+
+def config_options(command: Command) -> Command:
+    """Add the configuration, as an argument or as --config; the command gets it as `config`."""
+
+    @functools.wraps(command)
+    def call(config: Path | None, config_option: Path | None, **options: Any) -> Any:
+        contradict(None not in (config, config_option), f"the argument {config}", f"--config {config_option}")
+        path = config or config_option
+        if path is None:
+            raise InputError("no configuration is named", "give its file: --config FILE, or just FILE")
+        return command(config=path, **options)
+
+    complete: dict[str, Any] = {"type": path_type, "shell_complete": configurations}
+    option = click.option("--config", "config_option", help="The YAML configuration; or give it as CONFIG.", **complete)
+    return click.argument("config", required=False, **complete)(option(call))
+
+
 set_option = click.option(
     "--set",
     "overrides",

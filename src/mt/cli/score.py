@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mt.cli.options import debug_option, device_option, format_type, model_option, path_type, runs_option, to_option
+from mt.cli.options import (
+    debug_option,
+    device_option,
+    force_option,
+    format_type,
+    model_option,
+    path_type,
+    runs_option,
+    to_option,
+)
 from mt.cli.text import BLOCK_LINES, check_output, writer
 from mt.console import log
 
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--target", type=path_type, required=True, help="Its translation, aligned by line.")
 @click.option("--output", type=path_type, help="Write to this file; - is stdout.")
 @click.option("--format", "format_", type=format_type, default="text", help="text, or jsonl with the lines themselves.")
+@force_option
 @to_option
 @model_option
 @device_option
@@ -30,6 +40,7 @@ def score(
     source: Path,
     target: Path,
     output: Path | None,
+    force: bool,
     format_: str,
     to: str | None,
     model: Path | None,
@@ -43,7 +54,7 @@ def score(
 
     Example: mt score --source test.en --target test.de
     """
-    check_output(output, source, target)
+    check_output(output, source, target, force=force)
     from mt.bundle.load_translator import open_model
     from mt.decoding.engine import EngineChoice
     from mt.decoding.scoring import PairScorer

@@ -14,8 +14,11 @@ from mt.storage.output_path import is_device, refuse_inputs, require_writable
 BLOCK_LINES = 4000  # of a file: sorted by length they make good batches, and output still flows
 
 
-def check_input(path: Path | None) -> None:
+def check_input(path: Path | None) -> int | None:
     """Read a file to its end, so that a line that is not UTF-8 is reported before hours of work, not after.
+
+    Returns:
+        the number of its lines; None if they come from elsewhere.
 
     Raises:
         InputError: the file is missing, or a line is not UTF-8. The lines of a pipe are checked as they arrive.
@@ -23,8 +26,8 @@ def check_input(path: Path | None) -> None:
     if path is not None and str(path) != "-" and not is_device(path):
         from mt.text.lines import read_lines
 
-        for _ in read_lines(path):
-            pass
+        return sum(1 for _ in read_lines(path))
+    return None
 
 
 def input_lines(text: Sequence[str], path: Path | None, block_lines: int = BLOCK_LINES) -> Iterator[list[str]]:
@@ -46,10 +49,16 @@ def input_lines(text: Sequence[str], path: Path | None, block_lines: int = BLOCK
 
 
 def _prompt() -> Iterator[list[str]]:
+    with contextlib.suppress(ImportError):  # Windows has a line editor of its own
+        import readline  # noqa: F401  (from now on, input() edits lines and remembers them)
+    ends = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
+    print(f"one line a sentence; {ends} ends", file=sys.stderr)
+    asked = "> " if sys.stdout.isatty() else ""  # only a prompt that the line editor knows survives its editing
     while True:
         try:
-            print("> ", end="", file=sys.stderr, flush=True)
-            yield [require_utf8(input(), "this line")]
+            if not asked:
+                print("> ", end="", file=sys.stderr, flush=True)
+            yield [require_utf8(input(asked), "this line")]
         except UnicodeDecodeError:
             raise InputError("this line: not valid UTF-8") from None
         except EOFError:
@@ -66,11 +75,11 @@ def require_utf8(text: str, name: str) -> str:
     return text
 
 
-def check_output(path: Path | None, *inputs: Path | None) -> None:
+def check_output(path: Path | None, *inputs: Path | None, force: bool) -> None:
     """Refuse, before the work, an --output that could not be written after it.
 
     Raises:
-        InputError: it is a folder or one of the inputs, or its name promises compression.
+        InputError: it exists and `force` is off, it is a folder or one of the inputs, or its name promises compression.
         MachineError: no permission to write it.
     """
     if path is None or str(path) == "-":
@@ -80,6 +89,8 @@ def check_output(path: Path | None, *inputs: Path | None) -> None:
     require_writable(path, "--output")
     refuse_compressed(path)
     refuse_inputs([path], inputs)
+    if not force and path.is_file() and path.stat().st_size:
+        raise InputError(f"--output {path}: this file exists", "name another, or overwrite it with --force")
 
 
 @contextlib.contextmanager

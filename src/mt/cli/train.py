@@ -4,13 +4,12 @@ from pathlib import Path
 
 import click
 
-from mt.cli.completion import configurations
-from mt.cli.options import debug_option, path_type, runs_option, set_option
+from mt.cli.options import config_options, debug_option, runs_option, set_option
 from mt.cli.text import print_result
 
 
 @click.command()
-@click.option("--config", type=path_type, required=True, shell_complete=configurations, help="The YAML configuration.")
+@config_options
 @set_option
 @click.option("--dry-run", is_flag=True, help="Check everything, estimate time and memory, and train nothing.")
 @runs_option

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import click
 from mt.api.search import contradict
 from mt.cli.options import (
     ENGINE_OPTIONS,
+    force_option,
     format_type,
     mbr_options,
     model_options,
@@ -17,17 +19,21 @@ from mt.cli.options import (
     search_request,
 )
 from mt.cli.text import BLOCK_LINES, check_input, check_output, input_lines, writer
+from mt.console import log, progress
 from mt.errors import InputError
 from mt.storage.output_path import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
-    from mt.api.translation import Translation
+    from mt.api.translation import Translation, Translator
+
+_USABLE = 5  # BLEU below which a model has learned next to nothing
 
 
 @click.command()
 @click.argument("text", nargs=-1)
 @click.option("--input", "input_", type=path_type, help="Read lines from this file; - is stdin.")
 @click.option("--output", type=path_type, help="Write to this file; - is stdout.")
+@force_option
 @click.option("--greedy", is_flag=True, help="Greedy search: a beam of one.")
 @click.option("--n-best", type=click.IntRange(min=1), default=1, help="Translations a line, best first.")
 @click.option("--format", "format_", type=format_type, default="text", help="text, or jsonl with scores.")
@@ -43,11 +49,13 @@ def translate(
 
     Example: mt translate "I love you very much"
     """
+    if len(text) == 1 and len(text[0]) < 256 and Path(text[0]).is_file():
+        raise InputError(f"{text[0]} is a file", f"did you mean --input {text[0]}? To translate its name, pipe it in")
     if text and input_:
         raise InputError("--input and text arguments contradict each other", "give one of them")
     input_file = input_ if text or (input_ and str(input_) != "-") else Path("/dev/stdin")
-    check_output(output, input_file)
-    check_input(input_)
+    check_output(output, input_file, force=options["force"])
+    n_lines = check_input(input_)
     request = search_request(options, options["greedy"], n_best)
     alignment, drawing = options["alignment"], options["attention"]
     if alignment or drawing is not None:
@@ -65,17 +73,42 @@ def translate(
     search: dict[str, Any] = {"to": options["to"], "request": request, "scores": format_ == "jsonl" or n_best > 1}
     drawn: list[Any] = []
     first_line = 1
-    with writer(output) as write:
+    if sys.stderr.isatty():
+        _introduce(translator)
+    with writer(output) as write, _progress(n_lines) as bar:
         for lines in input_lines(text, input_, lines_at_once(BLOCK_LINES, request.n_best)):
             attention = alignment or drawing is not None
             for result in translator.results(lines, n_best, attention=attention, first_line=first_line, **search):
                 write(_formatted(result, n_best, format_, alignment))
                 drawn += result.attention or () if drawing is not None else ()
             first_line += len(lines)
+            bar.update(len(lines))
     if drawing is not None:
         from mt.extras.reporting.attention_map import draw
 
         draw(drawing, drawn, options["by_head"])
+
+
+def _introduce(translator: "Translator") -> None:
+    """Say on a terminal which model answers, and how good it is."""
+    best, languages = translator.test_bleu, translator.direction
+    score = "never scored" if best is None else f"BLEU {best:.1f} on its test set"
+    log.info("%s: %s, %s", translator.path, languages, score)
+    if best is not None and best < _USABLE:
+        log.warning(
+            "a model of less than BLEU %d has learned next to nothing; train it longer, or on more text", _USABLE
+        )
+
+
+def _progress(n_lines: int | None) -> Any:
+    """Return a progress bar for a file that takes a while; importing its library takes as long as a short text."""
+    if n_lines is None or n_lines < 500 or not sys.stderr.isatty():
+        return nullcontext(_NoBar())
+    return progress(total=n_lines, unit="line", desc="translating")
+
+
+class _NoBar:
+    def update(self, n: int) -> None: ...
 
 
 def _require_attention(options: dict[str, Any], n_best: int, text: tuple[str, ...]) -> None:

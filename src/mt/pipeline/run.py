@@ -4,12 +4,13 @@ Each stage records a key of its inputs, and is skipped while its output carries 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config, dump_config
+from mt.console import logged_to
 from mt.data.prepare import input_digests, warn_of_shared_text
 from mt.data.tokenizer import TokenizerPair
 from mt.pipeline.data import clean_text, encode, make_tokenizers, report_cleaning
@@ -52,7 +53,10 @@ def run(
     if config.training.deterministic:
         use_deterministic_algorithms()
     device = choose_device(config.training.device, local_rank=distributed.local_rank)
-    with lock.exclusive(run_dir.lock) if distributed.is_main else nullcontext(), explain_lost_process():
+    with ExitStack() as stack, explain_lost_process():
+        if distributed.is_main:
+            stack.enter_context(lock.exclusive(run_dir.lock))
+            stack.enter_context(logged_to(run_dir.log))
         prepared = prepare(config, run_dir, runs) if distributed.is_main else (Pretrained(config), {})
         pretrained, origin = distributed.broadcast(prepared)
         tokenizers = TokenizerPair.load(run_dir.tokenizer, config.tokenizer.shared)

@@ -80,6 +80,7 @@ class RunDir:
     precision = _Path("precision.json")  # the number format that `training.precision: auto` chose
     checkpoints = _Path("checkpoints")
     metrics = _Path("metrics.jsonl")
+    log = _Path("train.log")  # everything that was logged, of all sessions
     tensorboard = _Path("tensorboard")
     wandb_id = _Path("wandb/mt-run-id.txt")
     report = _Path("report.html")

@@ -8,6 +8,7 @@ ends with bit-identical weights.
 
 import contextlib
 import copy
+import logging
 import math
 import signal
 import time
@@ -119,7 +120,7 @@ class Trainer:
                 self._logged_seconds += self._compilation_log.new_seconds()  # no part of the training's speed
                 bar.update()
                 if self._is_due(self.settings.log_every):
-                    bar.set_postfix(self._log())
+                    bar.set_postfix_str(self._log(is_shown=not bar.disable))
                 if self._is_due(self.save_every) or self._is_due(self.settings.validate_every):
                     self.save()
                 if self._is_due(self.settings.validate_every):
@@ -246,20 +247,23 @@ class Trainer:
         )
 
     def _progress_bar(self) -> Any:
-        return progress(total=self.settings.max_steps, initial=self.state.step, unit="step", desc="training")
+        """Return the status line, which fits 60 columns."""
+        form = "step {n_fmt}/{total_fmt} {percentage:.0f}% {remaining} left{postfix}"
+        return progress(total=self.settings.max_steps, initial=self.state.step, bar_format=form)
 
-    def _log(self) -> dict[str, str]:
-        """Log the means since the last call; return them for the progress bar."""
+    def _log(self, is_shown: bool) -> str:
+        """Log the means since the last call, for the log file only where a status line shows what is returned."""
         state = self.state
         means = self.step_results.summary(state.seconds - self._logged_seconds)
         self._logged_seconds = state.seconds
         if not means:  # all updates were skipped and reported
-            return {}
+            return ""
         rate = self.optimizer.param_groups[0]["lr"]
         self.metrics.write("train", state.step, epoch=state.epoch, learning_rate=rate, **means)
         start, first = self._session_start  # an earlier session may have run on another machine
         left = (self.settings.max_steps - state.step) * (time.monotonic() - start) / (state.step - first)
-        log.info(
+        log.log(
+            logging.DEBUG if is_shown else logging.INFO,
             "step %d, epoch %d: loss %.4f, perplexity %.2f, learning rate %.2e, %s tokens/s, at most %s left",
             state.step,
             state.epoch + 1,
@@ -269,9 +273,4 @@ class Trainer:
             f"{means['tokens_per_second']:,.0f}",
             duration(left),
         )
-        return {
-            "loss": f"{means['loss']:.3f}",
-            "ppl": f"{means['perplexity']:.1f}",
-            "lr": f"{rate:.1e}",
-            "tok/s": f"{means['tokens_per_second']:,.0f}",
-        }
+        return f"loss {means['loss']:.3f}, {means['tokens_per_second']:,.0f} tok/s"

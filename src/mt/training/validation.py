@@ -7,7 +7,7 @@ from itertools import chain, islice, zip_longest
 import torch
 
 from mt.config import Config
-from mt.console import log
+from mt.console import log, shortened
 from mt.data.batching import assemble, plan_epoch
 from mt.data.eval_texts import EvalText
 from mt.data.token_store import EncodedCorpus
@@ -39,7 +39,7 @@ class Validation:
     samples: list[tuple[str, str, str]]
 
     def log(self, step: int, is_best: bool) -> None:
-        """Log the scores and the samples."""
+        """Log the scores and the samples, shortened; the metrics log has them in full."""
         log.info(
             "step %d: validation loss %.4f, perplexity %.2f, BLEU %.2f (greedy)%s",
             step,
@@ -48,10 +48,8 @@ class Validation:
             self.bleu,
             ", the best so far" if is_best else "",
         )
-        for source, hypothesis, reference in self.samples:
-            log.info("    source: %s", source)
-            log.info("      here: %s", hypothesis)
-            log.info(" reference: %s", reference)
+        for sample in self.samples:
+            log.info("  %s → %s (reference: %s)", *(shortened(text) for text in sample))
 
 
 class Validator:
