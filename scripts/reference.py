@@ -1,4 +1,4 @@
-"""Reference pages of docs/: the configuration from its classes, the commands from their options."""
+"""Reference pages of docs/: the configuration from classes, commands from options, Python from docstrings."""
 
 import inspect
 import re
@@ -10,6 +10,8 @@ from typing import Any, Literal, get_args, get_origin
 import click
 from pydantic.fields import FieldInfo
 
+import mt
+from mt.api.search import Search
 from mt.cli import app
 from mt.config import Builtin, Config, FromTrain, HubDataset, PairFiles, TableFile
 from mt.config.base import Section, as_tuple
@@ -32,7 +34,7 @@ _BOUNDS = {"ge": "≥", "gt": ">", "lt": "<"}
 
 def pages() -> dict[str, str]:
     """Return the generated pages by file name."""
-    return {"configuration.md": configuration_page(), "commands.md": commands_page()}
+    return {"configuration.md": configuration_page(), "commands.md": commands_page(), "api.md": api_page()}
 
 
 def configuration_page() -> str:
@@ -67,6 +69,60 @@ def commands_page() -> str:
         if records:
             parts.append("\n".join(_item(f"`{option}`: {' '.join(meaning.split())}") for option, meaning in records))
     return "\n\n".join(parts) + "\n"
+
+
+def api_page() -> str:
+    """List the functions and classes of the package with their signatures and docstrings."""
+    parts = [
+        "# Python reference",
+        _wrapped(
+            "Generated from the docstrings by `python scripts/reference.py`; [the guide](python.md) has examples."
+        ),
+    ]
+    for name in sorted(mt.__all__, key=lambda name: (inspect.isclass(getattr(mt, name)), name)):
+        value = getattr(mt, name)
+        parts.append(f"## mt.{name}\n\n{_described(value, name)}")
+        members = vars(value).items() if inspect.isclass(value) else ()
+        public = [(key, member) for key, member in members if not key.startswith("_") and inspect.getdoc(member)]
+        parts += [f"### {name}.{key}\n\n{_described(member, key)}" for key, member in public if _is_code(member)]
+    parts.append(f"## Arguments of a search\n\n{_docstring(inspect.getdoc(Search) or '')}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _is_code(member: Any) -> bool:
+    return inspect.isfunction(member) or isinstance(member, property)
+
+
+def _described(value: Any, name: str) -> str:
+    """Return the signature of a function, and the docstring."""
+    text = _docstring(inspect.getdoc(value) or "")
+    if not inspect.isfunction(value):
+        return text
+    declared = [each for each in inspect.signature(value).parameters.values() if each.name != "self"]
+    parameters = [_parameter(each) for each in declared]
+    keyword_only = [each.kind == each.KEYWORD_ONLY for each in declared]
+    if any(keyword_only):
+        parameters.insert(keyword_only.index(True), "*")
+    call = textwrap.fill(f"{name}({', '.join(parameters)})", WIDTH, subsequent_indent="    ", break_on_hyphens=False)
+    return f"```text\n{call}\n```\n\n{text}"
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    stars = {parameter.VAR_KEYWORD: "**", parameter.VAR_POSITIONAL: "*"}.get(parameter.kind, "")
+    return f"{stars}{parameter.name}" + ("" if parameter.default is parameter.empty else f"={parameter.default!r}")
+
+
+def _docstring(text: str) -> str:
+    """Return a docstring as Markdown: sections such as `Args:` become lists."""
+    parts = []
+    for paragraph in text.split("\n\n"):
+        title, _, rest = paragraph.partition("\n")
+        if title not in ("Args:", "Attributes:", "Raises:", "Returns:"):
+            parts.append(_wrapped(" ".join(paragraph.split())))
+            continue
+        items = re.split(r"\n(?=    \S)", f"\n{rest}")[1:]
+        parts += [f"{title}", "\n".join(_item(" ".join(item.split())) for item in items)]
+    return "\n\n".join(parts)
 
 
 def _commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:

@@ -84,10 +84,11 @@ def logged_to(path: Path) -> Iterator[None]:
 
 
 def progress(**options: Any) -> "tqdm[Any]":
-    """Return a tqdm bar on stderr, shown on a terminal only."""
+    """Return a tqdm bar on stderr, shown on a terminal only, and only on one that knows its width."""
     from tqdm import tqdm
 
-    shown = sys.stderr.isatty() and log.isEnabledFor(logging.INFO)
+    is_terminal = sys.stderr.isatty() and os.get_terminal_size(sys.stderr.fileno()).columns > 0
+    shown = is_terminal and log.isEnabledFor(logging.INFO)
     return tqdm(file=sys.stderr, disable=not shown, dynamic_ncols=True, leave=False, **options)
 
 

@@ -1,5 +1,8 @@
 """The documentation: every command in it runs, every page is in the site, every file it names exists."""
 
+import doctest
+import importlib
+import json
 import re
 import shlex
 import shutil
@@ -9,7 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+import mt as mt_package
 from command import mt
 from conftest import CONFIG, TWO_LANGUAGES, into, write_corpus
 
@@ -159,6 +164,39 @@ def test_every_command_of_a_page_runs(page: Path, documented: Path, tmp_path: Pa
         (folder / "mine.yaml").unlink()
     for command in runnable(page):
         run(folder, command)
+
+
+def test_the_python_of_its_page_runs(documented: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(documented, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for language, content in blocks(ROOT / "docs" / "python.md"):
+        assert language == "python"
+        exec(content, names)
+    assert len(Path("sentences.de").read_text().splitlines()) == 2
+    assert names["run"].steps == 20  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["mt", "mt.console"])
+def test_examples_in_docstrings(name: str) -> None:
+    tried = doctest.testmod(importlib.import_module(name))
+    assert tried.attempted
+    assert not tried.failed
+
+
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its stored output is of 600 steps on the phrasebook; here a tiny corpus has to do."""
+    write_corpus(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    tiny = yaml.safe_load(CONFIG)
+    names: dict[str, object] = {}
+    cells = json.loads((ROOT / "docs" / "python.ipynb").read_text())["cells"]
+    for source, outputs in ((cell["source"], cell["outputs"]) for cell in cells if cell["cell_type"] == "code"):
+        exec("".join(source), names)
+        if "config" in names and "run" not in names:
+            names["config"] |= {key: tiny[key] for key in ("data", "tokenizer", "model", "training", "evaluation")}  # type: ignore[operator]
+        assert outputs or "config" in "".join(source)
+    assert [run.name for run in mt_package.list_runs()] == ["notebook"]
 
 
 def test_the_site_is_built_of_all_pages_without_a_warning(tmp_path: Path) -> None:
