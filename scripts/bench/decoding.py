@@ -61,7 +61,7 @@ def main() -> int:
             return 0
         with tempfile.TemporaryDirectory() as folder:
             task = Task(_arguments(), Path(folder) / "spec.json")
-            for batch, beam in product(task.arguments.batch, (5, 1)):
+            for batch, beam in product(task.arguments.batch, task.arguments.beam):
                 _compare(task, beam, batch)
     except (MtError, OSError) as error:
         _say(str(error))
@@ -290,6 +290,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="rounds that count")
     parser.add_argument("--sentences", type=int, default=1000, help="how many at once, in batches of 64 or its own")
     parser.add_argument("--batch", type=int, nargs="+", choices=(64, 1), default=[64, 1], help="sentences at once")
+    parser.add_argument("--beam", type=int, nargs="+", default=[5, 1], help="sizes; 1 is greedy search")
     parser.add_argument("--singles", type=int, default=100, help="how many one by one")
     parser.add_argument("--source", type=Path, default=Path("data/multi30k/test_2016_flickr.en"))
     parser.add_argument("--reference", type=Path, help="for BLEU")
