@@ -8,18 +8,21 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
+IGNORED = -1  # the label of a row without a loss
+
 
 def plain_rows(logits: Tensor, labels: Tensor, losses: Tensor, smoothing: float, scale: float) -> None:
     """Do the same as `loss_kernel.cross_entropy_rows` in plain torch."""
-    label = labels[:, None]
+    counts = labels >= 0
+    label = labels.clamp(min=0)[:, None]
     log_probs = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     label_log_prob = log_probs.gather(-1, label)[:, 0]
-    losses[0] = -(1 - smoothing) * label_log_prob - smoothing * log_probs.mean(dim=-1)
-    losses[1] = -label_log_prob
+    losses[0] = (-(1 - smoothing) * label_log_prob - smoothing * log_probs.mean(dim=-1)) * counts
+    losses[1] = -label_log_prob * counts
     if scale:
         gradient = log_probs.exp_().sub_(smoothing / logits.shape[1])
         gradient.scatter_add_(-1, label, gradient.new_full((), smoothing - 1).expand(label.shape))
-        logits.copy_(gradient.mul_(scale))
+        logits.copy_(gradient.mul_(scale * counts[:, None]))
 
 
 @cache
