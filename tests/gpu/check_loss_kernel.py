@@ -85,7 +85,7 @@ def test_the_whole_loss_is_near_double_precision(
 ) -> None:
     """The states and the matrix have few bits, so that errors are the logits', the gradients' and the products'."""
     monkeypatch.setattr(fused, "_CrossEntropy", fused._CudaCrossEntropy)
-    monkeypatch.setattr(fused, "rows_function", lambda _: {"kernel": cross_entropy_rows, "plain": plain_rows}[rows])
+    monkeypatch.setattr(fused, "rows_function", lambda *_: {"kernel": cross_entropy_rows, "plain": plain_rows}[rows])
     monkeypatch.setattr(fused, "_blocks", lambda x, divisor, vocab: fused_blocks(len(x), block_bytes // (4 * vocab)))
     generator = torch.Generator().manual_seed(3)
     states, weight = (torch.randn(n, 32, generator=generator) for n in (24, 200))

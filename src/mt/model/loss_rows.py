@@ -26,15 +26,15 @@ def plain_rows(logits: Tensor, labels: Tensor, losses: Tensor, smoothing: float,
 
 
 @cache
-def rows_function(device: torch.device) -> Callable[[Tensor, Tensor, Tensor, float, float], None]:
-    """Return the Triton kernel if it can be built for a device, else `plain_rows`."""
+def rows_function(device: torch.device, dtype: torch.dtype) -> Callable[[Tensor, Tensor, Tensor, float, float], None]:
+    """Return the Triton kernel if it can be built for a device and logits of a number format, else `plain_rows`."""
     if find_spec("triton") is None:
         return plain_rows
     try:  # a missing C compiler or Python.h is seen at the first launch only
         from mt.model.loss_kernel import cross_entropy_rows
 
         labels = torch.zeros(1, dtype=torch.int64, device=device)
-        logits, losses = (torch.zeros(size, 1, device=device) for size in (1, 2))
+        logits, losses = torch.zeros(1, 1, dtype=dtype, device=device), torch.zeros(2, 1, device=device)
         cross_entropy_rows(logits, labels, losses, 0.1, 1.0)
     except Exception as error:
         warnings.warn(f"the loss's Triton kernel does not run, plain torch does: {error}", stacklevel=2)

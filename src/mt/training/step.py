@@ -15,6 +15,7 @@ from mt.errors import InputError, MachineError, is_out_of_memory
 from mt.model.build import TranslationModel
 from mt.model.packing import Packing, send
 from mt.system.distributed import SINGLE_PROCESS, Distributed, explain_lost_process
+from mt.training.compilation import refuse_uncompilable
 from mt.training.cuda_graphs import GraphedPasses, fill_up
 from mt.training.objective import Objective
 from mt.training.optimizers import learning_rate, make_optimizer
@@ -125,7 +126,7 @@ class TrainStep:
 
         Raises:
             InputError: `training.deterministic` is set, and an operator has no deterministic implementation.
-            MachineError: out of memory even in the smallest pieces.
+            MachineError: out of memory even in the smallest pieces, or torch.compile failed.
         """
         n_target = sum(batch.n_tgt for batch in micro_batches)
         n_tokens = n_target + sum(batch.n_src for batch in micro_batches)
@@ -135,6 +136,7 @@ class TrainStep:
                 return StepLoss(self._distributed.all_reduce(sums), n_target, n_tokens, self.pieces)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
+                    refuse_uncompilable(error)
                     _refuse_nondeterminism(error)
                     raise
                 if self._distributed.world_size > 1:  # the other ranks wait for this one's gradients
