@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from training_task import SHAPES, make_trainer, matrix_rate, prepare, synchronize
+from training_task import OURS, SHAPES, make_trainer, matrix_rate, prepare, synchronize
 
 from mt.config import Config
 from mt.data.batching import BatchStream
@@ -40,7 +40,6 @@ from mt.errors import MtError
 from mt.model.flops import training_flops
 
 PEERS = ("marian", "joeynmt")
-OURS = ("mt", "mt compiled")
 
 
 def main() -> int:
@@ -119,7 +118,7 @@ def _profile(shape: str, max_tokens: int, folder: Path, arguments: argparse.Name
     """Prints where the time of some updates goes: the kernels' on a GPU, the operators' on a CPU."""
     prepare(shape, max_tokens, folder, arguments)
     on_gpu, spec = arguments.device == "cuda", json.loads((folder / "spec.json").read_text())
-    trainer = make_trainer(folder, spec | {"compile": str("mt compiled" in arguments.only).lower()})
+    trainer = make_trainer(folder, spec, "mt compiled" if "mt compiled" in arguments.only else "mt")
     corpus, seed = EncodedCorpus.open(folder / "encoded"), trainer.config.seed
     for _ in range(arguments.warm_up):
         trainer.step()

@@ -1,6 +1,6 @@
 """The task of training.py, which runs mt's own worker from here: configuration, corpus, batches; the machine's rate.
 
-python training_task.py FOLDER mt               # or "mt compiled"; every line on stdin is a number of updates to do
+python training_task.py FOLDER mt               # or another of OURS; every line on stdin is a number of updates to do
 """
 
 import argparse
@@ -29,6 +29,11 @@ from mt.system.devices import choose_device
 from mt.text.lines import TextFile
 from mt.training.trainer import Trainer
 
+OURS = {
+    "mt": ["training.compile=false"],
+    "mt compiled": ["training.compile=true"],
+    "mt graphs": ["training.compile=true", "training.cuda_graphs=true"],
+}
 SHAPES = {
     "tiny": {"layers": 4, "d_model": 128, "d_ff": 256, "heads": 4, "dropout": 0.3},
     "base": {"layers": 6, "d_model": 512, "d_ff": 2048, "heads": 8, "dropout": 0.1},
@@ -101,19 +106,19 @@ def _sentences(corpus: EncodedCorpus, side: str) -> list[Any]:
     return [corpus.gather(side, np.array([i]))[0][0] for i in range(len(corpus))]
 
 
-def make_trainer(folder: Path, spec: dict[str, Any]) -> Trainer:
+def make_trainer(folder: Path, spec: dict[str, Any], name: str) -> Trainer:
     """The Trainer that `mt train` uses, with the vocabulary's size that was asked for."""
-    config = parse_config((folder / "mt.yaml").read_text(), "mt.yaml", [f"training.compile={spec['compile']}"])
+    config = parse_config((folder / "mt.yaml").read_text(), "mt.yaml", OURS[name])
     torch.manual_seed(config.seed)
     device = choose_device(config.training.device)
     model = build(config.model, spec["vocab"], spec["vocab"], config.data.max_length, True).to(device)
     return Trainer(config, RunDir(folder / "run"), model, EncodedCorpus.open(folder / "encoded"), _no_validation)
 
 
-def serve(folder: Path, compiled: bool) -> None:
+def serve(folder: Path, name: str) -> None:
     """mt's own worker, one line of stdin a round."""
-    spec = json.loads((folder / "spec.json").read_text()) | {"compile": str(compiled).lower()}
-    trainer, corpus = make_trainer(folder, spec), EncodedCorpus.open(folder / "encoded")
+    spec = json.loads((folder / "spec.json").read_text())
+    trainer, corpus = make_trainer(folder, spec, name), EncodedCorpus.open(folder / "encoded")
     settings, seed = trainer.settings, trainer.config.seed
     plan, done = _plan(corpus, trainer.config, spec["updates"]), 0
     print(json.dumps({"parameters": sum(p.numel() for p in trainer.model.parameters())}), flush=True)
@@ -163,4 +168,4 @@ def synchronize(device: torch.device) -> None:
 
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]), compiled=sys.argv[2] == "mt compiled")
+    serve(Path(sys.argv[1]), sys.argv[2])
