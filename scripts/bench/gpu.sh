@@ -27,7 +27,8 @@ if [ "${1:-}" = prepare ]; then
 fi
 
 DEVICE=cuda PRECISION=bf16 TOKENS=25000 SWEEP="8000 2000" BASE=base BIG=big VOCAB=32000 UPDATES=17 ROUNDS=4
-MINE=("mt" "mt compiled") SMALL=("mt graphs") TRAIN=4096 STEPS=2250 SENTENCES=500 MATRICES="4096 8192 16384" TOY=() BEAMS="5 1"
+MINE=("mt" "mt compiled") SMALL=("mt graphs") TRAIN=4096 STEPS=2250 SENTENCES=500 MATRICES="4096 8192 16384"
+TOY=() BEAMS="5 1"
 if [ -n "${DRY:-}" ]; then
     DEVICE=cpu PRECISION=fp32 TOKENS=600 SWEEP=300 BASE=tiny BIG=tiny VOCAB=400 UPDATES=2 ROUNDS=1
     MINE=("mt") SMALL=() TRAIN=600 STEPS=5 SENTENCES=4 MATRICES=256
@@ -75,7 +76,8 @@ speed() {
     "$PYTHON" -c "import torch; print('torch', torch.__version__)"
 } 2>&1 | tee "$OUT/machine.log"
 
-phase tests 90 "$PYTHON" -m pytest -q -m gpu -p no:cacheprovider tests/training/test_gpu.py tests/gpu/test_cuda_graphs.py
+phase tests 90 "$PYTHON" -m pytest -q -m gpu -p no:cacheprovider \
+    tests/training/test_gpu.py tests/gpu/test_cuda_graphs.py
 speed base 95 $BASE --max-tokens $TOKENS --only "${MINE[@]}" marian --peers "$PYTHON"
 speed big 75 $BIG --max-tokens $TOKENS --only "${MINE[@]}" marian --peers "$PYTHON"
 speed sweep 60 $BASE --max-tokens $SWEEP --only "${MINE[@]}" "${SMALL[@]}"
