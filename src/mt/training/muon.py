@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mt.model.attention import CrossAttention, SelfAttention
-from mt.model.layers import FeedForward
+from mt.model.linear import Linear
 from mt.system.devices import has_bf16
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # Jordan's
@@ -36,13 +35,7 @@ def orthogonal(x: Tensor) -> Tensor:
 
 def matrices(model: nn.Module) -> Iterator[tuple[Tensor, int]]:
     """Yield the weights of the blocks' linear layers, and the number of matrices that each joins for speed."""
-    for module in model.modules():
-        if isinstance(module, SelfAttention):
-            yield from ((module.in_proj.weight, 3), (module.out_proj.weight, 1))
-        elif isinstance(module, CrossAttention):
-            yield from ((module.q_proj.weight, 1), (module.kv_proj.weight, 2), (module.out_proj.weight, 1))
-        elif isinstance(module, FeedForward):
-            yield from ((module.up.weight, 2 if module.activation == "swiglu" else 1), (module.down.weight, 1))
+    yield from ((module.weight, module.parts) for module in model.modules() if isinstance(module, Linear))
 
 
 class Muon(torch.optim.Optimizer):
