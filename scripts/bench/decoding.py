@@ -61,7 +61,7 @@ def main() -> int:
             return 0
         with tempfile.TemporaryDirectory() as folder:
             task = Task(_arguments(), Path(folder) / "spec.json")
-            for batch, beam in product(task.arguments.batch, (5, 1)):
+            for batch, beam in product(task.arguments.batch, task.arguments.beam):
                 _compare(task, beam, batch)
     except (MtError, OSError) as error:
         _say(str(error))
@@ -211,11 +211,10 @@ def _compare(task: Task, beam: int, batch: int) -> None:
             contestant = Contestant(name, setting, stack.enter_context(subprocess.Popen(command, **pipes)))
             stack.callback(contestant.process.kill)
             contestants.append(contestant)
-        for contestant in list(contestants):  # all of them load at the same time
-            if not contestant.process.stdout.readline():
-                _say(f"{contestant.name} did not start; its message is above")
-                contestants.remove(contestant)
-        if not contestants:
+        started = [c for c in contestants if c.process.stdout.readline()]  # all of them load at the same time
+        for name in (c.name for c in contestants if c not in started):
+            _say(f"{name} did not start; its message is above")
+        if not (contestants := started):
             raise SystemExit("decoding: none of the contestants can be had here")
         contestants = _warm_up(contestants, request)
         for number in range(1, a.rounds + 1):
@@ -235,9 +234,8 @@ def _warm_up(contestants: list[Contestant], request: dict[str, int]) -> list[Con
         if contestant.name not in fastest or seconds < fastest[contestant.name][0]:
             fastest[contestant.name] = (seconds, contestant)
     chosen = [contestant for _, contestant in fastest.values()]
-    for contestant in contestants:
-        if contestant not in chosen:
-            contestant.process.kill()
+    for contestant in (c for c in contestants if c not in chosen):
+        contestant.process.kill()
     return chosen
 
 
@@ -253,9 +251,8 @@ def _table(task: Task, contestants: list[Contestant], request: dict[str, int]) -
             f"| {c.tokens / median(c.seconds):,.0f} | {c.peak / 1e6:,.0f} MB | {_bleu(task, c.translations)} "
             f"| {sum(x == y for x, y in same) / len(c.translations):.0%} |"
         )
-    for c in contestants:
-        if c.setting:
-            print(f"\n{c.name}: {c.setting}, the fastest of what was tried")
+    for c in (c for c in contestants if c.setting):
+        print(f"\n{c.name}: {c.setting}, the fastest of what was tried")
     _ratios(contestants)
 
 
@@ -281,7 +278,6 @@ def _bleu(task: Task, translations: list[str]) -> str:
 
 
 def _arguments() -> argparse.Namespace:
-    cores = usable_cores()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True, help="model folder")
     parser.add_argument("--fast", type=Path, help="a second one, with a deep encoder and a shallow decoder")
@@ -290,10 +286,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="rounds that count")
     parser.add_argument("--sentences", type=int, default=1000, help="how many at once, in batches of 64 or its own")
     parser.add_argument("--batch", type=int, nargs="+", choices=(64, 1), default=[64, 1], help="sentences at once")
+    parser.add_argument("--beam", type=int, nargs="+", default=[5, 1], help="sizes; 1 is greedy search")
     parser.add_argument("--singles", type=int, default=100, help="how many one by one")
     parser.add_argument("--source", type=Path, default=Path("data/multi30k/test_2016_flickr.en"))
     parser.add_argument("--reference", type=Path, help="for BLEU")
-    parser.add_argument("--threads", type=int, default=cores)
+    parser.add_argument("--threads", type=int, default=usable_cores())
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     return parser.parse_args()
 

@@ -220,9 +220,9 @@ def fake_gpu(values: bool = False) -> Iterator[FakeGpu]:
         (_foreach_utils, "_foreach_supported_types", [Tensor, nn.Parameter, GpuTensor]),
     ]
     if values:
-        patches.append((loss, "rows_function", lambda device: loss.plain_rows))
+        patches.append((loss, "rows_function", lambda *_: loss.plain_rows))
     else:
-        patches.append((loss, "rows_function", lambda device: _rows_kernel()))
+        patches.append((loss, "rows_function", lambda *_: _rows_kernel()))
         patches.append((F, "scaled_dot_product_attention", _cuda_attention))
     # Otherwise torch.tensor(..., device="cuda") would ask for real memory.
     torch._C._set_only_lift_cpu_tensors(True)

@@ -3,7 +3,8 @@
 #
 #     scripts/bench/gpu.sh prepare     # where there is a network: fetch what such a machine lacks into wheels/ (3 MB)
 #     scripts/bench/gpu.sh             # on the GPU machine: tests, speed, a kernel profile, a training to its BLEU
-#     DRY=1 scripts/bench/gpu.sh       # the same steps at toy size on the CPU, to see that the script works
+#     DRY=1 scripts/bench/gpu.sh       # the same at toy size on the CPU, to see that the script works
+#     DRY=quick scripts/bench/gpu.sh   # without the steps and searches that repeat others
 #
 # DATA is the folder of Multi30k, PYTHON an interpreter of version 3.12 with torch, OUT where the eight logs go.
 # Git ignores data/ and wheels/: where only tracked files are copied to the GPU machine, name both as well.
@@ -26,10 +27,15 @@ if [ "${1:-}" = prepare ]; then
 fi
 
 DEVICE=cuda PRECISION=bf16 TOKENS=25000 SWEEP="8000 2000" BASE=base BIG=big VOCAB=32000 UPDATES=17 ROUNDS=4
-MINE=("mt" "mt compiled") TRAIN=4096 STEPS=2250 SENTENCES=500 MATRICES="4096 8192 16384"
+MINE=("mt" "mt compiled") SMALL=("mt graphs") TRAIN=4096 STEPS=2250 SENTENCES=500 MATRICES="4096 8192 16384"
+TOY=() BEAMS="5 1"
 if [ -n "${DRY:-}" ]; then
     DEVICE=cpu PRECISION=fp32 TOKENS=600 SWEEP=300 BASE=tiny BIG=tiny VOCAB=400 UPDATES=2 ROUNDS=1
-    MINE=("mt") TRAIN=600 STEPS=10 SENTENCES=8 MATRICES=256
+    MINE=("mt") SMALL=() TRAIN=600 STEPS=5 SENTENCES=4 MATRICES=256
+    for key in model.{d_model=32,d_ff=64,encoder_layers=1,decoder_layers=1} decoding.max_length=12; do
+        TOY+=(--set "$key")
+    done
+    [ "$DRY" != quick ] || BEAMS=5
 fi
 
 mkdir -p "$OUT"
@@ -47,6 +53,7 @@ failed=()
 phase() {
     local name=$1 limit=$2 started=$SECONDS
     shift 2
+    [ "${DRY:-}" != quick ] || [[ $name != @(big|sweep) ]] || return 0
     [ -z "${DRY:-}" ] || limit=$((5 * limit))  # a CPU may be slow, or busy with other tests
     echo "== $name: $*"
     timeout --signal=INT --kill-after=3 "$limit" "$@" 2>&1 | tee "$OUT/$name.log"
@@ -69,20 +76,21 @@ speed() {
     "$PYTHON" -c "import torch; print('torch', torch.__version__)"
 } 2>&1 | tee "$OUT/machine.log"
 
-phase tests 90 "$PYTHON" -m pytest -q -m gpu -p no:cacheprovider tests/training/test_gpu.py
+phase tests 90 "$PYTHON" -m pytest -q -m gpu -p no:cacheprovider \
+    tests/training/test_gpu.py tests/gpu/test_cuda_graphs.py
 speed base 95 $BASE --max-tokens $TOKENS --only "${MINE[@]}" marian --peers "$PYTHON"
 speed big 75 $BIG --max-tokens $TOKENS --only "${MINE[@]}" marian --peers "$PYTHON"
-speed sweep 60 $BASE --max-tokens $SWEEP --only "${MINE[@]}"
+speed sweep 60 $BASE --max-tokens $SWEEP --only "${MINE[@]}" "${SMALL[@]}"
 speed profile 35 $BASE --max-tokens $TOKENS --profile --warm-up $UPDATES --only "${MINE[@]}"
 
 # Its last table has the scores. Compiling so small a model takes longer than it saves.
 phase train 100 "$PYTHON" -m mt train --config configs/multi30k_en_de_plain.yaml --runs "$WORK/runs" \
     --set data.root="$DATA" --set training.device=$DEVICE --set training.precision=$PRECISION \
     --set training.max_tokens=$TRAIN --set training.max_steps=$STEPS --set training.warmup_steps=$((STEPS / 8)) \
-    --set training.validate_every=$((STEPS / 5)) --set training.compile=false
+    --set training.validate_every=$((STEPS / 5)) --set training.compile=false "${TOY[@]}"
 
 phase decode 55 "$PYTHON" scripts/bench/decoding.py --model "$WORK/runs/multi30k-en-de-plain/model" --device $DEVICE \
-    --rounds 2 --batch 64 --sentences $SENTENCES --source "$DATA/test_2016_flickr.en" \
+    --rounds 2 --batch 64 --beam $BEAMS --sentences $SENTENCES --source "$DATA/test_2016_flickr.en" \
     --reference "$DATA/test_2016_flickr.de" --peers "$PYTHON" \
     --only "mt torch" "mt torch float32" "mt torch bfloat16" transformers
 

@@ -18,71 +18,32 @@ import argparse
 import contextlib
 import json
 import math
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import count, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from training_task import OURS, SHAPES, make_trainer, matrix_rate, prepare, synchronize
 
-from mt.config import Config, parse_config
-from mt.data.batching import BatchStream, plan_epoch
-from mt.data.encode import encode_corpus
+from mt.config import Config
+from mt.data.batching import BatchStream
 from mt.data.token_store import EncodedCorpus
-from mt.data.tokenizer import TokenizerPair
 from mt.errors import MtError
-from mt.model.build import build
 from mt.model.flops import training_flops
-from mt.model.linear import linear_without_grad
-from mt.storage.run_dir import RunDir
-from mt.system.devices import choose_device
-from mt.text.lines import TextFile
-from mt.training.trainer import Trainer
 
-SHAPES = {
-    "tiny": {"layers": 4, "d_model": 128, "d_ff": 256, "heads": 4, "dropout": 0.3},
-    "base": {"layers": 6, "d_model": 512, "d_ff": 2048, "heads": 8, "dropout": 0.1},
-    "big": {"layers": 6, "d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.1},
-}
 PEERS = ("marian", "joeynmt")
-OURS = ("mt", "mt compiled")
-CONFIG = """\
-name: bench
-data:
-  source_lang: en
-  target_lang: de
-  train: {{source: train.en, target: train.de}}
-tokenizer: {{vocab_size: {vocab}}}
-model:
-  d_model: {d_model}
-  n_heads: {heads}
-  d_ff: {d_ff}
-  encoder_layers: {layers}
-  decoder_layers: {layers}
-  dropout: {dropout}
-training:
-  max_tokens: {max_tokens}
-  precision: {precision}
-  device: {device}
-  tensorboard: false
-  report: false
-"""
 
 
 def main() -> int:
     """Print one table a shape."""
-    if sys.argv[1:2] == ["--worker"]:
-        _serve(Path(sys.argv[2]), compiled=sys.argv[3] == "mt compiled")
-        return 0
     arguments = _arguments()
     try:
         for shape, max_tokens in product(arguments.shape, arguments.max_tokens):
@@ -153,56 +114,23 @@ class Contestant:
         return json.loads(line)
 
 
-def _trainer(folder: Path, spec: dict[str, Any]) -> Trainer:
-    """The Trainer that `mt train` uses, with the vocabulary's size that was asked for."""
-    config = parse_config((folder / "mt.yaml").read_text(), "mt.yaml", [f"training.compile={spec['compile']}"])
-    torch.manual_seed(config.seed)
-    device = choose_device(config.training.device)
-    model = build(config.model, spec["vocab"], spec["vocab"], config.data.max_length, True).to(device)
-    return Trainer(config, RunDir(folder / "run"), model, EncodedCorpus.open(folder / "encoded"), _no_validation)
-
-
-def _serve(folder: Path, compiled: bool) -> None:
-    """mt's own worker, one line of stdin a round."""
-    spec = json.loads((folder / "spec.json").read_text()) | {"compile": str(compiled).lower()}
-    trainer, corpus = _trainer(folder, spec), EncodedCorpus.open(folder / "encoded")
-    settings, seed = trainer.settings, trainer.config.seed
-    plan, done = _plan(corpus, trainer.config, spec["updates"]), 0
-    print(json.dumps({"parameters": sum(p.numel() for p in trainer.model.parameters())}), flush=True)
-    on_gpu = settings.device == "cuda"
-    for line in sys.stdin:
-        if spec["repeat"]:
-            trainer.batches, done = BatchStream(corpus, settings.max_tokens, seed), 0
-        started = time.perf_counter()
-        for _ in range(int(line)):
-            trainer.step()
-        if on_gpu:
-            torch.cuda.synchronize()
-        seconds = time.perf_counter() - started
-        peak = torch.cuda.max_memory_allocated() if on_gpu else _resident()
-        batches = [rows.tolist() for rows in plan[done : done + int(line)]]
-        done += int(line)
-        print(json.dumps({"seconds": seconds, "batches": batches, "peak": peak}), flush=True)
-
-
 def _profile(shape: str, max_tokens: int, folder: Path, arguments: argparse.Namespace) -> None:
     """Prints where the time of some updates goes: the kernels' on a GPU, the operators' on a CPU."""
-    _prepare(shape, max_tokens, folder, arguments)
+    prepare(shape, max_tokens, folder, arguments)
     on_gpu, spec = arguments.device == "cuda", json.loads((folder / "spec.json").read_text())
-    trainer = _trainer(folder, spec | {"compile": str("mt compiled" in arguments.only).lower()})
+    trainer = make_trainer(folder, spec, "mt compiled" if "mt compiled" in arguments.only else "mt")
     corpus, seed = EncodedCorpus.open(folder / "encoded"), trainer.config.seed
     for _ in range(arguments.warm_up):
         trainer.step()
     if on_gpu:  # the same batches again, so that nothing is new
         trainer.batches = BatchStream(corpus, max_tokens, seed)
-        torch.cuda.synchronize()
+    synchronize(trainer.model.device)
     activity = torch.profiler.ProfilerActivity.CUDA if on_gpu else torch.profiler.ProfilerActivity.CPU
     with torch.profiler.profile(activities=[activity]) as profile:
         started = time.perf_counter()
         for _ in range(arguments.updates):
             trainer.step()
-        if on_gpu:
-            torch.cuda.synchronize()
+        synchronize(trainer.model.device)
         wall = 1000 * (time.perf_counter() - started) / arguments.updates
 
     def own(row: Any) -> float:
@@ -218,19 +146,11 @@ def _profile(shape: str, max_tokens: int, folder: Path, arguments: argparse.Name
         print(f"| {row.key[:90]} | {own(row) / total:.1%} | {own(row):,.2f} | {row.count / arguments.updates:,.0f} |")
 
 
-def _no_validation(_: object) -> Any:
-    raise AssertionError("a benchmark does not validate")
-
-
-def _resident() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 # ---- one shape ------------------------------------------------------------------------------------------------------
 
 
 def _compare(shape: str, max_tokens: int, folder: Path, arguments: argparse.Namespace) -> None:
-    config, corpus, vocab = _prepare(shape, max_tokens, folder, arguments)
+    config, corpus, vocab = prepare(shape, max_tokens, folder, arguments)
     contestants: list[Contestant] = []
     limits: list[float] = []
     try:
@@ -251,54 +171,10 @@ def _compare(shape: str, max_tokens: int, folder: Path, arguments: argparse.Name
             contestant.process.kill()
 
 
-def _prepare(
-    shape: str, max_tokens: int, folder: Path, arguments: argparse.Namespace
-) -> tuple[Config, EncodedCorpus, int]:
-    """Writes what the workers read: configuration, tokenizer, token ids and the plan of batches."""
-    names = ("vocab", "precision", "device", "repeat")
-    spec = SHAPES[shape] | {name: getattr(arguments, name) for name in names} | {"max_tokens": max_tokens}
-    text = CONFIG.format(**spec)
-    (folder / "mt.yaml").write_text(text)
-    config = parse_config(text, "mt.yaml")
-    files = (arguments.data / "train.en", arguments.data / "train.de")
-    tokenizers = TokenizerPair.train(*map(TextFile, files), arguments.vocab, shared=True)
-    (folder / "tokenizer").mkdir()
-    for name, content in tokenizers.files().items():
-        (folder / "tokenizer" / name).write_text(content, encoding="utf-8")
-    encode_corpus(files, tokenizers, folder / "encoded", "bench", config.data.max_length)
-    corpus = EncodedCorpus.open(folder / "encoded")
-    vocab = max(arguments.vocab, tokenizers.target.vocab_size)  # a small corpus may have fewer pieces
-    rounds = 1 if arguments.repeat else arguments.rounds
-    updates = rounds * arguments.updates + (0 if arguments.repeat else arguments.warm_up)
-    (folder / "spec.json").write_text(json.dumps(spec | {"vocab": vocab, "updates": updates}))
-    plan = _plan(corpus, config, updates)
-    arrays = {"plan": np.concatenate(plan), "plan_starts": np.cumsum([0] + [len(rows) for rows in plan])}
-    for side in ("source", "target"):
-        sentences = _sentences(corpus, side)
-        arrays[side] = np.concatenate(sentences)
-        arrays[f"{side}_starts"] = np.cumsum([0] + [len(sentence) for sentence in sentences])
-    np.savez(folder / "corpus.npz", **arrays)
-    return config, corpus, vocab
-
-
-def _plan(corpus: EncodedCorpus, config: Config, updates: int) -> list[Any]:
-    """The batches that the Trainer takes, over as many epochs as so many updates need."""
-    plan: list[Any] = []
-    for epoch in count():
-        if len(plan) >= updates:
-            break
-        plan += plan_epoch(*corpus.lengths(), config.training.max_tokens, config.seed, epoch)
-    return plan
-
-
-def _sentences(corpus: EncodedCorpus, side: str) -> list[Any]:
-    return [corpus.gather(side, np.array([i]))[0][0] for i in range(len(corpus))]
-
-
 def _commands(folder: Path, arguments: argparse.Namespace) -> Iterator[tuple[str, list[str]]]:
     here = Path(__file__)
     for name in (name for name in OURS if name in arguments.only):
-        yield name, [sys.executable, str(here), "--worker", str(folder), name]
+        yield name, [sys.executable, str(here.with_name("training_task.py")), str(folder), name]
     modules = {"marian": "transformers", "joeynmt": "joeynmt.model"}
     for peer in PEERS:
         if peer in arguments.only and arguments.peers:
@@ -314,28 +190,6 @@ def _has(python: str, module: str) -> bool:
         return subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0
     except OSError as error:
         raise SystemExit(f"training: --peers {python}: {error.strerror}; name a Python interpreter") from None
-
-
-def matrix_rate(device: torch.device, precision: str, sizes: Sequence[int] = ()) -> float:
-    """The best rate seen for a product of large square matrices, in operations a second, by any library at hand."""
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    best = 0.0
-    for size in sizes or ((1024, 2048, 3072) if device.type == "cpu" else (4096, 8192, 16384)):
-        a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
-        for multiply in (torch.mm, linear_without_grad):
-            multiply(a, b)
-            best = max(best, *(2 * size**3 / _timed(partial(multiply, a, b), device) for _ in range(3)))
-    return best
-
-
-def _timed(function: Any, device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    started = time.perf_counter()
-    function()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - started
 
 
 def _table(

@@ -7,7 +7,7 @@ from torch import Tensor
 from mt.model import loss as fused
 from mt.model.loss import fused_cross_entropy
 from mt.model.loss_kernel import cross_entropy_rows
-from mt.model.loss_rows import plain_rows
+from mt.model.loss_rows import IGNORED, plain_rows
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 ROUNDING = {torch.float32: 2e-7, torch.bfloat16: 2**-8, torch.float16: 2**-11}
@@ -85,7 +85,7 @@ def test_the_whole_loss_is_near_double_precision(
 ) -> None:
     """The states and the matrix have few bits, so that errors are the logits', the gradients' and the products'."""
     monkeypatch.setattr(fused, "_CrossEntropy", fused._CudaCrossEntropy)
-    monkeypatch.setattr(fused, "rows_function", lambda _: {"kernel": cross_entropy_rows, "plain": plain_rows}[rows])
+    monkeypatch.setattr(fused, "rows_function", lambda *_: {"kernel": cross_entropy_rows, "plain": plain_rows}[rows])
     monkeypatch.setattr(fused, "_blocks", lambda x, divisor, vocab: fused_blocks(len(x), block_bytes // (4 * vocab)))
     generator = torch.Generator().manual_seed(3)
     states, weight = (torch.randn(n, 32, generator=generator) for n in (24, 200))
@@ -118,3 +118,15 @@ def test_no_tokens_are_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     loss.backward()
     assert loss == nll == 0
     assert not weight.grad.any()
+
+
+def test_a_row_without_a_label_has_neither_loss_nor_gradient() -> None:
+    for function in (cross_entropy_rows, plain_rows):
+        logits, labels, losses = drawn(1000, torch.float32, 1024)
+        wanted, gradient = exact(logits, labels, 0.1)
+        labels[0] = IGNORED
+        function(logits, labels, losses, 0.1, 1.0)
+        assert not losses[:, 0].any()
+        assert not logits[0].any()
+        torch.testing.assert_close(losses[:, 1:].double(), wanted[:, 1:], rtol=1e-6, atol=0)
+        torch.testing.assert_close(logits[1:].double(), gradient[1:], rtol=0, atol=4e-6)

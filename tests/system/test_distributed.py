@@ -7,6 +7,7 @@ import sys
 from datetime import timedelta
 
 import pytest
+from torch.distributed import TCPStore
 
 from mt.system import distributed
 
@@ -36,6 +37,57 @@ def test_a_process_that_stays_alone_gives_up(rank: int, reason: str) -> None:
     first, *_ = done.stdout.splitlines()
     assert first.startswith("4 the 2 processes of this training cannot connect to each other: ")
     assert reason in first.lower()
+
+
+def start(code: str, rank: int, store: TCPStore) -> subprocess.Popen[str]:
+    """Start one of two processes as torchrun does, which keeps the store through which they meet."""
+    variables = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    return subprocess.Popen(
+        [sys.executable, "-c", code], env=os.environ | variables | meeting, stdout=subprocess.PIPE, text=True
+    )
+
+
+STUCK = "import time, torch.distributed as dist\ndist.new_group = lambda **_: time.sleep(60)\n" + CONNECT
+
+
+@pytest.mark.parametrize("other", [None, STUCK], ids=["meets only", "in the first group only"])
+def test_processes_that_meet_and_cannot_connect_give_up(other: str | None) -> None:
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    stuck = start(other, 1, store) if other else None
+    try:
+        told, _ = start(CONNECT.replace("seconds=1", "seconds=5"), 0, store).communicate(timeout=60)
+    finally:
+        if stuck is not None:
+            stuck.kill()
+            stuck.communicate()
+    assert told.startswith("4 the 2 processes of this training cannot connect to each other: ")
+    assert "timeout" in told.lower()
+
+
+AGREE = (
+    CONNECT.replace("    distributed.init", "    d = distributed.init").replace("seconds=1", "seconds=60")
+    + """
+import torch, torch.distributed as dist
+
+def refuse(*_, **__):
+    raise AssertionError("objects are pickled")
+
+dist.all_gather_object = dist.broadcast_object_list = refuse
+answers = [d.any(False), d.any(d.rank == 1), d.any(True)]
+d.barrier()
+limits = [group._get_backend(torch.device("cpu")).options._timeout for group in (d.gloo, dist.group.WORLD)]
+print(answers, d.all_reduce(torch.ones(2)).tolist(), *limits, sep="; ")
+d.destroy()
+"""
+)
+
+
+def test_ranks_agree_without_pickling_and_wait_longer_than_for_a_connection() -> None:
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    both = [start(AGREE, rank, store) for rank in (0, 1)]
+    told = [each.communicate(timeout=60)[0] for each in both]
+    assert told == ["[False, True, True]; [2.0, 2.0]; 7 days, 0:00:00; 0:30:00\n"] * 2
 
 
 def test_the_time_to_connect_is_bounded_to_minutes() -> None:

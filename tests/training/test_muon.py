@@ -64,7 +64,7 @@ def test_joined_matrices_are_updated_as_if_they_stood_alone() -> None:
 def test_updates_follow_the_momentum_with_nesterovs_look_ahead_and_decay(
     monkeypatch, shape: tuple[int, int], number_type: torch.dtype, tolerance: float
 ) -> None:
-    monkeypatch.setattr(muon, "_number_type", lambda device: number_type)
+    monkeypatch.setattr(muon, "has_bf16", lambda device: number_type == torch.bfloat16)
     generator = torch.Generator().manual_seed(3)
     weight = nn.Parameter(torch.randn(shape, generator=generator))
     expected, average = weight.detach().clone(), torch.zeros(shape)

@@ -75,6 +75,9 @@ class TrainingConfig(Section):
     compile: SwitchOrAuto = "auto"
     """Whether the model's layers are compiled with torch.compile, which delays the first steps; auto: on a GPU
     (cuda)."""
+    cuda_graphs: bool = False
+    """Whether batches are filled up to a few shapes, whose passes are replayed as CUDA graphs: for batches of a few
+    thousand tokens on an NVIDIA GPU. One process only; elsewhere it changes nothing."""
     recompute: bool = False
     """Whether the backward pass computes the activations of each layer again instead of keeping them, which takes a
     third more arithmetic and much less memory."""
@@ -118,6 +121,9 @@ class TrainingConfig(Section):
         if self.bidirectional_epochs > 0 and self.distill_from:
             reason = "teachers translate in one direction only; set bidirectional_epochs: 0, or distill_from: []"
             yield Rule(("bidirectional_epochs", "distill_from"), reason)
+        if self.cuda_graphs and (self.r_drop > 0 or self.distill_from or self.recompute):
+            reason = "graphs need the plain loss and all activations; set cuda_graphs: false"
+            yield Rule(("cuda_graphs", "r_drop", "distill_from", "recompute"), reason)
         yield from self._schedule_rules()
 
     def _schedule_rules(self) -> Iterator[Rule]:

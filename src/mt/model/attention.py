@@ -113,7 +113,7 @@ class SelfAttention(nn.Module):
         d_model, bias = config.d_model, _has_bias(config)
         self.n_heads = config.n_heads
         self.dropout = config.attention_dropout
-        self.in_proj = Linear(d_model, 3 * d_model, bias=bias)
+        self.in_proj = Linear(d_model, 3 * d_model, bias=bias, parts=3, gain=2**-0.5)  # fairseq's gain
         self.out_proj = Linear(d_model, d_model, bias=bias)
 
     def forward(
@@ -181,7 +181,7 @@ class CrossAttention(nn.Module):
         self.n_heads = config.n_heads
         self.dropout = config.attention_dropout
         self.q_proj = Linear(d_model, d_model, bias=bias)
-        self.kv_proj = Linear(d_model, 2 * d_model, bias=bias)
+        self.kv_proj = Linear(d_model, 2 * d_model, bias=bias, parts=2, gain=2**-0.5)
         self.out_proj = Linear(d_model, d_model, bias=bias)
 
     def forward(self, x: Tensor, tgt: Packing, memory: Tensor, src: Packing) -> Tensor:

@@ -7,9 +7,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from mt.config.model import ModelConfig
-from mt.model.attention import CrossAttention, SelfAttention
 from mt.model.embedding import LearnedPositions
-from mt.model.layers import FeedForward
+from mt.model.linear import Linear
 from mt.model.packing import PAD_ID
 
 
@@ -29,12 +28,9 @@ def initialize(model: nn.Module, config: ModelConfig) -> None:
                 nn.init.xavier_uniform_(module.weight)
     if config.init == "xavier":
         for module in model.modules():
-            if isinstance(module, SelfAttention):
-                _init_joined(module.in_proj.weight, 3, gain=2**-0.5)
-            elif isinstance(module, CrossAttention):
-                _init_joined(module.kv_proj.weight, 2, gain=2**-0.5)
-            elif isinstance(module, FeedForward) and module.activation == "swiglu":
-                _init_joined(module.up.weight, 2, gain=1.0)
+            if isinstance(module, Linear) and module.parts > 1:  # as if its matrices stood alone
+                for matrix in module.weight.chunk(module.parts):
+                    nn.init.xavier_uniform_(matrix, module.gain)
     std = 0.02 if config.init == "normal" else config.d_model**-0.5
     for module in model.modules():
         if isinstance(module, nn.Embedding):
@@ -42,12 +38,6 @@ def initialize(model: nn.Module, config: ModelConfig) -> None:
             nn.init.zeros_(module.weight[PAD_ID])
         elif isinstance(module, LearnedPositions):
             nn.init.normal_(module.table, std=std)
-
-
-def _init_joined(weight: Tensor, n_matrices: int, gain: float) -> None:
-    """Draw the matrices that one weight joins as if they stood alone; attention has fairseq's smaller gain."""
-    for matrix in weight.chunk(n_matrices):
-        nn.init.xavier_uniform_(matrix, gain=gain)
 
 
 class SkipInit(TorchFunctionMode):

@@ -22,8 +22,8 @@ class FeedForward(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.activation = config.activation
-        inner = 2 * config.d_ff if self.activation == "swiglu" else config.d_ff
-        self.up = Linear(config.d_model, inner, bias=config.bias)
+        parts = 2 if self.activation == "swiglu" else 1
+        self.up = Linear(config.d_model, parts * config.d_ff, bias=config.bias, parts=parts)
         self.down = Linear(config.d_ff, config.d_model, bias=config.bias)
         self.dropout = Dropout(config.activation_dropout)
 

@@ -18,7 +18,18 @@ _MIN_FEATURES = 512  # below, oneDNN gains less than it needs to prepare for a n
 
 
 class Linear(nn.Linear):
-    """torch's linear layer, for lists of rows (N, I)."""
+    """torch's linear layer, for lists of rows (N, I).
+
+    Attributes:
+        parts: the matrices of equal size that the weight joins for speed.
+        gain: of the initial weights of joined matrices.
+    """
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, parts: int = 1, gain: float = 1.0, **kwargs: Any
+    ) -> None:
+        super().__init__(in_features, out_features, bias, **kwargs)
+        self.parts, self.gain = parts, gain
 
     def forward(self, x: Tensor) -> Tensor:
         # Decoding has too few rows to gain, and a compiler fuses torch's own operator better.

@@ -148,7 +148,7 @@ class _CudaCrossEntropy(_FusedLoss):
         ctx: Any, states: Tensor, weight: Tensor, labels: Tensor, smoothing: float, wants_gradient: bool
     ) -> tuple[Tensor, Tensor]:
         inputs, matrix = _in_product_dtype(states, weight)
-        of_rows = plain_rows if inputs.dtype == torch.float64 else rows_function(states.device)
+        of_rows = plain_rows if inputs.dtype == torch.float64 else rows_function(states.device, inputs.dtype)
         scale = 1024.0 if inputs.dtype == torch.float16 else 1.0
         losses = states.new_empty((2, len(labels)), dtype=torch.float32)
         if wants_gradient:

@@ -22,7 +22,7 @@ def cross_entropy_rows(logits: Tensor, labels: Tensor, losses: Tensor, smoothing
 
     Args:
         logits: (R, V) in any number format; elements between V and a row's stride are overwritten, too.
-        labels: the correct tokens (R,), int64.
+        labels: the correct tokens (R,), int64; `IGNORED` where a row has neither loss nor gradient.
         losses: takes the losses and the negative log-likelihoods without smoothing, (2, R) in fp32.
         smoothing: probability spread evenly over the vocabulary.
         scale: factor of the gradient; at 0 there is none and the logits stay.
@@ -55,7 +55,8 @@ def _kernel(  # type: ignore[no-untyped-def]
     row = tl.program_id(0).to(tl.int64)  # row * stride passes 2^31
     logits += row * stride
     label = tl.load(labels + row)
-    label_logit = tl.load(logits + label).to(tl.float32)
+    counts = label >= 0
+    label_logit = tl.load(logits + label, mask=counts, other=0.0).to(tl.float32)
     highest = float("-inf")
     total = 0.0
     logit_sum = 0.0
@@ -69,9 +70,11 @@ def _kernel(  # type: ignore[no-untyped-def]
         total = total * tl.exp(highest - new_highest) + tl.sum(tl.exp(z - new_highest))
         highest = new_highest
     log_total = tl.log(total) + highest
-    tl.store(losses + row, log_total - (1 - smoothing) * label_logit - smoothing * (logit_sum / vocab))
-    tl.store(nlls + row, log_total - label_logit)
+    loss = log_total - (1 - smoothing) * label_logit - smoothing * (logit_sum / vocab)
+    tl.store(losses + row, tl.where(counts, loss, 0.0))
+    tl.store(nlls + row, tl.where(counts, log_total - label_logit, 0.0))
     if WANTS_GRADIENT:
+        scale = tl.where(counts, scale, 0.0)
         tl.debug_barrier()  # every thread has read the label's logit before one overwrites it
         for start in range(0, vocab, COLUMNS):
             column = start + tl.arange(0, COLUMNS)

@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 # The other ranks wait while rank 0 prepares a large corpus. A rank that dies is noticed at once all the same.
 _TIMEOUT = timedelta(days=7)
-_CONNECTION_TIMEOUT = timedelta(minutes=5)  # torch's own is half an hour
+_STEP_TIMEOUT = timedelta(minutes=30)  # of the exchange between GPUs
+_CONNECTION_TIMEOUT = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,15 @@ class Distributed:
 
     def any(self, flag: bool) -> bool:
         """Return True on all ranks if the flag is True on any."""
-        return any(self.all_gather([flag])) if self.world_size > 1 else flag
+        if self.world_size == 1:
+            return flag
+        import torch
+        import torch.distributed as dist
+
+        box = torch.tensor(float(flag))
+        with explain_lost_process():
+            dist.all_reduce(box, group=self.gloo)
+        return bool(box)
 
     def broadcast(self, value: T) -> T:
         """Return rank 0's value."""
@@ -139,13 +148,17 @@ def init_distributed(environment: Mapping[str, str]) -> Distributed:
             # (https://github.com/pytorch/pytorch/issues/135712). The prefix separates the starts on one machine; on
             # several, TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 does.
             store = PrefixStore(f"start {environment.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-        dist.init_process_group(_backend(), store=store, rank=rank, world_size=size)
-        return Distributed(rank, size, local_rank, dist.new_group(backend="gloo", timeout=_TIMEOUT))
+        # Both connect every process with every other one, which fails where a firewall lets only the store through.
+        dist.init_process_group(_backend(), store=store, rank=rank, world_size=size, timeout=_CONNECTION_TIMEOUT)
+        gloo = dist.new_group(backend="gloo", timeout=_CONNECTION_TIMEOUT)
+        for group, timeout in ((dist.group.WORLD, _STEP_TIMEOUT), (gloo, _TIMEOUT)):
+            dist.distributed_c10d._set_pg_timeout(timeout, group)
+        return Distributed(rank, size, local_rank, gloo)
     except (RuntimeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise MachineError(
             f"the {size} processes of this training cannot connect to each other: {reason}",
-            "start all of them within minutes; each must reach MASTER_ADDR through the network",
+            "start all of them within minutes; each must reach MASTER_ADDR, and each other on any port",
         ) from None
 
 

@@ -66,7 +66,7 @@ class FinalWeights:
             return now
         earlier, problem = {}, ""
         try:
-            earlier = self._weights(steps)
+            earlier = self._checkpoints.weights(steps, self._averaged)
         except MachineError as error:  # fatal at the end only
             problem = error.message
         if self._checkpoints.distributed.any(bool(problem)):  # all ranks must validate the same weights
@@ -92,10 +92,12 @@ class FinalWeights:
             if len(steps) < min(self._count, made):
                 log.warning("final_weights: only %d of the %d checkpoints to average exist", len(steps), self._count)
             best = " (best on validation)" if self._kind == "average_best" else ""
-            return self._weights(steps), f"mean of {what}steps {', '.join(map(str, steps))}{best}"
-        if self._kind == "best" and state.best_step is not None:
-            return self._weights([state.best_step]), f"{what}step {state.best_step} (best on validation)"
-        return self._weights([state.step]), f"{what}step {state.step} (last)"
+            name = f"mean of {what}steps {', '.join(map(str, steps))}{best}"
+        elif self._kind == "best" and state.best_step is not None:
+            steps, name = [state.best_step], f"{what}step {state.best_step} (best on validation)"
+        else:
+            steps, name = [state.step], f"{what}step {state.step} (last)"
+        return self._checkpoints.weights(steps, self._averaged), name
 
     def _newest(self) -> list[int]:
         """The newest checkpoints saved on schedule.
@@ -113,6 +115,3 @@ class FinalWeights:
         saved = set(self._checkpoints.steps())
         best = [step for _, step in self._state.best_validations if step in saved]
         return sorted(best[: self._count]) or [self._state.step]
-
-    def _weights(self, steps: list[int]) -> dict[str, Tensor]:
-        return self._checkpoints.weights(steps, self._averaged)

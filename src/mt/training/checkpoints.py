@@ -66,7 +66,15 @@ class Checkpoints:
         )
         average = None if average is None else self._gathered(average)
         if self.distributed.is_main:
-            self._write(state, weights, moments, average)
+            with atomic.new_folder(self._run.checkpoint(state.step), step=state.step) as folder:
+                checkpoint = CheckpointDir(folder)
+                atomic.write_tensors(checkpoint.weights, weights)
+                atomic.write_tensors(checkpoint.optimizer, moments)
+                if average is not None:
+                    atomic.write_tensors(checkpoint.average, average)
+                atomic.write_json(checkpoint.state, asdict(state))
+                if self._origin is not None:
+                    atomic.write_json(checkpoint.origin, self._origin)
         self.distributed.barrier()
 
     def _gathered(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -79,23 +87,6 @@ class Checkpoints:
             if self.distributed.is_main:
                 gathered[name] = full.cpu()
         return gathered
-
-    def _write(
-        self,
-        state: TrainState,
-        weights: dict[str, Tensor],
-        moments: dict[str, Tensor],
-        average: dict[str, Tensor] | None,
-    ) -> None:
-        with atomic.new_folder(self._run.checkpoint(state.step), step=state.step) as folder:
-            checkpoint = CheckpointDir(folder)
-            atomic.write_tensors(checkpoint.weights, weights)
-            atomic.write_tensors(checkpoint.optimizer, moments)
-            if average is not None:
-                atomic.write_tensors(checkpoint.average, average)
-            atomic.write_json(checkpoint.state, asdict(state))
-            if self._origin is not None:
-                atomic.write_json(checkpoint.origin, self._origin)
 
     def newest(self) -> int | None:
         """Return the step of the newest undamaged checkpoint, after moving damaged newer ones out of the way.
@@ -192,13 +183,8 @@ class Checkpoints:
 
         Checkpoints are verified first: damaged or unreadable ones do not count.
         """
-        if self.distributed.is_main:
-            self._prune(keep, also)
-        self.distributed.barrier()
-
-    def _prune(self, keep: int, also: set[int]) -> None:
         n_valid = 0
-        for step in reversed(self.steps()):
+        for step in reversed(self.steps()) if self.distributed.is_main else ():
             if n_valid >= keep:
                 if step not in also:
                     atomic.remove(self._run.checkpoint(step))
@@ -211,3 +197,4 @@ class Checkpoints:
             except DamagedError as error:
                 log.warning("%s: damaged: %s", self._run.checkpoint(step), error)
                 self._move_damaged(step)
+        self.distributed.barrier()

@@ -53,9 +53,26 @@ def _problem(device: torch.device) -> str:
     try:
         torch.compile(torch.neg, dynamic=True)(torch.ones(2, device=device))
     except Exception as error:  # torch, its compilers and theirs raise nearly anything
-        cause = getattr(error, "inner_exception", error)  # of torch's own exceptions
-        return str(cause).strip().partition("\n")[0] or type(cause).__name__
+        return _reason(error)
     return ""
+
+
+def _reason(error: Exception) -> str:
+    cause = getattr(error, "inner_exception", error)  # of torch's own exceptions
+    return str(cause).strip().partition("\n")[0] or type(cause).__name__
+
+
+def refuse_uncompilable(error: Exception) -> None:
+    """Explain an error of torch.compile in the middle of a training.
+
+    Raises:
+        MachineError: it is such an error.
+    """
+    if type(error).__module__.startswith(("torch._dynamo.", "torch._inductor.")):
+        raise MachineError(
+            f"training.compile: torch.compile failed: {_reason(error)}",
+            "set training.compile: false; the same command then resumes from the last checkpoint",
+        ) from error
 
 
 class CompilationLog:

@@ -8,7 +8,7 @@ from typing import Any
 from mt.config import Config
 from mt.storage import atomic
 from mt.storage.run_dir import RunDir
-from mt.training.trackers import Tracker, trackers
+from mt.training.trackers import TensorBoard, WeightsAndBiases, trackers
 
 
 class MetricsLog:
@@ -32,7 +32,8 @@ class MetricsLog:
         self._silent = silent
         self._listener = listener
         self._run, self._config = run, config
-        self._trackers: list[Tracker] | None = None  # started with the first event; there may be none
+        # Started with the first event; there may be none.
+        self._trackers: list[TensorBoard | WeightsAndBiases] | None = None
 
     def write(self, event: str, step: int, **values: Any) -> None:
         """Write an event; trackers plot the numbers among its values."""

@@ -7,13 +7,13 @@ layer, norms and biases.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from mt.model.attention import CrossAttention, SelfAttention
-from mt.model.layers import FeedForward
+from mt.model.linear import Linear
 from mt.system.devices import has_bf16
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # Jordan's
@@ -35,13 +35,7 @@ def orthogonal(x: Tensor) -> Tensor:
 
 def matrices(model: nn.Module) -> Iterator[tuple[Tensor, int]]:
     """Yield the weights of the blocks' linear layers, and the number of matrices that each joins for speed."""
-    for module in model.modules():
-        if isinstance(module, SelfAttention):
-            yield from ((module.in_proj.weight, 3), (module.out_proj.weight, 1))
-        elif isinstance(module, CrossAttention):
-            yield from ((module.q_proj.weight, 1), (module.kv_proj.weight, 2), (module.out_proj.weight, 1))
-        elif isinstance(module, FeedForward):
-            yield from ((module.up.weight, 2 if module.activation == "swiglu" else 1), (module.down.weight, 1))
+    yield from ((module.weight, module.parts) for module in model.modules() if isinstance(module, Linear))
 
 
 class Muon(torch.optim.Optimizer):
@@ -68,46 +62,39 @@ class Muon(torch.optim.Optimizer):
             [{"params": group, "parts": parts} for parts, group in groups.items()],
             {"lr": lr, "momentum": momentum, "weight_decay": weight_decay},
         )
+        for weight in chain(*groups.values()):
+            self.state[weight]["momentum"] = torch.zeros_like(weight)
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Update every matrix that has a gradient; matrices of one shape are orthogonalised as a batch."""
         by_shape: dict[torch.Size, list[_Update]] = {}
         keep: Tensor | float = 1.0 if self.found_inf is None else 1 - self.found_inf
-        self._clear_gradients_if_inf()
+        skip = None if self.found_inf is None else self.found_inf > 0
         for group in self.param_groups:
             share, decay = (1 - group["momentum"]) * keep, 1 - group["lr"] * group["weight_decay"] * keep
             for weight in group["params"]:
                 if weight.grad is not None:
+                    if skip is not None:
+                        weight.grad.masked_fill_(skip, 0.0)  # a product with 0 would keep NaN
                     update = self._update(weight, weight.grad, group, share, decay)
                     by_shape.setdefault(update.wide.shape[1:], []).append(update)
         for updates in by_shape.values():
             sizes = [len(update.wide) for update in updates]
             batch = orthogonal(torch.cat([update.wide for update in updates]))
-            if self.found_inf is not None:
+            if skip is not None:
                 batch.mul_(keep)
             for update, wide in zip(updates, torch.split(batch, sizes), strict=True):
                 update.apply(wide)
 
-    def _clear_gradients_if_inf(self) -> None:
-        if self.found_inf is None:
-            return
-        skip = self.found_inf > 0
-        for group in self.param_groups:
-            for weight in group["params"]:
-                if weight.grad is not None:
-                    weight.grad.masked_fill_(skip, 0.0)  # a product with 0 would keep NaN
-
     def _update(
         self, weight: Tensor, gradient: Tensor, group: dict[str, Any], share: float | Tensor, decay: float | Tensor
     ) -> "_Update":
-        state = self.state[weight]
-        if not state:
-            state["momentum"] = torch.zeros_like(weight)
-        average = state["momentum"].lerp_(gradient, share)
+        average = self.state[weight]["momentum"].lerp_(gradient, share)
         ahead = gradient.lerp(average, group["momentum"]).view(group["parts"], -1, weight.shape[1])
         is_tall = ahead.shape[1] > ahead.shape[2]
-        wide = (ahead.mT if is_tall else ahead).to(_number_type(weight.device))
+        # The iteration does not need single precision.
+        wide = (ahead.mT if is_tall else ahead).to(torch.bfloat16 if has_bf16(weight.device) else torch.float32)
         # 0.2 is about the RMS of Adam's updates (Liu et al. 2025, arXiv:2502.16982).
         size = 0.2 * wide.shape[2] ** 0.5 * group["lr"]
         return _Update(weight, wide, is_tall, size, decay)
@@ -128,48 +115,21 @@ class _Update:
         self.weight.mul_(self.decay).add_(update.reshape(self.weight.shape), alpha=-self.size)
 
 
-def _number_type(device: torch.device) -> torch.dtype:
-    """Choose bf16 where it is fast: the iteration does not need single precision."""
-    return torch.bfloat16 if has_bf16(device) else torch.float32
-
-
 class CombinedOptimizer:
-    """Several optimisers with disjoint parameters as one."""
+    """Several optimisers with disjoint parameters as one; attributes as of `Muon`."""
+
+    found_inf: Tensor | None = None
 
     def __init__(self, *optimizers: torch.optim.Optimizer) -> None:
         self._optimizers = optimizers
         self.param_groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-        self._owners = {
-            parameter: optimizer
-            for optimizer in optimizers
-            for group in optimizer.param_groups
-            for parameter in group["params"]
-        }
-
-    @property
-    def state(self) -> "CombinedOptimizer":
-        return self
-
-    def __getitem__(self, parameter: Tensor) -> dict[str, Any]:
-        state: dict[str, Any] = self._owners[parameter].state[parameter]
-        return state
-
-    def __setitem__(self, parameter: Tensor, state: dict[str, Any]) -> None:
-        self._owners[parameter].state[parameter] = state
-
-    @property
-    def found_inf(self) -> Tensor | None:
-        """See `Muon.found_inf`."""
-        flag: Tensor | None = getattr(self._optimizers[0], "found_inf", None)
-        return flag
-
-    @found_inf.setter
-    def found_inf(self, flag: Tensor | None) -> None:
-        for optimizer in self._optimizers:
-            optimizer.found_inf = flag  # type: ignore[attr-defined]
+        self.state = {parameter: state for optimizer in optimizers for parameter, state in optimizer.state.items()}
+        for optimizer in optimizers:
+            optimizer.state = self.state  # type: ignore[assignment]
 
     def step(self) -> None:
         for optimizer in self._optimizers:
+            optimizer.found_inf = self.found_inf  # type: ignore[attr-defined]
             optimizer.step()
 
     def zero_grad(self, set_to_none: bool = True) -> None:

@@ -34,11 +34,7 @@ def shard_objective(
 
     FSDP gathers the layers' weights in the number format of matrix products, `precision`. Embeddings and output layer
     stay in fp32, in which the loss adds up their gradient.
-
-    Raises:
-        InputError: there are several processes and `training.sharding` is none.
     """
-    refuse_unsharded(config, distributed)
     if distributed.world_size == 1:
         return objective
     return wrap(objective, config.sharding, distributed.world_size, precision)

@@ -15,6 +15,8 @@ from mt.errors import InputError, MachineError, is_out_of_memory
 from mt.model.build import TranslationModel
 from mt.model.packing import Packing, send
 from mt.system.distributed import SINGLE_PROCESS, Distributed, explain_lost_process
+from mt.training.compilation import refuse_uncompilable
+from mt.training.cuda_graphs import GraphedPasses, fill_up
 from mt.training.objective import Objective
 from mt.training.optimizers import learning_rate, make_optimizer
 from mt.training.precision import LossScale, autocast
@@ -76,6 +78,8 @@ class TrainStep:
         self.optimizer = make_optimizer(model, config.training)
         self.loss_scale = LossScale(self._device) if precision == "fp16" else None
         self.pieces = 1
+        graphs = config.training.cuda_graphs and self._device.type == "cuda" and distributed.world_size == 1
+        self._graphs = GraphedPasses(self._run_pass, model) if graphs else None
         # A CPU's work is done when a call returns. On a GPU, reading a result at once would stall the queue.
         self.reads_late = self._device.type == "cuda"
 
@@ -101,7 +105,7 @@ class TrainStep:
         max_norm = settings.clip_norm or math.inf
         norm = full_tensor(torch.nn.utils.clip_grad_norm_(self._model.parameters(), max_norm))
         self._update_if_finite(loss.sums[0] + norm)
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=self._graphs is None)  # graphs add to gradients in their place
         return loss, norm
 
     def _update_if_finite(self, total: Tensor) -> None:
@@ -122,7 +126,7 @@ class TrainStep:
 
         Raises:
             InputError: `training.deterministic` is set, and an operator has no deterministic implementation.
-            MachineError: out of memory even in the smallest pieces.
+            MachineError: out of memory even in the smallest pieces, or torch.compile failed.
         """
         n_target = sum(batch.n_tgt for batch in micro_batches)
         n_tokens = n_target + sum(batch.n_src for batch in micro_batches)
@@ -132,6 +136,7 @@ class TrainStep:
                 return StepLoss(self._distributed.all_reduce(sums), n_target, n_tokens, self.pieces)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
+                    refuse_uncompilable(error)
                     _refuse_nondeterminism(error)
                     raise
                 if self._distributed.world_size > 1:  # the other ranks wait for this one's gradients
@@ -141,6 +146,7 @@ class TrainStep:
                         "resume with more processes; or lower training.max_tokens and use another name",
                     ) from None
             # Outside of the `except`, whose traceback would keep the tensors alive.
+            self._graphs = None  # pieces have other shapes
             self._model.zero_grad(set_to_none=True)
             if self._device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -163,7 +169,9 @@ class TrainStep:
 
     def _backward(self, batch: Batch, n_target: int) -> Tensor:
         """Run one forward and backward pass; return the summed loss and negative log-likelihood (2,)."""
-        settings = self._config.training
+        settings, graphs = self._config.training, self._graphs if self.pieces == 1 else None
+        if graphs is not None:
+            batch = fill_up(batch, settings.max_tokens, self._model.max_positions)
         src_tokens, tgt_in, tgt_out = map(torch.from_numpy, (batch.src_tokens, batch.tgt_in, batch.tgt_out))
         # On the CPU: counting tokens on a GPU would wait for all its queued work.
         src, tgt = Packing.of(src_tokens, self._device), Packing.of(tgt_in, self._device)
@@ -171,14 +179,21 @@ class TrainStep:
         if settings.r_drop > 0:  # two passes that differ in their dropout, as one batch
             src_tokens, tgt_in = src_tokens.repeat(2, 1), tgt_in.repeat(2, 1)
             src, tgt = Packing.of(src_tokens, self._device), Packing.of(tgt_in, self._device)
-        (src_tokens, tgt_in, labels), (src, tgt) = send((src_tokens, tgt_in, labels), (src, tgt), self._device)
+        # Torch averages the ranks' gradients; their sum is wanted.
+        factor = torch.tensor(batch.weight * self._distributed.world_size / n_target)
+        tokens, packings = send((src_tokens, tgt_in, labels, factor), (src, tgt), self._device)
+        sums = (self._run_pass if graphs is None else graphs)(tokens, packings)
+        return sums * batch.weight
+
+    def _run_pass(self, tokens: Sequence[Tensor], packings: Sequence[Packing]) -> Tensor:
+        """Add the gradients of the loss times a factor, the last of the tensors; return both sums (2,)."""
+        *ids, factor = tokens
         with explain_lost_process():
             with autocast(self._device, self._precision):
-                loss, nll = self._objective(src_tokens, tgt_in, labels, src, tgt)
-            # Torch averages the ranks' gradients; their sum is wanted.
-            share = loss * batch.weight * self._distributed.world_size / n_target
-            torch.autograd.backward(share if self.loss_scale is None else share * self.loss_scale.scale)
-        return torch.stack([loss.detach(), nll]) * batch.weight
+                loss, nll = self._objective(*ids, *packings)
+            scaled = loss * factor
+            torch.autograd.backward(scaled if self.loss_scale is None else scaled * self.loss_scale.scale)
+        return torch.stack([loss.detach(), nll])
 
 
 def seed_dropout(seed: int, *position: int) -> None:

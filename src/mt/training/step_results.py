@@ -2,7 +2,6 @@
 
 import math
 from collections import deque
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -36,13 +35,6 @@ class AsyncRead:
         return numbers
 
 
-@dataclass(frozen=True)
-class _StepResult:
-    step: int
-    loss: StepLoss
-    numbers: AsyncRead
-
-
 class StepResults:
     """Counts skipped updates, stops a diverging training, and sums losses for the log.
 
@@ -56,12 +48,12 @@ class StepResults:
     def __init__(self, state: TrainState, metrics: MetricsLog, late: bool, scales_loss: bool = False) -> None:
         self._state, self._metrics, self._late = state, metrics, late
         self._max_skipped = MAX_SKIPPED_IN_A_ROW + scales_loss * _LOSS_SCALE_HALVINGS
-        self._unread: deque[_StepResult] = deque()
+        self._unread: deque[tuple[int, StepLoss, AsyncRead]] = deque()
         self._clear()
 
     def add(self, step: int, loss: StepLoss, gradient_norm: Tensor) -> None:
         """Queue a step's results; raises as `flush` does."""
-        self._unread.append(_StepResult(step, loss, AsyncRead(torch.cat([loss.sums, gradient_norm[None]]))))
+        self._unread.append((step, loss, AsyncRead(torch.cat([loss.sums, gradient_norm[None]]))))
         self.flush(keep=int(self._late))
 
     def flush(self, keep: int = 0) -> None:
@@ -71,16 +63,16 @@ class StepResults:
             DivergedError: five updates in a row were not finite; 21 with a loss scale.
         """
         while len(self._unread) > keep:
-            result = self._unread.popleft()
-            loss, nll, norm = result.numbers.get()
+            step, counts, read = self._unread.popleft()
+            loss, nll, norm = read.get()
             if math.isfinite(loss) and math.isfinite(norm):
                 self._state.skipped_in_a_row = 0
                 self._loss += loss
                 self._nll += nll
-                self._n_target += result.loss.n_target
-                self._n_tokens += result.loss.n_tokens
+                self._n_target += counts.n_target
+                self._n_tokens += counts.n_tokens
             else:
-                self._count_skipped(result.step, loss, norm)
+                self._count_skipped(step, loss, norm)
 
     def summary(self, seconds: float) -> dict[str, float]:
         """Average over the updates since the last summary; empty if all were skipped.

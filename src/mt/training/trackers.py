@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import secrets
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from mt.config import Config, TrainingConfig
 from mt.errors import InputError
@@ -14,17 +14,9 @@ from mt.storage.run_dir import RunDir
 _PROJECT = "mt"  # on Weights & Biases, unless the configuration names another
 
 
-class Tracker(Protocol):
-    """A receiver of the events' numbers."""
-
-    def write(self, event: str, step: int, numbers: Mapping[str, float]) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def trackers(run: RunDir, config: Config) -> list[Tracker]:
+def trackers(run: RunDir, config: Config) -> "list[TensorBoard | WeightsAndBiases]":
     """Start the configured trackers; TensorBoard only if it is installed."""
-    started: list[Tracker] = []
+    started: list[TensorBoard | WeightsAndBiases] = []
     if config.training.tensorboard and importlib.util.find_spec("tensorboard"):
         started.append(TensorBoard(run))
     if config.training.wandb:

@@ -74,7 +74,8 @@ class Trainer:
         self.distributed = distributed
         self.model = model
         # A sharded model cannot search for translations, because the ranks would need its shards at different times.
-        self.full_model = copy.deepcopy(model).cpu() if self._is_sharded else model
+        is_sharded = distributed.world_size > 1 and self.settings.sharding == "fsdp"
+        self.full_model = copy.deepcopy(model).cpu() if is_sharded else model
         self.precision = choose_precision(config, model, run, distributed)
         # First, since it may shard the parameters.
         self.train_step = TrainStep(config, model, distributed, load_teachers, self.precision)
@@ -183,10 +184,6 @@ class Trainer:
         self._saved = self._checkpoint_id()
         self.checkpoints.prune(self.settings.keep_checkpoints, self.final_weights.needed())
 
-    @property
-    def _is_sharded(self) -> bool:
-        return self.distributed.world_size > 1 and self.settings.sharding == "fsdp"
-
     def _weights(self) -> Mapping[str, Tensor]:
         """The weights to validate: their moving average where there is one."""
         now = dict(self.model.named_parameters()) if self.average is None else self.average.weights
@@ -195,7 +192,7 @@ class Trainer:
     @contextlib.contextmanager
     def _model_with(self, weights: Mapping[str, Tensor]) -> Iterator[TranslationModel]:
         """The model with other weights inside the `with` block."""
-        if not self._is_sharded:
+        if self.full_model is self.model:
             with swapped_weights(self.model, weights):
                 yield self.model
             return

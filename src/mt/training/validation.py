@@ -1,7 +1,7 @@
 """Validation during training: loss, perplexity, and greedy BLEU on raw text."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice, zip_longest
 
 import torch
@@ -52,10 +52,11 @@ class Validation:
             log.info("  %s → %s (reference: %s)", *(shortened(text) for text in sample))
 
 
+@dataclass
 class Validator:
     """Scores a model on the validation set.
 
-    Args:
+    Attributes:
         config: the run's configuration.
         encoded: the validation set as token ids, for the loss.
         texts: the same as raw text, for BLEU.
@@ -63,50 +64,42 @@ class Validator:
         distributed: the ranks that share the work; all return the same scores.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        encoded: EncodedCorpus,
-        texts: list[EvalText],
-        tokenizers: TokenizerPair,
-        distributed: Distributed = SINGLE_PROCESS,
-    ) -> None:
-        self._distributed = distributed
-        self._config = config
-        self._encoded = encoded
-        self._texts = texts
-        self._tokenizers = tokenizers
-        self._signature = bleu_signature(config.evaluation, [text.target_lang for text in texts])
-        self._reported = not distributed.is_main  # that lines are too long
+    config: Config
+    encoded: EncodedCorpus
+    texts: list[EvalText]
+    tokenizers: TokenizerPair
+    distributed: Distributed = SINGLE_PROCESS
+    _warned: bool = field(default=False, init=False)
 
     def __call__(self, model: TranslationModel) -> Validation:
-        config = self._config
+        config = self.config
+        signature = bleu_signature(config.evaluation, [text.target_lang for text in self.texts])
         loss = self._loss(model)
-        engine = DistributedEngine(TorchEngine(model, config.decoding.batch_tokens), self._distributed)
-        translator = Translator(engine, self._tokenizers, config.data.max_length, config.data.target_lang)
+        engine = DistributedEngine(TorchEngine(model, config.decoding.batch_tokens), self.distributed)
+        translator = Translator(engine, self.tokenizers, config.data.max_length, config.data.target_lang)
         options = SearchOptions(
             beam_size=1, max_length=config.longest_translation, max_length_ratio=config.decoding.max_length_ratio
         )
-        if not self._reported:
-            for text in self._texts:
+        if self.distributed.is_main and not self._warned:
+            for text in self.texts:
                 translator.to(text.target_lang).warn_long_lines(text.sources, "validation set")
-            log.info("validation with greedy search, %s", self._signature)
-            self._reported = True
-        translated = translate_texts(translator, self._texts, options)
+            log.info("validation with greedy search, %s", signature)
+            self._warned = True
+        translated = translate_texts(translator, self.texts, options)
         bleu = mean_bleu(translated, config.evaluation.bleu_tokenize)
         samples = _samples(translated, config.training.sample_translations)
-        return Validation(loss, math.exp(min(loss, 700.0)), bleu, self._signature, samples)
+        return Validation(loss, math.exp(min(loss, 700.0)), bleu, signature, samples)
 
     @torch.no_grad()
     def _loss(self, model: TranslationModel) -> float:
         """Compute the mean negative log-likelihood of a target token; only here are over-long sentences truncated."""
-        config, corpus = self._config, self._encoded
+        config, corpus = self.config, self.encoded
         device = model.device
         was_training = model.training
         model.eval()
         total, tokens = 0.0, 0
         plan = plan_epoch(*corpus.lengths(), config.training.max_tokens, 0, 0)
-        for indices in self._distributed.shard(plan):
+        for indices in self.distributed.shard(plan):
             batch = assemble(corpus, indices, config.data.max_length)
             src_tokens, tgt_in, tgt_out = map(torch.from_numpy, (batch.src_tokens, batch.tgt_in, batch.tgt_out))
             src, tgt = Packing.of(src_tokens, device), Packing.of(tgt_in, device)
@@ -115,7 +108,7 @@ class Validator:
             total += nll.item()
             tokens += batch.n_tgt
         model.train(was_training)
-        return sum(self._distributed.all_gather([total])) / sum(self._distributed.all_gather([tokens]))
+        return sum(self.distributed.all_gather([total])) / sum(self.distributed.all_gather([tokens]))
 
 
 def _samples(translated: list[Translated], number: int) -> list[tuple[str, str, str]]:

@@ -1,0 +1,120 @@
+"""Small batches on a GPU: filled up to a few shapes, whose forward and backward passes are replayed as CUDA graphs.
+
+A pass launches about a thousand kernels one by one, which takes longer than a small batch's arithmetic. A graph
+launches all of them at once, but holds the shapes and addresses that it was captured with.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mt.console import log
+from mt.data.batching import Batch
+from mt.data.token_store import Indices
+from mt.data.tokenizer import EOS_ID, PAD_ID
+from mt.errors import is_out_of_memory
+from mt.model.loss_rows import IGNORED
+from mt.model.packing import Packing
+
+Pass = Callable[[Sequence[Tensor], Sequence[Packing]], Tensor]
+
+
+def fill_up(batch: Batch, max_tokens: int, max_positions: int | None = None) -> Batch:
+    """Add sentences without a loss until the batch has one of a few shapes, one for each power of two of its length.
+
+    Args:
+        batch: at most `max_tokens` in its sentences times its longest side, or it is returned as it is.
+        max_tokens: as in `plan_epoch`.
+        max_positions: tokens of the longest sentence that the model can read; None: any number.
+    """
+    longest = max(batch.src_tokens.shape[1], batch.tgt_in.shape[1])
+    length = 1 << (longest - 1).bit_length()
+    most = max_tokens // (length // 2 + 1)  # sentences longer than half of it
+    if len(batch.src_tokens) > most or longest * len(batch.src_tokens) > max_tokens:
+        return batch
+    # Enough to hold all tokens of a batch without sentences, and one token each.
+    rows = most + -(-(max_tokens + most) // (min(length, max_positions or length) - 1))
+    n_tokens = max_tokens + rows
+    return replace(
+        batch,
+        src_tokens=_filled(batch.src_tokens, (rows, length), n_tokens),
+        tgt_in=_filled(batch.tgt_in, (rows, length), n_tokens),
+        tgt_out=_padded(batch.tgt_out, (rows, length), IGNORED),
+    )
+
+
+def _filled(tokens: Indices, shape: tuple[int, int], n_tokens: int) -> Indices:
+    """Pad tokens (B, L) to a shape, and spread as many others as are missing evenly over the new rows."""
+    padded = _padded(tokens, shape, PAD_ID)
+    new = padded[len(tokens) :]
+    each, rest = divmod(n_tokens - np.count_nonzero(tokens), len(new))
+    lengths = each + (np.arange(len(new)) < rest)
+    new[np.arange(shape[1]) < lengths[:, None]] = EOS_ID
+    return padded
+
+
+def _padded(tokens: Indices, shape: tuple[int, int], value: int) -> Indices:
+    padded = np.full(shape, value, dtype=tokens.dtype)
+    padded[: len(tokens), : tokens.shape[1]] = tokens
+    return padded
+
+
+@dataclass(frozen=True)
+class _Captured:
+    """A graph, the tensors that it reads and writes, and others whose memory it uses."""
+
+    graph: Any
+    inputs: list[Tensor]
+    result: Tensor
+    kept: list[Tensor]
+
+
+class GraphedPasses:
+    """A pass that runs as it is on the first inputs of their shapes, and as a CUDA graph from the second on.
+
+    Args:
+        run: the pass, from tensors on the device. It waits for nothing, adds to gradients that stay in their place,
+            and reads no number that changes from the host.
+        model: its buffers must live as long as the graphs.
+
+    Returns:
+        the pass's result, in memory that the next call overwrites.
+    """
+
+    def __init__(self, run: Pass, model: nn.Module) -> None:
+        self._run, self._model = run, model
+        self._captured: dict[Any, _Captured | None] = {}
+        self._pool: Any = None
+        self._works = True
+
+    def __call__(self, tokens: Sequence[Tensor], packings: Sequence[Packing]) -> Tensor:
+        inputs = [*tokens, *(x for packing in packings for x in packing.tensors)]
+        shapes = tuple(x.shape for x in inputs)
+        if shapes not in self._captured:  # kernels are compiled and memory is allocated, which a capture must not do
+            self._captured[shapes] = None
+        elif self._captured[shapes] is None and self._works:
+            self._captured[shapes] = self._capture(inputs, tokens, packings)
+        captured = self._captured[shapes]
+        if captured is None:
+            return self._run(tokens, packings)
+        torch._foreach_copy_(captured.inputs, inputs)
+        captured.graph.replay()
+        return captured.result
+
+    def _capture(self, inputs: list[Tensor], tokens: Sequence[Tensor], packings: Sequence[Packing]) -> _Captured | None:
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, pool=self._pool):
+                result = self._run(tokens, packings)
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            self._works = False
+            log.warning("training.cuda_graphs: passes are not captured: %s", str(error).partition("\n")[0])
+            return None
+        return _Captured(graph, inputs, result, list(self._model.buffers()))
