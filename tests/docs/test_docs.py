@@ -94,6 +94,10 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy("test.xx", "test.de", "other-system.de", "one.de", "two.de", "new.de")
     for name in ("sentences.en", "mono.de"):
         (folder / name).write_text("a b\nc d e\n")
+    (folder / "manual.md").write_text("# a b\n\nc **d** e\n")
+    (folder / "page.html").write_text("<p>a b</p>\n")
+    (folder / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\na b\n")
+    (folder / "terms.csv").write_text("en,de\na b,\n")
     (folder / ".config" / "fish" / "completions").mkdir(parents=True)
 
     small = CONFIG.replace("xx", "de").replace("train.", "corpus.").replace("valid.", "val.").replace("24", "6")

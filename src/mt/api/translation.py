@@ -19,6 +19,7 @@ from mt.storage.run_dir import ModelDir
 if TYPE_CHECKING:
     from mt.bundle.load_translator import OpenedModel
     from mt.decoding.attention_weights import Attention
+    from mt.extras.documents.translating import DocumentSummary
 
 ModelPath = str | Path
 BLOCK_LINES = 4000  # sorted by length they make good batches, and results still flow
@@ -192,6 +193,42 @@ class Translator:
         """Yield the translation of each line, in order; lines are read a block at a time, so memory stays bounded."""
         for result in self.results(lines, 1, scores=False, **options):
             yield result.text
+
+    def translate_document(
+        self,
+        source: str | Path,
+        output: str | Path,
+        *,
+        format_: str | None = None,
+        columns: str | None = None,
+        to: str | None = None,
+        request: SearchRequest | None = None,
+        **search: Unpack[Search],
+    ) -> "DocumentSummary":
+        """Translate a document into a new file of the same kind: structure, formatting, code and placeholders stay.
+
+        Args:
+            source, output: the files; `output` is replaced once it is complete.
+            format_: the kind, where the name of `source` does not say it: docx, odt, pptx, epub, html, md, srt, vtt,
+                po, xliff, tmx, csv or tsv.
+            columns: of a table: SOURCE or SOURCE:TARGET, names or numbers from 1.
+            to: the target language, where the model has several.
+            request: the search, where it was checked before; otherwise the arguments of `Search`.
+
+        Raises:
+            InputError: not a document of this kind, damaged, protected by a password, or too large.
+        """
+        from mt.extras.documents.translating import translate_document
+
+        request = request or SearchRequest.of(search)
+        into = self._opened.translator.to(to)
+        languages = (self.direction.partition(" ")[0], into.target_lang)
+
+        def translate(texts: list[str]) -> list[str]:
+            return [each.text for each in self.results(texts, to=to, scores=False, request=request)]
+
+        paths = Path(source), Path(output)
+        return translate_document(*paths, translate, format_=format_, columns=columns, languages=languages)
 
     def results(
         self,

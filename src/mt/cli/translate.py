@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mt.api.search import contradict
+from mt.cli.document import document_kind, translate_document
 from mt.cli.options import (
     ENGINE_OPTIONS,
+    document_format_type,
     force_option,
-    format_type,
     mbr_options,
     model_options,
     path_type,
@@ -36,20 +37,33 @@ _USABLE = 5  # BLEU below which a model has learned next to nothing
 @force_option
 @click.option("--greedy", is_flag=True, help="Greedy search: a beam of one.")
 @click.option("--n-best", type=click.IntRange(min=1), default=1, help="Translations a line, best first.")
-@click.option("--format", "format_", type=format_type, default="text", help="text, or jsonl with scores.")
+@click.option("--format", "format_", type=document_format_type, help="text, jsonl with scores, or a document's kind.")
+@click.option("--columns", metavar="FROM:TO", help="Of a .csv or .tsv: the column to translate, and the one to fill.")
 @click.option("--alignment", is_flag=True, help="Add the word alignment in Marian's format: ' ||| 0-0 1-2'.")
 @click.option("--attention", type=path_type, help="Draw the attention weights: a .png, .svg or .html file.")
 @click.option("--by-head", is_flag=True, help="With --attention: every layer and head instead of their mean.")
 @mbr_options
 @model_options
 def translate(
-    text: tuple[str, ...], input_: Path | None, output: Path | None, format_: str, n_best: int, **options: Any
+    text: tuple[str, ...], input_: Path | None, output: Path | None, format_: str | None, n_best: int, **options: Any
 ) -> None:
     """Translate arguments, a file, or standard input line by line: N lines in, N lines out, in order.
 
+    A document (.docx, .odt, .pptx, .epub, .html, .md, .srt, .vtt, .po, .xliff, .tmx, .csv) keeps its form and is
+    written to --output: mt translate manual.docx --output handbuch.docx
+
     Example: mt translate "I love you very much"
     """
-    if len(text) == 1 and len(text[0]) < 256 and Path(text[0]).is_file():
+    named = Path(text[0]) if len(text) == 1 and len(text[0]) < 256 and Path(text[0]).is_file() else None
+    document = input_ if named is None else named
+    kind = document_kind(document, format_)
+    if kind is not None and document is not None and not (named and input_):
+        request = search_request(options, options["greedy"])
+        translate_document(document, kind, output, request, options)
+        return
+    if options["columns"]:
+        raise InputError("--columns is for .csv and .tsv files", "leave it out")
+    if named is not None:
         raise InputError(f"{text[0]} is a file", f"did you mean --input {text[0]}? To translate its name, pipe it in")
     if text and input_:
         raise InputError("--input and text arguments contradict each other", "give one of them")
@@ -79,7 +93,7 @@ def translate(
         for lines in input_lines(text, input_, lines_at_once(BLOCK_LINES, request.n_best)):
             attention = alignment or drawing is not None
             for result in translator.results(lines, n_best, attention=attention, first_line=first_line, **search):
-                write(_formatted(result, n_best, format_, alignment))
+                write(_formatted(result, n_best, format_ or "text", alignment))
                 drawn += result.attention or () if drawing is not None else ()
             first_line += len(lines)
             bar.update(len(lines))

@@ -1,0 +1,42 @@
+"""Documents on the command line of `mt translate`."""
+
+from pathlib import Path
+from typing import Any
+
+from mt.cli.options import ENGINE_OPTIONS
+from mt.cli.text import check_output, print_result
+from mt.console import log
+from mt.errors import InputError
+
+# Options of `mt translate` that have no meaning for a document.
+_ONLY_LINES = ("alignment", "attention", "by_head")
+
+
+def document_kind(path: Path | None, format_: str | None) -> str | None:
+    """Return the kind of a document; None for lines of text, and for what `--format text` declares as such."""
+    if path is None or str(path) == "-" or format_ in ("text", "jsonl") or not (path.is_file() or format_):
+        return None
+    from mt.extras.documents.formats import document_format
+
+    return document_format(path, format_)
+
+
+def translate_document(path: Path, kind: str, output: Path | None, request: Any, options: dict[str, Any]) -> None:
+    """Translate a document into --output, and print what was done."""
+    if output is None or str(output) == "-":
+        hint = "add --output FILE, or translate its lines as they are with --format text"
+        raise InputError(f"{path}: a document needs a file to be written to", hint)
+    for name in _ONLY_LINES:
+        if options[name]:
+            raise InputError(f"--{name.replace('_', '-')} is for lines of text, not for documents", "leave it out")
+    check_output(output, path, force=options["force"])
+    from mt.api.translation import load
+
+    engine = {name: options[name] for name in ENGINE_OPTIONS}
+    translator = load(options["models"], **engine, runs=options["runs"], sampling=request.sampling is not None)
+    columns = options["columns"]
+    done = translator.translate_document(path, output, format_=kind, columns=columns, to=options["to"], request=request)
+    for place, reason in done.kept:
+        log.warning("%s: %s: stays as it was: %s", path, place, reason)
+    kept = f", {len(done.kept):,} kept" if done.kept else ""
+    print_result(f"{output}: {done.segments - len(done.kept):,} segments translated{kept}")

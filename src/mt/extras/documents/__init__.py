@@ -1,0 +1,1 @@
+"""Documents: files with structure, of which only the text is translated."""

@@ -1,0 +1,61 @@
+"""Kinds of documents: which can be translated, and what to do with the others."""
+
+from pathlib import Path
+
+from mt.errors import InputError
+
+_SUFFIXES = {
+    **{f".{kind}": kind for kind in "docx pptx odt epub html md srt vtt po xliff tmx csv tsv".split()},
+    **{".htm": "html", ".xhtml": "html", ".markdown": "md", ".pot": "po", ".xlf": "xliff", ".odp": "odt"},
+}
+FORMATS = tuple(sorted(set(_SUFFIXES.values())))
+# Other documents, by suffix and by how they begin, and what to do with them.
+_AS_DOCX, _AS_TEXT = "save it as .docx or .odt in its program", "export its text, or the document it was made of"
+_REFUSED = {
+    **dict.fromkeys((".doc", ".rtf", ".pages", ".wpd", ".dotx"), _AS_DOCX),
+    **dict.fromkeys((".ppt", ".key"), "save it as .pptx"),
+    **dict.fromkeys((".xls", ".xlsx", ".ods", ".numbers"), "save the sheet as .csv"),
+    **dict.fromkeys((".pdf", ".ps", ".djvu", ".mobi", ".tex"), _AS_TEXT),
+    **dict.fromkeys(
+        (".png", ".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff", ".bmp"), "read its text with OCR first"
+    ),
+    **dict.fromkeys((".zip", ".tar", ".7z", ".rar"), "unpack it"),
+}
+_MAGIC = {b"%PDF": ".pdf", b"{\\rtf": ".rtf", b"\xd0\xcf\x11\xe0": ".doc", b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg"}
+
+
+def document_format(path: Path, override: str | None = None) -> str | None:
+    """Return the kind of a document by its name and its first bytes; None for plain lines of text.
+
+    Raises:
+        InputError: a document of a kind that cannot be translated, or `override` is no kind.
+    """
+    if override is not None:
+        if override not in FORMATS:
+            raise InputError(f"--format: '{override}' is not one of {', '.join(FORMATS)}")
+        return override
+    suffix = path.suffix.lower()
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(8) if path.is_file() else b""
+    except OSError:
+        beginning = b""
+    if beginning.startswith(b"PK\x03\x04"):
+        return _kind_of_archive(path)
+    found = next((kind for magic, kind in _MAGIC.items() if beginning.startswith(magic)), suffix)
+    if found in _REFUSED:
+        raise InputError(f"{path}: a {found} file cannot be translated", _REFUSED[found])
+    return None
+
+
+def _kind_of_archive(path: Path) -> str:
+    import zipfile
+
+    names = set(zipfile.ZipFile(path).namelist()) if zipfile.is_zipfile(path) else set()
+    for kind, part in {"docx": "word/document.xml", "pptx": "ppt/presentation.xml", "odt": "content.xml"}.items():
+        if part in names:
+            return kind
+    suffix = path.suffix.lower()
+    raise InputError(f"{path}: an archive cannot be translated", _REFUSED.get(suffix, "unpack it"))

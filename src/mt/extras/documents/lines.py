@@ -1,0 +1,108 @@
+"""Documents of lines: subtitles and Markdown."""
+
+import re
+from collections.abc import Iterator
+
+from mt.extras.documents.splicing import Span, Spliced
+
+_TIME = re.compile(r"\s*(\d+:)?\d+:\d+[.,]\d+\s*-->")
+_CUE_TAG = re.compile(r"<[^>\n]*>|\{\\[^}\n]*\}")
+# Code, links' targets, images, HTML, emphasis and hard line breaks of Markdown.
+_INLINE = re.compile(
+    r"(`+)[^`].*?\1|!?\[(?=[^\]\n]*\]\()|\]\([^)\n]*\)|\]\[[^\]\n]*\]|<[^>\n]+>|\*{1,3}|(?<!\w)_{1,3}(?=\S)"
+    r"|(?<=\S)_{1,3}(?!\w)|~~|\\\n|  +\n",
+    re.DOTALL,
+)
+
+
+def scan_subtitles(source: str) -> Spliced:
+    """Find the text of the cues of an .srt or .vtt file; lines of one cue are one text."""
+    found = Spliced(source)
+    cue: list[tuple[int, int]] = []
+    in_cue = False
+    for number, start, end in _lines(source):
+        line = source[start:end]
+        if _TIME.match(line):
+            in_cue, cue = True, []
+        elif not line.strip():
+            _add_cue(found, cue, number)
+            in_cue, cue = False, []
+        elif in_cue:
+            cue.append((start, end))
+    _add_cue(found, cue, source.count("\n") + 1)
+    return found
+
+
+def _add_cue(found: Spliced, lines: list[tuple[int, int]], number: int) -> None:
+    if lines:
+        found.add(list(_pieces(found.source, lines[0][0], lines[-1][1], _CUE_TAG)), f"line {number - len(lines)}")
+
+
+def scan_markdown(source: str) -> Spliced:
+    """Find the paragraphs, headings, items and table cells of Markdown (CommonMark and tables)."""
+    from markdown_it import MarkdownIt
+
+    found = Spliced(source)
+    lines = list(_lines(source))
+    positions = [start for _, start, _ in lines]  # where to search on each line
+    first = _front_matter(source)
+    for token in MarkdownIt("commonmark").enable("table").parse("\n" * source.count("\n", 0, first) + source[first:]):
+        if token.type != "inline" or token.map is None or not token.content:
+            continue
+        spans = _located(source, lines, positions, token.map[0], token.content.split("\n"))
+        if spans:
+            pieces = [piece for start, end in spans for piece in _pieces(source, start, end, _INLINE)]
+            found.add(_joined(source, pieces, spans), f"line {token.map[0] + 1}")
+    return found
+
+
+def _located(
+    source: str, lines: list[tuple[int, int, int]], positions: list[int], first: int, contents: list[str]
+) -> list[tuple[int, int]]:
+    """Find where the lines of a paragraph stand, behind the marks of lists and quotes; none if they cannot be found."""
+    spans = []
+    for number, content in enumerate(contents, first):
+        start = source.find(content, positions[number], lines[number][2]) if number < len(lines) else -1
+        if start < 0:  # such as an escaped bar in a table cell
+            return []
+        spans.append((start, start + len(content)))
+        positions[number] = start + len(content)
+    return spans
+
+
+def _joined(source: str, pieces: list[list[Span]], spans: list[tuple[int, int]]) -> list[list[Span]]:
+    """Make one text of those that only the end of a line parts; a hard line break parts them still."""
+    joined: list[list[Span]] = []
+    starts = {start for start, _ in spans}
+    for piece in pieces:
+        [span] = piece
+        gap = source[joined[-1][-1].end : span.start] if joined else ""
+        if joined and span.start in starts and re.fullmatch(r" ?\r?\n[ \t>]*", gap):
+            joined[-1].append(Span(joined[-1][-1].end, span.end, f" {span.text}"))
+        else:
+            joined.append(piece)
+    return joined
+
+
+def _front_matter(source: str) -> int:
+    """Return the end of YAML front matter, 0 without it."""
+    found = re.match(r"---\r?\n.*?\n---[ \t]*\r?\n", source, re.DOTALL)
+    return found.end() if found else 0
+
+
+def _lines(source: str) -> Iterator[tuple[int, int, int]]:
+    """Yield the number of each line, from 1, with its start and its end without the line break."""
+    start = 0
+    for number, line in enumerate(source.split("\n"), 1):
+        yield number, start, start + len(line.rstrip("\r"))
+        start += len(line) + 1
+
+
+def _pieces(source: str, start: int, end: int, mark: re.Pattern[str]) -> Iterator[list[Span]]:
+    """Yield the texts between marks."""
+    for found in mark.finditer(source, start, end):
+        if start < found.start():
+            yield [Span(start, found.start(), source[start : found.start()])]
+        start = found.end()
+    if start < end:
+        yield [Span(start, end, source[start:end])]

@@ -1,0 +1,161 @@
+"""Text in HTML and XML: paragraphs found by scanning the tags, so that all else keeps its bytes."""
+
+import html
+import re
+from dataclasses import dataclass
+
+from mt.errors import InputError
+from mt.extras.documents.splicing import Span, Spliced
+
+_TOKEN = re.compile(
+    r"""<!--.*?-->|<!\[CDATA\[(?P<cdata>.*?)\]\]>|<\?.*?\?>|<!(?:"[^"]*"|'[^']*'|[^'">])*>
+    |<(?P<close>/?)(?P<name>[a-zA-Z_][^\s/>]*)(?P<rest>(?:"[^"]*"|'[^']*'|[^'">])*?)(?P<empty>/?)>""",
+    re.DOTALL | re.VERBOSE,
+)
+_ATTRIBUTE = re.compile(r"""\s(alt|title|placeholder|aria-label)\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
+_VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
+_RSID = re.compile(r' w:rsid\w*="[^"]*"')
+
+
+@dataclass(frozen=True)
+class Markup:
+    """The rules of a kind of markup.
+
+    Attributes:
+        blocks: elements whose beginning and end are those of a paragraph; None: all but `inline`.
+        inline: elements inside a paragraph.
+        skipped: elements whose text is not translated.
+        text: elements that hold the text of a paragraph; none: the paragraph itself.
+        runs: elements of a run, whose formatting is in an element `formats`; adjacent runs alike are one text.
+        harmless: elements that change nothing between two runs.
+    """
+
+    blocks: frozenset[str] | None = None
+    inline: frozenset[str] = frozenset()
+    skipped: frozenset[str] = frozenset()
+    text: frozenset[str] = frozenset()
+    runs: str = ""
+    formats: str = ""
+    harmless: frozenset[str] = frozenset()
+
+
+_INLINE = "a abbr acronym b bdi bdo big cite del dfn em font i ins label mark q s small span strong sub sup u wbr"
+HTML = Markup(
+    inline=frozenset(_INLINE.split()),
+    skipped=frozenset("script style code pre kbd samp var tt svg math template textarea noscript".split()),
+)
+_MARKS = frozenset(f"w:{name}" for name in "proofErr bookmarkStart bookmarkEnd lastRenderedPageBreak".split())
+DOCX = Markup(frozenset({"w:p"}), text=frozenset({"w:t"}), runs="w:r", formats="w:rPr", harmless=_MARKS)
+PPTX = Markup(frozenset({"a:p"}), text=frozenset({"a:t"}), runs="a:r", formats="a:rPr")
+ODF = Markup(frozenset({"text:p", "text:h"}), skipped=frozenset({"office:annotation", "text:note-citation"}))
+
+
+def scan(source: str, markup: Markup, place: str) -> Spliced:
+    """Find the paragraphs of a document or one of its parts."""
+    return _Scanner(source, markup, place).scan()
+
+
+class _Scanner:
+    """The state of a scan: the open elements that matter, and the paragraph so far."""
+
+    def __init__(self, source: str, markup: Markup, place: str) -> None:
+        self.markup, self.place = markup, place
+        self.found = Spliced(source, lambda text: html.escape(text, quote=False))
+        self.pieces: list[list[Span]] = []
+        self.joins = False  # the next text continues the piece before
+        self.depth = self.in_text = 0  # open blocks, and open elements of text
+        self.skipped: list[str] = []  # open skipped elements
+        self.format, self.last_format, self.in_format = "", "", False
+        self.between = False  # something other than runs alike came since the last text
+
+    def scan(self) -> Spliced:
+        source, end = self.found.source, 0
+        while token := _TOKEN.search(source, end):
+            self._text(end, token.start())
+            end = token.end()
+            if token["name"]:
+                self._tag(token)
+                if token["name"].lower() in ("script", "style") and not token["close"] + token["empty"]:
+                    end = max(end, source.lower().find(f"</{token['name'].lower()}", end))  # its quotes are no markup
+        self._text(end, len(source))
+        self._end_block()
+        return self.found
+
+    def _text(self, start: int, end: int) -> None:
+        markup = self.markup
+        inside = self.in_text if markup.text else self.depth or markup.blocks is None
+        if start == end or self.skipped or not inside:
+            return
+        span = Span(start, end, html.unescape(self.found.source[start:end]))
+        if self.pieces and markup.runs and not self.between and self.format == self.last_format:
+            self.pieces[-1].append(span)
+        else:
+            self.pieces.append([span])
+        self.last_format, self.between = self.format, False
+
+    def _tag(self, token: re.Match[str]) -> None:
+        markup, closes = self.markup, bool(token["close"])
+        name = token["name"] if markup.blocks else token["name"].lower()
+        step = -1 if closes else 0 if token["empty"] or name in _VOID else 1
+        self._skip(name, step, 'translate="no"' in token["rest"])
+        if markup.blocks is None:
+            self._attributes(token)
+            if name not in markup.inline and name not in markup.skipped:
+                self._end_block()
+        elif name in markup.blocks:
+            self._end_block()
+            self.depth += step
+        elif name in markup.text:
+            self.in_text += step
+        elif name == markup.formats:
+            self.in_format = step == 1
+            self.format = self.format if closes else self._format(token)
+        elif name == markup.runs:
+            self.format = "" if step == 1 else self.format
+        elif not self.in_format and name not in markup.harmless:
+            self.between = True
+
+    def _skip(self, name: str, step: int, is_marked: bool) -> None:
+        """Enter or leave an element whose text is not translated."""
+        if step == 1 and (name in self.markup.skipped or is_marked or name in self.skipped[-1:]):
+            self.skipped.append(name)
+        elif step == -1 and self.skipped[-1:] == [name]:
+            self.skipped.pop()
+
+    def _format(self, token: re.Match[str]) -> str:
+        """Return the formatting of a run, without revision marks."""
+        end = token.end() if token["empty"] else self.found.source.find(f"</{token['name']}>", token.end())
+        return _RSID.sub("", self.found.source[token.start() : end])
+
+    def _attributes(self, token: re.Match[str]) -> None:
+        if not self.skipped and token["rest"]:
+            for found in _ATTRIBUTE.finditer(token["rest"]):
+                group = 2 if found[2] is not None else 3
+                start = token.start("rest") + found.start(group)
+                span = Span(start, start + len(found[group]), html.unescape(found[group]))
+                if '"' not in span.text:
+                    self.found.add([[span]], f"{self.place}:{self._line(start)}")
+
+    def _line(self, position: int) -> int:
+        return self.found.source.count("\n", 0, position) + 1
+
+    def _end_block(self) -> None:
+        if self.pieces:
+            self.found.add(self.pieces, f"{self.place}:{self._line(self.pieces[0][0].start)}")
+        self.pieces, self.between, self.last_format = [], False, ""
+
+
+def check_xml(content: bytes, place: str) -> None:
+    """Refuse XML that is malformed, or that declares entities, which could grow without bounds or read files.
+
+    Raises:
+        InputError: it is one of these.
+    """
+    from lxml import etree
+
+    if re.search(rb"<!ENTITY", content.replace(b"\x00", b"")):
+        raise InputError(f"{place}: declares entities of its own, which are not expanded", "save it without a DTD")
+    try:
+        etree.fromstring(content, etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False))
+    except etree.XMLSyntaxError as error:
+        raise InputError(f"{place}: not well-formed XML ({error.msg})", "save it again in its program") from None

@@ -1,0 +1,85 @@
+"""Documents that are zip archives of XML parts: Word, PowerPoint, OpenDocument and EPUB."""
+
+import io
+import re
+import zipfile
+from dataclasses import dataclass
+
+from mt.errors import InputError
+from mt.extras.documents.markup import DOCX, HTML, ODF, PPTX, Markup, check_xml, scan
+from mt.extras.documents.segments import Segment
+from mt.extras.documents.splicing import Spliced
+
+_MAX_BYTES = 500_000_000  # of all parts, unpacked
+
+# The parts with text, and their markup.
+_PARTS: dict[str, tuple[str, Markup]] = {
+    "docx": (r"word/(document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml", DOCX),
+    "pptx": (r"ppt/(slides|notesSlides)/[^/]+\.xml", PPTX),
+    "odt": (r"content\.xml|styles\.xml", ODF),
+    "epub": (r".+\.x?html?", HTML),
+}
+
+
+@dataclass
+class Package:
+    """An archive, and its parts that hold text."""
+
+    archive: bytes
+    parts: dict[str, Spliced]
+
+    @classmethod
+    def read(cls, content: bytes, kind: str, place: str) -> "Package":
+        """Read an archive.
+
+        Raises:
+            InputError: it is damaged, encrypted, too large, or not of this kind.
+        """
+        pattern, markup = _PARTS[kind]
+        parts = {}
+        try:
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                _check(archive, place)
+                for name in archive.namelist():
+                    if re.fullmatch(pattern, name):
+                        part = archive.read(name)
+                        check_xml(part, f"{place}: {name}")
+                        parts[name] = scan(_decoded(part, f"{place}: {name}"), markup, name)
+        except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, ValueError) as error:
+            raise InputError(f"{place}: damaged, or no .{kind} file ({error})", "save it again") from None
+        if not parts:
+            raise InputError(f"{place}: this archive holds no text of a .{kind} file", "check its kind")
+        return cls(content, parts)
+
+    @property
+    def segments(self) -> list[Segment]:
+        return [segment for part in self.parts.values() for segment in part.segments]
+
+    def written(self, translations: list[tuple[str, ...] | None]) -> bytes:
+        """Return the archive with translated parts; all others are copied."""
+        rest = iter(translations)
+        new = {name: part.written([next(rest) for _ in part.segments]) for name, part in self.parts.items()}
+        output = io.BytesIO()
+        with zipfile.ZipFile(io.BytesIO(self.archive)) as old, zipfile.ZipFile(output, "w") as archive:
+            for info in old.infolist():
+                content = new[info.filename].encode() if info.filename in new else old.read(info)
+                archive.writestr(info, content, info.compress_type)
+        return output.getvalue()
+
+
+def _check(archive: zipfile.ZipFile, place: str) -> None:
+    infos = archive.infolist()
+    if any(info.flag_bits & 1 for info in infos):
+        raise InputError(f"{place}: protected by a password", "save it without one")
+    if sum(info.file_size for info in infos) > _MAX_BYTES:
+        raise InputError(f"{place}: unpacks to more than {_MAX_BYTES // 1_000_000} MB", "split it")
+    manifest = "META-INF/manifest.xml"  # of OpenDocument
+    if manifest in archive.namelist() and b"encryption-data" in archive.read(manifest):
+        raise InputError(f"{place}: protected by a password", "save it without one")
+
+
+def _decoded(content: bytes, place: str) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{place}: not in UTF-8", "save it again in its program") from None

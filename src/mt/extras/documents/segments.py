@@ -1,0 +1,137 @@
+"""Segments of a document: text to translate between tags and placeholders that must survive."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from mt.text.sentences import sentence_ends
+
+Translate = Callable[[list[str]], list[str]]
+
+# What programs and readers need letter by letter: format strings, variables, entities, addresses.
+PLACEHOLDER = re.compile(
+    r"""%%|%\([^)\s]+\)[#0\- +]*[\d.]*[a-zA-Z]|%(?:\d+\$)?[#0\-+]*[\d.]*l{0,2}[diouxXeEfFgGcrsa@](?![a-zA-Z])
+    |\$?\{\{?[^{}\n]{0,80}\}?\}|\$[A-Za-z_]\w*|</?[a-zA-Z][^<>\n]*>|&(?:\#?\w{1,31});
+    |https?://[^\s<>"']*[^\s<>"'.,;:!?)\]]|www\.[^\s<>"']*[^\s<>"'.,;:!?)\]]|[\w.+-]+@[\w-]+\.[\w.-]*\w""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A paragraph, a cell or a title: texts to translate, with the formatting between them left out.
+
+    Attributes:
+        texts: pieces between which the formatting changes, in order.
+        place: says where it stands in the document, for messages.
+    """
+
+    texts: tuple[str, ...]
+    place: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """The translations of a document's segments.
+
+    Attributes:
+        texts: for each segment the translated pieces, or None where it stays as it was.
+        kept: place and reason of segments that stay.
+    """
+
+    texts: list[tuple[str, ...] | None]
+    kept: list[tuple[str, str]]
+
+
+def translate_segments(segments: Sequence[Segment], translate: Translate, language: str = "en") -> Result:
+    """Translate the pieces of all segments, each sentence once.
+
+    A sentence whose placeholders do not all come back, once each, is translated piece by piece between them.
+
+    Args:
+        segments: of one document.
+        translate: returns the translation of each of some sentences.
+        language: of the source, for its sentence ends.
+    """
+    split = [[_sentences(text, language) for text in segment.texts] for segment in segments]
+    first = _all(translate, (each.core for texts in split for text in texts for each in text if each.core))
+    lost = [core for core, translated in first.items() if not _survived(core, translated)]
+    between = _all(translate, (piece for core in lost for piece in _between(core)[::2] if _has_words(piece)))
+    for core in lost:
+        pieces = _between(core)
+        pieces[::2] = [_rejoined(piece, between) for piece in pieces[::2]]
+        first[core] = "".join(pieces)
+    texts: list[tuple[str, ...] | None] = []
+    kept = []
+    for segment, sentences in zip(segments, split, strict=True):
+        empty = [each.core for text in sentences for each in text if each.core and not first[each.core].strip()]
+        if empty:
+            kept.append((segment.place, f"no translation of {empty[0]:.60}"))
+            texts.append(None)
+        else:
+            texts.append(tuple("".join(each.translated(first) for each in text) for text in sentences))
+    return Result(texts, kept)
+
+
+@dataclass(frozen=True)
+class _Sentence:
+    """A sentence, with the white space around it; one without words has no core and stays as it is."""
+
+    before: str
+    raw: str
+    after: str
+
+    @property
+    def core(self) -> str:
+        """The sentence on one line."""
+        return " ".join(self.raw.split())
+
+    def translated(self, translations: dict[str, str]) -> str:
+        new = translations.get(self.core, self.core)
+        return f"{self.before}{self.raw if new == self.core else new}{self.after}"
+
+
+def _all(translate: Translate, texts: Iterable[str]) -> dict[str, str]:
+    """Translate each distinct text once."""
+    distinct = list(dict.fromkeys(texts))
+    return dict(zip(distinct, translate(distinct) if distinct else [], strict=True))
+
+
+def _sentences(text: str, language: str) -> list[_Sentence]:
+    bounds = [0, *sentence_ends(text, language), len(text)]
+    found = []
+    for start, end in pairwise(bounds):
+        sentence = text[start:end]
+        core = sentence.strip() if _has_words(PLACEHOLDER.sub("", sentence)) else ""
+        first = sentence.index(core) if core else len(sentence)
+        found.append(_Sentence(sentence[:first], core, sentence[first + len(core) :]))
+    return found
+
+
+def _has_words(text: str) -> bool:
+    return any(character.isalpha() for character in text)
+
+
+def _survived(source: str, translation: str) -> bool:
+    """Return True if a translation has exactly the placeholders of its source."""
+    return sorted(PLACEHOLDER.findall(source)) == sorted(PLACEHOLDER.findall(translation))
+
+
+def _between(text: str) -> list[str]:
+    """Split a text into what is between its placeholders (even positions) and the placeholders (odd)."""
+    pieces, end = [], 0
+    for found in PLACEHOLDER.finditer(text):
+        pieces += [text[end : found.start()], found[0]]
+        end = found.end()
+    return [*pieces, text[end:]]
+
+
+def _rejoined(piece: str, translated: dict[str, str]) -> str:
+    """Return the translation of a piece with the white space around it; one that gains placeholders stays."""
+    new = translated.get(piece, piece)
+    if not new.strip() or PLACEHOLDER.search(new):
+        return piece
+    core = piece.strip()
+    start = piece.index(core)
+    return f"{piece[:start]}{new.strip()}{piece[start + len(core) :]}"

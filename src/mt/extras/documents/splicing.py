@@ -1,0 +1,51 @@
+"""Documents that are rewritten in place: all that is not translated keeps its bytes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from mt.extras.documents.segments import Segment
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of a document's source with its text; a piece may consist of several."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass
+class Spliced:
+    """Source text and the spans in it that are to be translated.
+
+    Attributes:
+        source: the whole document, or one part of it.
+        escape: writes a translated text in the document's syntax.
+        segments, spans: aligned; of each piece of a segment, the spans whose joined text it is.
+    """
+
+    source: str
+    escape: Callable[[str], str] = str
+    segments: list[Segment] = field(default_factory=list)
+    spans: list[list[list[Span]]] = field(default_factory=list)
+
+    def add(self, pieces: list[list[Span]], place: str) -> None:
+        """Add a segment, unless no piece of it has a letter."""
+        texts = tuple("".join(span.text for span in piece) for piece in pieces)
+        if any(character.isalpha() for text in texts for character in text):
+            self.segments.append(Segment(texts, place))
+            self.spans.append(pieces)
+
+    def written(self, translations: Sequence[tuple[str, ...] | None]) -> str:
+        """Return the document with translations in place of the texts; None leaves a segment as it was."""
+        changes: list[tuple[int, int, str]] = []
+        for segment, pieces, translated in zip(self.segments, self.spans, translations, strict=True):
+            for old, spans, new in zip(segment.texts, pieces, translated or segment.texts, strict=True):
+                if new != old:  # the text goes into the first span, and the others are emptied
+                    changes += [(s.start, s.end, self.escape(new) if s is spans[0] else "") for s in spans]
+        parts, end = [], 0
+        for start, stop, new in sorted(changes):
+            parts += [self.source[end:start], new]
+            end = stop
+        return "".join([*parts, self.source[end:]])

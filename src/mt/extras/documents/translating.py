@@ -1,0 +1,123 @@
+"""Translation of a document: its kind, its segments, and the same document with translations in them."""
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mt.errors import InputError
+from mt.extras.documents.bilingual import PoFile, Table, XmlFile
+from mt.extras.documents.formats import FORMATS, document_format
+from mt.extras.documents.lines import scan_markdown, scan_subtitles
+from mt.extras.documents.markup import HTML, scan
+from mt.extras.documents.packages import Package
+from mt.extras.documents.segments import Translate, translate_segments
+from mt.storage import atomic
+from mt.storage.output_path import refuse_inputs, require_writable
+
+_MAX_BYTES = 200_000_000  # of a document that is read into memory
+_PACKAGES = {"po": "polib", "md": "markdown_it"} | dict.fromkeys("docx pptx odt epub xliff tmx".split(), "lxml")
+
+
+@dataclass(frozen=True)
+class DocumentSummary:
+    """The result of a document's translation.
+
+    Attributes:
+        segments: paragraphs, cells and the like with text.
+        kept: place and reason of those that stayed as they were.
+    """
+
+    segments: int
+    kept: list[tuple[str, str]]
+
+
+def translate_document(
+    source: Path,
+    output: Path,
+    translate: Translate,
+    *,
+    format_: str | None = None,
+    columns: str | None = None,
+    languages: tuple[str, str] = ("en", "und"),
+) -> DocumentSummary:
+    """Translate a document into a new file of the same kind.
+
+    Structure, formatting, code, addresses and placeholders stay. The output appears when it is complete.
+
+    Args:
+        source, output: the files.
+        translate: returns the translation of each of some sentences.
+        format_: the kind, where the name of the file does not say it; one of `FORMATS`.
+        columns: of a table, SOURCE or SOURCE:TARGET.
+        languages: source and target language.
+
+    Raises:
+        InputError: not a document of this kind, damaged, protected by a password, or too large.
+        MachineError: the output cannot be written.
+    """
+    kind = document_format(source, format_)
+    if kind is None:
+        raise InputError(f"{source}: the kind of this document is unknown", f"give --format, of {', '.join(FORMATS)}")
+    package = _PACKAGES.get(kind)
+    if package is not None and importlib.util.find_spec(package) is None:
+        message = f"translating .{kind} files needs a package that is not installed ({package})"
+        raise InputError(message, "pip install '.[documents]' in mt's own folder")
+    require_writable(output, "--output")
+    refuse_inputs([output], [source])
+    segments, write = _read(_content(source), kind, columns, languages[1], str(source))
+    result = translate_segments(segments, translate, languages[0])
+    with atomic.new_file(output) as append:
+        append(write(result.texts))
+    return DocumentSummary(len(segments), result.kept)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if len(content) > _MAX_BYTES:
+        raise InputError(f"{path}: more than {_MAX_BYTES // 1_000_000} MB", "split it")
+    if not content.strip():
+        raise InputError(f"{path}: empty")
+    if content.startswith(b"\xd0\xcf\x11\xe0"):  # how Office wraps what it has encrypted
+        raise InputError(f"{path}: protected by a password, or of an old kind", "save it anew without a password")
+    return content
+
+
+def _read(
+    content: bytes, kind: str, columns: str | None, target_lang: str, place: str
+) -> tuple[list[Any], Callable[[list[tuple[str, ...] | None]], bytes]]:
+    """Return the segments of a document, and the function that writes it with their translations."""
+    document: Any
+    if kind in ("docx", "pptx", "odt", "epub"):
+        document = Package.read(content, kind, place)
+    elif kind in ("xliff", "tmx"):
+        document = XmlFile.read(content, kind, target_lang, place)
+    else:
+        text = _text(content, place)
+        if kind == "po":
+            document = PoFile.read(text, place)
+        elif kind in ("csv", "tsv"):
+            document = Table.read(text, kind, columns, place)
+        else:
+            spliced = {"html": _scan_html, "md": scan_markdown}.get(kind, scan_subtitles)(text)
+            return spliced.segments, lambda translations: spliced.written(translations).encode()
+    return document.segments, document.written
+
+
+def _scan_html(text: str) -> Any:
+    return scan(text, HTML, "line")
+
+
+def _text(content: bytes, place: str) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{place}:{line}: not valid UTF-8", "save it in UTF-8") from None

@@ -1,0 +1,432 @@
+"""Documents: a round trip changes nothing, a translation the text and nothing else, and bad files are refused."""
+
+import io
+import re
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import docx
+import matplotlib
+import mkdocs
+import odf.opendocument
+import odf.table
+import odf.text
+import polib
+import pptx
+import pytest
+from lxml import etree
+
+from command import mt
+from mt.errors import InputError
+from mt.extras.documents.formats import document_format
+from mt.extras.documents.segments import PLACEHOLDER, Segment, translate_segments
+from mt.extras.documents.translating import translate_document
+
+ROOT = Path(__file__).parents[3]
+MKDOCS, MATPLOTLIB = Path(mkdocs.__file__).parent, Path(matplotlib.__file__).parent
+
+
+def same(texts: list[str]) -> list[str]:
+    return list(texts)
+
+
+def shout(texts: list[str]) -> list[str]:
+    """Translate into capitals, placeholders excepted."""
+    return [re.sub(r"[a-zäöü]+", lambda found: found[0].upper(), text) if not PLACEHOLDER.search(text) else
+            "".join(part if PLACEHOLDER.fullmatch(part) else part.upper()
+                    for part in re.split(f"({PLACEHOLDER.pattern})", text, flags=re.VERBOSE) if part is not None)
+            for text in texts]  # fmt: skip
+
+
+def translated(path: Path, translate: Callable[[list[str]], list[str]], **options: Any) -> bytes:
+    output = path.with_name(f"translated{path.suffix}")
+    translate_document(path, output, translate, **options)
+    return output.read_bytes()
+
+
+HTML = """\
+<!DOCTYPE html>\r
+<html lang="en"><head><title>A title</title><style>p { color: red }</style></head>
+<body title='big "one"'><h1>First  heading</h1>
+<p>Some <b>bold</b> text &amp; more,
+on two lines. <img src="a.png" alt="A picture"> <code>do(x)</code></p>
+<pre>for x in y</pre><script>if (a<b && "it's") { x('y') }</script>
+<p translate="no">Stays</p><ul><li>One<li>Two %(name)s</ul><p>3 &lt; 4</p></body></html>
+"""
+MARKDOWN = """\
+---
+title: stays
+---
+# A *heading*
+
+A paragraph of two
+lines with `code`, a [link](http://a.example/x_y) and **bold**.
+
+> A quote
+> goes on.
+
+* one item
+  * another <br> item
+
+| head | other |
+|------|-------|
+| cell | `x`   |
+
+```python
+print("stays")
+```
+"""
+CUES = """\
+1
+00:00:01,000 --> 00:00:02,500
+Hello there,
+my friend.
+
+2
+00:00:03,000 --> 00:00:04,000
+<i>Good</i> bye
+"""
+SRT = "\ufeff" + CUES.replace("\n", "\r\n")
+VTT = """\
+WEBVTT
+
+NOTE stays
+
+first
+00:01.000 --> 00:02.000 align:start
+Hello there
+
+00:03.000 --> 00:04.000
+<v Ann>Bye
+"""
+PO = """\
+# A translator's comment
+msgid ""
+msgstr ""
+"Language: de\\n"
+"Content-Type: text/plain; charset=UTF-8\\n"
+"Plural-Forms: nplurals=2; plural=(n != 1);\\n"
+
+#. For the menu
+#: a.py:1
+#, python-format
+msgctxt "menu"
+msgid "Open %s now"
+msgstr ""
+
+msgid "Done"
+msgstr "Fertig"
+
+msgid "%d file"
+msgid_plural "%d files"
+msgstr[0] ""
+msgstr[1] ""
+
+#~ msgid "Old"
+#~ msgstr "Alt"
+"""
+XLIFF = """\
+<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file source-language="en" original="a"><body>
+<trans-unit id="1"><source>Press <g id="1">the key</g> now<x id="2"/></source></trans-unit>
+<trans-unit id="2"><source>Done</source><target>Fertig</target></trans-unit>
+<trans-unit id="3" translate="no"><source>Stays</source></trans-unit>
+</body></file></xliff>
+"""
+XLIFF_2 = """\
+<xliff version="2.0" xmlns="urn:oasis:names:tc:xliff:document:2.0" srcLang="en"><file id="f"><unit id="1">
+<segment><source>Some text</source></segment></unit></file></xliff>
+"""
+TMX = """\
+<tmx version="1.4"><header srclang="en"/><body>
+<tu><tuv xml:lang="en"><seg>A segment</seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>Done</seg></tuv><tuv xml:lang="de-AT"><seg>Fertig</seg></tuv></tu>
+</body></tmx>
+"""
+TEXTS = {"a.html": HTML, "a.md": MARKDOWN, "a.srt": SRT, "a.vtt": VTT, "a.tsv": "one text\n\nother, text\n"}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_round_trip_of_text_changes_no_byte(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(TEXTS[name].encode())
+    options = {"columns": "1"} if name.endswith("tsv") else {}
+    assert translated(tmp_path / name, same, **options) == TEXTS[name].encode()
+
+
+REAL = [
+    *sorted((MATPLOTLIB / "backends" / "web_backend").glob("*.html")),
+    *sorted((MKDOCS / "themes" / "mkdocs").glob("*.html")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "README.md",
+]
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_a_round_trip_of_real_files_changes_no_byte(tmp_path: Path, path: Path) -> None:
+    copy = tmp_path / path.name
+    copy.write_bytes(path.read_bytes())
+    assert translated(copy, same) == path.read_bytes()
+    loud = translated(copy, shout)
+    if path.suffix == ".md":
+        fences = re.compile(rb"^```.*?^```", re.MULTILINE | re.DOTALL)
+        assert fences.findall(loud) == fences.findall(path.read_bytes())
+        assert re.findall(rb"\]\([^)]*\)", loud) == re.findall(rb"\]\([^)]*\)", path.read_bytes())
+        assert loud != path.read_bytes()
+
+
+def test_html_is_translated_and_its_code_is_not(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(HTML, newline="")
+    loud = translated(tmp_path / "a.html", shout).decode()
+    expected = HTML.replace("A title", "A TITLE").replace("First  heading", "FIRST HEADING")
+    for old in ("Some ", ">bold<", "A picture", ">One", ">Two "):
+        expected = expected.replace(old, old.upper(), 1)
+    expected = expected.replace(" text &amp; more,\non two lines.", " TEXT &amp; MORE, ON TWO LINES.")
+    assert loud == expected
+
+
+def test_markdown_is_translated_and_its_code_is_not(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(MARKDOWN)
+    loud = translated(tmp_path / "a.md", shout).decode()
+    assert "# A *HEADING*\n\nA PARAGRAPH OF TWO LINES WITH `code`, A [LINK](http://a.example/x_y) AND **BOLD**." in loud
+    assert "> A QUOTE GOES ON.\n\n* ONE ITEM\n  * ANOTHER <br> ITEM" in loud
+    assert "| HEAD | OTHER |\n|------|-------|\n| CELL | `x`   |" in loud
+    assert loud.startswith("---\ntitle: stays\n---\n")
+    assert loud.endswith('```python\nprint("stays")\n```\n')
+
+
+def test_subtitles_keep_their_times(tmp_path: Path) -> None:
+    (tmp_path / "a.srt").write_bytes(SRT.encode())
+    loud = translated(tmp_path / "a.srt", shout).decode()
+    expected = SRT.replace("Hello there,\r\nmy friend.", "HELLO THERE, MY FRIEND.")
+    assert loud == expected.replace("Good", "GOOD").replace("bye", "BYE")
+    (tmp_path / "a.vtt").write_text(VTT)
+    loud = translated(tmp_path / "a.vtt", shout).decode()
+    assert loud == VTT.replace("Hello there", "HELLO THERE").replace("Bye", "BYE")
+
+
+def test_a_catalogue_keeps_translations_and_marks_new_ones(tmp_path: Path) -> None:
+    (tmp_path / "a.po").write_text(PO)
+    found = polib.pofile(translated(tmp_path / "a.po", shout).decode())
+    menu, done, files, old = list(found)
+    assert (menu.msgstr, menu.msgctxt, menu.comment) == ("OPEN %s NOW", "menu", "For the menu")
+    assert set(menu.flags) == {"python-format", "fuzzy"}
+    assert (done.msgstr, done.flags, old.obsolete) == ("Fertig", [], True)
+    assert files.msgstr_plural == {0: "%d FILE", 1: "%d FILES"}
+    assert found.header == "A translator's comment"
+
+
+def test_a_real_catalogue(tmp_path: Path) -> None:
+    """Of a package's binary catalogue, as text: translated entries keep their bytes, emptied ones get a translation."""
+    catalogue = polib.mofile(str(next(MKDOCS.glob("themes/readthedocs/locales/de/**/*.mo"))))
+    path = tmp_path / "de.po"
+    path.write_text(f"{polib.pofile(str(catalogue))}\n")
+    before = path.read_bytes()
+    assert len(polib.pofile(before.decode())) > 5
+    assert translated(path, shout).strip() == before.strip()
+    emptied = polib.pofile(before.decode())
+    for entry in emptied:
+        entry.msgstr = ""
+    path.write_text(f"{emptied}")
+    new = polib.pofile(translated(path, shout).decode())
+    assert all(entry.fuzzy and entry.msgstr for entry in new)
+    assert [entry.msgid for entry in new] == [entry.msgid for entry in emptied]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (XLIFF, ['PRESS <g id="1">THE KEY</g> NOW<x id="2"/>', "Fertig"]),
+        (XLIFF_2, ["SOME TEXT"]),
+    ],
+    ids=["1.2", "2.0"],
+)
+def test_xliff_gets_targets(tmp_path: Path, content: str, expected: list[str]) -> None:
+    (tmp_path / "a.xlf").write_text(content)
+    loud = translated(tmp_path / "a.xlf", shout, languages=("en", "de")).decode()
+    assert re.findall(r"<target[^>]*>(.*?)</target>", loud) == expected
+    assert re.findall(r"<source>.*?</source>", loud) == re.findall(r"<source>.*?</source>", content)
+    assert 'target-language="de"' in loud or 'trgLang="de"' in loud
+    assert translated(tmp_path / "a.xlf", same) != content.encode()
+
+
+def test_a_translation_memory_gets_the_missing_variants(tmp_path: Path) -> None:
+    (tmp_path / "a.tmx").write_text(TMX)
+    root = etree.fromstring(translated(tmp_path / "a.tmx", shout, languages=("en", "de")))
+    segments = [[seg.text for seg in unit.iter("seg")] for unit in root.iter("tu")]
+    assert segments == [["A segment", "A SEGMENT"], ["Done", "Fertig"]]
+
+
+def test_columns_of_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'id;en;de\r\n1;"A text; with a mark";old\r\n2;Other;\r\n')
+    assert translated(path, shout, columns="en:de") == (
+        b'id;en;de\r\n1;"A text; with a mark";"A TEXT; WITH A MARK"\r\n2;Other;OTHER\r\n'
+    )
+    assert translated(path, shout, columns="en:fr").splitlines()[2] == b"2;Other;;OTHER"
+    assert translated(path, shout, columns="2").splitlines()[2] == b"2;OTHER;"
+    for columns, message in ((None, "which of its 3 columns"), ("fr:de", "has no column 'fr'"), ("9", "no column '9'")):
+        with pytest.raises(InputError, match=message):
+            translated(path, shout, columns=columns)
+
+
+def word_file(path: Path) -> None:
+    document = docx.Document()
+    document.add_heading("A heading", 1)
+    paragraph = document.add_paragraph("Some ")
+    paragraph.add_run("split ")
+    paragraph.add_run("text and ")
+    paragraph.add_run("bold").bold = True
+    paragraph.add_run(" words.")
+    document.add_table(1, 2).cell(0, 1).text = "A cell"
+    document.sections[0].header.paragraphs[0].text = "The header"
+    document.save(str(path))
+
+
+def test_a_word_document(tmp_path: Path) -> None:
+    path = tmp_path / "a.docx"
+    word_file(path)
+    seen: list[str] = []
+    loud = docx.Document(io.BytesIO(translated(path, lambda texts: seen.extend(texts) or shout(texts))))
+    assert [paragraph.text for paragraph in loud.paragraphs] == ["A HEADING", "SOME SPLIT TEXT AND BOLD WORDS."]
+    assert [run.text for run in loud.paragraphs[1].runs if run.bold] == ["BOLD"]
+    assert loud.paragraphs[0].style.name == "Heading 1"
+    assert loud.tables[0].cell(0, 1).text == "A CELL"
+    assert loud.sections[0].header.paragraphs[0].text == "THE HEADER"
+    assert "Some split text and" in seen  # runs of one format are one text
+    assert unpacked(translated(path, same)) == unpacked(path.read_bytes())
+
+
+def unpacked(content: bytes) -> dict[str, bytes]:
+    archive = zipfile.ZipFile(io.BytesIO(content))
+    return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_slides_and_open_documents(tmp_path: Path) -> None:
+    slides = pptx.Presentation()
+    slide = slides.slides.add_slide(slides.slide_layouts[1])
+    slide.shapes.title.text = "A title"
+    slide.placeholders[1].text = "First point\nSecond point"
+    slides.save(str(tmp_path / "a.pptx"))
+    loud = pptx.Presentation(io.BytesIO(translated(tmp_path / "a.pptx", shout)))
+    assert [shape.text_frame.text for shape in loud.slides[0].shapes] == ["A TITLE", "FIRST POINT\nSECOND POINT"]
+
+    text = odf.opendocument.OpenDocumentText()
+    text.text.addElement(odf.text.H(outlinelevel=1, text="A heading"))
+    paragraph = odf.text.P(text="Some ")
+    paragraph.addElement(odf.text.Span(text="marked"))
+    paragraph.addText(" text & more")
+    text.text.addElement(paragraph)
+    text.save(str(tmp_path / "a.odt"))
+    translated(tmp_path / "a.odt", shout)
+    loud = odf.opendocument.load(str(tmp_path / "translated.odt"))
+    assert [str(each) for each in loud.getElementsByType(odf.text.H)] == ["A HEADING"]
+    assert [str(each) for each in loud.getElementsByType(odf.text.P)] == ["SOME MARKED TEXT & MORE"]
+    for name in ("a.pptx", "a.odt"):
+        assert unpacked(translated(tmp_path / name, same)) == unpacked((tmp_path / name).read_bytes())
+
+
+def test_a_book(tmp_path: Path) -> None:
+    parts = {
+        "mimetype": "application/epub+zip",
+        "META-INF/container.xml": "<container/>",
+        "OEBPS/one.xhtml": '<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><p>A text</p></html>',
+    }
+    with zipfile.ZipFile(tmp_path / "a.epub", "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    loud = unpacked(translated(tmp_path / "a.epub", shout))
+    assert list(loud) == list(parts)
+    assert loud["OEBPS/one.xhtml"] == parts["OEBPS/one.xhtml"].replace("A text", "A TEXT").encode()
+
+
+def test_placeholders_survive_a_model_that_loses_them() -> None:
+    """Then the text between them is translated, and what has no translation stays and is reported."""
+
+    def loses(texts: list[str]) -> list[str]:
+        return ["" if text == "Bad" else PLACEHOLDER.sub("", text).upper() for text in texts]
+
+    sources = ["Open %s at {place}, see https://a.example/b?c=d.", "Bad", "Hello. 42. Bye &amp; on.", "100% of $5"]
+    result = translate_segments([Segment((text,), f"line {n}") for n, text in enumerate(sources)], loses)
+    assert result.texts == [
+        ("OPEN %s AT {place}, SEE https://a.example/b?c=d.",),
+        None,
+        ("HELLO. 42. BYE &amp; ON.",),
+        ("100% OF $5",),
+    ]
+    assert result.kept == [("line 1", "no translation of Bad")]
+
+
+def test_each_sentence_is_translated_once() -> None:
+    calls: list[list[str]] = []
+    segments = [Segment(("One thing. Another thing.", "One thing."), "a"), Segment(("Another thing.",), "b")]
+    result = translate_segments(segments, lambda texts: calls.append(texts) or shout(texts))  # type: ignore[func-returns-value]
+    assert calls == [["One thing.", "Another thing."]]
+    assert result.texts == [("ONE THING. ANOTHER THING.", "ONE THING."), ("ANOTHER THING.",)]
+
+
+BAD: list[tuple[str, bytes, str]] = [
+    ("a.html", b"", "empty"),
+    ("a.srt", b"caf\xe8", "a.srt:1: not valid UTF-8"),
+    ("a.docx", b"PK\x03\x04 no zip", "damaged, or no .docx file"),
+    ("a.docx", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "protected by a password"),
+    ("a.pdf", b"%PDF-1.7", "a .pdf file cannot be translated"),
+    ("a", b"%PDF-1.7", "a .pdf file cannot be translated"),
+    ("a.txt", b"{\\rtf1 x}", "a .rtf file cannot be translated"),
+    ("a.xlsx", b"PK\x03\x04", "an archive cannot be translated"),
+    ("a.png", b"\x89PNG\r\n", "a .png file cannot be translated"),
+    ("a.xlf", b"<tmx/>", "no XLIFF file"),
+    ("a.tmx", b"<tmx>", "not well-formed XML"),
+    ("a.xlf", b'<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><xliff>&a;</xliff>', "declares entities"),
+    ("a.tmx", b'<!DOCTYPE x [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]><tmx>&b;</tmx>', "declares entities"),
+    ("a.po", b'no "catalogue"\n', "no catalogue of gettext"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), BAD, ids=[f"{name} {message}" for name, _, message in BAD])
+def test_bad_documents(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=re.escape(message)):
+        translate_document(tmp_path / name, tmp_path / "out.x", same)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name]
+
+
+def test_bad_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.docx"
+    word_file(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match="damaged"):
+        translate_document(path, tmp_path / "out.docx", same)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("word/document.xml", "w") as part:
+        for _ in range(11):
+            part.write(bytes(1_000_000))
+    monkeypatch.setattr("mt.extras.documents.packages._MAX_BYTES", 10_000_000)
+    with pytest.raises(InputError, match="unpacks to more than 10 MB"):
+        translate_document(path, tmp_path / "out.docx", same)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("other.xml", "<a/>")
+    with pytest.raises(InputError, match=r"holds no text of a \.docx file"):
+        translate_document(path, tmp_path / "out.docx", same)
+    path.write_bytes(whole)
+    with pytest.raises(InputError, match="this is an input"):
+        translate_document(path, path, same)
+    with pytest.raises(InputError, match="no such file"):
+        translate_document(tmp_path / "none.docx", tmp_path / "out.docx", same)
+    assert document_format(tmp_path / "a.en") is None
+    assert not (tmp_path / "out.docx").exists()
+
+
+def test_the_command_line(trained: Path, tmp_path: Path) -> None:
+    source, output = tmp_path / "a.md", tmp_path / "b.md"
+    source.write_text("# a b c\n\n`code` stays\n")
+    done = mt("translate", source, "--output", output, cwd=trained)
+    assert done.stdout == f"{output}: 2 segments translated\n"
+    assert "`code`" in output.read_text()
+    assert "this file exists" in mt("translate", "--input", source, "--output", output, cwd=trained, code=2).stderr
+    assert "a document needs a file" in mt("translate", source, cwd=trained, code=2).stderr
+    lines = mt("translate", "--input", source, "--format", "text", cwd=trained).stdout
+    assert len(lines.splitlines()) == 3
+    wrong = mt("translate", source, "--output", tmp_path / "c", "--alignment", cwd=trained, code=2)
+    assert "--alignment is for lines of text" in wrong.stderr
+    assert "--columns is for .csv" in mt("translate", "a", "--columns", "1", cwd=trained, code=2).stderr
