@@ -34,7 +34,12 @@ _COMMANDS = (
 )
 
 
+for _command in _COMMANDS:  # whole first paragraphs in `mt --help`, where click would cut them
+    _command.short_help = " ".join((_command.help or "").split("\n\n")[0].split())
+
+
 @click.group(commands=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="mt", message="mt %(version)s")
 def app() -> None:
     """Train a machine-translation Transformer from raw parallel text, and use it.
 
