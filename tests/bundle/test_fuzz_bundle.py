@@ -253,7 +253,7 @@ def check(shipped: Path, folder: Path, number: int, seed: int) -> None:
 
 
 def test_mutated_folders_are_refused(shipped: Path, tmp_path: Path) -> None:
-    check(shipped, tmp_path, 60, seed=1)
+    check(shipped, tmp_path, 30, seed=1)
 
 
 @pytest.mark.slow

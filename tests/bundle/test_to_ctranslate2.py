@@ -56,7 +56,23 @@ def assert_same_probabilities(both: Twins, tolerance: float = 1e-4) -> None:
         assert fast_log_probs(engine, both, source, target) == pytest.approx(expected, abs=tolerance)
 
 
-@pytest.mark.parametrize("number", range(len(SHAPES)), ids=lambda i: "-".join(s.split("=")[1] for s in SHAPES[i]))
+def _is_fast(shape: list[str]) -> bool:
+    """Return True for an orthogonal array of the shapes, in which every two values meet."""
+    if len(shape) < len(CHOICES):
+        return True
+    pre, sinusoidal, tied, shared, bias = (
+        value == values[0]
+        for value, values in zip((s.split("=")[1] for s in shape[1:]), list(CHOICES.values())[1:], strict=True)
+    )
+    return tied == (pre != sinusoidal) and shared == (pre != bias)
+
+
+def _as_test(number: int) -> object:
+    name = "-".join(setting.split("=")[1] for setting in SHAPES[number])
+    return pytest.param(number, id=name, marks=[] if _is_fast(SHAPES[number]) else [pytest.mark.slow])
+
+
+@pytest.mark.parametrize("number", map(_as_test, range(len(SHAPES))))
 def test_every_shape(tmp_path: Path, number: int) -> None:
     shape = [*SHAPES[number], *deep(number)]
     options = SearchOptions(beam_size=3, n_best=2, max_length=12)

@@ -78,7 +78,7 @@ def trees() -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(trees())
 def test_what_is_dumped_parses_back_to_the_same(tree: dict[str, Any]) -> None:
     for _ in range(2):  # a default may contradict a third value

@@ -37,7 +37,13 @@ def test_every_variant_differs_from_the_others() -> None:
     assert len(set(shapes)) == len(shapes)
 
 
-@pytest.mark.parametrize("path", VARIANTS, ids=lambda path: path.stem)
+def _as_test(path: Path) -> object:
+    """Two variants stand for all in the default run; tests of the model cover the others' parts."""
+    marks = [] if path.stem in ("decoder_only", "paper") else [pytest.mark.slow]
+    return pytest.param(path, id=path.stem, marks=marks)
+
+
+@pytest.mark.parametrize("path", map(_as_test, VARIANTS))
 def test_every_variant_trains_and_translates(path: Path, tmp_path: Path) -> None:
     sets = [word for change in SMALL for word in ("--set", change)]
     mt("train", "--config", path, *sets, cwd=tmp_path)

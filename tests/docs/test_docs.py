@@ -155,7 +155,10 @@ def _shorten(config: Path) -> None:
 
 def as_test(page: Path) -> object:
     """Mark pages as slow whose commands train several times; each `mt init` measures the machine for 15 seconds."""
-    slow = page.stem in ("scaling", "compare") or sum(one.startswith("mt init") for one in commands(page)) > 1
+    slow = (
+        page.stem in ("scaling", "compare", "data", "export", "gpu", "recipes", "serving")
+        or sum(one.startswith("mt init") for one in commands(page)) > 1
+    )
     return pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if slow else [])
 
 

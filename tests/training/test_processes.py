@@ -104,7 +104,10 @@ def agree(folder: Path, name: str, alone: str = "alone") -> None:
     assert tests[0] == tests[1]
 
 
-@pytest.mark.parametrize(("size", "sharding"), [(2, "ddp"), (4, "ddp"), (2, "fsdp"), (4, "fsdp")])
+@pytest.mark.parametrize(
+    ("size", "sharding"),
+    [(2, "ddp"), (2, "fsdp"), *(pytest.param(4, kind, marks=pytest.mark.slow) for kind in ("ddp", "fsdp"))],
+)
 def test_processes_train_as_one(alone: Path, size: int, sharding: str) -> None:
     name = f"{sharding}-{size}"
     done = train(alone, size, name, *CHANGES, f"training.sharding={sharding}")

@@ -9,7 +9,7 @@ import pytest
 from command import mt
 from config_helpers import SMALLEST, refusal
 from export_helpers import refusal as command_refusal
-from mt.cli.train import _write_extras
+from mt.api.training import _write_extras
 from mt.config import load_config, parse_config
 from mt.config.schema import EXPORT_FORMATS, ExportFormat
 from mt.errors import InputError
