@@ -72,7 +72,7 @@ def _as_test(number: int) -> object:
     return pytest.param(number, id=name, marks=[] if _is_fast(SHAPES[number]) else [pytest.mark.slow])
 
 
-@pytest.mark.parametrize("number", map(_as_test, range(len(SHAPES))))
+@pytest.mark.parametrize("number", [_as_test(number) for number in range(len(SHAPES))])
 def test_every_shape(tmp_path: Path, number: int) -> None:
     shape = [*SHAPES[number], *deep(number)]
     options = SearchOptions(beam_size=3, n_best=2, max_length=12)

@@ -43,7 +43,7 @@ def _as_test(path: Path) -> object:
     return pytest.param(path, id=path.stem, marks=marks)
 
 
-@pytest.mark.parametrize("path", map(_as_test, VARIANTS))
+@pytest.mark.parametrize("path", [_as_test(path) for path in VARIANTS])
 def test_every_variant_trains_and_translates(path: Path, tmp_path: Path) -> None:
     sets = [word for change in SMALL for word in ("--set", change)]
     mt("train", "--config", path, *sets, cwd=tmp_path)
