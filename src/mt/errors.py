@@ -55,6 +55,12 @@ class StoppedError(MtError):
         self.exit_code = 128 + signal_number
 
 
+def contradict(both: bool, one: str, other: str) -> None:
+    """Refuse two options if both are used."""
+    if both:
+        raise InputError(f"{one} and {other} contradict each other", "give one of them")
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Return True if the machine or a GPU ran out of memory, as Python, torch or CTranslate2 report it."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":

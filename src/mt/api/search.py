@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 from mt.decoding.engine import Sampling, SearchOptions
-from mt.errors import InputError
+from mt.errors import InputError, contradict
 
 UTILITIES = ("chrf", "bleu")
 _SAMPLING = ("temperature", "top_k", "top_p", "seed")
@@ -47,12 +47,6 @@ class Search(TypedDict, total=False):
     seed: int | None
     mbr: int | None
     utility: str | None
-
-
-def contradict(both: bool, one: str, other: str) -> None:
-    """Refuse two options if both are used."""
-    if both:
-        raise InputError(f"{one} and {other} contradict each other", "give one of them")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """`mt data check` and `mt data clean`."""
 
 from pathlib import Path
-from shlex import quote
 
 import click
 
@@ -34,6 +33,7 @@ def check(config: Path, overrides: tuple[str, ...], examples: int, as_json: bool
     Example: mt data check configs/demo.yaml --html demo.html
     """
     import json
+    from shlex import quote
 
     from mt.config import load_config
     from mt.data.prepare import drop_missing_sources
@@ -79,6 +79,8 @@ def clean(
 
     Example: mt data clean mine.yaml --output cleaned --drop language --keep identical
     """
+    from shlex import quote
+
     from mt.config import load_config
     from mt.data.cleaning import cleaning_table
     from mt.data.prepare import drop_missing_sources

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from mt.api.search import contradict
 from mt.cli.options import (
     ENGINE_OPTIONS,
     engine_choice,
@@ -20,6 +19,7 @@ from mt.cli.options import (
 )
 from mt.cli.text import print_result
 from mt.console import log
+from mt.errors import contradict
 from mt.storage.output_path import require_writable
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mt.api.search import SearchRequest, contradict
 from mt.cli.completion import configurations, languages, one_of, run_folders
 from mt.console import set_up_logging
-from mt.errors import InputError
+from mt.errors import InputError, contradict
 
 if TYPE_CHECKING:
+    from mt.api.search import SearchRequest
     from mt.storage.run_dir import ModelDir
 
 Command = Callable[..., Any]
@@ -173,12 +173,14 @@ def spelled(argument: str) -> str:
     return "--beam" if argument == "beam_size" else f"--{argument.replace('_', '-')}"
 
 
-def search_request(options: dict[str, Any], greedy: bool = False, n_best: int = 1) -> SearchRequest:
+def search_request(options: dict[str, Any], greedy: bool = False, n_best: int = 1) -> "SearchRequest":
     """Return the search that `search_options` and, if used, `mbr_options` ask for.
 
     Raises:
         InputError: they contradict each other, or a value is out of bounds.
     """
+    from mt.api.search import SearchRequest
+
     names = ("length_penalty", "sample", "temperature", "top_k", "top_p", "seed", "mbr", "utility")
     search = {"beam_size": options["beam"]} | {name: options[name] for name in names if name in options}
     contradict(greedy and search["beam_size"] not in (None, 1), "--greedy", "--beam")

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from mt.api.search import contradict
 from mt.cli.options import (
     engine_choice,
     find_models,
@@ -16,7 +15,7 @@ from mt.cli.options import (
     search_request,
 )
 from mt.cli.text import print_result, require_utf8
-from mt.errors import InputError
+from mt.errors import InputError, contradict
 from mt.text.languages import BACK_TRANSLATION_TAG
 
 _file_options = option_group(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mt.api.search import contradict
 from mt.cli.document import document_kind, translate_document
 from mt.cli.options import (
     ENGINE_OPTIONS,
@@ -21,7 +20,7 @@ from mt.cli.options import (
 )
 from mt.cli.text import BLOCK_LINES, check_input, check_output, input_lines, writer
 from mt.console import log, progress
-from mt.errors import InputError
+from mt.errors import InputError, contradict
 from mt.storage.output_path import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
