@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 
 from engine_helpers import ENGLISH, LIVELY, printed_lines, whole_folder
-from mt.api.search import SearchRequest
-from mt.api.translation import _best
+from mt.api.search import SearchRequest, best_of
 from mt.data.eval_texts import EvalText
 from mt.decoding.engine import SearchOptions
 from mt.decoding.reranking import rerank_mbr
@@ -114,16 +113,16 @@ def test_among_equals_that_share_something_the_likelier(utility: str, stem: str,
         found = candidates(*texts, log_probs=[-1.0 if i == likeliest else -2.0 for i in range(number)])
         ranked = rerank_mbr(found, utility)
         assert ranked[0].text == texts[likeliest]
-        assert _best(found, utility, 2, sampled=True) == ranked[:2]
+        assert best_of(found, utility, 2, sampled=True) == ranked[:2]
 
 
-def test_equal_texts_are_one_of_the_n_best() -> None:
+def test_equal_texts_are_one_of_the_nbest_of() -> None:
     found = candidates("a b", "a b", "c d", "e f", log_probs=[-1.0, -2.0, -3.0, -4.0])
-    assert [each.text for each in _best(found, None, 3, sampled=False)] == ["a b", "c d", "e f"]
-    assert [each.text for each in _best(found, None, 3, sampled=True)] == ["a b", "a b", "c d"]
+    assert [each.text for each in best_of(found, None, 3, sampled=False)] == ["a b", "c d", "e f"]
+    assert [each.text for each in best_of(found, None, 3, sampled=True)] == ["a b", "a b", "c d"]
     # Otherwise its duplicate would raise its utility.
     alone = rerank_mbr(candidates("a b", "c d", "e f"), "chrf")
-    assert [each.score for each in _best(found, "chrf", 3, sampled=False)] == [each.score for each in alone]
+    assert [each.score for each in best_of(found, "chrf", 3, sampled=False)] == [each.score for each in alone]
 
 
 # The command line -----------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 from mt.decoding.engine import Sampling, SearchOptions
+from mt.decoding.translator import Candidate, distinct
 from mt.errors import InputError, contradict
 
 UTILITIES = ("chrf", "bleu")
@@ -146,3 +147,13 @@ def _check(key: str, value: Any, name: Callable[[str], str]) -> None:
     if not low <= value <= high:  # also refuses NaN
         bounds = f"below {low:g}" if high == math.inf else f"not between {low:g} and {high:g}"
         raise InputError(f"{name(key)} {value} is {bounds}")
+
+
+def best_of(candidates: list[Candidate], utility: str | None, n_best: int, sampled: bool) -> list[Candidate]:
+    """Return the n best candidates, by utility or by score, which are distinct unless they were sampled."""
+    pool = candidates if sampled else distinct(candidates)
+    if utility is not None:
+        from mt.decoding.reranking import rerank_mbr
+
+        return rerank_mbr(pool, utility)[:n_best]
+    return sorted(pool, key=lambda candidate: -candidate.score)[:n_best]

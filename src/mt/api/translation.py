@@ -8,9 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from mt.api.search import Search, SearchRequest
+from mt.api.search import Search, SearchRequest, best_of
 from mt.decoding.engine import EngineChoice
-from mt.decoding.translator import Candidate, distinct, lines_at_once
+from mt.decoding.translator import Candidate, lines_at_once
 from mt.errors import InputError
 from mt.storage.find_model import find_model
 from mt.storage.manifest import DamagedError, read_manifest
@@ -267,7 +267,7 @@ class Translator:
                 if not isinstance(line, str):
                     raise InputError(f"{line!r:.50} is not a string", "give a string, or a list of strings")
             for line, candidates in zip(block, into.translate(block, options, first_line), strict=True):
-                yield self._result(line, _best(candidates, utility, n_best, options.sampling is not None), attention)
+                yield self._result(line, best_of(candidates, utility, n_best, options.sampling is not None), attention)
             first_line += len(block)
 
     def _result(self, line: str, best: list[Candidate], attention: bool) -> Translation:
@@ -294,13 +294,3 @@ class _Options(Search, total=False):
 
     to: str | None
     attention: bool
-
-
-def _best(candidates: list[Candidate], utility: str | None, n_best: int, sampled: bool) -> list[Candidate]:
-    """Return the n best candidates, by utility or by score, which are distinct unless they were sampled."""
-    pool = candidates if sampled else distinct(candidates)
-    if utility is not None:
-        from mt.decoding.reranking import rerank_mbr
-
-        return rerank_mbr(pool, utility)[:n_best]
-    return sorted(pool, key=lambda candidate: -candidate.score)[:n_best]
