@@ -2,6 +2,7 @@
 
 import io
 import re
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +50,7 @@ def translated(path: Path, translate: Callable[[list[str]], list[str]], **option
 HTML = """\
 <!DOCTYPE html>\r
 <html lang="en"><head><title>A title</title><style>p { color: red }</style></head>
-<body title='big "one"'><h1>First  heading</h1>
+<body title="A &quot;word&quot;"><h1>First  heading</h1>
 <p>Some <b>bold</b> text &amp; more,
 on two lines. <img src="a.png" alt="A picture"> <code>do(x)</code></p>
 <pre>for x in y</pre><script>if (a<b && "it's") { x('y') }</script>
@@ -178,7 +179,11 @@ def test_a_round_trip_of_real_files_changes_no_byte(tmp_path: Path, path: Path) 
 def test_html_is_translated_and_its_code_is_not(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text(HTML, newline="")
     loud = translated(tmp_path / "a.html", shout).decode()
-    expected = HTML.replace("A title", "A TITLE").replace("First  heading", "FIRST HEADING")
+    expected = (
+        HTML.replace("A title", "A TITLE")
+        .replace("A &quot;word&quot;", "A &quot;WORD&quot;")
+        .replace("First  heading", "FIRST HEADING")
+    )
     for old in ("Some ", ">bold<", "A picture", ">One", ">Two "):
         expected = expected.replace(old, old.upper(), 1)
     expected = expected.replace(" text &amp; more,\non two lines.", " TEXT &amp; MORE, ON TWO LINES.")
@@ -193,6 +198,29 @@ def test_markdown_is_translated_and_its_code_is_not(tmp_path: Path) -> None:
     assert "| HEAD | OTHER |\n|------|-------|\n| CELL | `x`   |" in loud
     assert loud.startswith("---\ntitle: stays\n---\n")
     assert loud.endswith('```python\nprint("stays")\n```\n')
+
+
+def test_a_translation_is_no_markup(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("one\n\n| a | b |\n|---|---|\n| c | d |\n")
+    hostile = translated(tmp_path / "a.md", lambda texts: ["# x" if text == "one" else f"{text}|" for text in texts])
+    assert hostile.decode() == "\\# x\n\n| a\\| | b\\| |\n|---|---|\n| c\\| | d\\| |\n"
+    (tmp_path / "a.html").write_text('<p title="a">b</p>')
+    assert translated(tmp_path / "a.html", lambda texts: ['">x'] * len(texts)) == (
+        b'<p title="&quot;&gt;x">&quot;&gt;x</p>'
+    )
+
+
+def test_a_large_page_takes_no_more_than_seconds(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text("<p>some text &amp; <b>more</b></p>\n" * 20_000)
+    began = time.monotonic()
+    translated(tmp_path / "a.html", same)
+    assert time.monotonic() - began < 30
+
+
+def test_kinds_are_not_converted(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text("<p>a</p>")
+    with pytest.raises(InputError, match="kinds are not converted"):
+        translate_document(tmp_path / "a.html", tmp_path / "b.docx", same)
 
 
 def test_subtitles_keep_their_times(tmp_path: Path) -> None:

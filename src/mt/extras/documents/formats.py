@@ -24,6 +24,11 @@ _REFUSED = {
 _MAGIC = {b"%PDF": ".pdf", b"{\\rtf": ".rtf", b"\xd0\xcf\x11\xe0": ".doc", b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg"}
 
 
+def named_format(path: Path) -> str | None:
+    """Return the kind that the ending of a name stands for."""
+    return _SUFFIXES.get(path.suffix.lower())
+
+
 def document_format(path: Path, override: str | None = None) -> str | None:
     """Return the kind of a document by its name and its first bytes; None for plain lines of text.
 
@@ -34,9 +39,9 @@ def document_format(path: Path, override: str | None = None) -> str | None:
         if override not in FORMATS:
             raise InputError(f"--format: '{override}' is not one of {', '.join(FORMATS)}")
         return override
-    suffix = path.suffix.lower()
-    if suffix in _SUFFIXES:
-        return _SUFFIXES[suffix]
+    suffix, named = path.suffix.lower(), named_format(path)
+    if named is not None:
+        return named
     try:
         with path.open("rb") as file:
             beginning = file.read(8) if path.is_file() else b""

@@ -42,7 +42,7 @@ def scan_markdown(source: str) -> Spliced:
     """Find the paragraphs, headings, items and table cells of Markdown (CommonMark and tables)."""
     from markdown_it import MarkdownIt
 
-    found = Spliced(source)
+    found = Spliced(source, _escaped)
     lines = list(_lines(source))
     positions = [start for _, start, _ in lines]  # where to search on each line
     first = _front_matter(source)
@@ -54,6 +54,11 @@ def scan_markdown(source: str) -> Spliced:
             pieces = [piece for start, end in spans for piece in _pieces(source, start, end, _INLINE)]
             found.add(_joined(source, pieces, spans), f"line {token.map[0] + 1}")
     return found
+
+
+def _escaped(text: str) -> str:
+    """Escape what would begin a list, a quote, a heading or a cell of a table."""
+    return re.sub(r"^(\d+(?=[.)]\s)|(?=(?:[#>+*-]+|=+)(?:\s|$)))", r"\1\\", text).replace("|", r"\|")
 
 
 def _located(

@@ -12,7 +12,7 @@ _TOKEN = re.compile(
     |<(?P<close>/?)(?P<name>[a-zA-Z_][^\s/>]*)(?P<rest>(?:"[^"]*"|'[^']*'|[^'">])*?)(?P<empty>/?)>""",
     re.DOTALL | re.VERBOSE,
 )
-_ATTRIBUTE = re.compile(r"""\s(alt|title|placeholder|aria-label)\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"""\s(alt|title|placeholder|aria-label)\s*=\s*"([^"]*)\"""", re.IGNORECASE)
 _VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
 _RSID = re.compile(r' w:rsid\w*="[^"]*"')
 
@@ -60,7 +60,8 @@ class _Scanner:
 
     def __init__(self, source: str, markup: Markup, place: str) -> None:
         self.markup, self.place = markup, place
-        self.found = Spliced(source, lambda text: html.escape(text, quote=False))
+        self.found = Spliced(source, _escaped)
+        self.counted = 0, 1  # a position, and its line
         self.pieces: list[list[Span]] = []
         self.joins = False  # the next text continues the piece before
         self.depth = self.in_text = 0  # open blocks, and open elements of text
@@ -130,19 +131,25 @@ class _Scanner:
     def _attributes(self, token: re.Match[str]) -> None:
         if not self.skipped and token["rest"]:
             for found in _ATTRIBUTE.finditer(token["rest"]):
-                group = 2 if found[2] is not None else 3
-                start = token.start("rest") + found.start(group)
-                span = Span(start, start + len(found[group]), html.unescape(found[group]))
-                if '"' not in span.text:
-                    self.found.add([[span]], f"{self.place}:{self._line(start)}")
+                start = token.start("rest") + found.start(2)
+                span = Span(start, start + len(found[2]), html.unescape(found[2]))
+                self.found.add([[span]], f"{self.place}:{self._line(start)}")
 
     def _line(self, position: int) -> int:
-        return self.found.source.count("\n", 0, position) + 1
+        start, line = self.counted
+        if position >= start:
+            self.counted = position, line + self.found.source.count("\n", start, position)
+        return self.counted[1]
 
     def _end_block(self) -> None:
         if self.pieces:
             self.found.add(self.pieces, f"{self.place}:{self._line(self.pieces[0][0].start)}")
         self.pieces, self.between, self.last_format = [], False, ""
+
+
+def _escaped(text: str) -> str:
+    """Escape what would end a text or an attribute in double quotes."""
+    return html.escape(text, quote=False).replace('"', "&quot;")
 
 
 def check_xml(content: bytes, place: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mt.errors import InputError
 from mt.extras.documents.bilingual import PoFile, Table, XmlFile
-from mt.extras.documents.formats import FORMATS, document_format
+from mt.extras.documents.formats import FORMATS, document_format, named_format
 from mt.extras.documents.lines import scan_markdown, scan_subtitles
 from mt.extras.documents.markup import HTML, scan
 from mt.extras.documents.packages import Package
@@ -60,6 +60,9 @@ def translate_document(
     kind = document_format(source, format_)
     if kind is None:
         raise InputError(f"{source}: the kind of this document is unknown", f"give --format, of {', '.join(FORMATS)}")
+    other = named_format(output)
+    if other not in (None, kind):
+        raise InputError(f"--output {output}: {source} is {kind}, and kinds are not converted", f"name it .{kind}")
     package = _PACKAGES.get(kind)
     if package is not None and importlib.util.find_spec(package) is None:
         message = f"translating .{kind} files needs a package that is not installed ({package})"
