@@ -426,6 +426,12 @@ def test_bad_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InputError, match="damaged"):
         translate_document(path, tmp_path / "out.docx", same)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("word/document.xml", "<a/>")
+        archive.writestr("word/media/a.bin", b"a part that is only copied")
+    path.write_bytes(path.read_bytes().replace(b"only copied", b"damaged now"))
+    with pytest.raises(InputError, match="damaged"):
+        translate_document(path, tmp_path / "out.docx", same)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("word/document.xml", "w") as part:
         for _ in range(11):
             part.write(bytes(1_000_000))

@@ -3,6 +3,7 @@
 import io
 import re
 import zipfile
+import zlib
 from dataclasses import dataclass
 
 from mt.errors import InputError
@@ -40,12 +41,12 @@ class Package:
         try:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 _check(archive, place)
-                for name in archive.namelist():
+                for info in archive.infolist():
+                    name, part = info.filename, _unpacked(archive, info)  # all, to find damage before the work
                     if re.fullmatch(pattern, name):
-                        part = archive.read(name)
                         check_xml(part, f"{place}: {name}")
                         parts[name] = scan(_decoded(part, f"{place}: {name}"), markup, name)
-        except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, ValueError) as error:
+        except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, ValueError, zlib.error) as error:
             raise InputError(f"{place}: damaged, or no .{kind} file ({error})", "save it again") from None
         if not parts:
             raise InputError(f"{place}: this archive holds no text of a .{kind} file", "check its kind")
@@ -65,6 +66,15 @@ class Package:
                 content = new[info.filename].encode() if info.filename in new else old.read(info)
                 archive.writestr(info, content, info.compress_type)
         return output.getvalue()
+
+
+def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """Read a part, whatever size it has, only as far as it claims; the last read compares the checksum."""
+    with archive.open(info) as part:
+        content = part.read(info.file_size)
+        if part.read(1):
+            raise zipfile.BadZipFile(f"{info.filename} is larger than it claims")
+    return content
 
 
 def _check(archive: zipfile.ZipFile, place: str) -> None:
