@@ -25,12 +25,14 @@ lint: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Tests have one thread each, so several run at once.
+# Tests have one thread each and wait for other processes half of the time, so two run on each core.
+PROCESSES = $$($(BIN)/python -c "import os; print(min(8, 2 * (os.cpu_count() or 1)))")
+
 test: lint
-	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist worksteal
+	$(BIN)/pytest --numprocesses $(PROCESSES) --dist worksteal
 
 test-slow: $(VENV)/.installed
-	$(BIN)/pytest -m slow --numprocesses auto --maxprocesses 8 --dist worksteal
+	$(BIN)/pytest -m slow --numprocesses $(PROCESSES) --dist worksteal
 
 soak: $(VENV)/.installed
 	$(BIN)/python scripts/soak.py --minutes 60

@@ -21,6 +21,17 @@ def document_kind(path: Path | None, format_: str | None) -> str | None:
     return document_format(path, format_)
 
 
+def refuse_names(text: tuple[str, ...], document: Path | None) -> None:
+    """Refuse names of documents among the texts to translate, where they are not the one document."""
+    from mt.extras.documents.formats import names_document
+
+    for word in text if document is None else ():
+        if names_document(word):
+            exists = Path(word).is_file()
+            hint = "translate one document at a time" if exists else "to translate the name itself, pipe it in"
+            raise InputError(f"{word}: {'documents are no text' if exists else 'no such file'}", hint)
+
+
 def translate_document(path: Path, kind: str, output: Path | None, request: Any, options: dict[str, Any]) -> None:
     """Translate a document into --output, and print what was done."""
     if output is None or str(output) == "-":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mt.cli.document import document_kind, translate_document
+from mt.cli.document import document_kind, refuse_names, translate_document
 from mt.cli.options import (
     ENGINE_OPTIONS,
     document_format_type,
@@ -56,6 +56,7 @@ def translate(
     named = Path(text[0]) if len(text) == 1 and len(text[0]) < 256 and Path(text[0]).is_file() else None
     document = input_ if named is None else named
     kind = document_kind(document, format_)
+    refuse_names(text, named)
     if kind is not None and document is not None and not (named and input_):
         request = search_request(options, options["greedy"])
         translate_document(document, kind, output, request, options)

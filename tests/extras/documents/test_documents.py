@@ -4,9 +4,7 @@ import io
 import re
 import time
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import docx
 import matplotlib
@@ -14,37 +12,19 @@ import mkdocs
 import odf.opendocument
 import odf.table
 import odf.text
-import polib
 import pptx
 import pytest
 from lxml import etree
+from markdown_it import MarkdownIt
 
 from command import mt
+from document_helpers import same, shout, translated
 from mt.errors import InputError
 from mt.extras.documents.formats import document_format
-from mt.extras.documents.segments import PLACEHOLDER, Segment, translate_segments
 from mt.extras.documents.translating import translate_document
 
 ROOT = Path(__file__).parents[3]
 MKDOCS, MATPLOTLIB = Path(mkdocs.__file__).parent, Path(matplotlib.__file__).parent
-
-
-def same(texts: list[str]) -> list[str]:
-    return list(texts)
-
-
-def shout(texts: list[str]) -> list[str]:
-    """Translate into capitals, placeholders excepted."""
-    return [re.sub(r"[a-zäöü]+", lambda found: found[0].upper(), text) if not PLACEHOLDER.search(text) else
-            "".join(part if PLACEHOLDER.fullmatch(part) else part.upper()
-                    for part in re.split(f"({PLACEHOLDER.pattern})", text, flags=re.VERBOSE) if part is not None)
-            for text in texts]  # fmt: skip
-
-
-def translated(path: Path, translate: Callable[[list[str]], list[str]], **options: Any) -> bytes:
-    output = path.with_name(f"translated{path.suffix}")
-    translate_document(path, output, translate, **options)
-    return output.read_bytes()
 
 
 HTML = """\
@@ -101,32 +81,6 @@ Hello there
 
 00:03.000 --> 00:04.000
 <v Ann>Bye
-"""
-PO = """\
-# A translator's comment
-msgid ""
-msgstr ""
-"Language: de\\n"
-"Content-Type: text/plain; charset=UTF-8\\n"
-"Plural-Forms: nplurals=2; plural=(n != 1);\\n"
-
-#. For the menu
-#: a.py:1
-#, python-format
-msgctxt "menu"
-msgid "Open %s now"
-msgstr ""
-
-msgid "Done"
-msgstr "Fertig"
-
-msgid "%d file"
-msgid_plural "%d files"
-msgstr[0] ""
-msgstr[1] ""
-
-#~ msgid "Old"
-#~ msgstr "Alt"
 """
 XLIFF = """\
 <xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file source-language="en" original="a"><body>
@@ -210,6 +164,35 @@ def test_a_translation_is_no_markup(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("answer", ["# Titel", "- a", "1984. Ein Buch", "a | b", "> x", "===", "*a* _b_ [c](d)", "`x"])
+def test_a_translation_does_not_become_markdown(tmp_path: Path, answer: str) -> None:
+    for source in ("text\n\nmore\n", "| text | b |\n|---|---|\n| c | d |\n"):
+        (tmp_path / "a.md").write_text(source)
+        new = translated(tmp_path / "a.md", lambda texts: [answer for _ in texts]).decode()
+        old, tokens = ([*MarkdownIt().enable("table").parse(text)] for text in (source, new))
+        assert [token.type for token in tokens] == [token.type for token in old]
+        assert answer in ["".join(part.content for part in token.children or ()) for token in tokens]
+
+
+def test_marks_of_markdown_stay(tmp_path: Path) -> None:
+    """Also a link's title, references, escaped bars, images and boxes to tick."""
+    text = (
+        'Some [text](http://a.b/c_(d) "t") [ref] and [x][ref]\n\n| a | b \\| c |\n|---|---|\n| x | `y` |\n\n'
+        "* [ ] item ~~old~~ snake_case `` a`b `` {{ var }}\n\n[ref]: http://a.b\n"
+    )
+    (tmp_path / "a.md").write_text(text)
+    expected = text
+    for old in ("Some ", "[text]", "and ", "[x]", "| a ", "b \\| c", "| x ", "item ", "old", "snake_case"):
+        expected = expected.replace(old, old.upper(), 1)
+    assert translated(tmp_path / "a.md", shout).decode() == expected
+
+
+def test_marked_elements_stay(tmp_path: Path) -> None:
+    page = "<div class='x notranslate'><p>a</p></div><p translate=no>b</p><p class=\"notranslated\">c</p>"
+    (tmp_path / "a.html").write_text(page)
+    assert translated(tmp_path / "a.html", shout).decode() == page.replace(">c<", ">C<")
+
+
 def test_a_large_page_takes_no_more_than_seconds(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<p>some text &amp; <b>more</b></p>\n" * 20_000)
     began = time.monotonic()
@@ -226,39 +209,11 @@ def test_kinds_are_not_converted(tmp_path: Path) -> None:
 def test_subtitles_keep_their_times(tmp_path: Path) -> None:
     (tmp_path / "a.srt").write_bytes(SRT.encode())
     loud = translated(tmp_path / "a.srt", shout).decode()
-    expected = SRT.replace("Hello there,\r\nmy friend.", "HELLO THERE, MY FRIEND.")
+    expected = SRT.replace("Hello there,\r\nmy friend.", "HELLO THERE,\r\nMY FRIEND.")
     assert loud == expected.replace("Good", "GOOD").replace("bye", "BYE")
     (tmp_path / "a.vtt").write_text(VTT)
     loud = translated(tmp_path / "a.vtt", shout).decode()
     assert loud == VTT.replace("Hello there", "HELLO THERE").replace("Bye", "BYE")
-
-
-def test_a_catalogue_keeps_translations_and_marks_new_ones(tmp_path: Path) -> None:
-    (tmp_path / "a.po").write_text(PO)
-    found = polib.pofile(translated(tmp_path / "a.po", shout).decode())
-    menu, done, files, old = list(found)
-    assert (menu.msgstr, menu.msgctxt, menu.comment) == ("OPEN %s NOW", "menu", "For the menu")
-    assert set(menu.flags) == {"python-format", "fuzzy"}
-    assert (done.msgstr, done.flags, old.obsolete) == ("Fertig", [], True)
-    assert files.msgstr_plural == {0: "%d FILE", 1: "%d FILES"}
-    assert found.header == "A translator's comment"
-
-
-def test_a_real_catalogue(tmp_path: Path) -> None:
-    """Of a package's binary catalogue, as text: translated entries keep their bytes, emptied ones get a translation."""
-    catalogue = polib.mofile(str(next(MKDOCS.glob("themes/readthedocs/locales/de/**/*.mo"))))
-    path = tmp_path / "de.po"
-    path.write_text(f"{polib.pofile(str(catalogue))}\n")
-    before = path.read_bytes()
-    assert len(polib.pofile(before.decode())) > 5
-    assert translated(path, shout).strip() == before.strip()
-    emptied = polib.pofile(before.decode())
-    for entry in emptied:
-        entry.msgstr = ""
-    path.write_text(f"{emptied}")
-    new = polib.pofile(translated(path, shout).decode())
-    assert all(entry.fuzzy and entry.msgstr for entry in new)
-    assert [entry.msgid for entry in new] == [entry.msgid for entry in emptied]
 
 
 @pytest.mark.parametrize(
@@ -275,7 +230,7 @@ def test_xliff_gets_targets(tmp_path: Path, content: str, expected: list[str]) -
     assert re.findall(r"<target[^>]*>(.*?)</target>", loud) == expected
     assert re.findall(r"<source>.*?</source>", loud) == re.findall(r"<source>.*?</source>", content)
     assert 'target-language="de"' in loud or 'trgLang="de"' in loud
-    assert translated(tmp_path / "a.xlf", same) != content.encode()
+    assert translated(tmp_path / "a.xlf", same, languages=("en", "de")) != content.encode()
 
 
 def test_a_translation_memory_gets_the_missing_variants(tmp_path: Path) -> None:
@@ -283,19 +238,6 @@ def test_a_translation_memory_gets_the_missing_variants(tmp_path: Path) -> None:
     root = etree.fromstring(translated(tmp_path / "a.tmx", shout, languages=("en", "de")))
     segments = [[seg.text for seg in unit.iter("seg")] for unit in root.iter("tu")]
     assert segments == [["A segment", "A SEGMENT"], ["Done", "Fertig"]]
-
-
-def test_columns_of_a_table(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_bytes(b'id;en;de\r\n1;"A text; with a mark";old\r\n2;Other;\r\n')
-    assert translated(path, shout, columns="en:de") == (
-        b'id;en;de\r\n1;"A text; with a mark";"A TEXT; WITH A MARK"\r\n2;Other;OTHER\r\n'
-    )
-    assert translated(path, shout, columns="en:fr").splitlines()[2] == b"2;Other;;OTHER"
-    assert translated(path, shout, columns="2").splitlines()[2] == b"2;OTHER;"
-    for columns, message in ((None, "which of its 3 columns"), ("fr:de", "has no column 'fr'"), ("9", "no column '9'")):
-        with pytest.raises(InputError, match=message):
-            translated(path, shout, columns=columns)
 
 
 def word_file(path: Path) -> None:
@@ -330,14 +272,35 @@ def unpacked(content: bytes) -> dict[str, bytes]:
     return {name: archive.read(name) for name in archive.namelist()}
 
 
+def test_code_and_spaces_in_word(tmp_path: Path) -> None:
+    document = docx.Document()
+    document.styles.add_style("Source Code", 1)
+    paragraph = document.add_paragraph("Call ")
+    paragraph.add_run("f(x)").font.name = "Courier New"
+    paragraph.add_run(" twice")
+    document.add_paragraph("print(1)", style="Source Code")
+    paragraph = document.add_paragraph("one")
+    paragraph.add_run(" two ")
+    paragraph.add_run("three").italic = True
+    document.save(str(tmp_path / "a.docx"))
+    loud = docx.Document(io.BytesIO(translated(tmp_path / "a.docx", shout)))
+    assert [each.text for each in loud.paragraphs] == ["CALL f(x) TWICE", "print(1)", "ONE TWO THREE"]
+    assert (
+        b'<w:t xml:space="preserve">ONE TWO <'
+        in unpacked((tmp_path / "translated.docx").read_bytes())["word/document.xml"]
+    )
+
+
 def test_slides_and_open_documents(tmp_path: Path) -> None:
     slides = pptx.Presentation()
     slide = slides.slides.add_slide(slides.slide_layouts[1])
     slide.shapes.title.text = "A title"
     slide.placeholders[1].text = "First point\nSecond point"
+    number = '<a:fld xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" id="{1}"><a:t>x7</a:t></a:fld>'
+    slide.placeholders[1].text_frame.paragraphs[1]._p.append(etree.fromstring(number))
     slides.save(str(tmp_path / "a.pptx"))
     loud = pptx.Presentation(io.BytesIO(translated(tmp_path / "a.pptx", shout)))
-    assert [shape.text_frame.text for shape in loud.slides[0].shapes] == ["A TITLE", "FIRST POINT\nSECOND POINT"]
+    assert [shape.text_frame.text for shape in loud.slides[0].shapes] == ["A TITLE", "FIRST POINT\nSECOND POINTx7"]
 
     text = odf.opendocument.OpenDocumentText()
     text.text.addElement(odf.text.H(outlinelevel=1, text="A heading"))
@@ -368,31 +331,6 @@ def test_a_book(tmp_path: Path) -> None:
     assert loud["OEBPS/one.xhtml"] == parts["OEBPS/one.xhtml"].replace("A text", "A TEXT").encode()
 
 
-def test_placeholders_survive_a_model_that_loses_them() -> None:
-    """Then the text between them is translated, and what has no translation stays and is reported."""
-
-    def loses(texts: list[str]) -> list[str]:
-        return ["" if text == "Bad" else PLACEHOLDER.sub("", text).upper() for text in texts]
-
-    sources = ["Open %s at {place}, see https://a.example/b?c=d.", "Bad", "Hello. 42. Bye &amp; on.", "100% of $5"]
-    result = translate_segments([Segment((text,), f"line {n}") for n, text in enumerate(sources)], loses)
-    assert result.texts == [
-        ("OPEN %s AT {place}, SEE https://a.example/b?c=d.",),
-        None,
-        ("HELLO. 42. BYE &amp; ON.",),
-        ("100% OF $5",),
-    ]
-    assert result.kept == [("line 1", "no translation of Bad")]
-
-
-def test_each_sentence_is_translated_once() -> None:
-    calls: list[list[str]] = []
-    segments = [Segment(("One thing. Another thing.", "One thing."), "a"), Segment(("Another thing.",), "b")]
-    result = translate_segments(segments, lambda texts: calls.append(texts) or shout(texts))  # type: ignore[func-returns-value]
-    assert calls == [["One thing.", "Another thing."]]
-    assert result.texts == [("ONE THING. ANOTHER THING.", "ONE THING."), ("ANOTHER THING.",)]
-
-
 BAD: list[tuple[str, bytes, str]] = [
     ("a.html", b"", "empty"),
     ("a.srt", b"caf\xe8", "a.srt:1: not valid UTF-8"),
@@ -407,7 +345,12 @@ BAD: list[tuple[str, bytes, str]] = [
     ("a.tmx", b"<tmx>", "not well-formed XML"),
     ("a.xlf", b'<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><xliff>&a;</xliff>', "declares entities"),
     ("a.tmx", b'<!DOCTYPE x [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]><tmx>&b;</tmx>', "declares entities"),
-    ("a.po", b'no "catalogue"\n', "no catalogue of gettext"),
+    ("a.srt", b"no subtitles\n", "no subtitle in it"),
+    *(
+        (f"a.{kind}", b"%PDF-1.7", f"not .{kind.replace('xlf', 'xliff')} but a .pdf file")
+        for kind in "html md srt vtt po xlf tmx csv".split()
+    ),
+    ("a.csv", b"PK\x03\x04", "not .csv but a .zip file"),
 ]
 
 
@@ -415,7 +358,7 @@ BAD: list[tuple[str, bytes, str]] = [
 def test_bad_documents(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=re.escape(message)):
-        translate_document(tmp_path / name, tmp_path / "out.x", same)
+        translate_document(tmp_path / name, tmp_path / "out.x", same, languages=("en", "de"))
     assert sorted(path.name for path in tmp_path.iterdir()) == [name]
 
 
@@ -463,4 +406,11 @@ def test_the_command_line(trained: Path, tmp_path: Path) -> None:
     assert len(lines.splitlines()) == 3
     wrong = mt("translate", source, "--output", tmp_path / "c", "--alignment", cwd=trained, code=2)
     assert "--alignment is for lines of text" in wrong.stderr
+    for words in (["none.docx"], ["a", "none.docx"]):
+        missing = mt("translate", *words, "--output", tmp_path / "m.docx", cwd=trained, code=2)
+        assert "none.docx: no such file" in missing.stderr
+    assert not (tmp_path / "m.docx").exists()
+    assert "one document at a time" in mt("translate", source, source, cwd=trained, code=2).stderr
+    stray = mt("translate", source, "--columns", "1", "--output", tmp_path / "c", cwd=trained, code=2)
+    assert "is for .csv and .tsv" in stray.stderr
     assert "--columns is for .csv" in mt("translate", "a", "--columns", "1", cwd=trained, code=2).stderr

@@ -1,10 +1,7 @@
-"""Documents that hold source and translation: gettext's PO, XLIFF, TMX and tables."""
+"""Documents in XML that hold source and translation: XLIFF and TMX."""
 
-import csv
-import io
 from copy import deepcopy
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from mt.errors import InputError
@@ -12,55 +9,6 @@ from mt.extras.documents.markup import check_xml
 from mt.extras.documents.segments import Segment
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-
-
-@dataclass
-class PoFile:
-    """A catalogue of gettext; entries that have a translation keep it, new ones are marked fuzzy."""
-
-    catalogue: Any
-    entries: list[Any]
-
-    @classmethod
-    def read(cls, content: str, place: str) -> "PoFile":
-        import polib
-
-        try:
-            catalogue = polib.pofile(content, wrapwidth=_width(content))
-        except (OSError, ValueError, UnicodeError) as error:
-            raise InputError(f"{place}: no catalogue of gettext ({error})", "check it with msgfmt --check") from None
-        new = [entry for entry in catalogue if not entry.obsolete and not entry.translated() and not entry.fuzzy]
-        return cls(catalogue, [entry for entry in new if entry.msgid and not any(_plural_forms(entry).values())])
-
-    @property
-    def segments(self) -> list[Segment]:
-        return [Segment(_texts(entry), f"entry {entry.msgid!r:.40}") for entry in self.entries]
-
-    def written(self, translations: list[tuple[str, ...] | None]) -> bytes:
-        for entry, new in zip(self.entries, translations, strict=True):
-            if new is None:
-                continue
-            if entry.msgid_plural:
-                forms = sorted(entry.msgstr_plural) or [0, 1]
-                entry.msgstr_plural = {form: new[0 if form == 0 and len(forms) > 1 else -1] for form in forms}
-            else:
-                entry.msgstr = new[0]
-            entry.flags.append("fuzzy")
-        return f"{self.catalogue}".encode(self.catalogue.encoding)
-
-
-def _texts(entry: Any) -> tuple[str, ...]:
-    return (entry.msgid, entry.msgid_plural) if entry.msgid_plural else (entry.msgid,)
-
-
-def _plural_forms(entry: Any) -> dict[int, str]:
-    return dict(entry.msgstr_plural or {})
-
-
-def _width(content: str) -> int:
-    """Return the width that a catalogue is wrapped at."""
-    lengths = [len(line) for line in content.splitlines() if line.startswith('"')]
-    return max([78, *lengths]) if any(length <= 80 for length in lengths) else 10**6
 
 
 @dataclass
@@ -119,6 +67,8 @@ def _xliff_units(root: Any, target_lang: str) -> list[tuple[Any, Any]]:
         new.tag = f"{namespace}target"
         if root.get("version", "").startswith("1"):
             new.set("state", "needs-review-translation")
+        elif parent.get("state", "initial") == "initial":
+            parent.set("state", "translated")
         source.addnext(new)
         units.append((source, new))
     return units
@@ -163,71 +113,3 @@ def _get(node: tuple[Any, str]) -> str:
 
 def _set(node: tuple[Any, str], text: str) -> None:
     setattr(*node, text)
-
-
-@dataclass
-class Table:
-    """A CSV or TSV file: one column is translated into another."""
-
-    rows: list[list[str]]
-    dialect: dict[str, Any]
-    column: int
-    target: int
-    first: int  # the first row that is no header
-
-    @classmethod
-    def read(cls, content: str, kind: str, columns: str | None, place: str) -> "Table":
-        """Read a table.
-
-        Args:
-            content: its text.
-            kind: csv or tsv.
-            columns: SOURCE or SOURCE:TARGET, names of the header or numbers from 1.
-            place: the file, for messages.
-
-        Raises:
-            InputError: `columns` is missing or names no column.
-        """
-        newline = "\r\n" if "\r\n" in content else "\n"
-        head = content.split("\n", 1)[0]
-        delimiter = "\t" if kind == "tsv" else max(",;\t|", key=head.count)
-        dialect = {"delimiter": delimiter, "lineterminator": newline}
-        rows = list(csv.reader(io.StringIO(content, newline=""), delimiter=delimiter))
-        header = rows[0] if rows else []
-        if columns is None:
-            if len(header) != 1:
-                names = ", ".join(header)[:200]
-                hint = f"give --columns SOURCE:TARGET, by name or number; the first row is: {names}"
-                raise InputError(f"{place}: which of its {len(header)} columns is to be translated?", hint)
-            columns = "1:2"
-        source, _, target = columns.partition(":")
-        has_header = any(name in header for name in (source, target) if name)
-        column = _column(source, header, place)
-        if target and not target.isdigit() and target not in header:
-            header.append(target)
-        where = _column(target, [*header, ""], place) if target else column
-        return cls(rows, dialect, column, where, int(has_header))
-
-    @property
-    def segments(self) -> list[Segment]:
-        return [Segment((row[self.column],), f"row {number}") for number, row in self._translated_rows()]
-
-    def _translated_rows(self) -> list[tuple[int, list[str]]]:
-        numbered = list(enumerate(self.rows, 1))[self.first :]
-        return [(number, row) for number, row in numbered if len(row) > self.column]
-
-    def written(self, translations: list[tuple[str, ...] | None]) -> bytes:
-        for (_, row), new in zip(self._translated_rows(), translations, strict=True):
-            row += [""] * (self.target + 1 - len(row))
-            row[self.target] = new[0] if new else row[self.column] if self.target == self.column else ""
-        output = io.StringIO(newline="")
-        csv.writer(output, **self.dialect).writerows(self.rows)
-        return output.getvalue().encode()
-
-
-def _column(name: str, header: list[str], place: str) -> int:
-    if name in header:
-        return header.index(name)
-    if name.isdigit() and 0 < int(name) <= len(header):
-        return int(name) - 1
-    raise InputError(f"--columns: {Path(place).name} has no column {name!r}", f"it has {', '.join(header)[:200]}")

@@ -1,5 +1,6 @@
 """Kinds of documents: which can be translated, and what to do with the others."""
 
+import re
 from pathlib import Path
 
 from mt.errors import InputError
@@ -21,7 +22,15 @@ _REFUSED = {
     ),
     **dict.fromkeys((".zip", ".tar", ".7z", ".rar"), "unpack it"),
 }
-_MAGIC = {b"%PDF": ".pdf", b"{\\rtf": ".rtf", b"\xd0\xcf\x11\xe0": ".doc", b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg"}
+_TEXTS = frozenset("html md srt vtt po xliff tmx csv tsv".split())
+_MAGIC = {
+    b"PK\x03\x04": ".zip",
+    b"%PDF": ".pdf",
+    b"{\\rtf": ".rtf",
+    b"\xd0\xcf\x11\xe0": ".doc",
+    b"\x89PNG": ".png",
+    b"\xff\xd8\xff": ".jpg",
+}
 
 
 def named_format(path: Path) -> str | None:
@@ -35,24 +44,29 @@ def document_format(path: Path, override: str | None = None) -> str | None:
     Raises:
         InputError: a document of a kind that cannot be translated, or `override` is no kind.
     """
-    if override is not None:
-        if override not in FORMATS:
-            raise InputError(f"--format: '{override}' is not one of {', '.join(FORMATS)}")
-        return override
-    suffix, named = path.suffix.lower(), named_format(path)
-    if named is not None:
-        return named
+    if override is not None and override not in FORMATS:
+        raise InputError(f"--format: '{override}' is not one of {', '.join(FORMATS)}")
+    kind, suffix = override or named_format(path), path.suffix.lower()
     try:
         with path.open("rb") as file:
             beginning = file.read(8) if path.is_file() else b""
     except OSError:
         beginning = b""
-    if beginning.startswith(b"PK\x03\x04"):
-        return _kind_of_archive(path)
     found = next((kind for magic, kind in _MAGIC.items() if beginning.startswith(magic)), suffix)
+    if kind is not None:
+        if kind in _TEXTS and found in _REFUSED and found != suffix:
+            raise InputError(f"{path}: not .{kind} but a {found} file", _REFUSED[found])
+        return kind
+    if found == ".zip" and beginning:
+        return _kind_of_archive(path)
     if found in _REFUSED:
         raise InputError(f"{path}: a {found} file cannot be translated", _REFUSED[found])
     return None
+
+
+def names_document(text: str) -> bool:
+    """Return True for a word that ends as the name of a document does."""
+    return not re.search(r"\s", text) and (Path(text).suffix.lower() in {*_SUFFIXES, *_REFUSED})
 
 
 def _kind_of_archive(path: Path) -> str:

@@ -1,23 +1,28 @@
 """Documents of lines: subtitles and Markdown."""
 
 import re
+import textwrap
 from collections.abc import Iterator
 
 from mt.extras.documents.splicing import Span, Spliced
 
 _TIME = re.compile(r"\s*(\d+:)?\d+:\d+[.,]\d+\s*-->")
 _CUE_TAG = re.compile(r"<[^>\n]*>|\{\\[^}\n]*\}")
-# Code, links' targets, images, HTML, emphasis and hard line breaks of Markdown.
+_SPEAKER = re.compile(r"\s*(?:<[^<>\n]*>)*[-–—]")
+# Code, images, links' targets, references, HTML, hard line breaks, escapes and emphasis of Markdown.
 _INLINE = re.compile(
-    r"(`+)[^`].*?\1|!?\[(?=[^\]\n]*\]\()|\]\([^)\n]*\)|\]\[[^\]\n]*\]|<[^>\n]+>|\*{1,3}|(?<!\w)_{1,3}(?=\S)"
-    r"|(?<=\S)_{1,3}(?!\w)|~~|\\\n|  +\n",
-    re.DOTALL,
+    r"""\{\{[^{}]*\}\}|\{%[^{}]*%\}|(?<!`)`(?!`)[^`]+`(?!`)|(?<!`)``(?!`).+?(?<!`)``(?!`)
+    |!?\[(?=[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*){0,5}\](?:\(|\[[^\[\]]))
+    |\]\((?:[^()"]|\([^()]*\)|"[^"]*")*\)|\]\[[^\[\]]+\]|\[[^\[\]]*\](?:\[\]|(?![(\[]))
+    |<!--.*?-->|</?[A-Za-z][^<>]*>|(?:\ {2,}|\\)\r?\n|\\[^\w\s]|\*+|~~|(?<![^\W_])_+(?=[^\W_])|(?<=[^\W_])_+(?![^\W_])
+    """,
+    re.DOTALL | re.VERBOSE,
 )
 
 
 def scan_subtitles(source: str) -> Spliced:
-    """Find the text of the cues of an .srt or .vtt file; lines of one cue are one text."""
-    found = Spliced(source)
+    """Find the text of the cues of an .srt or .vtt file; lines of one cue are one text, those of speakers are not."""
+    found = Spliced(source, _wrapped)
     cue: list[tuple[int, int]] = []
     in_cue = False
     for number, start, end in _lines(source):
@@ -34,8 +39,20 @@ def scan_subtitles(source: str) -> Spliced:
 
 
 def _add_cue(found: Spliced, lines: list[tuple[int, int]], number: int) -> None:
-    if lines:
-        found.add(list(_pieces(found.source, lines[0][0], lines[-1][1], _CUE_TAG)), f"line {number - len(lines)}")
+    spoken = any(_SPEAKER.match(found.source, start, end) for start, end in lines)
+    for start, end in lines if spoken else [(first, lines[-1][1]) for first, _ in lines[:1]]:
+        found.add(list(_pieces(found.source, start, end, _CUE_TAG)), f"line {number - len(lines)}")
+
+
+def _wrapped(old: str, new: str) -> str:
+    """Break the text of a cue into as many lines as it had, of similar length."""
+    lines, new = old.strip("\r\n").count("\n") + 1, new.replace("-->", "→")
+    width = max(1, -(-len(new) // lines))
+    while len(wrapped := textwrap.wrap(new, width, break_long_words=False, break_on_hyphens=False)) > lines:
+        width += 1
+    outside = re.fullmatch(r"(\s*).*?(\s*)", old, re.DOTALL)
+    assert outside is not None
+    return new if lines == 1 else outside[1] + ("\r\n" if "\r\n" in old else "\n").join(wrapped) + outside[2]
 
 
 def scan_markdown(source: str) -> Spliced:
@@ -46,7 +63,11 @@ def scan_markdown(source: str) -> Spliced:
     lines = list(_lines(source))
     positions = [start for _, start, _ in lines]  # where to search on each line
     first = _front_matter(source)
-    for token in MarkdownIt("commonmark").enable("table").parse("\n" * source.count("\n", 0, first) + source[first:]):
+    for token in (
+        MarkdownIt("commonmark")
+        .enable(["table", "strikethrough"])
+        .parse("\n" * source.count("\n", 0, first) + source[first:])
+    ):
         if token.type != "inline" or token.map is None or not token.content:
             continue
         spans = _located(source, lines, positions, token.map[0], token.content.split("\n"))
@@ -56,9 +77,10 @@ def scan_markdown(source: str) -> Spliced:
     return found
 
 
-def _escaped(text: str) -> str:
-    """Escape what would begin a list, a quote, a heading or a cell of a table."""
-    return re.sub(r"^(\d+(?=[.)]\s)|(?=(?:[#>+*-]+|=+)(?:\s|$)))", r"\1\\", text).replace("|", r"\|")
+def _escaped(old: str, new: str) -> str:
+    """Escape what would begin a list, a quote, a heading or a cell, and marks that the source does not have."""
+    new = re.sub(r"[*_`\[\]<|]", lambda found: found[0] if found[0] in old else f"\\{found[0]}", new)
+    return re.sub(r"^(\d+(?=[.)]\s)|(?=(?:[#>+-]+|=+)(?:\s|$)))", r"\1\\", new)
 
 
 def _located(
@@ -67,11 +89,12 @@ def _located(
     """Find where the lines of a paragraph stand, behind the marks of lists and quotes; none if they cannot be found."""
     spans = []
     for number, content in enumerate(contents, first):
-        start = source.find(content, positions[number], lines[number][2]) if number < len(lines) else -1
-        if start < 0:  # such as an escaped bar in a table cell
+        pattern = re.compile(re.escape(content).replace(r"\|", r"\\?\|"))  # in a cell of a table bars are escaped
+        match = pattern.search(source, positions[number], lines[number][2]) if number < len(lines) else None
+        if match is None:
             return []
-        spans.append((start, start + len(content)))
-        positions[number] = start + len(content)
+        spans.append(match.span())
+        positions[number] = match.end()
     return spans
 
 

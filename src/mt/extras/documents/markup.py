@@ -14,6 +14,15 @@ _TOKEN = re.compile(
 )
 _ATTRIBUTE = re.compile(r"""\s(alt|title|placeholder|aria-label)\s*=\s*"([^"]*)\"""", re.IGNORECASE)
 _VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
+# Elements marked as not to be translated; in OpenDocument, by a style of code.
+_MARKED = re.compile(
+    r"""\stranslate\s*=\s*["']?no\b|\sclass\s*=\s*(?:"[^"]*\bnotranslate\b|'[^']*\bnotranslate\b|notranslate\b)"""
+    r"""|\stext:style-name="(?:Source|Preformatted)_20_Text\"""",
+    re.IGNORECASE,
+)
+# Styles and fonts of code in Word
+_CODE_STYLE = r'<w:[pr]Style\b[^>]*w:val="[^"]*(?:Code|Verbatim|Preformatted|Quelltext|Vorformatiert)'
+_CODE = re.compile(rf'{_CODE_STYLE}|<w:rFonts\b[^>]*"(?:Courier|Consolas|[^"]*\bMono)', re.IGNORECASE)
 _RSID = re.compile(r' w:rsid\w*="[^"]*"')
 
 
@@ -46,7 +55,7 @@ HTML = Markup(
 )
 _MARKS = frozenset(f"w:{name}" for name in "proofErr bookmarkStart bookmarkEnd lastRenderedPageBreak".split())
 DOCX = Markup(frozenset({"w:p"}), text=frozenset({"w:t"}), runs="w:r", formats="w:rPr", harmless=_MARKS)
-PPTX = Markup(frozenset({"a:p"}), text=frozenset({"a:t"}), runs="a:r", formats="a:rPr")
+PPTX = Markup(frozenset({"a:p"}), skipped=frozenset({"a:fld"}), text=frozenset({"a:t"}), runs="a:r", formats="a:rPr")
 ODF = Markup(frozenset({"text:p", "text:h"}), skipped=frozenset({"office:annotation", "text:note-citation"}))
 
 
@@ -67,6 +76,7 @@ class _Scanner:
         self.depth = self.in_text = 0  # open blocks, and open elements of text
         self.skipped: list[str] = []  # open skipped elements
         self.format, self.last_format, self.in_format = "", "", False
+        self.is_code = False  # the paragraph
         self.between = False  # something other than runs alike came since the last text
 
     def scan(self) -> Spliced:
@@ -87,6 +97,9 @@ class _Scanner:
         inside = self.in_text if markup.text else self.depth or markup.blocks is None
         if start == end or self.skipped or not inside:
             return
+        if self.is_code or _CODE.search(self.format):
+            self.between = True
+            return
         span = Span(start, end, html.unescape(self.found.source[start:end]))
         if self.pieces and markup.runs and not self.between and self.format == self.last_format:
             self.pieces[-1].append(span)
@@ -98,7 +111,7 @@ class _Scanner:
         markup, closes = self.markup, bool(token["close"])
         name = token["name"] if markup.blocks else token["name"].lower()
         step = -1 if closes else 0 if token["empty"] or name in _VOID else 1
-        self._skip(name, step, 'translate="no"' in token["rest"])
+        self._skip(name, step, bool(_MARKED.search(token["rest"])))
         if markup.blocks is None:
             self._attributes(token)
             if name not in markup.inline and name not in markup.skipped:
@@ -113,6 +126,8 @@ class _Scanner:
             self.format = self.format if closes else self._format(token)
         elif name == markup.runs:
             self.format = "" if step == 1 else self.format
+        elif name == "w:pStyle":
+            self.is_code = bool(_CODE.match(token[0]))
         elif not self.in_format and name not in markup.harmless:
             self.between = True
 
@@ -144,10 +159,10 @@ class _Scanner:
     def _end_block(self) -> None:
         if self.pieces:
             self.found.add(self.pieces, f"{self.place}:{self._line(self.pieces[0][0].start)}")
-        self.pieces, self.between, self.last_format = [], False, ""
+        self.pieces, self.between, self.last_format, self.is_code = [], False, "", False
 
 
-def _escaped(text: str) -> str:
+def _escaped(_: str, text: str) -> str:
     """Escape what would end a text or an attribute in double quotes."""
     return html.escape(text, quote=False).replace('"', "&quot;")
 

@@ -60,6 +60,9 @@ class Package:
         """Return the archive with translated parts; all others are copied."""
         rest = iter(translations)
         new = {name: part.written([next(rest) for _ in part.segments]) for name, part in self.parts.items()}
+        # A text that runs were joined into may end in a space, which Word drops unless told not to
+        changed = {name for name, part in self.parts.items() if new[name] != part.source}
+        new |= {name: re.sub(r"<w:t>(?=\s|[^<]*\s<)", '<w:t xml:space="preserve">', new[name]) for name in changed}
         output = io.BytesIO()
         with zipfile.ZipFile(io.BytesIO(self.archive)) as old, zipfile.ZipFile(output, "w") as archive:
             for info in old.infolist():

@@ -9,13 +9,19 @@ from mt.text.sentences import sentence_ends
 
 Translate = Callable[[list[str]], list[str]]
 
-# What programs and readers need letter by letter: format strings, variables, entities, addresses.
+# What programs and readers need letter by letter: code, format strings, variables, tags, entities, addresses.
 PLACEHOLDER = re.compile(
-    r"""%%|%\([^)\s]+\)[#0\- +]*[\d.]*[a-zA-Z]|%(?:\d+\$)?[#0\-+]*[\d.]*l{0,2}[diouxXeEfFgGcrsa@](?![a-zA-Z])
-    |\$?\{\{?[^{}\n]{0,80}\}?\}|\$[A-Za-z_]\w*|</?[a-zA-Z][^<>\n]*>|&(?:\#?\w{1,31});
-    |https?://[^\s<>"']*[^\s<>"'.,;:!?)\]]|www\.[^\s<>"']*[^\s<>"'.,;:!?)\]]|[\w.+-]+@[\w-]+\.[\w.-]*\w""",
+    r"""(?<!`)`[^`\n]+`(?![`\w])|%%|%\([^)\s]+\)[#0\- +]*[\d.]*[a-zA-Z]
+    |%(?:\d+\$)?[#0\-+]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGcrsap@](?![a-zA-Z])
+    |\{%[^{}\n]{0,80}%\}|\$?\{\{?[^{}\n]{0,80}\}?\}|\$[A-Za-z_]\w*|</?[a-zA-Z][^<>\n]*>|&(?:\#?\w{1,31});
+    |https?://[^\s<>"']*[^\s<>"'.,;:!?)\]]|www\.[^\s<>"']*[^\s<>"'.,;:!?)\]]
+    |(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+""",
     re.VERBOSE,
 )
+# Arguments without a name or number, which a program fills in order; of tags, the order is that of nesting.
+_ORDERED = re.compile(r"%(?![(%]|\d+\$)|\{\}|<")
+# What a document cannot hold, or what would begin a line of its own: such characters of a translation become spaces.
+_CONTROLS = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]+")
 
 
 @dataclass(frozen=True)
@@ -65,9 +71,11 @@ def translate_segments(segments: Sequence[Segment], translate: Translate, langua
     texts: list[tuple[str, ...] | None] = []
     kept = []
     for segment, sentences in zip(segments, split, strict=True):
-        empty = [each.core for text in sentences for each in text if each.core and not first[each.core].strip()]
-        if empty:
-            kept.append((segment.place, f"no translation of {empty[0]:.60}"))
+        cores = [each.core for text in sentences for each in text if each.core]
+        reasons = [f"no translation of {core:.60}" for core in cores if not first[core].strip()]
+        reasons += [f"braces in braces: {core:.60}" for core in cores if set("{}") & set(PLACEHOLDER.sub("", core))]
+        if reasons:
+            kept.append((segment.place, reasons[0]))
             texts.append(None)
         else:
             texts.append(tuple("".join(each.translated(first) for each in text) for text in sentences))
@@ -95,7 +103,8 @@ class _Sentence:
 def _all(translate: Translate, texts: Iterable[str]) -> dict[str, str]:
     """Translate each distinct text once."""
     distinct = list(dict.fromkeys(texts))
-    return dict(zip(distinct, translate(distinct) if distinct else [], strict=True))
+    new = [_CONTROLS.sub(" ", text) for text in translate(distinct)] if distinct else []
+    return dict(zip(distinct, new, strict=True))
 
 
 def _sentences(text: str, language: str) -> list[_Sentence]:
@@ -114,8 +123,9 @@ def _has_words(text: str) -> bool:
 
 
 def _survived(source: str, translation: str) -> bool:
-    """Return True if a translation has exactly the placeholders of its source."""
-    return sorted(PLACEHOLDER.findall(source)) == sorted(PLACEHOLDER.findall(translation))
+    """Return True if a translation has exactly the placeholders of its source, the unnamed ones in their order."""
+    old, new = PLACEHOLDER.findall(source), PLACEHOLDER.findall(translation)
+    return sorted(old) == sorted(new) and list(filter(_ORDERED.match, old)) == list(filter(_ORDERED.match, new))
 
 
 def _between(text: str) -> list[str]:

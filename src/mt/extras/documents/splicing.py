@@ -21,12 +21,12 @@ class Spliced:
 
     Attributes:
         source: the whole document, or one part of it.
-        escape: writes a translated text in the document's syntax.
+        escape: writes a translated text in the document's syntax; it is given the source that it replaces, too.
         segments, spans: aligned; of each piece of a segment, the spans whose joined text it is.
     """
 
     source: str
-    escape: Callable[[str], str] = str
+    escape: Callable[[str, str], str]
     segments: list[Segment] = field(default_factory=list)
     spans: list[list[list[Span]]] = field(default_factory=list)
 
@@ -43,7 +43,8 @@ class Spliced:
         for segment, pieces, translated in zip(self.segments, self.spans, translations, strict=True):
             for old, spans, new in zip(segment.texts, pieces, translated or segment.texts, strict=True):
                 if new != old:  # the text goes into the first span, and the others are emptied
-                    changes += [(s.start, s.end, self.escape(new) if s is spans[0] else "") for s in spans]
+                    escaped = self.escape(self.source[spans[0].start : spans[0].end], new)
+                    changes += [(span.start, span.end, escaped if span is spans[0] else "") for span in spans]
         parts, end = [], 0
         for start, stop, new in sorted(changes):
             parts += [self.source[end:start], new]

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from mt.errors import InputError
-from mt.extras.documents.bilingual import PoFile, Table, XmlFile
+from mt.extras.documents.bilingual import XmlFile
 from mt.extras.documents.formats import FORMATS, document_format, named_format
 from mt.extras.documents.lines import scan_markdown, scan_subtitles
 from mt.extras.documents.markup import HTML, scan
 from mt.extras.documents.packages import Package
+from mt.extras.documents.po import PoFile
 from mt.extras.documents.segments import Translate, translate_segments
+from mt.extras.documents.tables import Table
 from mt.storage import atomic
 from mt.storage.output_path import refuse_inputs, require_writable
 
@@ -54,12 +56,15 @@ def translate_document(
         languages: source and target language.
 
     Raises:
-        InputError: not a document of this kind, damaged, protected by a password, or too large.
+        InputError: not a document of this kind, damaged, protected by a password, or too large; or the target
+            language is unknown and this kind of document names it.
         MachineError: the output cannot be written.
     """
     kind = document_format(source, format_)
     if kind is None:
         raise InputError(f"{source}: the kind of this document is unknown", f"give --format, of {', '.join(FORMATS)}")
+    if columns is not None and kind not in ("csv", "tsv"):
+        raise InputError(f"--columns is for .csv and .tsv files, and {source} is {kind}", "leave it out")
     other = named_format(output)
     if other not in (None, kind):
         raise InputError(f"--output {output}: {source} is {kind}, and kinds are not converted", f"name it .{kind}")
@@ -67,6 +72,8 @@ def translate_document(
     if package is not None and importlib.util.find_spec(package) is None:
         message = f"translating .{kind} files needs a package that is not installed ({package})"
         raise InputError(message, "pip install '.[documents]' in mt's own folder")
+    if kind in ("xliff", "tmx") and languages[1] in ("", "und"):
+        raise InputError(f"{source}: the target language is unknown, and a .{kind} file names it", "name it")
     require_writable(output, "--output")
     refuse_inputs([output], [source])
     segments, write = _read(_content(source), kind, columns, languages[1], str(source))
@@ -102,13 +109,15 @@ def _read(
         document = Package.read(content, kind, place)
     elif kind in ("xliff", "tmx"):
         document = XmlFile.read(content, kind, target_lang, place)
+    elif kind == "po":
+        document = PoFile.read(content, place)
     else:
         text = _text(content, place)
-        if kind == "po":
-            document = PoFile.read(text, place)
-        elif kind in ("csv", "tsv"):
+        if kind in ("csv", "tsv"):
             document = Table.read(text, kind, columns, place)
         else:
+            if kind in ("srt", "vtt") and "-->" not in text:
+                raise InputError(f"{place}: no subtitle in it", "check its kind")
             spliced = {"html": _scan_html, "md": scan_markdown}.get(kind, scan_subtitles)(text)
             return spliced.segments, lambda translations: spliced.written(translations).encode()
     return document.segments, document.written

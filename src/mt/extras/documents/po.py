@@ -1,0 +1,115 @@
+"""Catalogues of gettext: entries without a translation get one and the flag `fuzzy`, all other lines stay."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from mt.errors import InputError
+from mt.extras.documents.segments import Segment
+
+_PLURALS = re.compile(r"nplurals\s*=\s*(\d)")
+_CHARSET = re.compile(r"(charset=)([\w.:-]+)")
+
+
+@dataclass
+class PoFile:
+    """A catalogue: its lines, and the entries in it that are to be translated.
+
+    Attributes:
+        lines: with their ends.
+        entries: as polib reads them; `linenum` says where each begins.
+        charset: of the file.
+        plurals: the number of plural forms of the target language.
+    """
+
+    lines: list[str]
+    entries: list[Any]
+    charset: str
+    plurals: int
+
+    @classmethod
+    def read(cls, content: bytes, place: str) -> "PoFile":
+        """Read a catalogue.
+
+        Raises:
+            InputError: not in the character set that it declares, or a syntax error.
+        """
+        import polib
+
+        text, charset = _decoded(content, place)
+        unclosed = re.search(r'^(?:msg|")[^\n]*[^"\s][ \t\r]*$', text, re.MULTILINE)
+        if unclosed:
+            line = text.count("\n", 0, unclosed.start()) + 1
+            raise InputError(f"{place}:{line}: a string that does not end", "check it with msgfmt --check")
+        try:
+            catalogue = polib.pofile(text.replace("\r\n", "\n") + "\n")
+        except (OSError, ValueError, IndexError, UnicodeError) as error:
+            reason = str(error).removeprefix("Syntax error in po file ")
+            raise InputError(f"{place}: no catalogue of gettext: {reason}", "check it with msgfmt --check") from None
+        entries = [entry for entry in catalogue if entry.msgid and not (entry.obsolete or entry.fuzzy)]
+        new = [entry for entry in entries if not entry.msgstr and not any((entry.msgstr_plural or {}).values())]
+        forms = _PLURALS.search(catalogue.metadata.get("Plural-Forms", ""))
+        return cls(text.splitlines(keepends=True), new, charset, int(forms[1]) if forms else 2)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The entries; what stands on lines of its own is translated alone."""
+        found = []
+        for entry in self.entries:
+            texts = [line for text in _texts(entry) for line in text.splitlines(keepends=True)]
+            found.append(Segment(tuple(texts), f"line {entry.linenum or 1}"))
+        return found
+
+    def written(self, translations: list[tuple[str, ...] | None]) -> bytes:
+        """Return the catalogue with translations."""
+        lines = list(self.lines)
+        for entry, translated in reversed(list(zip(self.entries, translations, strict=True))):
+            if translated is not None:
+                rest = iter(translated)
+                texts = ["".join(next(rest) for _ in text.splitlines()) for text in _texts(entry)]
+                forms = [texts[n > 0 or self.plurals == 1] for n in range(self.plurals)] if texts[1:] else []
+                _fill(lines, max(entry.linenum, 1) - 1, forms or texts, bool(forms))
+        text = "".join(lines)
+        try:
+            return text.encode(self.charset)
+        except UnicodeEncodeError:  # letters of the target language that the old character set lacks
+            return _CHARSET.sub(r"\1UTF-8", text, count=1).encode()
+
+
+def _fill(lines: list[str], start: int, forms: list[str], is_plural: bool) -> None:
+    """Write an entry's translation and its flag into the lines of a catalogue; the entry begins at `start`."""
+    ending = "\r\n" if lines[0].endswith("\r\n") else "\n"
+    first = next(n for n in range(start, len(lines)) if lines[n].lstrip().startswith("msgstr"))
+    end = first + 1
+    while end < len(lines) and lines[end].lstrip().startswith(("msgstr", '"')):
+        end += 1
+    keys = [f"msgstr[{n}]" if is_plural else "msgstr" for n in range(len(forms))]
+    new = ending.join(f"{key} {_quoted(text, ending)}" for key, text in zip(keys, forms, strict=True))
+    lines[first:end] = [new + lines[end - 1][len(lines[end - 1].rstrip("\r\n")) :]]
+    flags = next((n for n in range(start, first) if lines[n].startswith("#,")), None)
+    if flags is not None:
+        lines[flags] = lines[flags].replace("#,", "#, fuzzy,", 1)
+    else:
+        before = next(n for n in range(start, first + 1) if lines[n].lstrip().startswith(("#|", "msg")))
+        lines.insert(before, f"#, fuzzy{ending}")
+
+
+def _quoted(text: str, ending: str) -> str:
+    import polib
+
+    parts = [f'"{polib.escape(line)}"' for line in text.splitlines(keepends=True)]
+    return ending.join(['""', *parts] if len(parts) > 1 else parts)
+
+
+def _texts(entry: Any) -> list[str]:
+    return [text for text in (entry.msgid, entry.msgid_plural) if text]
+
+
+def _decoded(content: bytes, place: str) -> tuple[str, str]:
+    """Decode a catalogue as it declares; a template declares nothing yet."""
+    declared = _CHARSET.search(content.decode("latin-1"))
+    charset = declared[2] if declared and declared[2] != "CHARSET" else "UTF-8"
+    try:
+        return content.decode(charset), charset
+    except (LookupError, UnicodeDecodeError):
+        raise InputError(f"{place}: not in its character set, {charset}", "save it in UTF-8") from None

@@ -1,0 +1,138 @@
+"""Tables, CSV and TSV: one column is translated into another; rows that do not change keep their bytes."""
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mt.errors import InputError
+from mt.extras.documents.segments import Segment
+
+_BOM = "\ufeff"
+
+
+@dataclass
+class Table:
+    """A table, and the columns to read and to fill.
+
+    Attributes:
+        records: the rows as they stand in the file, with their line ends.
+        rows: their cells.
+        dialect: how the csv module reads them.
+        column, target: the columns, from 0; equal where a column is translated in place.
+        name: of a new column, else None.
+        first: the first row that is no header.
+        mark: the byte order mark that the file begins with, or nothing.
+    """
+
+    records: list[str]
+    rows: list[list[str]]
+    dialect: dict[str, Any]
+    column: int
+    target: int
+    name: str | None
+    first: int
+    mark: str
+
+    @classmethod
+    def read(cls, content: str, kind: str, columns: str | None, place: str) -> "Table":
+        """Read a table.
+
+        Args:
+            content: its text.
+            kind: csv or tsv.
+            columns: SOURCE or SOURCE:TARGET, names of the header or numbers from 1.
+            place: the file, for messages.
+
+        Raises:
+            InputError: `columns` is missing or names no column, or a quotation does not end.
+        """
+        text = content.removeprefix(_BOM)
+        head = text.split("\n", 1)[0]
+        dialect: dict[str, Any] = {"delimiter": "\t" if kind == "tsv" else max(",;\t|", key=head.count)}
+        if "\0" in text:
+            raise InputError(f"{place}: holds NUL bytes, so it is no table", "check its kind")
+        try:
+            records, rows = _rows(text, {**dialect, "strict": True})
+        except csv.Error as error:
+            if kind != "tsv":
+                raise InputError(f"{place}: {error}", "close the quotation marks, and double those in a cell") from None
+            dialect |= {"quoting": csv.QUOTE_NONE, "quotechar": None}
+            records, rows = _rows(text, dialect)
+        header = rows[0] if rows else []
+        if columns is None:
+            if len(header) != 1:
+                names = ", ".join(header)[:200]
+                hint = f"give --columns SOURCE:TARGET, by name or number; the first row is: {names}"
+                raise InputError(f"{place}: which of its {len(header)} columns is to be translated?", hint)
+            columns = "1:2"
+        source, _, target = columns.partition(":")
+        has_header = any(name in header for name in (source, target) if name)
+        column = _column(source, header, place)
+        name = target if target and not target.isdigit() and target not in header else None
+        where = column if not target else _column(target, [*header, name or ""], place)
+        return cls(records, rows, dialect, column, where, name, int(has_header), content[: len(content) - len(text)])
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The cells to translate, each line of a cell alone."""
+        return [
+            Segment(tuple(self.rows[number][self.column].splitlines(keepends=True)), f"row {number + 1}")
+            for number in self._translated_rows()
+        ]
+
+    def _translated_rows(self) -> list[int]:
+        """Return the rows whose target is empty, unless the source itself is replaced."""
+        numbered = list(enumerate(self.rows))[self.first :]
+        with_text = [(number, row) for number, row in numbered if len(row) > self.column and row[self.column].strip()]
+        empty = [number for number, row in with_text if len(row) <= self.target or not row[self.target].strip()]
+        return [number for number, _ in with_text] if self.target == self.column else empty
+
+    def written(self, translations: list[tuple[str, ...] | None]) -> bytes:
+        """Return the table with translations."""
+        records = list(self.records)
+        if self.name is not None:
+            records[0] = self._record(0, self.name)
+        for number, new in zip(self._translated_rows(), translations, strict=True):
+            if new is not None:
+                records[number] = self._record(number, "".join(new))
+        return "".join([self.mark, *records]).encode()
+
+    def _record(self, number: int, text: str) -> str:
+        """Return a row with a new cell, in the style of quotation that it had."""
+        old, record = self.rows[number], self.records[number]
+        row = [*old, *[""] * (self.target + 1 - len(old))]
+        row[self.target] = text
+        if row == old:
+            return record
+        bare = record.rstrip("\r\n")
+        quoted = {"quoting": csv.QUOTE_ALL, **self.dialect}
+        style = quoted if _written(old, quoted) == bare else self.dialect
+        return _written(row, style) + record[len(bare) :]
+
+
+def _rows(text: str, dialect: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return the rows of a table as text and as cells."""
+    lines = io.StringIO(text, newline="").readlines()
+    reader = csv.reader(lines, **dialect)
+    records, rows, end = [], [], 0
+    for row in reader:
+        records.append("".join(lines[end : reader.line_num]))
+        rows.append(row)
+        end = reader.line_num
+    return records, rows
+
+
+def _written(row: list[str], dialect: dict[str, Any]) -> str:
+    output = io.StringIO(newline="")
+    csv.writer(output, lineterminator="\r\n", **dialect).writerow(row)  # it quotes a cell with one of these
+    return output.getvalue().removesuffix("\r\n")
+
+
+def _column(name: str, header: list[str], place: str) -> int:
+    if name in header:
+        return header.index(name)
+    if name.isdigit() and 0 < int(name) <= len(header):
+        return int(name) - 1
+    raise InputError(f"--columns: {Path(place).name} has no column {name!r}", f"it has {', '.join(header)[:200]}")

@@ -1,0 +1,121 @@
+"""Catalogues of gettext: entries without a translation get one, and every other line stays."""
+
+from pathlib import Path
+
+import mkdocs
+import polib
+import pytest
+
+from document_helpers import same, shout, translated
+from mt.errors import InputError
+
+MKDOCS = Path(mkdocs.__file__).parent
+PO = """\
+# A translator's comment
+msgid ""
+msgstr ""
+"Language: de\\n"
+"Content-Type: text/plain; charset=UTF-8\\n"
+"Plural-Forms: nplurals=2; plural=(n != 1);\\n"
+
+#. For the menu
+#: a.py:1
+#, python-format
+msgctxt "menu"
+msgid "Open %s now"
+msgstr ""
+
+msgid "Done"
+msgstr "Fertig"
+
+msgid "%d file"
+msgid_plural "%d files"
+msgstr[0] ""
+msgstr[1] ""
+
+#, fuzzy
+msgid "A guess"
+msgstr ""
+
+msgid ""
+"first line\\n"
+"%s at \\"it\\"\\n"
+msgstr ""
+
+#~ msgid "Old"
+#~ msgstr "Alt"
+"""
+
+
+def test_a_catalogue_keeps_translations_and_marks_new_ones(tmp_path: Path) -> None:
+    (tmp_path / "a.po").write_text(PO)
+    found = polib.pofile(translated(tmp_path / "a.po", shout).decode())
+    menu, done, files, guess, _, old = list(found)
+    assert guess.msgstr == ""
+    assert (menu.msgstr, menu.msgctxt, menu.comment) == ("OPEN %s NOW", "menu", "For the menu")
+    assert set(menu.flags) == {"python-format", "fuzzy"}
+    assert (done.msgstr, done.flags, old.obsolete) == ("Fertig", [], True)
+    assert files.msgstr_plural == {0: "%d FILE", 1: "%d FILES"}
+    assert found.header == "A translator's comment"
+
+
+def test_a_real_catalogue(tmp_path: Path) -> None:
+    """Of a package's binary catalogue, as text: translated entries keep their bytes, emptied ones get a translation."""
+    catalogue = polib.mofile(str(next(MKDOCS.glob("themes/readthedocs/locales/de/**/*.mo"))))
+    path = tmp_path / "de.po"
+    path.write_text(f"{polib.pofile(str(catalogue))}\n")
+    before = path.read_bytes()
+    assert len(polib.pofile(before.decode())) > 5
+    assert translated(path, shout).strip() == before.strip()
+    emptied = polib.pofile(before.decode())
+    for entry in emptied:
+        entry.msgstr = ""
+    path.write_text(f"{emptied}")
+    new = polib.pofile(translated(path, shout).decode())
+    assert all(entry.fuzzy and entry.msgstr for entry in new)
+    assert [entry.msgid for entry in new] == [entry.msgid for entry in emptied]
+
+
+def test_all_other_lines_stay(tmp_path: Path) -> None:
+    (tmp_path / "a.po").write_text(PO.replace("\n", "\r\n"), newline="")
+    expected = (
+        PO.replace('python-format\nmsgctxt "menu"\nmsgid "Open %s now"\nmsgstr ""',
+                   'fuzzy, python-format\nmsgctxt "menu"\nmsgid "Open %s now"\nmsgstr "OPEN %s NOW"')
+        .replace('msgid "%d file"', '#, fuzzy\nmsgid "%d file"')
+        .replace('msgstr[0] ""', 'msgstr[0] "%d FILE"')
+        .replace('msgstr[1] ""', 'msgstr[1] "%d FILES"')
+        .replace('msgid ""\n"first', '#, fuzzy\nmsgid ""\n"first')
+        .replace('it\\"\\n"\nmsgstr ""', 'it\\"\\n"\nmsgstr ""\n"FIRST LINE\\n"\n"%s AT \\"IT\\"\\n"')
+    )  # fmt: skip
+    assert translated(tmp_path / "a.po", shout).decode() == expected.replace("\n", "\r\n")
+
+
+@pytest.mark.parametrize(("forms", "expected"), [(1, ["%d FILES"]), (3, ["%d FILE", "%d FILES", "%d FILES"])])
+def test_plural_forms_of_the_target_language(tmp_path: Path, forms: int, expected: list[str]) -> None:
+    (tmp_path / "a.po").write_text(PO.replace("nplurals=2", f"nplurals={forms}"))
+    entry = polib.pofile(translated(tmp_path / "a.po", shout).decode()).find("%d file")
+    assert entry.msgstr_plural == dict(enumerate(expected))
+
+
+def test_a_character_set_that_lacks_letters_becomes_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "a.po"
+    path.write_text(PO.replace("UTF-8", "ISO-8859-1").replace("translator", "tränslator"), encoding="latin-1")
+    assert "tränslator" in translated(path, shout).decode("latin-1")
+    new = translated(path, lambda texts: ["Öffne „%s“" if "%s" in text else text for text in texts]).decode()
+    assert "charset=UTF-8" in new
+    assert polib.pofile(new).find("Open %s now").msgstr == "Öffne „%s“"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'no "catalogue"\n', "no catalogue of gettext"),
+        (b'msgid "a"\nmsgid "b\nmsgstr ""\n', "a.po:2: a string that does not end"),
+        (b'msgid ""\nmsgstr "charset=nope"\n', "not in its character set, nope"),
+        (b'msgid "caf\xe9"\nmsgstr ""\n', "not in its character set, UTF-8"),
+    ],
+)
+def test_bad_catalogues(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "a.po").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        translated(tmp_path / "a.po", same)

@@ -1,0 +1,45 @@
+"""CSV and TSV: one column is filled, and rows that do not change keep their bytes."""
+
+from pathlib import Path
+
+import pytest
+
+from document_helpers import same, shout, translated
+from mt.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "before", "after"),
+    [
+        ("a.csv", "en:de", 'id;en;de\r\n1;"A; b";\r\n2;c;old\r\n', 'id;en;de\r\n1;"A; b";"A; B"\r\n2;c;old\r\n'),
+        ("a.csv", "en:fr", "\ufeffen,de\nhi,x\n", "\ufeffen,de,fr\nhi,x,HI\n"),
+        ("a.csv", "en", '"en","de"\n"hi","x"\n"12","3"', '"en","de"\n"HI","x"\n"12","3"'),
+        ("a.csv", "2", "a, hi ,x\nb,\n", "a, HI ,x\nb,\n"),
+        ("a.csv", "1:2", '"two\nlines",\n', '"two\nlines","TWO\nLINES"\n'),
+        ("a.tsv", "1:2", "hi\n\nyou\tdu", "hi\tHI\n\nyou\tdu"),
+        ("a.tsv", "1:2", '"Hi" he said\n5" long\n', '"Hi" he said\t"HI" HE SAID\n5" long\t5" LONG\n'),
+        ("a.tsv", "1:2", '"a ""b"" c"\n', '"a ""b"" c"\t"A ""B"" C"\n'),
+    ],
+)
+def test_columns(tmp_path: Path, name: str, columns: str, before: str, after: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(before.encode())
+    assert translated(path, shout, columns=columns).decode() == after
+    if ":" not in columns:
+        assert translated(path, same, columns=columns).decode() == before
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "message"),
+    [
+        (b"id,en\n1,a\n", None, "which of its 2 columns"),
+        (b"id,en\n1,a\n", "fr:de", "has no column 'fr'"),
+        (b"id,en\n1,a\n", "9", "no column '9'"),
+        (b'en\n"open\n', "en", "unexpected end of data"),
+        (b"en\na\x00b\n", "en", "NUL bytes"),
+    ],
+)
+def test_bad_tables(tmp_path: Path, content: bytes, columns: str | None, message: str) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        translated(tmp_path / "a.csv", same, columns=columns)
