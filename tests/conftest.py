@@ -41,6 +41,7 @@ model: {d_model: 16, n_heads: 2, d_ff: 32, encoder_layers: 1, decoder_layers: 1,
 training:
   max_tokens: 200
   max_steps: 24
+  precision: fp32
   learning_rate: 1.0e-3
   warmup_steps: 4
   validate_every: 8
@@ -104,6 +105,7 @@ model: {d_model: 32, n_heads: 2, d_ff: 64, encoder_layers: 1, decoder_layers: 1,
 training:
   max_tokens: 800
   max_steps: 300
+  precision: fp32
   learning_rate: 5.0e-3
   warmup_steps: 30
   validate_every: 100

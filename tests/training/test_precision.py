@@ -17,6 +17,17 @@ from mt.training.precision import LossScale, choose_precision, measure_formats
 from mt.training.step import TrainStep, _refuse_nondeterminism
 from training_helpers import NoMemory, Parts, resume_is_exact, take_steps
 
+AUTO = "training.precision=auto"
+
+
+@pytest.fixture
+def plain_processor(monkeypatch: pytest.MonkeyPatch):
+    """A processor without instructions for bf16, to all appearances."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+    has_bf16.cache_clear()
+    yield
+    has_bf16.cache_clear()
+
 
 @pytest.fixture
 def bf16_processor(monkeypatch: pytest.MonkeyPatch):
@@ -32,8 +43,8 @@ def choose(parts: Parts) -> str:
     return choose_precision(parts.config, parts.model, parts.run, SINGLE_PROCESS)
 
 
-def test_a_processor_without_bf16_computes_in_fp32_and_measures_nothing(tiny: Path) -> None:
-    parts = Parts(tiny)
+def test_a_processor_without_bf16_computes_in_fp32_and_measures_nothing(tiny: Path, plain_processor: None) -> None:
+    parts = Parts(tiny, AUTO)
     assert choose(parts) == "fp32"
     assert not parts.run.precision.exists()
 
@@ -42,7 +53,7 @@ def test_a_processor_without_bf16_computes_in_fp32_and_measures_nothing(tiny: Pa
 def test_the_faster_format_is_chosen_once_for_a_run(
     tiny: Path, bf16_processor: None, monkeypatch: pytest.MonkeyPatch, speedup: float
 ) -> None:
-    parts = Parts(tiny)
+    parts = Parts(tiny, AUTO)
     monkeypatch.setattr("mt.training.precision.measure_formats", lambda *_: {"fp32": speedup, "bf16": 1.0})
     expected = "bf16" if speedup > 1.1 else "fp32"
     assert choose(parts) == expected
@@ -71,14 +82,11 @@ def test_few_positions_and_unequal_vocabularies_can_be_measured(tiny: Path) -> N
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_an_emulated_format_is_used_with_a_warning(
-    tiny: Path, precision: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tiny: Path, precision: str, caplog: pytest.LogCaptureFixture, plain_processor: None
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
-    has_bf16.cache_clear()
     with caplog.at_level(logging.WARNING, "mt"):
         assert choose(Parts(tiny, f"training.precision={precision}")) == precision
     assert f"training.precision: this processor emulates {precision}" in caplog.text
-    has_bf16.cache_clear()
 
 
 def test_fp16_gradients_are_those_of_fp32(tiny: Path) -> None:
