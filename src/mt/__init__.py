@@ -4,7 +4,7 @@ Importing this package imports no library: a name is loaded when it is first use
 
 >>> import mt
 >>> sorted(name for name in mt.__all__ if name[0].islower())
-['evaluate', 'list_runs', 'load', 'train']
+['evaluate', 'export', 'list_runs', 'load', 'synthesize', 'train']
 """
 
 from importlib import import_module
@@ -14,9 +14,12 @@ from mt.errors import DivergedError, InputError, MachineError, MtError, StoppedE
 
 if TYPE_CHECKING:
     from mt.api.evaluation import Evaluation, evaluate
+    from mt.api.exporting import export
+    from mt.api.loading import load
     from mt.api.runs import Run, list_runs
+    from mt.api.synthesis import synthesize
     from mt.api.training import train
-    from mt.api.translation import Translation, Translator, load
+    from mt.api.translation import Translation, Translator
 
     __version__: str
 
@@ -31,20 +34,24 @@ __all__ = [
     "Translation",
     "Translator",
     "evaluate",
+    "export",
     "list_runs",
     "load",
+    "synthesize",
     "train",
 ]
 
 _HOMES = {
     "Evaluation": "evaluation",
     "evaluate": "evaluation",
+    "export": "exporting",
     "Run": "runs",
     "list_runs": "runs",
+    "synthesize": "synthesis",
     "train": "training",
     "Translation": "translation",
     "Translator": "translation",
-    "load": "translation",
+    "load": "loading",
 }
 
 

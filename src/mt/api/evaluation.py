@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from mt.api.loading import Models, find_models
 from mt.api.search import Search, SearchRequest
-from mt.api.translation import ModelPath
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
 from mt.storage.output_path import refuse_inputs
@@ -61,7 +61,7 @@ class Evaluation:
 
 
 def evaluate(
-    model: ModelPath | Sequence[ModelPath] | None = None,
+    model: Models = None,
     *,
     source: str | Path | None = None,
     reference: str | Path | None = None,
@@ -98,7 +98,7 @@ def evaluate(
 
     request = request or SearchRequest.of(search)
     choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
-    models = _find(model, runs)
+    models = find_models(model, runs)
     config = read_config(models[0])
     texts = _texts(config, models[0], _path(source), _path(reference), to)
     comet = _comet(metrics, _path(comet_model), device)
@@ -124,7 +124,7 @@ class TunedPenalties:
 
 
 def tune_length_penalty(
-    model: ModelPath | Sequence[ModelPath] | None,
+    model: Models,
     choice: EngineChoice,
     *,
     source: Path | None,
@@ -143,7 +143,7 @@ def tune_length_penalty(
     from mt.evaluation.texts import refuse_test_text, texts_in
     from mt.metrics.scores import bleu_signature
 
-    models = _find(model, runs)
+    models = find_models(model, runs)
     config = read_config(models[0])
     texts = _texts(config, models[0], source, reference, to, "valid")
     for each in models:
@@ -159,13 +159,6 @@ def tune_length_penalty(
 
 def _path(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path)
-
-
-def _find(model: ModelPath | Sequence[ModelPath] | None, runs: str | Path) -> "list[ModelDir]":
-    from mt.storage.find_model import find_model
-
-    paths = [model] if isinstance(model, str | Path) else list(model or [])
-    return [find_model(Path(path), Path(runs)) for path in paths] or [find_model(None, Path(runs))]
 
 
 def _texts(

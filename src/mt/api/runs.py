@@ -91,7 +91,7 @@ class Run:
 
     def load(self, **options: Any) -> "Translator":
         """Load the model; the options are those of `mt.load`."""
-        from mt.api.translation import load
+        from mt.api.loading import load
 
         return load(self.path, **options)
 

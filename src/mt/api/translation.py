@@ -2,26 +2,24 @@
 
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from mt.api.search import Search, SearchRequest, best_of
-from mt.decoding.engine import EngineChoice
 from mt.decoding.translator import Candidate, lines_at_once
 from mt.errors import InputError
-from mt.storage.find_model import find_model
 from mt.storage.manifest import DamagedError, read_manifest
 from mt.storage.run_dir import ModelDir
 
 if TYPE_CHECKING:
     from mt.bundle.load_translator import OpenedModel
     from mt.decoding.attention_weights import Attention
+    from mt.decoding.scoring import Scored
     from mt.extras.documents.translating import DocumentSummary
 
-ModelPath = str | Path
 BLOCK_LINES = 4000  # sorted by length they make good batches, and results still flow
 
 
@@ -61,41 +59,6 @@ class Translation:
         from mt.decoding.attention_weights import word_pairs
 
         return word_pairs(self.attention)
-
-
-def load(
-    model: ModelPath | Sequence[ModelPath] | None = None,
-    *,
-    engine: str = "auto",
-    compute_type: str = "auto",
-    device: str = "auto",
-    shortlist: bool | None = None,
-    runs: str | Path = "runs",
-    one_by_one: bool = False,
-    sampling: bool = False,
-) -> "Translator":
-    """Load a model to translate with.
-
-    Args:
-        model: a run folder, a model folder or a checkpoint; several translate as an ensemble. None: the newest
-            finished run in `runs`.
-        engine: auto, ctranslate2 or torch.
-        compute_type: the number format: auto, float32, float16, bfloat16, int8, ...
-        device: auto, cpu, cuda or mps.
-        shortlist: search among likely target words only; None: as the model was trained.
-        runs: the folder of runs.
-        one_by_one: single sentences will come, one after another; the engine then uses all threads for each.
-        sampling: translations will be sampled, which takes torch.
-
-    Raises:
-        InputError: there is no such model, it is damaged, or this machine cannot run it so.
-    """
-    from mt.bundle.load_translator import open_model
-
-    paths = [model] if isinstance(model, str | Path) else list(model or [])
-    folders = [find_model(Path(path), Path(runs)) for path in paths] or [find_model(None, Path(runs))]
-    choice = EngineChoice(engine, device, compute_type, shortlist, one_by_one, sampling)
-    return Translator(open_model(folders[0], choice, folders[1:]), folders[0].root)
 
 
 class Translator:
@@ -229,6 +192,24 @@ class Translator:
 
         paths = Path(source), Path(output)
         return translate_document(*paths, translate, format_=format_, columns=columns, languages=languages)
+
+    def score(self, pairs: Iterable[tuple[str, str]], *, to: str | None = None) -> "Iterator[Scored | None]":
+        """Yield `log_prob` and `tokens` of each (source, translation) under a single model on torch.
+
+        `log_prob` is the natural logarithm of the translation's probability, the end of the sentence counted among the
+        `tokens`; None where the source is empty or a side is longer than the model takes.
+
+        Raises:
+            InputError: the engine is not torch, the model an ensemble, or the language unknown.
+        """
+        from mt.decoding.scoring import PairScorer
+
+        opened, remaining = self._opened, iter(pairs)
+        if opened.model is None:
+            raise InputError("scores take a single model on torch", "load the model with engine='torch'")
+        scorer = PairScorer(opened.model, opened.tokenizers, opened.translator.to(to).tag, opened.settings)
+        while block := list(islice(remaining, BLOCK_LINES)):
+            yield from scorer.score(block)
 
     def results(
         self,

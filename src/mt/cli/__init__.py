@@ -16,7 +16,7 @@ from mt.cli.compare import compare
 from mt.cli.completion import completion
 from mt.cli.data import data
 from mt.cli.evaluate import evaluate_command
-from mt.cli.export import export
+from mt.cli.export import export_command
 from mt.cli.init import init
 from mt.cli.report import report
 from mt.cli.runs import runs_command
@@ -30,7 +30,7 @@ from mt.errors import InputError, MachineError, MtError, is_out_of_memory
 
 _COMMANDS = (
     *(init, data, train, translate, evaluate_command, compare, score),
-    *(distill, backtranslate, runs_command, report, export, serve, completion),
+    *(distill, backtranslate, runs_command, report, export_command, serve, completion),
 )
 
 

@@ -41,7 +41,7 @@ def translate_document(path: Path, kind: str, output: Path | None, request: Any,
         if options[name]:
             raise InputError(f"--{name.replace('_', '-')} is for lines of text, not for documents", "leave it out")
     check_output(output, path, force=options["force"])
-    from mt.api.translation import load
+    from mt.api.loading import load
 
     engine = {name: options[name] for name in ENGINE_OPTIONS}
     translator = load(options["models"], **engine, runs=options["runs"], sampling=request.sampling is not None)

@@ -1,6 +1,7 @@
 """`mt export`."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -10,7 +11,7 @@ from mt.cli.text import print_result
 from mt.errors import InputError
 
 
-@click.command()
+@click.command(name="export")
 @click.argument("format_", metavar="FORMAT")
 @model_option
 @click.option("--output", type=path_type, required=True, help="The folder to write.")
@@ -22,7 +23,7 @@ from mt.errors import InputError
 @click.option("--to", metavar="LANG", shell_complete=languages, help="Language of --reference, if there are several.")
 @runs_option
 @debug_option
-def export(
+def export_command(
     format_: str,
     model: Path | None,
     output: Path,
@@ -44,24 +45,8 @@ def export(
     require_both(source, reference, "the run's validation set")
     if to is not None and source is None:
         raise InputError("--to says which language --reference is in", "give both, or leave it out")
-    from mt.bundle.load_translator import read_config
-    from mt.data.eval_texts import read_texts
-    from mt.evaluation.texts import has_split, owner, pair_text
-    from mt.extras.export.common import parse_format
-    from mt.extras.export.exporting import ExportOptions, check_options, export, require_packages
-    from mt.storage.find_model import find_model
-    from mt.storage.output_path import require_replaceable
+    from mt.api.exporting import export
 
-    known_format, options = parse_format(format_), ExportOptions(quantization, max_loss)
-    check_options(known_format, options)
-    require_packages(known_format)
-    folder = find_model(model, runs)
-    run = owner(folder)
-    inputs = [path for path in (folder.root, run.root if run else None, source, reference) if path]
-    require_replaceable(output, "mt export", "export", inputs, force)
-    target_langs = read_config(folder).data.target_lang
-    if source is not None and reference is not None:
-        texts = [pair_text(source, reference, target_langs, to)]
-    else:
-        texts = read_texts(run, "valid", target_langs) if run is not None and has_split(run, "valid") else []
-    print_result(export(folder, known_format, output, texts, options))
+    texts: dict[str, Any] = {"source": source, "reference": reference, "to": to}
+    weights: dict[str, Any] = {"quantization": quantization, "max_loss": max_loss}
+    print_result(export(format_, output, model, **weights, **texts, force=force, runs=runs))

@@ -1,7 +1,7 @@
 """Options that several commands share, and the search that they ask for."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ from mt.errors import InputError, contradict
 
 if TYPE_CHECKING:
     from mt.api.search import SearchRequest
-    from mt.storage.run_dir import ModelDir
 
 Command = Callable[..., Any]
 Option = Callable[[Command], Command]
@@ -159,13 +158,6 @@ def engine_choice(options: dict[str, Any], one_by_one: bool = False) -> Any:
 
     choice = {name: options[name] for name in ENGINE_OPTIONS}
     return EngineChoice(**choice, one_by_one=one_by_one, sampling=options.get("sample", False))
-
-
-def find_models(paths: Sequence[Path], runs: Path) -> "list[ModelDir]":
-    """Return the model folders in --model, or the newest run's."""
-    from mt.storage.find_model import find_model
-
-    return [find_model(path, runs) for path in paths] or [find_model(None, runs)]
 
 
 def spelled(argument: str) -> str:

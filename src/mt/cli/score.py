@@ -2,7 +2,6 @@
 
 import json
 import math
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +17,11 @@ from mt.cli.options import (
     runs_option,
     to_option,
 )
-from mt.cli.text import BLOCK_LINES, check_output, writer
+from mt.cli.text import check_output, writer
 from mt.console import log
 
 if TYPE_CHECKING:
-    from mt.decoding.scoring import PairScorer, Scored
+    from mt.decoding.scoring import Scored
 
 
 @click.command()
@@ -55,36 +54,23 @@ def score(
     Example: mt score --source test.en --target test.de
     """
     check_output(output, source, target, force=force)
-    from mt.bundle.load_translator import open_model
-    from mt.decoding.engine import EngineChoice
-    from mt.decoding.scoring import PairScorer
-    from mt.storage.find_model import find_model
+    from mt.api.loading import load
     from mt.text.lines import read_parallel, refuse_pipe
 
     for path in (source, target):
         refuse_pipe(path)
     for _ in read_parallel(source, target):  # reports files that do not match before hours of work, not after
         pass
-    opened = open_model(find_model(model, runs), EngineChoice(engine="torch", device=device))
-    assert opened.model is not None, "a single model on torch"
-    translator = opened.translator.to(to)
-    scorer = PairScorer(opened.model, opened.tokenizers, translator.tag, opened.settings)
-    _score_files(scorer, source, target, output, format_)
-
-
-def _score_files(scorer: "PairScorer", source: Path, target: Path, output: Path | None, format_: str) -> None:
-    from mt.text.lines import read_parallel
-
-    pairs = read_parallel(source, target)
+    translator = load(model, engine="torch", device=device, runs=runs)
+    pairs, again = read_parallel(source, target), read_parallel(source, target)
     log_prob, tokens, unscored = 0.0, 0, 0
     with writer(output) as write:
-        while block := list(islice(pairs, BLOCK_LINES)):
-            for pair, scored in zip(block, scorer.score(block), strict=True):
-                write(_formatted(pair, scored, format_))
-                if scored is None:
-                    unscored += 1
-                else:
-                    log_prob, tokens = log_prob + scored.log_prob, tokens + scored.tokens
+        for pair, scored in zip(pairs, translator.score(again, to=to), strict=True):
+            write(_formatted(pair, scored, format_))
+            if scored is None:
+                unscored += 1
+            else:
+                log_prob, tokens = log_prob + scored.log_prob, tokens + scored.tokens
     if unscored:
         reason = "their source is empty, or they are longer than the model takes"
         log.warning("%d pairs have no score: %s", unscored, reason)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mt.cli.completion import run_folders
-from mt.cli.options import Option, debug_option, find_models, path_type, runs_option, verbose_option
+from mt.cli.options import Option, debug_option, engine_choice, path_type, runs_option, verbose_option
 from mt.errors import InputError
 
 
@@ -74,13 +74,13 @@ def serve(
     except ImportError as error:
         message = f"mt serve needs a package that is not installed ({error.name})"
         raise InputError(message, "pip install '.[serve]' in mt's own folder") from None
-    from mt.decoding.engine import EngineChoice
+    from mt.api.loading import find_models
     from mt.extras.serving.limits import Limits
     from mt.extras.serving.service import open_directions
 
     keys = _keys(api_keys)
     bound = listen(host, port)  # before models are loaded: a port in use is reported at once
-    choice = EngineChoice(device=device, compute_type=compute_type)
+    choice = engine_choice({"engine": "auto", "shortlist": None, "device": device, "compute_type": compute_type})
     directions = open_directions(find_models(models, runs), choice)
     answer(
         create_app(directions, Limits(**limits), keys),

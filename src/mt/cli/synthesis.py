@@ -1,14 +1,12 @@
 """`mt distill` and `mt backtranslate`: training text that a model writes."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from mt.cli.options import (
-    engine_choice,
-    find_models,
+    ENGINE_OPTIONS,
     model_options,
     option_group,
     path_type,
@@ -73,21 +71,10 @@ def backtranslate(tag: str, **options: Any) -> None:
 def _synthesize(options: dict[str, Any], tag: str, n_best: int | None = 1, references: Path | None = None) -> None:
     """Translate a file; `n_best` None means the whole beam."""
     request = search_request(options, options["greedy"], n_best or 1)
-    from mt.bundle.load_translator import open_model
-    from mt.bundle.pretrained import learned_files
-    from mt.decoding.synthesis import synthesize
-    from mt.storage.manifest import read_manifest
+    from mt.api.synthesis import synthesize
 
-    folders = find_models(options["models"], options["runs"])
-    opened = open_model(folders[0], engine_choice(options), folders[1:])
-    search = request.options(opened.settings.search, scores=False)
-    if n_best is None:
-        search = replace(search, n_best=search.beam_size)
-    if references is not None and search.n_best < 2:
-        raise InputError("--closest-to needs more than one translation to choose from", "add --beam N, or --n-best N")
-    translator = opened.translator.to(options["to"])
-    weights = [learned_files(read_manifest(folder.root)["files"]) for folder in folders]
-    model_key = [opened.engine, translator.target_lang, *weights]
-    output = options["output"]
-    lines = synthesize(translator, search, options["input_"], output, model_key, tag, references=references)
+    source, output = options["input_"], options["output"]
+    model = {name: options[name] for name in ("to", "runs", *ENGINE_OPTIONS)}
+    texts: dict[str, Any] = {"tag": tag, "references": references, "n_best": n_best}
+    lines = synthesize(source, output, options["models"], **texts, **model, request=request)
     print_result(f"{output}: {lines:,} lines")

@@ -78,7 +78,7 @@ def translate(
     elif options["by_head"]:
         raise InputError("--by-head belongs to --attention", "add --attention FILE, or leave it out")
     one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
-    from mt.api.translation import load
+    from mt.api.loading import load
     from mt.decoding.translator import lines_at_once
 
     engine = {name: options[name] for name in ENGINE_OPTIONS}

@@ -1,0 +1,62 @@
+"""Export from Python: a model in the form that other software reads."""
+
+from pathlib import Path
+
+from mt.api.loading import ModelPath, find_models
+from mt.errors import InputError
+
+
+def export(
+    format_: str,
+    output: str | Path,
+    model: ModelPath | None = None,
+    *,
+    quantization: str | None = None,
+    max_loss: float | None = None,
+    source: str | Path | None = None,
+    reference: str | Path | None = None,
+    to: str | None = None,
+    force: bool = False,
+    runs: str | Path = "runs",
+) -> str:
+    """Write a model for other software, which then loads it and is compared with the model.
+
+    Args:
+        format_: ctranslate2, huggingface, onnx or argos.
+        output: the folder to write; it appears when it is complete.
+        model: a run folder, a model folder or a checkpoint; None: the newest finished run in `runs`.
+        quantization: weights of ctranslate2 and argos: float32, float16 or int8.
+        max_loss: BLEU points that quantization may cost on the validation set; None: 0.5.
+        source, reference: two files aligned by line, to measure that on; None: the run's validation set.
+        to: the language of `reference`, where the model has several.
+        force: replace an earlier export.
+
+    Returns:
+        the result of the comparison and where the export is, a line each.
+
+    Raises:
+        InputError: the format cannot hold this model, the export loses more than `max_loss`, or `output` is in use.
+    """
+    from mt.bundle.load_translator import read_config
+    from mt.data.eval_texts import read_texts
+    from mt.evaluation.texts import has_split, owner, pair_text
+    from mt.extras.export.common import parse_format
+    from mt.extras.export.exporting import ExportOptions, check_options, require_packages
+    from mt.extras.export.exporting import export as write
+    from mt.storage.output_path import require_replaceable
+
+    if (source is None) != (reference is None):
+        raise InputError("source and reference go together", "give both, or neither for the run's validation set")
+    known_format, options = parse_format(format_), ExportOptions(quantization, max_loss)
+    check_options(known_format, options)
+    require_packages(known_format)
+    (folder,) = find_models(model, runs)
+    run = owner(folder)
+    inputs = [Path(path) for path in (folder.root, run.root if run else None, source, reference) if path]
+    require_replaceable(Path(output), "mt export", "export", inputs, force)
+    target_langs = read_config(folder).data.target_lang
+    if source is not None and reference is not None:
+        texts = [pair_text(Path(source), Path(reference), target_langs, to)]
+    else:
+        texts = read_texts(run, "valid", target_langs) if run is not None and has_split(run, "valid") else []
+    return write(folder, known_format, Path(output), texts, options)

@@ -1,0 +1,52 @@
+"""Model folders by path or as the newest run, and `load`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mt.api.translation import Translator
+from mt.decoding.engine import EngineChoice
+from mt.storage.find_model import find_model
+from mt.storage.run_dir import ModelDir
+
+ModelPath = str | Path
+Models = ModelPath | Sequence[ModelPath] | None
+
+
+def find_models(model: Models, runs: str | Path) -> list[ModelDir]:
+    """Return the model folders of one path or several; None: that of the newest finished run in `runs`."""
+    paths = [model] if isinstance(model, str | Path) else list(model or [])
+    return [find_model(Path(path), Path(runs)) for path in paths] or [find_model(None, Path(runs))]
+
+
+def load(
+    model: Models = None,
+    *,
+    engine: str = "auto",
+    compute_type: str = "auto",
+    device: str = "auto",
+    shortlist: bool | None = None,
+    runs: str | Path = "runs",
+    one_by_one: bool = False,
+    sampling: bool = False,
+) -> Translator:
+    """Load a model to translate with.
+
+    Args:
+        model: a run folder, a model folder or a checkpoint; several translate as an ensemble. None: the newest
+            finished run in `runs`.
+        engine: auto, ctranslate2 or torch.
+        compute_type: the number format: auto, float32, float16, bfloat16, int8, ...
+        device: auto, cpu, cuda or mps.
+        shortlist: search among likely target words only; None: as the model was trained.
+        runs: the folder of runs.
+        one_by_one: single sentences will come, one after another; the engine then uses all threads for each.
+        sampling: translations will be sampled, which takes torch.
+
+    Raises:
+        InputError: there is no such model, it is damaged, or this machine cannot run it so.
+    """
+    from mt.bundle.load_translator import open_model
+
+    folders = find_models(model, runs)
+    choice = EngineChoice(engine, device, compute_type, shortlist, one_by_one, sampling)
+    return Translator(open_model(folders[0], choice, folders[1:]), folders[0].root)

@@ -1,0 +1,66 @@
+"""Synthetic training text from Python: distillation and back-translation of whole files."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Unpack
+
+from mt.api.loading import Models, find_models
+from mt.api.search import Search, SearchRequest
+from mt.decoding.engine import EngineChoice
+from mt.errors import InputError
+
+
+def synthesize(
+    source: str | Path,
+    output: str | Path,
+    model: Models = None,
+    *,
+    tag: str = "",
+    references: str | Path | None = None,
+    n_best: int | None = None,
+    to: str | None = None,
+    engine: str = "auto",
+    compute_type: str = "auto",
+    device: str = "auto",
+    shortlist: bool | None = None,
+    runs: str | Path = "runs",
+    request: SearchRequest | None = None,
+    **search: Unpack[Search],
+) -> int:
+    """Translate a file into training text, line by line, and return the number of lines; the same call resumes.
+
+    Args:
+        source, output: the files; `output` is replaced once it is complete.
+        model, engine, compute_type, device, shortlist, runs: as of `mt.load`.
+        tag: a word put before every translation (Caswell et al. 2019).
+        references: human translations, aligned by line; the most similar of the `n_best` is written (Kim and
+            Rush 2016).
+        n_best: with `references`: how many to choose from; None: the whole beam.
+        to: the target language, where the model has several.
+        request: the search, where it was checked before; otherwise the arguments of `Search`.
+
+    Raises:
+        InputError: there is no such model or text, or the arguments contradict each other.
+    """
+    from mt.bundle.load_translator import open_model
+    from mt.bundle.pretrained import learned_files
+    from mt.decoding.synthesis import synthesize as write
+    from mt.storage.manifest import read_manifest
+
+    if references is None and (n_best or 1) > 1:
+        raise InputError("n_best belongs to references", "give both, or neither")
+    request = request or SearchRequest.of(search, n_best or 1)
+    folders = find_models(model, runs)
+    choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
+    opened = open_model(folders[0], choice, folders[1:])
+    options = request.options(opened.settings.search, scores=False)
+    if references is not None:
+        options = options if n_best is not None else replace(options, n_best=options.beam_size)
+        if options.n_best < 2:
+            message = "--closest-to needs more than one translation to choose from"
+            raise InputError(message, "add --beam N, or --n-best N")
+    translator = opened.translator.to(to)
+    weights = [learned_files(read_manifest(folder.root)["files"]) for folder in folders]
+    model_key = [opened.engine, translator.target_lang, *weights]
+    closest_to = None if references is None else Path(references)
+    return write(translator, options, Path(source), Path(output), model_key, tag, references=closest_to)
