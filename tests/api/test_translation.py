@@ -73,6 +73,22 @@ def test_a_language_is_chosen(two_languages: Path) -> None:
         translator.translate("a b")
 
 
+def test_given_translations_are_scored(on_torch: Translator, translator: Translator) -> None:
+    likely, unlikely, empty = on_torch.score([("a b", "q p"), ("a b", "q p q p q p"), ("", "x")])
+    assert unlikely.log_prob < likely.log_prob < 0
+    assert unlikely.tokens > likely.tokens
+    assert empty is None
+    with pytest.raises(mt.InputError, match="torch"):
+        next(translator.score([("a", "b")]))
+
+
+def test_a_document_reports_its_progress(translator: Translator, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("".join(f"# {letter} b\n\n" for letter in "abcdefghij" * 60))
+    calls: list[tuple[int, int]] = []
+    translator.translate_document(tmp_path / "a.md", tmp_path / "b.md", progress=lambda *call: calls.append(call))
+    assert calls[-1] == (10, 10)
+
+
 def test_threads_get_their_own_translations(translator: Translator, on_torch: Translator) -> None:
     alone = translator.translate(LINES * 5)
     attention = on_torch.translate("a b c", details=True, attention=True).alignment

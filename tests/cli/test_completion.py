@@ -94,6 +94,7 @@ def test_configurations(project: Path) -> None:
 def test_languages_and_values(project: Path) -> None:
     lines = ("mt translate --to ", "mt translate --model runs/old --to x", "mt translate --model gone --to ")
     assert offered(project, *lines) == [["xx"], ["xx"], []]
+    assert offered(project, "mt export o") == [["onnx"]]
     lines = ("mt score --model gone --to ", "mt score --model runs/old --to ")
     assert offered(project, *lines) == [[], ["xx"]]
     lines = ("mt eval --metrics ", "mt eval --metrics bleu,t", "mt translate --engine c", "mt eval --device ")

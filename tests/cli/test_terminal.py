@@ -74,6 +74,16 @@ def test_the_prompt_names_the_model_and_says_how_to_leave(trained: Path) -> None
     assert "\x1b[33m" not in on_terminal("translate", "a", cwd=trained, NO_COLOR="1")
 
 
+def test_a_long_file_shows_how_far_it_is(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "long.en").write_text("a b c\n" * 5000)
+    (tmp_path / "long.md").write_text("a b.\n\n" * 600)
+    seen = on_terminal("translate", "--input", str(tmp_path / "long.en"), "--output", str(tmp_path / "o"), cwd=trained)
+    assert re.search(r"translating: +[1-9]\d?%.*/5000 ", seen), seen
+    assert (tmp_path / "o").read_text().count("\n") == 5000
+    words = ("translate", "--input", str(tmp_path / "long.md"), "--output", str(tmp_path / "o.md"))
+    assert re.search(r"translating: .*/1 ", on_terminal(*words, cwd=trained)), "one sentence, 600 times"
+
+
 def test_results_are_not_overwritten(trained: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     words = ("translate", "--input", "test.en", "--output", output)

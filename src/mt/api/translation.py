@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mt.extras.documents.translating import DocumentSummary
 
 BLOCK_LINES = 4000  # sorted by length they make good batches, and results still flow
+_DOCUMENT_BLOCK = 256  # sentences between two calls of `progress`
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,7 @@ class Translator:
         format_: str | None = None,
         columns: str | None = None,
         to: str | None = None,
+        progress: Callable[[int, int], None] | None = None,
         request: SearchRequest | None = None,
         **search: Unpack[Search],
     ) -> "DocumentSummary":
@@ -176,6 +178,7 @@ class Translator:
                 po, xliff, tmx, csv or tsv.
             columns: of a table: SOURCE or SOURCE:TARGET, names or numbers from 1.
             to: the target language, where the model has several.
+            progress: called with the number of sentences translated so far, and of all.
             request: the search, where it was checked before; otherwise the arguments of `Search`.
 
         Raises:
@@ -188,7 +191,13 @@ class Translator:
         languages = (self.direction.partition(" ")[0], into.target_lang)
 
         def translate(texts: list[str]) -> list[str]:
-            return [each.text for each in self.results(texts, to=to, scores=False, request=request)]
+            done: list[str] = []
+            for start in range(0, len(texts), _DOCUMENT_BLOCK):
+                block = texts[start : start + _DOCUMENT_BLOCK]
+                done += [each.text for each in self.results(block, to=to, scores=False, request=request)]
+                if progress is not None:
+                    progress(len(done), len(texts))
+            return done
 
         paths = Path(source), Path(output)
         return translate_document(*paths, translate, format_=format_, columns=columns, languages=languages)

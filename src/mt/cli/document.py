@@ -5,7 +5,7 @@ from typing import Any
 
 from mt.cli.options import ENGINE_OPTIONS
 from mt.cli.text import check_output, print_result
-from mt.console import log
+from mt.console import log, progress
 from mt.errors import InputError
 
 # Options of `mt translate` that have no meaning for a document.
@@ -45,8 +45,14 @@ def translate_document(path: Path, kind: str, output: Path | None, request: Any,
 
     engine = {name: options[name] for name in ENGINE_OPTIONS}
     translator = load(options["models"], **engine, runs=options["runs"], sampling=request.sampling is not None)
-    columns = options["columns"]
-    done = translator.translate_document(path, output, format_=kind, columns=columns, to=options["to"], request=request)
+    chosen = {"format_": kind, "columns": options["columns"], "to": options["to"]}
+    with progress(unit="sentence", desc="translating") as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total, bar.n = total, done
+            bar.refresh()
+
+        done = translator.translate_document(path, output, **chosen, progress=show, request=request)
     for place, reason in done.kept:
         log.warning("%s: %s: stays as it was: %s", path, place, reason)
     kept = f", {len(done.kept):,} kept" if done.kept else ""

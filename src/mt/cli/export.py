@@ -5,14 +5,14 @@ from typing import Any
 
 import click
 
-from mt.cli.completion import languages
+from mt.cli.completion import languages, one_of
 from mt.cli.options import debug_option, model_option, path_type, require_both, runs_option
 from mt.cli.text import print_result
 from mt.errors import InputError
 
 
 @click.command(name="export")
-@click.argument("format_", metavar="FORMAT")
+@click.argument("format_", metavar="FORMAT", shell_complete=one_of("ctranslate2", "huggingface", "onnx", "argos"))
 @model_option
 @click.option("--output", type=path_type, required=True, help="The folder to write.")
 @click.option("--quantization", help="Weights of ctranslate2 and argos: float32, float16 or int8.")

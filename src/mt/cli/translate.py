@@ -26,6 +26,7 @@ from mt.storage.output_path import refuse_inputs, require_writable
 if TYPE_CHECKING:
     from mt.api.translation import Translation, Translator
 
+_LONG = 100  # lines of a file that takes a while
 _USABLE = 5  # BLEU below which a model has learned next to nothing
 
 
@@ -89,8 +90,10 @@ def translate(
     first_line = 1
     if sys.stderr.isatty():
         _introduce(translator)
-    with writer(output) as write, _progress(n_lines) as bar:
-        for lines in input_lines(text, input_, lines_at_once(BLOCK_LINES, request.n_best)):
+    total = n_lines if n_lines is not None and n_lines >= _LONG and sys.stderr.isatty() else None
+    block_lines = BLOCK_LINES if total is None else min(BLOCK_LINES, max(64, total // 50))  # each moves the bar
+    with writer(output) as write, _progress(total) as bar:
+        for lines in input_lines(text, input_, lines_at_once(block_lines, request.n_best)):
             attention = alignment or drawing is not None
             for result in translator.results(lines, n_best, attention=attention, first_line=first_line, **search):
                 write(_formatted(result, n_best, format_ or "text", alignment))
@@ -114,11 +117,9 @@ def _introduce(translator: "Translator") -> None:
         )
 
 
-def _progress(n_lines: int | None) -> Any:
-    """Return a progress bar for a file that takes a while; importing its library takes as long as a short text."""
-    if n_lines is None or n_lines < 500 or not sys.stderr.isatty():
-        return nullcontext(_NoBar())
-    return progress(total=n_lines, unit="line", desc="translating")
+def _progress(total: int | None) -> Any:
+    """Return a progress bar, or nothing without a total: importing its library takes as long as a short text."""
+    return nullcontext(_NoBar()) if total is None else progress(total=total, unit="line", desc="translating")
 
 
 class _NoBar:
