@@ -46,6 +46,7 @@ OURS = {
     "mt fast int8 shortlist": ("cpu", "fast", "ctranslate2", "int8", True),
     "mt torch float32": ("cuda", "model", "torch", "float32", False),
     "mt torch bfloat16": ("cuda", "model", "torch", "bfloat16", False),
+    "mt graphs bfloat16": ("cuda", "model", "torch-graphs", "bfloat16", False),
 }
 CLIENTS = {"ctranslate2 client": "float32", "ctranslate2 client int8": "int8"}
 PEERS = {"transformers": "transformers", "joeynmt": "joeynmt.search"}

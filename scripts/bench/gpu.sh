@@ -92,7 +92,7 @@ phase train 100 "$PYTHON" -m mt train --config configs/multi30k_en_de_plain.yaml
 phase decode 55 "$PYTHON" scripts/bench/decoding.py --model "$WORK/runs/multi30k-en-de-plain/model" --device $DEVICE \
     --rounds 2 --batch 64 --beam $BEAMS --sentences $SENTENCES --source "$DATA/test_2016_flickr.en" \
     --reference "$DATA/test_2016_flickr.de" --peers "$PYTHON" \
-    --only "mt torch" "mt torch float32" "mt torch bfloat16" transformers
+    --only "mt torch" "mt torch float32" "mt torch bfloat16" "mt graphs bfloat16" transformers
 
 if [ ${#failed[@]} != 0 ]; then
     echo "failed: ${failed[*]}" >&2

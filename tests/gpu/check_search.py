@@ -1,13 +1,16 @@
 """Every search on fake CUDA: the CPU's results, and at most one wait a decoding step."""
 
+import math
 from collections.abc import Callable
-from itertools import pairwise
+from dataclasses import replace
+from itertools import chain, pairwise
 from typing import Any
 
 from fake_cuda import CUDA, fake_gpu  # isort: skip (before torch)
 import pytest
 import torch
 
+from graph_helpers import Captures
 from model_helpers import DECODER_ONLY, lively_model
 from mt.data.tokenizer import SPECIALS
 from mt.decoding.engine import Sampling, SearchOptions
@@ -65,6 +68,42 @@ def test_searches_find_what_the_cpu_finds_and_wait_once_a_step(kind: str, search
     assert waits[0] <= WAITS_TO_START, cuda.waits
     assert all(after - before <= 1 for before, after in pairwise(waits)), cuda.waits
     assert sum(place.startswith(RECLAIM) for place in cuda.waits) <= len(waits) / 8
+
+
+GRAPHED = [
+    *(("encoder-decoder", search) for search in SEARCHES),
+    *((kind, search) for kind in ("decoder-only", "bidirectional") for search in ("greedy", "beam")),
+]
+
+
+@pytest.mark.parametrize(("kind", "search"), GRAPHED)
+def test_replayed_steps_find_what_single_launches_find(kind: str, search: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of several sizes share buffers, in which others' numbers remain; caches outgrow their first size."""
+    model = MODELS[kind]()
+    options = replace(SEARCHES[search], max_length=40)
+    batches = [sentences([7, 2, 5, 1, 6, 6, 3]), sentences([3, 9]), sentences([7, 2, 5, 1, 6, 20, 3], seed=1)]
+    expected = [TorchEngine(model, 4096).translate(batch, options) for batch in batches]
+    with fake_gpu(values=True) as cuda:
+        cuda.move(model)
+        captures, engine, waits = Captures(monkeypatch, model), TorchEngine(model, 4096, graphs=True), []
+        step = engine._graphed.step
+
+        def counting_step(*args: Any) -> torch.Tensor:
+            waits.append(len([place for place in cuda.waits if not place.startswith(RECLAIM)]))
+            return step(*args)
+
+        engine._graphed.step = counting_step
+        for _ in range(2):
+            found = [engine.translate(batch, options) for batch in batches]
+            for cache in chain(*(each.caches for each in engine._graphed._buffers.values())):
+                cache.values.fill_(math.nan)  # as a sentence that overflows fp16 leaves it
+    for mine, theirs in zip(chain(*found), chain(*expected), strict=True):
+        assert [h.ids for h in mine] == [h.ids for h in theirs]
+        assert [h.log_prob for h in mine] == pytest.approx([h.log_prob for h in theirs], abs=1e-4)
+    replays = sum(graph.replays for graph in captures.graphs)
+    assert len(captures.graphs) <= 16
+    assert replays > 0.7 * len(waits)
+    assert sum(after - before > 1 for before, after in pairwise(waits)) < 2 * len(batches), "only where one begins"
 
 
 @pytest.mark.parametrize("kind", ["encoder-decoder", "decoder-only", "bidirectional"])

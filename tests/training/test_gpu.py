@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from model_helpers import lively_model, sources
+from mt.decoding.cuda_graphs import GraphedDecoder
 from mt.decoding.engine import SearchOptions
 from mt.decoding.search import search
 from mt.system.devices import choose_device, has_bf16, has_fp16, use_deterministic_algorithms
@@ -222,3 +223,8 @@ def test_decoding_in_bf16_mostly_agrees_with_fp32(tiny: Path) -> None:
     rounded = [found[0].ids for found in search(model.to(torch.bfloat16), src_tokens, options)]
     assert len(exact) == len(src_tokens)
     assert sum(a == b for a, b in zip(exact, rounded, strict=True)) >= 0.7 * len(exact)
+    graphed = GraphedDecoder(model)
+    for _ in range(3):  # the last replays what the others captured
+        replayed = [found[0].ids for found in search(graphed, src_tokens, options)]
+        assert sum(a == b for a, b in zip(replayed, rounded, strict=True)) >= 0.9 * len(exact)
+    assert any(buffers.graph for buffers in graphed._buffers.values())

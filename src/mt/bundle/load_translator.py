@@ -48,7 +48,7 @@ def open_model(folder: ModelDir, choice: EngineChoice | None = None, others: Seq
     unsupported = _unsupported_by_ctranslate2(folder, others, choice)
     if unsupported is not None and choice.engine == "ctranslate2":
         raise InputError(f"--engine ctranslate2 {unsupported}", "leave it out")
-    if unsupported is None and choice.engine != "torch":
+    if unsupported is None and not choice.engine.startswith("torch"):
         try:
             device = _ctranslate2_device(choice)
             if device is not None:
@@ -87,8 +87,8 @@ def _check_choice(choice: EngineChoice) -> None:
     ):
         if value not in known:
             raise InputError(f"{option}: '{value}' is not one of {', '.join(known)}")
-    if choice.engine == "torch" and choice.compute_type not in _TORCH_TYPES:
-        hint = f"leave out --engine torch, or use one of {', '.join(FLOAT_TYPES)}"
+    if choice.engine.startswith("torch") and choice.compute_type not in _TORCH_TYPES:
+        hint = f"leave out --engine {choice.engine}, or use one of {', '.join(FLOAT_TYPES)}"
         raise InputError(f"--compute-type {choice.compute_type} needs the CTranslate2 engine", hint)
     if choice.engine == "ctranslate2" and choice.device == "mps":
         raise InputError("--engine ctranslate2 does not run on mps", "use --device cpu, or --engine torch")
@@ -202,8 +202,11 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
     dtype = torch_dtype(choice.compute_type)
     models = [model.model.to(dtype) for model in loaded]
     name = f"torch {str(dtype).removeprefix('torch.')} on {device}"
+    graphs = choice.engine == "torch-graphs"
+    if graphs and (device.type != "cuda" or len(models) > 1):
+        raise InputError("--engine torch-graphs is for one model on a CUDA device", "use --engine torch")
     if len(models) == 1:
-        engine = TorchEngine(models[0], settings.batch_tokens)
+        engine = TorchEngine(models[0], settings.batch_tokens, graphs)
         return _opened(engine, settings, tokenizers, name, models[0])
     engine = TorchEngine(Ensemble(models), settings.batch_tokens)
     return _opened(engine, settings, tokenizers, f"{len(models)} models together, {name}")

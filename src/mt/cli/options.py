@@ -112,8 +112,8 @@ engine_options = option_group(
     click.option(
         "--engine",
         default="auto",
-        shell_complete=one_of("auto", "ctranslate2", "torch"),
-        help="auto, ctranslate2 or torch.",
+        shell_complete=one_of("auto", "ctranslate2", "torch", "torch-graphs"),
+        help="auto, ctranslate2, torch, or on a GPU torch-graphs.",
     ),
     click.option("--compute-type", default="auto", help="Number format: auto, float32, int8, bfloat16, ..."),
     click.option("--shortlist/--no-shortlist", default=None, help="Likely target words only; default: the model's."),

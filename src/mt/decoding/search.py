@@ -18,13 +18,14 @@ from torch import Tensor
 
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.decoding.beam import Beam, Finished, block_topk
+from mt.decoding.cuda_graphs import GraphedDecoder
 from mt.decoding.engine import Hypothesis, SearchOptions
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.sampling import draw_tokens, uniform_numbers
 from mt.model.build import TranslationModel
 from mt.system.devices import widest_float
 
-Model = TranslationModel | Ensemble
+Model = TranslationModel | Ensemble | GraphedDecoder
 
 _FORBIDDEN = slice(0, EOS_ID)  # padding, unknown and SOS
 

@@ -8,13 +8,16 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
+from torch import nn
 
 from mt.console import log
 from mt.decoding.attention_weights import alignment_layer, attention_weights
+from mt.decoding.cuda_graphs import GraphedDecoder
 from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, batch_by_length
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.search import Model, pad_sources, sample, search
 from mt.errors import is_out_of_memory
+from mt.model.build import TranslationModel
 
 # Hypotheses in a batch on a CPU: with more, a step's logits leave the caches (docs/lab/decoding_speed.md).
 _CPU_ROWS = 480
@@ -32,13 +35,18 @@ class TorchEngine:
     Attributes:
         model: one model or an ensemble, on the device to compute on.
         batch_tokens: source tokens per batch, padding counted; the beam multiplies them.
+        graphs: replay decoding steps as CUDA graphs; for a single model on a GPU.
     """
 
-    model: Model
+    model: TranslationModel | Ensemble
     batch_tokens: int
+    graphs: bool = False
 
     # A call uses all of torch's threads and sets their number for the whole process, so engines take turns.
     _lock: ClassVar = threading.Lock()
+
+    def __post_init__(self) -> None:
+        self._graphed = GraphedDecoder(self.model) if self.graphs and not isinstance(self.model, Ensemble) else None
 
     def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
         """Return the n best hypotheses (or samples) of token ids without specials, in the given order."""
@@ -53,6 +61,7 @@ class TorchEngine:
         if self.model.device.type == "cpu":  # several batches at once
             workers = torch.get_num_threads()
             max_rows = max(1, min(_CPU_ROWS // width, -(-len(rows) // workers)))
+        decoder: Model = self._graphed or self.model
         lengths = [len(ids) + 2 if ids else 0 for ids in rows]
         batches = list(batch_by_length(lengths, self.batch_tokens, max_rows))
 
@@ -61,9 +70,9 @@ class TorchEngine:
             try:
                 src_tokens = pad_sources(chosen, self.model.device)
                 if options.sampling is None:
-                    return search(self.model, src_tokens, options)
+                    return search(decoder, src_tokens, options)
                 numbers = [row % copies for row in batch]
-                return [[drawn] for drawn in sample(self.model, src_tokens, options, chosen, numbers)]
+                return [[drawn] for drawn in sample(decoder, src_tokens, options, chosen, numbers)]
             except (RuntimeError, MemoryError) as error:
                 if len(batch) == 1 or not is_out_of_memory(error):
                     raise
@@ -94,7 +103,7 @@ class TorchEngine:
 
 
 @contextlib.contextmanager
-def _evaluating(model: Model) -> Iterator[None]:
+def _evaluating(model: nn.Module) -> Iterator[None]:
     """Turn dropout off, and restore the mode afterwards."""
     was_training = model.training
     model.eval()

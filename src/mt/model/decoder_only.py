@@ -94,7 +94,7 @@ class DecoderOnly(nn.Module):
         assert state.prompt is not None
         width = tokens.shape[1]
         mask = state.reserve(width)
-        positions = (state.prompt.lengths + state.position).repeat_interleave(width)
+        positions = state.positions().repeat_interleave(width)
         x = self.target_embedding(tokens.flatten(), positions, state.prompt.max_length + state.position + 1)
         for layer, cache in zip(self.blocks, state.caches, strict=True):
             x = layer.step(x, cache, state.used, mask)

@@ -75,6 +75,12 @@ class DecoderState:
             self.visible = torch.ones(len(origins), 1, self.used, dtype=torch.bool, device=origins.device)
         self.visible = self.visible.gather(1, origins[:, :, None].expand(-1, -1, self.used))
 
+    def positions(self) -> Tensor:
+        """Return the next target position: (1,), or with a prompt (B,), since there the target follows the source."""
+        if self.prompt is not None:
+            return self.prompt.lengths + self.position
+        return torch.full((1,), self.position, device=self.source[0].keys.device)
+
     def reserve(self, width: int) -> Tensor | None:
         """Reserve slots for the next step of W = `width` hypotheses, and return the mask for `SelfAttention.step`."""
         if self.visible is None and width == 1:

@@ -87,8 +87,7 @@ class Transformer(nn.Module):
         The state advances by one position.
         """
         mask = state.reserve(tokens.shape[1])  # (B, 1, W, C)
-        position = torch.full((1,), state.position, device=tokens.device)
-        x: Tensor = self.target_embedding(tokens.flatten(), position, state.position + 1)  # (B * W, D)
+        x: Tensor = self.target_embedding(tokens.flatten(), state.positions(), state.position + 1)  # (B * W, D)
         for layer, cache, source in zip(self._decoder_layers(), state.caches, state.source, strict=True):
             x = layer.step(x, cache, state.used, mask, source, state.source_mask)  # (B * W, D)
         state.advance(tokens.shape[1])

@@ -12,13 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mt.console import log
 from mt.data.batching import Batch
 from mt.data.token_store import Indices
 from mt.data.tokenizer import EOS_ID, PAD_ID
-from mt.errors import is_out_of_memory
 from mt.model.loss_rows import IGNORED
 from mt.model.packing import Packing
+from mt.system.cuda_graphs import GraphCapture
 
 Pass = Callable[[Sequence[Tensor], Sequence[Packing]], Tensor]
 
@@ -65,11 +64,11 @@ def _padded(tokens: Indices, shape: tuple[int, int], value: int) -> Indices:
 
 @dataclass(frozen=True)
 class _Captured:
-    """A graph, the tensors that it reads and writes, and others whose memory it uses."""
+    """A graph, the tensors that it writes and reads, and others whose memory it uses."""
 
     graph: Any
-    inputs: list[Tensor]
     result: Tensor
+    inputs: list[Tensor]
     kept: list[Tensor]
 
 
@@ -88,33 +87,18 @@ class GraphedPasses:
     def __init__(self, run: Pass, model: nn.Module) -> None:
         self._run, self._model = run, model
         self._captured: dict[Any, _Captured | None] = {}
-        self._pool: Any = None
-        self._works = True
+        self._capture = GraphCapture("training.cuda_graphs")
 
     def __call__(self, tokens: Sequence[Tensor], packings: Sequence[Packing]) -> Tensor:
         inputs = [*tokens, *(x for packing in packings for x in packing.tensors)]
         shapes = tuple(x.shape for x in inputs)
         if shapes not in self._captured:  # kernels are compiled and memory is allocated, which a capture must not do
             self._captured[shapes] = None
-        elif self._captured[shapes] is None and self._works:
-            self._captured[shapes] = self._capture(inputs, tokens, packings)
+        elif self._captured[shapes] is None and (made := self._capture(lambda: self._run(tokens, packings))):
+            self._captured[shapes] = _Captured(*made, inputs, list(self._model.buffers()))
         captured = self._captured[shapes]
         if captured is None:
             return self._run(tokens, packings)
         torch._foreach_copy_(captured.inputs, inputs)
         captured.graph.replay()
         return captured.result
-
-    def _capture(self, inputs: list[Tensor], tokens: Sequence[Tensor], packings: Sequence[Packing]) -> _Captured | None:
-        self._pool = self._pool or torch.cuda.graph_pool_handle()
-        graph = torch.cuda.CUDAGraph()
-        try:
-            with torch.cuda.graph(graph, pool=self._pool):
-                result = self._run(tokens, packings)
-        except RuntimeError as error:
-            if is_out_of_memory(error):
-                raise
-            self._works = False
-            log.warning("training.cuda_graphs: passes are not captured: %s", str(error).partition("\n")[0])
-            return None
-        return _Captured(graph, inputs, result, list(self._model.buffers()))
