@@ -24,6 +24,7 @@ from mt.errors import InputError, contradict
 from mt.storage.output_path import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
+    from mt.api.search import SearchRequest
     from mt.api.translation import Translation, Translator
 
 _LONG = 100  # lines of a file that takes a while
@@ -44,9 +45,7 @@ _USABLE = 5  # BLEU below which a model has learned next to nothing
 @click.option("--by-head", is_flag=True, help="With --attention: every layer and head instead of their mean.")
 @mbr_options
 @model_options
-def translate(
-    text: tuple[str, ...], input_: Path | None, output: Path | None, format_: str | None, n_best: int, **options: Any
-) -> None:
+def translate(text: tuple[str, ...], input_: Path | None, output: Path | None, **options: Any) -> None:
     """Translate arguments, a file, or standard input line by line: N lines in, N lines out, in order.
 
     A document (.docx, .odt, .pptx, .epub, .html, .md, .srt, .vtt, .po, .xliff, .tmx, .csv) keeps its form and is
@@ -56,7 +55,7 @@ def translate(
     """
     named = Path(text[0]) if len(text) == 1 and len(text[0]) < 256 and Path(text[0]).is_file() else None
     document = input_ if named is None else named
-    kind = document_kind(document, format_)
+    kind = document_kind(document, options["format_"])
     refuse_names(text, named)
     if kind is not None and document is not None and not (named and input_):
         request = search_request(options, options["greedy"])
@@ -70,22 +69,36 @@ def translate(
         raise InputError("--input and text arguments contradict each other", "give one of them")
     input_file = input_ if text or (input_ and str(input_) != "-") else Path("/dev/stdin")
     check_output(output, input_file, force=options["force"])
-    n_lines = check_input(input_)
-    request = search_request(options, options["greedy"], n_best)
-    alignment, drawing = options["alignment"], options["attention"]
-    if alignment or drawing is not None:
-        _require_attention(options, n_best, text)
+    request = search_request(options, options["greedy"], options["n_best"])
+    drawing = options["attention"]
+    if options["alignment"] or drawing is not None:
+        _require_attention(options, text)
         refuse_inputs([drawing], [input_file])
     elif options["by_head"]:
         raise InputError("--by-head belongs to --attention", "add --attention FILE, or leave it out")
-    one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
+    drawn = _write_translations(text, input_, output, request, options)
+    if drawing is not None:
+        from mt.extras.reporting.attention_map import draw
+
+        draw(drawing, drawn, options["by_head"])
+
+
+def _write_translations(
+    text: tuple[str, ...], input_: Path | None, output: Path | None, request: "SearchRequest", options: dict[str, Any]
+) -> list[Any]:
+    """Translate lines in order, and return the attention weights that are to be drawn."""
     from mt.api.loading import load
     from mt.decoding.translator import lines_at_once
 
+    n_lines = check_input(input_)
+    one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
     engine = {name: options[name] for name in ENGINE_OPTIONS}
     sampled = request.sampling is not None
     translator = load(options["models"], **engine, runs=options["runs"], one_by_one=one_by_one, sampling=sampled)
+    n_best, format_ = options["n_best"], options["format_"] or "text"
+    alignment, draws = options["alignment"], options["attention"] is not None
     search: dict[str, Any] = {"to": options["to"], "request": request, "scores": format_ == "jsonl" or n_best > 1}
+    search["attention"] = alignment or draws
     drawn: list[Any] = []
     first_line = 1
     if sys.stderr.isatty():
@@ -94,16 +107,12 @@ def translate(
     block_lines = BLOCK_LINES if total is None else min(BLOCK_LINES, max(64, total // 50))  # each moves the bar
     with writer(output) as write, _progress(total) as bar:
         for lines in input_lines(text, input_, lines_at_once(block_lines, request.n_best)):
-            attention = alignment or drawing is not None
-            for result in translator.results(lines, n_best, attention=attention, first_line=first_line, **search):
-                write(_formatted(result, n_best, format_ or "text", alignment))
-                drawn += result.attention or () if drawing is not None else ()
+            for result in translator.results(lines, n_best, first_line=first_line, **search):
+                write(_formatted(result, n_best, format_, alignment))
+                drawn += result.attention or () if draws else ()
             first_line += len(lines)
             bar.update(len(lines))
-    if drawing is not None:
-        from mt.extras.reporting.attention_map import draw
-
-        draw(drawing, drawn, options["by_head"])
+    return drawn
 
 
 def _introduce(translator: "Translator") -> None:
@@ -126,7 +135,7 @@ class _NoBar:
     def update(self, n: int) -> None: ...
 
 
-def _require_attention(options: dict[str, Any], n_best: int, text: tuple[str, ...]) -> None:
+def _require_attention(options: dict[str, Any], text: tuple[str, ...]) -> None:
     """Choose torch, the only engine that gives attention weights; refuse options that exclude it."""
     from mt.decoding.engine import FLOAT_TYPES
 
@@ -134,7 +143,7 @@ def _require_attention(options: dict[str, Any], n_best: int, text: tuple[str, ..
     option = "--alignment" if drawing is None else "--attention"
     contradict(options["engine"] == "ctranslate2", option, "--engine ctranslate2")
     contradict(len(options["models"]) > 1, option, "several models")
-    contradict(n_best > 1, option, "--n-best")
+    contradict(options["n_best"] > 1, option, "--n-best")
     contradict(compute_type not in ("auto", *FLOAT_TYPES), option, f"--compute-type {compute_type}")
     options["engine"] = "torch"
     if drawing is not None:
