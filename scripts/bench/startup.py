@@ -1,9 +1,11 @@
 """Measures how soon a fresh process answers, and what the time goes to.
 
     python scripts/bench/startup.py --model runs/demo
+    python scripts/bench/startup.py --model runs/demo --input lines.en --rounds 3
 
 Fresh processes in turn, round after round, and the median of each: Python alone, CTranslate2 alone with the same model
-and the same sentence already tokenised, and mt. What mt takes beyond CTranslate2 is its own.
+and the same sentence already tokenised, and mt. What mt takes beyond CTranslate2 is its own. With a file, its lines are
+translated by the command and from Python.
 """
 
 import argparse
@@ -27,6 +29,18 @@ import ctranslate2
 translator = ctranslate2.Translator(sys.argv[1], intra_threads=int(sys.argv[3]))
 answer = translator.translate_batch([json.loads(sys.argv[2])], beam_size=int(sys.argv[4]))
 print(answer[0].hypotheses[0])
+"""
+
+API = """\
+import sys
+import mt
+translator = mt.load(sys.argv[1], one_by_one=len(sys.argv) == 3)
+if len(sys.argv) == 3:
+    print(translator.translate(sys.argv[2]))
+else:
+    with open(sys.argv[2], encoding="utf-8") as lines, open(sys.argv[3], "w", encoding="utf-8") as output:
+        for translation in translator.stream(line.rstrip("\\n") for line in lines):
+            print(translation, file=output)
 """
 
 
@@ -72,6 +86,15 @@ def _commands(folder: ModelDir, arguments: argparse.Namespace) -> dict[str, list
         "CTranslate2 alone": [sys.executable, "-c", LIBRARY, *library],
         "mt --help": [sys.executable, "-m", "mt", "--help"],
         "mt translate": [sys.executable, "-m", "mt", "translate", "--model", str(folder.root), arguments.sentence],
+        "mt.load and translate": [sys.executable, "-c", API, str(folder.root), arguments.sentence],
+    } | ({} if arguments.input is None else _file_commands(folder, arguments.input))
+
+
+def _file_commands(folder: ModelDir, lines: Path) -> dict[str, list[str]]:
+    command = [sys.executable, "-m", "mt", "translate", "--model", str(folder.root), "--input", str(lines)]
+    return {
+        "mt translate --input": [*command, "--output", "/dev/null"],
+        "mt.load and stream": [sys.executable, "-c", API, str(folder.root), str(lines), "/dev/null"],
     }
 
 
@@ -86,6 +109,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, help="a run or model folder; default: the newest finished run")
     parser.add_argument("--sentence", default="I love you very much")
+    parser.add_argument("--input", type=Path, help="also translate the lines of this file")
     parser.add_argument("--rounds", type=int, default=15, help="rounds that count")
     parser.add_argument("--threads", type=int, default=2, help="of CTranslate2 alone")
     return parser.parse_args()
