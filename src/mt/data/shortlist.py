@@ -45,7 +45,7 @@ def make_shortlist(corpus: EncodedCorpus, size: int, shared_vocab_size: int | No
     sources, targets, positions = _token_pairs(corpus)
     vocab = int(targets.max(initial=0)) + 1
     codes, pair_index = np.unique(sources.astype(np.int64) * vocab + targets, return_inverse=True)
-    probabilities = _model_1(codes // vocab, pair_index, positions)
+    probabilities = model_1(codes // vocab, pair_index, positions)
 
     order = np.lexsort((-probabilities, codes // vocab))
     order = order[probabilities[order] >= _MIN_PROBABILITY]
@@ -75,7 +75,7 @@ def _token_pairs(corpus: EncodedCorpus) -> tuple[Array, Array, Array]:
     return tuple(np.concatenate(column) for column in zip(*columns, strict=True))  # type: ignore[return-value]
 
 
-def _model_1(sources: Array, pair_index: Array, positions: Array) -> Array:
+def model_1(sources: Array, pair_index: Array, positions: Array) -> Array:
     """Estimate translation probabilities of target given source (U,) by expectation maximisation.
 
     Distinct pairs have source ids (U,); `pair_index` (P,) maps pairs to them, `positions` (P,) to target tokens.

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from mt.config import Config, FromTrain, is_synthetic
 from mt.console import log
-from mt.extras.doctor.bitexts import bitexts_of
+from mt.extras.doctor.bitexts import bitexts_of, read_bitext
 from mt.extras.doctor.checker import check_pairs
 from mt.extras.doctor.coverage import Coverage, measure_coverage
 from mt.extras.doctor.examples import Example, Findings
+from mt.extras.doctor.misalignment import misaligned_blocks
 from mt.extras.doctor.rules import BIT, ERROR, PAIR_RULES, SEVERITIES, TEXT_RULES, FindingRule
 from mt.extras.doctor.statistics import (
     BitextStatistics,
@@ -92,9 +93,23 @@ def check_corpus(
         if files is not None:
             coverage = measure_coverage(description, tokenizers, statistics, criteria, findings)
         masks = check_pairs(statistics, criteria, findings, detect_every_language, folder, dropped_for)
+    _check_alignment(statistics, masks, findings)
     _check_usable(config, statistics, masks, findings)
     _check_back_translations(config, statistics, findings)
     return CorpusReport(config, statistics, _collect(findings), coverage, masks)
+
+
+def _check_alignment(statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings) -> None:
+    """Add the blocks of lines that are out of step, and mark their pairs in the rule bits of all training pairs."""
+    before = 0
+    for one in statistics:
+        bitext = one.bitext
+        for block in misaligned_blocks(pair.cleaned() for pair in read_bitext(bitext)):
+            findings.examples.add("misaligned", Example(bitext.split, (), block.described(*bitext.files)))
+            findings.counts["misaligned"][bitext.split] += block.end - block.start
+            if bitext.split == "train":
+                masks[before + block.start : before + block.end] |= np.uint64(BIT["misaligned"])
+        before += one.pairs if bitext.split == "train" else 0
 
 
 def _check_usable(

@@ -6,7 +6,7 @@ ERROR, WARNING, NOTE = "error", "warning", "note"
 SEVERITIES = (ERROR, WARNING, NOTE)
 
 _DROPPED_BY_CLEANING = frozenset(
-    "encoding empty ratio duplicate leak near-leak identical wrong-script replacement mojibake".split()
+    "encoding empty ratio misaligned duplicate leak near-leak identical wrong-script replacement mojibake".split()
 )
 _DROPPED_BY_TRAINING = frozenset("empty ratio too-long duplicate".split())
 
@@ -62,6 +62,12 @@ PAIR_RULES = tuple(
         ("empty", WARNING, "pairs with an empty side", "There is nothing to learn from them."),
         ("ratio", WARNING, "disproportionate lengths", "Beyond data.max_ratio; mostly not translations of each other."),
         ("too-long", NOTE, "longer than data.max_length", "Counted in tokens, start and end included."),
+        (
+            "misaligned",
+            WARNING,
+            "blocks of lines that are out of step",
+            "A line is missing or too many before them, or they belong elsewhere; found by the words of the corpus.",
+        ),
         ("duplicate", NOTE, "duplicate pairs", "The first of equal pairs is not counted."),
         (
             "leak",

@@ -1,0 +1,89 @@
+"""Counts how many planted misalignments the corpus check finds, and how many it sees in the text as it is.
+
+    python scripts/bench/misalignment.py data/train.en data/train.de --seeds 1 2 3
+
+Blocks of 20 to 200 target lines are shifted by one to three lines, swapped with others, or overwritten by lines from
+another place. One is found if both its ends are within three lines, and a shift has the right size and direction.
+"""
+
+import argparse
+import random
+import sys
+import time
+from pathlib import Path
+
+from mt.extras.doctor.misalignment import Block, misaligned_blocks
+from mt.text.lines import read_lines
+
+BLOCKS = 40  # planted together, or as many as there is room for
+
+
+def main() -> int:
+    """Print a line for the text as it is, and one for each seed."""
+    arguments = _arguments()
+    sources, targets = (list(read_lines(path)) for path in (arguments.source, arguments.target))
+    started = time.perf_counter()
+    alarms = list(misaligned_blocks(zip(sources, targets, strict=True)))
+    print(f"{len(sources):,} pairs in {time.perf_counter() - started:.1f} s; as they are: {len(alarms)} blocks")
+    for block in alarms:
+        print(f"    lines {block.start + 1} to {block.end}: {_name(block)}")
+    for seed in arguments.seeds:
+        planted, changed = plant(targets, random.Random(seed))
+        found = list(misaligned_blocks(zip(sources, changed, strict=True)))
+        missed = [block for block in planted if not any(_same(block, other) for other in found)]
+        more = [f for f in found if not any(f.start < b.end and f.end > b.start for b in (*planted, *alarms))]
+        print(f"seed {seed}: {len(planted) - len(missed)} of {len(planted)} found, {len(more)} false")
+        for block in missed:
+            near = [f"{f.start + 1}-{f.end} {_name(f)}" for f in found if f.start < block.end and f.end > block.start]
+            print(f"    missed {block.start + 1}-{block.end} {_name(block)}; there: {', '.join(near) or 'nothing'}")
+    return 0
+
+
+def plant(targets: list[str], rng: random.Random) -> tuple[list[Block], list[str]]:
+    """Return blocks and the lines with them."""
+    lines, planted, taken = list(targets), list[Block](), list[tuple[int, int]]()
+
+    def place(length: int) -> int | None:
+        start = rng.randrange(10, len(lines) - length - 10)
+        return start if all(start + length + 30 < low or start > high + 30 for low, high in taken) else None
+
+    for _ in range(20 * BLOCKS):
+        length, kind = rng.randint(20, min(200, len(lines) // 20)), rng.choice(["shift", "swap", "elsewhere"])
+        first, second = place(length), place(length)
+        if first is None or second is None or abs(first - second) < length + 60 or len(planted) >= BLOCKS:
+            continue
+        here, there = slice(first, first + length), slice(second, second + length)
+        taken.append((first, first + length))
+        if kind == "shift":
+            shift = rng.choice([-3, -2, -1, 1, 2, 3])
+            lines[here] = targets[first - shift : first - shift + length]
+            planted.append(Block(first, first + length, shift))
+            continue
+        planted.append(Block(first, first + length, None))
+        lines[here] = targets[there]
+        taken.append((second, second + length))
+        if kind == "swap":
+            lines[there] = targets[here]
+            planted.append(Block(second, second + length, None))
+    return planted, lines
+
+
+def _same(block: Block, other: Block) -> bool:
+    close = abs(block.start - other.start) <= 3 and abs(block.end - other.end) <= 3
+    return close and block.shift == other.shift
+
+
+def _name(block: Block) -> str:
+    return "unrelated" if block.shift is None else f"shifted by {block.shift:+d}"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3])
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,245 @@
+"""Blocks of a corpus whose lines are not translations of each other, by a lexicon that the corpus itself teaches.
+
+Most lines of a corpus are right, so IBM Model 1 learns from it which words translate each other. How many of its
+translations a line finds in the lines beside its own tells which line is its translation. That evidence, in which right
+pairs differ from pairs of lines far apart, is summed by a hidden Markov model whose state is the shift.
+
+    N pairs   S source and T target words of all lines   E entries of the lexicon   K shifts
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt.data.shortlist import model_1
+
+Array = NDArray[Any]
+
+_SHIFTS = tuple(range(-3, 4))
+_UNRELATED = (37, -53)  # lines so far apart are no translations
+_SEGMENT = 400_000  # pairs in memory together
+_MIN_PAIRS = 300  # of which nothing can be learned
+_SAMPLE, _MAX_WORDS = 40_000, 60  # lines for the lexicon, of at most so many words
+_TRANSLATIONS = 5  # of a word
+_MIN_PROBABILITY, _MIN_GAIN, _MAX_GAIN = 0.05, 0.7, 6.0  # of a translation; gain: log of p(t | s) over p(t)
+_CHUNK = 40_000  # lines scored together
+_BINS = 24
+_LEAVE, _CHANGE, _RETURN = 14.0, 6.0, 2.0  # cost, in nats, of a state other than "in step"
+_BOUND = 5.0  # nats that a single line can give
+_MIN_LINES, _LONG = 3, 20
+
+
+@dataclass(frozen=True)
+class Block:
+    """Pairs `start` to `end` (exclusive) of a corpus, counted from 0, that are out of step.
+
+    `shift`: the translation of a source line stands so many lines further on; None: nowhere near.
+    """
+
+    start: int
+    end: int
+    shift: int | None
+
+    def described(self, source: str, target: str) -> str:
+        """Name the lines and where their translations are."""
+        lines = f"{'pairs' if source == target else 'lines'} {self.start + 1:,} to {self.end:,}"
+        if self.shift is None:
+            return f"{target}: {lines} do not translate those of {source}"
+        count = f"{abs(self.shift)} line{'s' if abs(self.shift) > 1 else ''}"
+        direction, cause = ("late", "too many") if self.shift > 0 else ("early", "missing")
+        return f"{target}: {lines} are {count} {direction}: {count} {cause} before them"
+
+
+def misaligned_blocks(pairs: Iterable[tuple[str, str]]) -> Iterator[Block]:
+    """Find blocks of pairs that are out of step with the rest; a corpus of less than 300 pairs teaches too little."""
+    remaining, before = iter(pairs), 0
+    while segment := list(islice(remaining, _SEGMENT)):
+        if len(segment) >= _MIN_PAIRS:
+            for block in _blocks(_likeliest_states(_evidence(segment))):
+                yield Block(block.start + before, block.end + before, block.shift)
+        before += len(segment)
+
+
+class _Side:
+    """The distinct words of all lines on one side, as ids.
+
+    Attributes:
+        vocab: the id of each word.
+        ids: (S,), the words of all lines, one line after another.
+        counts: (N,), words of each line.
+        starts: (N + 1,), where each line begins in `ids`.
+        characters: (N,), length of each line.
+    """
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.vocab: dict[str, int] = {}
+        ids: list[int] = []
+        counts, characters = [], []
+        for line in lines:
+            words = {self.vocab.setdefault(word, len(self.vocab)) for word in _words(line)}
+            ids.extend(words)
+            counts.append(len(words))
+            characters.append(len(line))
+        self.ids, self.counts = np.array(ids, np.int64), np.array(counts, np.int64)
+        self.starts = np.concatenate([[0], np.cumsum(self.counts)])
+        self.characters = np.array(characters, np.float64)
+
+
+def _words(line: str) -> list[str]:
+    """Split a line into words; where letters follow each other without spaces, as in Chinese, into pairs of them."""
+    words = []
+    for word in re.findall(r"\w+", line.lower()):
+        if len(word) > 1 and ord(word[0]) >= 0x0E00 and not word.isascii():
+            words += [word[i : i + 2] for i in range(len(word) - 1)]
+        else:
+            words.append(word)
+    return words
+
+
+def _lexicon(source: _Side, target: _Side) -> tuple[Array, Array, Array]:
+    """Return source word, target word and gain of each entry, each (E,), in order of the source word."""
+    lines = np.unique(np.linspace(0, len(source.counts) - 1, _SAMPLE).astype(np.int64))
+    usable = np.minimum(source.counts, target.counts)[lines] > 0
+    usable &= np.maximum(source.counts, target.counts)[lines] <= _MAX_WORDS
+    sources, targets, positions, n_words = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
+    for line in lines[usable].tolist():
+        src, tgt = (side.ids[side.starts[line] : side.starts[line + 1]] for side in (source, target))
+        sources.append(np.repeat(src, len(tgt)))
+        targets.append(np.tile(tgt, len(src)))
+        positions.append(np.tile(np.arange(n_words, n_words + len(tgt)), len(src)))
+        n_words += len(tgt)
+    n_targets = len(target.vocab) + 1
+    codes, index = np.unique(np.concatenate(sources) * n_targets + np.concatenate(targets), return_inverse=True)
+    probabilities = model_1(codes // n_targets, index, np.concatenate(positions))
+    often = np.bincount(index, minlength=len(codes)) > 1  # what was seen once is a coincidence
+    src, tgt = codes // n_targets, codes % n_targets
+    share = np.bincount(target.ids, minlength=n_targets) / len(target.counts)  # of the lines with a word
+    gains = np.log(np.maximum(probabilities, 1e-9) / np.maximum(share[tgt], 1e-9))
+    kept = often & (probabilities > _MIN_PROBABILITY) & (gains > _MIN_GAIN)
+    same = [(i, target.vocab[w]) for w, i in source.vocab.items() if w in target.vocab and (len(w) > 3 or w.isdigit())]
+    forms = np.array(same, np.int64).reshape(-1, 2)  # names, numbers and the like
+    src, tgt = np.concatenate([src[kept], forms[:, 0]]), np.concatenate([tgt[kept], forms[:, 1]])
+    gains = np.concatenate([gains[kept], np.log(0.5 / np.maximum(share[forms[:, 1]], 1e-9))]).clip(0, _MAX_GAIN)
+    order = np.lexsort((-gains, src))
+    src, tgt, gains = src[order], tgt[order], gains[order]
+    best = np.arange(len(src)) - np.searchsorted(src, src) < _TRANSLATIONS
+    return src[best], tgt[best], gains[best]
+
+
+def _gains(source: _Side, target: _Side, lexicon: tuple[Array, Array, Array], shifts: Iterable[int]) -> list[Array]:
+    """Return for each shift (N,) the gains of the words of the line so many lines on that translate words of a line."""
+    words, translations, gains = lexicon
+    first = np.searchsorted(words, np.arange(len(source.vocab) + 1))  # entry of each source word
+    n_lines, n_targets = len(source.counts), len(target.vocab) + 1
+    results = [np.zeros(n_lines) for _ in shifts]
+    for start in range(0, n_lines, _CHUNK):
+        end = min(n_lines, start + _CHUNK)
+        src = source.ids[source.starts[start] : source.starts[end]]
+        rows = np.repeat(np.arange(start, end), source.counts[start:end])
+        n_entries = first[src + 1] - first[src]
+        total = np.cumsum(n_entries)
+        entries = np.arange(total[-1] if len(total) else 0) + np.repeat(first[src] - total + n_entries, n_entries)
+        keys, order = np.unique(np.repeat(rows, n_entries) * n_targets + translations[entries], return_index=True)
+        weights = gains[entries][order]
+        for shift, result in zip(shifts, results, strict=True):
+            low, high = max(0, start + shift), min(n_lines, end + shift)
+            if low >= high or not len(keys):
+                continue
+            tgt = target.ids[target.starts[low] : target.starts[high]]
+            line = np.repeat(np.arange(low, high), target.counts[low:high]) - shift
+            wanted = line * n_targets + tgt
+            place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+            found = keys[place] == wanted
+            result[start:end] += np.bincount(line[found] - start, weights[place[found]], end - start)
+    return results
+
+
+def _evidence(pairs: list[tuple[str, str]]) -> Array:
+    """Return the log-likelihood ratio of "translation" to "unrelated" for each shift, and 0 for no shift (K + 1, N)."""
+    source, target = (_Side(pair[side] for pair in pairs) for side in (0, 1))
+    shifts = (*_SHIFTS, *_UNRELATED)
+    forward = _gains(source, target, _lexicon(source, target), shifts)
+    backward = _gains(target, source, _lexicon(target, source), [-shift for shift in shifts])
+    lines = np.arange(len(pairs))
+    typical = np.median(np.log((target.characters + 10) / (source.characters + 10)))
+
+    def features(shift: int, gain: Array, back: Array) -> tuple[Array, Array]:
+        other = np.clip(lines + shift, 0, len(lines) - 1)
+        words = np.maximum(source.counts + target.counts[other], 1)
+        ratio = np.log((target.characters[other] + 10) / (source.characters + 10))
+        return (gain + back[other]) / words, np.abs(ratio - typical)
+
+    by_shift = {each[0]: features(*each) for each in zip(shifts, forward, backward, strict=True)}
+    tables = [
+        _ratios(by_shift[0][kind], np.concatenate([by_shift[shift][kind] for shift in _UNRELATED])) for kind in (0, 1)
+    ]
+    rows = []
+    for shift in _SHIFTS:
+        found = [
+            table[np.searchsorted(edges, values, side="right")]
+            for (edges, table), values in zip(tables, by_shift[shift], strict=True)
+        ]
+        row = found[0] + found[1]
+        row[(lines + shift < 0) | (lines + shift >= len(lines))] = -_BOUND
+        rows.append(np.clip(row, -_BOUND, _BOUND))
+    return np.stack([*rows, np.zeros(len(lines))])
+
+
+def _ratios(right: Array, unrelated: Array) -> tuple[Array, Array]:
+    """Return edges of bins of a feature, and the log ratio of its densities in right and unrelated pairs in each."""
+    quantiles = np.quantile(np.concatenate([right, unrelated]), np.linspace(0, 1, _BINS + 1)[1:-1])
+    edges = np.unique(quantiles)
+    densities = []
+    for values in (right, unrelated):
+        counts = np.bincount(np.searchsorted(edges, values, side="right"), minlength=len(edges) + 1) + 1.0
+        densities.append(np.log(counts / counts.sum()))
+    return edges, densities[0] - densities[1]
+
+
+def _likeliest_states(evidence: Array) -> Array:
+    """Return the likeliest sequence of states (N,), each a row of `evidence` (Viterbi's algorithm)."""
+    n_states, n_lines = evidence.shape
+    in_step = _SHIFTS.index(0)
+    cost = np.full((n_states, n_states), _CHANGE)  # from, to
+    cost[in_step], cost[:, in_step] = _LEAVE, _RETURN
+    np.fill_diagonal(cost, 0.0)
+    scores = evidence[:, 0] - cost[in_step]
+    origins = np.zeros((n_lines, n_states), np.int8)
+    for line in range(1, n_lines):
+        reached = scores[:, None] - cost
+        origins[line] = reached.argmax(axis=0)
+        scores = reached.max(axis=0) + evidence[:, line]
+    states = np.empty(n_lines, np.int64)
+    states[-1] = scores.argmax()
+    for line in range(n_lines - 1, 0, -1):
+        states[line - 1] = origins[line, states[line]]
+    return states
+
+
+def _blocks(states: Array) -> Iterator[Block]:
+    """Yield the runs of states other than "in step", one for those that follow each other."""
+    bounds = [0, *(np.flatnonzero(np.diff(states)) + 1).tolist(), len(states)]
+    runs: list[Block] = []
+    for start, end in (*pairwise(bounds), (len(states), len(states))):
+        shift = _SHIFTS[states[start]] if start < end and states[start] < len(_SHIFTS) else None
+        if start < end and shift != 0:
+            runs.append(Block(start, end, shift))
+        elif runs and runs[-1].end - runs[0].start >= _MIN_LINES:
+            yield from _joined(runs)
+            runs = []
+        else:
+            runs = []
+
+
+def _joined(runs: list[Block]) -> Iterator[Block]:
+    """Join short runs, which similar lines bring about, to the long ones that they touch."""
+    size = max(run.end - run.start for run in runs) / 3
+    long = [run for run in runs if run.end - run.start >= min(size, _LONG)]
+    starts = [runs[0].start, *(run.start for run in long[1:])]
+    for start, end, run in zip(starts, (*starts[1:], runs[-1].end), long, strict=True):
+        yield Block(start, end, run.shift)
