@@ -60,9 +60,21 @@ def misaligned_blocks(pairs: Iterable[tuple[str, str]]) -> Iterator[Block]:
     remaining, before = iter(pairs), 0
     while segment := list(islice(remaining, _SEGMENT)):
         if len(segment) >= _MIN_PAIRS:
-            for block in _blocks(_likeliest_states(_evidence(segment))):
+            for block in _blocks(_states(segment)):
                 yield Block(block.start + before, block.end + before, block.shift)
         before += len(segment)
+
+
+def _states(pairs: list[tuple[str, str]]) -> Array:
+    """Return the state of each pair; where some are out of step, learned a second time without them."""
+    source, target = (_Side(pair[side] for pair in pairs) for side in (0, 1))
+    in_step = np.ones(len(pairs), np.bool_)
+    states = _likeliest_states(_evidence(source, target, in_step))
+    for block in _blocks(states):
+        in_step[block.start : block.end] = False
+    if in_step.all() or in_step.sum() < _MIN_PAIRS:
+        return states
+    return _likeliest_states(_evidence(source, target, in_step))
 
 
 class _Side:
@@ -101,9 +113,10 @@ def _words(line: str) -> list[str]:
     return words
 
 
-def _lexicon(source: _Side, target: _Side) -> tuple[Array, Array, Array]:
+def _lexicon(source: _Side, target: _Side, in_step: Array) -> tuple[Array, Array, Array]:
     """Return source word, target word and gain of each entry, each (E,), in order of the source word."""
-    lines = np.unique(np.linspace(0, len(source.counts) - 1, _SAMPLE).astype(np.int64))
+    lines = np.flatnonzero(in_step)
+    lines = lines[np.unique(np.linspace(0, len(lines) - 1, _SAMPLE).astype(np.int64))]
     usable = np.minimum(source.counts, target.counts)[lines] > 0
     usable &= np.maximum(source.counts, target.counts)[lines] <= _MAX_WORDS
     sources, targets, positions, n_words = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
@@ -159,13 +172,15 @@ def _gains(source: _Side, target: _Side, lexicon: tuple[Array, Array, Array], sh
     return results
 
 
-def _evidence(pairs: list[tuple[str, str]]) -> Array:
-    """Return the log-likelihood ratio of "translation" to "unrelated" for each shift, and 0 for no shift (K + 1, N)."""
-    source, target = (_Side(pair[side] for pair in pairs) for side in (0, 1))
+def _evidence(source: _Side, target: _Side, in_step: Array) -> Array:
+    """Return the log-likelihood ratio of "translation" to "unrelated" for each shift, and 0 for no shift (K + 1, N).
+
+    It is learned from the lines `in_step` (N,).
+    """
     shifts = (*_SHIFTS, *_UNRELATED)
-    forward = _gains(source, target, _lexicon(source, target), shifts)
-    backward = _gains(target, source, _lexicon(target, source), [-shift for shift in shifts])
-    lines = np.arange(len(pairs))
+    forward = _gains(source, target, _lexicon(source, target, in_step), shifts)
+    backward = _gains(target, source, _lexicon(target, source, in_step), [-shift for shift in shifts])
+    lines = np.arange(len(source.counts))
     typical = np.median(np.log((target.characters + 10) / (source.characters + 10)))
 
     def features(shift: int, gain: Array, back: Array) -> tuple[Array, Array]:
@@ -176,7 +191,8 @@ def _evidence(pairs: list[tuple[str, str]]) -> Array:
 
     by_shift = {each[0]: features(*each) for each in zip(shifts, forward, backward, strict=True)}
     tables = [
-        _ratios(by_shift[0][kind], np.concatenate([by_shift[shift][kind] for shift in _UNRELATED])) for kind in (0, 1)
+        _ratios(by_shift[0][kind][in_step], np.concatenate([by_shift[shift][kind] for shift in _UNRELATED]))
+        for kind in (0, 1)
     ]
     rows = []
     for shift in _SHIFTS:
