@@ -139,7 +139,7 @@ def read_parallel(source: Path, target: Path, on_issue: IssueHandler = raise_iss
             n_source = pairs if src is None else pairs + 1 + sum(1 for _ in source_lines)
             n_target = pairs if tgt is None else pairs + 1 + sum(1 for _ in target_lines)
             message = f"{source} has {n_source} lines but {target} has {n_target}"
-            hint = "line n of one file must be the translation of line n of the other; `mt data check` finds where they part"
+            hint = "line n of one must be the translation of line n of the other; `mt data check` finds where they part"
             on_issue(TextIssue("lines", str(source), 0, message, hint))
             return
         yield src, tgt
