@@ -1,12 +1,21 @@
-"""`mt data check` and `mt data clean`."""
+"""`mt data check`, `mt data clean` and `mt data align`."""
 
 from pathlib import Path
 
 import click
 
-from mt.cli.options import config_options, debug_option, json_option, path_type, runs_option, set_option
-from mt.cli.text import print_result
+from mt.cli.options import (
+    config_options,
+    debug_option,
+    force_option,
+    json_option,
+    path_type,
+    runs_option,
+    set_option,
+)
+from mt.cli.text import check_output, print_result
 from mt.console import log
+from mt.errors import InputError
 from mt.extras.doctor.rules import DROPPABLE
 
 _reason_type = click.Choice(DROPPABLE)
@@ -96,3 +105,28 @@ def clean(
     print_result(cleaning_table(cleaned.counts))
     print_result(f"\nuse it with\n{cleaned.snippet(settings.data.root)}")
     log.info("next: put these sources into %s as data.train, and mt train --config %s", config, quote(str(config)))
+
+
+@data.command()
+@click.argument("source", type=path_type)
+@click.argument("target", type=path_type)
+@click.option("--output", type=path_type, required=True, help="The .tsv file to write: source, target and score.")
+@click.option("--min-score", type=float, help="Leave out pairs of less evidence, in nats; above 0: rather a pair.")
+@force_option
+@debug_option
+def align(source: Path, target: Path, output: Path, min_score: float | None, force: bool) -> None:
+    """Pair the sentences of two texts whose lines do not correspond, such as a book in two languages.
+
+    SOURCE and TARGET have a sentence a line, in the same order; some may be merged, split or missing in the other.
+    Sentences without a partner are left out.
+
+    Example: mt data align book.en book.fr --output book.tsv
+    """
+    from mt.extras.doctor.align_files import align_files
+
+    check_output(output, source, target, force=force)
+    if output.suffix != ".tsv":
+        raise InputError(f"--output {output}: not the name of a .tsv file", "let it end in .tsv")
+    summary = align_files(source, target, output, min_score)
+    print_result(summary)
+    log.info("next: data.train: {file: %s, source_column: source, target_column: target}", output)
