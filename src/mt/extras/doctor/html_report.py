@@ -5,29 +5,45 @@ import html
 import numpy as np
 
 from mt.extras.doctor.check import CorpusReport, Finding
+from mt.extras.doctor.rules import NOTE, WARNING
 from mt.extras.doctor.text_report import (
     COVERAGE_HEADER,
     FINDINGS_HEADER,
     coverage_rows,
     explanation,
     finding_row,
+    severity_counts,
     size_rows,
-    summary,
 )
 from mt.extras.reporting.charts import histogram
-from mt.extras.reporting.html import figures, page, table
+from mt.extras.reporting.html import Heading, Html, Section, figures, headline, listing, page, table
+from mt.text.languages import language_name
 
 
 def html_report(report: CorpusReport) -> str:
     """Return the page."""
     data = report.config.data
-    sections = [("Texts", _texts(report))]
-    if report.findings:
-        rows = [finding_row(finding) for finding in report.findings]
-        sections.append(("Findings", table(FINDINGS_HEADER, rows, "numbers")))
-    sections += [(f"{one.rule.name} ({one.rule.severity})", _details(report, one)) for one in report.findings]
-    subtitle = f"{data.source_lang} to {', '.join(data.target_lang)}; {summary(report)}"
-    return page(report.config.name, "corpus", subtitle, sections)
+    rows = [[name, Html(_badge(severity)), *cells] for name, severity, *cells in map(finding_row, report.findings)]
+    sections = [
+        Section("Findings", table(FINDINGS_HEADER, rows, "numbers") if rows else ""),
+        Section("Examples", "".join(_details(report, finding) for finding in report.findings)),
+        Section("Texts", _texts(report)),
+    ]
+    languages = f"{language_name(data.source_lang)} to {', '.join(map(language_name, data.target_lang))}"
+    subtitle = f"{languages}: {', '.join(f'{pairs:,} {split}' for split, pairs in report.pairs.items() if pairs)} pairs"
+    name = report.config.name
+    return page(Heading(f"{name}: corpus", f"Corpus check: {name}", subtitle, _headline(report)), sections)
+
+
+def _headline(report: CorpusReport) -> str:
+    severe = any(finding.rule.severity == WARNING for finding in report.findings)
+    kind = "error" if report.refused else "warning" if severe else "good"
+    words = f"Training would {'refuse' if report.refused else 'take'} this corpus."
+    return headline(kind, "", "", words, f'<p class="soft">{severity_counts(report)}</p>')
+
+
+def _badge(severity: str) -> str:
+    return f'<span class="badge {severity}">{severity}</span>'
 
 
 def _texts(report: CorpusReport) -> str:
@@ -45,12 +61,17 @@ def _texts(report: CorpusReport) -> str:
 
 
 def _details(report: CorpusReport, finding: Finding) -> str:
-    text = f"<p>{html.escape(f'{finding.rule.title}. {explanation(report, finding)}')}</p>"
+    """Return the examples of a finding; a note is folded, as training goes on with it."""
+    rule = finding.rule
     rows = [
         (f"{location.file}:{location.line}", location.text, "" if number else example.note)
         for example in finding.examples
         for number, location in enumerate(example.locations)
     ]
-    notes = [f"<li>{html.escape(example.note)}</li>" for example in finding.examples if not example.locations]
-    listing = f"<ul>{''.join(notes)}</ul>" if notes else ""
-    return text + (table(("where", "text", "note"), rows, "texts") if rows else "") + listing
+    return (
+        f'<details class="finding {rule.severity}"{"" if rule.severity == NOTE else " open"}>'
+        f"<summary>{_badge(rule.severity)}<b>{html.escape(rule.name)}</b>{html.escape(rule.title)}</summary>"
+        f"<p>{html.escape(explanation(report, finding))}</p>"
+        f"{table(('where', 'text', 'note'), rows, 'texts') if rows else ''}"
+        f"{listing(example.note for example in finding.examples if not example.locations)}</details>"
+    )

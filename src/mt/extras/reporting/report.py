@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from mt.bundle.load_translator import open_model
-from mt.config import Config
+from mt.config import Builtin, Config, name_of
 from mt.console import duration, log
 from mt.data.eval_texts import read_texts
 from mt.decoding.attention_weights import Attention, read_attention
@@ -17,17 +18,20 @@ from mt.decoding.engine import EngineChoice
 from mt.errors import MtError
 from mt.extras.reporting import attention_map
 from mt.extras.reporting.charts import Line, bar_chart, histogram, line_chart
-from mt.extras.reporting.html import figures, page, table
+from mt.extras.reporting.html import Heading, Section, details, figures, headline, listing, page, table, tiles
 from mt.extras.reporting.run_data import Event, RunData, TestSet, read_run_data
+from mt.extras.reporting.verdict import judge
 from mt.metrics.scores import bleu_tokenizer
 from mt.storage import atomic
 from mt.storage.manifest import read_manifest
 from mt.storage.run_dir import RunDir
 from mt.storage.stage import stage_key
-from mt.text.languages import is_spaced
+from mt.text.languages import is_spaced, language_name
 
 _NUMBERS = ("bleu", "chrf", "ter", "exact_match", "sentences_per_second")  # scores with one decimal
 _EXTREMES = 8  # worst and best sentences
+_UNSELECTED = 6  # sentences of the test set
+_CORPORA = 3  # named at the top
 _MAPS = 3  # sentences whose attention is shown
 _MAP_CHARACTERS = 90
 _BUCKETS = (5, 10, 15, 20, 30, 50)  # words of a source sentence, or characters
@@ -65,48 +69,82 @@ def _signature(manifest: dict[str, Any]) -> str:
 
 def report_html(data: RunData) -> str:
     """Return the page."""
-    # Of each language beam search, or the last method if there is none
-    by_name = {test.name: test for test in sorted(data.tests, key=lambda test: test.scores["method"] == "beam")}
     sections = [
-        ("Result", _result(data)),
-        ("Training", _curves(data)),
-        ("Cost", _cost(data)),
-        ("Data", _data(data)),
-        ("Test set", "".join(_bleu_by_length(test, data.config) + _extremes(test) for test in by_name.values())),
-        ("The same sentences as training went on", _samples(data.of_kind("validation"))),
-        ("Attention", _attention(data)),
-        ("Configuration", f"<pre>{html.escape(data.config_text)}</pre>"),
+        Section("Translations", "".join(_unselected(test) + _extremes(test) for test in data.best_tests)),
+        Section("The same sentences as training went on", _samples(data.of_kind("validation"))),
+        Section("Training", _curves(data)),
+        Section("Scores", _scores(data) + "".join(_bleu_by_length(test, data.config) for test in data.best_tests)),
+        Section("Attention", _attention(data)),
+        Section("Data", _data(data)),
+        Section("Cost", _cost(data)),
+        Section("Configuration", details("All settings", f'<div class="lines">{html.escape(data.config_text)}</div>')),
     ]
-    languages = f"{data.config.data.source_lang} to {', '.join(data.config.data.target_lang)}"
-    written = [section for section in sections if section[1]]
-    content = page(data.config.name, "report", languages, written, attention_map.STYLE, attention_map.SCRIPT)
-    return content + _signature(data.manifest)
+    return page(_heading(data), sections, attention_map.STYLE, attention_map.SCRIPT) + _signature(data.manifest)
 
 
-def _result(data: RunData) -> str:
-    state = f"it is at step {data.steps:,} of at most {data.config.training.max_steps:,}."
+def _heading(data: RunData) -> Heading:
+    texts = data.config.data
+    languages = f"{language_name(texts.source_lang)} to {', '.join(map(language_name, texts.target_lang))}"
+    names = list(
+        dict.fromkeys("the built-in phrasebook" if isinstance(s, Builtin) else name_of(s) for s in texts.train)
+    )
+    corpus = ", ".join(names[:_CORPORA]) + (f" and {len(names) - _CORPORA} more" if len(names) > _CORPORA else "")
+    pairs = f", {data.pairs['train']:,} pairs" if "train" in data.pairs else ""
+    date = datetime.fromisoformat(data.manifest["created"]) if data.manifest else None
+    trained = f"trained {date.day} {date:%B %Y}" if date else "not finished"
+    subtitle = f"{data.config.name}: {corpus}{pairs}; {trained}"
+    return Heading(f"{data.config.name}: report", languages, subtitle, _headline(data))
+
+
+def _headline(data: RunData) -> str:
+    state = f"it is at step {data.steps:,} of at most {data.config.training.max_steps:,}"
     if not data.manifest:
-        return f"<p>This training has not finished; {state}</p>"
-    model = f"The scores are those of the model made after step {data.manifest['steps']:,}."
-    return (f"<p>This training goes on; {state} {model}</p>" if data.has_newer_steps else "") + _scores(data)
+        return headline("warning", "", "", f"This training has not finished; {state}.")
+    if data.has_newer_steps:
+        model = f"The scores are those of the model made after step {data.manifest['steps']:,}."
+        return headline("warning", "", "", f"This training goes on; {state}. {model}")
+    verdict = judge(data)
+    if verdict is None:
+        return headline("", "", "", "No test set was scored with BLEU.")
+    facts = verdict.facts
+    interval = "" if facts.uncertainty is None else f" ± {facts.uncertainty:.1f}"
+    reasons = "".join(
+        f"<li>{html.escape(check.reason)} <cite>({html.escape(check.source)})</cite></li>" for check in verdict.reasons
+    )
+    content = (f"<ul>{reasons}</ul>" if reasons else "") + f"<p>Next: {html.escape(verdict.advice)}</p>"
+    content += f'<p class="soft">{html.escape(verdict.caveat)}</p>'
+    return headline("", f"{facts.bleu:.1f}", f"BLEU{interval}, {facts.sentences:,} sentences", verdict.words, content)
 
 
 def _scores(data: RunData) -> str:
     scores = [test.scores for test in data.tests] or data.manifest.get("test", [])
-    if not scores:
-        return "<p>No test set was scored.</p>"
     rows = []
     for s in scores:
         bleu, *others, speed = ("-" if s[name] is None else f"{s[name]:.1f}" for name in _NUMBERS)
         interval = "-" if s["bleu_low"] is None else f"{s['bleu_low']:.1f} to {s['bleu_high']:.1f}"
-        language, ratio = s.get("target_lang", ""), f"{s['length_ratio']:.3f}"
+        language, ratio = language_name(s.get("target_lang", "")), f"{s['length_ratio']:.3f}"
         rows.append([language, s["method"], bleu, interval, *others, ratio, speed])
     header = ["language", "method", "BLEU", "95 % interval", "chrF", "TER", "exact %", "length ratio", "sentences/s"]
-    signatures = dict.fromkeys(f"{name}: {value}" for s in scores for name, value in s["signatures"].items())
-    formats = data.manifest.get("formats_table", "")
-    items = "".join(f"<li><code>{html.escape(signature)}</code></li>" for signature in signatures)
-    measured = f"<p>Number formats on the validation set:</p><pre>{html.escape(formats)}</pre>" if formats else ""
-    return f"{table(header, rows, 'numbers')}<ul>{items}</ul>{measured}"
+    signatures = [f"{name}: {value}" for s in scores for name, value in s["signatures"].items()]
+    signatures += [f"validation, {event['signature']}" for event in data.of_kind("validation") if "signature" in event]
+    formats = data.manifest.get("formats", [])
+    content = table(header, rows, "numbers") if rows else ""
+    content += _formats(formats) if formats else ""
+    return content + details("Signatures", listing(dict.fromkeys(signatures))) if content else ""
+
+
+def _formats(formats: list[dict[str, Any]]) -> str:
+    rows = [
+        (
+            f"{one['compute_type']}{', shortlist' if one['shortlist'] else ''}",
+            f"{one['valid_bleu']:.2f}",
+            f"{one['valid_bleu'] - formats[0]['valid_bleu']:+.2f}",
+            f"{one['sentences_per_second']:,.0f}",
+        )
+        for one in formats
+    ]
+    header = ("number format", "BLEU", "difference", "sentences/s")
+    return f"<h3>CTranslate2 on the validation set</h3>{table(header, rows, 'numbers')}"
 
 
 def _curves(data: RunData) -> str:
@@ -134,7 +172,7 @@ def _curves(data: RunData) -> str:
 
 def _cost(data: RunData) -> str:
     done = (data.of_kind("done") or [{}])[-1]
-    rows: list[tuple[str, str]] = [("steps", f"{data.steps:,}")]
+    rows = [("steps", f"{data.steps:,}")]
     if "training_seconds" in data.manifest and not data.has_newer_steps:
         rows.append(("time in training", duration(data.manifest["training_seconds"])))
     if "tokens" in done:
@@ -147,7 +185,7 @@ def _cost(data: RunData) -> str:
         "steps split for lack of memory": "out_of_memory",
     }
     rows += [(label, f"{len(data.of_kind(kind)):,}") for label, kind in kinds.items()]
-    return table(["", ""], rows, "pairs")
+    return tiles(rows)
 
 
 def _data(data: RunData) -> str:
@@ -188,6 +226,15 @@ def _bleu_by_length(test: TestSet, config: Config) -> str:
     return figures((title, bar_chart(f"{test.name}: BLEU by length", f"{unit} (sentences)", bars)))
 
 
+def _unselected(test: TestSet) -> str:
+    """Return a table of sentences at even distances."""
+    count = min(_UNSELECTED, len(test.sources))
+    chosen = [number * len(test.sources) // count for number in range(count)]
+    rows = [[n + 1, test.sources[n], test.hypotheses[n], test.references[n]] for n in chosen]
+    title = f"<h3>{html.escape(test.name)} ({test.scores['method']}), sentences at even distances</h3>"
+    return title + table(["line", "source", "translation", "reference"], rows, "texts") if rows else ""
+
+
 def _extremes(test: TestSet) -> str:
     metric = CHRF()
     pairs = zip(test.hypotheses, test.references, strict=True)
@@ -196,9 +243,8 @@ def _extremes(test: TestSet) -> str:
     content = ""
     for title, chosen in (("Worst", ranked[:_EXTREMES]), ("Best", ranked[::-1][: min(_EXTREMES, len(ranked) // 2)])):
         rows = [[f"{score:.0f}", i + 1, test.sources[i], test.hypotheses[i], test.references[i]] for score, i in chosen]
-        if rows:
-            content += f"<h3>{title} of {html.escape(test.name)} by chrF ({test.scores['method']})</h3>"
-            content += table(["chrF", "line", "source", "translation", "reference"], rows, "texts")
+        shown = table(["chrF", "line", "source", "translation", "reference"], rows, "texts") if rows else ""
+        content += details(f"{title} of {test.name} by chrF ({test.scores['method']})", shown)
     return content
 
 
