@@ -1,11 +1,13 @@
 """Corpus reports as one self-contained HTML page."""
 
 import html
+import re
+from collections import Counter
 
 import numpy as np
 
 from mt.extras.doctor.check import CorpusReport, Finding
-from mt.extras.doctor.rules import NOTE, WARNING
+from mt.extras.doctor.rules import ERROR, NOTE, WARNING
 from mt.extras.doctor.text_report import (
     COVERAGE_HEADER,
     FINDINGS_HEADER,
@@ -19,27 +21,34 @@ from mt.extras.reporting.charts import histogram
 from mt.extras.reporting.html import Heading, Html, Section, figures, headline, listing, page, table
 from mt.text.languages import language_name
 
+_CODE = re.compile("`([^`]+)`")
+
 
 def html_report(report: CorpusReport) -> str:
     """Return the page."""
     data = report.config.data
-    rows = [[name, Html(_badge(severity)), *cells] for name, severity, *cells in map(finding_row, report.findings)]
+    rows = [
+        [Html(f'<a href="#{name}">{name}</a>'), Html(_badge(severity)), *cells]
+        for name, severity, *cells in map(finding_row, report.findings)
+    ]
     sections = [
-        Section("Findings", table(FINDINGS_HEADER, rows, "numbers") if rows else ""),
+        Section("Findings", table(FINDINGS_HEADER, rows, "numbers named") if rows else ""),
         Section("Examples", "".join(_details(report, finding) for finding in report.findings)),
         Section("Texts", _texts(report)),
     ]
     languages = f"{language_name(data.source_lang)} to {', '.join(map(language_name, data.target_lang))}"
-    subtitle = f"{languages}: {', '.join(f'{pairs:,} {split}' for split, pairs in report.pairs.items() if pairs)} pairs"
+    pairs = ", ".join(f"{split} {pairs:,}" for split, pairs in report.pairs.items() if pairs)
+    subtitle = f"{languages}; pairs: {pairs or 'none'}"
     name = report.config.name
     return page(Heading(f"{name}: corpus", f"Corpus check: {name}", subtitle, _headline(report)), sections)
 
 
 def _headline(report: CorpusReport) -> str:
-    severe = any(finding.rule.severity == WARNING for finding in report.findings)
-    kind = "error" if report.refused else "warning" if severe else "good"
+    counts = Counter(finding.rule.severity for finding in report.findings)
+    worst = next((severity for severity in (ERROR, WARNING) if counts[severity]), "")
     words = f"Training would {'refuse' if report.refused else 'take'} this corpus."
-    return headline(kind, "", "", words, f'<p class="soft">{severity_counts(report)}</p>')
+    number, unit = (str(counts[worst]), f"{worst}{'' if counts[worst] == 1 else 's'}") if worst else ("", "")
+    return headline(worst or "good", number, unit, words, f'<p class="soft">{severity_counts(report)}</p>')
 
 
 def _badge(severity: str) -> str:
@@ -68,10 +77,11 @@ def _details(report: CorpusReport, finding: Finding) -> str:
         for example in finding.examples
         for number, location in enumerate(example.locations)
     ]
+    advice = _CODE.sub(r"<code>\1</code>", html.escape(explanation(report, finding)))
     return (
-        f'<details class="finding {rule.severity}"{"" if rule.severity == NOTE else " open"}>'
+        f'<details id="{rule.name}" class="finding {rule.severity}"{"" if rule.severity == NOTE else " open"}>'
         f"<summary>{_badge(rule.severity)}<b>{html.escape(rule.name)}</b>{html.escape(rule.title)}</summary>"
-        f"<p>{html.escape(explanation(report, finding))}</p>"
+        f"<p>{advice}</p>"
         f"{table(('where', 'text', 'note'), rows, 'texts') if rows else ''}"
         f"{listing(example.note for example in finding.examples if not example.locations)}</details>"
     )

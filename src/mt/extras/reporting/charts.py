@@ -22,9 +22,10 @@ _STYLE: Any = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "mt",  # reproducible ids
     "font.family": "sans-serif",
-    "font.size": 9.5,
+    "font.size": 10,
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK),
     "grid.color": _GRID,
+    "axes.axisbelow": True,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.spines.left": False,
@@ -53,6 +54,7 @@ def line_chart(title: str, x_label: str, lines: Sequence[Line], logarithmic: boo
             axes.plot(line.x, line.y, color=colour, label=line.name, linewidth=1.8, marker=marker, markersize=3.5)
         if logarithmic:
             axes.set_yscale("log")
+            axes.yaxis.set_major_formatter("{x:g}")
 
     return _chart(title, x_label, draw, drawn)
 
@@ -62,7 +64,7 @@ def histogram(title: str, x_label: str, samples: Sequence[tuple[str, Any]], perc
     limit = int(max(np.percentile(values, percentile) for _, values in samples)) + 2
     width = -(-limit // _BINS)  # whole numbers, the same number of them in each bin
     edges = np.arange(0, limit + width, width)
-    middles = [float(edge) + (width - 1) / 2 for edge in edges[:-1]]
+    middles = [float(edge + (width - 1) // 2) for edge in edges[:-1]]
     counts = [Line(name, middles, np.histogram(values, edges)[0].tolist()) for name, values in samples]
 
     def draw(axes: "Axes") -> None:
@@ -85,7 +87,7 @@ def bar_chart(title: str, x_label: str, bars: Sequence[tuple[str, float]]) -> st
 def _chart(title: str, x_label: str, draw: "Callable[[Axes], None]", lines: Sequence[Line] = ()) -> str:
     buffer = StringIO()
     with rc_context(_STYLE):
-        figure = Figure(figsize=(5.4, 2.7), layout="constrained")
+        figure = Figure(figsize=(4.8, 2.5), dpi=72, layout="constrained")
         axes = figure.subplots()
         draw(axes)
         axes.set_xlabel(x_label)
@@ -93,7 +95,7 @@ def _chart(title: str, x_label: str, draw: "Callable[[Axes], None]", lines: Sequ
             axes.grid(axis="y", linewidth=0.6)
         if len(lines) > 1:
             axes.legend()
-        figure.savefig(buffer, format="svg", dpi=72, metadata={"Date": None, "Creator": None})
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
         points = "".join(_points(axes, line, x_label, named=len(lines) > 1) for line in lines)
     text = buffer.getvalue().replace("</svg>", f"{points}</svg>")
     text = text[text.index("<svg") :]

@@ -54,9 +54,7 @@ def headline(kind: str, number: str, unit: str, words: str, content: str = "") -
 
     Its kind, the colour of its edge, is good, warning, error or nothing; the content below the words is HTML.
     """
-    score = (
-        f'<div class="score">{html.escape(number)}<small>{html.escape(unit)}</small></div>' if number else "<div></div>"
-    )
+    score = f'<div class="score">{html.escape(number)}<small>{html.escape(unit)}</small></div>' if number else ""
     return f'<div class="headline {kind}">{score}<div><p class="words">{html.escape(words)}</p>{content}</div></div>'
 
 

@@ -71,7 +71,7 @@ def report_html(data: RunData) -> str:
     """Return the page."""
     sections = [
         Section("Translations", "".join(_unselected(test) + _extremes(test) for test in data.best_tests)),
-        Section("The same sentences as training went on", _samples(data.of_kind("validation"))),
+        Section("Progress", _samples(data.of_kind("validation"))),
         Section("Training", _curves(data)),
         Section("Scores", _scores(data) + "".join(_bleu_by_length(test, data.config) for test in data.best_tests)),
         Section("Attention", _attention(data)),
@@ -109,11 +109,18 @@ def _headline(data: RunData) -> str:
     facts = verdict.facts
     interval = "" if facts.uncertainty is None else f" ± {facts.uncertainty:.1f}"
     reasons = "".join(
-        f"<li>{html.escape(check.reason)} <cite>({html.escape(check.source)})</cite></li>" for check in verdict.reasons
+        f"<li>{html.escape(_capitalized(check.reason))} <cite>({html.escape(check.source)})</cite></li>"
+        for check in verdict.reasons
     )
     content = (f"<ul>{reasons}</ul>" if reasons else "") + f"<p>Next: {html.escape(verdict.advice)}</p>"
-    content += f'<p class="soft">{html.escape(verdict.caveat)}</p>'
-    return headline("", f"{facts.bleu:.1f}", f"BLEU{interval}, {facts.sentences:,} sentences", verdict.words, content)
+    content += f'<p class="soft">{html.escape(_capitalized(verdict.caveat))}.</p>'
+    return headline(
+        "", f"{facts.bleu:.1f}", f"BLEU{interval}, {facts.sentences:,} sentences", _capitalized(verdict.words), content
+    )
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _scores(data: RunData) -> str:
@@ -128,7 +135,7 @@ def _scores(data: RunData) -> str:
     signatures = [f"{name}: {value}" for s in scores for name, value in s["signatures"].items()]
     signatures += [f"validation, {event['signature']}" for event in data.of_kind("validation") if "signature" in event]
     formats = data.manifest.get("formats", [])
-    content = table(header, rows, "numbers") if rows else ""
+    content = table(header, rows, "numbers named") if rows else ""
     content += _formats(formats) if formats else ""
     return content + details("Signatures", listing(dict.fromkeys(signatures))) if content else ""
 
@@ -159,12 +166,12 @@ def _curves(data: RunData) -> str:
     loss = [line("training", train, "loss"), line("validation", valid, "loss")]
     perplexity = [line("training", train, "perplexity"), line("validation", valid, "perplexity")]
     return figures(
-        ("Loss, nats a token (training's is smoothed)", line_chart("Loss", "step", loss)),
-        ("Perplexity", line_chart("Perplexity", "step", perplexity, logarithmic=True)),
         (
             "BLEU on the validation set, greedy",
             line_chart("Validation BLEU", "step", [line("BLEU", valid, "bleu")]),
         ),
+        ("Loss, nats a token (training's is smoothed)", line_chart("Loss", "step", loss)),
+        ("Perplexity", line_chart("Perplexity", "step", perplexity, logarithmic=True)),
         ("Learning rate", line_chart("Learning rate", "step", [line("rate", train, "learning_rate")])),
         ("Tokens a second", line_chart("Throughput", "step", [line("tokens/s", train, "tokens_per_second")])),
     )
@@ -184,7 +191,7 @@ def _cost(data: RunData) -> str:
         "updates skipped, not finite": "skipped_update",
         "steps split for lack of memory": "out_of_memory",
     }
-    rows += [(label, f"{len(data.of_kind(kind)):,}") for label, kind in kinds.items()]
+    rows += [(label, f"{len(data.of_kind(kind)):,}") for label, kind in kinds.items() if data.of_kind(kind)]
     return tiles(rows)
 
 
@@ -260,9 +267,9 @@ def _samples(validations: Sequence[Event]) -> str:
         rows = [
             (f"{event['step']:,}", event["samples"][number][1]) for event in shown if len(event["samples"]) > number
         ]
-        content += f"<h3>{html.escape(source)}</h3>"
-        content += table(["step", "translation"], [*rows, ("reference", reference)], "texts")
-    return content
+        history = table(["step", "translation"], [*rows, ("reference", reference)], "texts narrow")
+        content += f"<div><h3>{html.escape(source)}</h3>{history}</div>"
+    return f'<div class="columns">{content}</div>'
 
 
 def _attention(data: RunData) -> str:

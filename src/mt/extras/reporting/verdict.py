@@ -73,13 +73,18 @@ BANDS = (
     (101, "hardly ever reached on varied text"),
 )
 _CAVEAT = "a rule of thumb; BLEU on other texts does not compare"
-_DEMO = "the built-in phrasebook is learnt, which shows that training works"
-_DEMO_CAVEAT = "its sentences are generated, so the score says nothing about real text"
+_DEMO = "a demonstration, not a measure of quality"
+_DEMO_CAVEAT = "a score on generated sentences says nothing about real text"
 _LONGER = "train longer, from where it ended: the same command with --set training.max_steps={twice}"
 
 # The first that holds gives the advice.
 CHECKS = (
-    Check(lambda f: f.is_demo, "the corpus is a demonstration", "your own text: mt init --help", "docs/demo.md"),
+    Check(
+        lambda f: f.is_demo,
+        "the built-in phrasebook is generated from templates",
+        "your own text: mt init --help",
+        "docs/demo.md",
+    ),
     Check(
         lambda f: f.copied >= 5,
         "{copied:.0f} % of the translations repeat the source",
