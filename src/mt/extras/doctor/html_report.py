@@ -2,7 +2,6 @@
 
 import html
 import re
-from collections import Counter
 
 import numpy as np
 
@@ -14,11 +13,11 @@ from mt.extras.doctor.text_report import (
     coverage_rows,
     explanation,
     finding_row,
-    severity_counts,
     size_rows,
+    summary,
 )
 from mt.extras.reporting.charts import histogram
-from mt.extras.reporting.html import Heading, Html, Section, figures, headline, listing, page, table
+from mt.extras.reporting.html import Html, figures, headline, listing, page, table
 from mt.text.languages import language_name
 
 _CODE = re.compile("`([^`]+)`")
@@ -32,23 +31,20 @@ def html_report(report: CorpusReport) -> str:
         for name, severity, *cells in map(finding_row, report.findings)
     ]
     sections = [
-        Section("Findings", table(FINDINGS_HEADER, rows, "numbers named") if rows else ""),
-        Section("Examples", "".join(_details(report, finding) for finding in report.findings)),
-        Section("Texts", _texts(report)),
+        ("Findings", table(FINDINGS_HEADER, rows, "numbers named") if rows else ""),
+        ("Examples", "".join(_details(report, finding) for finding in report.findings)),
+        ("Texts", _texts(report)),
     ]
     languages = f"{language_name(data.source_lang)} to {', '.join(map(language_name, data.target_lang))}"
-    pairs = ", ".join(f"{split} {pairs:,}" for split, pairs in report.pairs.items() if pairs)
-    subtitle = f"{languages}; pairs: {pairs or 'none'}"
     name = report.config.name
-    return page(Heading(f"{name}: corpus", f"Corpus check: {name}", subtitle, _headline(report)), sections)
+    return page(f"{name}: corpus", f"Corpus check: {name}", languages, _headline(report), sections)
 
 
 def _headline(report: CorpusReport) -> str:
-    counts = Counter(finding.rule.severity for finding in report.findings)
-    worst = next((severity for severity in (ERROR, WARNING) if counts[severity]), "")
-    words = f"Training would {'refuse' if report.refused else 'take'} this corpus."
-    number, unit = (str(counts[worst]), f"{worst}{'' if counts[worst] == 1 else 's'}") if worst else ("", "")
-    return headline(worst or "good", number, unit, words, f'<p class="soft">{severity_counts(report)}</p>')
+    kinds = {finding.rule.severity for finding in report.findings}
+    kind = next((severity for severity in (ERROR, WARNING) if severity in kinds), "good")
+    outcome, _, counts = reversed(summary(report).partition(": "))
+    return headline(kind, outcome, f'<p class="soft">{counts}</p>')
 
 
 def _badge(severity: str) -> str:

@@ -90,13 +90,9 @@ def _details(report: CorpusReport, finding: Finding) -> Iterator[str]:
 
 def summary(report: CorpusReport) -> str:
     """Return the last line: the counts of findings, and whether training would take the corpus."""
-    return f"{severity_counts(report)}: training would {'refuse' if report.refused else 'take'} this corpus"
-
-
-def severity_counts(report: CorpusReport) -> str:
-    """Return the number of findings of each severity."""
     severities = Counter(finding.rule.severity for finding in report.findings)
-    return ", ".join(f"{severities[name]} {name}{'' if severities[name] == 1 else 's'}" for name in SEVERITIES)
+    counts = ", ".join(f"{severities[name]} {name}{'' if severities[name] == 1 else 's'}" for name in SEVERITIES)
+    return f"{counts}: training would {'refuse' if report.refused else 'take'} this corpus"
 
 
 def as_json(report: CorpusReport) -> dict[str, Any]:

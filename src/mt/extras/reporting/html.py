@@ -3,56 +3,49 @@
 import html
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
-from typing import Any, NamedTuple
-
-_WEB = files("mt.extras.reporting") / "web"
+from typing import Any
 
 
 class Html(str):
     """Text that is HTML already."""
 
 
-class Section(NamedTuple):
-    """A heading in plain text and the HTML below it."""
-
-    title: str
-    content: str
+Section = tuple[str, str]  # a heading in plain text and the HTML below it
 
 
-class Heading(NamedTuple):
-    """The top of a page: the window's title, the heading, a line below it in plain text, and HTML."""
+def page(
+    window: str, title: str, subtitle: str, top: str, sections: Sequence[Section], style: str = "", script: str = ""
+) -> str:
+    """Build a page: its window's title, a heading and a line below it in plain text, HTML, and links to its sections.
 
-    window: str
-    title: str
-    subtitle: str
-    headline: str
-
-
-def page(heading: Heading, sections: Sequence[Section], style: str = "", script: str = "") -> str:
-    """Build a page with links to its sections at the top; those without content are left out."""
-    written = [section for section in sections if section.content]
-    links = "".join(f'<a href="#part-{n}">{html.escape(title)}</a>' for n, (title, _) in enumerate(written))
+    Sections without content are left out.
+    """
+    written = [section for section in sections if section[1]]
+    links = "".join(f'<a href="#part-{n}">{html.escape(name)}</a>' for n, (name, _) in enumerate(written))
     main = "".join(
-        f'<section id="part-{n}"><h2>{html.escape(title)}</h2>{content}</section>'
-        for n, (title, content) in enumerate(written)
+        f'<section id="part-{n}"><h2>{html.escape(name)}</h2>{content}</section>'
+        for n, (name, content) in enumerate(written)
     )
-    style += (_WEB / "report.css").read_text(encoding="utf-8")
-    script = (_WEB / "charts.js").read_text(encoding="utf-8") + script
-    window, title, subtitle = (html.escape(text) for text in heading[:3])
+    style, script = style + _read("report.css"), _read("charts.js") + script
+    window, title, subtitle = map(html.escape, (window, title, subtitle))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
         f"<title>{window}</title><style>{style}</style></head><body>"
-        f"<header><h1>{title}</h1><p>{subtitle}</p>{heading.headline}<nav>{links}</nav></header>"
+        f"<header><h1>{title}</h1><p>{subtitle}</p>{top}<nav>{links}</nav></header>"
         f"<main>{main}</main><script>{script}</script></body></html>\n"
     )
 
 
-def headline(kind: str, number: str, unit: str, words: str, content: str = "") -> str:
-    """Build the box at the top of a page: a number with its unit, and what it means.
+def _read(name: str) -> str:
+    return (files("mt.extras.reporting") / "web" / name).read_text(encoding="utf-8")
 
-    Its kind, the colour of its edge, is good, warning, error or nothing; the content below the words is HTML.
+
+def headline(kind: str, words: str, content: str = "", number: str = "", unit: str = "") -> str:
+    """Build the box at the top of a page: what it means in plain text, HTML below it, and a number with its unit.
+
+    Its kind, the colour of its edge, is good, warning, error or nothing.
     """
     score = f'<div class="score">{html.escape(number)}<small>{html.escape(unit)}</small></div>' if number else ""
     return f'<div class="headline {kind}">{score}<div><p class="words">{html.escape(words)}</p>{content}</div></div>'
@@ -63,7 +56,11 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]], kind: str = "") 
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
     # On a narrow screen the cells are stacked, each with its name.
     cells = (
-        [f'<td data-name="{name}">{_cell(cell)}</td>' for name, cell in zip(header, row, strict=True)] for row in rows
+        [
+            f'<td data-name="{name}">{cell if isinstance(cell, Html) else html.escape(str(cell))}</td>'
+            for name, cell in zip(header, row, strict=True)
+        ]
+        for row in rows
     )
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
     return (
@@ -71,19 +68,10 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]], kind: str = "") 
     )
 
 
-def _cell(value: Any) -> str:
-    return value if isinstance(value, Html) else html.escape(str(value))
-
-
-def tiles(facts: Iterable[tuple[str, str]]) -> str:
-    """Arrange facts, each a name and its value, side by side."""
-    content = "".join(f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd></div>" for name, value in facts)
-    return f'<dl class="tiles">{content}</dl>'
-
-
-def details(summary: str, content: str) -> str:
+def details(summary: str, content: str, is_open: bool = False) -> str:
     """Fold content away below a summary in plain text; empty content gives nothing."""
-    return f"<details><summary>{html.escape(summary)}</summary>{content}</details>" if content else ""
+    tag = "details open" if is_open else "details"
+    return f"<{tag}><summary>{html.escape(summary)}</summary>{content}</details>" if content else ""
 
 
 def listing(items: Iterable[str]) -> str:

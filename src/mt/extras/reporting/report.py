@@ -1,8 +1,8 @@
 """The report of a training: one self-contained HTML file."""
 
 import html
+import re
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from mt.bundle.load_translator import open_model
-from mt.config import Builtin, Config, name_of
+from mt.config import Config, name_of
 from mt.console import duration, log
 from mt.data.eval_texts import read_texts
 from mt.decoding.attention_weights import Attention, read_attention
@@ -18,7 +18,7 @@ from mt.decoding.engine import EngineChoice
 from mt.errors import MtError
 from mt.extras.reporting import attention_map
 from mt.extras.reporting.charts import Line, bar_chart, histogram, line_chart
-from mt.extras.reporting.html import Heading, Section, details, figures, headline, listing, page, table, tiles
+from mt.extras.reporting.html import details, figures, headline, listing, page, table
 from mt.extras.reporting.run_data import Event, RunData, TestSet, read_run_data
 from mt.extras.reporting.verdict import judge
 from mt.metrics.scores import bleu_tokenizer
@@ -70,57 +70,46 @@ def _signature(manifest: dict[str, Any]) -> str:
 def report_html(data: RunData) -> str:
     """Return the page."""
     sections = [
-        Section("Translations", "".join(_unselected(test) + _extremes(test) for test in data.best_tests)),
-        Section("Progress", _samples(data.of_kind("validation"))),
-        Section("Training", _curves(data)),
-        Section("Scores", _scores(data) + "".join(_bleu_by_length(test, data.config) for test in data.best_tests)),
-        Section("Attention", _attention(data)),
-        Section("Data", _data(data)),
-        Section("Cost", _cost(data)),
-        Section("Configuration", details("All settings", f'<div class="lines">{html.escape(data.config_text)}</div>')),
+        ("Translations", "".join(_sentences(test) for test in data.best_tests)),
+        ("Progress", _samples(data.of_kind("validation"))),
+        ("Training", _curves(data)),
+        ("Scores", _scores(data) + "".join(_bleu_by_length(test, data.config) for test in data.best_tests)),
+        ("Attention", _attention(data)),
+        ("Data", _data(data)),
+        ("Cost", _cost(data)),
+        ("Configuration", details("All settings", f'<div class="lines">{html.escape(data.config_text)}</div>')),
     ]
-    return page(_heading(data), sections, attention_map.STYLE, attention_map.SCRIPT) + _signature(data.manifest)
-
-
-def _heading(data: RunData) -> Heading:
-    texts = data.config.data
+    texts, name = data.config.data, data.config.name
     languages = f"{language_name(texts.source_lang)} to {', '.join(map(language_name, texts.target_lang))}"
-    names = list(
-        dict.fromkeys("the built-in phrasebook" if isinstance(s, Builtin) else name_of(s) for s in texts.train)
-    )
-    corpus = ", ".join(names[:_CORPORA]) + (f" and {len(names) - _CORPORA} more" if len(names) > _CORPORA else "")
+    top, style, script = _headline(data), attention_map.STYLE, attention_map.SCRIPT
+    return page(f"{name}: report", languages, _subtitle(data), top, sections, style, script) + _signature(data.manifest)
+
+
+def _subtitle(data: RunData) -> str:
+    """Return name, corpus and date of a training."""
+    sources = [name_of(source) for source in data.config.data.train]
+    corpus = ", ".join(sources[:_CORPORA]) + (f" and {len(sources) - _CORPORA} more" if sources[_CORPORA:] else "")
     pairs = f", {data.pairs['train']:,} pairs" if "train" in data.pairs else ""
-    date = datetime.fromisoformat(data.manifest["created"]) if data.manifest else None
-    trained = f"trained {date.day} {date:%B %Y}" if date else "not finished"
-    subtitle = f"{data.config.name}: {corpus}{pairs}; {trained}"
-    return Heading(f"{data.config.name}: report", languages, subtitle, _headline(data))
+    date = f"trained {data.manifest['created'][:10]}" if data.manifest else "not finished"
+    return f"{data.config.name}: {corpus}{pairs}; {date}"
 
 
 def _headline(data: RunData) -> str:
     state = f"it is at step {data.steps:,} of at most {data.config.training.max_steps:,}"
     if not data.manifest:
-        return headline("warning", "", "", f"This training has not finished; {state}.")
+        return headline("warning", f"This training has not finished; {state}.")
     if data.has_newer_steps:
         model = f"The scores are those of the model made after step {data.manifest['steps']:,}."
-        return headline("warning", "", "", f"This training goes on; {state}. {model}")
+        return headline("warning", f"This training goes on; {state}. {model}")
     verdict = judge(data)
     if verdict is None:
-        return headline("", "", "", "No test set was scored with BLEU.")
-    facts = verdict.facts
-    interval = "" if facts.uncertainty is None else f" ± {facts.uncertainty:.1f}"
+        return headline("", "No test set was scored with BLEU.")
     reasons = "".join(
-        f"<li>{html.escape(_capitalized(check.reason))} <cite>({html.escape(check.source)})</cite></li>"
-        for check in verdict.reasons
+        f"<li>{html.escape(check.reason)} <cite>({html.escape(check.source)})</cite></li>" for check in verdict.reasons
     )
-    content = (f"<ul>{reasons}</ul>" if reasons else "") + f"<p>Next: {html.escape(verdict.advice)}</p>"
-    content += f'<p class="soft">{html.escape(_capitalized(verdict.caveat))}.</p>'
-    return headline(
-        "", f"{facts.bleu:.1f}", f"BLEU{interval}, {facts.sentences:,} sentences", _capitalized(verdict.words), content
-    )
-
-
-def _capitalized(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    content = f"<ul>{reasons}</ul>" if reasons else ""
+    content += f'<p>Next: {html.escape(verdict.advice)}</p><p class="soft">{html.escape(verdict.caveat)}.</p>'
+    return headline("", verdict.words, content, f"{verdict.bleu:.1f}", "BLEU")
 
 
 def _scores(data: RunData) -> str:
@@ -132,26 +121,14 @@ def _scores(data: RunData) -> str:
         language, ratio = language_name(s.get("target_lang", "")), f"{s['length_ratio']:.3f}"
         rows.append([language, s["method"], bleu, interval, *others, ratio, speed])
     header = ["language", "method", "BLEU", "95 % interval", "chrF", "TER", "exact %", "length ratio", "sentences/s"]
-    signatures = [f"{name}: {value}" for s in scores for name, value in s["signatures"].items()]
-    signatures += [f"validation, {event['signature']}" for event in data.of_kind("validation") if "signature" in event]
-    formats = data.manifest.get("formats", [])
     content = table(header, rows, "numbers named") if rows else ""
-    content += _formats(formats) if formats else ""
-    return content + details("Signatures", listing(dict.fromkeys(signatures))) if content else ""
-
-
-def _formats(formats: list[dict[str, Any]]) -> str:
-    rows = [
-        (
-            f"{one['compute_type']}{', shortlist' if one['shortlist'] else ''}",
-            f"{one['valid_bleu']:.2f}",
-            f"{one['valid_bleu'] - formats[0]['valid_bleu']:+.2f}",
-            f"{one['sentences_per_second']:,.0f}",
-        )
-        for one in formats
-    ]
-    header = ("number format", "BLEU", "difference", "sentences/s")
-    return f"<h3>CTranslate2 on the validation set</h3>{table(header, rows, 'numbers')}"
+    signatures = [f"{name}: {value}" for s in scores for name, value in s["signatures"].items()]
+    if formats := data.manifest.get("formats_table"):
+        *lines, signature = formats.splitlines()
+        header, *rows = (re.split("  +", line) for line in lines)
+        content += f"<h3>Number formats on the validation set</h3>{table(header, rows, 'numbers')}"
+        signatures.append(f"validation, {signature}")
+    return content + details("Signatures", listing(dict.fromkeys(signatures)))
 
 
 def _curves(data: RunData) -> str:
@@ -192,7 +169,7 @@ def _cost(data: RunData) -> str:
         "steps split for lack of memory": "out_of_memory",
     }
     rows += [(label, f"{len(data.of_kind(kind)):,}") for label, kind in kinds.items() if data.of_kind(kind)]
-    return tiles(rows)
+    return table(["cost", ""], rows, "numbers")
 
 
 def _data(data: RunData) -> str:
@@ -233,25 +210,20 @@ def _bleu_by_length(test: TestSet, config: Config) -> str:
     return figures((title, bar_chart(f"{test.name}: BLEU by length", f"{unit} (sentences)", bars)))
 
 
-def _unselected(test: TestSet) -> str:
-    """Return a table of sentences at even distances."""
-    count = min(_UNSELECTED, len(test.sources))
-    chosen = [number * len(test.sources) // count for number in range(count)]
-    rows = [[n + 1, test.sources[n], test.hypotheses[n], test.references[n]] for n in chosen]
-    title = f"<h3>{html.escape(test.name)} ({test.scores['method']}), sentences at even distances</h3>"
-    return title + table(["line", "source", "translation", "reference"], rows, "texts") if rows else ""
-
-
-def _extremes(test: TestSet) -> str:
+def _sentences(test: TestSet) -> str:
+    """Return some sentences at even distances, and below them the worst and the best ones."""
     metric = CHRF()
     pairs = zip(test.hypotheses, test.references, strict=True)
     scores = [float(metric.sentence_score(hypothesis, [reference]).score) for hypothesis, reference in pairs]
-    ranked = sorted((score, i) for i, score in enumerate(scores))
+    ranked = sorted(range(len(scores)), key=lambda i: (scores[i], i))
+    even = range(0, len(scores), -(-len(scores) // _UNSELECTED) or 1)
+    chosen = {"Sentences at even distances": even, "Worst": ranked[:_EXTREMES]}
+    chosen["Best"] = ranked[::-1][: min(_EXTREMES, len(ranked) // 2)]
     content = ""
-    for title, chosen in (("Worst", ranked[:_EXTREMES]), ("Best", ranked[::-1][: min(_EXTREMES, len(ranked) // 2)])):
-        rows = [[f"{score:.0f}", i + 1, test.sources[i], test.hypotheses[i], test.references[i]] for score, i in chosen]
+    for title, lines in chosen.items():
+        rows = [[f"{scores[i]:.0f}", i + 1, test.sources[i], test.hypotheses[i], test.references[i]] for i in lines]
         shown = table(["chrF", "line", "source", "translation", "reference"], rows, "texts") if rows else ""
-        content += details(f"{title} of {test.name} by chrF ({test.scores['method']})", shown)
+        content += details(f"{title} of {test.name} by chrF ({test.scores['method']})", shown, is_open=not content)
     return content
 
 
