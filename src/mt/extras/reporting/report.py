@@ -217,13 +217,13 @@ def _sentences(test: TestSet) -> str:
     scores = [float(metric.sentence_score(hypothesis, [reference]).score) for hypothesis, reference in pairs]
     ranked = sorted(range(len(scores)), key=lambda i: (scores[i], i))
     even = range(0, len(scores), -(-len(scores) // _UNSELECTED) or 1)
-    chosen = {"Sentences at even distances": even, "Worst": ranked[:_EXTREMES]}
-    chosen["Best"] = ranked[::-1][: min(_EXTREMES, len(ranked) // 2)]
+    chosen = {"Evenly spaced sentences": even, "Worst by chrF": ranked[:_EXTREMES]}
+    chosen["Best by chrF"] = ranked[::-1][: min(_EXTREMES, len(ranked) // 2)]
     content = ""
     for title, lines in chosen.items():
-        rows = [[f"{scores[i]:.0f}", i + 1, test.sources[i], test.hypotheses[i], test.references[i]] for i in lines]
-        shown = table(["chrF", "line", "source", "translation", "reference"], rows, "texts") if rows else ""
-        content += details(f"{title} of {test.name} by chrF ({test.scores['method']})", shown, is_open=not content)
+        rows = [[test.sources[i], test.hypotheses[i], test.references[i], f"{scores[i]:.0f}", i + 1] for i in lines]
+        shown = table(["source", "translation", "reference", "chrF", "line"], rows, "texts") if rows else ""
+        content += details(f"{title} of {test.name} ({test.scores['method']})", shown, is_open=not content)
     return content
 
 

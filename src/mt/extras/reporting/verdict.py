@@ -147,7 +147,7 @@ def _facts(data: RunData, tests: list[TestSet]) -> Facts:
     sources = data.config.data.test if isinstance(data.config.data.test, tuple) else data.config.data.train
     triples = [triple for t in tests for triple in zip(t.sources, t.references, t.hypotheses, strict=True)]
     copied = sum(bool(s.strip()) and s.strip() == h.strip() != r.strip() for s, r, h in triples)
-    looping = sum(has_loop(h) and not has_loop(r) for _, r, h in triples)
+    looping = sum(bool(_LOOP.search(f"{h} ")) and not _LOOP.search(f"{r} ") for _, r, h in triples)
     return Facts(
         bleu=sum(test.scores["bleu"] for test in tests) / len(tests),
         pairs=data.pairs.get("train"),
@@ -159,8 +159,3 @@ def _facts(data: RunData, tests: list[TestSet]) -> Facts:
         looping=100 * looping / max(len(triples), 1),
         is_demo=any(isinstance(source, Builtin) for source in sources),
     )
-
-
-def has_loop(text: str) -> bool:
-    """Return True if a phrase stands four times or more in a row."""
-    return _LOOP.search(text + " ") is not None
