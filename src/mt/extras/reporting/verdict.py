@@ -115,7 +115,7 @@ CHECKS = (
         "Papineni et al. 2002; Murray and Chiang 2018",
     ),
     Check(
-        lambda f: f.gain is not None and f.gain < 1 and f.bleu < 30 and f.passes != 0,
+        lambda f: f.gain is not None and f.gain < 1 and f.bleu < 30 and (f.passes or 0) >= 5,
         "BLEU had stopped rising",
         "more or cleaner text (mt data check), or another recipe (docs/recipes.md)",
         "Koehn and Knowles 2017",
