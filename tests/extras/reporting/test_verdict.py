@@ -106,7 +106,9 @@ def test_few_passes_and_a_rising_curve_ask_for_more_steps(run: RunDir) -> None:
     passes, rising = reasons_of(run)
     assert passes.startswith("complete passes over the text: 0")
     assert rising == "BLEU was still rising, by 2.5 in the last quarter of the training"
-    assert verdict_of(run).advice.endswith("--set training.max_steps=48")
+    assert verdict_of(run).advice.endswith("--set training.max_steps=480"), "about 20 passes"
+    rewrite_curve(run, [(8, 10.0), (16, 19.0), (24, 21.5)], epoch=20)
+    assert verdict_of(run).advice.endswith("--set training.max_steps=48"), "twice as many steps"
     rewrite_curve(run, [(24, 21.5)], epoch=40)  # a single validation says nothing of a curve
     assert reasons_of(run) == []
 

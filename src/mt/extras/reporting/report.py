@@ -71,8 +71,8 @@ def report_html(data: RunData) -> str:
     """Return the page."""
     sections = [
         ("Translations", "".join(_sentences(test) for test in data.best_tests)),
-        ("Progress", _samples(data.of_kind("validation"))),
         ("Training", _curves(data)),
+        ("Progress", _samples(data.of_kind("validation"))),
         ("Scores", _scores(data) + "".join(_bleu_by_length(test, data.config) for test in data.best_tests)),
         ("Attention", _attention(data)),
         ("Data", _data(data)),
