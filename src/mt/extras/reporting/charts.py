@@ -113,7 +113,7 @@ def _chart(title: str, x_label: str, draw: "Callable[[Axes], None]", lines: Sequ
 def _points(axes: "Axes", line: Line, x_label: str, named: bool) -> str:
     """Return transparent circles with the values of a line as their titles."""
     step = max(1, -(-len(line.x) // _MAX_POINTS))
-    values = list(zip(line.x, line.y, strict=True))[::step]
+    values = list(zip(line.x, line.y, strict=True))[::-step]  # the last point among them
     pixels = axes.transData.transform(values)  # at 72 dots an inch a pixel is a unit of the SVG
     height = axes.figure.bbox.height
     name = f"{line.name}, " if named else ""
