@@ -29,7 +29,6 @@ class Facts:
     copied: float  # % of translations
     looping: float  # % of translations
     is_demo: bool
-    is_small: bool  # below a million pairs
 
 
 class Check(NamedTuple):
@@ -86,7 +85,7 @@ CHECKS = (
         "Khayrallah and Koehn 2018",
     ),
     Check(
-        lambda f: f.passes is not None and f.passes < 5 and f.is_small and f.bleu < 30,
+        lambda f: f.passes is not None and f.passes < 5 and (f.pairs or 0) < 1_000_000 and f.bleu < 30,
         "complete passes over the text: {passes}, where small corpora take dozens",
         _LONGER,
         "docs/quality.md: Multi30k",
@@ -151,16 +150,14 @@ def _facts(data: RunData, tests: list[TestSet]) -> Facts:
     looping = sum(bool(_LOOP.search(f"{h} ")) and not _LOOP.search(f"{r} ") for _, r, h in triples)
     passes = max((event["epoch"] for event in data.events if "epoch" in event), default=None)
     pairs = data.pairs.get("train")
-    is_small = (pairs or 0) < 1_000_000
     return Facts(
         bleu=sum(test.scores["bleu"] for test in tests) / len(tests),
         pairs=pairs,
         passes=passes,
-        longer=data.steps * max(2, 20 // ((passes or 0) + 1) if is_small else 2),
+        longer=data.steps * max(2, 20 // ((passes or 0) + 1) if (pairs or 0) < 1_000_000 else 2),
         gain=max(late) - max(early) if early and late else None,
         ratio=max((test.scores["length_ratio"] for test in tests), key=lambda ratio: abs(ratio - 1)),
         copied=100 * copied / max(len(triples), 1),
         looping=100 * looping / max(len(triples), 1),
         is_demo=any(isinstance(source, Builtin) for source in sources),
-        is_small=is_small,
     )
