@@ -1,0 +1,41 @@
+"""`mt demo`."""
+
+from pathlib import Path
+from shlex import quote
+
+import click
+
+from mt.cli.options import debug_option, runs_option, set_option
+from mt.cli.text import print_result
+
+# Fewer steps: enough to see words fall into place.
+_QUICK = ("name=demo-quick", "training.max_steps=240", "training.validate_every=240", "training.warmup_steps=60")
+_SENTENCES = ("I love you very much", "The old woman does not drink the water.", "Where is your friend?")
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Train for about a minute; the translations will have many mistakes.")
+@set_option
+@runs_option
+@debug_option
+def demo(quick: bool, overrides: tuple[str, ...], runs: Path) -> None:
+    """Train English to Italian on a small built-in corpus, score it and translate; the same command again resumes.
+
+    The corpus is a synthetic phrasebook, so the scores say nothing about real text.
+
+    Example: mt demo --quick
+    """
+    from mt.api.training import start
+    from mt.data.phrasebook import DEMO
+
+    run = start(DEMO, [*(_QUICK if quick else ()), *overrides], runs)
+    if not run.summary:  # another rank than 0
+        return
+    print_result(run.summary)
+    translations = run.load().translate(list(_SENTENCES))
+    print_result("\n".join(f"  {source} → {target}" for source, target in zip(_SENTENCES, translations, strict=True)))
+    folder = quote(str(run.path))
+    print_result(
+        f"the run is in {folder}; look at {quote(str(run.report))}, or try: mt serve --model {folder}\n"
+        "your own text: mt init --name mine --train corpus.en corpus.de --output mine.yaml"
+    )
