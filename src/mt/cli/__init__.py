@@ -55,8 +55,8 @@ def main() -> None:
     _open_closed_streams()
     # An exception, so that unfinished output is removed, as at Ctrl-C. `train` and `serve` have handlers of their own.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    for stream in (sys.stdout, sys.stderr):  # UTF-8 whatever the locale
-        stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    for stream in (sys.stdout, sys.stderr):  # UTF-8 whatever the locale, and the same bytes on Windows
+        stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")  # type: ignore[union-attr]
     try:
         _check_seed()
         sys.exit(app.main(standalone_mode=False) or 0)

@@ -42,7 +42,7 @@ def input_lines(text: Sequence[str], path: Path | None, block_lines: int = BLOCK
     elif sys.stdin.isatty():
         yield from _prompt()
     else:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, AttributeError):  # Windows has it from Python 3.12 on
             # The other end of a pipe may have made it non-blocking, and then a pause would look like the end.
             os.set_blocking(sys.stdin.fileno(), True)
         yield from read_available(BufferedReader(FileIO(sys.stdin.fileno(), closefd=False)), "stdin")
