@@ -1,0 +1,77 @@
+"""The commands without what only POSIX has, as far as Linux can stand for Windows (`tests/windows`)."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from serving_helpers import ServerProcess
+
+WINDOWS = Path(__file__).parents[1] / "windows"
+
+# Several commands in one process: importing torch takes most of the time.
+COMMANDS = """
+import shlex, sys
+from mt.cli import main
+
+for line in sys.argv[1].splitlines():
+    sys.argv = ["mt", *shlex.split(line), "--debug"][:None if line[0] != "-" else 2]
+    print(f"$ {line}", flush=True)
+    try:
+        main()
+    except SystemExit as end:
+        if end.code:
+            sys.exit(f"{line}: {end.code}")
+"""
+
+
+@pytest.fixture
+def windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [str(WINDOWS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    monkeypatch.setenv("PYTHONWARNDEFAULTENCODING", "1")
+
+
+def run(folder: Path, commands: str, stdin: bytes = b"") -> str:
+    words = [sys.executable, "-c", COMMANDS, commands]
+    done = subprocess.run(words, cwd=folder, input=stdin, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    return done.stdout.decode()
+
+
+def test_training_and_the_other_commands(tiny: Path, windows: None) -> None:
+    output = run(
+        tiny,
+        """\
+--version
+train tiny.yaml --set training.max_steps=5 --set training.report=true
+train tiny.yaml --set training.max_steps=10 --set training.report=true
+eval
+translate "a b" "c d"
+translate --input test.en --output out.xx
+translate --engine torch --alignment "a b"
+distill --input test.en --output distilled.xx
+data check tiny.yaml
+export --format ctranslate2 --output exported
+export --format ctranslate2 --output exported --force
+runs
+report""",
+    )
+    assert "trained 10 steps" in output
+    assert len((tiny / "out.xx").read_bytes().splitlines()) == 12
+    written = [path.name for path in tiny.rglob("*")]
+    assert not [name for name in written if name.endswith(".partial") or re.search(r'[<>:"|?*\\\\]', name)]
+
+
+def test_standard_input(trained: Path, windows: None) -> None:
+    assert len(run(trained, "translate", b"a b\r\n\r\nc d").splitlines()) == 4
+
+
+def test_serving(trained: Path, windows: None) -> None:
+    with ServerProcess(cwd=trained) as server:
+        status, answer = server.ask("/translate", {"q": "a b", "source": "en", "target": "xx"})
+        assert status == 200
+        assert answer["translatedText"]
