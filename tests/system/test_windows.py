@@ -18,7 +18,7 @@ import shlex, sys
 from mt.cli import main
 
 for line in sys.argv[1].splitlines():
-    sys.argv = ["mt", *shlex.split(line), "--debug"][:None if line[0] != "-" else 2]
+    sys.argv = ["mt", *shlex.split(line)]
     print(f"$ {line}", flush=True)
     try:
         main()
@@ -55,8 +55,8 @@ translate --input test.en --output out.xx
 translate --engine torch --alignment "a b"
 distill --input test.en --output distilled.xx
 data check tiny.yaml
-export --format ctranslate2 --output exported
-export --format ctranslate2 --output exported --force
+export ctranslate2 --output exported
+export ctranslate2 --output exported --force
 runs
 report""",
     )
