@@ -27,6 +27,23 @@ for line in sys.argv[1].splitlines():
             sys.exit(f"{line}: {end.code}")
 """
 
+ENCODING = """
+import sys
+from pathlib import Path
+import numpy as np
+from mt.data.encode import encode_corpus
+from mt.data.token_store import EncodedCorpus
+from mt.data.tokenizer import TokenizerPair
+from mt.storage.run_dir import RunDir
+
+if __name__ == "__main__":
+    run, folder = RunDir(Path(sys.argv[1])), Path(sys.argv[2])
+    text = run.text_file("train", "source"), run.text_file("train", "target")
+    encode_corpus(text, TokenizerPair.load(run.tokenizer, shared=True), folder, "key", None, shard=100)
+    corpus = EncodedCorpus.open(folder)
+    print(len(corpus), len(corpus.select(np.arange(3))))
+"""
+
 
 @pytest.fixture
 def windows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,6 +60,9 @@ def run(folder: Path, commands: str, stdin: bytes = b"") -> str:
 
 
 def test_training_and_the_other_commands(tiny: Path, windows: None) -> None:
+    left = tiny / "runs" / "tiny" / f".metrics.jsonl.{os.getpid()}.partial"  # to see whether a process lives may kill it
+    left.parent.mkdir(parents=True)
+    left.touch()
     output = run(
         tiny,
         """\
@@ -64,6 +84,13 @@ report""",
     assert len((tiny / "out.xx").read_bytes().splitlines()) == 12
     written = [path.name for path in tiny.rglob("*")]
     assert not [name for name in written if name.endswith(".partial") or re.search(r'[<>:"|?*\\\\]', name)]
+
+
+def test_worker_processes_and_mapped_files(trained: Path, tmp_path: Path, windows: None) -> None:
+    words = [sys.executable, "-c", ENCODING, str(trained / "runs" / "tiny"), str(tmp_path / "encoded")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("282 3\n", 0), done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["encoded"]
 
 
 def test_standard_input(trained: Path, windows: None) -> None:

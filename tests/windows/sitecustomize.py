@@ -6,6 +6,7 @@ of text is never relied on.
 
 import builtins
 import errno
+import mmap
 import os
 import shutil
 import signal
@@ -36,6 +37,7 @@ def _hide() -> None:
         delattr(os, name)
     for name in ("SIGHUP", "SIGKILL", "SIGPIPE", "SIGUSR1", "SIGALRM"):
         delattr(signal, name)
+    del mmap.MADV_DONTNEED
 
 
 def _refuse(path: object, number: int = errno.EACCES) -> OSError:
