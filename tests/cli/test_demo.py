@@ -8,7 +8,8 @@ from command import Command, mt
 from mt.config import load_config
 from mt.data.phrasebook import DEMO
 
-SHORT = ("--set", "training.warmup_steps=2", "--set", "training.save_every=2", "--set", "training.validate_every=500")
+VALUES = "training.warmup_steps=2 training.save_every=2 training.validate_every=500 decoding.max_length=8".split()
+SHORT = [word for value in VALUES for word in ("--set", value)]
 
 
 def test_it_trains_what_the_repository_shows() -> None:

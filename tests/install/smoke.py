@@ -24,7 +24,8 @@ def mt(folder: Path, *words: str, stdin: str | None = None) -> str:
 
 
 def check_training(folder: Path) -> None:
-    steps = ("--set", "training.max_steps=10", "--set", "training.warmup_steps=2", "--set", "training.validate_every=10")
+    values = "training.max_steps=10 training.warmup_steps=2 training.validate_every=10 decoding.max_length=8".split()
+    steps = [word for value in values for word in ("--set", value)]
     first = mt(folder, "demo", "--quick", *steps)
     assert "trained 10 steps" in first
     assert "I love you very much → " in first
@@ -73,7 +74,11 @@ def main() -> None:
         folder = Path(name)
         os.environ.pop("PYTHONPATH", None)
         where = subprocess.run(
-            [sys.executable, "-c", "import mt; print(mt.__file__)"], cwd=folder, capture_output=True, text=True, check=True
+            [sys.executable, "-c", "import mt; print(mt.__file__)"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout.strip()
         assert "site-packages" in where, where
         print(mt(folder, "--version"), where, sep="")

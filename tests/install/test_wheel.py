@@ -21,9 +21,7 @@ FOLDERS = ("src", "configs", "docs", "scripts", "tests")
 
 def python(*words: str | Path, cwd: Path, interpreter: str | Path = sys.executable) -> str:
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MT_RUNS")}
-    done = subprocess.run(
-        [interpreter, *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([interpreter, *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
     return done.stdout
 
@@ -45,13 +43,23 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_distributions_are_complete(dist: Path) -> None:
     python("-m", "twine", "check", "--strict", *dist.iterdir(), cwd=dist)
     [wheel], [sdist] = dist.glob("*.whl"), dist.glob("*.tar.gz")
-    assert (wheel.name, sdist.name) == (f"mt_train-{mt.__version__}-py3-none-any.whl", f"mt_train-{mt.__version__}.tar.gz")
+    assert (wheel.name, sdist.name) == (
+        f"mt_train-{mt.__version__}-py3-none-any.whl",
+        f"mt_train-{mt.__version__}.tar.gz",
+    )
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("mt/")}
     sources = (path for path in (ROOT / "src" / "mt").rglob("*") if path.is_file() and path.suffix != ".pyc")
     assert packed == {path.relative_to(ROOT / "src").as_posix() for path in sources}
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"LICENSE", "README.md", "constraints.txt", "configs/demo.yaml", "tests/conftest.py", "src/mt/py.typed"} <= names
+    assert {
+        "LICENSE",
+        "README.md",
+        "constraints.txt",
+        "configs/demo.yaml",
+        "tests/conftest.py",
+        "src/mt/py.typed",
+    } <= names
 
 
 @pytest.mark.slow

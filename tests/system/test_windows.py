@@ -60,7 +60,9 @@ def run(folder: Path, commands: str, stdin: bytes = b"") -> str:
 
 
 def test_training_and_the_other_commands(tiny: Path, windows: None) -> None:
-    left = tiny / "runs" / "tiny" / f".metrics.jsonl.{os.getpid()}.partial"  # to see whether a process lives may kill it
+    left = (
+        tiny / "runs" / "tiny" / f".metrics.jsonl.{os.getpid()}.partial"
+    )  # to see whether a process lives may kill it
     left.parent.mkdir(parents=True)
     left.touch()
     output = run(

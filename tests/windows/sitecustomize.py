@@ -28,7 +28,9 @@ def _hide() -> None:
     plain = builtins.__import__
 
     def import_(name: str, names: Any = None, *more: Any, **options: Any) -> Any:
-        if name in MODULES and names and names.get("__name__", "").startswith("mt."):  # other packages know where they are
+        if (
+            name in MODULES and names and names.get("__name__", "").startswith("mt.")
+        ):  # other packages know where they are
             raise ImportError(f"No module named {name!r}", name=name)
         return plain(name, names, *more, **options)
 
