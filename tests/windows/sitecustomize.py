@@ -1,10 +1,11 @@
-"""Windows as far as Python on Linux can play it; a process with this folder in PYTHONPATH imports it at its start.
+"""A stand-in for Windows on Linux: a process with this folder in PYTHONPATH imports it at its start.
 
 What only POSIX has is gone. Folders cannot be opened, and open files neither renamed nor removed. The default encoding
 of text is never relied on.
 """
 
 import builtins
+import contextlib
 import errno
 import mmap
 import os
@@ -51,11 +52,9 @@ def _is_open(path: Any) -> bool:
     wanted = os.path.realpath(path)
     with Path("/proc/self/maps").open(encoding="utf-8", errors="replace") as maps:
         names = {line.split(maxsplit=5)[5].strip() for line in maps if "/" in line}
-    for descriptor in os.listdir("/proc/self/fd"):
-        try:
-            names.add(os.readlink(f"/proc/self/fd/{descriptor}"))
-        except OSError:
-            continue
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # the one that lists them
+            names.add(str(descriptor.readlink()))
     return any(name == wanted or name.startswith(f"{wanted}/") for name in names)
 
 
@@ -75,7 +74,7 @@ def _emulate(rename: Any = os.rename, replace: Any = os.replace, unlink: Any = o
         unlink(path, **options)
 
     def opened(path: Any, flags: int, *more: Any, **options: Any) -> int:
-        if os.path.isdir(path) and flags & nameless != nameless:
+        if Path(path).is_dir() and flags & nameless != nameless:
             raise _refuse(path)
         return int(open_(path, flags, *more, **options))
 

@@ -1,6 +1,7 @@
 """Lines of text in and out: arguments, files, standard streams and a prompt."""
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -109,7 +110,9 @@ def print_result(text: str, code: int = 0) -> None:
     """Print to stdout and flush; exit quietly with `code` if the reader (`| head`) has closed the pipe."""
     try:
         print(text, flush=True)
-    except BrokenPipeError:
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError) and (sys.platform, error.errno) != ("win32", errno.EINVAL):
+            raise  # on Windows, a closed pipe is an invalid argument
         # Python flushes stdout again at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(code)
