@@ -72,6 +72,7 @@ def test_the_wheel_works_without_the_checkout(dist: Path, tmp_path: Path) -> Non
     [packages] = environment.glob("[Ll]ib/**/site-packages")
     # Its .pth files are not followed, so that the editable installation stays behind.
     (packages / "borrowed.pth").write_text(f"{Path(pytest.__file__).parents[1]}\n")
+    assert python("--version", cwd=tmp_path, interpreter=fresh.with_name("mt")) == f"mt {mt.__version__}\n"
     shutil.copy(SMOKE, tmp_path)
     printed = python(tmp_path / "smoke.py", cwd=tmp_path, interpreter=fresh)
     assert f"mt {mt.__version__}\n{packages}" in printed
