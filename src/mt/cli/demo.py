@@ -38,6 +38,6 @@ def demo(quick: bool, overrides: tuple[str, ...], runs: Path) -> None:
     print_result("\n".join(f"  {source} → {target}" for source, target in zip(_SENTENCES, translations, strict=True)))
     folder = quote(str(run.path))
     print_result(
-        f"the run is in {folder}; look at {quote(str(run.report))}, or try: mt serve --model {folder}\n"
+        f"the run is in {folder}; next: mt report {folder}, mt eval --model {folder} or mt serve --model {folder}\n"
         "your own text: mt init --name mine --train corpus.en corpus.de --output mine.yaml"
     )
