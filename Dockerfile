@@ -8,8 +8,8 @@ COPY src src
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM python:3.11-slim AS runtime
-RUN useradd --create-home --uid 1000 mt && install --directory --owner mt /work
-WORKDIR /work
+RUN useradd --create-home --uid 1000 mt && install --directory --owner mt /data
+WORKDIR /data
 ENV PYTHONUNBUFFERED=1 HF_HUB_DISABLE_TELEMETRY=1
 EXPOSE 5000
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \
