@@ -39,7 +39,7 @@ def check(config: Path, overrides: tuple[str, ...], examples: int, as_json: bool
 
     CONFIG is the YAML configuration of a training. Exit code 2 means that a training would refuse the text.
 
-    Example: mt data check configs/demo.yaml --html demo.html
+    Example: mt data check mine.yaml --html mine.html
     """
     import json
     from shlex import quote

@@ -73,7 +73,7 @@ def serve(
         from mt.extras.serving.server import serve as answer
     except ImportError as error:
         message = f"mt serve needs a package that is not installed ({error.name})"
-        raise InputError(message, "pip install '.[serve]' in mt's own folder") from None
+        raise InputError(message, "pip install 'mt-train[serve]'") from None
     from mt.api.loading import find_models
     from mt.extras.serving.limits import Limits
     from mt.extras.serving.service import open_directions

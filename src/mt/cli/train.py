@@ -20,7 +20,7 @@ def train(config: Path, overrides: tuple[str, ...], dry_run: bool, runs: Path) -
 
     On several GPUs or machines: torchrun --nproc-per-node 8 -m mt train --config FILE
 
-    Example: mt train --config configs/demo.yaml --set training.max_steps=2000
+    Example: mt train --config mine.yaml --set training.max_steps=2000
     """
     from mt.api import training
 

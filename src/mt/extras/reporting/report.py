@@ -161,7 +161,7 @@ def _cost(data: RunData) -> str:
         rows.append(("time in training", duration(data.manifest["training_seconds"])))
     if "tokens" in done:
         rows.append(("tokens trained on", f"{done['tokens']:,}"))
-    if "peak_memory" in done:
+    if done.get("peak_memory"):  # 0: unknown
         rows.append(("peak memory of the main process", f"{done['peak_memory'] / 1e9:.1f} GB"))
     kinds = {
         "times resumed": "resume",
