@@ -1,6 +1,6 @@
 """Bitexts of a configuration, read as in training, except that reading continues after a fault."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +9,8 @@ from mt.config import Builtin, DataConfig, HubDataset, PairFiles, Source, TableF
 from mt.data.corpus import Pair, one_line, read_numbered
 from mt.errors import InputError
 from mt.extras.doctor.examples import Example, Findings, Location
+from mt.extras.doctor.repair import repaired
+from mt.extras.doctor.scripts import scripts_of
 from mt.text.compressed import open_bytes
 from mt.text.lines import TextIssue
 
@@ -19,12 +21,17 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class RawPair(NamedTuple):
-    """A pair as written; `error` says why it is not UTF-8, or is empty."""
+    """A pair as written; `error` says why it is not UTF-8, or is empty.
+
+    A repaired pair has the names of its repairs, and both sides as they were.
+    """
 
     line: int
     source: str
     target: str
     error: str
+    repairs: tuple[str, ...] = ()
+    before: Pair = ("", "")
 
     def cleaned(self) -> Pair:
         """Return the pair as training reads it."""
@@ -33,12 +40,13 @@ class RawPair(NamedTuple):
 
 @dataclass(frozen=True)
 class Bitext:
-    """A source of a split; `number` counts the sources of the split from 1."""
+    """A source of a split; `number` counts the sources of the split from 1, `repair`: its pairs are read repaired."""
 
     split: str
     number: int
     source: Source
     data: DataConfig
+    repair: bool = False
 
     @property
     def target_lang(self) -> str:
@@ -62,16 +70,24 @@ class Bitext:
         return [Path(name) for name in dict.fromkeys(self.files) if not name.lower().endswith(".parquet")]
 
 
-def bitexts_of(data: DataConfig) -> list[Bitext]:
-    """Return all sources of a configuration; a split taken from the training text has none."""
+def bitexts_of(data: DataConfig, repair: bool = False) -> list[Bitext]:
+    """Return all sources of a configuration, those of the training text to be repaired or not.
+
+    A split taken from the training text has none.
+    """
     sources = ((split, getattr(data, split)) for split in SPLITS)
     own = ((split, each) for split, each in sources if isinstance(each, tuple))
-    return [Bitext(split, number, source, data) for split, each in own for number, source in enumerate(each, 1)]
+    return [
+        Bitext(split, number, source, data, repair and split == "train")
+        for split, each in own
+        for number, source in enumerate(each, 1)
+    ]
 
 
 def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[RawPair]:
     """Yield all readable pairs, and add the faults to `findings`."""
     errors: list[str] = []
+    scripts = [scripts_of(code, ()) for code in (bitext.data.source_lang, bitext.target_lang)] if bitext.repair else []
 
     def report(fault: TextIssue) -> None:
         message = fault.message.removeprefix(f"{fault.file}:{fault.line}: ").removeprefix(f"{fault.file}: ")
@@ -86,11 +102,21 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
 
     try:
         for line, src, tgt in read_numbered(bitext.source, bitext.data, report):
-            yield RawPair(line, src, tgt, "; ".join(errors))
+            raw = RawPair(line, src, tgt, "; ".join(errors))
+            yield raw if errors or not bitext.repair else _repaired(raw, scripts)
             errors.clear()
     except InputError as error:
         if findings is not None:
             findings.add("unreadable", Example(bitext.split, (), error.message))
+
+
+def _repaired(raw: RawPair, scripts: Sequence[frozenset[str]]) -> RawPair:
+    (src, first), (tgt, second) = (
+        repaired(text, needed) for text, needed in zip((raw.source, raw.target), scripts, strict=True)
+    )
+    if not (first or second):
+        return raw
+    return RawPair(raw.line, src, tgt, "", tuple(dict.fromkeys([*first, *second])), (raw.source, raw.target))
 
 
 def check_bytes(bitext: Bitext, findings: Findings) -> None:

@@ -35,6 +35,7 @@ class Finding:
     rule: FindingRule
     counts: dict[str, int]  # pairs by split; of a text rule lines or files
     checked: dict[str, int]  # pairs by split
+    repairable: int  # pairs that a repair would do away with
     examples: list[Example]
 
 
@@ -68,6 +69,7 @@ def check_corpus(
     max_examples: int,
     detect_every_language: bool = False,
     dropped_for: frozenset[str] = frozenset(),
+    repair: bool = False,
 ) -> CorpusReport:
     """Check the texts of a configuration.
 
@@ -77,9 +79,10 @@ def check_corpus(
         max_examples: to show of each finding.
         detect_every_language: detect the language of all pairs, not of a sample.
         dropped_for: rules that drop a pair, so that a later one equal to it may stay.
+        repair: check the training text as it is after its repair.
     """
     findings = Findings(max_examples)
-    bitexts = bitexts_of(config.data)
+    bitexts = bitexts_of(config.data, repair)
     log.info("reading the corpus")
     sources = Counter(bitext.split for bitext in bitexts)
     statistics = [collect_statistics(b, findings, max(MAX_SAMPLE // sources[b.split], 100)) for b in bitexts]
@@ -162,5 +165,6 @@ def _collect(findings: Findings) -> list[Finding]:
         counts = findings.counts[rule.name]
         if any(counts.values()):
             checked = {} if rule in TEXT_RULES else dict(findings.checked.get(rule.name, findings.pairs))
-            collected.append(Finding(rule, dict(counts), checked, findings.examples.of(rule.name)))
+            examples, repairable = findings.examples.of(rule.name), findings.repairable[rule.name]
+            collected.append(Finding(rule, dict(counts), checked, repairable, examples))
     return sorted(collected, key=lambda finding: SEVERITIES.index(finding.rule.severity))
