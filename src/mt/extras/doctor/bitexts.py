@@ -1,7 +1,9 @@
 """Bitexts of a configuration, read as in training, except that reading continues after a fault."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,6 +11,7 @@ from mt.config import Builtin, DataConfig, HubDataset, PairFiles, Source, TableF
 from mt.data.corpus import Pair, one_line, read_numbered
 from mt.errors import InputError
 from mt.extras.doctor.examples import Example, Findings, Location
+from mt.extras.doctor.misalignment import MAX_SHIFT, Block
 from mt.extras.doctor.repair import repaired
 from mt.extras.doctor.scripts import scripts_of
 from mt.text.compressed import open_bytes
@@ -40,13 +43,20 @@ class RawPair(NamedTuple):
 
 @dataclass(frozen=True)
 class Bitext:
-    """A source of a split; `number` counts the sources of the split from 1, `repair`: its pairs are read repaired."""
+    """A source of a split.
+
+    Attributes:
+        number: of the source in the split, from 1.
+        repair: its pairs are read repaired.
+        blocks: of pairs that are out of step; those with a shift are read with the translations that belong to them.
+    """
 
     split: str
     number: int
     source: Source
     data: DataConfig
     repair: bool = False
+    blocks: tuple[Block, ...] = ()
 
     @property
     def target_lang(self) -> str:
@@ -100,14 +110,32 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
         elif findings is not None and fault.kind == "lines":
             findings.add("line-counts", Example(bitext.split, (), fault.message))
 
-    try:
+    def raw_pairs() -> Iterator[RawPair]:
         for line, src, tgt in read_numbered(bitext.source, bitext.data, report):
-            raw = RawPair(line, src, tgt, "; ".join(errors))
-            yield raw if errors or not bitext.repair else _repaired(raw, scripts)
+            yield RawPair(line, src, tgt, "; ".join(errors))
             errors.clear()
+
+    try:
+        for raw in _realigned(raw_pairs(), bitext.blocks) if bitext.blocks else raw_pairs():
+            yield raw if raw.error or not bitext.repair else _repaired(raw, scripts)
     except InputError as error:
         if findings is not None:
             findings.add("unreadable", Example(bitext.split, (), error.message))
+
+
+def _realigned(pairs: Iterator[RawPair], blocks: Sequence[Block]) -> Iterator[RawPair]:
+    """Yield the pairs, those of a shifted block with the target so many lines further on."""
+    shifts = {line: block.shift for block in blocks if block.shift for line in range(block.start, block.end)}
+    padded: Iterator[RawPair | None] = chain([None] * MAX_SHIFT, pairs, [None] * MAX_SHIFT)
+    window = deque(islice(padded, 2 * MAX_SHIFT), 2 * MAX_SHIFT + 1)
+    for index, pair in enumerate(padded):
+        window.append(pair)
+        here, other = window[MAX_SHIFT], window[MAX_SHIFT + shifts.get(index, 0)]
+        assert here is not None
+        if other is None or other is here or here.error or other.error:
+            yield here
+        else:
+            yield here._replace(target=other.target, repairs=("alignment",), before=(here.source, here.target))
 
 
 def _repaired(raw: RawPair, scripts: Sequence[frozenset[str]]) -> RawPair:
@@ -116,7 +144,8 @@ def _repaired(raw: RawPair, scripts: Sequence[frozenset[str]]) -> RawPair:
     )
     if not (first or second):
         return raw
-    return RawPair(raw.line, src, tgt, "", tuple(dict.fromkeys([*first, *second])), (raw.source, raw.target))
+    before = raw.before if raw.repairs else (raw.source, raw.target)
+    return RawPair(raw.line, src, tgt, "", tuple(dict.fromkeys([*raw.repairs, *first, *second])), before)
 
 
 def check_bytes(bitext: Bitext, findings: Findings) -> None:

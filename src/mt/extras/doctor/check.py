@@ -3,7 +3,7 @@
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mt.config import Config, FromTrain, is_synthetic
 from mt.console import log
-from mt.extras.doctor.bitexts import bitexts_of, read_bitext
+from mt.extras.doctor.bitexts import Bitext, bitexts_of, read_bitext
 from mt.extras.doctor.checker import check_pairs
 from mt.extras.doctor.coverage import Coverage, measure_coverage
 from mt.extras.doctor.examples import Example, Findings
@@ -82,7 +82,7 @@ def check_corpus(
         repair: check the training text as it is after its repair.
     """
     findings = Findings(max_examples)
-    bitexts = bitexts_of(config.data, repair)
+    bitexts = [_with_blocks(bitext) if bitext.repair else bitext for bitext in bitexts_of(config.data, repair)]
     log.info("reading the corpus")
     sources = Counter(bitext.split for bitext in bitexts)
     statistics = [collect_statistics(b, findings, max(MAX_SAMPLE // sources[b.split], 100)) for b in bitexts]
@@ -100,6 +100,10 @@ def check_corpus(
     _check_usable(config, statistics, masks, findings)
     _check_back_translations(config, statistics, findings)
     return CorpusReport(config, statistics, _collect(findings), coverage, masks)
+
+
+def _with_blocks(bitext: Bitext) -> Bitext:
+    return replace(bitext, blocks=tuple(misaligned_blocks(pair.cleaned() for pair in read_bitext(bitext))))
 
 
 def _check_alignment(statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings) -> None:

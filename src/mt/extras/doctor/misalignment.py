@@ -15,7 +15,8 @@ import numpy as np
 
 from mt.extras.doctor.lexicon import Array, Lexicon, Side, density_ratios, learn_lexicon
 
-_SHIFTS = tuple(range(-3, 4))
+MAX_SHIFT = 3
+_SHIFTS = tuple(range(-MAX_SHIFT, MAX_SHIFT + 1))
 _UNRELATED = (37, -53)  # lines so far apart are no translations
 _SEGMENT = 400_000  # pairs in memory together
 _MIN_PAIRS = 300  # of which nothing can be learned
