@@ -3,15 +3,22 @@
 import asyncio
 import codecs
 import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 from fastapi import Request as HttpRequest
-from python_multipart.multipart import Field, create_form_parser, parse_options_header
+from python_multipart.multipart import Field, File, FormParser, create_form_parser, parse_options_header
 from starlette.requests import ClientDisconnect
 
+from mt.extras.serving.files import DocumentRequest
 from mt.extras.serving.limits import Limits, RequestError
 from mt.extras.serving.service import Request
+from mt.storage.atomic import explained
 
 _MAX_FIELDS = 100
 
@@ -41,23 +48,81 @@ async def read_fields(request: HttpRequest, limits: Limits) -> dict[str, Any]:
     return content
 
 
+async def read_document(
+    request: HttpRequest, limits: Limits, folder: Path, reserve: Callable[[int], None]
+) -> dict[str, Any]:
+    """Read a form with a document, which is written into a folder under its own name.
+
+    Args:
+        reserve: called with the bytes of each part that arrives; may raise.
+
+    Returns:
+        the fields; `file` is the document's path.
+
+    Raises:
+        RequestError: likewise, or no document in it.
+        MachineError: it cannot be written.
+    """
+    fields: dict[str, Any] = {}
+    paths: list[Path] = []
+
+    def save(file: File) -> None:
+        if paths or file.field_name != b"file":
+            raise RequestError(400, "a request has one document, in the field file")
+        paths.append(folder / file_name((file.file_name or b"").decode(errors="replace")))
+        if not file.actual_file_name:
+            raise RequestError(400, f"{paths[0].name}: empty")
+        file.close()
+        Path(os.fsdecode(file.actual_file_name)).rename(paths[0])
+
+    content_type = request.headers.get("content-type", "")
+    config = {"UPLOAD_DIR": str(folder), "UPLOAD_DELETE_TMP": False, "MAX_MEMORY_FILE_SIZE": 0}
+    with _form_errors(content_type), explained(folder):
+        parser = _parser(content_type, fields, save, config)
+
+        def consume(chunk: bytes) -> None:
+            reserve(len(chunk))
+            parser.write(chunk)
+
+        await _receive(request, limits.file, limits.file_seconds, consume)
+        parser.finalize()
+    if not paths:
+        raise RequestError(400, "file, the document, is missing")
+    return {**_unwrap_single(fields), "file": paths[0]}
+
+
+def file_name(name: str) -> str:
+    """Return the last part of a path of any system, as a name that every file system takes."""
+    last = "".join(filter(str.isprintable, re.split(r"[/\\]", name)[-1])).strip(". ")
+    path = Path(re.sub(r'[<>:"|?*]', "_", last) or "document")
+    stem, suffix = (part.encode()[:120].decode(errors="ignore") for part in (path.stem, path.suffix))
+    return stem + suffix
+
+
 async def _body(request: HttpRequest, limits: Limits) -> bytes:
-    too_large = RequestError(413, f"the body is larger than {limits.body:,} bytes")
-    length, body = request.headers.get("content-length", ""), bytearray()
-    if length.isdecimal() and int(length) > limits.body:
+    body = bytearray()
+    await _receive(request, limits.body, limits.seconds, body.extend)
+    return bytes(body)
+
+
+async def _receive(request: HttpRequest, most: int, seconds: float, consume: Callable[[bytes], object]) -> None:
+    """Pass the body to a function, part by part; at most so many bytes within so many seconds."""
+    too_large = RequestError(413, f"the body is larger than {most:,} bytes")
+    length, received = request.headers.get("content-length", ""), 0
+    if length.isdecimal() and int(length) > most:
         raise too_large
     try:
-        async with asyncio.timeout(limits.seconds):
+        async with asyncio.timeout(seconds):
             async for chunk in request.stream():
-                body += chunk
-                if len(body) > limits.body:
+                received += len(chunk)
+                if received > most:
                     raise too_large
+                consume(chunk)
     except TimeoutError:
-        message = f"the body did not arrive within {limits.seconds:g} s"
+        message = f"the body did not arrive within {seconds:g} s"
         raise RequestError(408, message, {"Connection": "close"}) from None
     except ClientDisconnect:
         raise RequestError(400, "the client has disconnected") from None
-    return bytes(body)
 
 
 def _form(text: bytes, source: str) -> dict[str, Any]:
@@ -72,28 +137,49 @@ def _multipart(content_type: str, body: bytes) -> dict[str, Any]:
     """Parse multipart/form-data in UTF-8; files are refused."""
     fields: dict[str, list[str]] = {}
 
+    def refuse(_: object) -> None:
+        raise ValueError("files are for /translate_file")
+
+    with _form_errors(content_type):
+        parser = _parser(content_type, fields, refuse)
+        parser.write(body)
+        parser.finalize()
+    return _unwrap_single(fields)
+
+
+def _parser(
+    content_type: str,
+    fields: dict[str, list[str]],
+    on_file: Callable[[File], None],
+    config: dict[str, Any] | None = None,
+) -> FormParser:
+    """Return a parser of multipart/form-data that collects fields."""
+
     def add(field: Field) -> None:
         if sum(map(len, fields.values())) == _MAX_FIELDS:
             raise ValueError(f"more than {_MAX_FIELDS} fields")
         fields.setdefault((field.field_name or b"").decode(), []).append((field.value or b"").decode())
 
-    def refuse(_: object) -> None:
-        raise ValueError("files are not translated")
+    kind, parameters = parse_options_header(content_type)
+    if kind != b"multipart/form-data":
+        raise ValueError("a document is sent as multipart/form-data")
+    if codecs.lookup(parameters.get(b"charset", b"utf-8").decode("latin-1")).name != "utf-8":
+        raise LookupError
+    return create_form_parser({"Content-Type": content_type}, add, on_file, config or {})  # type: ignore[dict-item]
 
-    charset = parse_options_header(content_type)[1].get(b"charset", b"utf-8").decode("latin-1")
+
+@contextmanager
+def _form_errors(content_type: str) -> Iterator[None]:
+    """Turn the errors of a form into responses."""
     try:
-        if codecs.lookup(charset).name != "utf-8":
-            raise LookupError
-        parser = create_form_parser({"Content-Type": content_type}, add, refuse)  # type: ignore[dict-item]
-        parser.write(body)
-        parser.finalize()
+        yield
     except LookupError:
+        charset = parse_options_header(content_type)[1].get(b"charset", b"").decode("latin-1")
         raise RequestError(400, f"the form's charset is {charset!r:.50}; only UTF-8 is read") from None
     except UnicodeDecodeError:
         raise RequestError(400, "the body is not a form in UTF-8") from None
     except ValueError as error:  # python_multipart's own errors are ValueErrors
         raise RequestError(400, f"the body is not a form: {error}"[:200]) from None
-    return _unwrap_single(fields)
 
 
 def _unwrap_single(fields: dict[str, list[str]]) -> dict[str, Any]:
@@ -113,6 +199,23 @@ def translation_request(fields: dict[str, Any], limits: Limits) -> Request:
     if type(number) is not int or not 0 <= number <= limits.alternatives:
         raise RequestError(400, f"alternatives must be a whole number from 0 to {limits.alternatives}")
     return Request(texts, source, target, form == "html", number, is_list=isinstance(fields["q"], list))
+
+
+def document_request(fields: dict[str, Any]) -> DocumentRequest:
+    """Validate the fields of /translate_file likewise."""
+    source, target = _word(fields, "source", "auto"), _word(fields, "target")
+    columns, progress = (_word(fields, name) if fields.get(name) else "" for name in ("columns", "progress"))
+    return DocumentRequest(fields["file"], source, target, columns, progress)
+
+
+def suggestion(fields: dict[str, Any], limits: Limits) -> dict[str, str]:
+    """Validate the fields of /suggest likewise: a text, its better translation, and their languages."""
+    for name in ("q", "s"):
+        if not isinstance(fields.get(name), str) or not fields[name].strip():
+            raise RequestError(400, f"{name} must be a text")
+        texts_of({"q": fields[name]}, limits)
+    texts = {name: fields[name] for name in ("q", "s")}
+    return {**texts, **{name: _word(fields, name) for name in ("source", "target")}}
 
 
 def texts_of(fields: dict[str, Any], limits: Limits) -> list[str]:
