@@ -111,9 +111,7 @@ def _add_document_routes(app: FastAPI, documents: Files, limits: Limits, admit: 
 
     @get("/file_progress/{name}")
     async def progress(name: str) -> dict[str, int]:
-        if name not in documents.progress:
-            raise RequestError(404, "no document of this name is being translated")
-        return documents.progress[name]
+        return documents.progress.get(name, {"sentences": 0, "translated": 0})
 
     @get("/download_file/{name}")
     async def download_file(name: str) -> FileResponse:

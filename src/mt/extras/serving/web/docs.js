@@ -1,192 +1,67 @@
 "use strict";
 const at = (id) => document.getElementById(id);
-const PAUSE = 300;        // milliseconds without a key before a translation is asked for
-const ALTERNATIVES = 3;
-let limit = 0;            // characters of a text; 0 until the server has said
-let languages = [];
-let timer = 0;
-let asked = 0;            // counts requests, so that an old answer never replaces a newer one
-let running = null;
 
-async function request(path, body, signal) {
-  const options = body === undefined ? {} :
-    { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal };
-  const response = await fetch(path, options);
-  let content = null;
-  try { content = await response.json(); } catch { /* said below */ }
-  if (!response.ok || content === null) {
-    throw new Error(content && content.error ? content.error : `the server answered ${response.status}`);
+function element(name, text, ...children) {
+  const made = document.createElement(name);
+  if (text) made.textContent = text;
+  made.append(...children);
+  return made;
+}
+
+function typeOf(schema) {
+  if (schema.oneOf) return schema.oneOf.map(typeOf).join(" or ");
+  if (schema.enum) return schema.enum.join(", ");
+  if (schema.format === "binary") return "file";
+  return schema.type === "array" ? "list" : schema.type;
+}
+
+function fieldsTable(schema) {
+  const rows = Object.entries(schema.properties).map(([name, field]) => {
+    const required = (schema.required || []).includes(name) ? "required" : "";
+    const fallback = field.default === undefined ? required : `default: ${field.default}`;
+    return element("tr", "", element("th", "", element("code", name)), element("td", typeOf(field)),
+      element("td", fallback), element("td", field.description || ""));
+  });
+  const table = element("table", "", element("tbody", "", ...rows));
+  table.querySelectorAll("th").forEach((cell) => { cell.scope = "row"; });
+  return table;
+}
+
+// A line for a shell, with the examples of the description, in the languages of this server.
+function curlLine(path, method, kind, schema, codes) {
+  const url = new URL(`.${path}`, location.href).href.replace(/%7B.*/, "NAME");
+  if (method === "get") return `curl ${url}`;
+  const examples = Object.entries(schema.properties).filter(([, field]) => field.example !== undefined)
+    .map(([name, field]) => [name, codes[name] || field.example]);
+  if (kind === "multipart/form-data") return `curl ${url} ${examples.map(([n, value]) => `-F ${n}=${value}`).join(" ")}`;
+  return `curl ${url} -H "Content-Type: application/json" -d '${JSON.stringify(Object.fromEntries(examples))}'`;
+}
+
+function operation(path, method, described, codes) {
+  const section = element("section", "", element("h2", "", element("code", `${method.toUpperCase()} ${path}`)),
+    element("p", described.summary + ". " + (described.description || "")));
+  const [[kind, body] = []] = Object.entries(described.requestBody ? described.requestBody.content : {});
+  if (body) section.append(element("div", "", fieldsTable(body.schema)));
+  for (const parameter of described.parameters || []) {
+    if (parameter.description) section.append(element("p", "", element("code", parameter.name), `: ${parameter.description}`));
   }
-  return content;
-}
-
-function showError(text) {
-  at("error").textContent = text;
-  at("error").hidden = !text;
-}
-
-function fill(select, codes, chosen) {
-  const names = new Map(languages.map((one) => [one.code, one.name]));
-  names.set("auto", "Detect language");
-  select.replaceChildren(...codes.map((code) => new Option(names.get(code) || code, code)));
-  select.value = codes.includes(chosen) ? chosen : codes[0];
-}
-
-function targetsOf(code) {
-  const sources = languages.filter((one) => code === "auto" || one.code === code);
-  return [...new Set(sources.flatMap((one) => one.targets))];
-}
-
-function showTargets(chosen) {
-  fill(at("target"), targetsOf(at("source").value), chosen || at("target").value);
-  const [source, target] = [at("source").value, at("target").value];
-  at("swap").disabled = source === "auto" || !targetsOf(target).includes(source);
-}
-
-function showCount() {
-  const length = [...at("text").value].length;
-  at("count").textContent = limit ? `${length.toLocaleString()} / ${limit.toLocaleString()}` : `${length}`;
-  at("count").classList.toggle("over", limit > 0 && length > limit);
-  return limit === 0 || length <= limit;
-}
-
-function showAnswer(text, status) {
-  at("result").textContent = text;
-  at("result").classList.remove("waiting");
-  at("status").textContent = status;
-  at("copy").disabled = !text;
-  at("more").disabled = !text;
-}
-
-function hideAlternatives() {
-  at("alternatives").hidden = true;
-  at("alternatives").replaceChildren();
-  at("more").setAttribute("aria-expanded", "false");
-}
-
-function question() {
-  const body = { q: at("text").value, source: at("source").value, target: at("target").value, format: "text" };
-  if (at("key").value) body.api_key = at("key").value;
-  return body;
-}
-
-// The answer to a question, or null; what the page shows stays until there is an answer, or `failed` is called.
-async function ask(body, failed) {
-  const number = ++asked;
-  if (running) running.abort();
-  running = new AbortController();
-  at("result").classList.add("waiting");
-  at("status").textContent = "Translating …";
-  try {
-    const found = await request("translate", body, running.signal);
-    if (number !== asked) return null;
-    showError("");
-    return found;
-  } catch (error) {
-    if (number !== asked || error.name === "AbortError") return null;
-    failed();
-    showError(error instanceof TypeError ? "The server cannot be reached." : error.message);
-    return null;
-  }
-}
-
-async function translate() {
-  clearTimeout(timer);
-  hideAlternatives();
-  if (!showCount()) {
-    showAnswer("", "");
-    showError(`At most ${limit.toLocaleString()} characters can be translated at once.`);
-    return;
-  }
-  if (!at("text").value.trim()) {
-    asked += 1;
-    if (running) running.abort();
-    showAnswer("", "");
-    showError("");
-    return;
-  }
-  const found = await ask(question(), () => showAnswer("", ""));
-  if (!found) return;
-  const detected = found.detectedLanguage;
-  const name = detected && (languages.find((one) => one.code === detected.language) || { name: detected.language }).name;
-  showAnswer(found.translatedText, detected ? `Detected: ${name}` : "");
-}
-
-function soon() {
-  showCount();
-  clearTimeout(timer);
-  timer = setTimeout(translate, PAUSE);
-}
-
-async function showAlternatives() {
-  if (!at("alternatives").hidden) { hideAlternatives(); return; }
-  const shown = at("result").textContent;
-  const found = await ask({ ...question(), alternatives: ALTERNATIVES }, () => showAnswer(shown, ""));
-  if (!found) return;
-  showAnswer(found.translatedText, "");
-  const choices = found.alternatives;
-  at("alternatives").replaceChildren(...choices.map((text) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = text;
-    button.addEventListener("click", () => {  // the two change places, so that none is lost
-      const shown = at("result").textContent;
-      showAnswer(button.textContent, "Alternative chosen");
-      button.textContent = shown;
-    });
-    const item = document.createElement("li");
-    item.append(button);
-    return item;
-  }));
-  at("alternatives").hidden = choices.length === 0;
-  at("status").textContent = choices.length ? "" : "No other translation was found";
-  at("more").setAttribute("aria-expanded", String(choices.length > 0));
-}
-
-function swap() {
-  const [source, target, result] = [at("source").value, at("target").value, at("result").textContent];
-  at("source").value = target;
-  showTargets(source);
-  at("text").value = result || at("text").value;
-  translate();
-}
-
-async function copy() {
-  try {
-    await navigator.clipboard.writeText(at("result").textContent);
-    at("status").textContent = "Copied";
-  } catch {
-    getSelection().selectAllChildren(at("result"));
-    at("status").textContent = "Selected; copy it with the keyboard";
-  }
+  section.append(element("pre", curlLine(path, method, kind, body && body.schema, codes)));
+  section.append(element("p", `Answer: ${described.responses["200"].description}`));
+  return section;
 }
 
 async function begin() {
   try {
-    const [known, settings] = await Promise.all([request("languages"), request("frontend/settings")]);
-    languages = known;
-    limit = settings.charLimit;
-    at("key-line").hidden = !settings.keyRequired;
-    const sources = known.filter((one) => one.targets.length > 0).map((one) => one.code);
-    fill(at("source"), sources.length > 1 ? [...sources, "auto"] : sources, settings.language.source.code);
-    showTargets(settings.language.target.code);
+    const [spec, settings] = await Promise.all(["spec", "frontend/settings"].map(async (path) => (await fetch(path)).json()));
+    const { source, target } = settings.language;
+    at("about").textContent = spec.info.description;
+    const codes = { source: source.code, target: target.code };
+    at("operations").replaceChildren(...Object.entries(spec.paths).flatMap(([path, methods]) =>
+      Object.entries(methods).map(([method, described]) => operation(path, method, described, codes))));
   } catch {
-    showError("The server cannot be reached.");
+    at("error").textContent = "The server cannot be reached.";
+    at("error").hidden = false;
   }
-  showCount();
-  showAnswer("", "");
-  if (at("text").value) translate();
 }
 
-at("text").addEventListener("input", soon);
-at("text").addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) translate();
-});
-at("source").addEventListener("change", () => { showTargets(); translate(); });
-at("target").addEventListener("change", () => { showTargets(); translate(); });
-at("key").addEventListener("change", translate);
-at("swap").addEventListener("click", swap);
-at("clear").addEventListener("click", () => { at("text").value = ""; translate(); at("text").focus(); });
-at("more").addEventListener("click", showAlternatives);
-at("copy").addEventListener("click", copy);
 begin();
