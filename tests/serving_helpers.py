@@ -17,6 +17,18 @@ from urllib.parse import urlparse
 SERVE = ("-m", "mt", "serve", "--port", "0")
 
 
+FORM = "multipart/form-data; boundary=x7Zz"
+
+
+def form(file_name: str | None, content: bytes = b"", **fields: str) -> bytes:
+    """A body of the kind `FORM`, with a document unless its name is None."""
+    head = '--x7Zz\r\nContent-Disposition: form-data; name="{}"{}\r\n\r\n'
+    parts = [head.format(name, "").encode() + value.encode() + b"\r\n" for name, value in fields.items()]
+    if file_name is not None:
+        parts.insert(0, head.format("file", f'; filename="{file_name}"').encode() + content + b"\r\n")
+    return b"".join(parts) + b"--x7Zz--\r\n"
+
+
 class ServerProcess:
     """`mt serve` on a free port; as a context manager, it is stopped at the end."""
 

@@ -98,15 +98,14 @@ def _add_document_routes(app: FastAPI, documents: Files, limits: Limits, admit: 
     async def translate_file(request: Request) -> dict[str, Any]:
         if limits.file == 0:
             raise RequestError(403, "this server translates no documents")
-        with documents.folder() as folder:
-            with documents.arriving() as reserve:
-                fields = await requests.read_document(request, limits, folder, reserve)
+        with documents.upload() as (folder, count):
+            fields = await requests.read_document(request, limits, folder, count)
             admit(request, fields)
-            wanted = requests.document_request(fields)
-            name, detected = await _until_disconnect(request, documents.translate(wanted))
+            job = requests.document_request(fields)
+            name = await _until_disconnect(request, documents.translate(job))
         answer: dict[str, Any] = {"translatedFileUrl": f"{request.base_url}download_file/{quote(name)}"}
-        if detected is not None:
-            answer["detectedLanguage"] = {"confidence": detected[1], "language": detected[0]}
+        if job.detected is not None:
+            answer["detectedLanguage"] = {"confidence": job.detected[1], "language": job.detected[0]}
         return answer
 
     @get("/file_progress/{name}")

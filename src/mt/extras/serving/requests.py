@@ -15,7 +15,7 @@ from fastapi import Request as HttpRequest
 from python_multipart.multipart import Field, File, FormParser, create_form_parser, parse_options_header
 from starlette.requests import ClientDisconnect
 
-from mt.extras.serving.files import DocumentRequest
+from mt.extras.serving.files import Job
 from mt.extras.serving.limits import Limits, RequestError
 from mt.extras.serving.service import Request
 from mt.storage.atomic import explained
@@ -49,12 +49,12 @@ async def read_fields(request: HttpRequest, limits: Limits) -> dict[str, Any]:
 
 
 async def read_document(
-    request: HttpRequest, limits: Limits, folder: Path, reserve: Callable[[int], None]
+    request: HttpRequest, limits: Limits, folder: Path, count: Callable[[int], None]
 ) -> dict[str, Any]:
     """Read a form with a document, which is written into a folder under its own name.
 
     Args:
-        reserve: called with the bytes of each part that arrives; may raise.
+        count: called with the size of each part that arrives; may raise.
 
     Returns:
         the fields; `file` is the document's path.
@@ -81,7 +81,7 @@ async def read_document(
         parser = _parser(content_type, fields, save, config)
 
         def consume(chunk: bytes) -> None:
-            reserve(len(chunk))
+            count(len(chunk))
             parser.write(chunk)
 
         await _receive(request, limits.file, limits.file_seconds, consume)
@@ -201,11 +201,10 @@ def translation_request(fields: dict[str, Any], limits: Limits) -> Request:
     return Request(texts, source, target, form == "html", number, is_list=isinstance(fields["q"], list))
 
 
-def document_request(fields: dict[str, Any]) -> DocumentRequest:
+def document_request(fields: dict[str, Any]) -> Job:
     """Validate the fields of /translate_file likewise."""
-    source, target = _word(fields, "source", "auto"), _word(fields, "target")
     columns, progress = (_word(fields, name) if fields.get(name) else "" for name in ("columns", "progress"))
-    return DocumentRequest(fields["file"], source, target, columns, progress)
+    return Job(fields["file"], _word(fields, "source", "auto"), _word(fields, "target"), columns, progress)
 
 
 def suggestion(fields: dict[str, Any], limits: Limits) -> dict[str, str]:

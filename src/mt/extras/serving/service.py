@@ -124,20 +124,10 @@ class Service:
                 results[i] = result
         return [Translation(*result, detected) for result, (_, detected) in zip(results, chosen, strict=True)]
 
-    def sources_of(self, source: str, target: str) -> list[str]:
-        """Return the languages that a document can have; it is a RequestError (400) if there are none."""
-        if source != "auto":
-            self._direction("", Request([], source, target, False, 0, False))
-            return [source]
-        found = [other for other, into in self._directions if into == target]
-        if target not in self._codes:
-            raise RequestError(400, f"{target} is not supported")
-        return found or self._codes
-
     async def direction(
         self, sample: str, source: str, target: str
     ) -> tuple[Direction | None, tuple[str, float] | None]:
-        """Choose the direction for sentences like these, and for `auto` detect their language, as `translate` does."""
+        """Choose the direction of a document, as `translate` does of a text; None: it is in the target language."""
         request = Request([], source, target, False, 0, False)
         return await self.in_thread(lambda: self._direction(sample, request))
 
