@@ -55,10 +55,11 @@ def _translate_plain(source: Path, output: Path, translate: Translate, language:
         text = source.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{source}: not valid UTF-8 at byte {error.start + 1:,}", "save it in UTF-8") from None
-    lines = text.splitlines(keepends=True)
+    body = text.removeprefix("\ufeff")
+    lines = body.splitlines(keepends=True)
     new = translate_segments([Segment((line,), "") for line in lines], translate, language).texts
     pieces = (each[0] if each else line for each, line in zip(new, lines, strict=True))
-    atomic.write_bytes(output, "".join(pieces).encode())
+    atomic.write_bytes(output, (text[: len(text) - len(body)] + "".join(pieces)).encode())
 
 
 if __name__ == "__main__":

@@ -210,28 +210,27 @@ def document_request(fields: dict[str, Any]) -> Job:
 def suggestion(fields: dict[str, Any], limits: Limits) -> dict[str, str]:
     """Validate the fields of /suggest likewise: a text, its better translation, and their languages."""
     for name in ("q", "s"):
-        if not isinstance(fields.get(name), str) or not fields[name].strip():
+        texts_of(fields, limits, name)
+        if not isinstance(fields[name], str) or not fields[name].strip():
             raise RequestError(400, f"{name} must be a text")
-        texts_of({"q": fields[name]}, limits)
-    texts = {name: fields[name] for name in ("q", "s")}
-    return {**texts, **{name: _word(fields, name) for name in ("source", "target")}}
+    return {"q": fields["q"], "s": fields["s"], "source": _word(fields, "source"), "target": _word(fields, "target")}
 
 
-def texts_of(fields: dict[str, Any], limits: Limits) -> list[str]:
-    """Validate the field `q`, a text or a list of texts, likewise."""
-    value = fields.get("q")
+def texts_of(fields: dict[str, Any], limits: Limits, name: str = "q") -> list[str]:
+    """Validate a field, a text or a list of texts, likewise."""
+    value = fields.get(name)
     if value is None:
-        raise RequestError(400, "q, the text, is missing")
+        raise RequestError(400, f"{name}, the text, is missing")
     texts = value if isinstance(value, list) else [value]
     if not texts or not all(isinstance(text, str) for text in texts):
-        raise RequestError(400, "q must be a text or a list of texts")
+        raise RequestError(400, f"{name} must be a text or a list of texts")
     if len(texts) > limits.texts:
-        raise RequestError(400, f"q has {len(texts)} texts, more than the {limits.texts} allowed")
+        raise RequestError(400, f"{name} has {len(texts)} texts, more than the {limits.texts} allowed")
     characters = sum(map(len, texts))
     if characters > limits.characters:
-        raise RequestError(400, f"q has {characters:,} characters, more than the {limits.characters:,} allowed")
+        raise RequestError(400, f"{name} has {characters:,} characters, more than the {limits.characters:,} allowed")
     if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
-        raise RequestError(400, "q holds half of a surrogate pair")
+        raise RequestError(400, f"{name} holds half of a surrogate pair")
     return texts
 
 
