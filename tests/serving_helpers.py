@@ -17,6 +17,27 @@ from urllib.parse import urlparse
 SERVE = ("-m", "mt", "serve", "--port", "0")
 
 
+# A server whose model takes its time and answers in capitals; its argument is the time of a document.
+SLOW_SERVER = """
+import sys, time
+from mt.console import set_up_logging
+from mt.decoding.engine import SearchOptions
+from mt.decoding.translator import Candidate, Translator
+from mt.extras.serving.app import create_app
+from mt.extras.serving.limits import Limits
+from mt.extras.serving.server import listen, serve
+from mt.extras.serving.service import Direction
+
+class Slow(Translator):
+    def __init__(self): self.separator = " "
+    def translate(self, lines, options, first_line=1):
+        time.sleep(0.05)
+        return [[Candidate(line.upper(), 0.0, 0.0)] for line in lines]
+
+set_up_logging()
+app = create_app([Direction("en", "xx", Slow(), SearchOptions())], Limits(waiting=300, file_seconds=float(sys.argv[1])))
+serve(app, listen("127.0.0.1", 0), drain_seconds=1)
+"""
 FORM = "multipart/form-data; boundary=x7Zz"
 
 

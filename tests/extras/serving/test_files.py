@@ -31,7 +31,7 @@ from mt.extras.serving.files import Files, Job
 from mt.extras.serving.limits import Limits, RequestError
 from mt.extras.serving.requests import file_name
 from mt.extras.serving.service import Direction
-from serving_helpers import FORM, ServerProcess, form
+from serving_helpers import FORM, SLOW_SERVER, ServerProcess, form
 
 EN_XX = {"source": "en", "target": "xx"}
 
@@ -218,26 +218,6 @@ def test_documents_can_be_switched_off_and_need_a_key(model: Path, tmp_path: Pat
         assert server.ask("/suggest", suggestion) == (403, {"error": "this server takes no suggestions"})
 
 
-SLOW_SERVER = """
-import sys, time
-from mt.console import set_up_logging
-from mt.decoding.engine import SearchOptions
-from mt.decoding.translator import Candidate, Translator
-from mt.extras.serving.app import create_app
-from mt.extras.serving.limits import Limits
-from mt.extras.serving.server import listen, serve
-from mt.extras.serving.service import Direction
-
-class Slow(Translator):
-    def __init__(self): self.separator = " "
-    def translate(self, lines, options, first_line=1):
-        time.sleep(0.05)
-        return [[Candidate(line.upper(), 0.0, 0.0)] for line in lines]
-
-set_up_logging()
-app = create_app([Direction("en", "xx", Slow(), SearchOptions())], Limits(waiting=300, file_seconds=float(sys.argv[1])))
-serve(app, listen("127.0.0.1", 0), drain_seconds=1)
-"""
 LONG = "".join(f"<p>line {n}</p>" for n in range(1500)).encode()
 
 
