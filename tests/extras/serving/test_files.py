@@ -192,7 +192,7 @@ def test_bad_requests(server: ServerProcess, temporary: Path) -> None:
         (form("a.txt", b"a", **EN_XX)[:-40], FORM, 400, "target is missing"),
         (form("a.txt", b"a")[:-10] + form("b.txt", b"b"), FORM, 400, "a request has one document, in the field file"),
         (form("a.txt", b"a").replace(b'"file"', b'"data"'), FORM, 400, "a request has one document, in the field file"),
-        (b'{"q": "a"}', "application/json", 400, "the body is not a form: a document is sent as multipart/form-data"),
+        (b'{"q": "a"}', "application/json", 400, "a document is sent as multipart/form-data"),
         (b"a", FORM.partition(";")[0], 400, "the body is not a form: No boundary given"),
         (form("a.txt", b"a"), f"{FORM}; charset=latin-1", 400, "the form's charset is 'latin-1'; only UTF-8 is read"),
         (form("a.txt", b"a" * 1_000_000), FORM, 413, "the body is larger than 1,000,000 bytes"),

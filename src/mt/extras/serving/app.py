@@ -56,7 +56,6 @@ def create_app(
     app.add_middleware(_RequestMetrics, metrics=metrics)
     app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"])
     rate = RateLimit(limits.requests_per_minute)
-    _add_pages(app)
     _add_info_routes(app, service, metrics, limits, {"keyRequired": bool(keys), "suggestions": suggestions is not None})
 
     def admit(request: Request, fields: dict[str, Any]) -> None:
@@ -115,38 +114,26 @@ def _add_document_routes(app: FastAPI, documents: Files, limits: Limits, admit: 
     @get("/download_file/{name}")
     async def download_file(name: str) -> FileResponse:
         path = documents.path(name)
-        headers = {
-            "X-Content-Type-Options": "nosniff",
-            "Content-Security-Policy": "sandbox",
-            "Cache-Control": "no-store",
-        }
+        headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
         return FileResponse(path, filename=path.name, headers=headers)
-
-
-def _add_pages(app: FastAPI) -> None:
-    """Add the web page, and the description of the API for people and for programs."""
-    description = api_description()
-
-    def add(path: str, name: str) -> None:
-        page, headers = web_page(name)
-
-        @app.api_route(path, methods=["GET", "HEAD"])
-        async def show() -> HTMLResponse:
-            return HTMLResponse(page, headers=headers)
-
-    add("/", "page")
-    add("/docs", "docs")
-
-    @app.api_route("/spec", methods=["GET", "HEAD"])
-    async def spec() -> dict[str, Any]:
-        return description
 
 
 def _add_info_routes(
     app: FastAPI, service: Service, metrics: Metrics, limits: Limits, switches: dict[str, bool]
 ) -> None:
-    """Add the routes that take no text: health, metrics, languages and settings."""
+    """Add the routes that take no text: pages, description, health, metrics, languages and settings."""
     get = partial(app.api_route, methods=["GET", "HEAD"])
+    pages, description = {"/": web_page("page"), "/docs": web_page("docs")}, api_description()
+
+    @get("/")
+    @get("/docs")
+    async def show_page(request: Request) -> HTMLResponse:
+        page, headers = pages[request.scope["route"].path]
+        return HTMLResponse(page, headers=headers)
+
+    @get("/spec")
+    async def spec() -> dict[str, Any]:
+        return description
 
     @get("/health")
     async def health() -> dict[str, str]:

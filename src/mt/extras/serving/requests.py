@@ -3,16 +3,14 @@
 import asyncio
 import codecs
 import json
-import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 from fastapi import Request as HttpRequest
-from python_multipart.multipart import Field, File, FormParser, create_form_parser, parse_options_header
+from python_multipart.multipart import Field, File, create_form_parser, parse_options_header
 from starlette.requests import ClientDisconnect
 
 from mt.extras.serving.files import Job
@@ -31,7 +29,7 @@ async def read_fields(request: HttpRequest, limits: Limits) -> dict[str, Any]:
     Raises:
         RequestError: 413, too large; 408, too slow; 400, neither JSON nor a form, or truncated.
     """
-    body = await _body(request, limits)
+    body = await _body(request, limits.body, limits.seconds)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not body and request.url.query:
         return _form(request.url.query.encode(), "the address")
@@ -51,44 +49,35 @@ async def read_fields(request: HttpRequest, limits: Limits) -> dict[str, Any]:
 async def read_document(
     request: HttpRequest, limits: Limits, folder: Path, count: Callable[[int], None]
 ) -> dict[str, Any]:
-    """Read a form with a document, which is written into a folder under its own name.
+    """Read a form with a document and write that into a folder; the field `file` becomes its path.
 
     Args:
         count: called with the size of each part that arrives; may raise.
-
-    Returns:
-        the fields; `file` is the document's path.
 
     Raises:
         RequestError: likewise, or no document in it.
         MachineError: it cannot be written.
     """
-    fields: dict[str, Any] = {}
     paths: list[Path] = []
 
     def save(file: File) -> None:
         if paths or file.field_name != b"file":
             raise RequestError(400, "a request has one document, in the field file")
         paths.append(folder / file_name((file.file_name or b"").decode(errors="replace")))
-        if not file.actual_file_name:
+        if file.size == 0:
             raise RequestError(400, f"{paths[0].name}: empty")
-        file.close()
-        Path(os.fsdecode(file.actual_file_name)).rename(paths[0])
+        file.file_object.seek(0)
+        with explained(paths[0]):
+            paths[0].write_bytes(file.file_object.read())
 
     content_type = request.headers.get("content-type", "")
-    config = {"UPLOAD_DIR": str(folder), "UPLOAD_DELETE_TMP": False, "MAX_MEMORY_FILE_SIZE": 0}
-    with _form_errors(content_type), explained(folder):
-        parser = _parser(content_type, fields, save, config)
-
-        def consume(chunk: bytes) -> None:
-            count(len(chunk))
-            parser.write(chunk)
-
-        await _receive(request, limits.file, limits.file_seconds, consume)
-        parser.finalize()
+    if not content_type.lower().startswith("multipart/form-data"):
+        raise RequestError(400, "a document is sent as multipart/form-data")
+    body = await _body(request, limits.file, limits.file_seconds, count)
+    fields = await asyncio.to_thread(_multipart, content_type, body, save)
     if not paths:
         raise RequestError(400, "file, the document, is missing")
-    return {**_unwrap_single(fields), "file": paths[0]}
+    return {**fields, "file": paths[0]}
 
 
 def file_name(name: str) -> str:
@@ -99,30 +88,26 @@ def file_name(name: str) -> str:
     return stem + suffix
 
 
-async def _body(request: HttpRequest, limits: Limits) -> bytes:
-    body = bytearray()
-    await _receive(request, limits.body, limits.seconds, body.extend)
-    return bytes(body)
-
-
-async def _receive(request: HttpRequest, most: int, seconds: float, consume: Callable[[bytes], object]) -> None:
-    """Pass the body to a function, part by part; at most so many bytes within so many seconds."""
+async def _body(
+    request: HttpRequest, most: int, seconds: float, count: Callable[[int], object] = lambda _: None
+) -> bytes:
     too_large = RequestError(413, f"the body is larger than {most:,} bytes")
-    length, received = request.headers.get("content-length", ""), 0
+    length, body = request.headers.get("content-length", ""), bytearray()
     if length.isdecimal() and int(length) > most:
         raise too_large
     try:
         async with asyncio.timeout(seconds):
             async for chunk in request.stream():
-                received += len(chunk)
-                if received > most:
+                count(len(chunk))
+                body += chunk
+                if len(body) > most:
                     raise too_large
-                consume(chunk)
     except TimeoutError:
         message = f"the body did not arrive within {seconds:g} s"
         raise RequestError(408, message, {"Connection": "close"}) from None
     except ClientDisconnect:
         raise RequestError(400, "the client has disconnected") from None
+    return bytes(body)
 
 
 def _form(text: bytes, source: str) -> dict[str, Any]:
@@ -133,53 +118,34 @@ def _form(text: bytes, source: str) -> dict[str, Any]:
     return _unwrap_single(fields)
 
 
-def _multipart(content_type: str, body: bytes) -> dict[str, Any]:
-    """Parse multipart/form-data in UTF-8; files are refused."""
+def _refuse(_: object) -> None:
+    raise ValueError("files are for /translate_file")
+
+
+def _multipart(content_type: str, body: bytes, on_file: Callable[[File], None] = _refuse) -> dict[str, Any]:
+    """Parse multipart/form-data in UTF-8."""
     fields: dict[str, list[str]] = {}
-
-    def refuse(_: object) -> None:
-        raise ValueError("files are for /translate_file")
-
-    with _form_errors(content_type):
-        parser = _parser(content_type, fields, refuse)
-        parser.write(body)
-        parser.finalize()
-    return _unwrap_single(fields)
-
-
-def _parser(
-    content_type: str,
-    fields: dict[str, list[str]],
-    on_file: Callable[[File], None],
-    config: dict[str, Any] | None = None,
-) -> FormParser:
-    """Return a parser of multipart/form-data that collects fields."""
 
     def add(field: Field) -> None:
         if sum(map(len, fields.values())) == _MAX_FIELDS:
             raise ValueError(f"more than {_MAX_FIELDS} fields")
         fields.setdefault((field.field_name or b"").decode(), []).append((field.value or b"").decode())
 
-    kind, parameters = parse_options_header(content_type)
-    if kind != b"multipart/form-data":
-        raise ValueError("a document is sent as multipart/form-data")
-    if codecs.lookup(parameters.get(b"charset", b"utf-8").decode("latin-1")).name != "utf-8":
-        raise LookupError
-    return create_form_parser({"Content-Type": content_type}, add, on_file, config or {})  # type: ignore[dict-item]
-
-
-@contextmanager
-def _form_errors(content_type: str) -> Iterator[None]:
-    """Turn the errors of a form into responses."""
+    charset = parse_options_header(content_type)[1].get(b"charset", b"utf-8").decode("latin-1")
+    headers, config = {"Content-Type": content_type}, {"MAX_MEMORY_FILE_SIZE": len(body)}  # no file of its own
     try:
-        yield
+        if codecs.lookup(charset).name != "utf-8":
+            raise LookupError
+        parser = create_form_parser(headers, add, on_file, config)  # type: ignore[arg-type]
+        parser.write(body)
+        parser.finalize()
     except LookupError:
-        charset = parse_options_header(content_type)[1].get(b"charset", b"").decode("latin-1")
         raise RequestError(400, f"the form's charset is {charset!r:.50}; only UTF-8 is read") from None
     except UnicodeDecodeError:
         raise RequestError(400, "the body is not a form in UTF-8") from None
     except ValueError as error:  # python_multipart's own errors are ValueErrors
         raise RequestError(400, f"the body is not a form: {error}"[:200]) from None
+    return _unwrap_single(fields)
 
 
 def _unwrap_single(fields: dict[str, list[str]]) -> dict[str, Any]:
