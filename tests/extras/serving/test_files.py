@@ -359,6 +359,7 @@ def test_the_file_of_suggestions_is_checked_at_the_start(model: Path, tmp_path: 
 def test_the_description_is_what_the_server_does(server: ServerProcess) -> None:
     """Each path exists, and each example is answered as described."""
     spec = server.ask("/spec")[1]
+    assert {"title", "version"} <= set(spec["info"])
     described = {(path, method) for path, methods in spec["paths"].items() for method in methods}
     app = create_app([Direction("en", "xx", Translator.__new__(Translator), SearchOptions())], Limits())
     routes = {(route.path, method.lower()) for route in app.routes for method in route.methods} - {("/", "get")}

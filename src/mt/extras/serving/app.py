@@ -56,10 +56,19 @@ def create_app(
     app.add_middleware(_RequestMetrics, metrics=metrics)
     app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"])
     rate = RateLimit(limits.requests_per_minute)
-    _add_info_routes(app, service, metrics, limits, {"keyRequired": bool(keys), "suggestions": suggestions is not None})
 
     def admit(request: Request, fields: dict[str, Any]) -> None:
         _admit(request, str(fields.get("api_key") or ""), keys, rate)
+
+    _add_pages(app)
+    _add_info_routes(app, service, metrics, limits, {"keyRequired": bool(keys), "suggestions": suggestions is not None})
+    _add_text_routes(app, service, limits, admit, suggestions)
+    _add_document_routes(app, documents, limits, admit)
+    return app
+
+
+def _add_text_routes(app: FastAPI, service: Service, limits: Limits, admit: _Admit, suggestions: Path | None) -> None:
+    """Add the routes that take text: translate, detect, suggest."""
 
     async def fields_of(request: Request) -> dict[str, Any]:
         fields = await requests.read_fields(request, limits)
@@ -84,9 +93,6 @@ def create_app(
             raise RequestError(403, "this server takes no suggestions")
         await service.suggest(suggestion, suggestions)
         return {"success": True}
-
-    _add_document_routes(app, documents, limits, admit)
-    return app
 
 
 def _add_document_routes(app: FastAPI, documents: Files, limits: Limits, admit: _Admit) -> None:
@@ -118,10 +124,8 @@ def _add_document_routes(app: FastAPI, documents: Files, limits: Limits, admit: 
         return FileResponse(path, filename=path.name, headers=headers)
 
 
-def _add_info_routes(
-    app: FastAPI, service: Service, metrics: Metrics, limits: Limits, switches: dict[str, bool]
-) -> None:
-    """Add the routes that take no text: pages, description, health, metrics, languages and settings."""
+def _add_pages(app: FastAPI) -> None:
+    """Add the web page, and the description of the API for people and for programs."""
     get = partial(app.api_route, methods=["GET", "HEAD"])
     pages, description = {"/": web_page("page"), "/docs": web_page("docs")}, api_description()
 
@@ -134,6 +138,13 @@ def _add_info_routes(
     @get("/spec")
     async def spec() -> dict[str, Any]:
         return description
+
+
+def _add_info_routes(
+    app: FastAPI, service: Service, metrics: Metrics, limits: Limits, switches: dict[str, bool]
+) -> None:
+    """Add the routes that take no text: health, metrics, languages and settings."""
+    get = partial(app.api_route, methods=["GET", "HEAD"])
 
     @get("/health")
     async def health() -> dict[str, str]:

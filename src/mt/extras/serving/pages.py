@@ -3,7 +3,6 @@
 import hashlib
 import json
 from base64 import b64encode
-from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
@@ -25,7 +24,6 @@ def web_page(name: str) -> tuple[str, dict[str, str]]:
 def api_description() -> dict[str, Any]:
     """Return the API in OpenAPI's format."""
     description: dict[str, Any] = json.loads(_content("spec.json"))
-    description["info"]["version"] = version("mt")
     return description
 
 
