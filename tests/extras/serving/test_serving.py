@@ -501,7 +501,8 @@ def test_what_keeps_a_server_from_starting(models: list[Path], tmp_path: Path) -
     assert "there is no such folder" in refused("--model", "nowhere", "--port", "0", code=2)
     assert "so does" in refused("--model", models[0], "--model", models[0] / "model", "--port", "0", code=2)
     for seconds in ("nan", "inf"):
-        assert "--timeout" in refused("--model", models[0], "--port", "0", "--timeout", seconds, code=2)
+        for option in ("--timeout", "--file-timeout"):
+            assert option in refused("--model", models[0], "--port", "0", option, seconds, code=2)
     assert "--host" in refused("--model", models[0], "--host", "no.such.host.invalid", code=2)
     (tmp_path / "keys").write_text("\n")
     assert "no key in it" in refused("--model", models[0], "--api-keys", "keys", code=2)
