@@ -18,7 +18,7 @@ from mt.extras.doctor.lexicon import Array, Lexicon, Side, density_ratios, learn
 MAX_SHIFT = 3
 _SHIFTS = tuple(range(-MAX_SHIFT, MAX_SHIFT + 1))
 _UNRELATED = (37, -53)  # lines so far apart are no translations
-_SEGMENT = 400_000  # pairs in memory together
+_SEGMENT = 200_000  # pairs in memory together
 _MIN_PAIRS = 300  # of which nothing can be learned
 _CHUNK = 40_000  # lines scored together
 _LEAVE, _CHANGE, _RETURN = 14.0, 6.0, 2.0  # cost, in nats, of a state other than "in step"
