@@ -10,7 +10,7 @@ unexport MT_RUNS
 # The stamp names what the installation depends on: it is redone when one of them changes.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,docs,documents,export,serve,tensorboard]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[data,dev,docs,documents,export,serve,tensorboard]"
 	touch $@
 
 demo: $(VENV)/.installed
