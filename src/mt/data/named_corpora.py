@@ -76,8 +76,8 @@ def sacrebleu_files(name: str, languages: tuple[str, str]) -> tuple[Path, Path]:
         InputError: there is no such set, or not in these languages; or as `download`.
         MachineError: as `download`, or the library cannot prepare it.
     """
-    from sacrebleu.utils import extract_tarball
     from sacrebleu.dataset import DATASETS
+    from sacrebleu.utils import extract_tarball
 
     if name not in DATASETS:
         raise InputError(f"sacreBLEU has no test set {name!r}", f"one of {', '.join(sorted(DATASETS))}")

@@ -162,7 +162,8 @@ def test_errors_are_one_sentence(tiny: Path, arguments: list[str], message: str)
     for name, lines in (("empty", []), ("blank", ["", " "] * 4 + [""]), ("two", ["a b", "c"])):
         write_lines(tiny / f"{name}.en", lines)
         write_lines(tiny / f"{name}.xx", lines)
-    write_lines(tiny / "text", ["a"] * 300)
+    for name in ("text", "train.tok"):
+        write_lines(tiny / name, ["a"] * 300)
     (tiny / "folder").mkdir()
     there = set(tiny.rglob("*"))
     done = mt("init", *arguments, cwd=tiny, code=2)
@@ -300,9 +301,9 @@ def test_a_text_too_large_for_the_step_limit_is_logged_and_a_measured_format_is_
 ) -> None:
     monkeypatch.setattr(first_config, "_STEP_LIMITS", (1, 2))
     monkeypatch.setattr(logging.getLogger("mt"), "propagate", True)
-    files = (str(tiny / "train.en"), str(tiny / "train.xx"))
+    files = {"source": str(tiny / "train.en"), "target": str(tiny / "train.xx")}
     monkeypatch.setattr(first_config, "has_bf16", lambda device: True)
-    text, _ = first_config.draft_config(InitOptions("big", "en", "xx", (files,), None, None, None, "cpu"), "schema")
+    text, _ = first_config.draft_config(InitOptions("big", "en", "xx", [files], None, None, None, "cpu"), "schema")
     assert parse_config(text, "big.yaml").training.precision in ("fp32", "bf16")
     assert "2 steps, the limit of mt init, are 1." in caplog.text
 
