@@ -27,9 +27,7 @@ def _split(context: click.Context, parameter: click.Parameter, value: Any) -> An
     found = [tuple(joined.split("\0")) for joined in (value if parameter.multiple else filter(None, [value]))]
     for names in found:
         if len(names) > 2 or not all(names):
-            raise click.BadParameter(
-                f"{len(names)} files; give a text and its translation, or one file or folder of both"
-            )
+            raise click.BadParameter("give a text and its translation, or one file or folder of both")
     return found if parameter.multiple else next(iter(found), None)
 
 

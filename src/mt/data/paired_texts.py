@@ -21,7 +21,7 @@ def text_pairs(names: Iterable[str], languages: tuple[str, str]) -> dict[str, tu
         for place in list(code.finditer(name))[::-1]:
             before, after = name[: place.start()], name[place.end() :]
             if before + languages[1] + after in there:
-                stem = re.sub("([._/-])[._/-]+", r"\1", before + after).strip("._/-")
+                stem = re.sub("[._/-]+([._/-])", r"\1", before + after).strip("._/-")
                 found[stem] = name, before + languages[1] + after
                 break
     return found

@@ -1,6 +1,7 @@
 """Inspection of a corpus for `mt init`: how its files are written, and where the two languages are."""
 
 import csv
+import io
 import json
 import re
 from collections import Counter
@@ -8,8 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, combinations, islice
 from pathlib import Path
+from typing import Literal
 
 from mt.config import TableFile
+from mt.config.base import DELIMITER
 from mt.config.sources import BILINGUAL, file_kind
 from mt.console import log
 from mt.data.bilingual import choose_languages, read_units
@@ -111,16 +114,13 @@ def _choose(names: Sequence[str], given: Given, decide: Decide, place: str, opti
     """Choose the source and the target among names of columns or languages: by code, else the only two, else ask."""
     wanted = (given.source_lang, given.target_lang)
     coded = {name: base_language(_code(name) or name) for name in names}
-    chosen = [
-        next((name for name in names if (want and coded[name] == base_language(want)) or name.lower() in role), None)
-        for want, role in zip(wanted, _NAMED_ROLES, strict=True)
-    ]
+    chosen = [next((name for name in names if want and coded[name] == base_language(want)), None) for want in wanted]
     for side in (0, 1):
-        likely = [name for name in names if _code(name) and name not in chosen]
-        others = [name for name in names if name not in chosen]
-        needed = chosen.count(None)
         if chosen[side] is None:
-            known = next((group for group in (likely, others) if len(group) == needed), None)
+            others = [name for name in names if name not in chosen]
+            by_role = [name for name in others if name.lower() in _NAMED_ROLES[side]]
+            likely, needed = [name for name in others if _code(name)], chosen.count(None)
+            known = by_role or next((group for group in (likely, others) if len(group) == needed), [])
             text = f"{place}: {', '.join(names)[:300]}: which is the {('source', 'target')[side]}?"
             chosen[side] = known[0] if known else decide(text, option, others)
     return [name for name in chosen if name is not None]
@@ -198,7 +198,11 @@ def _given_columns(columns: str | None, names: list[str], place: str) -> list[st
 def _style(name: str, kind: str, given: Given, decide: Decide) -> Source:
     """Find the delimiter and the quoting of a table, where they are not those of its kind."""
     usual = "\t" if kind == ".tsv" else ","
-    delimiter = given.delimiter or _delimiter(name, usual, decide)
+    delimiter = (
+        _DELIMITERS.get(given.delimiter, given.delimiter) if given.delimiter else _delimiter(name, usual, decide)
+    )
+    if not re.fullmatch(DELIMITER, delimiter):
+        raise InputError(f"--delimiter {delimiter}: not one character", f"give it, or {', '.join(_DELIMITERS)}")
     quoting = given.quoting
     if quoting is None:
         quoting = kind == ".csv" or _is_quoted(name, delimiter, decide)
@@ -227,21 +231,34 @@ def _regularity(lines: list[str], delimiter: str) -> Iterable[float]:
 
 
 def _is_quoted(name: str, delimiter: str, decide: Decide) -> bool:
-    """Report whether cells are quoted as Excel does: those with a quote or delimiter in them; or all, as others do."""
-    plain = [cell for line in read_lines(Path(name)) if '"' in line for cell in line.split(delimiter)]
-    if not any(cell.startswith('"') for cell in plain):
-        return False
+    """Report whether a table is written as Excel does, which quotes cells with a quote or a delimiter, or all."""
+    raw: list[str] = []  # lines of the current row
+    lines = (raw.append(line) or f"{line}\n" for line in read_lines(Path(name)))  # type: ignore[func-returns-value]
+    unclear = quoted = False
     try:
-        table = TableFile(file=name, delimiter=delimiter, quoting=True)
-        cells = chain.from_iterable(row for _, row in read_cells(Path(name), table, raise_issue))
-        if any('"' in cell or delimiter in cell or "\n" in cell for cell in cells):
-            return True
-    except InputError:
+        for row in csv.reader(lines, delimiter=delimiter, strict=True):
+            text = "\n".join(raw)
+            raw.clear()
+            if '"' not in text:
+                continue
+            if not any(cell.startswith('"') for cell in text.split(delimiter)):
+                return False  # Excel leaves no quote in a bare cell
+            if text in (_written(row, delimiter, csv.QUOTE_MINIMAL), _written(row, delimiter, csv.QUOTE_ALL)):
+                quoted = True
+            else:
+                unclear = True
+    except csv.Error:
         return False
-    if all(cell.startswith('"') and cell.endswith('"') for cell in plain if cell):
-        return True
+    if not unclear:
+        return quoted
     question = f"{name}: cells begin with double quotes: are these quotation marks of the table, not of the text?"
     return decide(question, "--quoting or --no-quoting", ["yes", "no"]) == "yes"
+
+
+def _written(row: list[str], delimiter: str, quoting: Literal[0, 1]) -> str:
+    output = io.StringIO(newline="")
+    csv.writer(output, delimiter=delimiter, quoting=quoting, lineterminator="").writerow(row)
+    return output.getvalue()
 
 
 def _has_header(first: list[str], name: str, given: Given, decide: Decide) -> bool:
