@@ -137,7 +137,8 @@ def _inspect_training(options: dict[str, Any], given: dict[str, Any], is_termina
 
 
 def _inspect(names: Sequence[str], given: dict[str, Any], is_terminal: bool) -> "Found":
-    from mt.extras.planning.inspection import Given, inspect
+    from mt.extras.planning.init_options import Given
+    from mt.extras.planning.inspection import inspect
 
     def decide(question: str, option: str, choices: Sequence[str]) -> str:
         if is_terminal:

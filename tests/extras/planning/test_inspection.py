@@ -13,7 +13,8 @@ from pyarrow import parquet
 
 from data_helpers import pairs_of, write_lines
 from mt.errors import InputError
-from mt.extras.planning.inspection import Found, Given, inspect
+from mt.extras.planning.init_options import Given
+from mt.extras.planning.inspection import Found, inspect
 from web_helpers import zipped
 
 PAIRS = [("A dog runs home.", "Un cane corre a casa."), ("Yes, it is.", "Sì, lo è."), ("No; never.", "No; mai.")]
@@ -76,6 +77,8 @@ def test_quotes_of_the_text_are_not_those_of_a_table(tmp_path: Path) -> None:
     assert keys(found_in(tmp_path, "a.tsv")) == {"header": False}
     write_lines(tmp_path / "a.tsv", ['"Go!" he said, and he went.\tVa!'])
     assert keys(found_in(tmp_path, "a.tsv")) == {"header": False}
+    write_lines(tmp_path / "a.tsv", ['"Go on and on now\tx', *["and so on, up and down\tx"] * 9000, 'a "b" c\td'])
+    assert keys(found_in(tmp_path, "a.tsv", Given(header=False))) == {"header": False}
     write_table(tmp_path / "a.tsv", PAIRS, "\t", quoting=csv.QUOTE_ALL)
     assert keys(found_in(tmp_path, "a.tsv")) == {"quoting": True, "header": False}
     write_lines(tmp_path / "a.tsv", ['"Go to school!"\tVai a scuola!'])

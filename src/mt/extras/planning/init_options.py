@@ -1,6 +1,6 @@
 """Options of `mt init`, and their validation."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,19 @@ from mt.errors import InputError
 from mt.extras.planning.recipe import Choice
 
 Source = dict[str, Any]  # as in data.train
+Decide = Callable[[str, str, Sequence[str]], str]  # from a question, the option that answers it, and the choices
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the user said about the files; None is to be found out."""
+
+    source_lang: str | None = None
+    target_lang: str | None = None
+    delimiter: str | None = None
+    quoting: bool | None = None
+    header: bool | None = None
+    columns: str | None = None  # SOURCE:TARGET
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,13 @@
 """Inspection of a corpus for `mt init`: how its files are written, and where the two languages are."""
 
-import csv
-import io
 import json
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain, combinations, islice
 from pathlib import Path
-from typing import Literal
 
 from mt.config import TableFile
-from mt.config.base import DELIMITER
 from mt.config.sources import BILINGUAL, file_kind
 from mt.console import log
 from mt.data.bilingual import choose_languages, read_units
@@ -20,36 +15,19 @@ from mt.data.named_corpora import opus_archive
 from mt.data.paired_texts import names_in, text_pairs
 from mt.data.tables import read_cells, table_rows
 from mt.errors import InputError
-from mt.extras.planning.init_options import Source
+from mt.extras.planning.init_options import Decide, Given, Source
+from mt.extras.planning.table_style import NAMED_ROLES, has_header, language_code, table_style
 from mt.text.archives import ARCHIVES
 from mt.text.compressed import COMPRESSED
-from mt.text.languages import LANGUAGE_NAMES, base_language
-from mt.text.lines import count_lines, raise_issue, read_lines
-
-Decide = Callable[[str, str, Sequence[str]], str]  # from a question, the option that answers it, and the choices
+from mt.text.languages import base_language
+from mt.text.lines import count_lines, raise_issue
 
 _SAMPLE = 1000  # rows or units
-_REGULAR = 0.9  # share of the rows with the same number of cells
-_DELIMITERS = {"tab": "\t", "comma": ",", "semicolon": ";", "bar": "|"}
-_CODES = {name.lower(): code for code, name in LANGUAGE_NAMES.items()}
-_NAMED_ROLES = (("source", "src"), ("target", "tgt", "trg"))  # names of columns
 _COLUMNS = "--columns SOURCE:TARGET"
 _LANGUAGES = "--source-lang and --target-lang"
 # File name endings that look like language codes; some are, as tok and src, but are rarely meant so.
 _NO_LANGUAGE = frozenset("bpe csv hyp ids lc out raw ref sp spm src tc tgt tok trg tsv txt xml zip".split())
 _ROLES = {"valid": r"(^|[._/-])(val|dev)", "test": r"(^|[._/-])test"}  # by stem
-
-
-@dataclass(frozen=True)
-class Given:
-    """What the user said about the files; None is to be found out."""
-
-    source_lang: str | None = None
-    target_lang: str | None = None
-    delimiter: str | None = None
-    quoting: bool | None = None
-    header: bool | None = None
-    columns: str | None = None  # SOURCE:TARGET
 
 
 @dataclass(frozen=True)
@@ -101,25 +79,16 @@ def _ending(name: str) -> str | None:
     return ending if re.fullmatch("[a-z]{2,3}([-_][A-Za-z0-9]+)?", ending) and ending not in _NO_LANGUAGE else None
 
 
-def _code(name: str) -> str | None:
-    """Return the language that a column is named after: en for en, EN-us and English."""
-    text = name.strip().lower()
-    if text in _CODES:
-        return _CODES[text]
-    is_code = re.fullmatch("[a-z]{2}([-_][a-z0-9]+)?", text) and base_language(text) in LANGUAGE_NAMES
-    return text[:2] if is_code and text not in ("id", "no") else None  # rather a number than Indonesian or Norwegian
-
-
 def _choose(names: Sequence[str], given: Given, decide: Decide, place: str, option: str) -> list[str]:
     """Choose the source and the target among names of columns or languages: by code, else the only two, else ask."""
     wanted = (given.source_lang, given.target_lang)
-    coded = {name: base_language(_code(name) or name) for name in names}
+    coded = {name: base_language(language_code(name) or name) for name in names}
     chosen = [next((name for name in names if want and coded[name] == base_language(want)), None) for want in wanted]
     for side in (0, 1):
         if chosen[side] is None:
             others = [name for name in names if name not in chosen]
-            by_role = [name for name in others if name.lower() in _NAMED_ROLES[side]]
-            likely, needed = [name for name in others if _code(name)], chosen.count(None)
+            by_role = [name for name in others if name.lower() in NAMED_ROLES[side]]
+            likely, needed = [name for name in others if language_code(name)], chosen.count(None)
             known = by_role or next((group for group in (likely, others) if len(group) == needed), [])
             text = f"{place}: {', '.join(names)[:300]}: which is the {('source', 'target')[side]}?"
             chosen[side] = known[0] if known else decide(text, option, others)
@@ -146,7 +115,7 @@ def _units(name: str, kind: str, given: Given, decide: Decide) -> Found:
 def _table(name: str, kind: str, given: Given, decide: Decide) -> Found:
     source: Source = {"file": name}
     if kind in (".csv", ".tsv"):
-        source |= _style(name, kind, given, decide)
+        source |= table_style(name, kind, given, decide)
     header = True
     if kind in (".jsonl", ".parquet"):
         names = _keys(Path(name), kind)
@@ -156,11 +125,11 @@ def _table(name: str, kind: str, given: Given, decide: Decide) -> Found:
         if len(names) < 2:
             hint = "name the file of the translation, too, or the character between the columns with --delimiter"
             raise InputError(f"{name}: one column, but a source and a target are needed", hint)
-        header = _has_header(names, name, given, decide)
+        header = has_header(names, name, given, decide)
         names = names if header else [str(number) for number, _ in enumerate(names, 1)]
         source |= {} if header else {"header": False}
     columns = _given_columns(given.columns, names, name) or _choose(names, given, decide, name, _COLUMNS)
-    languages = given.source_lang or _code(columns[0]), given.target_lang or _code(columns[1])
+    languages = given.source_lang or language_code(columns[0]), given.target_lang or language_code(columns[1])
     if tuple(columns) != (languages if header else ("1", "2")):
         source |= {"source_column": columns[0], "target_column": columns[1]}
     shown = ", ".join(f"{key} {json.dumps(value)}" for key, value in source.items() if key in ("delimiter", "quoting"))
@@ -195,83 +164,6 @@ def _given_columns(columns: str | None, names: list[str], place: str) -> list[st
     return [name for name in chosen if name]
 
 
-def _style(name: str, kind: str, given: Given, decide: Decide) -> Source:
-    """Find the delimiter and the quoting of a table, where they are not those of its kind."""
-    usual = "\t" if kind == ".tsv" else ","
-    delimiter = (
-        _DELIMITERS.get(given.delimiter, given.delimiter) if given.delimiter else _delimiter(name, usual, decide)
-    )
-    if not re.fullmatch(DELIMITER, delimiter):
-        raise InputError(f"--delimiter {delimiter}: not one character", f"give it, or {', '.join(_DELIMITERS)}")
-    quoting = given.quoting
-    if quoting is None:
-        quoting = kind == ".csv" or _is_quoted(name, delimiter, decide)
-    style: Source = {} if delimiter == usual else {"delimiter": delimiter}
-    return style if quoting == (kind == ".csv") else {**style, "quoting": quoting}
-
-
-def _delimiter(name: str, usual: str, decide: Decide) -> str:
-    lines = [line for line in islice(read_lines(Path(name)), _SAMPLE) if line]
-    if not lines:
-        raise InputError(f"{name}: no line in it", "check the file")
-    fitting = [label for label, mark in _DELIMITERS.items() if max(_regularity(lines, mark)) >= _REGULAR]
-    if not fitting:  # the reader will name the rows that differ
-        return usual
-    if len(fitting) == 1 or "tab" in fitting:
-        return _DELIMITERS["tab" if "tab" in fitting else fitting[0]]
-    return _DELIMITERS[decide(f"{name}: columns may be separated by {' or '.join(fitting)}", "--delimiter", fitting)]
-
-
-def _regularity(lines: list[str], delimiter: str) -> Iterable[float]:
-    """Yield the share of rows with the most frequent number of cells, if more than one: unquoted, and quoted."""
-    quoted = csv.reader((line + "\n" for line in lines), delimiter=delimiter)
-    for rows in ([line.split(delimiter) for line in lines], list(quoted)):
-        width, number = Counter(map(len, rows)).most_common(1)[0]
-        yield number / len(rows) if width > 1 else 0.0
-
-
-def _is_quoted(name: str, delimiter: str, decide: Decide) -> bool:
-    """Report whether a table is written as Excel does, which quotes cells with a quote or a delimiter, or all."""
-    raw: list[str] = []  # lines of the current row
-    lines = (raw.append(line) or f"{line}\n" for line in read_lines(Path(name)))  # type: ignore[func-returns-value]
-    unclear = quoted = False
-    try:
-        for row in csv.reader(lines, delimiter=delimiter, strict=True):
-            text = "\n".join(raw)
-            raw.clear()
-            if '"' not in text:
-                continue
-            if not any(cell.startswith('"') for cell in text.split(delimiter)):
-                return False  # Excel leaves no quote in a bare cell
-            if text in (_written(row, delimiter, csv.QUOTE_MINIMAL), _written(row, delimiter, csv.QUOTE_ALL)):
-                quoted = True
-            else:
-                unclear = True
-    except csv.Error:
-        return False
-    if not unclear:
-        return quoted
-    question = f"{name}: cells begin with double quotes: are these quotation marks of the table, not of the text?"
-    return decide(question, "--quoting or --no-quoting", ["yes", "no"]) == "yes"
-
-
-def _written(row: list[str], delimiter: str, quoting: Literal[0, 1]) -> str:
-    output = io.StringIO(newline="")
-    csv.writer(output, delimiter=delimiter, quoting=quoting, lineterminator="").writerow(row)
-    return output.getvalue()
-
-
-def _has_header(first: list[str], name: str, given: Given, decide: Decide) -> bool:
-    if given.header is not None:
-        return given.header
-    if sum(_code(cell) is not None or cell.lower() in chain(*_NAMED_ROLES) for cell in first) >= 2:
-        return True
-    if any(len(cell.split()) > 3 or cell.rstrip().endswith((".", "!", "?", "。")) for cell in first):
-        return False
-    question = f"{name}: does the first row ({', '.join(first)[:100]}) name the columns?"
-    return decide(question, "--header or --no-header", ["yes", "no"]) == "yes"
-
-
 def _paired_texts(name: str, key: str, given: Given, decide: Decide) -> Found:
     names = names_in(Path(name))
     languages = _text_languages(names, given, decide, name)
@@ -290,7 +182,7 @@ def _paired_texts(name: str, key: str, given: Given, decide: Decide) -> Found:
 def _text_languages(names: list[str], given: Given, decide: Decide, place: str) -> tuple[str, str]:
     """Find two codes in the names of texts that differ in nothing else."""
     tokens = dict.fromkeys(token for name in names for token in re.split(r"[._/-]", name))
-    codes = [code for code in tokens if _code(code) == code.lower()]
+    codes = [code for code in tokens if language_code(code) == code.lower()]
     codes = list(dict.fromkeys([*filter(None, (given.source_lang, given.target_lang)), *codes]))
     paired = [pair for pair in combinations(codes, 2) if text_pairs(names, pair)]
     there = list(dict.fromkeys(chain.from_iterable(paired)))
