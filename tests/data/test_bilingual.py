@@ -23,7 +23,8 @@ XLIFF = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">
 <file source-language="en" target-language="it" original="a" datatype="html"><body>
 <trans-unit id="1"><source>one <g id="1">big<x id="2"/></g><ph id="3">&lt;br></ph></source>
 <target>un <g id="1">grande</g></target><alt-trans><source>no</source><target>nessuno</target></alt-trans></trans-unit>
-<trans-unit id="2"><source>untranslated</source><target/></trans-unit>
+<trans-unit id="2"><source>untranslated</source><target/>
+<alt-trans><source>like</source><target>come</target></alt-trans></trans-unit>
 </body></file></xliff>"""
 XLIFF2 = """<x:xliff version="2.0" srcLang="en" trgLang="it" xmlns:x="urn:oasis">
 <x:file id="f"><x:unit id="u"><x:segment><x:source>two</x:source><x:target>due</x:target></x:segment>

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from data_helpers import pairs_of
+from data_helpers import make_data_config, pairs_of
 from mt.data.paired_texts import text_pairs
+from mt.data.prepare import input_digests
 from mt.errors import InputError
 
 TEXTS = {
@@ -80,6 +81,17 @@ def test_stems_choose_among_texts(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert refusal(tmp_path / "empty", "folder") == nothing
     assert refusal(tmp_path / "none", "folder") == ": no such file"
+
+
+def test_a_folder_is_identified_by_its_texts(tmp_path: Path) -> None:
+    for name in ("a.en", "a.it", "notes"):
+        (tmp_path / name).write_text(name)
+    data = make_data_config(tmp_path, {"folder": "."})
+    before = input_digests(data)
+    (tmp_path / "notes").write_text("changed")
+    assert input_digests(data) == before
+    (tmp_path / "a.it").write_text("changed")
+    assert input_digests(data) != before
 
 
 @pytest.mark.parametrize("name", ["a.zip", "a.tar.gz"])

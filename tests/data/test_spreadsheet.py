@@ -2,6 +2,7 @@
 
 import datetime
 import io
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,16 @@ def test_cells_are_read_as_shown(tmp_path: Path) -> None:
     expected = [("two lines", "NA"), ("7", "2.5"), ("", "True"), ("only", "")]
     assert pairs_of(tmp_path, {"file": "a.xlsx"}) == expected
     assert refusal(tmp_path / "a.xlsx", target_column="when") == ": row 4: column 'when' is not text but " + repr(when)
+
+
+def test_rows_end_with_the_last_column_of_the_header(tmp_path: Path) -> None:
+    """Programs write empty cells that only have a format, and leave out the size of the sheet."""
+    path = workbook(tmp_path / "a.xlsx", ["en", "it"], ["a", "b"], ["c"])
+    with zipfile.ZipFile(path) as archive:
+        sheet = archive.read("xl/worksheets/sheet1.xml").decode()
+    sheet = re.sub("<dimension[^>]*>", "", sheet).replace("</sheetData>", '<row r="4"><c r="D4"/></row></sheetData>')
+    with_part(path, "xl/worksheets/sheet1.xml", re.sub('(<row r="2".*?)</row>', r'\1<c r="F2"/></row>', sheet).encode())
+    assert pairs_of(tmp_path, {"file": "a.xlsx"}) == [("a", "b"), ("c", "")]
 
 
 def test_sheets_and_headers(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ _UNNAMED = ("source", "target")  # stand for the languages that a file does not 
 _UNITS = frozenset("tu trans-unit segment".split())
 _TEXTS = frozenset("seg source target".split())
 _CODE = frozenset("bpt ept ph it ut x bx ex".split())  # their text is markup of another program
-_OTHERS = frozenset("alt-trans match glossEntry ignorable".split())  # hold other units' texts
+_OTHERS = frozenset("alt-trans match glossEntry".split())  # hold other units' texts
 _BLOCK = 2**16  # bytes
 _MAX_UNIT = 2**24  # bytes
 _MAX_PO = 2**28  # bytes; polib needs some ten times as much memory
@@ -164,7 +164,6 @@ class _XmlReader:
             self._unit[1].append((self._language, "".join(self._text)))
         elif name in _UNITS:
             self.units.append(self._unit)
-            self._unit = (0, [])
 
     def _characters(self, text: str) -> None:
         if not self._skipped and not _TEXTS.isdisjoint(self._open):

@@ -10,7 +10,7 @@ from pathlib import Path
 from mt.config import TableFile
 from mt.config.sources import BILINGUAL, file_kind
 from mt.console import log
-from mt.data.bilingual import choose_languages, read_units
+from mt.data.bilingual import read_units
 from mt.data.named_corpora import opus_archive
 from mt.data.paired_texts import names_in, text_pairs
 from mt.data.tables import read_cells, table_rows
@@ -104,12 +104,8 @@ def _units(name: str, kind: str, given: Given, decide: Decide) -> Found:
     chosen = _choose(bases, given, decide, name, _LANGUAGES)
     known = [None if each in ("source", "target") else base_language(each) for each in chosen]
     languages = given.source_lang or known[0], given.target_lang or known[1]
-    source: Source = {"file": name}
-    indices = bases.index(chosen[0]), bases.index(chosen[1])
-    if choose_languages([language or "" for language in languages], bases) not in (indices, None):
-        source |= {"source_column": chosen[0], "target_column": chosen[1]}
     log.info("%s: %s and %s", name, *chosen)
-    return Found([source], languages)
+    return Found([{"file": name}], languages)
 
 
 def _table(name: str, kind: str, given: Given, decide: Decide) -> Found:
