@@ -1,7 +1,7 @@
 """`mt init`."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -87,27 +87,20 @@ def init(output: Path | None, force: bool, schema: bool, **options: Any) -> None
     asks = is_terminal and not options["train"] and not options["opus"]
     given = {key: options.pop(key) for key in _KEYS}
     paths = _inspect_training(options, given, is_terminal, asks)
-    held_out = options.pop("held_out")
     from mt.extras.planning.first_config import draft_config
     from mt.extras.planning.init_options import InitOptions, validated_data
     from mt.storage import atomic
 
     _complete_names(options, given, is_terminal, asks)
-    validated_data(InitOptions(**{**options, "valid": None, "test": None}))
+    own = {key: value for key, value in options.items() if key != "held_out"}
+    validated_data(InitOptions(**{**own, "valid": None, "test": None}))
     path = output or Path(f"{options['name']}.yaml")
     schema_path = path.with_name(_SCHEMA)
     _check_outputs(path, schema_path, force)
-    for split, title in (("valid", "Validation"), ("test", "Test")):
-        names = options[split]
-        if asks and not names and split not in held_out:
-            names = _ask_texts(f"{title} text, {{}} (no answer: split off)", optional=True)
-        paths += names or ()
-        languages = {key: options[key] for key in _KEYS[:2]}
-        found = _inspect(names, {**given, **languages}, is_terminal).sources[0] if names else None
-        options[split] = found or held_out.get(split)
+    paths += _inspect_held_out(options, given, is_terminal, asks)
     if asks:
         options["minutes"] = options["minutes"] or _ask_minutes()
-    refuse_inputs([path, schema_path], map(Path, paths))
+    refuse_inputs([path, schema_path], _files(paths))
     text, summary = draft_config(InitOptions(**options), f"./{_SCHEMA}")
     atomic.write_text(schema_path, json_schema())
     atomic.write_text(path, text)
@@ -134,6 +127,29 @@ def _inspect_training(options: dict[str, Any], given: dict[str, Any], is_termina
         given[key] or language for key, language in zip(_KEYS, found[0].languages, strict=False)
     )
     return list(chain.from_iterable(texts))
+
+
+def _inspect_held_out(options: dict[str, Any], given: dict[str, Any], is_terminal: bool, asks: bool) -> list[str]:
+    """Replace the names of `valid` and `test` by sources, or take those of a folder; return the names of files."""
+    paths: list[str] = []
+    held_out = options.pop("held_out")
+    for split, title in (("valid", "Validation"), ("test", "Test")):
+        names = options[split]
+        if asks and not names and split not in held_out:
+            names = _ask_texts(f"{title} text, {{}} (no answer: split off)", optional=True)
+        languages = {key: options[key] for key in _KEYS[:2]}
+        found = _inspect(names, {**given, **languages}, is_terminal).sources[0] if names else None
+        options[split] = found or held_out.get(split)
+        paths += names or ()
+    return paths
+
+
+def _files(names: Sequence[str]) -> Iterator[Path]:
+    """Yield files, and those in folders."""
+    from mt.data.paired_texts import names_in
+
+    for path in map(Path, names):
+        yield from (path / name for name in names_in(path)) if path.is_dir() else (path,)
 
 
 def _inspect(names: Sequence[str], given: dict[str, Any], is_terminal: bool) -> "Found":

@@ -111,9 +111,11 @@ def test_it_trains(initialised: Path, tmp_path: Path) -> None:
 
 def test_force_does_not_overwrite_the_training_text(initialised: Path) -> None:
     before = (initialised / TRAIN[1]).read_bytes()
-    done = mt("init", *TRAIN, "--name", "x", "--force", "--output", TRAIN[1], cwd=initialised, code=2)
-    assert "this is an input" in done.stderr
-    assert (initialised / TRAIN[1]).read_bytes() == before
+    folder = ["--train", ".", "--source-lang", "en", "--target-lang", "xx"]
+    for train in (TRAIN, folder):
+        done = mt("init", *train, "--name", "x", "--force", "--output", TRAIN[1], cwd=initialised, code=2)
+        assert "this is an input" in done.stderr
+        assert (initialised / TRAIN[1]).read_bytes() == before
 
 
 def test_nothing_is_overwritten_unless_forced(initialised: Path, tmp_path: Path) -> None:
