@@ -39,7 +39,8 @@ def opus_archive(corpus: str, version: str, languages: tuple[str, str]) -> tuple
         path.unlink()
         raise InputError(f"{entry['url']}: no zip archive", "try again later")
     if not answer.exists():
-        atomic.write_json(answer, entry)
+        for known in (version, entry["version"]):
+            atomic.write_json(answer.with_name(f"{corpus}_{known}_{pair}.json"), entry)
         licence = entry.get("license") or _licence(path)
         size = f"{entry.get('alignment_pairs', 0):,} pairs"
         log.info("OPUS %s %s, %s: %s; licence: %s; %s", corpus, entry["version"], pair, size, licence, _CITATION)
