@@ -126,7 +126,7 @@ class TableFile(Section):
         own |= {"header": (*_DELIMITED, ".xlsx"), "sheet": (".xlsx",)}
         for key, kinds in own.items():
             if getattr(self, key) != type(self).model_fields[key].default and self.kind not in kinds:
-                yield Rule((key,), f"is for {' and '.join(kinds)} files only")
+                yield Rule((key,), f"is for {', '.join(kinds)} files only")
 
 
 class TextFolder(Section):
