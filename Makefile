@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The demo's commands name the folder runs, wherever a user keeps others.
 unexport MT_RUNS
 
-.PHONY: demo test test-slow soak docs lint format clean
+.PHONY: demo test test-slow soak docs lint format dist clean
 
 # The stamp names what the installation depends on: it is redone when one of them changes.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -24,6 +24,7 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	if [ -x $(BIN)/hadolint ]; then $(BIN)/hadolint Dockerfile; fi  # its package is for Linux on x86-64 only
 
 # Tests have one thread each and wait for other processes half of the time, so two run on each core.
 PROCESSES = $$($(BIN)/python -c "import os; print(min(8, 2 * (os.cpu_count() or 1)))")
@@ -40,6 +41,12 @@ soak: $(VENV)/.installed
 docs: $(VENV)/.installed
 	$(BIN)/python scripts/reference.py
 	$(BIN)/mkdocs build --quiet
+
+# The sdist, the wheel that is built from it, and a check of both.
+dist: $(VENV)/.installed
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
 
 format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .

@@ -17,6 +17,39 @@ from urllib.parse import urlparse
 SERVE = ("-m", "mt", "serve", "--port", "0")
 
 
+# A server whose model takes its time and answers in capitals; its argument is the time of a document.
+SLOW_SERVER = """
+import sys, time
+from mt.console import set_up_logging
+from mt.decoding.engine import SearchOptions
+from mt.decoding.translator import Candidate, Translator
+from mt.extras.serving.app import create_app
+from mt.extras.serving.limits import Limits
+from mt.extras.serving.server import listen, serve
+from mt.extras.serving.service import Direction
+
+class Slow(Translator):
+    def __init__(self): self.separator = " "
+    def translate(self, lines, options, first_line=1):
+        time.sleep(0.05)
+        return [[Candidate(line.upper(), 0.0, 0.0)] for line in lines]
+
+set_up_logging()
+app = create_app([Direction("en", "xx", Slow(), SearchOptions())], Limits(waiting=300, file_seconds=float(sys.argv[1])))
+serve(app, listen("127.0.0.1", 0), drain_seconds=1)
+"""
+FORM = "multipart/form-data; boundary=x7Zz"
+
+
+def form(file_name: str | None, content: bytes = b"", **fields: str) -> bytes:
+    """A body of the kind `FORM`, with a document unless its name is None."""
+    head = '--x7Zz\r\nContent-Disposition: form-data; name="{}"{}\r\n\r\n'
+    parts = [head.format(name, "").encode() + value.encode() + b"\r\n" for name, value in fields.items()]
+    if file_name is not None:
+        parts.insert(0, head.format("file", f'; filename="{file_name}"').encode() + content + b"\r\n")
+    return b"".join(parts) + b"--x7Zz--\r\n"
+
+
 class ServerProcess:
     """`mt serve` on a free port; as a context manager, it is stopped at the end."""
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mt.api.training import train
     from mt.api.translation import Translation, Translator
 
-    __version__: str
+__version__ = "0.1.0"
 
 __all__ = [
     "DivergedError",
@@ -56,10 +56,6 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("mt")
     if name in _HOMES:
         return getattr(import_module(f"mt.api.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'mt' has no attribute {name!r}")

@@ -22,7 +22,7 @@ class MtError(Exception):
     @property
     def location(self) -> str | None:
         """The file, `file:line` or key that the message begins with; None if it names none there."""
-        found = re.match(r"([^\s:]+(?::\d+)?): ", self.message)
+        found = re.match(r"((?:[A-Za-z]:[\\/])?[^\s:]+(?::\d+)?): ", self.message)
         return found[1] if found else None
 
     def __str__(self) -> str:

@@ -284,8 +284,8 @@ def test_a_log_that_cannot_be_written_does_not_end_training(tiny: Path) -> None:
         (["train", "--config", "missing.yaml"], b"", "missing.yaml"),
         (["train", "--config", "tiny.yaml", "--set", "training.max_step=3"], b"", "max_steps"),
         (["train", "--config", "tiny.yaml", "--set", "model.n_heads=3"], b"", "n_heads"),
-        (["train", "--config", "tiny.yaml", "--set", "name=new", "--set", "data.root=gone"], b"", "gone/train.en"),
-        (["train", "--config", "tiny.yaml", "--set", "name=new", "--set", "data.train.target=test.xx"], b"", "300"),
+        (["train", "--config", "tiny.yaml", "--runs", "refused", "--set", "data.root=gone"], b"", "gone/train.en"),
+        (["train", "--config", "tiny.yaml", "--runs", "refused", "--set", "data.train.target=test.xx"], b"", "300"),
         (["tarin"], b"", "tarin"),
     ],
 )

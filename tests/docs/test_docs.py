@@ -26,6 +26,8 @@ OTHER = {"yaml", "text", "python", "json"}  # blocks that hold no commands
 # Commands that a test cannot run, and why.
 NOT_RUN = {
     "pip install": "the tests do not install",
+    "mt demo": "trains for minutes; tests of its own",
+    "docker ": "needs Docker and a network",
     "wandb sync": "sends to a server",
     "mt init --opus": "needs OPUS's server; tests of its own",
     "make ": "continuous integration runs `make test`, and the others take minutes",

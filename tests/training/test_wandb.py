@@ -119,7 +119,7 @@ def test_without_the_package_it_is_one_sentence_before_anything_is_done(tiny: Pa
     (tiny / "wandb").mkdir()  # looks like a package without a file
     done = mt(*TRAIN, "--set", "training.wandb=true", *options, cwd=tiny, code=2)
     assert "training.wandb: the package wandb cannot be imported" in done.stderr
-    assert "pip install '.[wandb]'" in done.stderr
+    assert "pip install 'mt-train[wandb]'" in done.stderr
     assert not (tiny / "runs").exists()
 
 

@@ -75,6 +75,18 @@ class Run:
         return sum(values) / len(values) if values else None
 
     @property
+    def verdict(self) -> list[str]:
+        """The meaning of the scores in words, the reasons, and what to try next; empty without scores."""
+        from mt.extras.reporting.run_data import read_run_data
+        from mt.extras.reporting.verdict import judge
+
+        try:
+            verdict = judge(read_run_data(self._dir))
+        except MtError:  # a damaged run has none
+            return []
+        return verdict.lines() if verdict else []
+
+    @property
     def history(self) -> list[dict[str, Any]]:
         """The events of the training in order: `train` and `validation` have the numbers of a curve.
 

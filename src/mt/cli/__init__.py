@@ -12,9 +12,11 @@ from pathlib import Path
 
 import click
 
+from mt import __version__
 from mt.cli.compare import compare
 from mt.cli.completion import completion
 from mt.cli.data import data
+from mt.cli.demo import demo
 from mt.cli.evaluate import evaluate_command
 from mt.cli.export import export_command
 from mt.cli.init import init
@@ -29,7 +31,7 @@ from mt.console import harmless, set_up_logging
 from mt.errors import InputError, MachineError, MtError, is_out_of_memory
 
 _COMMANDS = (
-    *(init, data, train, translate, evaluate_command, compare, score),
+    *(demo, init, data, train, translate, evaluate_command, compare, score),
     *(distill, backtranslate, runs_command, report, export_command, serve, completion),
 )
 
@@ -39,11 +41,11 @@ for _command in _COMMANDS:  # whole first paragraphs in `mt --help`, where click
 
 
 @click.group(commands=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="mt", message="mt %(version)s")
+@click.version_option(__version__, message="mt %(version)s")
 def app() -> None:
     """Train a machine-translation Transformer from raw parallel text, and use it.
 
-    Try: mt train --config configs/demo.yaml && mt translate "I love you very much"
+    Try: mt demo --quick && mt translate "I love you very much"
     """
     set_up_logging()
 
@@ -53,8 +55,8 @@ def main() -> None:
     _open_closed_streams()
     # An exception, so that unfinished output is removed, as at Ctrl-C. `train` and `serve` have handlers of their own.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    for stream in (sys.stdout, sys.stderr):  # UTF-8 whatever the locale
-        stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    for stream in (sys.stdout, sys.stderr):  # UTF-8 whatever the locale, and the same bytes on Windows
+        stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")  # type: ignore[union-attr]
     try:
         _check_seed()
         sys.exit(app.main(standalone_mode=False) or 0)

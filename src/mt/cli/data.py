@@ -1,12 +1,21 @@
-"""`mt data check` and `mt data clean`."""
+"""`mt data check`, `mt data clean` and `mt data align`."""
 
 from pathlib import Path
 
 import click
 
-from mt.cli.options import config_options, debug_option, json_option, path_type, runs_option, set_option
-from mt.cli.text import print_result
+from mt.cli.options import (
+    config_options,
+    debug_option,
+    force_option,
+    json_option,
+    path_type,
+    runs_option,
+    set_option,
+)
+from mt.cli.text import check_output, print_result
 from mt.console import log
+from mt.errors import InputError
 from mt.extras.doctor.rules import DROPPABLE
 
 _reason_type = click.Choice(DROPPABLE)
@@ -30,7 +39,7 @@ def check(config: Path, overrides: tuple[str, ...], examples: int, as_json: bool
 
     CONFIG is the YAML configuration of a training. Exit code 2 means that a training would refuse the text.
 
-    Example: mt data check configs/demo.yaml --html demo.html
+    Example: mt data check mine.yaml --html mine.html
     """
     import json
     from shlex import quote
@@ -66,16 +75,24 @@ def check(config: Path, overrides: tuple[str, ...], examples: int, as_json: bool
 @click.option("--output", type=path_type, required=True, help="The folder to write: new, or an earlier cleaning.")
 @click.option("--keep", multiple=True, type=_reason_type, metavar="REASON", help="Keep such pairs; may be repeated.")
 @click.option("--drop", multiple=True, type=_reason_type, metavar="REASON", help="Drop such pairs; may be repeated.")
+@click.option("--repair", is_flag=True, help="Mend mojibake, entities and invisible characters before judging.")
 @set_option
 @runs_option
 @debug_option
 def clean(
-    config: Path, output: Path, keep: tuple[str, ...], drop: tuple[str, ...], overrides: tuple[str, ...], runs: Path
+    config: Path,
+    output: Path,
+    keep: tuple[str, ...],
+    drop: tuple[str, ...],
+    repair: bool,
+    overrides: tuple[str, ...],
+    runs: Path,
 ) -> None:
     """Write the training text without the pairs that `mt data check` objects to.
 
     OUTPUT gets two files for each training source, and dropped/REASON.tsv with the dropped pairs. A REASON is the
-    name of a finding. Validation and test text is not changed.
+    name of a finding. With --repair, repaired/REPAIR.tsv has the mended pairs before and after. Validation and test
+    text is not changed.
 
     Example: mt data clean mine.yaml --output cleaned --drop language --keep identical
     """
@@ -85,14 +102,45 @@ def clean(
     from mt.data.cleaning import cleaning_table
     from mt.data.prepare import drop_missing_sources
     from mt.extras.doctor.check import check_corpus
-    from mt.extras.doctor.clean import check_output, dropping_rules, write_clean
+    from mt.extras.doctor.clean import check_output as check_folder
+    from mt.extras.doctor.clean import dropping_rules, write_clean
+    from mt.extras.doctor.repair import require_ftfy
 
     settings = drop_missing_sources(load_config(config, overrides))
     keeps_duplicates = not settings.data.drop_duplicates and "duplicate" not in drop
     dropped_for = dropping_rules({*keep, "duplicate"} if keeps_duplicates else keep, drop)
-    check_output(output, settings.data, config)
-    report = check_corpus(settings, runs, 1, "language" in dropped_for, dropped_for)
+    check_folder(output, settings.data, config)
+    if repair:
+        require_ftfy()
+    report = check_corpus(settings, runs, 1, "language" in dropped_for, dropped_for, repair)
     cleaned = write_clean(report, output, dropped_for)
     print_result(cleaning_table(cleaned.counts))
+    if cleaned.repaired:
+        print_result("repaired: " + ", ".join(f"{name} {count:,}" for name, count in cleaned.repaired.items()))
     print_result(f"\nuse it with\n{cleaned.snippet(settings.data.root)}")
     log.info("next: put these sources into %s as data.train, and mt train --config %s", config, quote(str(config)))
+
+
+@data.command()
+@click.argument("source", type=path_type)
+@click.argument("target", type=path_type)
+@click.option("--output", type=path_type, required=True, help="The .tsv file to write: source, target and score.")
+@click.option("--min-score", type=float, help="Leave out pairs of less evidence, in nats; above 0: rather a pair.")
+@force_option
+@debug_option
+def align(source: Path, target: Path, output: Path, min_score: float | None, force: bool) -> None:
+    """Pair the sentences of two texts whose lines do not correspond, such as a book in two languages.
+
+    SOURCE and TARGET have a sentence a line, in the same order; some may be merged, split or missing in the other.
+    Sentences without a partner are left out.
+
+    Example: mt data align book.en book.fr --output book.tsv
+    """
+    from mt.extras.doctor.align_files import align_files
+
+    check_output(output, source, target, force=force)
+    if output.suffix != ".tsv":
+        raise InputError(f"--output {output}: not the name of a .tsv file", "let it end in .tsv")
+    summary = align_files(source, target, output, min_score)
+    print_result(summary)
+    log.info("next: data.train: {file: %s, source_column: source, target_column: target}", output)

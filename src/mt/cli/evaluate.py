@@ -45,6 +45,7 @@ def evaluate_command(source: Path | None, reference: Path | None, to: str | None
         require_writable(options["output"] / "file", "--output")
     request = search_request(options)
     from mt.api.evaluation import evaluate, tune_length_penalty
+    from mt.api.runs import Run
 
     models, runs = options["models"], options["runs"]
     text: dict[str, Any] = {"source": source, "reference": reference, "to": to}
@@ -63,6 +64,9 @@ def evaluate_command(source: Path | None, reference: Path | None, to: str | None
     finally:
         evaluation.write()
     if evaluation.folder is not None:
+        if options["output"] is None and evaluation.name == "test":
+            for line in Run(evaluation.folder.parent).verdict:
+                log.info(line)
         log.info("written: %s; next: mt translate, mt report or mt compare", evaluation.folder / evaluation.name)
 
 

@@ -13,7 +13,7 @@ from mt.errors import InputError
 
 def _not_nan(context: click.Context, parameter: click.Parameter, seconds: float) -> float:
     if math.isnan(seconds):
-        raise InputError("--timeout nan: not a number of seconds")
+        raise InputError(f"{parameter.opts[0]} nan: not a number of seconds")
     return seconds
 
 
@@ -40,6 +40,12 @@ def _limit(option: str, field: str, default: float, kind: Any, help_: str, **mor
 @_limit("--max-waiting", "waiting", 2000, click.IntRange(min=1), "Sentences in the queue.")
 @_limit("--timeout", "seconds", 30.0, click.FloatRange(0.1, 86_400), "Seconds for a request.", callback=_not_nan)
 @_limit("--rate-limit", "requests_per_minute", 600, click.IntRange(min=0), "Requests a minute of a client; 0: any.")
+@_limit("--max-file", "file", 10_000_000, click.IntRange(min=0), "Bytes of a document; 0: no documents.")
+@_limit("--max-file-characters", "file_characters", 500_000, click.IntRange(min=1), "Characters of a document.")
+@_limit(
+    "--file-timeout", "file_seconds", 300.0, click.FloatRange(1, 86_400), "Seconds for a document.", callback=_not_nan
+)
+@click.option("--suggestions", type=path_type, help="Take better translations (/suggest), appended to this JSONL file.")
 @click.option(
     "--forwarded-allow-ips",
     default="",
@@ -55,6 +61,7 @@ def serve(
     host: str,
     port: int,
     api_keys: Path | None,
+    suggestions: Path | None,
     forwarded_allow_ips: str,
     device: str,
     compute_type: str,
@@ -73,17 +80,20 @@ def serve(
         from mt.extras.serving.server import serve as answer
     except ImportError as error:
         message = f"mt serve needs a package that is not installed ({error.name})"
-        raise InputError(message, "pip install '.[serve]' in mt's own folder") from None
+        raise InputError(message, "pip install 'mt-train[serve]'") from None
     from mt.api.loading import find_models
     from mt.extras.serving.limits import Limits
     from mt.extras.serving.service import open_directions
+    from mt.storage.output_path import require_writable
 
     keys = _keys(api_keys)
+    if suggestions is not None:
+        require_writable(suggestions, "--suggestions")
     bound = listen(host, port)  # before models are loaded: a port in use is reported at once
     choice = engine_choice({"engine": "auto", "shortlist": None, "device": device, "compute_type": compute_type})
     directions = open_directions(find_models(models, runs), choice)
     answer(
-        create_app(directions, Limits(**limits), keys),
+        create_app(directions, Limits(**limits), keys, suggestions),
         bound,
         drain_seconds=min(round(limits["seconds"]) + 1, 8),  # supervisors kill after 10 s
         forwarded_allow_ips=forwarded_allow_ips,

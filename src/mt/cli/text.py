@@ -1,6 +1,7 @@
 """Lines of text in and out: arguments, files, standard streams and a prompt."""
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +43,7 @@ def input_lines(text: Sequence[str], path: Path | None, block_lines: int = BLOCK
     elif sys.stdin.isatty():
         yield from _prompt()
     else:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, AttributeError):  # Windows has it from Python 3.12 on
             # The other end of a pipe may have made it non-blocking, and then a pause would look like the end.
             os.set_blocking(sys.stdin.fileno(), True)
         yield from read_available(BufferedReader(FileIO(sys.stdin.fileno(), closefd=False)), "stdin")
@@ -109,7 +110,9 @@ def print_result(text: str, code: int = 0) -> None:
     """Print to stdout and flush; exit quietly with `code` if the reader (`| head`) has closed the pipe."""
     try:
         print(text, flush=True)
-    except BrokenPipeError:
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError) and (sys.platform, error.errno) != ("win32", errno.EINVAL):
+            raise  # on Windows, a closed pipe is an invalid argument
         # Python flushes stdout again at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(code)

@@ -6,6 +6,7 @@ import click
 
 from mt.cli.options import config_options, debug_option, runs_option, set_option
 from mt.cli.text import print_result
+from mt.console import log
 
 
 @click.command()
@@ -19,11 +20,15 @@ def train(config: Path, overrides: tuple[str, ...], dry_run: bool, runs: Path) -
 
     On several GPUs or machines: torchrun --nproc-per-node 8 -m mt train --config FILE
 
-    Example: mt train --config configs/demo.yaml --set training.max_steps=2000
+    Example: mt train --config mine.yaml --set training.max_steps=2000
     """
     from mt.api import training
 
     if dry_run:
         print_result(training.dry_run(config, list(overrides), runs))
-    elif summary := training.start(config, list(overrides), runs).summary:  # empty in other ranks than 0
-        print_result(summary)
+        return
+    run = training.start(config, list(overrides), runs)
+    if run.summary:  # empty in other ranks than 0
+        print_result(run.summary)
+        for line in run.verdict:
+            log.info(line)

@@ -1,7 +1,8 @@
 """Cleaning of the training text. Validation and test sets are never cleaned."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import islice
@@ -70,8 +71,9 @@ def drop_duplicates(text: tuple[Path, Path], parts: Sequence[MixturePart], folde
         return list(parts)
     partials = [path.with_name(f"{path.name}.partial") for path in text]
     remaining = []
-    with partials[0].open("wb") as source, partials[1].open("wb") as target:
-        pairs = enumerate(_raw_pairs(text))
+    # Closed, since Windows does not replace an open file.
+    with partials[0].open("wb") as source, partials[1].open("wb") as target, closing(_raw_pairs(text)) as raw_pairs:
+        pairs = enumerate(raw_pairs)
         for part in parts:
             unique = 0
             for number, (src, tgt) in islice(pairs, part.pairs):
@@ -85,7 +87,7 @@ def drop_duplicates(text: tuple[Path, Path], parts: Sequence[MixturePart], folde
     return remaining
 
 
-def _raw_pairs(text: tuple[Path, Path]) -> Iterator[tuple[bytes, bytes]]:
+def _raw_pairs(text: tuple[Path, Path]) -> Generator[tuple[bytes, bytes], None, None]:
     with text[0].open("rb") as source, text[1].open("rb") as target:
         yield from zip(source, target, strict=True)
 

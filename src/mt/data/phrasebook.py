@@ -5,6 +5,8 @@ from pathlib import Path
 
 from mt.text.lines import read_lines
 
+DEMO = Path(__file__).with_name("demo.yaml")  # the configuration of `mt demo`; configs/demo.yaml is a copy of it
+
 _TEXT = Path(__file__).with_name("phrasebook.tsv.xz")
 
 

@@ -73,7 +73,7 @@ class EncodedCorpus:
                 bounds = np.asarray(starts[first : first + number + 1])
                 copies.append(np.array(tokens[bounds[0] : bounds[-1]]))
                 lengths.append(np.diff(bounds))
-            for array in (tokens, starts):
+            for array in (tokens, starts) if hasattr(mmap, "MADV_DONTNEED") else ():  # not on Windows
                 if (mapping := getattr(array, "_mmap", None)) is not None:
                     mapping.madvise(mmap.MADV_DONTNEED)
         return np.concatenate(copies), np.cumsum(np.concatenate(lengths))

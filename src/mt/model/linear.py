@@ -71,7 +71,7 @@ def _use_onednn(x: Tensor, weight: Tensor) -> bool:
 def _prefers_onednn() -> bool:
     """Return True on AMD processors; a measurement could differ after a restart and change the last bits."""
     try:
-        amd = "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
+        amd = "AuthenticAMD" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:  # not Linux
         return False
     return amd and hasattr(torch.ops.mkldnn, "_linear_pointwise")

@@ -165,10 +165,10 @@ def _score(config: Config, run_dir: RunDir, translator: Translator, distributed:
 
 def _summary(config: Config, run_dir: RunDir, state: TrainState, facts: dict[str, Any]) -> str:
     """Report training costs, weights, scores and the next command."""
-    speed = state.tokens / max(state.seconds, 1e-9)
+    speed, memory = state.tokens / max(state.seconds, 1e-9), peak_memory()
     lines = [
         f"trained {state.step:,} steps ({state.tokens:,} tokens) in {duration(state.seconds)}, "
-        f"{speed:,.0f} tokens/s, at most {peak_memory() / 1e9:.1f} GB of memory",
+        f"{speed:,.0f} tokens/s" + (f", at most {memory / 1e9:.1f} GB of memory" if memory else ""),
         f"weights: {facts['weights']}",
     ]
     if state.skipped_updates or state.out_of_memory:

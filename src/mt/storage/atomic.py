@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 PARTIAL = ".partial"  # suffix of everything unfinished; removed at the next start
 _OLD = f".old{PARTIAL}"  # suffix of a complete folder while it is replaced; restored at the next start
+# Windows cannot open folders, neither to sync nor to lock them. Nor can it rename or remove what is open.
+POSIX_FILES = hasattr(os, "O_DIRECTORY")
 
 
 @contextlib.contextmanager
@@ -50,7 +52,9 @@ def failpoint(action: str, path: Path) -> None:
 def sync(path: Path) -> None:
     """Make a file's content durable, or the names in a folder; a power cut would undo a rename otherwise."""
     failpoint("sync", path)
-    descriptor = os.open(path, os.O_RDONLY)
+    if not POSIX_FILES and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDONLY if POSIX_FILES else os.O_RDWR)  # Windows syncs only what it may write
     try:
         os.fsync(descriptor)
     finally:
@@ -174,7 +178,7 @@ def new_folder(final: Path, facts: dict[str, Any] | None = None, **manifest: Any
             shutil.rmtree(partial, ignore_errors=True)
             raise
         finally:
-            os.close(lock)
+            _unlock(partial, lock)
 
 
 def _remove_unlocked(partial: Path) -> None:
@@ -182,17 +186,30 @@ def _remove_unlocked(partial: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         descriptor = _lock(partial)
         shutil.rmtree(partial, ignore_errors=True)
-        os.close(descriptor)
+        _unlock(partial, descriptor)
 
 
 def _lock(folder: Path) -> int:
+    """Lock a folder, or on Windows a file beside it; raises BlockingIOError if a living process holds the lock."""
     from filelock import lock_descriptor  # not at the top: readers lock nothing and start faster without it
 
-    descriptor = os.open(folder, os.O_RDONLY)
+    locked, flags = (folder, os.O_RDONLY) if POSIX_FILES else (_lock_file(folder), os.O_RDWR | os.O_CREAT)
+    descriptor = os.open(locked, flags, 0o666)
     if not lock_descriptor(descriptor, blocking=False):
         os.close(descriptor)
         raise BlockingIOError
     return descriptor
+
+
+def _unlock(folder: Path, descriptor: int) -> None:
+    os.close(descriptor)
+    if not POSIX_FILES:
+        with contextlib.suppress(OSError):  # another process has locked it meanwhile
+            _lock_file(folder).unlink()
+
+
+def _lock_file(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name.removesuffix(PARTIAL)}.lock{PARTIAL}")
 
 
 def _rename(partial: Path, final: Path) -> None:
@@ -257,7 +274,8 @@ def remove_partials(parent: Path) -> None:
             with contextlib.suppress(BlockingIOError):
                 _remove_unlocked(path)
         elif not _is_alive(path.name.removesuffix(PARTIAL).rpartition(".")[2]):
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError if POSIX_FILES else OSError):
+                path.unlink()
     for path in parent.glob(f".*{_OLD}"):
         if path.is_symlink() or not path.is_dir():
             path.unlink(missing_ok=True)
@@ -266,8 +284,11 @@ def remove_partials(parent: Path) -> None:
 
 
 def _is_alive(process: str) -> bool:
-    """Return True if there is another process with the number that `new_file` puts into a name."""
-    if not process.isdecimal() or int(process) == os.getpid():
+    """Return True if there is another process with the number that `new_file` puts into a name.
+
+    Windows cannot ask without ending that process, but does not remove the file that it writes either.
+    """
+    if not POSIX_FILES or not process.isdecimal() or int(process) == os.getpid():
         return False
     try:
         os.kill(int(process), 0)

@@ -30,7 +30,7 @@ def _newest_model(runs: Path) -> ModelDir:
     # In a shared folder, other people's runs may be unreadable.
     finished = [model for model in models if os.access(model.manifest, os.R_OK) and model.manifest.is_file()]
     if not finished:
-        hint = "train one with `mt train --config configs/demo.yaml`, or give --model DIR"
+        hint = "train one (`mt demo` trains a small one), or give --model DIR"
         raise InputError(f"{runs}: no finished run here", hint)
     return max(finished, key=lambda model: model.manifest.stat().st_mtime_ns)
 

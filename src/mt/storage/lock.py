@@ -17,7 +17,7 @@ from mt.storage import atomic
 def refuse_locked(path: Path) -> None:
     """Raise what `exclusive` would raise, without writing anything."""
     with contextlib.ExitStack() as held, atomic.explained(path):
-        for each in (path.parent, path):
+        for each in (path.parent, path) if atomic.POSIX_FILES else (path,):
             if each.exists():
                 _lock(held, path, each, os.O_RDONLY)
 
@@ -32,7 +32,8 @@ def exclusive(path: Path) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         with atomic.explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            _lock(held, path, path.parent, os.O_RDONLY)
+            if atomic.POSIX_FILES:  # elsewhere nobody can delete an open file
+                _lock(held, path, path.parent, os.O_RDONLY)
             file = _lock(held, path, path, os.O_RDWR | os.O_CREAT)
             atomic.failpoint("write", path)
             os.truncate(file, 0)

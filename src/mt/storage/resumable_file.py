@@ -66,6 +66,8 @@ class ResumableFile:
     def finish(self) -> None:
         """Give the complete file its name."""
         with atomic.explained(self._path):
+            if not atomic.POSIX_FILES:  # an open file keeps its name
+                self._file.close()
             self._unfinished.replace(self._path)
             self._note.unlink(missing_ok=True)
             atomic.sync(self._path.parent)

@@ -17,7 +17,7 @@ def _quota(cgroup: Path) -> int | None:
     """Return a container's CPU quota (`docker --cpus`) in cores, rounded up; None without one."""
     for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # version 2, version 1
         try:
-            time, period = " ".join((cgroup / name).read_text() for name in files).split()
+            time, period = " ".join((cgroup / name).read_text(encoding="utf-8") for name in files).split()
             return None if time in ("max", "-1") else max(1, ceil(int(time) / int(period)))
         except (OSError, ValueError, ZeroDivisionError):
             continue

@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import resource
 import sys
 from functools import cache
 from pathlib import Path
@@ -123,7 +122,7 @@ def _bound_onednn_caches() -> None:
 
 
 def peak_memory() -> int:
-    """Return the peak resident memory of this process in bytes.
+    """Return the peak resident memory of this process in bytes; 0 on Windows, where it is unknown.
 
     On Linux from /proc, because the kernel's ru_maxrss includes the parent process's peak.
     """
@@ -131,5 +130,8 @@ def peak_memory() -> int:
         for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
-    # Linux counts in KiB, macOS in bytes.
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1)
+    try:
+        import resource
+    except ImportError:
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS

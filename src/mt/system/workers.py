@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -19,8 +20,9 @@ Result = TypeVar("Result")
 
 def start_worker() -> None:
     """Initialise a worker: leave a terminal's signals to the main process, and exit when the main process dies."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    for name in ("SIGINT", "SIGHUP"):
+        if hasattr(signal, name):  # Windows has no SIGHUP
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -45,6 +47,7 @@ def worker_pool(workers: int, purpose: str, hint: str = "") -> Iterator[ProcessP
         MachineError: one was killed.
     """
     # Spawned, not forked: the threads of the tokenizers library do not survive a fork.
+    workers = min(workers, 61) if sys.platform == "win32" else workers  # the most that Windows can wait for
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=start_worker)
     # Start all at once, as with fork. Otherwise each starts with a job, and if one dies just then, the library fails
     # while it starts the next, or never notices and waits forever.

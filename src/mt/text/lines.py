@@ -151,7 +151,7 @@ def pair_lines(
             n_source = pairs if src is None else pairs + 1 + sum(1 for _ in source_lines)
             n_target = pairs if tgt is None else pairs + 1 + sum(1 for _ in target_lines)
             message = f"{names[0]} has {n_source} lines but {names[1]} has {n_target}"
-            hint = "line n of one file must be the translation of line n of the other"
+            hint = "line n of one must be the translation of line n of the other; `mt data check` finds where they part"
             on_issue(TextIssue("lines", names[0], 0, message, hint))
             return
         yield src, tgt

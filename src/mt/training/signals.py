@@ -32,9 +32,11 @@ class StopRequest:
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-                self._previous[number] = signal.signal(number, self._record)
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # not on Windows
+            numbers.append(signal.SIGHUP)
+        for number in numbers:
+            self._previous[number] = signal.signal(number, self._record)
         return self
 
     def __exit__(

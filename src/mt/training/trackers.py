@@ -57,7 +57,7 @@ def refuse_missing_wandb(training: TrainingConfig) -> None:
         except (ImportError, AttributeError) as error:
             raise InputError(
                 f"training.wandb: the package wandb cannot be imported ({error})",
-                "pip install '.[wandb]' in mt's own folder, or set it to false",
+                "pip install 'mt-train[wandb]', or set it to false",
             ) from None
 
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -112,6 +113,10 @@ def test_json_and_html_reports(project: Path) -> None:
     text = checked(content).text
     for part in ("sette <script>alert(1)</script>", "train.it:5", "Lengths of training sentences"):
         assert part in text
+    assert '<span class="badge warning">warning</span>' in content, "colour is not the only sign of severity"
+    assert '<details id="markup" class="finding warning" open>' in content
+    assert '<a href="#markup">' in content
+    assert not re.search("<pre|`|monospace", content.split("<script>")[0])
 
 
 def test_exit_code_2_means_that_training_would_refuse(project: Path) -> None:

@@ -77,3 +77,25 @@ def test_the_check_names_the_lines_and_cleaning_drops_them(pairs: list[tuple[str
     right = {(source.strip(), target.strip()) for source, target in pairs}
     assert len(kept) > 2500
     assert sum(pair not in right for pair in kept) <= 3
+
+
+def test_a_repair_pairs_shifted_lines_with_their_translations(pairs: list[tuple[str, str]], tmp_path: Path) -> None:
+    sources, targets = (list(side) for side in zip(*pairs, strict=True))
+    planted, changed = plant(targets, random.Random(random.randrange(10**6)))
+    (tmp_path / "a.en").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
+    (tmp_path / "a.it").write_text("".join(f"{line}\n" for line in changed), encoding="utf-8")
+    (tmp_path / "a.yaml").write_text(
+        "name: a\ndata:\n  source_lang: en\n  target_lang: it\n  train: {source: a.en, target: a.it}\n"
+        "  valid: {from_train: 50}\n  test: {from_train: 50}\n"
+    )
+    done = mt("data", "clean", "a.yaml", "--output", "clean", "--repair", cwd=tmp_path)
+    kept = [(tmp_path / "clean" / f"train.{code}").read_text().splitlines() for code in ("en", "it")]
+    right = {(source.strip(), target.strip()) for source, target in pairs}
+    good = sum(pair in right for pair in zip(*kept, strict=True))
+    shifted = sum(block.end - block.start for block in planted if block.shift)
+    unrelated = sum(block.end - block.start for block in planted if block.shift is None)
+    assert good >= 0.98 * len(kept[0])
+    assert len(kept[0]) > 0.97 * (len(pairs) - unrelated)
+    if shifted:
+        rows = (tmp_path / "clean" / "repaired" / "alignment.tsv").read_text(encoding="utf-8").count("\n") - 1
+        assert rows >= 0.9 * shifted, done.stdout

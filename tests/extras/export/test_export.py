@@ -316,7 +316,7 @@ def test_a_missing_package_is_named(here: Path, monkeypatch: pytest.MonkeyPatch,
     error = export_in_process(here / "run", here / "out", wanted)
     assert isinstance(error, InputError)
     assert f"needs a package that is not installed ({package})" in error.message
-    assert "pip install '.[export]'" in error.hint
+    assert "pip install 'mt-train[export]'" in error.hint
     assert not (here / "out").exists()
 
 

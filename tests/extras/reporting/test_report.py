@@ -13,6 +13,7 @@ from command import mt
 from html_helpers import checked
 from mt.config import load_config
 from mt.errors import InputError
+from mt.extras.reporting.charts import Line, line_chart
 from mt.extras.reporting.report import _bleu_by_length, report_html
 from mt.extras.reporting.run_data import read_run_data
 from mt.storage.run_dir import RunDir
@@ -35,13 +36,18 @@ def test_a_report_is_complete_and_reproducible(run: Path) -> None:
     content = (run / "report.html").read_text()
     text = checked(content).text
     assert len(content) < 5_000_000
-    for heading in ("Result", "Training", "Cost", "Data", "Test set", "Attention", "Configuration"):
+    for heading in ("Translations", "Progress", "Training", "Scores", "Attention", "Data", "Cost", "Configuration"):
         assert heading in text
     for result in json.loads((run / "eval" / "test.json").read_text())["results"]:
         assert f"{result['bleu']:.1f}" in text
         assert result["signature"] in text
     assert "learning_rate: 0.005" in text
-    assert "Worst of test.xx by chrF (beam)" in text
+    assert "Worst by chrF of test.xx (beam)" in text
+    assert "English to xx, yy" in text
+    assert content.index("Translations</h2>") < content.index("<svg"), "translations come first"
+    for folded in ("All settings", "Signatures"):
+        assert f"<details><summary>{folded}" in content
+    assert not re.search("<pre|<code|monospace", content)
     assert content.count("<svg") >= 6
     assert content.count("data-maps=") == 1
     assert content == report_html(read_run_data(RunDir(run)))
@@ -162,6 +168,20 @@ def test_bleu_by_length_uses_the_configured_units_and_tokenizer(run: Path) -> No
         assert "11-20" in shown or "16-20" in shown
         bars[tokenize] = shown
     assert bars["13a"] != bars["char"]
+
+
+def test_the_points_of_a_curve_have_their_values_where_they_are_drawn() -> None:
+    drawing = line_chart("T", "step", [Line("a<b", [100, 200, 4000], [0.5, 1.25, 700.0]), Line("c", [1], [1.0])], True)
+    titles = re.findall(r"<title>(.*?)</title>", drawing)
+    assert sorted(titles) == [*(f"a&lt;b, step {at}" for at in ("100: 0.5", "200: 1.25", "4,000: 700")), "c, step 1: 1"]
+    marks = re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)" style="fill: var\(--line-', drawing)
+    circles = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', drawing)
+    assert len(circles) == 4
+    for circle in circles:
+        assert any(all(abs(float(a) - float(b)) < 0.1 for a, b in zip(circle, mark, strict=True)) for mark in marks)
+    many = line_chart("T", "step", [Line("a", range(10_000), range(10_000))])
+    assert 100 < many.count("<title>") <= 200, "a long curve is no burden"
+    assert "step 9,999: 9,999" in many, "the last value is the one people look for"
 
 
 def test_text_in_a_report_is_text(run: Path) -> None:

@@ -1,7 +1,9 @@
-"""The server's web page, in a real browser where there is one (Chromium from the system's packages)."""
+"""The server's web pages, in a real browser where there is one (Chromium from the system's packages)."""
 
+import json
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 from playwright import sync_api
 
 from conftest import into
-from serving_helpers import ServerProcess
+from serving_helpers import SLOW_SERVER, ServerProcess
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
@@ -19,7 +21,8 @@ SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 
 @pytest.fixture(scope="module")
 def server(two_languages: Path) -> Iterator[ServerProcess]:
-    with ServerProcess("--max-characters", "200", "--rate-limit", "0", cwd=two_languages) as process:
+    options = ("--max-characters", "200", "--max-file", "100000", "--rate-limit", "0")
+    with ServerProcess(*options, cwd=two_languages) as process:
         yield process
 
 
@@ -129,3 +132,109 @@ def test_the_text_is_shown_as_text(page: "sync_api.Page") -> None:
     page.route("**/translate", lambda route: route.fulfill(json={"translatedText": "<img src=x onerror=alert(1)>"}))
     page.get_by_label("Text to translate").fill("a")
     result_is(page, "<img src=x onerror=alert(1)>")
+
+
+MARKDOWN = "# a b c\n\n* d e\n"
+DROP = """
+(content) => {
+  const data = new DataTransfer();
+  data.items.add(new File([content], "notes.md"));
+  for (const kind of ["dragover", "drop"]) {
+    const event = new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true });
+    document.getElementById("text").dispatchEvent(event);
+    if (!event.defaultPrevented) throw new Error("the browser would open the file");
+  }
+}
+"""
+
+
+def downloaded(page: "sync_api.Page") -> tuple[str, str]:
+    """The name and the content of the translated document."""
+    with page.expect_download(timeout=PATIENCE) as download:
+        page.get_by_role("link", name="Download").click()
+    return download.value.suggested_filename, download.value.path().read_text()
+
+
+def test_a_document_is_chosen_or_dropped(page: "sync_api.Page") -> None:
+    expected = "notes_xx.md", f"# {into('xx', 'a b c')}\n\n* {into('xx', 'd e')}\n"
+    page.get_by_label("Translate a document").set_input_files(
+        {"name": "notes.md", "mimeType": "text/markdown", "buffer": MARKDOWN.encode()}
+    )
+    assert downloaded(page) == expected
+    sync_api.expect(page.locator("#stage")).to_have_text("Translated notes.md")
+    page.get_by_label("To", exact=True).select_option("yy")
+    page.evaluate(DROP, MARKDOWN)
+    sync_api.expect(page.locator("#stage")).to_have_text("Translated notes.md", timeout=PATIENCE)
+    assert downloaded(page)[0] == "notes_yy.md"
+
+
+def test_a_document_that_cannot_be_translated_is_said(page: "sync_api.Page") -> None:
+    page.expected_complaints = 1  # the browser itself logs the answer's status
+    page.get_by_label("Translate a document").set_input_files(
+        {"name": "a.docx", "mimeType": "", "buffer": b"no archive"}
+    )
+    alert = page.get_by_role("alert")
+    sync_api.expect(alert).to_contain_text("a.docx: damaged, or no .docx file", timeout=PATIENCE)
+    sync_api.expect(page.locator("#work")).to_be_hidden()
+    page.evaluate(DROP, "a" * 100_001)
+    sync_api.expect(alert).to_have_text("notes.md is larger than 100,000 bytes.")
+
+
+def test_the_progress_of_a_document_is_shown_and_it_can_be_cancelled(
+    browser: "sync_api.Browser", tmp_path: Path
+) -> None:
+    with ServerProcess(cwd=tmp_path, program=["-c", SLOW_SERVER, "60"]) as server:
+        page = browser.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto(server.url)
+        sync_api.expect(page.get_by_label("From")).to_have_value("en", timeout=PATIENCE)
+        page.evaluate(DROP, "".join(f"* a {n}\n" for n in range(20_000)))
+        bar = page.get_by_label("Progress of the document")
+        sync_api.expect(page.locator("#stage")).to_have_text("Translating notes.md", timeout=PATIENCE)
+        sync_api.expect(page.locator("#amount")).to_have_text(re.compile(r"^[1-9]\d? %$"), timeout=PATIENCE)
+        assert 0 < bar.evaluate("bar => bar.position") < 1
+        page.get_by_role("button", name="Cancel").click()
+        sync_api.expect(bar).to_be_hidden()
+        sync_api.expect(page.get_by_role("alert")).to_be_hidden()
+        page.close()
+
+
+def test_models_and_the_command_for_programs_are_named(page: "sync_api.Page") -> None:
+    sync_api.expect(page.locator("#models")).to_have_text("two: English → xx, yy")
+    page.get_by_label("To", exact=True).select_option("yy")
+    line = page.locator("#curl").text_content()
+    assert '"target":"yy"' in line
+    if shutil.which("curl"):
+        assert "translatedText" in json.loads(subprocess.run(f"{line} -s", shell=True, capture_output=True).stdout)
+
+
+def test_the_page_of_the_api(page: "sync_api.Page") -> None:
+    page.get_by_role("link", name="API").click()
+    sync_api.expect(page.get_by_role("heading", name="POST /translate_file")).to_be_visible(timeout=PATIENCE)
+    assert page.get_by_role("heading", level=2).count() == page.evaluate(
+        "fetch('spec').then(got => got.json()).then(spec => Object.keys(spec.paths).length)"
+    )
+    lines = page.locator("pre").all_text_contents()
+    if shutil.which("curl"):
+        assert "translatedText" in json.loads(subprocess.run(f"{lines[0]} -s", shell=True, capture_output=True).stdout)
+    page.get_by_role("link", name="Translate").click()
+    sync_api.expect(page.get_by_label("Text to translate")).to_be_focused(timeout=PATIENCE)
+
+
+def test_a_better_translation_is_sent(two_languages: Path, browser: "sync_api.Browser", tmp_path: Path) -> None:
+    with ServerProcess("--suggestions", tmp_path / "better.jsonl", cwd=two_languages) as server:
+        page = browser.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto(server.url)
+        page.get_by_label("Text to translate").fill("a b c")
+        result_is(page, into("xx", "a b c"))
+        page.get_by_role("button", name="Improve").click()
+        better = page.get_by_label("Better translation")
+        sync_api.expect(better).to_have_value(into("xx", "a b c"))
+        better.fill("x y z")
+        page.get_by_role("button", name="Send").click()
+        sync_api.expect(page.locator("#status")).to_have_text("Sent; thank you", timeout=PATIENCE)
+        sync_api.expect(better).to_be_hidden()
+        page.close()
+    [line] = (tmp_path / "better.jsonl").read_text().splitlines()
+    assert json.loads(line) == {"q": "a b c", "s": "x y z", "source": "en", "target": "xx"}

@@ -449,6 +449,22 @@ def test_requests_take_turns_and_what_nobody_waits_for_is_not_begun() -> None:
     assert max(map(len, batches)) <= 128
 
 
+def test_a_full_queue_takes_the_next_part_of_a_document() -> None:
+    async def ask() -> list[list[Candidate]]:
+        batcher, slow = Batcher(2, 30, Metrics()), Copying(lambda _: time.sleep(0.05))
+        deadline = batcher.deadline()
+        first = asyncio.create_task(batcher.translate(slow, ["a", "b"], SearchOptions(), deadline))
+        await asyncio.sleep(0)
+        with pytest.raises(RequestError, match="too busy"):
+            await batcher.translate(slow, ["c"], SearchOptions(), deadline)
+        found = await batcher.translate(slow, ["c"], SearchOptions(), deadline, always=True)
+        await first
+        batcher.close()
+        return found
+
+    assert [candidate.text for [candidate] in asyncio.run(ask())] == ["c"]
+
+
 def test_two_batches_are_translated_side_by_side_and_no_more() -> None:
     running, most = [0], [0]
 
@@ -485,7 +501,8 @@ def test_what_keeps_a_server_from_starting(models: list[Path], tmp_path: Path) -
     assert "there is no such folder" in refused("--model", "nowhere", "--port", "0", code=2)
     assert "so does" in refused("--model", models[0], "--model", models[0] / "model", "--port", "0", code=2)
     for seconds in ("nan", "inf"):
-        assert "--timeout" in refused("--model", models[0], "--port", "0", "--timeout", seconds, code=2)
+        for option in ("--timeout", "--file-timeout"):
+            assert option in refused("--model", models[0], "--port", "0", option, seconds, code=2)
     assert "--host" in refused("--model", models[0], "--host", "no.such.host.invalid", code=2)
     (tmp_path / "keys").write_text("\n")
     assert "no key in it" in refused("--model", models[0], "--api-keys", "keys", code=2)

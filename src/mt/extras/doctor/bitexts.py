@@ -1,7 +1,9 @@
 """Bitexts of a configuration, read as in training, except that reading continues after a fault."""
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,6 +11,9 @@ from mt.config import DataConfig, PairFiles, Source, TableFile, name_of
 from mt.data.corpus import Pair, one_line, read_numbered
 from mt.errors import InputError
 from mt.extras.doctor.examples import Example, Findings, Location
+from mt.extras.doctor.misalignment import MAX_SHIFT, Block
+from mt.extras.doctor.repair import repaired
+from mt.extras.doctor.scripts import scripts_of
 from mt.text.compressed import open_bytes
 from mt.text.lines import TextIssue
 
@@ -19,12 +24,17 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class RawPair(NamedTuple):
-    """A pair as written; `error` says why it is not UTF-8, or is empty."""
+    """A pair as written; `error` says why it is not UTF-8, or is empty.
+
+    A repaired pair has the names of its repairs, and both sides as they were.
+    """
 
     line: int
     source: str
     target: str
     error: str
+    repairs: tuple[str, ...] = ()
+    before: Pair = ("", "")
 
     def cleaned(self) -> Pair:
         """Return the pair as training reads it."""
@@ -33,12 +43,20 @@ class RawPair(NamedTuple):
 
 @dataclass(frozen=True)
 class Bitext:
-    """A source of a split; `number` counts the sources of the split from 1."""
+    """A source of a split.
+
+    Attributes:
+        number: of the source in the split, from 1.
+        repair: its pairs are read repaired.
+        blocks: of pairs that are out of step; those with a shift are read with the translations that belong to them.
+    """
 
     split: str
     number: int
     source: Source
     data: DataConfig
+    repair: bool = False
+    blocks: tuple[Block, ...] = ()
 
     @property
     def target_lang(self) -> str:
@@ -61,16 +79,24 @@ class Bitext:
         return list(map(Path, dict.fromkeys(self.files))) if is_text or isinstance(self.source, PairFiles) else []
 
 
-def bitexts_of(data: DataConfig) -> list[Bitext]:
-    """Return all sources of a configuration; a split taken from the training text has none."""
+def bitexts_of(data: DataConfig, repair: bool = False) -> list[Bitext]:
+    """Return all sources of a configuration, those of the training text to be repaired or not.
+
+    A split taken from the training text has none.
+    """
     sources = ((split, getattr(data, split)) for split in SPLITS)
     own = ((split, each) for split, each in sources if isinstance(each, tuple))
-    return [Bitext(split, number, source, data) for split, each in own for number, source in enumerate(each, 1)]
+    return [
+        Bitext(split, number, source, data, repair and split == "train")
+        for split, each in own
+        for number, source in enumerate(each, 1)
+    ]
 
 
 def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[RawPair]:
     """Yield all readable pairs, and add the faults to `findings`."""
     errors: list[str] = []
+    scripts = [scripts_of(code, ()) for code in (bitext.data.source_lang, bitext.target_lang)] if bitext.repair else []
 
     def report(fault: TextIssue) -> None:
         message = fault.message.removeprefix(f"{fault.file}:{fault.line}: ").removeprefix(f"{fault.file}: ")
@@ -83,13 +109,42 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
         elif findings is not None and fault.kind == "lines":
             findings.add("line-counts", Example(bitext.split, (), fault.message))
 
-    try:
+    def raw_pairs() -> Iterator[RawPair]:
         for line, src, tgt in read_numbered(bitext.source, bitext.data, report):
             yield RawPair(line, src, tgt, "; ".join(errors))
             errors.clear()
+
+    try:
+        for raw in _realigned(raw_pairs(), bitext.blocks) if bitext.blocks else raw_pairs():
+            yield raw if raw.error or not bitext.repair else _repaired(raw, scripts)
     except InputError as error:
         if findings is not None:
             findings.add("unreadable", Example(bitext.split, (), error.message))
+
+
+def _realigned(pairs: Iterator[RawPair], blocks: Sequence[Block]) -> Iterator[RawPair]:
+    """Yield the pairs, those of a shifted block with the target so many lines further on."""
+    shifts = {line: block.shift for block in blocks if block.shift for line in range(block.start, block.end)}
+    padded: Iterator[RawPair | None] = chain([None] * MAX_SHIFT, pairs, [None] * MAX_SHIFT)
+    window = deque(islice(padded, 2 * MAX_SHIFT), 2 * MAX_SHIFT + 1)
+    for index, pair in enumerate(padded):
+        window.append(pair)
+        here, other = window[MAX_SHIFT], window[MAX_SHIFT + shifts.get(index, 0)]
+        assert here is not None
+        if other is None or other is here or here.error or other.error:
+            yield here
+        else:
+            yield here._replace(target=other.target, repairs=("alignment",), before=(here.source, here.target))
+
+
+def _repaired(raw: RawPair, scripts: Sequence[frozenset[str]]) -> RawPair:
+    (src, first), (tgt, second) = (
+        repaired(text, needed) for text, needed in zip((raw.source, raw.target), scripts, strict=True)
+    )
+    if not (first or second):
+        return raw
+    before = raw.before if raw.repairs else (raw.source, raw.target)
+    return RawPair(raw.line, src, tgt, "", tuple(dict.fromkeys([*raw.repairs, *first, *second])), before)
 
 
 def check_bytes(bitext: Bitext, findings: Findings) -> None:

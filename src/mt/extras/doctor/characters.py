@@ -41,13 +41,13 @@ _MOJIBAKE = re.compile(
     + f"|(?:[РС]{_CONTINUATION_1251}){{3}}"
 )
 
-_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,30});")
-_TAGS = (
+ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,30});")
+_TAG_NAMES = (
     "a abbr b big blockquote body br button center code div em font form h[1-6] head hr html i iframe img input label "
     "li link meta nobr ol option p pre s script section select small span strike strong style sub sup table tbody td "
     "th thead title tr tt u ul"
 )
-_TAG = re.compile(rf"</?(?:{'|'.join(_TAGS.split())})(?:\s[^<>]*)?/?>", re.IGNORECASE)
+TAG = re.compile(rf"</?(?:{'|'.join(_TAG_NAMES.split())})(?:\s[^<>]*)?/?>", re.IGNORECASE)
 
 
 def suspicious_characters(text: str, scripts: frozenset[str]) -> Iterator[Issue]:
@@ -87,11 +87,11 @@ def mojibake(text: str) -> Iterator[Issue]:
 def markup(text: str) -> Iterator[Issue]:
     """Yield the first HTML entity or, without one, the first tag."""
     if "&" in text:
-        for match in _ENTITY.finditer(text):
+        for match in ENTITY.finditer(text):
             if match[0][1] == "#" or match[0][1:] in html5:
                 yield "markup", match.start(), match[0]
                 return
-    if "<" in text and (tag := _TAG.search(text)):
+    if "<" in text and (tag := TAG.search(text)):
         yield "markup", tag.start(), f"{tag[0]:.40}"
 
 

@@ -3,7 +3,7 @@
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mt.config import Config, FromTrain, is_synthetic
 from mt.console import log
-from mt.extras.doctor.bitexts import bitexts_of, read_bitext
+from mt.extras.doctor.bitexts import Bitext, bitexts_of, read_bitext
 from mt.extras.doctor.checker import check_pairs
 from mt.extras.doctor.coverage import Coverage, measure_coverage
 from mt.extras.doctor.examples import Example, Findings
@@ -35,6 +35,7 @@ class Finding:
     rule: FindingRule
     counts: dict[str, int]  # pairs by split; of a text rule lines or files
     checked: dict[str, int]  # pairs by split
+    repairable: int  # pairs that a repair would do away with
     examples: list[Example]
 
 
@@ -68,6 +69,7 @@ def check_corpus(
     max_examples: int,
     detect_every_language: bool = False,
     dropped_for: frozenset[str] = frozenset(),
+    repair: bool = False,
 ) -> CorpusReport:
     """Check the texts of a configuration.
 
@@ -77,9 +79,10 @@ def check_corpus(
         max_examples: to show of each finding.
         detect_every_language: detect the language of all pairs, not of a sample.
         dropped_for: rules that drop a pair, so that a later one equal to it may stay.
+        repair: check the training text as it is after its repair.
     """
     findings = Findings(max_examples)
-    bitexts = bitexts_of(config.data)
+    bitexts = [_with_blocks(bitext) if bitext.repair else bitext for bitext in bitexts_of(config.data, repair)]
     log.info("reading the corpus")
     sources = Counter(bitext.split for bitext in bitexts)
     statistics = [collect_statistics(b, findings, max(MAX_SAMPLE // sources[b.split], 100)) for b in bitexts]
@@ -97,6 +100,10 @@ def check_corpus(
     _check_usable(config, statistics, masks, findings)
     _check_back_translations(config, statistics, findings)
     return CorpusReport(config, statistics, _collect(findings), coverage, masks)
+
+
+def _with_blocks(bitext: Bitext) -> Bitext:
+    return replace(bitext, blocks=tuple(misaligned_blocks(pair.cleaned() for pair in read_bitext(bitext))))
 
 
 def _check_alignment(statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings) -> None:
@@ -162,5 +169,6 @@ def _collect(findings: Findings) -> list[Finding]:
         counts = findings.counts[rule.name]
         if any(counts.values()):
             checked = {} if rule in TEXT_RULES else dict(findings.checked.get(rule.name, findings.pairs))
-            collected.append(Finding(rule, dict(counts), checked, findings.examples.of(rule.name)))
+            examples, repairable = findings.examples.of(rule.name), findings.repairable[rule.name]
+            collected.append(Finding(rule, dict(counts), checked, repairable, examples))
     return sorted(collected, key=lambda finding: SEVERITIES.index(finding.rule.severity))

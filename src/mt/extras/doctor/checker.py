@@ -88,6 +88,8 @@ def _add_result(findings: Findings, chunk: Chunk, result: ChunkResult) -> None:
         findings.counts[rule][chunk.split] += int(np.count_nonzero(result.masks & np.uint64(bit)))
     for rule in result.examples.by_rule:
         findings.examples.add(rule, *result.examples.of(rule))
+    if chunk.split == "train":
+        findings.repairable.update(result.repairable)
     findings.pairs[chunk.split] += len(chunk.pairs)
     findings.checked["language"][chunk.split] += result.sampled
 

@@ -1,6 +1,7 @@
 """Chunks of pairs, the criteria to check them by, and the results of a worker process."""
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -55,3 +56,4 @@ class ChunkResult:
     hashes: NDArray[np.void]  # of dtype `HASHES` (N,)
     examples: Examples
     sampled: int = 0  # pairs whose language was to be detected
+    repairable: Counter[str] = field(default_factory=Counter)  # pairs by rule that a repair would do away with

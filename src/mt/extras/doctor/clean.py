@@ -33,6 +33,7 @@ class CleanedText:
     """The result of a cleaning."""
 
     counts: dict[str, int]  # pairs kept, then those dropped by rule
+    repaired: dict[str, int]  # pairs kept after a repair, by repair
     sources: list[dict[str, Any]]  # entries for `data.train` of a configuration
 
     def snippet(self, root: str) -> str:
@@ -73,22 +74,29 @@ def write_clean(report: CorpusReport, output: Path, dropped_for: frozenset[str])
     check_output(output, report.config.data)
     bitexts = [one.bitext for one in report.statistics if one.bitext.split == "train"]
     with atomic.new_folder(output, made_by=_MADE_BY) as partial:
-        counts = _write_pairs(bitexts, masks, partial)
+        counts, repairs = _write_pairs(bitexts, masks, partial)
     for finding in report.findings:
         if finding.rule.name == "row" and (rows := finding.counts.get("train", 0)):
             log.warning("%d rows cannot be read and were dropped; `mt data check` shows the first", rows)
             counts["row"] = rows
     ordered = {"kept": counts.pop("kept", 0), **dict(counts.most_common())}
-    return CleanedText(ordered, [_as_source(bitext, bitexts, output) for bitext in bitexts])
+    return CleanedText(
+        ordered, dict(repairs.most_common()), [_as_source(bitext, bitexts, output) for bitext in bitexts]
+    )
 
 
-def _write_pairs(bitexts: Sequence[Bitext], masks: NDArray[np.uint64], folder: Path) -> Counter[str]:
-    """Write the pairs whose mask is 0 to text files, and the others to dropped/RULE.tsv; return the counts."""
-    counts: Counter[str] = Counter()
-    tables: dict[str, TextIO] = {}
-    index = 0
-    (folder / "dropped").mkdir()
+def _write_pairs(
+    bitexts: Sequence[Bitext], masks: NDArray[np.uint64], folder: Path
+) -> tuple[Counter[str], Counter[str]]:
+    """Write the pairs whose mask is 0 to text files; return the counts of pairs and of repairs.
+
+    Dropped pairs go to dropped/RULE.tsv, repaired ones before and after to repaired/REPAIR.tsv.
+    """
+    counts, repairs, index = Counter[str](), Counter[str](), 0
     with ExitStack() as files:
+        dropped = _Tables(files, folder / "dropped", "file\tline\tsource\ttarget\n")
+        columns = "file\tline\tsource before\ttarget before\tsource\ttarget\n"
+        repaired = _Tables(files, folder / "repaired", columns)
         for bitext in bitexts:
             names = _names(bitext, bitexts)
             with (folder / names[0]).open("wb") as source, (folder / names[1]).open("wb") as target:
@@ -96,23 +104,36 @@ def _write_pairs(bitexts: Sequence[Bitext], masks: NDArray[np.uint64], folder: P
                     src, tgt = raw.cleaned()
                     mask = int(masks[index]) if index < len(masks) else 0
                     index += 1
-                    if not mask:
-                        counts["kept"] += 1
-                        source.write(src.encode() + b"\n")
-                        target.write(tgt.encode() + b"\n")
+                    if mask:
+                        rule = next(rule.name for rule in PAIR_RULES if mask & BIT[rule.name])
+                        counts[rule] += 1
+                        dropped.write(rule, bitext.files[0], str(raw.line), src, tgt)
                         continue
-                    rule = next(rule.name for rule in PAIR_RULES if mask & BIT[rule.name])
-                    counts[rule] += 1
-                    if rule not in tables:
-                        path = folder / "dropped" / f"{rule}.tsv"
-                        tables[rule] = files.enter_context(path.open("w", encoding="utf-8"))
-                        tables[rule].write("file\tline\tsource\ttarget\n")
-                    # `visible` escapes tabs and line breaks, too.
-                    cells = (visible(bitext.files[0]), str(raw.line), visible(src), visible(tgt))
-                    tables[rule].write("\t".join(cells) + "\n")
+                    counts["kept"] += 1
+                    source.write(src.encode() + b"\n")
+                    target.write(tgt.encode() + b"\n")
+                    for repair in raw.repairs:
+                        repairs[repair] += 1
+                        repaired.write(repair, bitext.files[0], str(raw.line), *raw.before, src, tgt)
     if index != len(masks):
         raise InputError("data.train: the text changed while it was read", "run the command again")
-    return counts
+    return counts, repairs
+
+
+class _Tables:
+    """Tables in a folder, one for each reason."""
+
+    def __init__(self, files: ExitStack, folder: Path, header: str) -> None:
+        folder.mkdir()
+        self._files, self._folder, self._header = files, folder, header
+        self._tables: dict[str, TextIO] = {}
+
+    def write(self, reason: str, *cells: str) -> None:
+        if reason not in self._tables:
+            path = self._folder / f"{reason}.tsv"
+            self._tables[reason] = self._files.enter_context(path.open("w", encoding="utf-8"))
+            self._tables[reason].write(self._header)
+        self._tables[reason].write("\t".join(map(visible, cells)) + "\n")  # it escapes tabs and line breaks, too
 
 
 def _names(bitext: Bitext, bitexts: Sequence[Bitext]) -> tuple[str, str]:

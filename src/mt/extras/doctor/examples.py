@@ -50,6 +50,7 @@ class Findings:
     def __init__(self, max_examples: int) -> None:
         self.examples = Examples(max_examples)
         self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.repairable: Counter[str] = Counter()  # training pairs that a repair would do away with, by rule
         self.pairs: Counter[str] = Counter()  # checked, by split
         self.checked: defaultdict[str, Counter[str]] = defaultdict(Counter)  # of rules applied to a sample
 

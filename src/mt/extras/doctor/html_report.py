@@ -1,10 +1,12 @@
 """Corpus reports as one self-contained HTML page."""
 
 import html
+import re
 
 import numpy as np
 
 from mt.extras.doctor.check import CorpusReport, Finding
+from mt.extras.doctor.rules import ERROR, NOTE, WARNING
 from mt.extras.doctor.text_report import (
     COVERAGE_HEADER,
     FINDINGS_HEADER,
@@ -15,19 +17,38 @@ from mt.extras.doctor.text_report import (
     summary,
 )
 from mt.extras.reporting.charts import histogram
-from mt.extras.reporting.html import figures, page, table
+from mt.extras.reporting.html import Html, figures, headline, listing, page, table
+from mt.text.languages import language_name
+
+_CODE = re.compile("`([^`]+)`")
 
 
 def html_report(report: CorpusReport) -> str:
     """Return the page."""
     data = report.config.data
-    sections = [("Texts", _texts(report))]
-    if report.findings:
-        rows = [finding_row(finding) for finding in report.findings]
-        sections.append(("Findings", table(FINDINGS_HEADER, rows, "numbers")))
-    sections += [(f"{one.rule.name} ({one.rule.severity})", _details(report, one)) for one in report.findings]
-    subtitle = f"{data.source_lang} to {', '.join(data.target_lang)}; {summary(report)}"
-    return page(report.config.name, "corpus", subtitle, sections)
+    rows = [
+        [Html(f'<a href="#{name}">{name}</a>'), Html(_badge(severity)), *cells]
+        for name, severity, *cells in map(finding_row, report.findings)
+    ]
+    sections = [
+        ("Findings", table(FINDINGS_HEADER, rows, "numbers named") if rows else ""),
+        ("Examples", "".join(_details(report, finding) for finding in report.findings)),
+        ("Texts", _texts(report)),
+    ]
+    languages = f"{language_name(data.source_lang)} to {', '.join(map(language_name, data.target_lang))}"
+    name = report.config.name
+    return page(f"{name}: corpus", f"Corpus check: {name}", languages, _headline(report), sections)
+
+
+def _headline(report: CorpusReport) -> str:
+    kinds = {finding.rule.severity for finding in report.findings}
+    kind = next((severity for severity in (ERROR, WARNING) if severity in kinds), "good")
+    outcome, _, counts = reversed(summary(report).partition(": "))
+    return headline(kind, outcome, f'<p class="soft">{counts}</p>')
+
+
+def _badge(severity: str) -> str:
+    return f'<span class="badge {severity}">{severity}</span>'
 
 
 def _texts(report: CorpusReport) -> str:
@@ -45,12 +66,18 @@ def _texts(report: CorpusReport) -> str:
 
 
 def _details(report: CorpusReport, finding: Finding) -> str:
-    text = f"<p>{html.escape(f'{finding.rule.title}. {explanation(report, finding)}')}</p>"
+    """Return the examples of a finding; a note is folded, as training goes on with it."""
+    rule = finding.rule
     rows = [
         (f"{location.file}:{location.line}", location.text, "" if number else example.note)
         for example in finding.examples
         for number, location in enumerate(example.locations)
     ]
-    notes = [f"<li>{html.escape(example.note)}</li>" for example in finding.examples if not example.locations]
-    listing = f"<ul>{''.join(notes)}</ul>" if notes else ""
-    return text + (table(("where", "text", "note"), rows, "texts") if rows else "") + listing
+    advice = _CODE.sub(r"<code>\1</code>", html.escape(explanation(report, finding)))
+    return (
+        f'<details id="{rule.name}" class="finding {rule.severity}"{"" if rule.severity == NOTE else " open"}>'
+        f"<summary>{_badge(rule.severity)}<b>{html.escape(rule.name)}</b>{html.escape(rule.title)}</summary>"
+        f"<p>{advice}</p>"
+        f"{table(('where', 'text', 'note'), rows, 'texts') if rows else ''}"
+        f"{listing(example.note for example in finding.examples if not example.locations)}</details>"
+    )

@@ -4,31 +4,23 @@ Most lines of a corpus are right, so IBM Model 1 learns from it which words tran
 translations a line finds in the lines beside its own tells which line is its translation. That evidence, in which right
 pairs differ from pairs of lines far apart, is summed by a hidden Markov model whose state is the shift.
 
-    N pairs   S source and T target words of all lines   E entries of the lexicon   K shifts
+    N pairs   K shifts
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mt.data.shortlist import model_1
+from mt.extras.doctor.lexicon import Array, Lexicon, Side, density_ratios, learn_lexicon
 
-Array = NDArray[Any]
-
-_SHIFTS = tuple(range(-3, 4))
+MAX_SHIFT = 3
+_SHIFTS = tuple(range(-MAX_SHIFT, MAX_SHIFT + 1))
 _UNRELATED = (37, -53)  # lines so far apart are no translations
 _SEGMENT = 400_000  # pairs in memory together
 _MIN_PAIRS = 300  # of which nothing can be learned
-_SAMPLE, _MAX_WORDS = 40_000, 60  # lines for the lexicon, of at most so many words
-_TRANSLATIONS = 5  # of a word
-_MIN_PROBABILITY, _MIN_GAIN, _MAX_GAIN = 0.05, 0.7, 6.0  # of a translation; gain: log of p(t | s) over p(t)
 _CHUNK = 40_000  # lines scored together
-_BINS = 24
 _LEAVE, _CHANGE, _RETURN = 14.0, 6.0, 2.0  # cost, in nats, of a state other than "in step"
 _BOUND = 5.0  # nats that a single line can give
 _MIN_LINES, _LONG = 3, 20
@@ -60,78 +52,24 @@ def misaligned_blocks(pairs: Iterable[tuple[str, str]]) -> Iterator[Block]:
     remaining, before = iter(pairs), 0
     while segment := list(islice(remaining, _SEGMENT)):
         if len(segment) >= _MIN_PAIRS:
-            for block in _blocks(_likeliest_states(_evidence(segment))):
+            for block in _blocks(_states(segment)):
                 yield Block(block.start + before, block.end + before, block.shift)
         before += len(segment)
 
 
-class _Side:
-    """The distinct words of all lines on one side, as ids.
-
-    Attributes:
-        vocab: the id of each word.
-        ids: (S,), the words of all lines, one line after another.
-        counts: (N,), words of each line.
-        starts: (N + 1,), where each line begins in `ids`.
-        characters: (N,), length of each line.
-    """
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        self.vocab: dict[str, int] = {}
-        ids: list[int] = []
-        counts, characters = [], []
-        for line in lines:
-            words = {self.vocab.setdefault(word, len(self.vocab)) for word in _words(line)}
-            ids.extend(words)
-            counts.append(len(words))
-            characters.append(len(line))
-        self.ids, self.counts = np.array(ids, np.int64), np.array(counts, np.int64)
-        self.starts = np.concatenate([[0], np.cumsum(self.counts)])
-        self.characters = np.array(characters, np.float64)
+def _states(pairs: list[tuple[str, str]]) -> Array:
+    """Return the state of each pair; where some are out of step, learned a second time without them."""
+    source, target = (Side(pair[side] for pair in pairs) for side in (0, 1))
+    in_step = np.ones(len(pairs), np.bool_)
+    states = _likeliest_states(_evidence(source, target, in_step))
+    for block in _blocks(states):
+        in_step[block.start : block.end] = False
+    if in_step.all() or in_step.sum() < _MIN_PAIRS:
+        return states
+    return _likeliest_states(_evidence(source, target, in_step))
 
 
-def _words(line: str) -> list[str]:
-    """Split a line into words; where letters follow each other without spaces, as in Chinese, into pairs of them."""
-    words = []
-    for word in re.findall(r"\w+", line.lower()):
-        if len(word) > 1 and ord(word[0]) >= 0x0E00 and not word.isascii():
-            words += [word[i : i + 2] for i in range(len(word) - 1)]
-        else:
-            words.append(word)
-    return words
-
-
-def _lexicon(source: _Side, target: _Side) -> tuple[Array, Array, Array]:
-    """Return source word, target word and gain of each entry, each (E,), in order of the source word."""
-    lines = np.unique(np.linspace(0, len(source.counts) - 1, _SAMPLE).astype(np.int64))
-    usable = np.minimum(source.counts, target.counts)[lines] > 0
-    usable &= np.maximum(source.counts, target.counts)[lines] <= _MAX_WORDS
-    sources, targets, positions, n_words = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
-    for line in lines[usable].tolist():
-        src, tgt = (side.ids[side.starts[line] : side.starts[line + 1]] for side in (source, target))
-        sources.append(np.repeat(src, len(tgt)))
-        targets.append(np.tile(tgt, len(src)))
-        positions.append(np.tile(np.arange(n_words, n_words + len(tgt)), len(src)))
-        n_words += len(tgt)
-    n_targets = len(target.vocab) + 1
-    codes, index = np.unique(np.concatenate(sources) * n_targets + np.concatenate(targets), return_inverse=True)
-    probabilities = model_1(codes // n_targets, index, np.concatenate(positions))
-    often = np.bincount(index, minlength=len(codes)) > 1  # what was seen once is a coincidence
-    src, tgt = codes // n_targets, codes % n_targets
-    share = np.bincount(target.ids, minlength=n_targets) / len(target.counts)  # of the lines with a word
-    gains = np.log(np.maximum(probabilities, 1e-9) / np.maximum(share[tgt], 1e-9))
-    kept = often & (probabilities > _MIN_PROBABILITY) & (gains > _MIN_GAIN)
-    same = [(i, target.vocab[w]) for w, i in source.vocab.items() if w in target.vocab and (len(w) > 3 or w.isdigit())]
-    forms = np.array(same, np.int64).reshape(-1, 2)  # names, numbers and the like
-    src, tgt = np.concatenate([src[kept], forms[:, 0]]), np.concatenate([tgt[kept], forms[:, 1]])
-    gains = np.concatenate([gains[kept], np.log(0.5 / np.maximum(share[forms[:, 1]], 1e-9))]).clip(0, _MAX_GAIN)
-    order = np.lexsort((-gains, src))
-    src, tgt, gains = src[order], tgt[order], gains[order]
-    best = np.arange(len(src)) - np.searchsorted(src, src) < _TRANSLATIONS
-    return src[best], tgt[best], gains[best]
-
-
-def _gains(source: _Side, target: _Side, lexicon: tuple[Array, Array, Array], shifts: Iterable[int]) -> list[Array]:
+def _gains(source: Side, target: Side, lexicon: Lexicon, shifts: Iterable[int]) -> list[Array]:
     """Return for each shift (N,) the gains of the words of the line so many lines on that translate words of a line."""
     words, translations, gains = lexicon
     first = np.searchsorted(words, np.arange(len(source.vocab) + 1))  # entry of each source word
@@ -159,13 +97,16 @@ def _gains(source: _Side, target: _Side, lexicon: tuple[Array, Array, Array], sh
     return results
 
 
-def _evidence(pairs: list[tuple[str, str]]) -> Array:
-    """Return the log-likelihood ratio of "translation" to "unrelated" for each shift, and 0 for no shift (K + 1, N)."""
-    source, target = (_Side(pair[side] for pair in pairs) for side in (0, 1))
+def _evidence(source: Side, target: Side, in_step: Array) -> Array:
+    """Return the log-likelihood ratio of "translation" to "unrelated" for each shift, and 0 for no shift (K + 1, N).
+
+    It is learned from the lines `in_step` (N,).
+    """
+    known = np.flatnonzero(in_step)
     shifts = (*_SHIFTS, *_UNRELATED)
-    forward = _gains(source, target, _lexicon(source, target), shifts)
-    backward = _gains(target, source, _lexicon(target, source), [-shift for shift in shifts])
-    lines = np.arange(len(pairs))
+    forward = _gains(source, target, learn_lexicon(source, target, known, known), shifts)
+    backward = _gains(target, source, learn_lexicon(target, source, known, known), [-shift for shift in shifts])
+    lines = np.arange(len(source.counts))
     typical = np.median(np.log((target.characters + 10) / (source.characters + 10)))
 
     def features(shift: int, gain: Array, back: Array) -> tuple[Array, Array]:
@@ -176,7 +117,8 @@ def _evidence(pairs: list[tuple[str, str]]) -> Array:
 
     by_shift = {each[0]: features(*each) for each in zip(shifts, forward, backward, strict=True)}
     tables = [
-        _ratios(by_shift[0][kind], np.concatenate([by_shift[shift][kind] for shift in _UNRELATED])) for kind in (0, 1)
+        density_ratios(by_shift[0][kind][in_step], np.concatenate([by_shift[shift][kind] for shift in _UNRELATED]))
+        for kind in (0, 1)
     ]
     rows = []
     for shift in _SHIFTS:
@@ -188,17 +130,6 @@ def _evidence(pairs: list[tuple[str, str]]) -> Array:
         row[(lines + shift < 0) | (lines + shift >= len(lines))] = -_BOUND
         rows.append(np.clip(row, -_BOUND, _BOUND))
     return np.stack([*rows, np.zeros(len(lines))])
-
-
-def _ratios(right: Array, unrelated: Array) -> tuple[Array, Array]:
-    """Return edges of bins of a feature, and the log ratio of its densities in right and unrelated pairs in each."""
-    quantiles = np.quantile(np.concatenate([right, unrelated]), np.linspace(0, 1, _BINS + 1)[1:-1])
-    edges = np.unique(quantiles)
-    densities = []
-    for values in (right, unrelated):
-        counts = np.bincount(np.searchsorted(edges, values, side="right"), minlength=len(edges) + 1) + 1.0
-        densities.append(np.log(counts / counts.sum()))
-    return edges, densities[0] - densities[1]
 
 
 def _likeliest_states(evidence: Array) -> Array:

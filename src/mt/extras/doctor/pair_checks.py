@@ -18,6 +18,7 @@ from mt.extras.doctor.chunks import HASHES, Chunk, ChunkResult, Criteria
 from mt.extras.doctor.consistency import end_mismatch, number_mismatch
 from mt.extras.doctor.examples import Examples
 from mt.extras.doctor.language_mismatch import other_language
+from mt.extras.doctor.repair import REPAIRABLE, repaired
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.scripts import foreign_letters
 from mt.text.lines import nfc
@@ -26,6 +27,7 @@ PairIssue = tuple[str, str, int | None, int]  # rule, note, side (None for both)
 
 _MIN_COPIED = 20  # letters of a copied sentence; a shorter one may be a name
 _MIN_COMPARED = 12  # bytes of letters; shorter sentences are everyday phrases
+_REPAIRABLE_BITS = sum(BIT[rule] for rule in REPAIRABLE)
 _LONGEST_PIECE = 50  # characters: no token has more
 _TWO_LETTERS = re.compile(r"[^\W_][\W_]*[^\W_]")
 
@@ -54,11 +56,22 @@ def check_chunk(chunk: Chunk) -> ChunkResult:
             continue
         for issue in _issues(raw, pair, chunk.criteria, sampled):
             add(index, issue)
+        if masks[index] & _REPAIRABLE_BITS:
+            result.repairable.update(_repairable(raw, masks[index], chunk.criteria))
     for index, note in _too_long(chunk):
         add(index, ("too-long", note, None, 0))
     result.masks = np.array(masks, np.uint64)
     result.hashes = np.frombuffer(b"".join(digests), HASHES)
     return result
+
+
+def _repairable(raw: Pair, mask: int, criteria: Criteria) -> Iterator[str]:
+    """Yield the rules that a pair of these rule bits no longer breaks once it is repaired."""
+    found = {rule for rule in REPAIRABLE if mask & BIT[rule]}
+    for text, scripts in zip(raw, criteria.scripts, strict=True):
+        text, _ = repaired(text, scripts)
+        found -= {rule for rule, *_ in chain(suspicious_characters(text, scripts), mojibake(text), markup(text))}
+    yield from found
 
 
 def _issues(raw: Pair, pair: Pair, criteria: Criteria, sampled: bool) -> Iterator[PairIssue]:

@@ -69,6 +69,8 @@ def explanation(report: CorpusReport, finding: Finding) -> str:
         sentences.append("`mt train` drops such training pairs.")
     elif rule.dropped:
         sentences.append("`mt data clean` drops such training pairs.")
+    if finding.repairable:
+        sentences.append(f"`mt data clean --repair` mends {finding.repairable:,} training pairs.")
     pairs = report.pairs
     if finding.checked and any(finding.checked.get(split, pairs[split]) < pairs[split] for split in _SPLITS):
         checked = ", ".join(f"{number:,} of {split}" for split, number in finding.checked.items() if number)
@@ -129,6 +131,7 @@ def _finding_as_json(finding: Finding) -> dict[str, Any]:
         "seriousness": finding.rule.severity,
         "counts": {split: finding.counts.get(split, 0) for split in _SPLITS},
         "judged": finding.checked,
+        "repairable": finding.repairable,
         "examples": [
             {"split": example.split, "places": [asdict(place) for place in example.locations], "note": example.note}
             for example in finding.examples

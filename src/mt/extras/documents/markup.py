@@ -180,4 +180,6 @@ def check_xml(content: bytes, place: str) -> None:
     try:
         etree.fromstring(content, etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False))
     except etree.XMLSyntaxError as error:
+        if error.code == etree.ErrorTypes.ERR_NO_MEMORY:
+            raise MemoryError from None
         raise InputError(f"{place}: not well-formed XML ({error.msg})", "save it again in its program") from None

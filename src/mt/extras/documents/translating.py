@@ -71,7 +71,7 @@ def translate_document(
     package = _PACKAGES.get(kind)
     if package is not None and importlib.util.find_spec(package) is None:
         message = f"translating .{kind} files needs a package that is not installed ({package})"
-        raise InputError(message, "pip install '.[documents]' in mt's own folder")
+        raise InputError(message, "pip install 'mt-train[documents]'")
     if kind in ("xliff", "tmx") and languages[1] in ("", "und"):
         raise InputError(f"{source}: the target language is unknown, and a .{kind} file names it", "name it")
     require_writable(output, "--output")

@@ -62,7 +62,7 @@ def require_packages(*export_formats: ExportFormat) -> None:
         for package in _PACKAGES[export_format]:
             if importlib.util.find_spec(package) is None:
                 message = f"exporting as {export_format} needs a package that is not installed ({package})"
-                raise InputError(message, "pip install '.[export]' in mt's own folder")
+                raise InputError(message, "pip install 'mt-train[export]'")
 
 
 def export(

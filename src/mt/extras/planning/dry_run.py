@@ -169,6 +169,8 @@ def _training_rows(
 
 
 def _memory(measured: Measurements) -> str:
+    if not measured.memory:
+        return "unknown on this system"
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     split = "; batches had to be split for lack of it: lower training.max_tokens" if measured.split else ""
     gpu = "" if measured.gpu_memory is None else f"{measured.gpu_memory / 1e9:.1f} GB of the GPU's, and "

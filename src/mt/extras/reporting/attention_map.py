@@ -126,4 +126,4 @@ def map_element(attentions: Sequence[Attention]) -> str:
         for one in attentions
     ]
     text = html.escape(json.dumps(data, ensure_ascii=False, separators=(",", ":")), quote=True)
-    return f'<div class="attention" data-maps="{text}"></div>'
+    return f'<div class="attention" data-maps="{text}"><noscript>The maps need JavaScript.</noscript></div>'

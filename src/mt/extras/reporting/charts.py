@@ -1,5 +1,6 @@
-"""SVG charts in the colours of the page around them, light or dark."""
+"""SVG charts in the colours of the page around them, light or dark; each point shows its value on hover."""
 
+import html
 import re
 from collections.abc import Callable, Sequence
 from io import StringIO
@@ -8,11 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _BINS = 50
+_MAX_POINTS = 200  # of a line that show their values
 # Placeholder colours and the CSS variables of the page that replace them
 _INK, _GRID, _LINES = "#010101", "#020202", ("#030303", "#040404", "#050505")
 _VARIABLES = {_INK: "--soft", _GRID: "--line", **{colour: f"--line-{n}" for n, colour in enumerate(_LINES, 1)}}
@@ -20,11 +23,14 @@ _STYLE: Any = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "mt",  # reproducible ids
     "font.family": "sans-serif",
-    "font.size": 9,
+    "font.size": 10,
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK),
     "grid.color": _GRID,
+    "axes.axisbelow": True,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.spines.left": False,
+    "ytick.left": False,
     "figure.facecolor": "none",
     "axes.facecolor": "none",
     "legend.frameon": False,
@@ -46,11 +52,13 @@ def line_chart(title: str, x_label: str, lines: Sequence[Line], logarithmic: boo
     def draw(axes: "Axes") -> None:
         for line, colour in zip(drawn, _LINES, strict=False):
             marker = "o" if len(line.x) <= 30 else ""
-            axes.plot(line.x, line.y, color=colour, label=line.name, linewidth=1.6, marker=marker, markersize=3)
+            axes.plot(line.x, line.y, color=colour, label=line.name, linewidth=1.8, marker=marker, markersize=3.5)
         if logarithmic:
             axes.set_yscale("log")
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter(LogFormatter())  # plain text, and none where it would crowd
 
-    return _chart(title, x_label, draw, legend=len(drawn) > 1)
+    return _chart(title, x_label, draw, drawn)
 
 
 def histogram(title: str, x_label: str, samples: Sequence[tuple[str, Any]], percentile: float) -> str:
@@ -58,12 +66,14 @@ def histogram(title: str, x_label: str, samples: Sequence[tuple[str, Any]], perc
     limit = int(max(np.percentile(values, percentile) for _, values in samples)) + 2
     width = -(-limit // _BINS)  # whole numbers, the same number of them in each bin
     edges = np.arange(0, limit + width, width)
+    middles = [float(edge + (width - 1) // 2) for edge in edges[:-1]]
+    counts = [Line(name, middles, np.histogram(values, edges)[0].tolist()) for name, values in samples]
 
     def draw(axes: "Axes") -> None:
-        for (name, values), colour in zip(samples, _LINES, strict=False):
-            axes.stairs(np.histogram(values, edges)[0], edges, color=colour, label=name, linewidth=1.6)
+        for line, colour in zip(counts, _LINES, strict=False):
+            axes.stairs(line.y, edges - 0.5, color=colour, label=line.name, linewidth=1.8)
 
-    return _chart(title, x_label, draw, legend=len(samples) > 1)
+    return _chart(title, x_label, draw, counts)
 
 
 def bar_chart(title: str, x_label: str, bars: Sequence[tuple[str, float]]) -> str:
@@ -73,22 +83,23 @@ def bar_chart(title: str, x_label: str, bars: Sequence[tuple[str, float]]) -> st
         drawn = axes.bar([name for name, _ in bars], [value for _, value in bars], color=_LINES[0])
         axes.bar_label(drawn, fmt="%.1f")
 
-    return _chart(title, x_label, draw, grid=False)
+    return _chart(title, x_label, draw)
 
 
-def _chart(title: str, x_label: str, draw: "Callable[[Axes], None]", grid: bool = True, legend: bool = False) -> str:
+def _chart(title: str, x_label: str, draw: "Callable[[Axes], None]", lines: Sequence[Line] = ()) -> str:
     buffer = StringIO()
     with rc_context(_STYLE):
-        figure = Figure(figsize=(5.4, 2.9), layout="constrained")
+        figure = Figure(figsize=(4.8, 2.5), dpi=72, layout="constrained")
         axes = figure.subplots()
         draw(axes)
         axes.set_xlabel(x_label)
-        if grid:
+        if lines:
             axes.grid(axis="y", linewidth=0.6)
-        if legend:
+        if len(lines) > 1:
             axes.legend()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
+        points = "".join(_points(axes, line, x_label, named=len(lines) > 1) for line in lines)
+    text = buffer.getvalue().replace("</svg>", f"{points}</svg>")
     text = text[text.index("<svg") :]
     # Ids must be unique in a page of many charts.
     prefix = re.sub(r"\W", "", title)
@@ -97,3 +108,18 @@ def _chart(title: str, x_label: str, draw: "Callable[[Axes], None]", grid: bool 
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, f"var({variable})")
     return text.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
+
+
+def _points(axes: "Axes", line: Line, x_label: str, named: bool) -> str:
+    """Return transparent circles with the values of a line as their titles."""
+    step = max(1, -(-len(line.x) // _MAX_POINTS))
+    values = list(zip(line.x, line.y, strict=True))[::-step]  # the last point among them
+    pixels = axes.transData.transform(values)  # at 72 dots an inch a pixel is a unit of the SVG
+    height = axes.figure.bbox.height
+    name = f"{line.name}, " if named else ""
+    return "".join(
+        f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="5"><title>'
+        f"{html.escape(f'{name}{x_label} {at:,.6g}: {value:,.4g}')}</title></circle>"
+        for (at, value), (x, y) in zip(values, pixels, strict=True)
+        if np.isfinite(y)
+    )

@@ -1,6 +1,7 @@
 """The report of a training: one self-contained HTML file."""
 
 import html
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from mt.bundle.load_translator import open_model
-from mt.config import Config
+from mt.config import Config, name_of
 from mt.console import duration, log
 from mt.data.eval_texts import read_texts
 from mt.decoding.attention_weights import Attention, read_attention
@@ -17,17 +18,20 @@ from mt.decoding.engine import EngineChoice
 from mt.errors import MtError
 from mt.extras.reporting import attention_map
 from mt.extras.reporting.charts import Line, bar_chart, histogram, line_chart
-from mt.extras.reporting.html import figures, page, table
+from mt.extras.reporting.html import details, figures, headline, listing, page, table
 from mt.extras.reporting.run_data import Event, RunData, TestSet, read_run_data
+from mt.extras.reporting.verdict import judge
 from mt.metrics.scores import bleu_tokenizer
 from mt.storage import atomic
 from mt.storage.manifest import read_manifest
 from mt.storage.run_dir import RunDir
 from mt.storage.stage import stage_key
-from mt.text.languages import is_spaced
+from mt.text.languages import is_spaced, language_name
 
 _NUMBERS = ("bleu", "chrf", "ter", "exact_match", "sentences_per_second")  # scores with one decimal
 _EXTREMES = 8  # worst and best sentences
+_UNSELECTED = 6  # sentences of the test set
+_CORPORA = 3  # named at the top
 _MAPS = 3  # sentences whose attention is shown
 _MAP_CHARACTERS = 90
 _BUCKETS = (5, 10, 15, 20, 30, 50)  # words of a source sentence, or characters
@@ -65,48 +69,66 @@ def _signature(manifest: dict[str, Any]) -> str:
 
 def report_html(data: RunData) -> str:
     """Return the page."""
-    # Of each language beam search, or the last method if there is none
-    by_name = {test.name: test for test in sorted(data.tests, key=lambda test: test.scores["method"] == "beam")}
     sections = [
-        ("Result", _result(data)),
+        ("Translations", "".join(_sentences(test) for test in data.best_tests)),
         ("Training", _curves(data)),
-        ("Cost", _cost(data)),
-        ("Data", _data(data)),
-        ("Test set", "".join(_bleu_by_length(test, data.config) + _extremes(test) for test in by_name.values())),
-        ("The same sentences as training went on", _samples(data.of_kind("validation"))),
+        ("Progress", _samples(data.of_kind("validation"))),
+        ("Scores", _scores(data) + "".join(_bleu_by_length(test, data.config) for test in data.best_tests)),
         ("Attention", _attention(data)),
-        ("Configuration", f"<pre>{html.escape(data.config_text)}</pre>"),
+        ("Data", _data(data)),
+        ("Cost", _cost(data)),
+        ("Configuration", details("All settings", f'<div class="lines">{html.escape(data.config_text)}</div>')),
     ]
-    languages = f"{data.config.data.source_lang} to {', '.join(data.config.data.target_lang)}"
-    written = [section for section in sections if section[1]]
-    content = page(data.config.name, "report", languages, written, attention_map.STYLE, attention_map.SCRIPT)
-    return content + _signature(data.manifest)
+    texts, name = data.config.data, data.config.name
+    languages = f"{language_name(texts.source_lang)} to {', '.join(map(language_name, texts.target_lang))}"
+    top, style, script = _headline(data), attention_map.STYLE, attention_map.SCRIPT
+    return page(f"{name}: report", languages, _subtitle(data), top, sections, style, script) + _signature(data.manifest)
 
 
-def _result(data: RunData) -> str:
-    state = f"it is at step {data.steps:,} of at most {data.config.training.max_steps:,}."
+def _subtitle(data: RunData) -> str:
+    """Return name, corpus and date of a training."""
+    sources = [name_of(source) for source in data.config.data.train]
+    corpus = ", ".join(sources[:_CORPORA]) + (f" and {len(sources) - _CORPORA} more" if sources[_CORPORA:] else "")
+    pairs = f", {data.pairs['train']:,} pairs" if "train" in data.pairs else ""
+    date = f"trained {data.manifest['created'][:10]}" if data.manifest else "not finished"
+    return f"{data.config.name}: {corpus}{pairs}; {date}"
+
+
+def _headline(data: RunData) -> str:
+    state = f"it is at step {data.steps:,} of at most {data.config.training.max_steps:,}"
     if not data.manifest:
-        return f"<p>This training has not finished; {state}</p>"
-    model = f"The scores are those of the model made after step {data.manifest['steps']:,}."
-    return (f"<p>This training goes on; {state} {model}</p>" if data.has_newer_steps else "") + _scores(data)
+        return headline("warning", f"This training has not finished; {state}.")
+    if data.has_newer_steps:
+        model = f"The scores are those of the model made after step {data.manifest['steps']:,}."
+        return headline("warning", f"This training goes on; {state}. {model}")
+    verdict = judge(data)
+    if verdict is None:
+        return headline("", "No test set was scored with BLEU.")
+    reasons = "".join(
+        f"<li>{html.escape(check.reason)} <cite>({html.escape(check.source)})</cite></li>" for check in verdict.reasons
+    )
+    content = f"<ul>{reasons}</ul>" if reasons else ""
+    content += f'<p>Next: {html.escape(verdict.advice)}</p><p class="soft">{html.escape(verdict.caveat)}.</p>'
+    return headline("", verdict.words, content, f"{verdict.bleu:.1f}", "BLEU")
 
 
 def _scores(data: RunData) -> str:
     scores = [test.scores for test in data.tests] or data.manifest.get("test", [])
-    if not scores:
-        return "<p>No test set was scored.</p>"
     rows = []
     for s in scores:
         bleu, *others, speed = ("-" if s[name] is None else f"{s[name]:.1f}" for name in _NUMBERS)
         interval = "-" if s["bleu_low"] is None else f"{s['bleu_low']:.1f} to {s['bleu_high']:.1f}"
-        language, ratio = s.get("target_lang", ""), f"{s['length_ratio']:.3f}"
+        language, ratio = language_name(s.get("target_lang", "")), f"{s['length_ratio']:.3f}"
         rows.append([language, s["method"], bleu, interval, *others, ratio, speed])
     header = ["language", "method", "BLEU", "95 % interval", "chrF", "TER", "exact %", "length ratio", "sentences/s"]
-    signatures = dict.fromkeys(f"{name}: {value}" for s in scores for name, value in s["signatures"].items())
-    formats = data.manifest.get("formats_table", "")
-    items = "".join(f"<li><code>{html.escape(signature)}</code></li>" for signature in signatures)
-    measured = f"<p>Number formats on the validation set:</p><pre>{html.escape(formats)}</pre>" if formats else ""
-    return f"{table(header, rows, 'numbers')}<ul>{items}</ul>{measured}"
+    content = table(header, rows, "numbers named") if rows else ""
+    signatures = [f"{name}: {value}" for s in scores for name, value in s["signatures"].items()]
+    if formats := data.manifest.get("formats_table"):
+        *lines, signature = formats.splitlines()
+        header, *rows = (re.split("  +", line) for line in lines)
+        content += f"<h3>Number formats on the validation set</h3>{table(header, rows, 'numbers')}"
+        signatures.append(f"validation, {signature}")
+    return content + details("Signatures", listing(dict.fromkeys(signatures)))
 
 
 def _curves(data: RunData) -> str:
@@ -121,12 +143,12 @@ def _curves(data: RunData) -> str:
     loss = [line("training", train, "loss"), line("validation", valid, "loss")]
     perplexity = [line("training", train, "perplexity"), line("validation", valid, "perplexity")]
     return figures(
-        ("Loss, nats a token (training's is smoothed)", line_chart("Loss", "step", loss)),
-        ("Perplexity", line_chart("Perplexity", "step", perplexity, logarithmic=True)),
         (
             "BLEU on the validation set, greedy",
             line_chart("Validation BLEU", "step", [line("BLEU", valid, "bleu")]),
         ),
+        ("Loss, nats a token (training's is smoothed)", line_chart("Loss", "step", loss)),
+        ("Perplexity", line_chart("Perplexity", "step", perplexity, logarithmic=True)),
         ("Learning rate", line_chart("Learning rate", "step", [line("rate", train, "learning_rate")])),
         ("Tokens a second", line_chart("Throughput", "step", [line("tokens/s", train, "tokens_per_second")])),
     )
@@ -134,20 +156,20 @@ def _curves(data: RunData) -> str:
 
 def _cost(data: RunData) -> str:
     done = (data.of_kind("done") or [{}])[-1]
-    rows: list[tuple[str, str]] = [("steps", f"{data.steps:,}")]
+    rows = [("steps", f"{data.steps:,}")]
     if "training_seconds" in data.manifest and not data.has_newer_steps:
         rows.append(("time in training", duration(data.manifest["training_seconds"])))
     if "tokens" in done:
         rows.append(("tokens trained on", f"{done['tokens']:,}"))
-    if "peak_memory" in done:
+    if done.get("peak_memory"):  # 0: unknown
         rows.append(("peak memory of the main process", f"{done['peak_memory'] / 1e9:.1f} GB"))
     kinds = {
         "times resumed": "resume",
         "updates skipped, not finite": "skipped_update",
         "steps split for lack of memory": "out_of_memory",
     }
-    rows += [(label, f"{len(data.of_kind(kind)):,}") for label, kind in kinds.items()]
-    return table(["", ""], rows, "pairs")
+    rows += [(label, f"{len(data.of_kind(kind)):,}") for label, kind in kinds.items() if data.of_kind(kind)]
+    return table(["cost", ""], rows, "numbers")
 
 
 def _data(data: RunData) -> str:
@@ -188,17 +210,20 @@ def _bleu_by_length(test: TestSet, config: Config) -> str:
     return figures((title, bar_chart(f"{test.name}: BLEU by length", f"{unit} (sentences)", bars)))
 
 
-def _extremes(test: TestSet) -> str:
+def _sentences(test: TestSet) -> str:
+    """Return some sentences at even distances, and below them the worst and the best ones."""
     metric = CHRF()
     pairs = zip(test.hypotheses, test.references, strict=True)
     scores = [float(metric.sentence_score(hypothesis, [reference]).score) for hypothesis, reference in pairs]
-    ranked = sorted((score, i) for i, score in enumerate(scores))
+    ranked = sorted(range(len(scores)), key=lambda i: (scores[i], i))
+    even = range(0, len(scores), -(-len(scores) // _UNSELECTED) or 1)
+    chosen = {"Evenly spaced sentences": even, "Worst by chrF": ranked[:_EXTREMES]}
+    chosen["Best by chrF"] = ranked[::-1][: min(_EXTREMES, len(ranked) // 2)]
     content = ""
-    for title, chosen in (("Worst", ranked[:_EXTREMES]), ("Best", ranked[::-1][: min(_EXTREMES, len(ranked) // 2)])):
-        rows = [[f"{score:.0f}", i + 1, test.sources[i], test.hypotheses[i], test.references[i]] for score, i in chosen]
-        if rows:
-            content += f"<h3>{title} of {html.escape(test.name)} by chrF ({test.scores['method']})</h3>"
-            content += table(["chrF", "line", "source", "translation", "reference"], rows, "texts")
+    for title, lines in chosen.items():
+        rows = [[test.sources[i], test.hypotheses[i], test.references[i], f"{scores[i]:.0f}", i + 1] for i in lines]
+        shown = table(["source", "translation", "reference", "chrF", "line"], rows, "texts") if rows else ""
+        content += details(f"{title} of {test.name} ({test.scores['method']})", shown, is_open=not content)
     return content
 
 
@@ -214,9 +239,9 @@ def _samples(validations: Sequence[Event]) -> str:
         rows = [
             (f"{event['step']:,}", event["samples"][number][1]) for event in shown if len(event["samples"]) > number
         ]
-        content += f"<h3>{html.escape(source)}</h3>"
-        content += table(["step", "translation"], [*rows, ("reference", reference)], "texts")
-    return content
+        history = table(["step", "translation"], [*rows, ("reference", reference)], "texts narrow")
+        content += f"<div><h3>{html.escape(source)}</h3>{history}</div>"
+    return f'<div class="columns">{content}</div>'
 
 
 def _attention(data: RunData) -> str:

@@ -59,6 +59,12 @@ class RunData:
         """True if a finished training was extended and the model is of an earlier step."""
         return bool(self.manifest) and self.steps > self.manifest["steps"]
 
+    @property
+    def best_tests(self) -> list[TestSet]:
+        """The test set in each language as beam search, or the last method if there is none, translated it."""
+        ranked = sorted(self.tests, key=lambda test: test.scores["method"] == "beam")
+        return list({test.name: test for test in ranked}.values())
+
     def of_kind(self, kind: str) -> list[Event]:
         """Return the events of a kind, in order."""
         return [event for event in self.events if event["event"] == kind]

@@ -4,49 +4,75 @@ https://docs.libretranslate.com describes the API; an error is {"error": "one se
 """
 
 import asyncio
-import hashlib
 import hmac
 import time
-from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import partial
-from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mt.console import log
+from mt.errors import MachineError
+from mt.extras.documents.formats import FORMATS
 from mt.extras.serving import requests
+from mt.extras.serving.files import Files
 from mt.extras.serving.limits import Limits, Metrics, RateLimit, RequestError
+from mt.extras.serving.pages import api_description, web_page
 from mt.extras.serving.service import Direction, Service, Translation
 from mt.text.languages import language_name
 
+_T = TypeVar("_T")
+_Admit = Callable[[Request, dict[str, Any]], None]
 
-def create_app(directions: list[Direction], limits: Limits, keys: Collection[str] = ()) -> FastAPI:
-    """Create the ASGI application of the loaded models; without API keys the server is open."""
+
+def create_app(
+    directions: list[Direction], limits: Limits, keys: Collection[str] = (), suggestions: Path | None = None
+) -> FastAPI:
+    """Create the ASGI application of the loaded models.
+
+    Without API keys the server is open. Suggestions are appended to a file, or refused if there is none.
+    """
     metrics = Metrics()
     service = Service(directions, limits, metrics)
+    documents = Files(service, limits)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
+        documents.close()
         service.close()
 
     app = FastAPI(title="mt", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_exception_handler(HTTPException, _on_error)
+    app.add_exception_handler(MachineError, _on_machine_error)
     app.add_middleware(_RequestMetrics, metrics=metrics)
     app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"])
     rate = RateLimit(limits.requests_per_minute)
-    _add_info_routes(app, service, metrics, limits, needs_key=bool(keys))
+
+    def admit(request: Request, fields: dict[str, Any]) -> None:
+        _admit(request, str(fields.get("api_key") or ""), keys, rate)
+
+    _add_pages(app)
+    _add_info_routes(app, service, metrics, limits, {"keyRequired": bool(keys), "suggestions": suggestions is not None})
+    _add_text_routes(app, service, limits, admit, suggestions)
+    _add_document_routes(app, documents, limits, admit)
+    return app
+
+
+def _add_text_routes(app: FastAPI, service: Service, limits: Limits, admit: _Admit, suggestions: Path | None) -> None:
+    """Add the routes that take text: translate, detect, suggest."""
 
     async def fields_of(request: Request) -> dict[str, Any]:
         fields = await requests.read_fields(request, limits)
-        _admit(request, str(fields.get("api_key") or ""), keys, rate)
+        admit(request, fields)
         return fields
 
     @app.post("/translate")
@@ -60,17 +86,65 @@ def create_app(directions: list[Direction], limits: Limits, keys: Collection[str
         texts = requests.texts_of(await fields_of(request), limits)
         return JSONResponse(await service.detect("\n".join(texts)))
 
-    return app
+    @app.post("/suggest")
+    async def suggest(request: Request) -> dict[str, bool]:
+        suggestion = requests.suggestion(await fields_of(request), limits)
+        if suggestions is None:
+            raise RequestError(403, "this server takes no suggestions")
+        await service.suggest(suggestion, suggestions)
+        return {"success": True}
 
 
-def _add_info_routes(app: FastAPI, service: Service, metrics: Metrics, limits: Limits, needs_key: bool) -> None:
-    """Add the routes that take no text: the web page, health, metrics, languages and settings."""
+def _add_document_routes(app: FastAPI, documents: Files, limits: Limits, admit: _Admit) -> None:
+    """Add the routes of documents: translate one, ask for the progress, download the translation."""
     get = partial(app.api_route, methods=["GET", "HEAD"])
-    page, page_headers = web_page()
+
+    @app.post("/translate_file")
+    async def translate_file(request: Request) -> dict[str, Any]:
+        if limits.file == 0:
+            raise RequestError(403, "this server translates no documents")
+        with documents.upload() as (folder, count):
+            fields = await requests.read_document(request, limits, folder, count)
+            admit(request, fields)
+            job = requests.document_request(fields)
+            name = await _until_disconnect(request, documents.translate(job))
+        answer: dict[str, Any] = {"translatedFileUrl": f"{request.base_url}download_file/{quote(name)}"}
+        if job.detected is not None:
+            answer["detectedLanguage"] = {"confidence": job.detected[1], "language": job.detected[0]}
+        return answer
+
+    @get("/file_progress/{name}")
+    async def progress(name: str) -> dict[str, int]:
+        return documents.progress.get(name, {"sentences": 0, "translated": 0})
+
+    @get("/download_file/{name}")
+    async def download_file(name: str) -> FileResponse:
+        path = documents.path(name)
+        headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
+        return FileResponse(path, filename=path.name, headers=headers)
+
+
+def _add_pages(app: FastAPI) -> None:
+    """Add the web page, and the description of the API for people and for programs."""
+    get = partial(app.api_route, methods=["GET", "HEAD"])
+    pages, description = {"/": web_page("page"), "/docs": web_page("docs")}, api_description()
 
     @get("/")
-    async def show_page() -> HTMLResponse:
-        return HTMLResponse(page, headers=page_headers)
+    @get("/docs")
+    async def show_page(request: Request) -> HTMLResponse:
+        page, headers = pages[request.scope["route"].path]
+        return HTMLResponse(page, headers=headers)
+
+    @get("/spec")
+    async def spec() -> dict[str, Any]:
+        return description
+
+
+def _add_info_routes(
+    app: FastAPI, service: Service, metrics: Metrics, limits: Limits, switches: dict[str, bool]
+) -> None:
+    """Add the routes that take no text: health, metrics, languages and settings."""
+    get = partial(app.api_route, methods=["GET", "HEAD"])
 
     @get("/health")
     async def health() -> dict[str, str]:
@@ -88,33 +162,19 @@ def _add_info_routes(app: FastAPI, service: Service, metrics: Metrics, limits: L
     async def settings() -> dict[str, Any]:
         default = service.default
         return {
-            "apiKeys": needs_key,
-            "keyRequired": needs_key,
+            **switches,
+            "apiKeys": switches["keyRequired"],
             "charLimit": limits.characters,
             "frontendTimeout": 500,
             "language": {
                 side: {"code": code, "name": language_name(code)}
                 for side, code in (("source", default.source), ("target", default.target))
             },
-            "suggestions": False,
-            "filesTranslation": False,
-            "supportedFilesFormat": [],
+            "filesTranslation": limits.file > 0,
+            "supportedFilesFormat": [f".{kind}" for kind in ("txt", *FORMATS)] if limits.file else [],
+            "fileLimit": limits.file,
+            "models": service.models(),
         }
-
-
-def web_page() -> tuple[str, dict[str, str]]:
-    """Return the web page, one self-contained file, and its headers with a strict content security policy."""
-    web = files("mt.extras.serving") / "web"
-    page, style, script = ((web / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js"))
-    style_hash, script_hash = (
-        f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in (style, script)
-    )
-    return page.replace("STYLE", style).replace("SCRIPT", script), {
-        "Content-Security-Policy": f"default-src 'none'; style-src {style_hash}; script-src {script_hash}; "
-        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-        "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "no-referrer",
-    }
 
 
 def _as_json(translations: list[Translation], is_list: bool, with_alternatives: bool) -> dict[str, Any]:
@@ -138,13 +198,15 @@ def _admit(request: Request, key: str, keys: Collection[str], rate: RateLimit) -
     rate.take(key if keys else address)
 
 
-async def _until_disconnect(request: Request, work: Awaitable[list[Translation]]) -> list[Translation]:
+async def _until_disconnect(request: Request, work: Awaitable[_T]) -> _T:
     """Await the work, but cancel it when the client disconnects."""
     task = asyncio.ensure_future(work)
-    while not (await asyncio.wait([task], timeout=1.0))[0]:
-        if await request.is_disconnected():
-            task.cancel()
-            raise RequestError(400, "the client has disconnected")  # not sent, but counted
+    try:
+        while not (await asyncio.wait([task], timeout=1.0))[0]:
+            if await request.is_disconnected():
+                raise RequestError(400, "the client has disconnected")  # not sent, but counted
+    finally:
+        task.cancel()
     return task.result()
 
 
@@ -153,6 +215,11 @@ async def _on_error(request: Request, error: Exception) -> JSONResponse:
     is_ours = isinstance(error, RequestError)
     sentence = error.detail if is_ours else f"{request.method} {request.url.path}: {error.detail}"[:200]
     return JSONResponse({"error": sentence}, error.status_code, error.headers)
+
+
+async def _on_machine_error(_: Request, error: Exception) -> JSONResponse:
+    log.error("%s", error)
+    return JSONResponse({"error": "the server cannot write files now; try again later"}, 503)
 
 
 class _RequestMetrics:

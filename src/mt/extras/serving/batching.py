@@ -59,16 +59,23 @@ class Batcher:
         return time.monotonic() + self._seconds
 
     async def translate(
-        self, translator: Translator, lines: Sequence[str], options: SearchOptions, deadline: float
+        self,
+        translator: Translator,
+        lines: Sequence[str],
+        options: SearchOptions,
+        deadline: float,
+        always: bool = False,
     ) -> list[list[Candidate]]:
         """Return the n best translations of each line; `deadline` is that of the whole request.
+
+        `always` admits them to a full queue, too: a document has waited for its turn before.
 
         Raises:
             RequestError: 503, the queue is full or the deadline has passed.
         """
         if not lines:
             return []
-        if self._waiting + len(lines) > self._capacity and self._waiting > 0:
+        if self._waiting + len(lines) > self._capacity and self._waiting > 0 and not always:
             raise RequestError(503, "the server is too busy; try again later", {"Retry-After": "1"})
         result: asyncio.Future[list[list[Candidate]]] = asyncio.get_running_loop().create_future()
         self._jobs.append(_Job(translator, options, lines, deadline, result))

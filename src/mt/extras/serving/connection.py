@@ -1,13 +1,14 @@
 """HTTP connections bounded in number and in the time they may be stuck."""
 
 import asyncio
-import resource
+import contextlib
 from functools import cache
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mt.console import log
 
+_UNLIMITED = 16_384  # open files counted with where there is no limit
 _CLOSING_SECONDS = 1.0  # at shutdown, for a client that neither finishes its request nor reads its answer
 
 
@@ -16,9 +17,12 @@ def connection_limits() -> tuple[int, int]:
 
     asyncio accepts the whole backlog in one turn of the event loop and needs three turns to close a connection.
     """
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if files == resource.RLIM_INFINITY:
-        files = 16_384
+    files = _UNLIMITED
+    with contextlib.suppress(ImportError):  # Windows does not count sockets as files
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        files = _UNLIMITED if limit == resource.RLIM_INFINITY else limit
     return max(1, min(files // 2, 8192)), max(1, min(files // 8, 2048))
 
 

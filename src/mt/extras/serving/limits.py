@@ -24,6 +24,9 @@ class Limits:
     waiting: int = 2000  # sentences in the queue of all requests; beyond that the answer is 503
     seconds: float = 30.0
     requests_per_minute: int = 600  # per client; 0 for no limit
+    file: int = 10_000_000  # bytes of a request with a document; 0 for no documents
+    file_characters: int = 500_000
+    file_seconds: float = 300.0  # to send a document, and to translate it
 
 
 class RateLimit:

@@ -3,15 +3,20 @@
 import asyncio
 import codecs
 import json
+import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 from fastapi import Request as HttpRequest
-from python_multipart.multipart import Field, create_form_parser, parse_options_header
+from python_multipart.multipart import Field, File, create_form_parser, parse_options_header
 from starlette.requests import ClientDisconnect
 
+from mt.extras.serving.files import Job
 from mt.extras.serving.limits import Limits, RequestError
 from mt.extras.serving.service import Request
+from mt.storage.atomic import explained
 
 _MAX_FIELDS = 100
 
@@ -24,7 +29,7 @@ async def read_fields(request: HttpRequest, limits: Limits) -> dict[str, Any]:
     Raises:
         RequestError: 413, too large; 408, too slow; 400, neither JSON nor a form, or truncated.
     """
-    body = await _body(request, limits)
+    body = await _body(request, limits.body, limits.seconds)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not body and request.url.query:
         return _form(request.url.query.encode(), "the address")
@@ -41,19 +46,64 @@ async def read_fields(request: HttpRequest, limits: Limits) -> dict[str, Any]:
     return content
 
 
-async def _body(request: HttpRequest, limits: Limits) -> bytes:
-    too_large = RequestError(413, f"the body is larger than {limits.body:,} bytes")
+async def read_document(
+    request: HttpRequest, limits: Limits, folder: Path, count: Callable[[int], None]
+) -> dict[str, Any]:
+    """Read a form with a document and write that into a folder; the field `file` becomes its path.
+
+    Args:
+        count: called with the size of each part that arrives; may raise.
+
+    Raises:
+        RequestError: likewise, or no document in it.
+        MachineError: it cannot be written.
+    """
+    paths: list[Path] = []
+
+    def save(file: File) -> None:
+        if paths or file.field_name != b"file":
+            raise RequestError(400, "a request has one document, in the field file")
+        paths.append(folder / file_name((file.file_name or b"").decode(errors="replace")))
+        if file.size == 0:
+            raise RequestError(400, f"{paths[0].name}: empty")
+        file.file_object.seek(0)
+        with explained(paths[0]):
+            paths[0].write_bytes(file.file_object.read())
+
+    content_type = request.headers.get("content-type", "")
+    if not content_type.lower().startswith("multipart/form-data"):
+        raise RequestError(400, "a document is sent as multipart/form-data")
+    body = await _body(request, limits.file, limits.file_seconds, count)
+    fields = await asyncio.to_thread(_multipart, content_type, body, save)
+    if not paths:
+        raise RequestError(400, "file, the document, is missing")
+    return {**fields, "file": paths[0]}
+
+
+def file_name(name: str) -> str:
+    """Return the last part of a path of any system, as a name that every file system takes."""
+    last = "".join(filter(str.isprintable, re.split(r"[/\\]", name)[-1])).strip(". ")
+    path = Path(re.sub(r'[<>:"|?*]', "_", last) or "document")
+    stem, suffix = (part.encode()[:120].decode(errors="ignore") for part in (path.stem, path.suffix))
+    return stem + suffix
+
+
+async def _body(
+    request: HttpRequest, most: int, seconds: float, count: Callable[[int], object] = lambda _: None
+) -> bytes:
+    too_large = RequestError(413, f"the body is larger than {most:,} bytes")
     length, body = request.headers.get("content-length", ""), bytearray()
-    if length.isdecimal() and int(length) > limits.body:
+    if length.isdecimal() and int(length) > most:
         raise too_large
     try:
-        async with asyncio.timeout(limits.seconds):
+        async with asyncio.timeout(seconds):
             async for chunk in request.stream():
+                count(len(chunk))
                 body += chunk
-                if len(body) > limits.body:
+                if len(body) > most:
                     raise too_large
     except TimeoutError:
-        message = f"the body did not arrive within {limits.seconds:g} s"
+        message = f"the body did not arrive within {seconds:g} s"
         raise RequestError(408, message, {"Connection": "close"}) from None
     except ClientDisconnect:
         raise RequestError(400, "the client has disconnected") from None
@@ -68,8 +118,12 @@ def _form(text: bytes, source: str) -> dict[str, Any]:
     return _unwrap_single(fields)
 
 
-def _multipart(content_type: str, body: bytes) -> dict[str, Any]:
-    """Parse multipart/form-data in UTF-8; files are refused."""
+def _refuse(_: object) -> None:
+    raise ValueError("files are for /translate_file")
+
+
+def _multipart(content_type: str, body: bytes, on_file: Callable[[File], None] = _refuse) -> dict[str, Any]:
+    """Parse multipart/form-data in UTF-8."""
     fields: dict[str, list[str]] = {}
 
     def add(field: Field) -> None:
@@ -77,14 +131,12 @@ def _multipart(content_type: str, body: bytes) -> dict[str, Any]:
             raise ValueError(f"more than {_MAX_FIELDS} fields")
         fields.setdefault((field.field_name or b"").decode(), []).append((field.value or b"").decode())
 
-    def refuse(_: object) -> None:
-        raise ValueError("files are not translated")
-
     charset = parse_options_header(content_type)[1].get(b"charset", b"utf-8").decode("latin-1")
+    headers, config = {"Content-Type": content_type}, {"MAX_MEMORY_FILE_SIZE": len(body)}  # no file of its own
     try:
         if codecs.lookup(charset).name != "utf-8":
             raise LookupError
-        parser = create_form_parser({"Content-Type": content_type}, add, refuse)  # type: ignore[dict-item]
+        parser = create_form_parser(headers, add, on_file, config)  # type: ignore[arg-type]
         parser.write(body)
         parser.finalize()
     except LookupError:
@@ -115,21 +167,36 @@ def translation_request(fields: dict[str, Any], limits: Limits) -> Request:
     return Request(texts, source, target, form == "html", number, is_list=isinstance(fields["q"], list))
 
 
-def texts_of(fields: dict[str, Any], limits: Limits) -> list[str]:
-    """Validate the field `q`, a text or a list of texts, likewise."""
-    value = fields.get("q")
+def document_request(fields: dict[str, Any]) -> Job:
+    """Validate the fields of /translate_file likewise."""
+    columns, progress = (_word(fields, name) if fields.get(name) else "" for name in ("columns", "progress"))
+    return Job(fields["file"], _word(fields, "source", "auto"), _word(fields, "target"), columns, progress)
+
+
+def suggestion(fields: dict[str, Any], limits: Limits) -> dict[str, str]:
+    """Validate the fields of /suggest likewise: a text, its better translation, and their languages."""
+    for name in ("q", "s"):
+        texts_of(fields, limits, name)
+        if not isinstance(fields[name], str) or not fields[name].strip():
+            raise RequestError(400, f"{name} must be a text")
+    return {"q": fields["q"], "s": fields["s"], "source": _word(fields, "source"), "target": _word(fields, "target")}
+
+
+def texts_of(fields: dict[str, Any], limits: Limits, name: str = "q") -> list[str]:
+    """Validate a field, a text or a list of texts, likewise."""
+    value = fields.get(name)
     if value is None:
-        raise RequestError(400, "q, the text, is missing")
+        raise RequestError(400, f"{name}, the text, is missing")
     texts = value if isinstance(value, list) else [value]
     if not texts or not all(isinstance(text, str) for text in texts):
-        raise RequestError(400, "q must be a text or a list of texts")
+        raise RequestError(400, f"{name} must be a text or a list of texts")
     if len(texts) > limits.texts:
-        raise RequestError(400, f"q has {len(texts)} texts, more than the {limits.texts} allowed")
+        raise RequestError(400, f"{name} has {len(texts)} texts, more than the {limits.texts} allowed")
     characters = sum(map(len, texts))
     if characters > limits.characters:
-        raise RequestError(400, f"q has {characters:,} characters, more than the {limits.characters:,} allowed")
+        raise RequestError(400, f"{name} has {characters:,} characters, more than the {limits.characters:,} allowed")
     if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
-        raise RequestError(400, "q holds half of a surrogate pair")
+        raise RequestError(400, f"{name} holds half of a surrogate pair")
     return texts
 
 

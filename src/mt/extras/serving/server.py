@@ -4,6 +4,7 @@ import errno
 import logging
 import os
 import socket
+import sys
 
 import uvicorn
 from fastapi import FastAPI
@@ -28,7 +29,8 @@ def listen(host: str, port: int) -> socket.socket:
         remedy = "127.0.0.1 is this machine only, 0.0.0.0 all its networks"
         raise InputError(f"--host {host}: {error}", remedy) from None
     bound = socket.socket(family, kind, protocol)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if sys.platform != "win32":  # there it would let two servers listen at one port
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind(address)
     except OSError as error:

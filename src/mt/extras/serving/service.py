@@ -1,9 +1,11 @@
 """Translation and language detection of validated requests."""
 
 import asyncio
+import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from mt.bundle.load_translator import open_model, read_config
@@ -13,11 +15,13 @@ from mt.errors import InputError
 from mt.extras.serving.batching import Batcher
 from mt.extras.serving.limits import Limits, Metrics, RequestError
 from mt.extras.serving.segmentation import segment_html, segment_plain
+from mt.storage.atomic import append_line
 from mt.storage.run_dir import ModelDir
 from mt.text.language_id import Detector
 from mt.text.languages import language_name
 
 _T = TypeVar("_T")
+_MAX_SUGGESTIONS = 100_000_000  # bytes of their file
 _CONFIDENT = 50.0  # percent of confidence that a text need not be translated
 
 
@@ -29,6 +33,7 @@ class Direction:
     target: str
     translator: Translator
     search: SearchOptions
+    name: str = ""  # of the model
 
 
 def open_directions(folders: Sequence[ModelDir], choice: EngineChoice) -> list[Direction]:
@@ -45,7 +50,7 @@ def open_directions(folders: Sequence[ModelDir], choice: EngineChoice) -> list[D
                     "serve one of them",
                 )
             owners[pair] = folder
-            directions.append(Direction(*pair, opened.translator.to(target), opened.settings.search))
+            directions.append(Direction(*pair, opened.translator.to(target), opened.settings.search, config.name))
     return directions
 
 
@@ -89,6 +94,10 @@ class Service:
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._batcher.close()
 
+    def models(self) -> list[dict[str, str]]:
+        """Return name and languages of the models, a direction each."""
+        return [{"name": one.name, "source": one.source, "target": one.target} for one in self._directions.values()]
+
     def languages(self) -> list[dict[str, Any]]:
         """Return LibreTranslate's list of languages and their targets."""
         return [
@@ -98,13 +107,13 @@ class Service:
 
     async def detect(self, text: str) -> list[dict[str, Any]]:
         """Return LibreTranslate's list of likely languages."""
-        ranked = await self._in_thread(lambda: self._detector.rank(text))
+        ranked = await self.in_thread(lambda: self._detector.rank(text))
         likely = [(code, confidence) for code, confidence in ranked if confidence >= 1] or ranked[:1]
         return [{"confidence": confidence, "language": code} for code, confidence in likely]
 
     async def translate(self, request: Request) -> list[Translation]:
         """Translate the texts of a request, each possibly in another language."""
-        chosen = await self._in_thread(lambda: [self._direction(text, request) for text in request.texts])
+        chosen = await self.in_thread(lambda: [self._direction(text, request) for text in request.texts])
         # A text already in the target language stays as it is.
         results: list[tuple[str, list[str]]] = [(text, []) for text in request.texts]
         deadline = self._batcher.deadline()  # shared by all directions
@@ -115,7 +124,38 @@ class Service:
                 results[i] = result
         return [Translation(*result, detected) for result, (_, detected) in zip(results, chosen, strict=True)]
 
-    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+    async def direction(
+        self, sample: str, source: str, target: str
+    ) -> tuple[Direction | None, tuple[str, float] | None]:
+        """Choose the direction of a document, as `translate` does of a text; None: it is in the target language."""
+        request = Request([], source, target, False, 0, False)
+        return await self.in_thread(lambda: self._direction(sample, request))
+
+    async def translate_sentences(
+        self, sentences: Sequence[str], direction: Direction | None, deadline: float
+    ) -> list[str]:
+        """Translate part of a document; without a direction it stays as it is."""
+        if direction is None:
+            return list(sentences)
+        self._metrics.characters.labels(direction.source, direction.target).inc(sum(map(len, sentences)))
+        options = replace(direction.search, n_best=1, scores=False, attention=False)
+        found = await self._batcher.translate(direction.translator, sentences, options, deadline, always=True)
+        return [candidates[0].text for candidates in found]
+
+    async def suggest(self, suggestion: dict[str, str], file: Path) -> None:
+        """Append a client's better translation to a file; a RequestError says that it is full."""
+        for code in (suggestion["source"], suggestion["target"]):
+            if code not in self._codes:
+                raise RequestError(400, f"{code} is not supported")
+
+        def append() -> None:
+            if file.exists() and file.stat().st_size > _MAX_SUGGESTIONS:
+                raise RequestError(503, "this server has as many suggestions as it takes")
+            append_line(file, json.dumps(suggestion, ensure_ascii=False))
+
+        await self.in_thread(append)
+
+    async def in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _direction(self, text: str, request: Request) -> tuple[Direction | None, tuple[str, float] | None]:
@@ -146,7 +186,7 @@ class Service:
         """Return each text's translation and alternatives."""
         translator = direction.translator
         segment = segment_html if request.is_html else segment_plain
-        segmented = await self._in_thread(
+        segmented = await self.in_thread(
             lambda: [segment(text, translator.separator, direction.source) for text in texts]
         )
         n_best = 1 + request.alternatives
@@ -171,4 +211,4 @@ class Service:
                 results.append((best, alternatives))
             return results
 
-        return await self._in_thread(assemble)
+        return await self.in_thread(assemble)

@@ -7,6 +7,9 @@ let languages = [];
 let timer = 0;
 let asked = 0;            // counts requests, so that an old answer never replaces a newer one
 let running = null;
+let detected = "";        // the language of the text, where it was not chosen
+let sending = null;       // the request of a document
+let fileLimit = 0;        // bytes of it
 
 async function request(path, body, signal) {
   const options = body === undefined ? {} :
@@ -41,6 +44,19 @@ function showTargets(chosen) {
   fill(at("target"), targetsOf(at("source").value), chosen || at("target").value);
   const [source, target] = [at("source").value, at("target").value];
   at("swap").disabled = source === "auto" || !targetsOf(target).includes(source);
+  const body = JSON.stringify({ q: "Hello", source, target });
+  at("curl").textContent = `curl ${new URL("translate", location.href)} -H "Content-Type: application/json" -d '${body}'`;
+}
+
+// "demo: English → Italian", a model each
+function describe(models) {
+  const name = (code) => (languages.find((one) => one.code === code) || { name: code }).name;
+  const described = new Map();
+  for (const one of models) {
+    const start = `${one.name}: ${name(one.source)} → `;
+    described.set(start, [...(described.get(start) || []), name(one.target)]);
+  }
+  return [...described].map(([start, targets]) => start + targets.join(", ")).join(" · ");
 }
 
 function showCount() {
@@ -56,6 +72,16 @@ function showAnswer(text, status) {
   at("status").textContent = status;
   at("copy").disabled = !text;
   at("more").disabled = !text;
+  at("improve").disabled = !text;
+  showSuggestion(false);
+}
+
+function showSuggestion(shown) {
+  at("suggestion").hidden = !shown;
+  at("improve").setAttribute("aria-expanded", String(shown));
+  if (!shown) return;
+  at("better").value = at("result").textContent;
+  at("better").focus();
 }
 
 function hideAlternatives() {
@@ -107,8 +133,8 @@ async function translate() {
   }
   const found = await ask(question(), () => showAnswer("", ""));
   if (!found) return;
-  const detected = found.detectedLanguage;
-  const name = detected && (languages.find((one) => one.code === detected.language) || { name: detected.language }).name;
+  detected = found.detectedLanguage ? found.detectedLanguage.language : "";
+  const name = (languages.find((one) => one.code === detected) || { name: detected }).name;
   showAnswer(found.translatedText, detected ? `Detected: ${name}` : "");
 }
 
@@ -143,6 +169,77 @@ async function showAlternatives() {
   at("more").setAttribute("aria-expanded", String(choices.length > 0));
 }
 
+async function suggest() {
+  const { q, source, target, api_key } = question();
+  try {
+    await request("suggest", { q, s: at("better").value, source: source === "auto" ? detected : source, target, api_key });
+    showSuggestion(false);
+    at("status").textContent = "Sent; thank you";
+    showError("");
+  } catch (error) {
+    showError(error instanceof TypeError ? "The server cannot be reached." : error.message);
+  }
+}
+
+function showWork(stage, done, total) {
+  at("work").hidden = !stage;
+  if (at("stage").textContent !== stage) at("stage").textContent = stage;  // said by screen readers
+  at("amount").textContent = total ? `${Math.floor(100 * done / total)} %` : "";
+  at("progress").hidden = at("cancel").hidden = done === undefined;
+  at("download").hidden = true;
+  if (total) { at("progress").max = total; at("progress").value = done; } else at("progress").removeAttribute("value");
+}
+
+function translateFile(file) {
+  if (sending) sending.abort();
+  showError("");
+  if (file.size > fileLimit) {
+    showWork("");
+    showError(`${file.name} is larger than ${fileLimit.toLocaleString()} bytes.`);
+    return;
+  }
+  const { source, target, api_key = "" } = question();
+  const progress = [...crypto.getRandomValues(new Uint32Array(4))].map((one) => one.toString(36)).join("");
+  const form = new FormData();
+  for (const [name, value] of Object.entries({ source, target, api_key, progress, file })) form.append(name, value);
+  const sent = sending = new XMLHttpRequest();
+  let polling = 0;
+  const show = (...state) => { if (sent === sending) showWork(...state); };
+  const fail = (message) => { if (sent === sending) { showWork(""); showError(message); } };
+  sent.open("POST", "translate_file");
+  sent.responseType = "json";
+  sent.upload.onprogress = (event) => show(`Uploading ${file.name}`, event.loaded, event.total);
+  sent.upload.onload = () => {
+    const stage = `Translating ${file.name}`;
+    show(stage, 0, 0);
+    polling = setInterval(async () => {
+      const { translated, sentences } = await request(`file_progress/${progress}`).catch(() => ({}));
+      if (sentences && polling) show(stage, translated, sentences);
+    }, 500);
+  };
+  sent.onerror = () => fail("The server cannot be reached.");
+  sent.onabort = () => fail("");
+  sent.onload = () => {
+    const answer = sent.response;
+    if (sent.status !== 200 || !answer) { fail(answer && answer.error ? answer.error : `the server answered ${sent.status}`); return; }
+    const path = answer.translatedFileUrl.split("/").pop();
+    show(`Translated ${file.name}`);
+    at("download").href = `download_file/${path}`;
+    at("download").hidden = false;
+  };
+  sent.onloadend = () => { clearInterval(polling); polling = 0; if (sent === sending) sending = null; };
+  showWork(`Uploading ${file.name}`, 0, 0);
+  sent.send(form);
+}
+
+function drag(event) {
+  if (at("document").hidden || !event.dataTransfer.types.includes("Files")) return;
+  event.preventDefault();
+  at("document").classList.toggle("over", event.type === "dragover");
+  const [file] = event.dataTransfer.files;
+  if (event.type === "drop" && file) translateFile(file);
+}
+
 function swap() {
   const [source, target, result] = [at("source").value, at("target").value, at("result").textContent];
   at("source").value = target;
@@ -166,6 +263,11 @@ async function begin() {
     const [known, settings] = await Promise.all([request("languages"), request("frontend/settings")]);
     languages = known;
     limit = settings.charLimit;
+    fileLimit = settings.fileLimit;
+    at("models").textContent = describe(settings.models);
+    at("improve").hidden = !settings.suggestions;
+    at("document").hidden = !settings.filesTranslation;
+    at("kinds").textContent = `or drop one here: ${settings.supportedFilesFormat.join(" ")}`;
     at("key-line").hidden = !settings.keyRequired;
     const sources = known.filter((one) => one.targets.length > 0).map((one) => one.code);
     fill(at("source"), sources.length > 1 ? [...sources, "auto"] : sources, settings.language.source.code);
@@ -189,4 +291,9 @@ at("swap").addEventListener("click", swap);
 at("clear").addEventListener("click", () => { at("text").value = ""; translate(); at("text").focus(); });
 at("more").addEventListener("click", showAlternatives);
 at("copy").addEventListener("click", copy);
+at("improve").addEventListener("click", () => showSuggestion(at("suggestion").hidden));
+at("send").addEventListener("click", suggest);
+at("file").addEventListener("change", () => { if (at("file").files[0]) translateFile(at("file").files[0]); at("file").value = ""; });
+at("cancel").addEventListener("click", () => { if (sending) sending.abort(); });
+for (const kind of ["dragover", "dragleave", "drop"]) document.addEventListener(kind, drag);
 begin();

@@ -1,0 +1,187 @@
+"""Alignment of the sentences of two texts, one a translation of the other.
+
+Dynamic programming over sentences that are translated one to one, merged, split or left out, as by Gale and Church
+1993, "A Program for Aligning Sentences in Bilingual Corpora". Lengths, names and numbers give a first alignment, from
+which a lexicon is learned that gives the next ones (Moore 2002; Varga et al. 2005).
+
+    N source and M target lines   W = 2 * band + 1 target lines that are tried with a source line
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mt.extras.doctor.lexicon import Array, Lexicon, Side, density_ratios, learn_lexicon
+
+# Source and target lines of a step, and the logarithm of its prior to that of one to one: near Gale and Church's table
+# 5 for lines left out, and rarer merges, chosen on validation text.
+MOVES = ((1, 1, 0.0), (1, 0, -4.0), (0, 1, -4.0), (2, 1, -4.0), (1, 2, -4.0))
+_ONE, _, _INSERTED, _MERGED, _SPLIT = range(len(MOVES))
+_FIRST_BAND, _NEXT_BAND = 300, 60
+_PASSES = 3  # with a lexicon
+_BOUND = 4.0  # nats that a single step can give
+_DEVIATION = 0.3  # of the logarithm of a length ratio, before it is learned
+_UNRELATED = 23  # lines so far apart are no translations
+_MIN_KNOWN = 100  # steps from which densities are learned
+
+# From gains per word and deviations of the length ratio to the log-likelihood ratio of "translation" to "unrelated".
+Evidence = Callable[[Array, Array], Array]
+
+
+@dataclass(frozen=True)
+class Link:
+    """Source and target lines, `[start, end)` each, that translate each other, and the evidence in nats."""
+
+    source: tuple[int, int]
+    target: tuple[int, int]
+    score: float
+
+
+def align(sources: Sequence[str], targets: Sequence[str]) -> list[Link]:
+    """Align two texts in order; a line without a translation is in no link."""
+    if not sources or not targets:
+        return []
+    source, target = Side(sources), Side(targets)
+    none = np.zeros(0, np.int64)
+    centre = np.linspace(0, len(targets), len(sources) + 1).round().astype(np.int64)
+    band = max(_FIRST_BAND, abs(len(sources) - len(targets)) + 100)
+    aligner = _Aligner(source, target, learn_lexicon(source, target, none, none), _first_evidence)
+    links, centre = aligner.best(centre, band)
+    for _ in range(_PASSES):
+        known = np.array([(link.source[0], link.target[0]) for link in links if _is_single(link)], np.int64)
+        if len(known) < _MIN_KNOWN:
+            break
+        lexicon = learn_lexicon(source, target, known[:, 0], known[:, 1])
+        aligner = _Aligner(source, target, lexicon, _first_evidence)
+        aligner.evidence = aligner.learned_evidence(known)
+        links, centre = aligner.best(centre, _NEXT_BAND)
+    return links
+
+
+def _is_single(link: Link) -> bool:
+    return link.source[1] - link.source[0] == link.target[1] - link.target[0] == 1 and link.score > 0
+
+
+def _first_evidence(gains: Array, deviations: Array) -> Array:
+    bounded: Array = np.clip(1.0 + 2.0 * gains - 0.5 * (deviations / _DEVIATION) ** 2, -_BOUND, _BOUND)
+    return bounded
+
+
+class _Aligner:
+    """Scores steps with a lexicon, and finds the best sequence of them."""
+
+    def __init__(self, source: Side, target: Side, lexicon: Lexicon, evidence: Evidence) -> None:
+        self.source, self.target, self.evidence = source, target, evidence
+        self._first = np.searchsorted(lexicon[0], np.arange(len(source.vocab) + 1))
+        self._translations, self._gains = lexicon[1:]
+        self._weights = np.zeros(len(target.vocab) + 1)  # of each target word, for one source line
+        self._typical = math.log((target.characters.sum() + 10) / (source.characters.sum() + 10))
+
+    def learned_evidence(self, known: Array) -> Evidence:
+        """Return the evidence as the known pairs of lines (P, 2), and pairs of lines far apart, have it."""
+        far = np.stack([known[:, 0], np.roll(known[:, 1], _UNRELATED)], axis=1)
+        right, unrelated = (self._features(pairs) for pairs in (known, far))
+        tables = [density_ratios(a, b) for a, b in zip(right, unrelated, strict=True)]
+
+        def evidence(gains: Array, deviations: Array) -> Array:
+            total: Array = np.zeros(np.broadcast(gains, deviations).shape)
+            for (edges, ratios), values in zip(tables, (gains, deviations), strict=True):
+                total = total + ratios[np.searchsorted(edges, values, side="right")]
+            return np.clip(total, -_BOUND, _BOUND)
+
+        return evidence
+
+    def _features(self, pairs: Array) -> tuple[Array, Array]:
+        gains = np.array([self._line_gains([i], j, j + 1)[0] for i, j in pairs.tolist()])
+        counts = np.maximum(1, self.target.counts[pairs[:, 1]])
+        return gains / counts, self._deviations(
+            self.source.characters[pairs[:, 0]], self.target.characters[pairs[:, 1]]
+        )
+
+    def _deviations(self, source: Array | float, target: Array) -> Array:
+        ratios: Array = np.abs(np.log((target + 10) / (source + 10)) - self._typical)
+        return ratios
+
+    def _line_gains(self, lines: Sequence[int], low: int, high: int) -> Array:
+        """Return what the words of target lines `low` to `high` gain from being translations of source lines."""
+        words = np.concatenate([self.source.words_of(line) for line in lines])
+        sizes = self._first[words + 1] - self._first[words]
+        entries = np.arange(sizes.sum()) + np.repeat(self._first[words] - np.cumsum(sizes) + sizes, sizes)
+        translations, gained = self._translations[entries], self._gains[entries]
+        self._weights[translations] = gained  # of a word that several translate, the last: nearly the same
+        starts = self.target.starts[low : high + 1]
+        sums = np.concatenate([[0.0], np.cumsum(self._weights[self.target.ids[starts[0] : starts[-1]]])])
+        gains: Array = np.diff(sums[starts - starts[0]])
+        self._weights[translations] = 0.0
+        return gains
+
+    def best(self, centre: Array, band: int) -> tuple[list[Link], Array]:
+        """Return the best links, and for each number of source lines that of the target lines before it (N + 1,).
+
+        Args:
+            centre: that number as an earlier alignment has it; at most `band` from it is tried.
+        """
+        n_source, n_target = len(self.source.counts), len(self.target.counts)
+        pad = 2  # so that two lines before the first are impossible, not the last
+        rows = np.full((3, n_target + 1 + pad), -np.inf)  # of the last source lines, by target lines so far
+        origins = np.zeros((n_source + 1, 2 * band + 1), np.int8)
+        scores = np.zeros((n_source + 1, 2 * band + 1), np.float32)
+        bounds = [(max(0, int(c) - band), min(n_target, int(c) + band)) for c in centre]
+        for i, (low, high) in enumerate(bounds):
+            row = rows[i % 3]
+            row[:] = -np.inf if i < 3 else row
+            if i >= 3:
+                row[bounds[i - 3][0] + pad : bounds[i - 3][1] + pad + 1] = -np.inf
+            here = slice(low + pad, high + pad + 1)
+            evidence = self._step_evidence(i, low, high)
+            reached = np.full((len(MOVES), high - low + 1), -np.inf)
+            for move, (n_src, n_tgt, prior) in enumerate(MOVES):
+                if move != _INSERTED and i >= n_src:
+                    before = rows[(i - n_src) % 3][here.start - n_tgt : here.stop - n_tgt]
+                    reached[move] = before + prior + evidence[move]
+            if i == 0 and low == 0:
+                reached[_ONE, 0] = 0.0
+            chosen = reached.argmax(axis=0)
+            best = reached.max(axis=0)
+            steps = MOVES[_INSERTED][2] * np.arange(len(best))
+            inserted = np.maximum.accumulate(best - steps) + steps
+            chosen[inserted > best] = _INSERTED
+            row[here] = np.maximum(best, inserted)
+            origins[i, : len(chosen)] = chosen
+            scores[i, : len(chosen)] = evidence[chosen, np.arange(len(chosen))]
+        return self._traced(origins, scores, bounds)
+
+    def _step_evidence(self, i: int, low: int, high: int) -> Array:
+        """Return the evidence of each move that ends behind source line i - 1 and target lines `low` to `high` - 1."""
+        evidence = np.zeros((len(MOVES), high - low + 1))
+        if i == 0:
+            return evidence
+        start = max(0, low - 2)
+        counts, characters = self.target.counts[start:high], self.target.characters[start:high]
+        ends = np.arange(low, high + 1)
+        for move, lines, n_tgt in ((_ONE, [i - 1], 1), (_SPLIT, [i - 1], 2), (_MERGED, [i - 2, i - 1], 1)):
+            if lines[0] < 0:
+                continue
+            gains = self._line_gains(lines, start, high)
+            totals = [np.concatenate([[0.0], np.cumsum(x)]) for x in (gains, counts, characters)]
+            last, first = ends - start, np.maximum(0, ends - start - n_tgt)
+            gain, words, length = (total[last] - total[first] for total in totals)
+            source_length = float(self.source.characters[lines].sum())
+            evidence[move] = self.evidence(gain / np.maximum(1, words), self._deviations(source_length, length))
+        return evidence
+
+    def _traced(self, origins: Array, scores: Array, bounds: list[tuple[int, int]]) -> tuple[list[Link], Array]:
+        i, j = len(self.source.counts), len(self.target.counts)
+        links, path = list[Link](), np.zeros(i + 1, np.int64)
+        while i or j:
+            path[i] = j
+            cell = j - bounds[i][0]
+            move = int(origins[i, cell])
+            n_src, n_tgt, _ = MOVES[move]
+            if n_src and n_tgt:
+                links.append(Link((i - n_src, i), (j - n_tgt, j), float(scores[i, cell])))
+                path[i - n_src + 1 : i] = j
+            i, j = i - n_src, j - n_tgt
+        return links[::-1], path

@@ -1,0 +1,104 @@
+"""Words of a corpus, and the lexicon that it teaches: which of them translate each other (IBM Model 1).
+
+N lines   S words of all lines   E entries of the lexicon
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt.data.shortlist import model_1
+
+Array = NDArray[Any]
+Lexicon = tuple[Array, Array, Array]
+
+_SAMPLE, _MAX_WORDS = 40_000, 60  # lines to learn from, of at most so many words
+_TRANSLATIONS = 5  # of a word
+_MIN_PROBABILITY, _MIN_GAIN, _MAX_GAIN = 0.05, 0.7, 6.0  # of a translation; gain: log of p(t | s) over p(t)
+_BINS = 24
+
+
+class Side:
+    """The distinct words of all lines on one side, as ids.
+
+    Attributes:
+        vocab: the id of each word.
+        ids: (S,), the words of all lines, one line after another.
+        counts: (N,), words of each line.
+        starts: (N + 1,), where each line begins in `ids`.
+        characters: (N,), length of each line.
+    """
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.vocab: dict[str, int] = {}
+        ids: list[int] = []
+        counts, characters = [], []
+        for line in lines:
+            words = {self.vocab.setdefault(word, len(self.vocab)) for word in _words(line)}
+            ids.extend(words)
+            counts.append(len(words))
+            characters.append(len(line))
+        self.ids, self.counts = np.array(ids, np.int64), np.array(counts, np.int64)
+        self.starts = np.concatenate([[0], np.cumsum(self.counts)])
+        self.characters = np.array(characters, np.float64)
+
+    def words_of(self, line: int) -> Array:
+        return self.ids[self.starts[line] : self.starts[line + 1]]
+
+
+def _words(line: str) -> list[str]:
+    """Split a line into words; where letters follow each other without spaces, as in Chinese, into pairs of them."""
+    words = []
+    for word in re.findall(r"\w+", line.lower()):
+        if len(word) > 1 and ord(word[0]) >= 0x0E00 and not word.isascii():
+            words += [word[i : i + 2] for i in range(len(word) - 1)]
+        else:
+            words.append(word)
+    return words
+
+
+def learn_lexicon(source: Side, target: Side, src_lines: Array, tgt_lines: Array) -> Lexicon:
+    """Return source word, target word and gain of each entry, each (E,), in order of the source word.
+
+    Beside what the given lines (N,), translations of each other, teach, names and numbers translate themselves.
+    """
+    sample = np.unique(np.linspace(0, len(src_lines) - 1, _SAMPLE).astype(np.int64)) if len(src_lines) else src_lines
+    n_words_of = np.stack([source.counts[src_lines[sample]], target.counts[tgt_lines[sample]]])
+    usable = sample[(n_words_of.min(axis=0) > 0) & (n_words_of.max(axis=0) <= _MAX_WORDS)]
+    sources, targets, positions, n_words = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
+    for src_line, tgt_line in zip(src_lines[usable].tolist(), tgt_lines[usable].tolist(), strict=True):
+        src, tgt = source.words_of(src_line), target.words_of(tgt_line)
+        sources.append(np.repeat(src, len(tgt)))
+        targets.append(np.tile(tgt, len(src)))
+        positions.append(np.tile(np.arange(n_words, n_words + len(tgt)), len(src)))
+        n_words += len(tgt)
+    n_targets = len(target.vocab) + 1
+    codes, index = np.unique(np.concatenate(sources) * n_targets + np.concatenate(targets), return_inverse=True)
+    probabilities = model_1(codes // n_targets, index, np.concatenate(positions))
+    often = np.bincount(index, minlength=len(codes)) > 1  # what was seen once is a coincidence
+    src, tgt = codes // n_targets, codes % n_targets
+    share = np.bincount(target.ids, minlength=n_targets) / max(1, len(target.counts))  # of the lines with a word
+    gains = np.log(np.maximum(probabilities, 1e-9) / np.maximum(share[tgt], 1e-9))
+    kept = often & (probabilities > _MIN_PROBABILITY) & (gains > _MIN_GAIN)
+    same = [(i, target.vocab[w]) for w, i in source.vocab.items() if w in target.vocab and (len(w) > 3 or w.isdigit())]
+    forms = np.array(same, np.int64).reshape(-1, 2)  # names, numbers and the like
+    src, tgt = np.concatenate([src[kept], forms[:, 0]]), np.concatenate([tgt[kept], forms[:, 1]])
+    gains = np.concatenate([gains[kept], np.log(0.5 / np.maximum(share[forms[:, 1]], 1e-9))]).clip(0, _MAX_GAIN)
+    order = np.lexsort((-gains, src))
+    src, tgt, gains = src[order], tgt[order], gains[order]
+    best = np.arange(len(src)) - np.searchsorted(src, src) < _TRANSLATIONS
+    return src[best], tgt[best], gains[best]
+
+
+def density_ratios(right: Array, unrelated: Array) -> tuple[Array, Array]:
+    """Return edges of bins of a feature, and the log ratio of its densities in right and unrelated pairs in each."""
+    quantiles = np.quantile(np.concatenate([right, unrelated]), np.linspace(0, 1, _BINS + 1)[1:-1])
+    edges = np.unique(quantiles)
+    densities = []
+    for values in (right, unrelated):
+        counts = np.bincount(np.searchsorted(edges, values, side="right"), minlength=len(edges) + 1) + 1.0
+        densities.append(np.log(counts / counts.sum()))
+    return edges, densities[0] - densities[1]

@@ -1,0 +1,101 @@
+"""Alignment of texts whose lines do not correspond: lines left out, merged and split, and put together again."""
+
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from command import mt
+from mt.data.phrasebook import sentence_pairs
+from mt.extras.doctor.alignment import Link, align
+
+Lines = tuple[tuple[int, int], tuple[int, int]]
+
+
+def disturbed(seed: int) -> tuple[list[str], list[str], set[Lines]]:
+    """Return two texts, and the lines that translate each other."""
+    rng = random.Random(seed)
+    pairs = iter(list(sentence_pairs("train"))[:1500])
+    sources, targets, truth = list[str](), list[str](), set[Lines]()
+    for source, target in pairs:
+        chance = rng.random()
+        if chance < 0.03:
+            sources.append(source)
+            continue
+        if chance < 0.06:
+            targets.append(target)
+            continue
+        second = next(pairs, None) if chance < 0.1 else None
+        n_src, n_tgt = len(sources), len(targets)
+        if second is None:
+            sources, targets = [*sources, source], [*targets, target]
+        elif chance < 0.08:
+            sources, targets = [*sources, source, second[0]], [*targets, f"{target} {second[1]}"]
+        else:
+            sources, targets = [*sources, f"{source} {second[0]}"], [*targets, target, second[1]]
+        truth.add(((n_src, len(sources)), (n_tgt, len(targets))))
+    return sources, targets, truth
+
+
+def test_sentences_find_their_partners() -> None:
+    sources, targets, truth = disturbed(seed := random.randrange(10**6))
+    found = {(link.source, link.target) for link in align(sources, targets)}
+    assert len(found & truth) >= 0.93 * len(truth), seed
+    assert len(found & truth) >= 0.93 * len(found), seed
+
+
+def test_links_are_in_order_and_never_overlap() -> None:
+    links = align(*disturbed(1)[:2])
+    for one, other in pairwise(links):
+        assert one.source[1] <= other.source[0]
+        assert one.target[1] <= other.target[0]
+
+
+@pytest.mark.parametrize(("sources", "targets"), [([], ["a"]), (["a"], []), ([], [])])
+def test_nothing_to_align(sources: list[str], targets: list[str]) -> None:
+    assert align(sources, targets) == []
+
+
+def test_the_smallest_texts() -> None:
+    assert [(link.source, link.target) for link in align(["a b c"], ["x y z"])] == [((0, 1), (0, 1))]
+    assert isinstance(align(["Rome 1999", "b"], ["Roma 1999"])[0], Link)
+
+
+def test_the_command_writes_a_table_that_can_be_trained_on(tmp_path: Path) -> None:
+    sources, targets, truth = disturbed(2)
+    (tmp_path / "a.en").write_text("\r\n".join(sources) + "\r\n\r\n", encoding="utf-8", newline="")
+    (tmp_path / "a.it").write_text("\n".join(targets) + "\n", encoding="utf-8")
+    done = mt("data", "align", "a.en", "a.it", "--output", "a.tsv", cwd=tmp_path)
+    header, *rows = (tmp_path / "a.tsv").read_text(encoding="utf-8").splitlines()
+    assert header.split("\t") == ["source", "target", "score"]
+    wanted = {(" ".join(sources[slice(*s)]), " ".join(targets[slice(*t)])) for s, t in truth}
+    assert len(wanted & {tuple(row.split("\t")[:2]) for row in rows}) > 0.9 * len(wanted)
+    assert "1 to 1" in done.stdout
+    assert "source_column: source" in done.stderr
+    (tmp_path / "a.yaml").write_text(
+        "name: a\ndata:\n  source_lang: en\n  target_lang: it\n"
+        "  train: {file: a.tsv, source_column: source, target_column: target}\n"
+        "  valid: {from_train: 50}\n  test: {from_train: 50}\n"
+    )
+    mt("data", "check", "a.yaml", cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "message"),
+    [
+        (None, ["--output", "o.tsv"], "no such file"),
+        (b"\n \n", ["--output", "o.tsv"], "no sentence in it"),
+        (b"caff\xe8\n", ["--output", "o.tsv"], "not valid UTF-8"),
+        (b"a\n", ["--output", "o.txt"], "let it end in .tsv"),
+        (b"a\n", ["--output", "b.tsv"], "--force"),
+    ],
+)
+def test_refusals(tmp_path: Path, content: bytes | None, words: list[str], message: str) -> None:
+    if content is not None:
+        (tmp_path / "a").write_bytes(content)
+    (tmp_path / "b").write_text("x\n")
+    (tmp_path / "b.tsv").write_text("there\n")
+    done = mt("data", "align", "a", "b", *words, cwd=tmp_path, code=2)
+    assert message in done.stderr
+    assert not (tmp_path / "o.tsv").exists()

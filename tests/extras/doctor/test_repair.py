@@ -1,0 +1,83 @@
+"""Repair of sentences, which a second repair leaves alone, and of corpora."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from command import mt
+from mt.data.phrasebook import sentence_pairs
+from mt.extras.doctor.repair import repaired
+
+LATIN = frozenset({"Latn"})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reasons"),
+    [
+        ("Plain text.", "Plain text.", []),
+        ("Fish &amp; chips", "Fish & chips", ["markup"]),
+        ("Fish &amp;amp; chips", "Fish & chips", ["markup"]),
+        ("<p>One <b>bold</b> word.</p>", "One bold word.", ["markup"]),
+        ("&lt;b&gt;x&lt;/b&gt; y", "x y", ["markup"]),
+        ("AT&T, R&D; 5 < 6", "AT&T, R&D; 5 < 6", []),
+        ("schÃ¶n", "schön", ["mojibake"]),
+        ("Ð¿Ñ€Ð¸Ð²ÐµÑ‚", "привет", ["mojibake"]),
+        ("zero\u200bwidth", "zerowidth", ["invisible"]),
+        ("soft\u00adhyphen", "softhyphen", ["invisible"]),
+        ("bell\x07", "bell", ["invisible"]),
+        ("two\u2028lines", "two lines", ["invisible"]),
+        ('"He said ""yes""."', 'He said "yes".', ["quotes"]),
+        ('"He said yes."', '"He said yes."', []),
+        ("cafe\u0301", "caf\u00e9", ["composed"]),
+        ("1,5 kg – „so“", "1,5 kg – „so“", []),
+    ],
+)
+def test_sentences(before: str, after: str, reasons: list[str]) -> None:
+    assert repaired(before, LATIN) == (after, reasons)
+
+
+def test_a_script_keeps_the_characters_that_it_needs() -> None:
+    joined = "می\u200cخواهم"
+    assert repaired(joined, frozenset({"Arab"})) == (joined, [])
+    assert repaired(joined, frozenset()) == (joined, []), "unknown"
+
+
+@given(st.text(st.sampled_from('ab &;<>/"#xÃ¶â€™Ð\u00a0\u200b\u00ad\u0301\x07\u2028') | st.characters(), max_size=40))
+def test_a_second_repair_changes_nothing(text: str) -> None:
+    once, _ = repaired(text, LATIN)
+    assert repaired(once, LATIN) == (once, [])
+
+
+def test_a_corpus_is_mended_before_it_is_judged(tmp_path: Path) -> None:
+    pairs = list(sentence_pairs("train"))[:400]
+    sources, targets = (list(side) for side in zip(*pairs, strict=True))
+    sources[10], targets[11] = (
+        f"{sources[10]} &amp; more",
+        targets[11].encode().decode("latin-1") + " cittÃ\xa0 è bella",
+    )
+    sources[20], targets[20] = f"\u200b{sources[30]}", targets[30]  # mended, it is a duplicate
+    (tmp_path / "a.en").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
+    (tmp_path / "a.it").write_text("".join(f"{line}\n" for line in targets), encoding="utf-8")
+    (tmp_path / "a.yaml").write_text(
+        "name: a\ndata:\n  source_lang: en\n  target_lang: it\n  train: {source: a.en, target: a.it}\n"
+        "  valid: {from_train: 20}\n  test: {from_train: 20}\n"
+    )
+    findings = json.loads(mt("data", "check", "a.yaml", "--json", cwd=tmp_path).stdout)["findings"]
+    repairable = {each["name"]: each["repairable"] for each in findings if each["repairable"]}
+    assert repairable["markup"] == repairable["zero-width"] == 1
+    done = mt("data", "clean", "a.yaml", "--output", "clean", "--repair", cwd=tmp_path)
+    assert "repaired: " in done.stdout
+    kept = (tmp_path / "clean" / "train.en").read_text(encoding="utf-8").splitlines()
+    assert f"{sources[10]}".replace("&amp;", "&") in kept
+    assert kept.count(sources[30]) == 1
+    header, row = (tmp_path / "clean" / "repaired" / "markup.tsv").read_text(encoding="utf-8").splitlines()
+    assert header.split("\t")[2:] == ["source before", "target before", "source", "target"]
+    assert row.split("\t") == ["a.en", "11", sources[10], targets[10], sources[10].replace("&amp;", "&"), targets[10]]
+    again = mt(
+        "data", "clean", "a.yaml", "--set", "data.train={source: clean/train.en, target: clean/train.it}",
+        "--output", "again", "--repair", cwd=tmp_path,
+    )  # fmt: skip
+    assert "repaired" not in again.stdout

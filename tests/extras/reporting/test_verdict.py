@@ -1,0 +1,206 @@
+"""The verdict in words, of real runs whose files say something else each time."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command import mt
+from html_helpers import checked
+from mt.api.runs import Run
+from mt.extras.reporting.report import report_html
+from mt.extras.reporting.run_data import read_run_data
+from mt.extras.reporting.verdict import BANDS, CHECKS, Verdict, judge
+from mt.storage.run_dir import RunDir
+
+PAGE = Path(__file__).parents[3] / "docs" / "quality.md"
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> RunDir:
+    """A copy of a finished run of 24 steps, whose verdict would be a good one: no check holds."""
+    shutil.copytree(trained / "runs" / "tiny", tmp_path / "runs" / "tiny")
+    run = RunDir(tmp_path / "runs" / "tiny")
+    references = (run.scores / "test.reference").read_text()
+    for method in ("greedy", "beam"):
+        (run.scores / f"test.{method}").write_text(references)
+    rewrite_scores(run, bleu=35.0, length_ratio=1.0)
+    rewrite_curve(run, [(8, 30.0), (16, 34.6), (24, 35.0)], epoch=40)
+    return run
+
+
+def rewrite_scores(run: RunDir, **values: float) -> None:
+    path = run.scores / "test.json"
+    document = json.loads(path.read_text())
+    document["results"] = [{**result, **values} for result in document["results"]]
+    path.write_text(json.dumps(document))
+
+
+def rewrite_curve(run: RunDir, curve: list[tuple[int, float]], epoch: int) -> None:
+    events: list[dict[str, Any]] = [{"event": "start", "step": 0}]
+    events += [{"event": "validation", "step": step, "epoch": epoch, "bleu": bleu} for step, bleu in curve]
+    run.metrics.write_text("".join(json.dumps(event) + "\n" for event in events))
+
+
+def rewrite_hypotheses(run: RunDir, *lines: str) -> None:
+    """Replace the first translations."""
+    path = run.scores / "test.beam"
+    rest = path.read_text().splitlines()[len(lines) :]
+    path.write_text("".join(f"{line}\n" for line in (*lines, *rest)))
+
+
+def verdict_of(run: RunDir) -> Verdict:
+    verdict = judge(read_run_data(run))
+    assert verdict is not None
+    return verdict
+
+
+def reasons_of(run: RunDir) -> list[str]:
+    return [check.reason for check in verdict_of(run).reasons]
+
+
+@pytest.mark.parametrize(
+    ("bleu", "words"),
+    [
+        (9.9, "of little use yet"),
+        (10.0, "the gist is hard to get"),
+        (29.9, "usable for the gist"),
+        (49.9, "good"),
+        (60.0, "only on formulaic text"),
+        (100.0, "only on formulaic text"),
+    ],
+)
+def test_bleu_in_words(run: RunDir, bleu: float, words: str) -> None:
+    rewrite_scores(run, bleu=bleu)
+    first = verdict_of(run).lines()[0]
+    assert words in first
+    assert f"BLEU {bleu:.1f}" in first
+    assert "BLEU on other texts does not compare" in first
+
+
+def test_without_a_reason_it_says_to_read(run: RunDir) -> None:
+    verdict = verdict_of(run)
+    assert verdict.reasons == []
+    assert verdict.lines()[1:] == [f"next: {verdict.advice}"]
+    assert "BLEU compares words, not meaning" in verdict.advice
+
+
+def test_little_text_and_a_plateau(run: RunDir) -> None:
+    rewrite_scores(run, bleu=12.0)
+    pairs, plateau = reasons_of(run)
+    assert pairs.startswith("282 training pairs are few")
+    assert plateau == "BLEU had stopped rising"
+    assert verdict_of(run).advice.startswith("more pairs")
+    counts = json.loads(run.prepared_counts.read_text())
+    counts["pairs"]["train"] = 30_000
+    run.prepared_counts.write_text(json.dumps(counts))
+    assert reasons_of(run) == ["BLEU had stopped rising"]
+
+
+def test_few_passes_and_a_rising_curve_ask_for_more_steps(run: RunDir) -> None:
+    rewrite_scores(run, bleu=22.0)
+    rewrite_curve(run, [(8, 10.0), (16, 19.0), (24, 21.5)], epoch=0)
+    passes, rising = reasons_of(run)
+    assert passes.startswith("complete passes over the text: 0")
+    assert rising == "BLEU was still rising, by 2.5 in the last quarter of the training"
+    assert verdict_of(run).advice.endswith("--set training.max_steps=480"), "about 20 passes"
+    rewrite_curve(run, [(8, 10.0), (16, 19.0), (24, 21.5)], epoch=20)
+    assert verdict_of(run).advice.endswith("--set training.max_steps=48"), "twice as many steps"
+    rewrite_curve(run, [(24, 21.5)], epoch=40)  # a single validation says nothing of a curve
+    assert reasons_of(run) == []
+
+
+@pytest.mark.parametrize(("ratio", "shown"), [(0.82, "82% of the length"), (1.25, "125% of the length")])
+def test_length(run: RunDir, ratio: float, shown: str) -> None:
+    rewrite_scores(run, length_ratio=ratio)
+    [reason] = reasons_of(run)
+    assert shown in reason
+    assert "--tune-length-penalty" in verdict_of(run).advice
+
+
+def test_copies_and_loops(run: RunDir) -> None:
+    source = (run.scores / "test.source").read_text().splitlines()[0]
+    rewrite_hypotheses(run, source, "p of the of the of the of the")
+    assert reasons_of(run) == [
+        "8 % of the translations repeat the source",
+        "8 % of the translations repeat a phrase again and again",
+    ]
+    assert "mt data clean" in verdict_of(run).advice
+
+
+def test_what_a_reference_has_too_is_no_fault(run: RunDir) -> None:
+    """Names are copied, songs repeat themselves; numbers with many zeros are no loop."""
+    for suffix in ("reference", "beam"):
+        lines = (run.scores / f"test.{suffix}").read_text().splitlines()
+        lines[:2] = [(run.scores / "test.source").read_text().splitlines()[0], "la la la la la"]
+        (run.scores / f"test.{suffix}").write_text("".join(f"{line}\n" for line in lines))
+    lines = (run.scores / "test.beam").read_text().splitlines()
+    rewrite_hypotheses(run, *lines[:2], "1000000000 ........ no no no")
+    assert reasons_of(run) == []
+
+
+def test_the_built_in_corpus_says_nothing_about_real_text(run: RunDir) -> None:
+    config = run.config.read_text()
+    sources = re.compile(r"^  test: .*$", re.MULTILINE)
+    run.config.write_text(sources.sub("  test: [{builtin: phrasebook, split: test}]", config))
+    rewrite_scores(run, bleu=91.0)
+    first, reasons, following = verdict_of(run).lines()
+    assert first == (
+        "verdict: BLEU 91.0: a demonstration, not a measure of quality "
+        "(a score on generated sentences says nothing about real text)"
+    )
+    assert "generated from templates" in reasons
+    assert following == "next: your own text: mt init --help"
+
+
+def test_it_is_silent_without_a_score_or_when_the_score_is_old(run: RunDir) -> None:
+    assert len(Run(run.root).verdict) == 2
+    with run.metrics.open("a") as file:
+        file.write('{"event": "resume", "step": 24}\n{"event": "train", "step": 28, "epoch": 41}\n')
+    assert Run(run.root).verdict == []
+    rewrite_curve(run, [(24, 35.0)], epoch=40)
+    assert Run(run.root).verdict != []
+    rewrite_scores(run, bleu=None)  # type: ignore[arg-type]
+    assert Run(run.root).verdict == []
+    assert "No test set was scored with BLEU" in checked(report_html(read_run_data(run))).text
+    (run.scores / "test.json").write_text("{}")
+    assert Run(run.root).verdict == [], "a damaged run is no bug"
+    shutil.rmtree(run.scores)
+    assert Run(run.root).verdict == []
+
+
+def test_a_training_and_an_evaluation_end_with_it(tiny: Path) -> None:
+    done = mt("train", "--config", "tiny.yaml", cwd=tiny)
+    for text in (done.stderr, mt("eval", cwd=tiny).stderr):
+        lines = [line[9:] for line in text.splitlines() if re.match(r"\S+ (verdict|reasons|next): ", line)]
+        assert lines[:3] == Run(tiny / "runs" / "tiny").verdict
+    assert "verdict" not in done.stdout
+    assert "verdict" not in mt("eval", "--output", "elsewhere", cwd=tiny).stderr
+    assert "verdict" not in mt("eval", "--beam", "3", cwd=tiny).stderr, "these are not the scores that it is about"
+
+
+def test_the_report_shows_it_with_sources(run: RunDir) -> None:
+    rewrite_scores(run, bleu=12.0)
+    text = checked(report_html(read_run_data(run))).text
+    for part in (
+        "12.0",
+        "the gist is hard to get",
+        "282 training pairs are few",
+        "Sennrich and Zhang 2019",
+        "Next: more pairs",
+    ):
+        assert part in text
+
+
+def test_every_rule_and_its_source_is_in_the_documentation() -> None:
+    page = " ".join(PAGE.read_text().split())
+    for _, words in BANDS[:-1]:
+        assert words in page
+    for check in CHECKS:
+        for source in check.source.split("; "):
+            name, _, year = source.rpartition(" ")
+            if year.isdigit():
+                assert re.search(rf"{re.escape(name)}[^.]{{0,5}}{year}", page), source
