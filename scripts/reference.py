@@ -13,7 +13,17 @@ from pydantic.fields import FieldInfo
 import mt
 from mt.api.search import Search
 from mt.cli import app
-from mt.config import Builtin, Config, FromTrain, HubDataset, PairFiles, TableFile
+from mt.config import (
+    Builtin,
+    Config,
+    FromTrain,
+    HubDataset,
+    OpusCorpus,
+    PairFiles,
+    SacrebleuSet,
+    TableFile,
+    TextFolder,
+)
 from mt.config.base import Section, as_tuple
 from mt.config.problems import SECTIONS
 
@@ -22,7 +32,10 @@ WIDTH = 100  # columns of a page's lines
 
 _SOURCES: dict[str, type[Section]] = {
     "Two text files": PairFiles,
-    "A table": TableFile,
+    "One file": TableFile,
+    "A folder of texts": TextFolder,
+    "A corpus of OPUS": OpusCorpus,
+    "A test set of sacreBLEU": SacrebleuSet,
     "The Hugging Face hub": HubDataset,
     "Text of this package": Builtin,
     "Pairs of the training text (only for `data.valid` and `data.test`)": FromTrain,

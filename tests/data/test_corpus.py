@@ -273,7 +273,7 @@ def test_parquet_text_that_is_not_utf8_names_its_row(tmp_path: Path) -> None:
 
 def test_an_unknown_kind_of_table_is_a_configuration_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"must end in \.tsv"):
-        make_data_config(tmp_path, {"file": "t.xlsx"})
+        make_data_config(tmp_path, {"file": "t.ods"})
 
 
 def test_sources_are_read_in_their_order(tmp_path: Path) -> None:

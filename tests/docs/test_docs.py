@@ -17,6 +17,7 @@ import yaml
 import mt as mt_package
 from command import mt
 from conftest import CONFIG, TWO_LANGUAGES, into, write_corpus
+from web_helpers import zipped
 
 ROOT = Path(__file__).parents[2]
 SITE = sorted((ROOT / "docs").rglob("*.md"))
@@ -28,6 +29,7 @@ NOT_RUN = {
     "mt demo": "trains for minutes; tests of its own",
     "docker ": "needs Docker and a network",
     "wandb sync": "sends to a server",
+    "mt init --opus": "needs OPUS's server; tests of its own",
     "make ": "continuous integration runs `make test`, and the others take minutes",
     ". .venv": "the tests run in the environment already",
     ".venv/bin/": "the tests run in an environment of their own",
@@ -100,6 +102,7 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "page.html").write_text("<p>a b</p>\n")
     (folder / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\na b\n")
     (folder / "terms.csv").write_text("en,de\na b,\n")
+    _write_other_kinds(folder)
     (folder / ".config" / "fish" / "completions").mkdir(parents=True)
 
     small = CONFIG.replace("xx", "de").replace("train.", "corpus.").replace("valid.", "val.").replace("24", "6")
@@ -132,6 +135,20 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy("runs/mine", *(f"runs/{name}" for name in ("demo", "a", "b", "c")))
     (folder / "runs" / "mine" / "model" / "MANIFEST.json").touch()  # the newest
     return folder
+
+
+def _write_other_kinds(folder: Path) -> None:
+    """Write the corpus as one file of both languages, and as a folder."""
+    texts = {code: (folder / f"corpus.{code}").read_text() for code in ("en", "de")}
+    pairs = list(zip(*(text.splitlines() for text in texts.values()), strict=True))
+    (folder / "corpus.csv").write_text("English;German\n" + "".join(f"{src};{tgt}\n" for src, tgt in pairs))
+    unit = '<tu><tuv xml:lang="en"><seg>{}</seg></tuv><tuv xml:lang="de"><seg>{}</seg></tuv></tu>'
+    body = "".join(unit.format(*pair) for pair in pairs)
+    (folder / "corpus.tmx").write_text(f"<tmx><body>{body}</body></tmx>")
+    (folder / "de-en.txt.zip").write_bytes(zipped({f"Books.de-en.{code}": text for code, text in texts.items()}))
+    (folder / "folder").mkdir()
+    for code, text in texts.items():
+        (folder / "folder" / f"train.{code}").write_text(text)
 
 
 def run(folder: Path, command: str) -> None:

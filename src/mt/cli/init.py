@@ -1,11 +1,11 @@
 """`mt init`."""
 
-import re
 import sys
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,23 +14,57 @@ from mt.cli.text import print_result
 from mt.errors import InputError
 from mt.storage.output_path import refuse_inputs, require_writable
 
-Files = tuple[str, str]
+if TYPE_CHECKING:
+    from mt.extras.planning.inspection import Found
 
 _SCHEMA = "mt.schema.json"
-_COMPRESSED = (".gz", ".xz", ".zst")
-# File name endings that look like language codes; some are, as tok and src, but are rarely meant so.
-_NO_LANGUAGE = frozenset("bpe csv hyp lc out raw ref sp spm src tc tgt tok trg tsv txt".split())
+_TEXTS = ("--train", "--valid", "--test")
+_KEYS = ("source_lang", "target_lang", "delimiter", "quoting", "header", "columns")
 
 
-@click.command()
+def _split(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Split what `_Init` has joined: one file or folder of both languages, or a text and its translation."""
+    found = [tuple(joined.split("\0")) for joined in (value if parameter.multiple else filter(None, [value]))]
+    for names in found:
+        if len(names) > 2 or not all(names):
+            raise click.BadParameter("give a text and its translation, or one file or folder of both")
+    return found if parameter.multiple else next(iter(found), None)
+
+
+class _Init(click.Command):
+    """A command whose options `_TEXTS` take all words up to the next option; click's take a fixed number."""
+
+    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
+        joined: list[str] = []
+        takes = False
+        for word in arguments:
+            option = word.partition("=")[0]
+            if takes and not word.startswith("-"):
+                joined[-1] += word if joined[-1].endswith("=") else f"\0{word}"
+                continue
+            takes = option in _TEXTS
+            joined.append(f"{word}=" if takes and option == word else word)
+        return super().parse_args(context, joined)
+
+
+@click.command(cls=_Init)
 @click.option("--name", help="Name of the run; default: the languages, as in en-de.")
-@click.option("--source-lang", metavar="LANG", help="Language to translate from; default: the first file's ending.")
-@click.option("--target-lang", metavar="LANG", help="Language to translate to; default: the second file's ending.")
+@click.option("--source-lang", metavar="LANG", help="Language to translate from; default: what the files say.")
+@click.option("--target-lang", metavar="LANG", help="Language to translate to; default: what the files say.")
 @click.option(
-    "--train", nargs=2, multiple=True, metavar="SRC TGT", help="Training text and its translation, repeatable."
+    "--train",
+    callback=_split,
+    multiple=True,
+    metavar="SRC TGT|FILE",
+    help="Text and translation; or a table, .tmx, .xliff, .po, .zip, .tar.gz or folder of both; repeatable.",
 )
-@click.option("--valid", nargs=2, metavar="SRC TGT", help="Validation text; default: split off the training text.")
-@click.option("--test", nargs=2, metavar="SRC TGT", help="Test text; default: split off the training text.")
+@click.option("--valid", callback=_split, metavar="SRC TGT|FILE", help="Validation text; default: split off --train.")
+@click.option("--test", callback=_split, metavar="SRC TGT|FILE", help="Test text; default: split off --train.")
+@click.option("--opus", nargs=3, multiple=True, metavar="CORPUS SRC TGT", help="A corpus of OPUS, as Books en it.")
+@click.option("--columns", metavar="SRC:TGT", help="Columns of a table, by name or number.")
+@click.option("--header/--no-header", default=None, help="Whether the first row of a table names the columns.")
+@click.option("--delimiter", metavar="CHAR", help="Character between the columns of a .csv or .tsv.")
+@click.option("--quoting/--no-quoting", default=None, help="Whether double quotes around a cell are not its text.")
 @click.option("--minutes", type=click.FloatRange(1, 10_000_000), help="Limit of the time for the whole training.")
 @click.option("--device", default="auto", help="auto, cpu, cuda or mps.")
 @click.option("--output", type=path_type, help="The file to write; default: NAME.yaml.")
@@ -49,58 +83,99 @@ def init(output: Path | None, force: bool, schema: bool, **options: Any) -> None
     if schema:
         print_result(json_schema().rstrip("\n"))
         return
-    asks = sys.stdin.isatty() and sys.stderr.isatty() and not options["train"]
-    _complete_names(options, asks)
+    is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
+    asks = is_terminal and not options["train"] and not options["opus"]
+    given = {key: options.pop(key) for key in _KEYS}
+    paths = _inspect_training(options, given, is_terminal, asks)
     from mt.extras.planning.first_config import draft_config
     from mt.extras.planning.init_options import InitOptions, validated_data
     from mt.storage import atomic
 
-    validated_data(InitOptions(**{**options, "valid": None, "test": None}))
+    _complete_names(options, given, is_terminal, asks)
+    own = {key: value for key, value in options.items() if key != "held_out"}
+    validated_data(InitOptions(**{**own, "valid": None, "test": None}))
     path = output or Path(f"{options['name']}.yaml")
     schema_path = path.with_name(_SCHEMA)
     _check_outputs(path, schema_path, force)
+    paths += _inspect_held_out(options, given, is_terminal, asks)
     if asks:
-        for split, title in (("valid", "Validation"), ("test", "Test")):
-            options[split] = options[split] or _ask_pair(f"{title} text, {{}} (no answer: split off)", optional=True)
         options["minutes"] = options["minutes"] or _ask_minutes()
-    splits = [options["valid"] or (), options["test"] or ()]
-    refuse_inputs([path, schema_path], map(Path, filter(None, chain(*options["train"], *splits))))
+    refuse_inputs([path, schema_path], _files(paths))
     text, summary = draft_config(InitOptions(**options), f"./{_SCHEMA}")
     atomic.write_text(schema_path, json_schema())
     atomic.write_text(path, text)
     print_result(f"{summary}\nwritten: {path}, and {schema_path} for editors\nnext: mt train --config {path}")
 
 
-def _complete_names(options: dict[str, Any], asks: bool) -> None:
-    """Ask for the training text, languages and name where options lack them, or derive them from file names."""
-    if not options["train"]:
-        if not asks:
-            hint = "give the training text and its translation: --train corpus.en corpus.de"
-            raise InputError("--train is missing", hint)
-        options["train"] = (_ask_pair("Training text, {}"),)
-    for key, file, direction in zip(("source_lang", "target_lang"), options["train"][0], ("from", "to"), strict=True):
-        options[key] = options[key] or _language(file, key, f"Language to translate {direction}", asks)
+def _inspect_training(options: dict[str, Any], given: dict[str, Any], is_terminal: bool, asks: bool) -> list[str]:
+    """Replace the names of `train` and `opus` by sources, and return the names of files."""
+    from mt.extras.planning.inspection import inspect_opus
+
+    texts, opus = list(options["train"]), options.pop("opus")
+    if asks:
+        texts = [_ask_texts("Training text, {}")]
+    if not texts and not opus:
+        hint = "give the training text and its translation: --train corpus.en corpus.de"
+        raise InputError("--train is missing", hint)
+    found = [inspect_opus(name, (source, target)) for name, source, target in opus]
+    for names in texts:
+        known = {key: given[key] or (found[0].languages[side] if found else None) for side, key in enumerate(_KEYS[:2])}
+        found.append(_inspect(names, {**given, **known}, is_terminal))
+    options["train"] = list(chain.from_iterable(each.sources for each in found))
+    options["held_out"] = {split: source for each in found[::-1] for split, source in each.held_out.items()}
+    options["source_lang"], options["target_lang"] = (
+        given[key] or language for key, language in zip(_KEYS, found[0].languages, strict=False)
+    )
+    return list(chain.from_iterable(texts))
+
+
+def _inspect_held_out(options: dict[str, Any], given: dict[str, Any], is_terminal: bool, asks: bool) -> list[str]:
+    """Replace the names of `valid` and `test` by sources, or take those of a folder; return the names of files."""
+    paths: list[str] = []
+    held_out = options.pop("held_out")
+    for split, title in (("valid", "Validation"), ("test", "Test")):
+        names = options[split]
+        if asks and not names and split not in held_out:
+            names = _ask_texts(f"{title} text, {{}} (no answer: split off)", optional=True)
+        languages = {key: options[key] for key in _KEYS[:2]}
+        found = _inspect(names, {**given, **languages}, is_terminal).sources[0] if names else None
+        options[split] = found or held_out.get(split)
+        paths += names or ()
+    return paths
+
+
+def _files(names: Sequence[str]) -> Iterator[Path]:
+    """Yield files, and those in folders."""
+    from mt.data.paired_texts import names_in
+
+    for path in map(Path, names):
+        yield from (path / name for name in names_in(path)) if path.is_dir() else (path,)
+
+
+def _inspect(names: Sequence[str], given: dict[str, Any], is_terminal: bool) -> "Found":
+    from mt.extras.planning.init_options import Given
+    from mt.extras.planning.inspection import inspect
+
+    def decide(question: str, option: str, choices: Sequence[str]) -> str:
+        if is_terminal:
+            return str(click.prompt(question, type=click.Choice(choices), err=True))
+        raise InputError(question.rstrip("?"), f"decide with {option}")
+
+    return inspect(names, Given(**given), decide)
+
+
+def _complete_names(options: dict[str, Any], given: dict[str, Any], is_terminal: bool, asks: bool) -> None:
+    """Ask for the languages and the name where nothing says them; in a dialogue, unless they are given."""
+    for key, side, direction in zip(_KEYS[:2], ("source", "target"), ("from", "to"), strict=True):
+        if not given[key] and (asks or (options[key] is None and is_terminal)):
+            options[key] = _ask_value(key, f"Language to translate {direction}", options[key])
+        elif options[key] is None:
+            source, option = options["train"][0], f"--{key.replace('_', '-')}"
+            file = f"the name of {source[side]} does not end in a language code" if side in source else ""
+            file = file or f"{next(iter(source.values()))} does not name the language"
+            raise InputError(f"{option} is missing, and {file}", f"add {option} CODE, such as en")
     default = f"{options['source_lang']}-{options['target_lang']}"
     options["name"] = options["name"] or (_ask_value("name", "Name of the run", default) if asks else default)
-
-
-def _language(file: str, key: str, question: str, asks: bool) -> str:
-    """Return a language code by the ending of a file's name, or as the user answers."""
-    code = _ending(file)
-    if asks:
-        return _ask_value(key, question, code)
-    if code is None:
-        option = f"--{key.replace('_', '-')}"
-        message = f"{option} is missing, and the name of {file} does not end in a language code"
-        raise InputError(message, f"add {option} CODE, such as en")
-    return code
-
-
-def _ending(file: str) -> str | None:
-    """Return en of corpus.en and of corpus.en.gz."""
-    path = Path(file)
-    ending = (path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path).suffix.removeprefix(".")
-    return ending if re.fullmatch("[a-z]{2,3}([-_][A-Za-z0-9]+)?", ending) and ending not in _NO_LANGUAGE else None
 
 
 def _ask_minutes() -> float | None:
@@ -110,15 +185,19 @@ def _ask_minutes() -> float | None:
     return minutes or None
 
 
-def _ask_pair(question: str, optional: bool = False) -> Files | None:
-    """Ask for two files until they exist; without an answer to an optional question, return None."""
-    first = _ask_file(question.format("in the source language"), optional)
-    return (first, _ask_file(question.format("its translation"), other=first)) if first else None
+def _ask_texts(question: str, optional: bool = False) -> tuple[str, ...]:
+    """Ask for two texts, or one file or folder of both, until they exist; the answer to an optional one may be none."""
+    from mt.config.sources import file_kind
+
+    first = _ask_file(question.format("in the source language, or with both"), optional)
+    if not first or Path(first).is_dir() or file_kind(first):
+        return (first,) if first else ()
+    return first, _ask_file(question.format("its translation"), other=first)
 
 
 def _ask_file(question: str, optional: bool = False, other: str = "") -> str:
     def existing(answer: str) -> str:
-        if answer and not Path(answer).is_file():
+        if answer and not Path(answer).exists():
             raise click.UsageError(f"{answer}: no such file")
         if answer and answer == other:
             raise click.UsageError(f"{answer}: that is the file in the source language")

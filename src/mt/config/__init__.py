@@ -9,7 +9,19 @@ from mt.config.decoding import DecodingConfig, EvaluationConfig
 from mt.config.loading import dump_config, load_config, parse_config
 from mt.config.model import ModelConfig, TokenizerConfig
 from mt.config.schema import Config
-from mt.config.sources import Builtin, FromTrain, HubDataset, PairFiles, Source, TableFile, is_synthetic, name_of
+from mt.config.sources import (
+    Builtin,
+    FromTrain,
+    HubDataset,
+    OpusCorpus,
+    PairFiles,
+    SacrebleuSet,
+    Source,
+    TableFile,
+    TextFolder,
+    is_synthetic,
+    name_of,
+)
 from mt.config.training import TrainingConfig
 
 __all__ = [
@@ -21,9 +33,12 @@ __all__ = [
     "FromTrain",
     "HubDataset",
     "ModelConfig",
+    "OpusCorpus",
     "PairFiles",
+    "SacrebleuSet",
     "Source",
     "TableFile",
+    "TextFolder",
     "TokenizerConfig",
     "TrainingConfig",
     "dump_config",

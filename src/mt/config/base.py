@@ -98,7 +98,9 @@ class OneOrList:
 
 _LANGUAGE = "^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 RUN_NAME = "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+DELIMITER = '^[^"\\r\\n\\x00]$'
 PATTERN_MEANINGS = {
+    DELIMITER: "one character, and no double quote or line end",
     _LANGUAGE: "a short code such as en or pt-BR: letters, digits, - and _ only",
     RUN_NAME: "letters, digits, dots, - and _ only (at most 100), starting with a letter or digit",
 }

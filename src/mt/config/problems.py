@@ -19,7 +19,9 @@ from mt.config.sources import KIND_OF_KEY, SOURCE_KINDS, TAGS
 from mt.config.suggestions import similar, suggest_key
 from mt.config.yaml_tree import TreePath
 
-_SOURCE_HELP = "{source: FILE, target: FILE}, {file: FILE}, {hub: NAME} or {builtin: NAME}"
+_SOURCE_HELP = (
+    "{source: FILE, target: FILE}, {file: FILE}, {folder: FOLDER}, {opus: NAME}, {hub: NAME} or {builtin: NAME}"
+)
 _MAX_SHOWN = 40  # characters of a bad value
 _MISSING = object()
 SECTIONS: dict[str, type[Section]] = {

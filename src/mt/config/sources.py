@@ -6,17 +6,39 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
-from mt.config.base import SWITCH_TAGS, LanguageCode, Line, OneOrList, Rule, Section, as_tuple, value_error
+from mt.config.base import (
+    DELIMITER,
+    RUN_NAME,
+    SWITCH_TAGS,
+    LanguageCode,
+    Line,
+    OneOrList,
+    Rule,
+    Section,
+    as_tuple,
+    value_error,
+)
 from mt.config.suggestions import MIN_SIMILARITY, similarity
+from mt.text.archives import ARCHIVES
 from mt.text.compressed import COMPRESSED
 
-_TEXT_TABLES = (".tsv", ".csv", ".jsonl")
-TABLE_SUFFIXES = (*_TEXT_TABLES, ".parquet", *(kind + suffix for kind in _TEXT_TABLES for suffix in COMPRESSED))
+_DELIMITED = (".tsv", ".csv")
+_TABLES = (*_DELIMITED, ".jsonl", ".parquet", ".xlsx")
+BILINGUAL = (".tmx", ".xliff", ".xlf", ".po")
+_PACKED = (".parquet", ".xlsx", *ARCHIVES)  # these are not compressed again
 
 
-def _table_name(text: str) -> str:
-    if not text.lower().endswith(TABLE_SUFFIXES):
-        raise value_error("must end in .tsv, .csv, .jsonl (each also with .gz, .xz or .zst) or .parquet")
+def file_kind(name: str) -> str:
+    """Return the ending that tells the kind of a corpus file: .tsv for a.TSV.gz; empty for other files."""
+    endings = {kind: kind for kind in (*_TABLES, *BILINGUAL, *ARCHIVES)}
+    endings |= {f"{kind}{suffix}": kind for kind in endings if kind not in _PACKED for suffix in COMPRESSED}
+    return next((kind for ending, kind in endings.items() if name.lower().endswith(ending)), "")
+
+
+def _corpus_name(text: str) -> str:
+    if not file_kind(text):
+        kinds = ".tsv, .csv, .jsonl, .tmx, .xliff, .xlf or .po (each also with .gz, .xz or .zst)"
+        raise value_error(f"must end in {kinds}, .parquet, .xlsx, .zip, .tar.gz or .tgz")
     return text
 
 
@@ -62,25 +84,83 @@ class PairFiles(Section):
 
 
 class TableFile(Section):
-    """One file with both languages in columns."""
+    """One file with both languages: a table, a translation memory, a catalogue, or an archive of paired texts."""
 
-    file: Annotated[Line, AfterValidator(_table_name)]
-    """A .tsv, .csv, .jsonl or .parquet file; all but the last may be compressed (.gz, .xz, .zst)."""
+    file: Annotated[Line, AfterValidator(_corpus_name)]
+    """A .tsv, .csv, .jsonl, .tmx, .xliff, .xlf or .po file, compressed or not (.gz, .xz, .zst), a .parquet or .xlsx
+    file, or a .zip, .tar.gz or .tgz of paired texts, as OPUS's moses archives."""
     header: bool = True
-    """Whether the first line of a .tsv or .csv names the columns. If false, they are counted from 1."""
+    """Whether the first line of a .tsv, .csv or .xlsx names the columns. If false, they are counted from 1."""
+    delimiter: Annotated[str, Field(pattern=DELIMITER)] | None = None
+    """The character between the cells of a .tsv or .csv; null takes the tab or the comma."""
+    quoting: bool | None = None
+    """Whether cells of a .tsv or .csv in double quotes are quoted, as Excel writes them; null: those of a .csv are."""
+    sheet: Line | None = None
+    """Name of the sheet of an .xlsx; null takes the first."""
+    stem: Line | None = None
+    """What the names of two texts of an archive have in common, as train of train.en and train.de; null reads all."""
     source_column: _Column = None
-    """Column of the source text; null takes the source language's code, or without header 1."""
+    """Column of the source text, or language of it; null takes the source language's code, or without header 1."""
     target_column: _Column = None
-    """Column of the target text; null takes the target language's code, or without header 2."""
+    """Column of the target text, or language of it; null takes the target language's code, or without header 2."""
     target_lang: _TargetLang = None
     weight: _Weight = 1.0
     optional: _Optional = False
     synthetic: _Synthetic = False
 
+    @property
+    def kind(self) -> str:
+        return file_kind(self.file)
+
+    @property
+    def separator(self) -> str:
+        return self.delimiter or ("," if self.kind == ".csv" else "\t")
+
+    @property
+    def is_quoted(self) -> bool:
+        return self.kind == ".csv" if self.quoting is None else self.quoting
+
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield a table without a header whose kind always names its columns."""
-        if not self.header and not any(suffix in self.file.lower() for suffix in (".tsv", ".csv")):
-            yield Rule(("header",), "can be false for .tsv and .csv only")
+        """Yield keys for another kind of file."""
+        own: dict[str, tuple[str, ...]] = {"delimiter": _DELIMITED, "quoting": _DELIMITED, "stem": ARCHIVES}
+        own |= {"header": (*_DELIMITED, ".xlsx"), "sheet": (".xlsx",)}
+        for key, kinds in own.items():
+            if getattr(self, key) != type(self).model_fields[key].default and self.kind not in kinds:
+                yield Rule((key,), f"is for {', '.join(kinds)} files only")
+
+
+class TextFolder(Section):
+    """A folder of paired texts: the language's code in one name is the other's in the other."""
+
+    folder: Line
+    """Folder with texts such as train.en and train.de, or en/a.txt and de/a.txt; they may be compressed."""
+    stem: Line | None = None
+    """What the names of two texts have in common, as train of train.en and train.de; null reads all."""
+    target_lang: _TargetLang = None
+    weight: _Weight = 1.0
+    optional: _Optional = False
+    synthetic: _Synthetic = False
+
+
+class OpusCorpus(Section):
+    """A corpus of OPUS (opus.nlpl.eu), downloaded once."""
+
+    opus: Annotated[Line, Field(pattern=RUN_NAME)]
+    """Name of the corpus, as Books."""
+    version: Annotated[Line, Field(pattern=RUN_NAME)] = "latest"
+    """Its version, as v1; latest is the newest at the first download."""
+    target_lang: _TargetLang = None
+    weight: _Weight = 1.0
+    synthetic: _Synthetic = False
+
+
+class SacrebleuSet(Section):
+    """A test set of sacreBLEU, downloaded once into its own cache."""
+
+    sacrebleu: Line
+    """Name of the test set, as wmt14/full; `sacrebleu --list` prints all."""
+    target_lang: _TargetLang = None
+    weight: _Weight = 1.0
 
 
 class HubDataset(Section):
@@ -126,6 +206,9 @@ class FromTrain(Section):
 # The angle brackets keep pydantic's tags apart from the keys of a file in the location of an error.
 SOURCE_KINDS: dict[str, type[Section]] = {
     "<file>": TableFile,
+    "<folder>": TextFolder,
+    "<opus>": OpusCorpus,
+    "<sacrebleu>": SacrebleuSet,
     "<hub>": HubDataset,
     "<builtin>": Builtin,
     "<from_train>": FromTrain,
@@ -158,6 +241,9 @@ def _split_kind(value: object) -> str:
 Source = Annotated[
     Annotated[PairFiles, Tag("<source>")]
     | Annotated[TableFile, Tag("<file>")]
+    | Annotated[TextFolder, Tag("<folder>")]
+    | Annotated[OpusCorpus, Tag("<opus>")]
+    | Annotated[SacrebleuSet, Tag("<sacrebleu>")]
     | Annotated[HubDataset, Tag("<hub>")]
     | Annotated[Builtin, Tag("<builtin>")],
     Discriminator(source_kind),
@@ -176,9 +262,8 @@ def name_of(source: Source) -> str:
     """
     if isinstance(source, PairFiles):
         return f"{source.source} and {source.target}"
-    if isinstance(source, TableFile):
-        return source.file
-    return source.hub if isinstance(source, HubDataset) else source.builtin
+    tag = next(tag for tag, kind in SOURCE_KINDS.items() if isinstance(source, kind))
+    return str(getattr(source, tag.strip("<>")))
 
 
 def is_synthetic(source: Source) -> bool:

@@ -1,15 +1,30 @@
-"""Sentence pairs from plain files, tables, hub data sets and the built-in phrasebook."""
+"""Sentence pairs of every kind of source."""
 
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mt.config import Builtin, DataConfig, HubDataset, PairFiles, Source, TableFile
+from mt.config import (
+    Builtin,
+    DataConfig,
+    HubDataset,
+    OpusCorpus,
+    PairFiles,
+    SacrebleuSet,
+    Source,
+    TableFile,
+    TextFolder,
+)
+from mt.config.sources import BILINGUAL
 from mt.console import log
 from mt.data import phrasebook
+from mt.data.bilingual import bilingual_pairs
+from mt.data.named_corpora import opus_archive, sacrebleu_files
+from mt.data.paired_texts import read_paired
 from mt.data.tables import COLUMNS_HINT, Row, no_column, table_rows
 from mt.errors import InputError, MachineError, is_disk_full, is_out_of_memory
+from mt.text.archives import ARCHIVES
 from mt.text.lines import IssueHandler, TextIssue, raise_issue, read_parallel
 
 Pair = tuple[str, str]
@@ -47,15 +62,35 @@ def read_numbered(source: Source, data: DataConfig, on_issue: IssueHandler = rai
         InputError: the source cannot be read.
     """
     if isinstance(source, PairFiles):
-        paths = (Path(data.root) / source.source, Path(data.root) / source.target)
-        return ((line, src, tgt) for line, (src, tgt) in enumerate(read_parallel(*paths, on_issue), 1))
+        root = Path(data.root)
+        return _numbered(read_parallel(root / source.source, root / source.target, on_issue))
     if isinstance(source, Builtin):
-        return ((line, src, tgt) for line, (src, tgt) in enumerate(_read_builtin(source, data), 1))
+        return _numbered(_read_builtin(source, data))
+    if isinstance(source, TextFolder):
+        folder = Path(data.root) / source.folder
+        return read_paired(folder, (data.source_lang, data.language_of(source)), source.stem, on_issue)
+    if isinstance(source, OpusCorpus):
+        languages = data.source_lang, data.language_of(source)
+        return read_paired(opus_archive(source.opus, source.version, languages)[0], languages, None, on_issue)
+    if isinstance(source, SacrebleuSet):
+        files = sacrebleu_files(source.sacrebleu, (data.source_lang, data.language_of(source)))
+        return _numbered(read_parallel(files[0], files[1], on_issue))
     if isinstance(source, TableFile):
-        path = Path(data.root) / source.file
-        rows = table_rows(path, source.header, data.columns_of(source), on_issue)
-        return _select_columns(rows, source, data, str(path), on_issue)
+        return _read_file(Path(data.root) / source.file, source, data, on_issue)
     return _select_columns(enumerate(_hub_rows(source), 1), source, data, f"{source.hub} ({source.split})", on_issue)
+
+
+def _numbered(pairs: Iterable[Pair]) -> Iterator[NumberedPair]:
+    return ((line, src, tgt) for line, (src, tgt) in enumerate(pairs, 1))
+
+
+def _read_file(path: Path, source: TableFile, data: DataConfig, on_issue: IssueHandler) -> Iterator[NumberedPair]:
+    columns = data.columns_of(source)
+    if source.kind in BILINGUAL:
+        return bilingual_pairs(path, source.kind, columns)
+    if source.kind in ARCHIVES:
+        return read_paired(path, columns, source.stem, on_issue)
+    return _select_columns(table_rows(path, source, columns, on_issue), source, data, str(path), on_issue)
 
 
 def _read_builtin(source: Builtin, data: DataConfig) -> Iterator[Pair]:
@@ -105,7 +140,7 @@ def _select_columns(
     """Select the two sentences of each row: named columns, or the hub's `translation` dictionary."""
     columns = data.columns_of(source)
     # Text tables count lines, of which a CSV row may take several; others count rows.
-    unit = ":" if isinstance(source, TableFile) and not name.lower().endswith(".parquet") else ": row "
+    unit = ":" if isinstance(source, TableFile) and source.kind not in (".parquet", ".xlsx") else ": row "
     for line, row in rows:
         nested = row.get("translation")
         cells = nested if isinstance(nested, dict) and not source.source_column else row

@@ -10,11 +10,24 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from mt.config import Config, DataConfig, FromTrain, PairFiles, Source, TableFile, is_synthetic, name_of
+from mt.config import (
+    Config,
+    DataConfig,
+    FromTrain,
+    OpusCorpus,
+    PairFiles,
+    Source,
+    TableFile,
+    TextFolder,
+    is_synthetic,
+    name_of,
+)
 from mt.console import log
 from mt.data.cleaning import Cleaner, drop_duplicates
 from mt.data.corpus import read_pairs
 from mt.data.mixture import MixturePart
+from mt.data.named_corpora import opus_archive
+from mt.data.paired_texts import chosen_pairs
 from mt.data.split import Split
 from mt.errors import InputError
 from mt.storage import atomic
@@ -39,7 +52,7 @@ def drop_missing_sources(config: Config) -> Config:
     data = config.data
     present: list[Source] = []
     for number, source in enumerate(data.train):
-        if not isinstance(source, PairFiles | TableFile):
+        if not isinstance(source, PairFiles | TableFile | TextFolder):
             present.append(source)
             continue
         paths = [Path(data.root) / name for name in _files(source).values()]
@@ -191,6 +204,8 @@ def _files(source: object) -> dict[str, str]:
     """Return the files of a source by their key."""
     if isinstance(source, PairFiles):
         return {"source": source.source, "target": source.target}
+    if isinstance(source, TextFolder):
+        return {"folder": source.folder}
     return {"file": source.file} if isinstance(source, TableFile) else {}
 
 
@@ -206,11 +221,23 @@ def input_digests(data: DataConfig) -> dict[str, Any]:
         sources = sources if isinstance(sources, tuple) else (sources,)
         for index, source in enumerate(sources):
             prefix = f"data.{split}.{index}" if len(sources) > 1 else f"data.{split}"
-            if files := _files(source):
+            if isinstance(source, TextFolder):
+                digests[prefix] = [_file_digest(data, name) for name in _texts(source, data)]
+            elif isinstance(source, OpusCorpus):
+                languages = data.source_lang, data.language_of(source)
+                digests[prefix] = sha256(opus_archive(source.opus, source.version, languages)[0])
+            elif files := _files(source):
                 digests |= {f"{prefix}.{key}": _file_digest(data, name) for key, name in files.items()}
             elif source is not None:
                 digests[prefix] = source.model_dump(exclude=_NOT_CONTENT)
     return digests
+
+
+def _texts(source: TextFolder, data: DataConfig) -> list[str]:
+    """Return the texts of a folder that are read, relative to data.root as the folder is."""
+    languages = data.source_lang, data.language_of(source)
+    pairs = chosen_pairs(Path(data.root) / source.folder, languages, source.stem)
+    return [f"{source.folder}/{name}" for pair in pairs for name in pair]
 
 
 def _file_digest(data: DataConfig, name: str) -> str:

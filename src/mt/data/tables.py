@@ -1,4 +1,4 @@
-"""Rows of TSV, CSV, JSON-lines and Parquet files.
+"""Rows of TSV, CSV, JSON-lines, Parquet and Excel files.
 
 The text formats are read here, through the strict line reader, and not with `datasets`: that library guesses types
 (dates, numbers, "NA"), treats `*` in a file name as a pattern, and uses the network.
@@ -10,21 +10,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from mt.config import TableFile
+from mt.data.spreadsheet import sheet_cells
 from mt.errors import InputError
-from mt.text.compressed import COMPRESSED
 from mt.text.lines import IssueHandler, TextIssue, read_lines
 
 Row = tuple[int, dict[str, Any]]
 
-COLUMNS_HINT = "name the columns with source_column and target_column; header: false counts those of a .tsv or .csv"
+COLUMNS_HINT = "name the columns with source_column and target_column; header: false counts them"
 
 
-def table_rows(path: Path, header: bool, columns: tuple[str, str], on_issue: IssueHandler) -> Iterator[Row]:
+def table_rows(path: Path, source: TableFile, columns: tuple[str, str], on_issue: IssueHandler) -> Iterator[Row]:
     """Yield the line and the cells of each row; only the wanted columns of a Parquet file are decoded.
 
     Args:
         path: the table.
-        header: the first line of a TSV or CSV names the columns; otherwise they are named 1, 2 and so on.
+        source: how it is written: delimiter, quotes, header, sheet.
         columns: the wanted ones.
         on_issue: handles rows that are skipped.
 
@@ -33,13 +34,18 @@ def table_rows(path: Path, header: bool, columns: tuple[str, str], on_issue: Iss
     """
     if not path.is_file():
         raise InputError(f"{path}: no such file")
-    suffix = next((suffix.lower() for suffix in reversed(path.suffixes) if suffix.lower() not in COMPRESSED), "")
-    if suffix == ".parquet":
+    if source.kind == ".parquet":
         return _parquet_rows(path, columns, on_issue)
-    if suffix == ".jsonl":
+    if source.kind == ".jsonl":
         return _jsonl_rows(path, on_issue)
-    lines = (_csv_cells if suffix == ".csv" else _tsv_cells)(path, on_issue)
-    return _name_cells(lines, header, columns, path, on_issue)
+    return _name_cells(read_cells(path, source, on_issue), source.header, columns, path, on_issue)
+
+
+def read_cells(path: Path, source: TableFile, on_issue: IssueHandler) -> Iterator[tuple[int, list[Any]]]:
+    """Yield the line and the cells of each row of a TSV, CSV or Excel file."""
+    if source.kind == ".xlsx":
+        return sheet_cells(path, source.sheet)
+    return (_quoted_cells if source.is_quoted else _plain_cells)(path, source.separator, on_issue)
 
 
 def no_column(column: str, columns: Iterable[str]) -> str:
@@ -48,13 +54,13 @@ def no_column(column: str, columns: Iterable[str]) -> str:
 
 
 def _name_cells(
-    lines: Iterator[tuple[int, list[str]]], header: bool, wanted: tuple[str, str], path: Path, on_issue: IssueHandler
+    lines: Iterator[tuple[int, list[Any]]], header: bool, wanted: tuple[str, str], path: Path, on_issue: IssueHandler
 ) -> Iterator[Row]:
     """Yield the cells of each row by column; a row with too many, or without a wanted one, is skipped."""
     columns: list[str] = []
     for number, cells in lines:
         if not columns:
-            columns = cells if header else [str(column) for column, _ in enumerate(cells, 1)]
+            columns = [*map(str, cells)] if header else [str(column) for column, _ in enumerate(cells, 1)]
             _refuse_repeated([name for name in columns if name in wanted], f"{path}:{number}")
             if header:
                 continue
@@ -77,17 +83,17 @@ def _refuse_repeated(columns: Sequence[str], name: str) -> None:
         raise InputError(f"{name}: two columns are named {repeated[0]!r}", "rename one of them")
 
 
-def _tsv_cells(path: Path, on_issue: IssueHandler) -> Iterator[tuple[int, list[str]]]:
-    """Yield the tab-separated cells of each line; quotes have no meaning."""
+def _plain_cells(path: Path, delimiter: str, on_issue: IssueHandler) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each line; quotes have no meaning."""
     for number, line in enumerate(read_lines(path, on_issue), 1):
         if line or number == 1:
-            yield number, line.split("\t")
+            yield number, line.split(delimiter)
 
 
-def _csv_cells(path: Path, on_issue: IssueHandler) -> Iterator[tuple[int, list[str]]]:
-    """Yield cells by RFC 4180: a cell in double quotes may contain commas, doubled quotes and line breaks."""
+def _quoted_cells(path: Path, delimiter: str, on_issue: IssueHandler) -> Iterator[tuple[int, list[str]]]:
+    """Yield cells by RFC 4180: a cell in double quotes may contain delimiters, doubled quotes and line breaks."""
     csv.field_size_limit(2**31 - 1)
-    rows = csv.reader((line + "\n" for line in read_lines(path, on_issue)), strict=True)
+    rows = csv.reader((line + "\n" for line in read_lines(path, on_issue)), delimiter=delimiter, strict=True)
     first_line = 1  # of a row, which an unclosed quote makes long
     try:
         for cells in rows:
@@ -95,7 +101,8 @@ def _csv_cells(path: Path, on_issue: IssueHandler) -> Iterator[tuple[int, list[s
                 yield first_line, cells
             first_line = rows.line_num + 1
     except csv.Error as error:
-        raise InputError(f"{path}:{first_line}: not valid CSV: {error}") from None
+        hint = "quoting: false reads quotes as text"
+        raise InputError(f"{path}:{first_line}: not valid CSV: {error}", hint) from None
 
 
 def _jsonl_rows(path: Path, on_issue: IssueHandler) -> Iterator[Row]:

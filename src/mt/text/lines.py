@@ -110,6 +110,12 @@ def read_lines(path: Path, on_issue: IssueHandler = raise_issue) -> Iterator[str
         yield from decode_lines(stream, str(path), on_issue=on_issue)
 
 
+def count_lines(path: Path) -> int:
+    """Count the lines of a text file; errors as of `read_lines`, except that it need not be UTF-8."""
+    with explain_read_errors(path), open_bytes(path) as stream:
+        return sum(1 for _ in stream)
+
+
 def refuse_pipe(path: Path) -> None:
     """Raise `InputError` for a pipe, which cannot be read twice."""
     if path.exists() and not path.is_file() and not path.is_dir():
@@ -133,14 +139,20 @@ def read_parallel(source: Path, target: Path, on_issue: IssueHandler = raise_iss
     Raises:
         InputError: a file cannot be read, or they have different numbers of lines; the message names both.
     """
-    source_lines, target_lines = read_lines(source, on_issue), read_lines(target, on_issue)
+    return pair_lines(read_lines(source, on_issue), read_lines(target, on_issue), (str(source), str(target)), on_issue)
+
+
+def pair_lines(
+    source_lines: Iterator[str], target_lines: Iterator[str], names: tuple[str, str], on_issue: IssueHandler
+) -> Iterator[tuple[str, str]]:
+    """Yield the line pairs of two texts of the same length; the names are for the message that they are not."""
     for pairs, (src, tgt) in enumerate(zip_longest(source_lines, target_lines)):
         if src is None or tgt is None:
             n_source = pairs if src is None else pairs + 1 + sum(1 for _ in source_lines)
             n_target = pairs if tgt is None else pairs + 1 + sum(1 for _ in target_lines)
-            message = f"{source} has {n_source} lines but {target} has {n_target}"
+            message = f"{names[0]} has {n_source} lines but {names[1]} has {n_target}"
             hint = "line n of one must be the translation of line n of the other; `mt data check` finds where they part"
-            on_issue(TextIssue("lines", str(source), 0, message, hint))
+            on_issue(TextIssue("lines", names[0], 0, message, hint))
             return
         yield src, tgt
 

@@ -37,6 +37,7 @@ from mt.extras.planning.recipe import (
     model_choices,
     tokenizer_choices,
 )
+from web_helpers import Web, serving, zipped
 
 TRAIN = ["--train", "train.en", "train.xx"]
 
@@ -110,9 +111,11 @@ def test_it_trains(initialised: Path, tmp_path: Path) -> None:
 
 def test_force_does_not_overwrite_the_training_text(initialised: Path) -> None:
     before = (initialised / TRAIN[1]).read_bytes()
-    done = mt("init", *TRAIN, "--name", "x", "--force", "--output", TRAIN[1], cwd=initialised, code=2)
-    assert "this is an input" in done.stderr
-    assert (initialised / TRAIN[1]).read_bytes() == before
+    folder = ["--train", ".", "--source-lang", "en", "--target-lang", "xx"]
+    for train in (TRAIN, folder):
+        done = mt("init", *train, "--name", "x", "--force", "--output", TRAIN[1], cwd=initialised, code=2)
+        assert "this is an input" in done.stderr
+        assert (initialised / TRAIN[1]).read_bytes() == before
 
 
 def test_nothing_is_overwritten_unless_forced(initialised: Path, tmp_path: Path) -> None:
@@ -154,6 +157,12 @@ def test_nothing_is_overwritten_unless_forced(initialised: Path, tmp_path: Path)
         ([*TRAIN, "--device", "tpu"], "--device: 'tpu' is none of"),
         ([*TRAIN, "--minutes", "0"], "--minutes"),
         ([*TRAIN, "--name", "a/b"], "--name: must be letters"),
+        (["--train", "train.en", "train.xx", "text"], "give a text and its translation, or one file or folder"),
+        (["--train", "--name", "x"], "give a text and its translation, or one file or folder of both"),
+        (["--train", "text"], "text: the file of its translation is missing"),
+        (["--train", "words.csv"], "words.csv: does the first row (a, b) name the columns"),
+        (["--train", "words.csv", "--no-header"], "--source-lang is missing, and words.csv does not name the language"),
+        ([*TRAIN, "--valid", "gone.tmx"], "gone.tmx: no such file"),
         ([*TRAIN, "--output", "text/such"], "text is a file, not a folder"),
         ([*TRAIN, "--output", "folder", "--force"], "--output folder: this is a folder, not a file"),
     ],
@@ -162,7 +171,9 @@ def test_errors_are_one_sentence(tiny: Path, arguments: list[str], message: str)
     for name, lines in (("empty", []), ("blank", ["", " "] * 4 + [""]), ("two", ["a b", "c"])):
         write_lines(tiny / f"{name}.en", lines)
         write_lines(tiny / f"{name}.xx", lines)
-    write_lines(tiny / "text", ["a"] * 300)
+    write_lines(tiny / "words.csv", ["a,b"] * 300)
+    for name in ("text", "train.tok"):
+        write_lines(tiny / name, ["a"] * 300)
     (tiny / "folder").mkdir()
     there = set(tiny.rglob("*"))
     done = mt("init", *arguments, cwd=tiny, code=2)
@@ -214,6 +225,39 @@ def test_on_a_terminal_an_existing_file_is_refused_at_once(tmp_path: Path) -> No
     (tmp_path / "mine.yaml").write_text("mine")
     shown = dialogue(tmp_path, ["train.en", "train.xx", "", "", "mine"], code=2)
     assert "mine.yaml already exists" in shown
+
+
+def test_on_a_terminal_one_file_may_have_both_languages(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    rows = zip(*((tmp_path / f"train.{code}").read_text().splitlines() for code in ("en", "xx")), strict=True)
+    write_lines(tmp_path / "both.csv", (f"{source[:5]};{target[:5]}" for source, target in rows))
+    write_lines(tmp_path / "short.en", ["a"])
+    shown = dialogue(tmp_path, ["short.en", "train.xx"], code=2)
+    assert "short.en has 1 lines but train.xx has 300" in shown
+    shown = dialogue(tmp_path, ["both.csv", "no", "en", "xx", "", "", "", "0"])
+    assert "does the first row" in shown
+    train = load_config(tmp_path / "en-xx.yaml").data.train[0]
+    assert (train.file, train.header, train.delimiter) == ("both.csv", False, ";")
+
+
+def test_a_folder_fills_all_splits(tiny: Path) -> None:
+    mt("init", "--train", ".", "--source-lang", "en", "--target-lang", "xx", "--test", "test.en", "test.xx", cwd=tiny)
+    data = load_config(tiny / "en-xx.yaml").data
+    assert [source.stem for source in (*data.train, *data.valid)] == ["train", "valid"]
+    assert data.test[0].source == "test.en"
+
+
+def test_a_corpus_of_opus_is_named_with_its_version(tiny: Path) -> None:
+    lines = {f"Books.en-xx.{code}": (tiny / f"train.{code}").read_text() for code in ("en", "xx")}
+    with serving(Web()) as web:
+        web.add_corpus(zipped(lines), target="xx")
+        environment = {"MT_OPUS_API": f"{web.address}/opusapi/", "MT_CACHE": str(tiny / "cache")}
+        mt("init", "--opus", "Books", "en", "xx", cwd=tiny, **environment)
+        done = mt("init", "--opus", "Boks", "en", "xx", "--name", "other", cwd=tiny, code=2, **environment)
+    assert "OPUS has no corpus Boks" in done.stderr
+    source = load_config(tiny / "en-xx.yaml").data.train[0]
+    assert (source.opus, source.version) == ("Books", "v1")
+    assert not (tiny / "other.yaml").exists()
 
 
 def sample_of(pairs: int, source: str = "ein alter Hund") -> CorpusSample:
@@ -300,9 +344,9 @@ def test_a_text_too_large_for_the_step_limit_is_logged_and_a_measured_format_is_
 ) -> None:
     monkeypatch.setattr(first_config, "_STEP_LIMITS", (1, 2))
     monkeypatch.setattr(logging.getLogger("mt"), "propagate", True)
-    files = (str(tiny / "train.en"), str(tiny / "train.xx"))
+    files = {"source": str(tiny / "train.en"), "target": str(tiny / "train.xx")}
     monkeypatch.setattr(first_config, "has_bf16", lambda device: True)
-    text, _ = first_config.draft_config(InitOptions("big", "en", "xx", (files,), None, None, None, "cpu"), "schema")
+    text, _ = first_config.draft_config(InitOptions("big", "en", "xx", [files], None, None, None, "cpu"), "schema")
     assert parse_config(text, "big.yaml").training.precision in ("fp32", "bf16")
     assert "2 steps, the limit of mt init, are 1." in caplog.text
 

@@ -7,7 +7,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from mt.config import Builtin, DataConfig, HubDataset, PairFiles, Source, TableFile
+from mt.config import DataConfig, PairFiles, Source, TableFile, name_of
 from mt.data.corpus import Pair, one_line, read_numbered
 from mt.errors import InputError
 from mt.extras.doctor.examples import Example, Findings, Location
@@ -70,14 +70,13 @@ class Bitext:
             return str(root / self.source.source), str(root / self.source.target)
         if isinstance(self.source, TableFile):
             return (str(root / self.source.file),) * 2
-        name = self.source.hub if isinstance(self.source, HubDataset) else self.source.builtin
-        return (f"{name} ({self.source.split})",) * 2
+        split = getattr(self.source, "split", "")
+        return (f"{name_of(self.source)} ({split})" if split else name_of(self.source),) * 2
 
     def text_files(self) -> list[Path]:
-        """Return the files of plain text, which may be compressed."""
-        if isinstance(self.source, HubDataset | Builtin):
-            return []
-        return [Path(name) for name in dict.fromkeys(self.files) if not name.lower().endswith(".parquet")]
+        """Return the files of lines, which may be compressed."""
+        is_text = isinstance(self.source, TableFile) and self.source.kind in (".tsv", ".csv", ".jsonl")
+        return list(map(Path, dict.fromkeys(self.files))) if is_text or isinstance(self.source, PairFiles) else []
 
 
 def bitexts_of(data: DataConfig, repair: bool = False) -> list[Bitext]:

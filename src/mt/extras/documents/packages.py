@@ -10,6 +10,7 @@ from mt.errors import InputError
 from mt.extras.documents.markup import DOCX, HTML, ODF, PPTX, Markup, check_xml, scan
 from mt.extras.documents.segments import Segment
 from mt.extras.documents.splicing import Spliced
+from mt.text.archives import refuse_unsafe_zip
 
 _MAX_BYTES = 500_000_000  # of all parts, unpacked
 
@@ -81,11 +82,7 @@ def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
 
 
 def _check(archive: zipfile.ZipFile, place: str) -> None:
-    infos = archive.infolist()
-    if any(info.flag_bits & 1 for info in infos):
-        raise InputError(f"{place}: protected by a password", "save it without one")
-    if sum(info.file_size for info in infos) > _MAX_BYTES:
-        raise InputError(f"{place}: unpacks to more than {_MAX_BYTES // 1_000_000} MB", "split it")
+    refuse_unsafe_zip(archive, place, _MAX_BYTES)
     manifest = "META-INF/manifest.xml"  # of OpenDocument
     if manifest in archive.namelist() and b"encryption-data" in archive.read(manifest):
         raise InputError(f"{place}: protected by a password", "save it without one")

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from mt.errors import InputError
 from mt.extras.documents.segments import Segment
+from mt.text.po import read_catalogue
 
 _PLURALS = re.compile(r"nplurals\s*=\s*(\d)")
 _CHARSET = re.compile(r"(charset=)([\w.:-]+)")
@@ -29,23 +29,8 @@ class PoFile:
 
     @classmethod
     def read(cls, content: bytes, place: str) -> "PoFile":
-        """Read a catalogue.
-
-        Raises:
-            InputError: not in the character set that it declares, or a syntax error.
-        """
-        import polib
-
-        text, charset = _decoded(content, place)
-        unclosed = re.search(r'^(?:msg|")[^\n]*[^"\s][ \t\r]*$', text, re.MULTILINE)
-        if unclosed:
-            line = text.count("\n", 0, unclosed.start()) + 1
-            raise InputError(f"{place}:{line}: a string that does not end", "check it with msgfmt --check")
-        try:
-            catalogue = polib.pofile(text.replace("\r\n", "\n") + "\n")
-        except (OSError, ValueError, IndexError, UnicodeError) as error:
-            reason = str(error).removeprefix("Syntax error in po file ")
-            raise InputError(f"{place}: no catalogue of gettext: {reason}", "check it with msgfmt --check") from None
+        """Read a catalogue; `InputError` if it is malformed."""
+        catalogue, text, charset = read_catalogue(content, place)
         entries = [entry for entry in catalogue if entry.msgid and not (entry.obsolete or entry.fuzzy)]
         new = [entry for entry in entries if not entry.msgstr and not any((entry.msgstr_plural or {}).values())]
         forms = _PLURALS.search(catalogue.metadata.get("Plural-Forms", ""))
@@ -103,13 +88,3 @@ def _quoted(text: str, ending: str) -> str:
 
 def _texts(entry: Any) -> list[str]:
     return [text for text in (entry.msgid, entry.msgid_plural) if text]
-
-
-def _decoded(content: bytes, place: str) -> tuple[str, str]:
-    """Decode a catalogue as it declares; a template declares nothing yet."""
-    declared = _CHARSET.search(content.decode("latin-1"))
-    charset = declared[2] if declared and declared[2] != "CHARSET" else "UTF-8"
-    try:
-        return content.decode(charset), charset
-    except (LookupError, UnicodeDecodeError):
-        raise InputError(f"{place}: not in its character set, {charset}", "save it in UTF-8") from None

@@ -49,7 +49,7 @@ def draft_config(options: InitOptions, schema: str) -> tuple[str, str]:
     data = validated_data(options)
     device = choose_device(options.device, "--device").type
     sample = sample_corpus(data.train, data)
-    name = options.train[0][0]
+    name = str(next(iter(options.train[0].values())))
     _refuse_unusable(sample, name)
     inputs = PlanInputs(sample, device, usable_cores(), options.minutes, options.device)
     valid, test = (sample_held_out(split, data) for split in ("valid", "test"))

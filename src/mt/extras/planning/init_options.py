@@ -1,14 +1,28 @@
 """Options of `mt init`, and their validation."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mt.config import Config, DataConfig
 from mt.config.problems import Problem, validate
 from mt.errors import InputError
 from mt.extras.planning.recipe import Choice
 
-Files = tuple[str, str]
+Source = dict[str, Any]  # as in data.train
+Decide = Callable[[str, str, Sequence[str]], str]  # from a question, the option that answers it, and the choices
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the user said about the files; None is to be found out."""
+
+    source_lang: str | None = None
+    target_lang: str | None = None
+    delimiter: str | None = None
+    quoting: bool | None = None
+    header: bool | None = None
+    columns: str | None = None  # SOURCE:TARGET
 
 
 @dataclass(frozen=True)
@@ -18,34 +32,30 @@ class InitOptions:
     name: str
     source_lang: str
     target_lang: str
-    train: Sequence[Files]
-    valid: Files | None  # None splits pairs off the training text
-    test: Files | None  # likewise
+    train: Sequence[Source]
+    valid: Source | None  # None splits pairs off the training text
+    test: Source | None  # likewise
     minutes: float | None  # time limit of the training, if any
     device: str  # auto, cpu, cuda or mps
 
     def data_choices(self, held_out: int) -> list[Choice]:
         """Return the data section; a set without files takes `held_out` pairs from the training text."""
-        train = [_source(files) for files in self.train]
+        train = list(self.train)
         choices = [
             Choice("source_lang", self.source_lang),
             Choice("target_lang", self.target_lang),
             Choice("train", train[0] if len(train) == 1 else train),
         ]
-        for split, files in (("valid", self.valid), ("test", self.test)):
-            reason = "" if files else "no files given: split off the training text"
-            choices.append(Choice(split, _source(files) if files else {"from_train": held_out}, reason))
+        for split, source in (("valid", self.valid), ("test", self.test)):
+            reason = "" if source else "no files given: split off the training text"
+            choices.append(Choice(split, source or {"from_train": held_out}, reason))
         return choices
-
-
-def _source(files: Files) -> dict[str, str]:
-    return {"source": files[0], "target": files[1]}
 
 
 def option_error(key: str, value: str) -> str | None:
     """Return the error of a `name`, `source_lang` or `target_lang` on its own, if any."""
     texts = {"name": "x", "source_lang": "en", "target_lang": "xx", key: value}
-    files = ("a", "b")
+    files = {"source": "a", "target": "b"}
     _, problems = _validate(InitOptions(**texts, train=[files], valid=files, test=files, minutes=None, device="auto"))
     return next((problem.message for problem in problems if problem.path[-1] == key), None)
 

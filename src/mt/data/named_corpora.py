@@ -1,0 +1,102 @@
+"""Corpora by name: OPUS's archives in the cache of mt, sacreBLEU's test sets in its own."""
+
+import json
+import os
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from mt.config.base import RUN_NAME
+from mt.console import log
+from mt.errors import InputError, MachineError
+from mt.storage import atomic
+from mt.storage.download import cache_folder, download, fetch_bytes
+from mt.text.archives import file_names, member_lines
+
+_OPUS = "https://opus.nlpl.eu/opusapi/"
+_MAX_ANSWER = 2**24  # bytes
+_CITATION = "cite Tiedemann (2012) and the corpus, see https://opus.nlpl.eu"
+
+
+def opus_archive(corpus: str, version: str, languages: tuple[str, str]) -> tuple[Path, str]:
+    """Return the moses archive of a corpus, downloaded if it is not in the cache, and its version.
+
+    What OPUS answered is kept, so that `latest` stays the same version. `MT_OPUS_API` names another server.
+
+    Raises:
+        InputError: OPUS does not have it; or as `download`.
+        MachineError: as `download`.
+    """
+    pair = "-".join(sorted(languages))
+    answer = cache_folder() / "opus" / f"{corpus}_{version}_{pair}.json"
+    entry = json.loads(answer.read_bytes()) if answer.exists() else _ask_opus(corpus, version, pair)
+    path = answer.with_name(f"{corpus}_{entry['version']}_{pair}.zip")
+    new = not path.exists()
+    download(entry["url"], path)
+    if new and not zipfile.is_zipfile(path):
+        path.unlink()
+        raise InputError(f"{entry['url']}: no zip archive", "try again later")
+    if not answer.exists():
+        for known in (version, entry["version"]):
+            atomic.write_json(answer.with_name(f"{corpus}_{known}_{pair}.json"), entry)
+        licence = entry.get("license") or _licence(path)
+        size = f"{entry.get('alignment_pairs', 0):,} pairs"
+        log.info("OPUS %s %s, %s: %s; licence: %s; %s", corpus, entry["version"], pair, size, licence, _CITATION)
+    return path, entry["version"]
+
+
+def _ask_opus(corpus: str, version: str, pair: str) -> dict[str, Any]:
+    source, target = pair.split("-", 1)
+    query = {"corpus": corpus, "source": source, "target": target, "preprocessing": "moses", "version": version}
+    url = f"{os.environ.get('MT_OPUS_API') or _OPUS}?{urlencode(query)}"
+    try:
+        corpora = json.loads(fetch_bytes(url, _MAX_ANSWER))["corpora"]
+        entries = [each for each in corpora if str(each["url"]).endswith(".zip") and each["corpus"] == corpus]
+        valid = [each for each in entries if re.match(RUN_NAME, each["version"])]
+    except (ValueError, LookupError, TypeError):
+        raise MachineError(f"{url}: not an answer of OPUS", "check MT_OPUS_API, or try again later") from None
+    if not valid:
+        message = f"OPUS has no corpus {corpus} in {source} and {target}, version {version}"
+        raise InputError(message, "names and versions are at https://opus.nlpl.eu; case matters")
+    return dict(valid[0])
+
+
+def _licence(path: Path) -> str:
+    """Return the first line of an archive's LICENSE."""
+    names = [name for name in file_names(path) if re.search(r"(^|/)LICEN[CS]E", name, re.IGNORECASE)]
+    lines = (line.decode("utf-8", "replace").strip() for name in names for line in member_lines(path, name))
+    return next(filter(None, lines), "not stated; ask OPUS")[:200]
+
+
+def sacrebleu_files(name: str, languages: tuple[str, str]) -> tuple[Path, Path]:
+    """Return the source and the first reference of a test set of sacreBLEU, downloaded if they are not in its cache.
+
+    Raises:
+        InputError: there is no such set, or not in these languages; or as `download`.
+        MachineError: as `download`, or the library cannot prepare it.
+    """
+    from sacrebleu.dataset import DATASETS
+    from sacrebleu.utils import extract_tarball
+
+    if name not in DATASETS:
+        raise InputError(f"sacreBLEU has no test set {name!r}", f"one of {', '.join(sorted(DATASETS))}")
+    dataset: Any = DATASETS[name]
+    extract: Any = extract_tarball
+    pair = "-".join(languages)
+    if pair not in dataset.langpairs:
+        there = ", ".join(sorted(dataset.langpairs))
+        raise InputError(f"sacreBLEU's {name} is not in {pair}", f"its languages are {there}")
+    for number, url in enumerate(dataset.data):  # the library's own download leaves a part under the final name
+        file = Path(dataset._rawdir) / dataset._get_tarball_filename(url)
+        if not file.exists():
+            download(url, file, dataset.md5[number] if dataset.md5 else None)
+            extract(str(file), dataset._rawdir)
+    try:
+        fields = dataset.fieldnames(pair)
+        files = [Path(file) for file in dataset.get_files(pair)]
+        return files[fields.index("src")], files[fields.index(min(f for f in fields if f.startswith("ref")))]
+    except (Exception, SystemExit) as error:
+        hint = f"remove {dataset._outdir}, and run the command again"
+        raise MachineError(f"sacreBLEU's {name}: cannot be prepared: {error}", hint) from None

@@ -1,0 +1,97 @@
+"""Downloads into a cache: resumed where an earlier one ended, checked, and complete or absent."""
+
+import contextlib
+import hashlib
+import http.client
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from mt.console import log, progress
+from mt.errors import InputError, MachineError
+from mt.storage import atomic
+
+_BLOCK = 2**20  # bytes
+_TIMEOUT = 60  # seconds without a byte
+_OFFLINE = ("MT_OFFLINE", "HF_HUB_OFFLINE")
+
+
+def cache_folder() -> Path:
+    """Return `MT_CACHE`, or `mt` in the user's folder for caches."""
+    own = os.environ.get("MT_CACHE")
+    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mt"
+
+
+def download(url: str, path: Path, md5: str | None = None) -> None:
+    """Download a file unless it is there.
+
+    Raises:
+        InputError: the server has no such file, its content is not what was expected, or the network is switched off.
+        MachineError: no connection, or it broke; the next call goes on where this one ended.
+    """
+    partial = path.with_name(f"{path.name}{atomic.PARTIAL}")
+    if path.exists():
+        return
+    with atomic.explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{partial}.lock"):
+            if path.exists():
+                return
+            _fetch(url, partial)
+            if md5 and hashlib.md5(partial.read_bytes(), usedforsecurity=False).hexdigest() != md5:
+                partial.unlink()
+                raise InputError(f"{url}: not the expected content (MD5)", "try again, or report it to sacreBLEU")
+            atomic.sync(partial)
+            partial.replace(path)
+            atomic.sync(path.parent)
+
+
+def fetch_bytes(url: str, limit: int) -> bytes:
+    """Return the content of a small answer, of at most `limit` bytes; errors as of `download`."""
+    with _answer(url, {}) as answer:
+        return bytes(answer.read(limit))
+
+
+def _fetch(url: str, partial: Path) -> None:
+    """Append to a partial file, if the server says that it is still the same, or else start again."""
+    mark = partial.with_name(f"{partial.name}.etag")
+    done = partial.stat().st_size if partial.exists() and mark.exists() else 0
+    resume = {"Range": f"bytes={done}-", "If-Range": mark.read_text()} if done else {}
+    with _answer(url, resume) as answer:
+        done = done if answer.status == 206 else 0
+        length = answer.headers.get("Content-Length")
+        total = done + int(length) if length else None
+        tag = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
+        mark.write_text(tag) if tag else mark.unlink(missing_ok=True)
+        log.info("downloading %s%s", url, f" from byte {done:,} on" if done else "")
+        bar = progress(total=total, initial=done, unit="B", unit_scale=True, desc="downloading")
+        with bar, partial.open("ab" if done else "wb") as file:
+            while block := answer.read(_BLOCK):
+                file.write(block)
+                bar.update(len(block))
+    size = partial.stat().st_size
+    if total is not None and size != total:
+        raise MachineError(f"{url}: the connection ended after {size:,} of {total:,} bytes", "run the command again")
+    mark.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _answer(url: str, headers: dict[str, str]) -> Iterator[Any]:
+    switched = next((name for name in _OFFLINE if os.environ.get(name, "0").lower() not in ("", "0", "false")), None)
+    if switched:
+        raise InputError(f"{url}: not in the cache, and {switched} switches the network off", f"unset {switched}")
+    if not url.startswith(("http://", "https://")):
+        raise InputError(f"{url}: not an address of the web", "check it")
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT) as answer:
+            yield answer
+    except urllib.error.HTTPError as error:
+        raise InputError(f"{url}: the server answers {error.code} {error.reason}", "check the name") from None
+    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise MachineError(f"{url}: no connection ({reason})", "check the network; the cache works offline") from None

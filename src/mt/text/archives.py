@@ -1,0 +1,113 @@
+"""Zip and tar archives: names and streams of their files, guarded against damage, passwords and bombs."""
+
+import contextlib
+import gzip
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from mt.errors import InputError
+from mt.text.lines import explain_read_errors
+
+ARCHIVES = (".zip", ".tar.gz", ".tgz")
+
+_MAX_RATIO, _SMALL = 200, 50_000_000  # a text packs to a fifth, a repetitive one to a fiftieth; bytes that are no bomb
+_MAX_LINE = 2**24  # bytes
+_MAX_HEADER = 2**20  # bytes
+_MAX_FILES = 100_000
+_DAMAGE = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, NotImplementedError)
+
+
+def refuse_unsafe_zip(archive: zipfile.ZipFile, place: str, max_bytes: int | None = None) -> None:
+    """Refuse an archive that is encrypted or unpacks to too much; the library reads no more than its files claim.
+
+    Args:
+        archive: opened.
+        place: its name for messages.
+        max_bytes: of all its files, unpacked.
+
+    Raises:
+        InputError: it is one of these.
+    """
+    infos = archive.infolist()
+    if any(info.flag_bits & 1 for info in infos):
+        raise InputError(f"{place}: protected by a password", "save it without one")
+    unpacked, packed = sum(info.file_size for info in infos), sum(info.compress_size for info in infos)
+    if max_bytes and unpacked > max_bytes:
+        raise InputError(f"{place}: unpacks to more than {max_bytes // 1_000_000} MB", "split it")
+    if unpacked > max(_SMALL, _MAX_RATIO * packed):
+        raise _bomb(place)
+
+
+def file_names(path: Path) -> list[str]:
+    """Return the names of the files in an archive.
+
+    Raises:
+        InputError: it is missing, damaged, encrypted or a bomb.
+    """
+    with _opened(path) as archive:
+        if isinstance(archive, zipfile.ZipFile):
+            return [name for name in archive.namelist() if not name.endswith("/")]
+        names = []
+        for member in archive:
+            names += [member.name] if member.isfile() else []
+            archive.members = []  # type: ignore[attr-defined]  # the library keeps them all
+            if len(names) > _MAX_FILES:
+                raise InputError(f"{path}: holds more than {_MAX_FILES:,} files", "pack the texts alone")
+        while archive.fileobj and archive.fileobj.read(_MAX_HEADER):  # the checksum is behind the end
+            pass
+        return names
+
+
+def member_lines(path: Path, name: str) -> Iterator[bytes]:
+    """Yield the raw lines of one file in an archive, which is opened anew so that two can be read in parallel.
+
+    Raises:
+        InputError: it is damaged, or a line is too long to be text.
+    """
+    with _opened(path) as archive:
+        if isinstance(archive, zipfile.ZipFile):
+            stream: IO[bytes] | None = archive.open(name)
+        else:
+            stream = archive.extractfile(next(member for member in archive if member.name == name))
+        assert stream is not None, "only files are named"
+        while line := stream.readline(_MAX_LINE):
+            if len(line) >= _MAX_LINE:  # a zip stream may read a little more
+                raise InputError(f"{path}/{name}: a line of more than {_MAX_LINE // 2**20} MB", "this is no text")
+            yield line
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile | tarfile.TarFile]:
+    with explain_read_errors(path), path.open("rb") as file:
+        try:
+            if path.name.lower().endswith(".zip"):
+                with zipfile.ZipFile(file) as archive:
+                    refuse_unsafe_zip(archive, str(path))
+                    yield archive
+            else:
+                with gzip.open(file) as stream, tarfile.open(fileobj=_Bounded(stream, path), mode="r:") as archive:  # type: ignore[call-overload]
+                    yield archive
+        except _DAMAGE as error:
+            raise InputError(f"{path}: damaged, or of another kind ({error})", "download or pack it again") from None
+
+
+class _Bounded:
+    """A decompressed stream that tarfile reads, whose headers can claim any size."""
+
+    def __init__(self, stream: Any, path: Path) -> None:
+        self.seek, self.tell = stream.seek, stream.tell
+        self._stream, self._path = stream, path
+        self._limit = max(_SMALL, _MAX_RATIO * path.stat().st_size)
+
+    def read(self, size: int) -> bytes:
+        if size > _MAX_HEADER or self.tell() > self._limit:
+            raise _bomb(str(self._path))
+        return bytes(self._stream.read(size))
+
+
+def _bomb(place: str) -> InputError:
+    return InputError(f"{place}: unpacks to more than {_MAX_RATIO} times its size, which no text does", "pack it again")

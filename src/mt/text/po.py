@@ -1,0 +1,45 @@
+"""Catalogues of gettext, decoded as they declare and parsed by polib."""
+
+import re
+from typing import Any
+
+from mt.errors import InputError
+
+_CHARSET = re.compile(r"(charset=)([\w.:-]+)")
+
+
+def read_catalogue(content: bytes, place: str) -> tuple[Any, str, str]:
+    """Parse a catalogue.
+
+    Args:
+        content: of the file.
+        place: its name for messages.
+
+    Returns:
+        polib's object, the text, and its character set.
+
+    Raises:
+        InputError: not in the character set that it declares, or a syntax error.
+    """
+    import polib
+
+    text, charset = _decoded(content, place)
+    unclosed = re.search(r'^(?:msg|")[^\n]*[^"\s][ \t\r]*$', text, re.MULTILINE)
+    if unclosed:
+        line = text.count("\n", 0, unclosed.start()) + 1
+        raise InputError(f"{place}:{line}: a string that does not end", "check it with msgfmt --check")
+    try:
+        return polib.pofile(text.replace("\r\n", "\n") + "\n"), text, charset
+    except (OSError, ValueError, IndexError, UnicodeError) as error:
+        reason = str(error).removeprefix("Syntax error in po file ")
+        raise InputError(f"{place}: no catalogue of gettext: {reason}", "check it with msgfmt --check") from None
+
+
+def _decoded(content: bytes, place: str) -> tuple[str, str]:
+    """Decode a catalogue as it declares; a template declares nothing yet."""
+    declared = _CHARSET.search(content.decode("latin-1"))
+    charset = declared[2] if declared and declared[2] != "CHARSET" else "UTF-8"
+    try:
+        return content.decode(charset), charset
+    except (LookupError, UnicodeDecodeError):
+        raise InputError(f"{place}: not in its character set, {charset}", "save it in UTF-8") from None

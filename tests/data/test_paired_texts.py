@@ -1,0 +1,129 @@
+"""Folders and archives of paired texts."""
+
+import gzip
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_helpers import make_data_config, pairs_of
+from mt.data.paired_texts import text_pairs
+from mt.data.prepare import input_digests
+from mt.errors import InputError
+
+TEXTS = {
+    "README": "about en\n",
+    "LICENSE": "CC0\n",
+    "Books.en-it.en": "one\ntwo\n",
+    "Books.en-it.it": "uno\ndue\n",
+    "Books.en-it.xml": "<x/>",
+}
+
+
+def packed(path: Path, texts: dict[str, str]) -> Path:
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, text in texts.items():
+                archive.writestr(name, text)
+        return path
+    with tarfile.open(path, "w:gz") as archive:
+        for name, text in texts.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(text.encode())
+            archive.addfile(info, io.BytesIO(text.encode()))
+    return path
+
+
+def refusal(path: Path, key: str = "file", **keys: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        pairs_of(path.parent, {key: path.name, **keys})
+    assert "\n" not in caught.value.message
+    return caught.value.message.removeprefix(str(path))
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (["train.en", "train.it", "train.de", "en.py"], {"train": ("train.en", "train.it")}),
+        (["en/a.txt", "it/a.txt", "it/b.txt"], {"a.txt": ("en/a.txt", "it/a.txt")}),
+        (["text-EN.txt.gz", "text-it.txt.gz"], {"text.txt.gz": ("text-EN.txt.gz", "text-it.txt.gz")}),
+        (["a_en", "a_it", "open.it", "opit.en"], {"a": ("a_en", "a_it")}),
+    ],
+)
+def test_texts_are_paired_by_their_names(names: list[str], found: dict[str, tuple[str, str]]) -> None:
+    assert text_pairs(names, ("en", "it")) == found
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar.gz", "a.TGZ"])
+def test_an_archive_of_opus_in_both_directions(tmp_path: Path, name: str) -> None:
+    packed(tmp_path / name, TEXTS)
+    assert pairs_of(tmp_path, {"file": name}) == [("one", "uno"), ("two", "due")]
+    assert pairs_of(tmp_path, {"file": name}, source_lang="it", target_lang="en") == [("uno", "one"), ("due", "two")]
+    other = {"file": name, "source_column": "en", "target_column": "xml"}
+    assert "has 2 lines but" in refusal(tmp_path / name, **other)
+
+
+def test_stems_choose_among_texts(tmp_path: Path) -> None:
+    texts = {f"{stem}.{code}": f"{stem} {code}\n" for stem in ("a", "b") for code in ("en", "it")}
+    packed(tmp_path / "a.zip", texts)
+    (tmp_path / "folder").mkdir()
+    for name, text in texts.items():
+        (tmp_path / "folder" / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
+    for source, b in (({"file": "a.zip"}, "b"), ({"folder": "folder"}, "b.gz")):
+        assert pairs_of(tmp_path, source) == [("a en", "a it"), ("b en", "b it")]
+        assert pairs_of(tmp_path, source | {"stem": b}) == [("b en", "b it")]
+    assert refusal(tmp_path / "a.zip", stem="c") == ": no texts with the stem 'c', only a, b"
+    nothing = ": no two texts whose names differ in en and it"
+    assert refusal(packed(tmp_path / "b.zip", {"a.en": "a"})) == nothing
+    (tmp_path / "empty").mkdir()
+    assert refusal(tmp_path / "empty", "folder") == nothing
+    assert refusal(tmp_path / "none", "folder") == ": no such file"
+
+
+def test_a_folder_is_identified_by_its_texts(tmp_path: Path) -> None:
+    for name in ("a.en", "a.it", "notes"):
+        (tmp_path / name).write_text(name)
+    data = make_data_config(tmp_path, {"folder": "."})
+    before = input_digests(data)
+    (tmp_path / "notes").write_text("changed")
+    assert input_digests(data) == before
+    (tmp_path / "a.it").write_text("changed")
+    assert input_digests(data) != before
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar.gz"])
+def test_a_damaged_archive_or_another_kind(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    assert refusal(path) == ": no such file"
+    whole = packed(path, TEXTS | {"more": str(list(range(1000)))}).read_bytes()
+    for content in (b"", b"en\tit\n", whole[:-12], whole[: len(whole) // 2]):
+        path.write_bytes(content)
+        assert refusal(path).startswith(": damaged, or of another kind")
+    packed(path, {"a.en": "a\nb\n", "a.it": "a\n"})
+    assert refusal(path) == f"/a.en has 2 lines but {path}/a.it has 1"
+
+
+def test_damage_inside_a_zip_is_found_by_its_checksum(tmp_path: Path) -> None:
+    content = bytearray(packed(tmp_path / "a.zip", TEXTS | {"a.en": "x" * 9999, "a.it": "y"}).read_bytes())
+    content[content.index(b"a.en") + 8] ^= 0xFF
+    (tmp_path / "a.zip").write_bytes(content)
+    assert refusal(tmp_path / "a.zip", stem="a").startswith(": damaged")
+
+
+def test_bombs_and_passwords(tmp_path: Path) -> None:
+    bomb = ": unpacks to more than 200 times its size, which no text does"
+    assert refusal(packed(tmp_path / "a.zip", TEXTS | {"x": "\0" * 60_000_000})) == bomb
+    assert refusal(packed(tmp_path / "a.tar.gz", {"x": "\0" * 60_000_000} | TEXTS)) == bomb
+    header = tarfile.TarInfo("header")
+    header.type, header.size = tarfile.XHDTYPE, 2**32  # read into memory by the library as a whole
+    (tmp_path / "b.tgz").write_bytes(gzip.compress(header.tobuf()))
+    assert refusal(tmp_path / "b.tgz") == bomb
+    endless = {"a.en": "a" * 17_000_000, "a.it": "b\n"}
+    assert refusal(packed(tmp_path / "c.zip", endless)) == "/a.en: a line of more than 16 MB"
+    content = bytearray(packed(tmp_path / "d.zip", TEXTS).read_bytes())
+    content[content.index(b"PK\x01\x02") + 8] |= 1  # the flag of an encrypted file
+    (tmp_path / "d.zip").write_bytes(content)
+    assert refusal(tmp_path / "d.zip") == ": protected by a password"

@@ -1,0 +1,92 @@
+"""Downloads: resumed, checked, whole or absent."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mt.errors import InputError, MachineError
+from mt.storage.download import cache_folder, download
+from web_helpers import Web, serving
+
+CONTENT = bytes(range(256)) * 40
+
+
+@pytest.fixture
+def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
+    for name in ("MT_OFFLINE", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    with serving(Web({"/a": CONTENT})) as web:
+        yield web
+
+
+def test_a_file_is_downloaded_once(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "new" / "a"
+    download(f"{web.address}/a", path, hashlib.md5(CONTENT).hexdigest())
+    assert path.read_bytes() == CONTENT
+    monkeypatch.setenv("MT_OFFLINE", "1")
+    download(f"{web.address}/a", path)
+    assert web.asked == [("/a", None)]
+    assert [each.name for each in path.parent.iterdir() if "lock" not in each.name] == ["a"]
+
+
+def test_a_broken_connection_is_resumed(web: Web, tmp_path: Path) -> None:
+    path, web.cut = tmp_path / "a", 1000
+    with pytest.raises(MachineError, match=r"ended after 1,000 of 10,240 bytes"):
+        download(f"{web.address}/a", path)
+    assert not path.exists()
+    web.cut = None
+    download(f"{web.address}/a", path)
+    assert path.read_bytes() == CONTENT
+    assert web.asked == [("/a", None), ("/a", "bytes=1000-")]
+
+
+def test_another_version_is_not_appended(web: Web, tmp_path: Path) -> None:
+    path, web.cut = tmp_path / "a", 1000
+    with pytest.raises(MachineError):
+        download(f"{web.address}/a", path)
+    web.cut, web.etag, web.files["/a"] = None, '"2"', CONTENT[::-1]
+    download(f"{web.address}/a", path)
+    assert path.read_bytes() == CONTENT[::-1]
+
+
+def test_wrong_content_is_removed(web: Web, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not the expected content"):
+        download(f"{web.address}/a", tmp_path / "a", "0" * 32)
+    download(f"{web.address}/a", tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("variable", ["MT_OFFLINE", "HF_HUB_OFFLINE"])
+def test_offline_nothing_is_asked(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "1")
+    with pytest.raises(InputError, match=f"not in the cache, and {variable}"):
+        download(f"{web.address}/a", tmp_path / "a")
+    assert web.asked == []
+
+
+def test_addresses_that_give_nothing(web: Web, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the server answers 404"):
+        download(f"{web.address}/none", tmp_path / "a")
+    with pytest.raises(MachineError, match="no connection"):
+        download("http://127.0.0.1:1/a", tmp_path / "a")
+    with pytest.raises(InputError, match="not an address of the web"):
+        download(Path("/etc/passwd").as_uri(), tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission(web: Web, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(MachineError, match="cannot write here"):
+        download(f"{web.address}/a", tmp_path / "a")
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MT_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
+    assert cache_folder() == Path("/x/mt")
+    monkeypatch.setenv("MT_CACHE", "/y")
+    assert cache_folder() == Path("/y")
