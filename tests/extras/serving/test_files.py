@@ -176,11 +176,17 @@ def test_bad_documents(server: ServerProcess, temporary: Path, name: str, conten
     assert written(temporary) == before
 
 
-def test_a_zip_bomb_meets_the_limit_of_memory(server: ServerProcess, temporary: Path) -> None:
+def test_a_zip_bomb_meets_the_limits_of_packing_and_of_memory(server: ServerProcess, temporary: Path) -> None:
     before = written(temporary)
-    paragraphs = b"<w:document xmlns:w='w'>" + b"<w:p><w:r><w:t>a b</w:t></w:r></w:p>" * 3_000_000 + b"</w:document>"
-    status, answer = send(server, "a.docx", archive(compressed=True, document=paragraphs))
-    assert (status, answer) == (400, {"error": "a.docx: it takes more than 600 MB of memory; split it"})
+    same = b"<w:p><w:r><w:t>a b</w:t></w:r></w:p>" * 3_000_000
+    different = b"".join(b"<w:p><w:r><w:t>%d</w:t></w:r></w:p>" % (number // 16) for number in range(3_000_000))
+    for paragraphs, sentence in (
+        (same, "a.docx: unpacks to more than 200 times its size, which no text does; pack it again"),
+        (different, "a.docx: it takes more than 600 MB of memory; split it"),
+    ):
+        document = b"<w:document xmlns:w='w'>" + paragraphs + b"</w:document>"
+        answer = send(server, "a.docx", archive(compressed=True, document=document))
+        assert answer == (400, {"error": sentence})
     assert written(temporary) == before
 
 
