@@ -67,7 +67,7 @@ def inspect_opus(corpus: str, languages: tuple[str, str]) -> Found:
 def _two_texts(source: str, target: str) -> Found:
     lines = [count_lines(Path(name)) for name in (source, target)]
     if lines[0] != lines[1]:
-        hint = "line n of one must be the translation of line n of the other"
+        hint = "line n of one must be the translation of line n of the other; `mt data align` pairs them"
         raise InputError(f"{source} has {lines[0]} lines but {target} has {lines[1]}", hint)
     return Found([{"source": source, "target": target}], (_ending(source), _ending(target)))
 
