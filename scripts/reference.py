@@ -140,8 +140,11 @@ def _docstring(text: str) -> str:
 
 def _commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
     if isinstance(command, click.Group):
-        for child in command.commands.values():
-            yield from _commands(f"{name} {child.name}", child)
+        context = click.Context(command)
+        for child_name in command.list_commands(context):
+            child = command.get_command(context, child_name)
+            assert child is not None
+            yield from _commands(f"{name} {child_name}", child)
     else:
         yield name, command
 

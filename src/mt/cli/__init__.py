@@ -8,39 +8,52 @@ import os
 import signal
 import sys
 import traceback
+from importlib import import_module
 from pathlib import Path
 
 import click
 
 from mt import __version__
-from mt.cli.compare import compare
-from mt.cli.completion import completion
-from mt.cli.data import data
-from mt.cli.demo import demo
-from mt.cli.evaluate import evaluate_command
-from mt.cli.export import export_command
-from mt.cli.init import init
-from mt.cli.report import report
-from mt.cli.runs import runs_command
-from mt.cli.score import score
-from mt.cli.serve import serve
-from mt.cli.synthesis import backtranslate, distill
-from mt.cli.train import train
-from mt.cli.translate import translate
 from mt.console import harmless, set_up_logging
 from mt.errors import InputError, MachineError, MtError, is_out_of_memory
 
-_COMMANDS = (
-    *(demo, init, data, train, translate, evaluate_command, compare, score),
-    *(distill, backtranslate, runs_command, report, export_command, serve, completion),
-)
+# Module and function of each command, in the order of `mt --help`
+_COMMANDS = {
+    "demo": "demo:demo",
+    "init": "init:init",
+    "data": "data:data",
+    "train": "train:train",
+    "translate": "translate:translate",
+    "eval": "evaluate:evaluate_command",
+    "compare": "compare:compare",
+    "score": "score:score",
+    "distill": "synthesis:distill",
+    "backtranslate": "synthesis:backtranslate",
+    "runs": "runs:runs_command",
+    "report": "report:report",
+    "export": "export:export_command",
+    "serve": "serve:serve",
+    "completion": "completion:completion",
+}
 
 
-for _command in _COMMANDS:  # whole first paragraphs in `mt --help`, where click would cut them
-    _command.short_help = " ".join((_command.help or "").split("\n\n")[0].split())
+class _Commands(click.Group):
+    """Commands that are imported when they are used, or listed for help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, function = _COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(f"mt.cli.{module}"), function)
+        # The whole first paragraph in `mt --help`, where click would cut it
+        command.short_help = " ".join((command.help or "").split("\n\n")[0].split())
+        return command
 
 
-@click.group(commands=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="mt %(version)s")
 def app() -> None:
     """Train a machine-translation Transformer from raw parallel text, and use it.
