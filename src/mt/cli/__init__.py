@@ -45,7 +45,7 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
-            return None
+            return super().get_command(ctx, cmd_name)
         module, _, function = _COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(import_module(f"mt.cli.{module}"), function)
         # The whole first paragraph in `mt --help`, where click would cut it
