@@ -75,7 +75,7 @@ def check(config: Path, overrides: tuple[str, ...], examples: int, as_json: bool
 @click.option("--output", type=path_type, required=True, help="The folder to write: new, or an earlier cleaning.")
 @click.option("--keep", multiple=True, type=_reason_type, metavar="REASON", help="Keep such pairs; may be repeated.")
 @click.option("--drop", multiple=True, type=_reason_type, metavar="REASON", help="Drop such pairs; may be repeated.")
-@click.option("--repair", is_flag=True, help="Mend mojibake, entities and invisible characters before judging.")
+@click.option("--repair", is_flag=True, help="Fix mojibake, entities and invisible characters before judging.")
 @set_option
 @runs_option
 @debug_option
@@ -91,7 +91,7 @@ def clean(
     """Write the training text without the pairs that `mt data check` objects to.
 
     OUTPUT gets two files for each training source, and dropped/REASON.tsv with the dropped pairs. A REASON is the
-    name of a finding. With --repair, repaired/REPAIR.tsv has the mended pairs before and after. Validation and test
+    name of a finding. With --repair, repaired/REPAIR.tsv has the fixed pairs before and after. Validation and test
     text is not changed.
 
     Example: mt data clean mine.yaml --output cleaned --drop language --keep identical

@@ -99,3 +99,11 @@ def test_refusals(tmp_path: Path, content: bytes | None, words: list[str], messa
     done = mt("data", "align", "a", "b", *words, cwd=tmp_path, code=2)
     assert message in done.stderr
     assert not (tmp_path / "o.tsv").exists()
+
+
+def test_texts_of_very_different_length_are_refused_before_memory_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\n" * 60_000)
+    (tmp_path / "b").write_text("uno\n")
+    done = mt("data", "align", "a", "b", "--output", "o.tsv", cwd=tmp_path, code=2)
+    assert "a has 60,000 sentences and b 1, too different to be aligned" in done.stderr
+    assert not (tmp_path / "o.tsv").exists()

@@ -58,7 +58,7 @@ def test_a_corpus_is_mended_before_it_is_judged(tmp_path: Path) -> None:
         f"{sources[10]} &amp; more",
         targets[11].encode().decode("latin-1") + " cittÃ\xa0 è bella",
     )
-    sources[20], targets[20] = f"\u200b{sources[30]}", targets[30]  # mended, it is a duplicate
+    sources[20], targets[20] = f"\u200b{sources[30]}", targets[30]  # repaired, it is a duplicate
     (tmp_path / "a.en").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
     (tmp_path / "a.it").write_text("".join(f"{line}\n" for line in targets), encoding="utf-8")
     (tmp_path / "a.yaml").write_text(

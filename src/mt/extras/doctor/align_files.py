@@ -5,20 +5,26 @@ from pathlib import Path
 
 from mt.console import table
 from mt.errors import InputError
-from mt.extras.doctor.alignment import align
+from mt.extras.doctor.alignment import align, table_cells
 from mt.storage import atomic
 from mt.text.lines import read_lines
 
-_MAX_LINES = 300_000  # of a side; the alignment of all is in memory
+_MAX_LINES = 300_000  # of a side
+_MAX_CELLS = 250_000_000  # 5 bytes each
 
 
 def align_files(source: Path, target: Path, output: Path, min_score: float | None) -> str:
     """Write the aligned sentences as a table with a header, and return counts of how they were aligned.
 
     Raises:
-        InputError: a file is missing, empty, not UTF-8 or too long.
+        InputError: a file is missing, empty, not UTF-8 or too long, or their lengths are too different.
     """
     texts = [_sentences(path) for path in (source, target)]
+    if table_cells(*map(len, texts)) > _MAX_CELLS:
+        message = (
+            f"{source} has {len(texts[0]):,} sentences and {target} {len(texts[1]):,}, too different to be aligned"
+        )
+        raise InputError(message, "split both texts, by chapters for example")
     links = [link for link in align(*texts) if min_score is None or link.score >= min_score]
     with atomic.new_file(output) as write:
         write(b"source\ttarget\tscore\n")

@@ -46,7 +46,7 @@ def align(sources: Sequence[str], targets: Sequence[str]) -> list[Link]:
     source, target = Side(sources), Side(targets)
     none = np.zeros(0, np.int64)
     centre = np.linspace(0, len(targets), len(sources) + 1).round().astype(np.int64)
-    band = max(_FIRST_BAND, abs(len(sources) - len(targets)) + 100)
+    band = _first_band(len(sources), len(targets))
     aligner = _Aligner(source, target, learn_lexicon(source, target, none, none), _first_evidence)
     links, centre = aligner.best(centre, band)
     for _ in range(_PASSES):
@@ -58,6 +58,15 @@ def align(sources: Sequence[str], targets: Sequence[str]) -> list[Link]:
         aligner.evidence = aligner.learned_evidence(known)
         links, centre = aligner.best(centre, _NEXT_BAND)
     return links
+
+
+def table_cells(n_source: int, n_target: int) -> int:
+    """Return the size of the table that texts of so many lines need in memory."""
+    return (n_source + 1) * (2 * _first_band(n_source, n_target) + 1)
+
+
+def _first_band(n_source: int, n_target: int) -> int:
+    return max(_FIRST_BAND, abs(n_source - n_target) + 100)
 
 
 def _is_single(link: Link) -> bool:

@@ -1,4 +1,4 @@
-"""Repair of sentences: what a text once was can be told from its mojibake, entities and invisible characters."""
+"""Repair of mojibake, HTML entities, invisible characters and spreadsheet quotes in sentences."""
 
 import html
 import re

@@ -70,7 +70,7 @@ def explanation(report: CorpusReport, finding: Finding) -> str:
     elif rule.dropped:
         sentences.append("`mt data clean` drops such training pairs.")
     if finding.repairable:
-        sentences.append(f"`mt data clean --repair` mends {finding.repairable:,} training pairs.")
+        sentences.append(f"`mt data clean --repair` fixes {finding.repairable:,} training pairs.")
     pairs = report.pairs
     if finding.checked and any(finding.checked.get(split, pairs[split]) < pairs[split] for split in _SPLITS):
         checked = ", ".join(f"{number:,} of {split}" for split, number in finding.checked.items() if number)

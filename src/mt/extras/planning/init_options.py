@@ -15,7 +15,7 @@ Decide = Callable[[str, str, Sequence[str]], str]  # from a question, the option
 
 @dataclass(frozen=True)
 class Given:
-    """What the user said about the files; None is to be found out."""
+    """Facts about the files that the user gave; None: to be found in them."""
 
     source_lang: str | None = None
     target_lang: str | None = None

@@ -1,4 +1,4 @@
-"""How a delimited table is written: its delimiter, its quotes and its header, as far as its rows tell."""
+"""Style of a delimited table: delimiter, quotes and header, as far as its rows tell."""
 
 import csv
 import io

@@ -1,0 +1,58 @@
+"""Counts how many sentence pairs `mt data align` finds again after lines were left out, merged and split.
+
+python scripts/bench/alignment.py data/train.en data/train.de --pairs 6000 --seed 5
+"""
+
+import argparse
+import random
+import sys
+import time
+from pathlib import Path
+
+from mt.extras.doctor.alignment import align
+from mt.text.lines import read_lines
+
+Links = set[tuple[tuple[int, int], tuple[int, int]]]
+
+
+def main() -> int:
+    """Print recall and precision."""
+    arguments = _arguments()
+    texts = [list(read_lines(path))[: arguments.pairs] for path in (arguments.source, arguments.target)]
+    sources, targets, truth = disturb(*texts, random.Random(arguments.seed))
+    started = time.perf_counter()
+    found = {(link.source, link.target) for link in align(sources, targets)}
+    seconds, right = time.perf_counter() - started, len(found & truth)
+    print(f"{len(sources):,} and {len(targets):,} lines, {len(truth):,} links, {seconds:.1f} s")
+    print(f"recall {right / len(truth):.4f}, precision {right / len(found):.4f}")
+    return 0
+
+
+def disturb(sources: list[str], targets: list[str], rng: random.Random) -> tuple[list[str], list[str], Links]:
+    """Leave out 3 % of the lines on each side, and merge two lines of 2 % on each side; return the links left."""
+    src, tgt, truth, i = list[str](), list[str](), Links(), 0
+    while i < len(sources):
+        chance = rng.random()
+        n = 2 if 0.06 <= chance < 0.1 and i + 1 < len(sources) else 1
+        before = len(src), len(tgt)
+        if chance >= 0.03:
+            tgt += [" ".join(targets[i : i + 2])] if n == 2 and chance < 0.08 else targets[i : i + n]
+        if chance < 0.03 or chance >= 0.06:
+            src += [" ".join(sources[i : i + 2])] if n == 2 and chance >= 0.08 else sources[i : i + n]
+        if chance >= 0.06:
+            truth.add(((before[0], len(src)), (before[1], len(tgt))))
+        i += n
+    return src, tgt, truth
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--pairs", type=int, default=6000)
+    parser.add_argument("--seed", type=int, default=5)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
