@@ -4,7 +4,7 @@ Importing this package imports no library: a name is loaded when it is first use
 
 >>> import mt
 >>> sorted(name for name in mt.__all__ if name[0].islower())
-['evaluate', 'export', 'list_runs', 'load', 'synthesize', 'train']
+['evaluate', 'export', 'list_runs', 'load', 'score_corpus', 'synthesize', 'train']
 """
 
 from importlib import import_module
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mt.errors import DivergedError, InputError, MachineError, MtError, StoppedError
 
 if TYPE_CHECKING:
+    from mt.api.corpora import score_corpus
     from mt.api.evaluation import Evaluation, evaluate
     from mt.api.exporting import export
     from mt.api.loading import load
@@ -37,6 +38,7 @@ __all__ = [
     "export",
     "list_runs",
     "load",
+    "score_corpus",
     "synthesize",
     "train",
 ]
@@ -47,6 +49,7 @@ _HOMES = {
     "export": "exporting",
     "Run": "runs",
     "list_runs": "runs",
+    "score_corpus": "corpora",
     "synthesize": "synthesis",
     "train": "training",
     "Translation": "translation",

@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -83,7 +83,7 @@ def _in_all_ranks(config: ConfigLike, overrides: list[str], work: "Callable[[Con
     try:
         from mt.data.prepare import drop_missing_sources
 
-        settings = _load(config, overrides)
+        settings = read_config(config, overrides)
         # Only rank 0 looks for optional sources: other machines may lack them, and they may appear meanwhile.
         settings = distributed.broadcast(drop_missing_sources(settings) if distributed.is_main else settings)
         result = work(settings, distributed)
@@ -95,7 +95,8 @@ def _in_all_ranks(config: ConfigLike, overrides: list[str], work: "Callable[[Con
     return result
 
 
-def _load(config: ConfigLike, overrides: list[str]) -> "Config":
+def read_config(config: ConfigLike, overrides: Sequence[str] = ()) -> "Config":
+    """Return the settings of a YAML file, or of a mapping with its content."""
     from mt.config import load_config, parse_config
 
     if isinstance(config, Mapping):

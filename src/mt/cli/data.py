@@ -1,12 +1,14 @@
-"""`mt data check`, `mt data clean` and `mt data align`."""
+"""`mt data check`, `mt data score`, `mt data clean` and `mt data align`."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from mt.cli.options import (
     config_options,
     debug_option,
+    device_option,
     force_option,
     json_option,
     path_type,
@@ -15,7 +17,7 @@ from mt.cli.options import (
 )
 from mt.cli.text import check_output, print_result
 from mt.console import log
-from mt.errors import InputError
+from mt.errors import InputError, contradict
 from mt.extras.doctor.rules import DROPPABLE
 
 _reason_type = click.Choice(DROPPABLE)
@@ -119,6 +121,49 @@ def clean(
         print_result("repaired: " + ", ".join(f"{name} {count:,}" for name, count in cleaned.repaired.items()))
     print_result(f"\nuse it with\n{cleaned.snippet(settings.data.root)}")
     log.info("next: put these sources into %s as data.train, and mt train --config %s", config, quote(str(config)))
+
+
+@data.command()
+@config_options
+@click.option("--forward", "forward", multiple=True, type=path_type, help="Model from source to target language.")
+@click.option("--backward", "backward", multiple=True, type=path_type, help="Model from target to source language.")
+@click.option("--train", "trains", is_flag=True, help="Train two small models on the clean part first.")
+@click.option("--embeddings", type=path_type, help="Model of sentence-transformers, whose similarity also counts.")
+@click.option("--output", type=path_type, required=True, help="The folder to write; the same command resumes.")
+@set_option
+@device_option
+@runs_option
+@debug_option
+def score(
+    config: Path,
+    forward: tuple[Path, ...],
+    backward: tuple[Path, ...],
+    trains: bool,
+    embeddings: Path | None,
+    output: Path,
+    overrides: tuple[str, ...],
+    device: str,
+    runs: Path,
+) -> None:
+    """Score every training pair by models of both directions: is the target a translation of the source?
+
+    OUTPUT gets scores.tsv: for each pair a score (0 is a pair put together at random, higher is better), dual
+    conditional cross-entropy (Junczys-Dowmunt 2018), contrast, lexicon coverage, length ratio and the confidence in
+    both languages. Several target languages take models for each: the options may be repeated.
+
+    Example: mt data score mine.yaml --train --output scores
+    """
+    from mt.api.corpora import score_corpus
+    from mt.extras.doctor.pair_scores import score_table
+
+    contradict(trains and bool(forward or backward), "--train", "--forward and --backward")
+    if not trains and not (forward and backward):
+        raise InputError("--forward or --backward is missing", "give a model of each direction, or --train")
+    options: dict[str, Any] = {"device": device, "runs": runs, "embeddings": embeddings, "overrides": overrides}
+    options |= {} if trains else {"forward": list(forward), "backward": list(backward)}
+    summary = score_corpus(config, output, **options)
+    print_result(score_table(summary))
+    log.info("next: mt data clean %s --scores %s --output cleaned", config, output)
 
 
 @data.command()

@@ -37,7 +37,7 @@ class Side:
         ids: list[int] = []
         counts, characters = [], []
         for line in lines:
-            words = {self.vocab.setdefault(word, len(self.vocab)) for word in _words(line)}
+            words = {self.vocab.setdefault(word, len(self.vocab)) for word in words_in(line)}
             ids.extend(words)
             counts.append(len(words))
             characters.append(len(line))
@@ -49,7 +49,7 @@ class Side:
         return self.ids[self.starts[line] : self.starts[line + 1]]
 
 
-def _words(line: str) -> list[str]:
+def words_in(line: str) -> list[str]:
     """Split a line into words; where letters follow each other without spaces, as in Chinese, into pairs of them."""
     words = []
     for word in re.findall(r"\w+", line.lower()):

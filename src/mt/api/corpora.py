@@ -1,0 +1,167 @@
+"""Judgement of a training corpus by models, from Python."""
+
+from collections.abc import Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mt.api.loading import Models, find_models, load
+from mt.api.training import ConfigLike, read_config, start
+from mt.api.translation import Translator
+from mt.console import log
+from mt.errors import InputError
+
+if TYPE_CHECKING:
+    from mt.config import Config
+    from mt.data.corpus import Pair
+    from mt.extras.doctor.scoring import Direction, Similarity
+
+_EPOCHS, _BYTES_A_STEP = 6, 8_500  # of target text in batches of 2,048 tokens, padding counted
+_STEPS = 500, 6_000
+_HELD_OUT = 200
+
+
+def score_corpus(
+    config: ConfigLike,
+    output: str | Path,
+    *,
+    forward: Models = None,
+    backward: Models = None,
+    embeddings: str | Path | None = None,
+    device: str = "auto",
+    runs: str | Path = "runs",
+    overrides: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Score every training pair with a model of each direction, and return the summary; the same call resumes.
+
+    Args:
+        config: a YAML file, or its content as a mapping.
+        output: the folder to write: scores.tsv, and scores.json with the summary.
+        forward, backward: models from the source to the target language and back; of several target languages, models
+            for all of them. Without any, a small one of each direction is trained on the clean part of the text.
+        embeddings: a folder with a model of sentence-transformers, whose similarity also counts.
+        device: auto, cpu, cuda or mps.
+        runs: the folder of runs.
+        overrides: of the form `data.max_ratio=4`.
+
+    Raises:
+        InputError: the text cannot be read, a model has other languages, or the folder has other files.
+    """
+    from mt.bundle.pretrained import learned_files
+    from mt.data.prepare import drop_missing_sources
+    from mt.extras.doctor.bitexts import bitexts_of
+    from mt.extras.doctor.pair_scores import RAW, finished_summary, require_scores_folder, write_scores
+    from mt.extras.doctor.scoring import score_pairs, survey
+    from mt.storage.manifest import read_manifest
+    from mt.storage.stage import stage_key
+
+    settings, folder = drop_missing_sources(read_config(config, overrides)), Path(output)
+    require_scores_folder(folder, settings.data)
+    if (forward is None) != (backward is None):
+        raise InputError("scores take a model of each direction", "give both --forward and --backward, or neither")
+    if forward is None:
+        forward, backward = _train_pair(settings, folder, device, Path(runs))
+    similarity = _similarity(Path(embeddings), device) if embeddings else None
+    loaded = [
+        [load(each.root, engine="torch", device=device, runs=runs) for each in find_models(models, runs)]
+        for models in (forward, backward)
+    ]
+    directions = {code: _direction(loaded, settings.data.source_lang, code) for code in settings.data.target_lang}
+    bitexts = [bitext for bitext in bitexts_of(settings.data) if bitext.split == "train"]
+    facts = survey(bitexts)
+    weights = [learned_files(read_manifest(each.path)["files"]) for models in loaded for each in models]
+    key = stage_key(facts.digest, weights, str(embeddings))
+    if (summary := finished_summary(folder, key)) is None:
+        score_pairs(bitexts, facts, directions, folder / RAW, key, similarity)
+        sources = [{"file": bitext.files[0], "pairs": n} for bitext, n in zip(bitexts, facts.sizes, strict=True)]
+        summary = write_scores(folder, {"key": key, "sources": sources})
+    return summary
+
+
+def _direction(loaded: "list[list[Translator]]", source_lang: str, target_lang: str) -> "Direction":
+    from mt.extras.doctor.scoring import Direction
+
+    scorers = []
+    for models, option, own, other in (
+        (loaded[0], "--forward", source_lang, target_lang),
+        (loaded[1], "--backward", target_lang, source_lang),
+    ):
+        fitting = [each for each in models if each.direction.split()[0] == own and other in each.target_langs]
+        if not fitting:
+            given = ", ".join(f"{each.path} ({each.direction})" for each in models)
+            raise InputError(f"{option} {given}: not a model from {own} to {other}", "give one of the text's languages")
+        scorers.append(partial(fitting[0].score, to=other if len(fitting[0].target_langs) > 1 else None))
+    return Direction(*scorers)
+
+
+def _similarity(folder: Path, device: str) -> "Similarity":
+    """Return the cosine similarity by a local model of sentence-transformers."""
+    if find_spec("sentence_transformers") is None:
+        message = "--embeddings needs a package that is not installed (sentence-transformers)"
+        raise InputError(message, "pip install sentence-transformers")
+    if not folder.is_dir():
+        raise InputError(f"--embeddings {folder}: no such folder", "name the folder of a model")
+    from sentence_transformers import SentenceTransformer
+
+    from mt.system.devices import choose_device
+
+    model = SentenceTransformer(str(folder), device=str(choose_device(device, "--device")), local_files_only=True)
+
+    def similarity(pairs: "Sequence[Pair]") -> list[float]:
+        source, target = (model.encode([p[side] for p in pairs], normalize_embeddings=True) for side in (0, 1))
+        return [float(x) for x in (source * target).sum(axis=1)]
+
+    return similarity
+
+
+def _train_pair(settings: "Config", folder: Path, device: str, runs: Path) -> tuple[list[Path], list[Path]]:
+    """Train a small model of each direction, and for each target language, on the clean part of the training text."""
+    from mt.extras.doctor.check import check_corpus
+    from mt.extras.doctor.clean import dropping_rules, write_clean
+
+    text = folder / "text"
+    rules = dropping_rules((), ())
+    cleaned = write_clean(check_corpus(settings, runs, 0, dropped_for=rules), text, rules)
+    data = settings.data
+    models: tuple[list[Path], list[Path]] = ([], [])
+    for code in data.target_lang:
+        sources = [each for each in cleaned.sources if each.get("target_lang", data.target_lang[0]) == code]
+        for side, (own, other) in enumerate(((data.source_lang, code), (code, data.source_lang))):
+            name = f"{own}-{other}"
+            log.info("training %s, a small model that scores", folder / name)
+            keys = ("source", "target") if side == 0 else ("target", "source")
+            train = [dict(zip(("source", "target"), (each[k] for k in keys), strict=True)) for each in sources]
+            size = sum((Path(data.root) / each["target"]).stat().st_size for each in train)
+            start(_small_model(name, (own, other), data.root, train, size, device), [], folder)
+            models[side].append(folder / name)
+    return models
+
+
+def _small_model(
+    name: str, languages: tuple[str, str], root: str, train: list[dict[str, str]], size: int, device: str
+) -> dict[str, Any]:
+    """Return the configuration of a model that learns for a few epochs: later it would know wrong pairs by heart.
+
+    `size`: of the target text, in bytes.
+    """
+    steps = min(max(_EPOCHS * size // _BYTES_A_STEP, _STEPS[0]), _STEPS[1])
+    return {
+        "name": name,
+        "data": {
+            "source_lang": languages[0],
+            "target_lang": languages[1],
+            "root": root,
+            "train": train,
+            "valid": {"from_train": _HELD_OUT},
+        },
+        "tokenizer": {"vocab_size": 8000},
+        "model": {
+            "d_model": 128, "n_heads": 4, "d_ff": 256, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.1,
+            "norm": "pre",
+        },
+        "training": {
+            "device": device, "max_tokens": 2048, "max_steps": steps, "optimizer": "muon", "learning_rate": 6.0e-3,
+            "schedule": "cosine", "warmup_steps": 200, "validate_every": max(250, steps // 4), "report": False,
+        },
+    }  # fmt: skip

@@ -1,0 +1,190 @@
+"""Tables of scored pairs: the score itself, and thresholds that select pairs by it.
+
+N pairs, R random pairs
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt.config import DataConfig
+from mt.console import table
+from mt.errors import InputError
+from mt.extras.doctor.bitexts import bitexts_of
+from mt.extras.doctor.scoring import RANDOM_LINE, RAW_COLUMNS
+from mt.storage import atomic
+from mt.storage.output_path import refuse_inputs, require_writable
+
+RAW, TABLE, SUMMARY = "features.tsv", "scores.tsv", "scores.json"
+# Those by which pairs can be selected, higher is better; then others.
+SELECTING = ("score", "dual", "contrast", "lexicon", "source_language", "target_language", "similarity")
+COLUMNS = (*SELECTING, "forward", "backward", "ratio")
+
+_EVIDENCE = ("forward_contrast", "backward_contrast", "lexicon", "similarity")
+_CLEAR = 0.95  # quantile of random pairs above which a pair is clearly better
+_FORMAT = 1
+
+Values = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class PairScores:
+    """Scores of the training text.
+
+    Attributes:
+        values: (N,), higher is better, NaN for a pair without a score.
+        hashes: (N,), of the pairs as they were scored (`pair_hash`).
+        low: (N,), whether a pair is below the threshold of its source.
+        place: the table, for messages.
+    """
+
+    values: Values
+    hashes: NDArray[np.uint64]
+    low: NDArray[np.bool_]
+    place: str
+
+    def require_same(self, offset: int, hashes: NDArray[np.uint64], where: Sequence[str]) -> None:
+        """Refuse pairs, which begin with pair `offset` and are in these places, that are not those scored."""
+        expected = self.hashes[offset : offset + len(hashes)]
+        if len(expected) == len(hashes) and np.array_equal(expected, hashes):
+            return
+        first = int(np.flatnonzero(expected != hashes[: len(expected)])[:1].sum() if len(expected) else 0)
+        message = f"{self.place}: scores of another text: {where[first]} is not the pair that was scored"
+        raise InputError(message, "score this text, after any repair: mt data score")
+
+
+def require_scores_folder(folder: Path, data: DataConfig) -> None:
+    """Refuse a folder that holds an input, or that `mt data score` did not write."""
+    require_writable(folder / TABLE, "--output")
+    own = {SUMMARY, f".{RAW}.unfinished", RAW, "text"}
+    if folder.is_dir() and any(folder.iterdir()) and not any((folder / name).exists() for name in own):
+        message = f"--output {folder}: this folder exists and was not made by `mt data score`"
+        raise InputError(message, "name a new folder")
+    texts = {Path(name).resolve() for bitext in bitexts_of(data) for name in bitext.files}
+    refuse_inputs([folder / TABLE, folder / SUMMARY], texts)
+
+
+def finished_summary(folder: Path, key: str) -> dict[str, Any] | None:
+    """Return the summary of a finished table with this key."""
+    try:
+        summary: dict[str, Any] = json.loads((folder / SUMMARY).read_bytes())
+        return summary if summary["key"] == key and (folder / TABLE).is_file() else None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def write_scores(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the table and its summary from a raw table of features, and return the summary.
+
+    The score is the mean of the evidence (contrast in both directions, lexicon coverage, similarity), each in standard
+    deviations above the mean of pairs put together at random. The threshold is half the median of the pairs that are
+    clearly better than these.
+
+    Args:
+        folder: of the features that `score_pairs` wrote, the table and the summary.
+        facts: more for the summary, with file and pairs of each source under `sources`.
+    """
+    raw, files = folder / RAW, [each["file"] for each in facts["sources"]]
+    features = np.loadtxt(raw, delimiter="\t", usecols=[1, *range(3, len(RAW_COLUMNS))], ndmin=2, dtype=np.float32)
+    columns = dict(zip(("line", *RAW_COLUMNS[3:]), features.T, strict=True))
+    is_random = columns["line"] == RANDOM_LINE
+    evidence = []
+    for name in _EVIDENCE:
+        values, random = columns[name], columns[name][is_random]
+        random = random[~np.isnan(random)]
+        if len(random) > 1 and random.std() > 0:
+            evidence.append((values - random.mean()) / random.std())
+    scores = np.mean(evidence, axis=0) if evidence else np.full(len(features), np.nan, np.float32)
+    threshold = _threshold(scores[is_random], scores[~is_random])
+    with atomic.new_file(folder / TABLE) as write, raw.open(encoding="utf-8") as rows:
+        write(("\t".join(("file", "line", "pair", *COLUMNS)) + "\n").encode())
+        for row, score, random in zip(rows, scores.tolist(), is_random.tolist(), strict=True):
+            if not random:
+                write(_line(row, score, files))
+    ends = np.cumsum([each["pairs"] for each in facts["sources"]])[:-1]
+    sources = [
+        {**each, "scored": int((~np.isnan(own)).sum()), "below": int((own < threshold).sum())}
+        for each, own in zip(facts["sources"], np.split(scores[~is_random], ends), strict=True)
+    ]
+    summary = {"format": _FORMAT, "min_score": round(threshold, 4), **facts, "sources": sources}
+    atomic.write_json(folder / SUMMARY, summary)
+    raw.unlink()
+    return summary
+
+
+def _threshold(random: Values, scores: Values) -> float:
+    random, scores = random[~np.isnan(random)], scores[~np.isnan(scores)]
+    better = scores[scores > np.quantile(random, _CLEAR)] if len(random) else scores
+    return float(np.median(better)) / 2 if len(better) else math.nan
+
+
+def score_table(summary: Mapping[str, Any]) -> str:
+    """Return the pairs of each source, and those below the suggested threshold, as a table."""
+    header = ("source", "pairs", "scored", f"below {summary['min_score']:.2f}", "share")
+    rows = [
+        (each["file"], *(f"{each[key]:,}" for key in ("pairs", "scored", "below")),
+         f"{100 * each['below'] / max(1, each['scored']):.1f} %")
+        for each in summary["sources"]
+    ]  # fmt: skip
+    return table(header, rows)
+
+
+def _line(row: str, score: float, files: Sequence[str]) -> bytes:
+    number, line, key, *cells = row.rstrip("\n").split("\t")
+    own = dict(zip(RAW_COLUMNS[3:], cells, strict=True))
+    forward, backward = float(own["forward"]), float(own["backward"])
+    dual = math.exp(-abs(forward - backward) - (forward + backward) / 2)
+    contrast = (float(own["forward_contrast"]) + float(own["backward_contrast"])) / 2
+    own |= {"score": f"{score:.4f}", "dual": f"{dual:.4g}", "contrast": f"{contrast:.4g}"}
+    return ("\t".join((files[int(number) - 1], line, key, *(own[name] for name in COLUMNS))) + "\n").encode()
+
+
+def load_scores(
+    folder: Path, column: str = "score", min_score: float | None = None, shares: Mapping[int, float] | None = None
+) -> PairScores:
+    """Read the scores of a training text, and mark the low ones.
+
+    Args:
+        folder: from `write_scores`.
+        column: one of `SELECTING`.
+        min_score: the threshold of all sources; None: without `shares`, the one that the summary suggests.
+        shares: to keep of the pairs with a score, by the number of the source from 1; of sources not named 0.
+
+    Raises:
+        InputError: there is no such table, it is damaged or has no such scores.
+    """
+    path = folder / TABLE
+    try:
+        summary = json.loads((folder / SUMMARY).read_bytes())
+        sizes, suggested = [int(each["pairs"]) for each in summary["sources"]], float(summary["min_score"])
+        with path.open(encoding="utf-8") as table:
+            cell = next(table).rstrip("\n").split("\t").index(column)
+            rows = [(float(cells[cell]), int(cells[2], 16)) for cells in (line.split("\t") for line in table)]
+    except FileNotFoundError:
+        raise InputError(f"{folder}: no finished scores in it", "write them with mt data score --output") from None
+    except (OSError, ValueError, TypeError, KeyError, IndexError, StopIteration):
+        raise InputError(f"{path}: damaged, or not written by mt data score", "score again") from None
+    values = np.array([value for value, _ in rows], np.float32)
+    hashes = np.array([key for _, key in rows], np.uint64)
+    if len(values) != sum(sizes):
+        raise InputError(f"{path}: {len(values):,} of {sum(sizes):,} pairs", "score again")
+    if np.isnan(values).all():
+        raise InputError(f"{path}: no pair has a value in the column {column}", f"one of {', '.join(SELECTING)}")
+    low = np.zeros(len(values), np.bool_)
+    if shares is not None:
+        if unknown := set(shares) - set(range(1, len(sizes) + 1)):
+            raise InputError(f"--keep-share: data.train has no source {min(unknown)}", f"it has {len(sizes)}")
+        ends = np.cumsum(sizes).tolist()
+        for number, (size, end) in enumerate(zip(sizes, ends, strict=True), 1):
+            own = values[end - size : end]
+            if number in shares and not np.isnan(own).all():
+                low[end - size : end] = own < np.nanquantile(own, 1 - shares[number])
+    elif min_score is not None or column == "score":
+        low = values < (suggested if min_score is None else min_score)
+    return PairScores(values, hashes, low, str(path))

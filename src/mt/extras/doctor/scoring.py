@@ -1,0 +1,211 @@
+"""Scores of training pairs by a model of each direction: is the target a translation of the source?
+
+`forward` is the cross-entropy of the target given the source in nats per token, `backward` that of the source given the
+target, and `dual` is |forward - backward| + (forward + backward) / 2, the dual conditional cross-entropy of
+Junczys-Dowmunt 2018 (arXiv:1809.00197, equation 1). A hard sentence has a high cross-entropy whatever its translation,
+so each pair is also scored with a sentence of another pair in the place of its source: `contrast` is what the right one
+gains, the mean of both directions. It needs no correction for length.
+
+    B pairs of a block, F features
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt.console import log, progress
+from mt.data.cleaning import pair_hash
+from mt.data.corpus import Pair
+from mt.errors import InputError
+from mt.extras.doctor.bitexts import Bitext, read_bitext
+from mt.extras.doctor.language_mismatch import undetectable
+from mt.extras.doctor.word_lexicon import WordLexicon
+from mt.extras.planning.corpus_sample import EvenSample
+from mt.storage.resumable_file import ResumableFile
+from mt.text.language_id import Detector
+
+# Log-probability and number of tokens of the second sentence given the first; None where the model takes no such pair.
+Scorer = Callable[[Sequence[Pair]], Iterable[tuple[float, int] | None]]
+Similarity = Callable[[Sequence[Pair]], Iterable[float]]
+
+RAW_COLUMNS = (
+    "source_number", "line", "pair", "forward", "backward", "forward_contrast", "backward_contrast", "lexicon", "ratio",
+    "source_language", "target_language", "similarity",
+)  # fmt: skip
+RANDOM_LINE = 0  # of pairs put together at random, which show what no translation scores
+
+_BLOCK = 2_000  # pairs scored together, and lost at most when the process is killed
+_LEXICON_SAMPLE = 40_000  # pairs
+_RANDOM_PAIRS = 10_000  # at most about twice as many are put together
+_MAX_TRIES = 10  # to find another sentence where many are equal
+
+
+@dataclass(frozen=True)
+class Direction:
+    """The scorers of one target language."""
+
+    forward: Scorer
+    backward: Scorer
+
+
+@dataclass(frozen=True)
+class CorpusFacts:
+    """Results of a first reading of the training text."""
+
+    sizes: list[int]  # pairs of each source
+    digest: str
+    lexicons: dict[str, WordLexicon]  # by target language
+
+    @property
+    def pairs(self) -> int:
+        return sum(self.sizes)
+
+
+def survey(bitexts: Sequence[Bitext]) -> CorpusFacts:
+    """Count the pairs, hash them, and learn a lexicon for each target language.
+
+    Raises:
+        InputError: there is no pair, or a pair that cannot be read.
+    """
+    digest, sizes = blake2b(digest_size=16), []
+    samples = {bitext.target_lang: EvenSample[Pair](_LEXICON_SAMPLE) for bitext in bitexts}
+    counts = dict.fromkeys(samples, 0)
+    for bitext in bitexts:
+        language, size = bitext.target_lang, 0
+        for raw in read_bitext(bitext):
+            pair = raw.cleaned()
+            digest.update(pair_hash(*pair, language))
+            if samples[language].takes(counts[language]):
+                samples[language].add(pair)
+            counts[language] += 1
+            size += 1
+        sizes.append(size)
+    if not sum(sizes):
+        raise InputError("data.train: no pair to score")
+    lexicons = {language: WordLexicon(sample.items) for language, sample in samples.items()}
+    return CorpusFacts(sizes, digest.hexdigest(), lexicons)
+
+
+def score_pairs(
+    bitexts: Sequence[Bitext],
+    facts: CorpusFacts,
+    directions: dict[str, Direction],
+    path: Path,
+    key: str,
+    similarity: Similarity | None = None,
+) -> None:
+    """Write the features of all pairs to a table of `RAW_COLUMNS` without a header; the same call resumes.
+
+    Args:
+        bitexts: of the training text.
+        facts: from `survey`.
+        directions: by target language.
+        path: of the table; it gets this name once it is complete.
+        key: of the text and the models.
+        similarity: of a pair's sentences, by a model of sentence embeddings.
+    """
+    every = min(max(facts.pairs // _RANDOM_PAIRS, 1), 20)
+    languages = {bitext.target_lang: _LanguageShares(bitext) for bitext in bitexts}
+    with (
+        ResumableFile(path, key) as file,
+        progress(total=facts.pairs, unit="pair", desc="scoring", unit_scale=True) as bar,
+    ):
+        if file.lines:
+            log.info("%s: resuming", path)
+        done = 0
+        for bitext, block in _blocks(bitexts):
+            rows = len(block) + len(range(0, len(block), every))
+            done += rows
+            if done > file.lines:
+                code = bitext.target_lang
+                features = _Features(directions[code], facts.lexicons[code], languages[code], similarity)
+                file.append(list(features.rows(bitext, block, every)))
+            bar.update(len(block))
+        file.finish()
+
+
+def _blocks(bitexts: Sequence[Bitext]) -> Iterator[tuple[Bitext, list[tuple[int, Pair]]]]:
+    for bitext in bitexts:
+        pairs = ((raw.line, raw.cleaned()) for raw in read_bitext(bitext))
+        while block := list(islice(pairs, _BLOCK)):
+            yield bitext, block
+
+
+@dataclass(frozen=True)
+class _Features:
+    direction: Direction
+    lexicon: WordLexicon
+    languages: "_LanguageShares"
+    similarity: Similarity | None
+
+    def rows(self, bitext: Bitext, block: Sequence[tuple[int, Pair]], every: int) -> Iterator[str]:
+        """Yield a row for each pair, and one for a random counterpart of every n-th."""
+        pairs = [pair for _, pair in block]
+        lines = [line for line, _ in block] + [RANDOM_LINE] * len(range(0, len(block), every))
+        other = _partners([src for src, _ in pairs])
+        pairs += [(pairs[other[i]][0], pairs[i][1]) for i in range(0, len(block), every)]
+        entropies = [self._cross_entropies(scorer, pairs, side) for side, scorer in self._scorers()]
+        similarities = self.similarity(pairs) if self.similarity else [math.nan] * len(pairs)
+        for number, (line, pair, similar) in enumerate(zip(lines, pairs, similarities, strict=True)):
+            (forward, forward_contrast), (backward, backward_contrast) = (each[number] for each in entropies)
+            ratio = len(pair[1]) / len(pair[0]) if pair[0] else math.nan
+            found = (forward, backward, forward_contrast, backward_contrast, self.lexicon.coverage(pair), ratio)
+            shares = self.languages.of(pair) if line != RANDOM_LINE else (math.nan, math.nan)
+            key = pair_hash(*pair, bitext.target_lang).hex()
+            yield "\t".join([str(bitext.number), str(line), key, *(f"{x:.4g}" for x in (*found, *shares, similar))])
+
+    def _scorers(self) -> tuple[tuple[int, Scorer], tuple[int, Scorer]]:
+        return (0, self.direction.forward), (1, self.direction.backward)
+
+    @staticmethod
+    def _cross_entropies(scorer: Scorer, pairs: Sequence[Pair], side: int) -> list[tuple[float, float]]:
+        """Return for each pair its cross-entropy, and what it is less than with another given sentence.
+
+        Both in nats per token; nan where the model takes no such pair.
+        """
+        other = _partners([pair[side] for pair in pairs])
+        right = [(pair[side], pair[1 - side]) for pair in pairs]
+        wrong = [(pairs[other[i]][side], pair[1 - side]) for i, pair in enumerate(pairs)]
+        found = list(scorer([*right, *wrong]))
+        results = []
+        for own, contrast in zip(found[: len(pairs)], found[len(pairs) :], strict=True):
+            entropy = math.nan if own is None else -own[0] / own[1]
+            results.append((entropy, math.nan if contrast is None else -contrast[0] / contrast[1] - entropy))
+        return results
+
+
+def _partners(sentences: Sequence[str]) -> NDArray[np.intp]:
+    """Return for each of B sentences the index of another of similar length, the same in every session."""
+    lengths = [int(4 * math.log2(1 + len(sentence))) for sentence in sentences]
+    order = np.lexsort((np.random.default_rng(len(lengths)).random(len(lengths)), np.array(lengths)))
+    partners = np.empty(len(lengths), np.intp)
+    partners[order] = np.roll(order, 1)
+    for shift in range(2, _MAX_TRIES):
+        same = [i for i, other in enumerate(partners.tolist()) if sentences[i] == sentences[other]]
+        if not same:
+            break
+        further = np.empty_like(partners)
+        further[order] = np.roll(order, shift)
+        partners[same] = further[same]
+    return partners
+
+
+class _LanguageShares:
+    """Confidence, from 0 to 1, that a pair's sentences are in their languages; nan where that cannot be known."""
+
+    def __init__(self, bitext: Bitext) -> None:
+        self._codes = bitext.data.source_lang, bitext.target_lang
+        self._detectors = [None if undetectable(code) else Detector([code]) for code in self._codes]
+
+    def of(self, pair: Pair) -> tuple[float, float]:
+        source, target = (
+            math.nan if detector is None else detector.best_of(text, [code])[1] / 100
+            for text, code, detector in zip(pair, self._codes, self._detectors, strict=True)
+        )
+        return source, target
