@@ -60,9 +60,9 @@ def score_corpus(
     require_scores_folder(folder, settings.data)
     if (forward is None) != (backward is None):
         raise InputError("scores take a model of each direction", "give both --forward and --backward, or neither")
+    similarity = _similarity(Path(embeddings), device) if embeddings else None
     if forward is None:
         forward, backward = _train_pair(settings, folder, device, Path(runs))
-    similarity = _similarity(Path(embeddings), device) if embeddings else None
     loaded = [
         [load(each.root, engine="torch", device=device, runs=runs) for each in find_models(models, runs)]
         for models in (forward, backward)
@@ -122,7 +122,7 @@ def _train_pair(settings: "Config", folder: Path, device: str, runs: Path) -> tu
 
     text = folder / "text"
     rules = dropping_rules((), ())
-    cleaned = write_clean(check_corpus(settings, runs, 0, dropped_for=rules), text, rules)
+    cleaned = write_clean(check_corpus(settings, runs, 1, dropped_for=rules), text, rules)
     data = settings.data
     models: tuple[list[Path], list[Path]] = ([], [])
     for code in data.target_lang:

@@ -1,0 +1,148 @@
+"""The commands `mt data score`, and `mt data clean` by scores."""
+
+import json
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from command import Command, mt
+from conftest import LETTERS, TWO_LANGUAGES, into
+from data_helpers import lines_in
+from mt.api.corpora import score_corpus
+from mt.errors import InputError
+
+CONFIG = """\
+name: judged
+data:
+  source_lang: en
+  target_lang: xx
+  train: {source: train.en, target: train.xx}
+  valid: {from_train: 1}
+  test: null
+tokenizer: {vocab_size: 300}
+"""
+
+
+@pytest.fixture(scope="module")
+def judges(two_languages: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[object]]:
+    """Options that name a model into two languages, and one back from the first."""
+    folder = tmp_path_factory.mktemp("judges")
+    config = yaml.safe_load(TWO_LANGUAGES)
+    texts = {split: [str(two_languages / f"{split}.{code}") for code in ("xx", "en")] for split in ("train", "valid")}
+    data = {split: dict(zip(("source", "target"), sides, strict=True)) for split, sides in texts.items()}
+    config["data"] = {"source_lang": "xx", "target_lang": "en", "test": None, **data}
+    (folder / "back.yaml").write_text(yaml.safe_dump({**config, "name": "back"}))
+    mt("train", "--config", "back.yaml", cwd=folder)
+    yield ["--forward", two_languages / "runs" / "two", "--backward", folder / "runs" / "back"]
+
+
+def corpus(folder: Path, pairs: int, wrong: int, seed: int = 3) -> set[int]:
+    """Write a training text of which some pairs are wrong, and return their indices."""
+    rng = random.Random(seed)
+    sources = [" ".join(rng.choice(LETTERS) for _ in range(rng.randint(1, 6))) for _ in range(pairs)]
+    targets = [into("xx", source) for source in sources]
+    chosen = rng.sample(range(pairs), wrong)
+    for index, other in zip(chosen, [*chosen[1:], *chosen[:1]], strict=True):
+        targets[index] = into("xx", sources[other])
+    (folder / "train.en").write_text("".join(f"{line}\n" for line in sources))
+    (folder / "train.xx").write_text("".join(f"{line}\n" for line in targets))
+    (folder / "judged.yaml").write_text(CONFIG)
+    return {index for index in chosen if targets[index] != into("xx", sources[index])}
+
+
+def table(folder: Path) -> list[dict[str, str]]:
+    header, *rows = (line.split("\t") for line in lines_in(folder / "scores" / "scores.tsv"))
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def score(folder: Path, *words: object, code: int = 0) -> str:
+    return mt("data", "score", "judged.yaml", "--output", "scores", *words, cwd=folder, code=code).stderr
+
+
+def test_wrong_pairs_have_low_scores_whatever_their_length(judges: list[object], tmp_path: Path) -> None:
+    wrong = corpus(tmp_path, 400, 100)
+    score(tmp_path, *judges)
+    rows, summary = table(tmp_path), json.loads((tmp_path / "scores" / "scores.json").read_text())
+    low = {index for index, row in enumerate(rows) if float(row["score"]) < summary["min_score"]}
+    assert len(low & wrong) >= 0.9 * len(wrong)
+    assert len(low - wrong) <= 0.05 * (len(rows) - len(wrong))
+    short = {index for index, line in enumerate(lines_in(tmp_path / "train.en")) if len(line) == 1} - wrong
+    assert len(low & short) <= 0.1 * len(short)
+    assert [row["line"] for row in rows] == [str(number) for number in range(1, 401)]
+    right = [row for index, row in enumerate(rows) if index not in wrong]
+    assert sum(float(row["lexicon"]) > 0.5 for row in right) > 0.9 * len(right)
+    for row in rows:
+        assert 0 < float(row["dual"]) <= 1
+        assert float(row["ratio"]) == pytest.approx(1, abs=12)
+
+
+def test_an_interrupted_scoring_resumes_to_the_same_bytes(judges: list[object], tmp_path: Path) -> None:
+    folders = [tmp_path / "whole", tmp_path / "killed"]
+    for folder in folders:
+        folder.mkdir()
+        corpus(folder, 5000, 100)
+    score(folders[0], *judges)
+    unfinished = folders[1] / "scores" / ".features.tsv.unfinished.json"
+    command = Command("data", "score", "judged.yaml", "--output", "scores", *judges, cwd=folders[1])
+    while not unfinished.exists():
+        time.sleep(0.02)
+    command.signal(signal.SIGKILL)
+    command.wait()
+    assert not (folders[1] / "scores" / "scores.tsv").exists()
+    assert "resuming" in score(folders[1], *judges)
+    files = [{path.name: path.read_bytes() for path in (folder / "scores").iterdir()} for folder in folders]
+    assert files[0]["scores.tsv"] == files[1]["scores.tsv"]
+    assert set(files[0]) == set(files[1])
+    before = (folders[1] / "scores" / "scores.tsv").stat().st_mtime_ns
+    score(folders[1], *judges)
+    assert (folders[1] / "scores" / "scores.tsv").stat().st_mtime_ns == before
+
+
+def test_models_of_other_languages_are_refused(judges: list[object], tmp_path: Path) -> None:
+    corpus(tmp_path, 20, 0)
+    swapped = ["--forward", judges[3], "--backward", judges[1]]
+    message = score(tmp_path, *swapped, code=2)
+    assert "--forward" in message
+    assert "(xx to en): not a model from en to xx" in message
+    assert not (tmp_path / "scores").exists()
+    assert "--backward is missing" in score(tmp_path, *judges[:2], code=2)
+    assert "--train and --forward" in score(tmp_path, "--train", *judges[:2], code=2)
+
+
+def test_a_folder_of_others_is_refused(judges: list[object], tmp_path: Path) -> None:
+    corpus(tmp_path, 20, 0)
+    (tmp_path / "scores").mkdir()
+    (tmp_path / "scores" / "thesis.txt").write_text("mine")
+    assert "was not made by `mt data score`" in score(tmp_path, *judges, code=2)
+    assert (tmp_path / "scores" / "thesis.txt").read_text() == "mine"
+
+
+def test_unusable_pairs_have_no_score(judges: list[object], tmp_path: Path) -> None:
+    corpus(tmp_path, 40, 0)
+    lines = lines_in(tmp_path / "train.en")
+    (tmp_path / "train.en").write_text("\n".join(["", " ".join("a" * 60), *lines[2:], ""]))
+    score(tmp_path, *judges)
+    rows = table(tmp_path)
+    assert [row["score"] for row in rows[:2]] == ["nan", "nan"]
+    assert "nan" not in {row["score"] for row in rows[2:]}
+
+
+def test_embeddings_need_their_package(tmp_path: Path) -> None:
+    corpus(tmp_path, 20, 0)
+    with pytest.raises(InputError, match="sentence-transformers|no such folder"):
+        score_corpus(tmp_path / "judged.yaml", tmp_path / "scores", embeddings=tmp_path / "none")
+
+
+@pytest.mark.slow
+def test_one_command_trains_both_models(tmp_path: Path) -> None:
+    wrong = corpus(tmp_path, 3000, 600)
+    score(tmp_path, "--train")
+    summary = json.loads((tmp_path / "scores" / "scores.json").read_text())
+    low = {index for index, row in enumerate(table(tmp_path)) if float(row["score"]) < summary["min_score"]}
+    assert len(low & wrong) >= 0.9 * len(wrong)
+    assert {path.name for path in (tmp_path / "scores").iterdir()} >= {"en-xx", "xx-en", "text"}
