@@ -18,12 +18,12 @@ _MIN_WORDS, _MAX_WORDS = 9, 100  # of a target that is compared without one word
 _MAX_KEPT = 8  # pairs kept of a group that a later pair is compared with
 
 _RECORD = np.dtype([("hash", np.uint64), ("index", np.uint32)])
-# Of the source the number of words, and a bit for those that occur an odd number of times; hashes of letters, or 0.
-_SKETCH = np.dtype([("bits", np.uint64), ("source", np.uint32), ("target", np.uint32), ("words", np.uint16)])
+# Of the source the number of words, and two bits for each that occurs an odd number of times; a hash of the target.
+_SKETCH = np.dtype([("bits", np.uint64, 2), ("target", np.uint32), ("words", np.uint16)])
 
 
 class NearDuplicateFinder:
-    """Near duplicates; in memory are 18 bytes for each training pair, the rest in files in `folder` until `close`."""
+    """Near duplicates; in memory are 22 bytes for each training pair, the rest in files in `folder` until `close`."""
 
     def __init__(self, folder: Path) -> None:
         self._records = HashPartitions(folder, _RECORD)
@@ -35,12 +35,13 @@ class NearDuplicateFinder:
     def add(self, result: ChunkResult, usable: NDArray[np.bool_], offset: int) -> None:
         """Add the pairs of a chunk, after `offset` others; those of the mask `usable` (N,) are compared."""
         source, target = result.words
-        bits = np.bitwise_xor.accumulate(np.concatenate([[0], 1 << (source.hashes & np.uint64(63))]), dtype=np.uint64)
+        bits = np.zeros((len(source.hashes) + 1, 2), np.uint64)
+        bits[1:] = np.uint64(1) << (source.hashes[:, None] >> np.array([0, 6], np.uint64) & np.uint64(63))
+        np.bitwise_xor.accumulate(bits, axis=0, out=bits)
         ends = np.cumsum(source.counts)
         sketches = np.zeros(len(usable), _SKETCH)
         sketches["bits"] = bits[ends] ^ bits[ends - source.counts]
-        sketches["source"], sketches["target"] = result.hashes["src_letters"], result.hashes["tgt_letters"]
-        sketches["words"] = np.minimum(source.counts, 2**16 - 1)
+        sketches["target"], sketches["words"] = result.hashes["tgt_letters"], np.minimum(source.counts, 2**16 - 1)
         self._sketches.append(sketches)
 
         letters, sums, counts = result.hashes["tgt_letters"], target.sums(target.hashes), target.counts
@@ -70,22 +71,20 @@ class NearDuplicateFinder:
         order = np.lexsort((groups, rank[pairs]))
         pairs, groups = pairs[order], groups[order].tolist()
         ends = np.flatnonzero(np.diff(pairs, append=-1)) + 1
-        kept: dict[int, list[tuple[int, int, int, int]]] = {}
+        kept: dict[int, list[tuple[int, int, int]]] = {}
         start = 0
         for end, pair in zip(ends.tolist(), pairs[ends - 1].tolist(), strict=True):
             own, start = groups[start:end], end
-            bits, source, _, words = sketches[pair].tolist()
-            for first, other_bits, other_source, other_words in (each for group in own for each in kept.get(group, ())):
-                # With D words on one side only, the Jaccard index of the words is at least 0.8 up to a ninth of them.
-                differing = (bits ^ other_bits).bit_count()
-                same = source == other_source > 0 or 9 * differing <= words + other_words
-                if any_source or same:
+            bits, words = int.from_bytes(sketches["bits"][pair].tobytes(), "big"), int(sketches["words"][pair])
+            for first, other_bits, other_words in (each for group in own for each in kept.get(group, ())):
+                # A Jaccard index of 0.8: of all words of both, one of nine is on one side only. Each has two bits.
+                if any_source or 9 * (bits ^ other_bits).bit_count() <= 2 * (words + other_words):
                     yield first, pair
                     break
             else:
                 for group in own:
                     if len(others := kept.setdefault(group, [])) < _MAX_KEPT:
-                        others.append((pair, bits, source, words))
+                        others.append((pair, bits, words))
 
     def _groups(self, targets: NDArray[np.uint32], left_out: NDArray[np.bool_]) -> tuple[NDArray[np.int64], ...]:
         """Return pairs and the group of each, for groups of several; a pair can be in several."""
@@ -94,14 +93,13 @@ class NearDuplicateFinder:
             records = records[~left_out[records["index"]]]
             order = np.argsort(records["hash"], kind="stable")
             hashes, pairs = records["hash"][order], records["index"][order].astype(np.int64)
-            starts = np.flatnonzero(np.diff(hashes, prepend=hashes[:1] + np.uint64(1)))
+            if not len(hashes):
+                continue
+            starts = np.flatnonzero(np.diff(hashes, prepend=~hashes[0]))
             sizes = np.diff(starts, append=len(hashes))
             # Of equal targets, the group of their letters is enough.
-            differ = np.zeros(len(sizes), bool)
-            if len(sizes):
-                own = targets[pairs]
-                differ = np.maximum.reduceat(own, starts) > np.minimum.reduceat(own, starts)
-            chosen = (sizes > 1) & (differ | (hashes[starts] & np.uint64(1) > 0))
+            lowest, highest = (each.reduceat(targets[pairs], starts) for each in (np.minimum, np.maximum))
+            chosen = (sizes > 1) & ((lowest < highest) | (hashes[starts] & np.uint64(1) > 0))
             members = np.repeat(chosen, sizes)
             groups = np.repeat(np.cumsum(chosen) - 1, sizes)[members] + n_groups
             found.append(np.stack([pairs[members], groups]))

@@ -114,7 +114,8 @@ class RepetitionFinder(AbstractContextManager["RepetitionFinder"]):
         self._pairs = 0  # added
 
     def __exit__(self, *_: object) -> None:
-        for records in (*self._sides.values(), self._near_duplicates, self._frames):
+        self._near_duplicates.close()
+        for records in (*self._sides.values(), self._frames):
             records.close()
 
     def add(self, chunk: Chunk, result: ChunkResult) -> None:

@@ -6,11 +6,10 @@ N pairs   W words of all of them
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from functools import reduce
 
 import numpy as np
 
-from mt.extras.doctor.word_hashes import Hashes, Words, contained, hash_words, mixed
+from mt.extras.doctor.word_hashes import Hashes, Words, hash_words, mixed, positions_in
 
 SLOT = " ⟨…⟩"
 MIN_FAMILY = 10  # different pairs of a template
@@ -31,7 +30,7 @@ def frame_hashes(words: Sequence[Words], frequent: Sequence[Hashes]) -> Hashes:
     both = np.zeros(len(words[0].counts), np.uint64)
     framed = np.ones(len(both), bool)
     for side, known in zip(words, frequent, strict=True):
-        kept = contained(side.hashes, known)
+        kept = positions_in(side.hashes, known) >= 0
         n_kept = side.sums(kept).astype(np.int64)
         framed &= (n_kept >= _MIN_WORDS) & (2 * n_kept >= side.counts) & (n_kept < side.counts)
         # Rare words one after another are one slot.
@@ -49,10 +48,10 @@ def frame_hashes(words: Sequence[Words], frequent: Sequence[Hashes]) -> Hashes:
 def common_frame(texts: Sequence[str]) -> str:
     """Return the words that texts of one template share, and slots between them."""
 
-    def without_differences(frame: list[str], text: list[str]) -> list[str]:
+    frame = _TOKEN.findall(texts[0])
+    for text in texts[1:]:
         common: list[str] = []
-        for name, start, end, *_ in SequenceMatcher(None, frame, text, autojunk=False).get_opcodes():
+        for name, start, end, *_ in SequenceMatcher(None, frame, _TOKEN.findall(text), autojunk=False).get_opcodes():
             common += frame[start:end] if name == "equal" else [] if common[-1:] == [SLOT] else [SLOT]
-        return common
-
-    return "".join(reduce(without_differences, map(_TOKEN.findall, texts))).strip()
+        frame = common
+    return "".join(frame).strip()

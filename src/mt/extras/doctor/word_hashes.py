@@ -41,7 +41,8 @@ class Words(NamedTuple):
         """Return the sum modulo 2**64 of the values (W,) of each sentence (N,)."""
         totals = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values.astype(np.uint64))])
         ends = np.cumsum(self.counts)
-        return totals[ends] - totals[ends - self.counts]
+        sums: Hashes = totals[ends] - totals[ends - self.counts]
+        return sums
 
 
 def hash_words(texts: Sequence[str], key: str = "") -> Words:
@@ -73,11 +74,12 @@ def mixed(values: Hashes) -> Hashes:
     return values ^ (values >> np.uint64(31))
 
 
-def contained(values: Hashes, among: Hashes) -> NDArray[np.bool_]:
-    """Report for each value whether it is in a sorted array."""
+def positions_in(values: NDArray[Any], among: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the position of each value in an array in ascending order, or -1."""
     if not len(among):
-        return np.zeros(len(values), bool)
-    return among[np.minimum(np.searchsorted(among, values), len(among) - 1)] == values
+        return np.full(len(values), -1)
+    positions = np.minimum(np.searchsorted(among, values), len(among) - 1)
+    return np.where(among[positions] == values, positions, -1)
 
 
 @cache
