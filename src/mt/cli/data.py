@@ -77,6 +77,7 @@ def check(config: Path, overrides: tuple[str, ...], examples: int, as_json: bool
 @click.option("--output", type=path_type, required=True, help="The folder to write: new, or an earlier cleaning.")
 @click.option("--keep", multiple=True, type=_reason_type, metavar="REASON", help="Keep such pairs; may be repeated.")
 @click.option("--drop", multiple=True, type=_reason_type, metavar="REASON", help="Drop such pairs; may be repeated.")
+@click.option("--max-per-template", type=click.IntRange(1), help="Keep so many pairs of each template (a finding).")
 @click.option("--repair", is_flag=True, help="Fix mojibake, entities and invisible characters before judging.")
 @set_option
 @runs_option
@@ -86,6 +87,7 @@ def clean(
     output: Path,
     keep: tuple[str, ...],
     drop: tuple[str, ...],
+    max_per_template: int | None,
     repair: bool,
     overrides: tuple[str, ...],
     runs: Path,
@@ -110,11 +112,15 @@ def clean(
 
     settings = drop_missing_sources(load_config(config, overrides))
     keeps_duplicates = not settings.data.drop_duplicates and "duplicate" not in drop
+    if max_per_template is not None:
+        drop = (*drop, "template")
     dropped_for = dropping_rules({*keep, "duplicate"} if keeps_duplicates else keep, drop)
     check_folder(output, settings.data, config)
     if repair:
         require_ftfy()
-    report = check_corpus(settings, runs, 1, "language" in dropped_for, dropped_for, repair)
+    report = check_corpus(
+        settings, runs, 1, "language" in dropped_for, dropped_for, repair, max_per_template=max_per_template or 0
+    )
     cleaned = write_clean(report, output, dropped_for)
     print_result(cleaning_table(cleaned.counts))
     if cleaned.repaired:

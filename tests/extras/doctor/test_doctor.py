@@ -91,6 +91,10 @@ PLANTED: dict[str, list[Pair]] = {
     "punctuation": [("Do you sleep?", "Tu dormi."), ("Come here!", "Vieni qui"), ("I sing", "Canto.")],
     "many-targets": [("Many words are said.", f"Si dice {word}.") for word in ("molto", "tanto", "troppo", "assai")],
     "many-sources": [(f"One {word} says this.", "Uno dice questo.") for word in ("man", "boy", "girl", "child")],
+    "near-duplicate": [
+        (f"At the end of the long road there stands a {house}.", f"In fondo alla lunga strada si vede una {casa}.")
+        for house, casa in (("house", "casa"), ("church", "chiesa"))
+    ],
 }
 HELD_OUT = {
     "valid": [("The white apple lies on the old table.", "La mela bianca sta sul vecchio tavolo.")],
@@ -127,7 +131,7 @@ def planted(folder: Path) -> tuple[Config, Lines]:
     for rule, pairs in PLANTED.items():
         for number, pair in enumerate(pairs):
             train += [*islice(base, 3), pair]
-            if rule != "duplicate" or number:
+            if rule not in ("duplicate", "near-duplicate") or number:
                 expected.setdefault(rule, {}).setdefault("train", set()).add(len(train))
     expected["nul"]["test"] = {35}
     texts["train"] = [*train, *base]
@@ -147,7 +151,7 @@ def found(report: CorpusReport) -> Lines:
     for finding in report.findings:
         for example in finding.examples:
             shown = lines.setdefault(finding.rule.name, {}).setdefault(example.split, set())
-            later = example.locations[2:] if finding.rule.name == "duplicate" else example.locations
+            later = example.locations[2 * (finding.rule.name in ("duplicate", "near-duplicate")) :]
             shown.update(location.line for location in later)
     return lines
 
@@ -175,7 +179,7 @@ def check_findings(report: CorpusReport, expected: Lines) -> None:
 def test_every_planted_fault_is_found_and_nothing_else(tmp_path: Path) -> None:
     config, expected = planted(tmp_path)
     report = check_corpus(config, tmp_path / "runs", 1000)
-    assert {*expected, "misaligned"} == {rule.name for rule in PAIR_RULES}  # that one needs a larger text
+    assert {*expected, "misaligned", "template"} == {rule.name for rule in PAIR_RULES}  # these need a larger text
     check_findings(report, expected)
     assert report.refused
     [latin1, _] = report.findings[0].examples

@@ -70,6 +70,8 @@ def check_corpus(
     detect_every_language: bool = False,
     dropped_for: frozenset[str] = frozenset(),
     repair: bool = False,
+    scores: NDArray[np.float32] | None = None,
+    max_per_template: int = 0,
 ) -> CorpusReport:
     """Check the texts of a configuration.
 
@@ -80,6 +82,9 @@ def check_corpus(
         detect_every_language: detect the language of all pairs, not of a sample.
         dropped_for: rules that drop a pair, so that a later one equal to it may stay.
         repair: check the training text as it is after its repair.
+        scores: of the training pairs in reading order (N,), higher is better, NaN is none; they decide which of
+            near duplicates, and of several sources of one target, does not break a rule.
+        max_per_template: pairs of each template that do not break the rule.
     """
     findings = Findings(max_examples)
     bitexts = [_with_blocks(bitext) if bitext.repair else bitext for bitext in bitexts_of(config.data, repair)]
@@ -95,7 +100,9 @@ def check_corpus(
         criteria = criteria_by_language(config, statistics, files)
         if files is not None:
             coverage = measure_coverage(description, tokenizers, statistics, criteria, findings)
-        masks = check_pairs(statistics, criteria, findings, detect_every_language, folder, dropped_for)
+        masks = check_pairs(
+            statistics, criteria, findings, detect_every_language, folder, dropped_for, scores, max_per_template
+        )
     _check_alignment(statistics, masks, findings)
     _check_usable(config, statistics, masks, findings)
     _check_back_translations(config, statistics, findings)

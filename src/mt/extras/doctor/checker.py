@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.console import progress
+from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, RawPair, read_bitext
 from mt.extras.doctor.characters import excerpt
 from mt.extras.doctor.chunks import Chunk, ChunkResult, Criteria
@@ -18,6 +19,7 @@ from mt.extras.doctor.overlaps import HeldOutIndex, RepetitionFinder
 from mt.extras.doctor.pair_checks import check_chunk
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.statistics import BitextStatistics
+from mt.extras.doctor.templates import common_frame
 from mt.system.cpus import usable_cores
 from mt.system.workers import in_order
 
@@ -34,6 +36,8 @@ def check_pairs(
     detect_every_language: bool,
     folder: Path,
     dropped_for: frozenset[str],
+    scores: NDArray[np.float32] | None = None,
+    max_per_template: int = 0,
 ) -> NDArray[np.uint64]:
     """Read the bitexts again, add to `findings`, and return the rule bits of all training pairs (N,).
 
@@ -44,19 +48,29 @@ def check_pairs(
         detect_every_language: detect the language of all pairs, not of a sample.
         folder: for temporary files.
         dropped_for: a pair that breaks one of these rules is not the first of those equal to it.
+        scores: of all training pairs (N,); the best near-duplicate stays, and the best source of a target with many.
+        max_per_template: pairs of a template that do not break the rule.
+
+    Raises:
+        InputError: there are not as many scores as training pairs.
     """
     chunks = _chunks(statistics, criteria, findings.examples.limit, detect_every_language)
-    with RepetitionFinder(folder, dropped_for) as finder:
+    with RepetitionFinder(folder, dropped_for, max_per_template) as finder:
         masks = _check_chunks(chunks, sum(one.pairs for one in statistics), findings, finder)
-        repetitions = list(finder.find(findings.examples.limit))
+        if scores is not None and len(scores) != len(masks):
+            raise InputError(f"{len(scores):,} scores of {len(masks):,} training pairs", "score this text again")
+        repetitions = list(finder.find(findings.examples.limit, scores))
     shown = {pair for repetition in repetitions for group in repetition.groups for pair in group.pairs}
     locations = _locate([one.bitext for one in statistics], shown)
     for repetition in repetitions:
         masks[repetition.pairs] |= np.uint64(BIT[repetition.rule])
         findings.counts[repetition.rule]["train"] += len(repetition.pairs)
         for group in repetition.groups:
-            note = "" if repetition.rule == "duplicate" else f"{group.size:,} different"
             sides = tuple(chain.from_iterable(locations[pair] for pair in group.pairs))
+            note = f"{group.size:,} different" if repetition.rule not in ("duplicate", "near-duplicate") else ""
+            if repetition.rule == "template":
+                frames = (common_frame([place.text for place in sides[side::2]]) for side in (0, 1))
+                note, sides = f"{group.size:,} pairs: {' / '.join(frames)}", sides[:4]
             findings.examples.add(repetition.rule, Example("train", sides, note))
     return masks
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mt.extras.doctor.characters import excerpt
 from mt.extras.doctor.examples import Example, Examples, Location
+from mt.extras.doctor.word_hashes import Hashes, Words
 
 # Hashes of a pair and of its sides; then of their letters alone, where 0 means too few letters to compare.
 HASHES = np.dtype([(name, np.uint64) for name in ("pair", "source", "target", "letters", "src_letters", "tgt_letters")])
@@ -25,6 +26,7 @@ class Criteria:
     typical_ratio: tuple[float, float]  # median of the log ratio, and the deviation from which one is unusual
     tokenizers: tuple[Path, Path] | None  # their files
     detectable: tuple[bool, bool]  # whether the language can be detected
+    frequent: tuple[Hashes, Hashes]  # words that a template can have
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class ChunkResult:
 
     masks: NDArray[np.uint64]  # rule bits (N,)
     hashes: NDArray[np.void]  # of dtype `HASHES` (N,)
+    words: tuple[Words, Words]  # of N sentences each
+    frames: Hashes  # of the templates that pairs could belong to, or 0 (N,)
     examples: Examples
     sampled: int = 0  # pairs whose language was to be detected
     repairable: Counter[str] = field(default_factory=Counter)  # pairs by rule that a repair would do away with

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -10,28 +11,34 @@ from numpy.typing import NDArray
 
 from mt.data.duplicates import HashPartitions
 from mt.extras.doctor.chunks import HASHES, Chunk, ChunkResult
+from mt.extras.doctor.near_copies import NearCopyIndex
+from mt.extras.doctor.near_duplicates import NearDuplicateFinder
 from mt.extras.doctor.rules import BIT
+from mt.extras.doctor.templates import MIN_FAMILY
 
 _MIN_VARIANTS = 4  # different translations of one sentence that are reported
 _SHOWN = 4  # of them in an example
 
 _RECORD = np.dtype([("hash", np.uint64), ("pair", np.uint64), ("index", np.uint64)])
-_REPETITIONS = ("duplicate", "many-targets", "many-sources")
+_FRAME = np.dtype([("hash", np.uint64), ("index", np.uint64)])
+_REPETITIONS = ("duplicate", "many-targets", "many-sources", "near-duplicate", "template")
 _DROPPED_FIRST = BIT["encoding"] | BIT["empty"] | BIT["ratio"]  # as in training, before duplicates are looked for
 
 
 class HeldOutIndex:
-    """The pairs of the validation or test text; it takes some 100 bytes a pair."""
+    """The pairs of the validation or test text; it takes some 500 bytes a pair."""
 
     def __init__(self) -> None:
         self._hashes = np.zeros(0, HASHES)
         self._chunks: list[tuple[int, str, list[int]]] = []  # pairs before, file, lines
         self._order: dict[str, NDArray[np.int64]] = {}
+        self._words = NearCopyIndex()
 
     def add(self, chunk: Chunk, result: ChunkResult) -> None:
         self._chunks.append((len(self._hashes), chunk.files[0], chunk.lines))
         usable = result.hashes.copy()
         usable[(result.masks & np.uint64(_DROPPED_FIRST)) > 0] = 0
+        self._words.add(result.words)
         self._hashes = np.concatenate([self._hashes, usable])
         self._order = {}
 
@@ -42,6 +49,7 @@ class HeldOutIndex:
         exact = self._lookup("pair", hashes["pair"], candidates & (hashes["letters"] != 0))
         candidates &= exact < 0
         near = self._lookup("letters", hashes["letters"], candidates)
+        near = np.where(near < 0, self._words.find(result.words, candidates & (near < 0)), near)
         candidates &= near < 0
         source = self._lookup("src_letters", hashes["src_letters"], candidates)
         target = self._lookup("tgt_letters", hashes["tgt_letters"], candidates & (source < 0))
@@ -94,39 +102,85 @@ class Repetition:
 class RepetitionFinder(AbstractContextManager["RepetitionFinder"]):
     """Repeated pairs and sentences of the training text, without pairs that break a rule in `dropped_for`.
 
-    A context, since it keeps files in `folder`.
+    A context, since it keeps files in `folder`. Of a template, `max_per_template` pairs do not break the rule.
     """
 
-    def __init__(self, folder: Path, dropped_for: frozenset[str]) -> None:
+    def __init__(self, folder: Path, dropped_for: frozenset[str], max_per_template: int = 0) -> None:
         dropped = sum(BIT[rule] for rule in dropped_for if rule not in _REPETITIONS)
         self._dropped = np.uint64(_DROPPED_FIRST | dropped)
+        self._drops_near_duplicates, self._max_per_template = "near-duplicate" in dropped_for, max_per_template
         self._sides = {side: HashPartitions(folder, _RECORD) for side in ("source", "target")}
+        self._near_duplicates, self._frames = NearDuplicateFinder(folder), HashPartitions(folder, _FRAME)
+        self._pairs = 0  # added
 
     def __exit__(self, *_: object) -> None:
-        for records in self._sides.values():
+        self._near_duplicates.close()
+        for records in (*self._sides.values(), self._frames):
             records.close()
 
     def add(self, chunk: Chunk, result: ChunkResult) -> None:
-        usable = np.flatnonzero((result.masks & self._dropped) == 0)
+        kept = (result.masks & self._dropped) == 0
+        usable = np.flatnonzero(kept)
         for side, records in self._sides.items():
             added = np.empty(len(usable), _RECORD)
             added["hash"] = result.hashes[side][usable]
             added["pair"] = result.hashes["pair"][usable]
             added["index"] = usable + chunk.offset
             records.add(added)
+        self._near_duplicates.add(result, kept, chunk.offset)
+        framed = np.flatnonzero(kept & (result.frames > 0))
+        frames = np.empty(len(framed), _FRAME)
+        frames["hash"], frames["index"] = result.frames[framed], framed + chunk.offset
+        self._frames.add(frames)
+        self._pairs += len(kept)
 
-    def find(self, max_groups: int) -> Iterator[Repetition]:
-        """Yield duplicates, and sentences with many translations."""
-        found: dict[str, list[Repetition]] = {rule: [] for rule in _REPETITIONS}
+    def find(self, max_groups: int, scores: NDArray[np.float32] | None = None) -> Iterator[Repetition]:
+        """Yield duplicates, sentences with many translations, near duplicates, and templates.
+
+        With scores (N,) of all pairs, the best of many sources, near duplicates or pairs of a template breaks no rule.
+        """
+        found: dict[str, list[Repetition]] = {rule: [] for rule in _REPETITIONS[:3]}
         for side, rule in (("source", "many-targets"), ("target", "many-sources")):
             for records in self._sides[side]:
                 sorted_records = _SortedRecords(records)
                 if side == "source":
                     found["duplicate"].append(sorted_records.duplicates(max_groups))
-                found[rule].append(sorted_records.variants(rule, max_groups))
+                found[rule].append(sorted_records.variants(rule, max_groups, scores if side == "target" else None))
+        left_out = np.zeros(self._pairs, bool)
         for rule, each in found.items():
-            groups = sorted((group for one in each for group in one.groups), key=lambda group: group.rank)
-            yield Repetition(rule, np.concatenate([one.pairs for one in each]), groups[:max_groups])
+            repetition = _merged(rule, each, max_groups)
+            left_out[repetition.pairs] |= rule == "duplicate"
+            yield repetition
+        rank = np.arange(self._pairs)
+        if scores is not None:
+            rank[np.lexsort((rank, -np.nan_to_num(scores, nan=-np.inf)))] = rank.copy()
+        near = sorted(self._near_duplicates.find(rank, left_out, scores is not None), key=itemgetter(1))
+        later = np.array([pair for _, pair in near], np.uint64)
+        yield Repetition("near-duplicate", later, [Group((b,), [a, b], 2) for a, b in near[:max_groups]])
+        left_out[later] |= self._drops_near_duplicates
+        families = [self._families(records, rank, left_out, max_groups) for records in self._frames]
+        yield _merged("template", families, max_groups)
+
+    def _families(
+        self, records: NDArray[np.void], rank: NDArray[np.int64], left_out: NDArray[np.bool_], max_groups: int
+    ) -> Repetition:
+        """Return the pairs of templates, all but those that may stay."""
+        records = records[~left_out[records["index"]]]
+        records = records[np.lexsort((rank[records["index"]], records["hash"]))]
+        _, starts, sizes = np.unique(records["hash"], return_index=True, return_counts=True)
+        position = np.arange(len(records)) - np.repeat(starts, sizes)
+        broken = (np.repeat(sizes, sizes) >= MIN_FAMILY) & (position >= self._max_per_template)
+        largest = [family for family in np.argsort(-sizes)[:max_groups].tolist() if sizes[family] >= MIN_FAMILY]
+        groups = []
+        for start, size in zip(starts[largest].tolist(), sizes[largest].tolist(), strict=True):
+            pairs = records["index"][start : start + size][:: max(size // _SHOWN, 1)][:_SHOWN].tolist()
+            groups.append(Group((-size, pairs[0]), pairs, size))
+        return Repetition("template", records["index"][broken], groups)
+
+
+def _merged(rule: str, found: list[Repetition], max_groups: int) -> Repetition:
+    groups = sorted((group for one in found for group in one.groups), key=lambda group: group.rank)
+    return Repetition(rule, np.concatenate([one.pairs for one in found]), groups[:max_groups])
 
 
 class _SortedRecords:
@@ -150,8 +204,8 @@ class _SortedRecords:
             groups.append(Group((pairs[1],), pairs, 2))
         return Repetition("duplicate", self._index[later], groups)
 
-    def variants(self, rule: str, max_groups: int) -> Repetition:
-        """Return all pairs of a sentence with many different translations."""
+    def variants(self, rule: str, max_groups: int, scores: NDArray[np.float32] | None) -> Repetition:
+        """Return all pairs of a sentence with many different translations; with scores (N,), all but the best."""
         sentence = np.cumsum(self._new_hash) - 1
         different = np.bincount(sentence, weights=self._new_pair).astype(np.int64)
         starts = np.flatnonzero(self._new_hash)
@@ -164,4 +218,8 @@ class _SortedRecords:
             members = np.arange(starts[group], end)
             pairs = np.sort(self._index[members[self._new_pair[members]]])[:_SHOWN].tolist()
             groups.append(Group((-size, pairs[0]), pairs, size))
-        return Repetition(rule, self._index[different[sentence] >= _MIN_VARIANTS], groups)
+        broken = different[sentence] >= _MIN_VARIANTS
+        if scores is not None and len(starts):
+            own = np.nan_to_num(scores[self._index], nan=-np.inf)
+            broken &= (own < np.maximum.reduceat(own, starts)[sentence]) | (own == -np.inf)
+        return Repetition(rule, self._index[broken], groups)

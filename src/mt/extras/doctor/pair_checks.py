@@ -21,6 +21,8 @@ from mt.extras.doctor.language_mismatch import other_language
 from mt.extras.doctor.repair import REPAIRABLE, repaired
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.scripts import foreign_letters
+from mt.extras.doctor.templates import frame_hashes
+from mt.extras.doctor.word_hashes import hash_words
 from mt.text.lines import nfc
 
 PairIssue = tuple[str, str, int | None, int]  # rule, note, side (None for both), position
@@ -35,7 +37,11 @@ _TWO_LETTERS = re.compile(r"[^\W_][\W_]*[^\W_]")
 def check_chunk(chunk: Chunk) -> ChunkResult:
     """Apply every rule that needs no other pair."""
     masks = [0] * len(chunk.pairs)
-    result = ChunkResult(np.zeros(0, np.uint64), np.zeros(0, HASHES), Examples(chunk.max_examples))
+    pairs = [(one_line(src), one_line(tgt)) for src, tgt in chunk.pairs]
+    target_lang = chunk.criteria.languages[1]
+    words = hash_words([src for src, _ in pairs]), hash_words([tgt for _, tgt in pairs], target_lang)
+    frames = frame_hashes(words, chunk.criteria.frequent)
+    result = ChunkResult(np.zeros(0, np.uint64), np.zeros(0, HASHES), words, frames, Examples(chunk.max_examples))
     digests = []
 
     def add(index: int, issue: PairIssue) -> None:
@@ -45,9 +51,8 @@ def check_chunk(chunk: Chunk) -> ChunkResult:
             if result.examples.wants(rule, chunk.split):
                 result.examples.add(rule, chunk.example(index, note, side, position))
 
-    for index, raw in enumerate(chunk.pairs):
-        pair = (one_line(raw[0]), one_line(raw[1]))
-        digests.append(_digests(pair, chunk.criteria.languages[1]))
+    for index, (raw, pair) in enumerate(zip(chunk.pairs, pairs, strict=True)):
+        digests.append(_digests(pair, target_lang))
         sampled = (chunk.offset + index) % chunk.stride == 0
         result.sampled += sampled
         if error := chunk.encoding_errors.get(index):

@@ -79,7 +79,7 @@ PAIR_RULES = tuple(
             "near-leak",
             WARNING,
             "near-copies of validation or test pairs",
-            "The same letters on both sides; case, digits, punctuation or spaces differ.",
+            "On both sides the same letters, or nearly the same words: one of nine may differ.",
         ),
         ("side-leak", NOTE, "one side of a validation or test pair", "The other side differs."),
         ("identical", WARNING, "source and target are the same", "Untranslated text teaches a model to copy."),
@@ -104,6 +104,18 @@ PAIR_RULES = tuple(
         ("punctuation", NOTE, "different final punctuation", "Such as a question mark on one side only."),
         ("many-targets", NOTE, "one source, many targets", "The same source sentence has several translations."),
         ("many-sources", NOTE, "one target, many sources", "The same target sentence has several sources."),
+        (
+            "near-duplicate",
+            NOTE,
+            "near-copies of other training pairs",
+            "On both sides the same letters, or the same words but for one; the one that stays is not counted.",
+        ),
+        (
+            "template",
+            NOTE,
+            "pairs that differ in names or rare words only",
+            "Families of ten pairs or more; `mt data clean --max-per-template N` keeps N of each.",
+        ),
         ("rare-characters", NOTE, "characters without a token", "Encoded as bytes: rare in training, or never seen."),
     )
 )

@@ -18,6 +18,7 @@ from mt.extras.doctor.chunks import Criteria
 from mt.extras.doctor.examples import Findings
 from mt.extras.doctor.language_mismatch import undetectable
 from mt.extras.doctor.scripts import scripts_of
+from mt.extras.doctor.templates import frequent_words
 from mt.extras.planning.corpus_sample import EvenSample
 from mt.storage import atomic
 from mt.storage.run_dir import RunDir
@@ -82,6 +83,10 @@ def criteria_by_language(
             typical_ratio=_typical_ratio(pairs),
             tokenizers=tokenizers,
             detectable=(not reasons[data.source_lang], not reasons[language]),
+            frequent=(
+                frequent_words([src for src, _ in pairs]),
+                frequent_words([tgt for _, tgt in pairs], language),
+            ),
         )
     return criteria
 

@@ -1,0 +1,91 @@
+"""Words of many sentences as 64-bit hashes, by array operations on all their characters.
+
+N sentences   W words of all of them   C characters
+"""
+
+import unicodedata
+from collections.abc import Sequence
+from functools import cache
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt.text.lines import nfc
+
+Hashes = NDArray[np.uint64]
+
+_IN_WORD, _WORD = 1, 2  # a letter of a word, and one that is a word: Han and hiragana are written without spaces
+_WORDS = ((0x3041, 0x309F), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3134F))
+_LAST = 0x31FFF  # no letters have higher code points
+_MULTIPLIERS = np.random.default_rng(0).integers(0, 2**64, 256, np.uint64) | np.uint64(1)
+
+
+class Words(NamedTuple):
+    """The words of sentences, one sentence after another."""
+
+    hashes: Hashes  # (W,)
+    counts: NDArray[np.int64]  # words of each sentence (N,)
+
+    @property
+    def sentences(self) -> NDArray[np.int64]:
+        """Return the sentence of each word (W,)."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    def select(self, chosen: NDArray[np.bool_]) -> "Words":
+        """Return the words of chosen sentences (N,)."""
+        return Words(self.hashes[np.repeat(chosen, self.counts)], self.counts[chosen])
+
+    def sums(self, values: NDArray[Any]) -> Hashes:
+        """Return the sum modulo 2**64 of the values (W,) of each sentence (N,)."""
+        totals = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values.astype(np.uint64))])
+        ends = np.cumsum(self.counts)
+        sums: Hashes = totals[ends] - totals[ends - self.counts]
+        return sums
+
+
+def hash_words(texts: Sequence[str], key: str = "") -> Words:
+    """Return the words of sentences without line ends (N,), ignoring case, digits, punctuation and spaces.
+
+    With different keys, all hashes differ. Of a word the first 256 letters count in their order.
+    """
+    text = nfc("\n".join(texts).casefold()) + "\n"
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    kinds = _kinds()[np.minimum(codes, _LAST)]
+    first = kinds > 0
+    first[1:] &= (kinds[1:] == _WORD) | (kinds[:-1] != _IN_WORD)
+    starts = np.flatnonzero(first)
+    ends = np.flatnonzero(codes == ord("\n"))[: len(texts)]
+    counts = np.diff(np.searchsorted(starts, ends), prepend=0)
+    if not len(starts):
+        return Words(np.zeros(0, np.uint64), counts)
+    lengths = np.diff(starts, append=len(codes))  # including what follows the word, which counts 0
+    offsets = np.arange(starts[0], len(codes)) - np.repeat(starts, lengths)
+    values = _MULTIPLIERS[offsets & 255] * np.where(kinds[starts[0] :] > 0, codes[starts[0] :], 0)
+    hashes = np.add.reduceat(values, starts - starts[0])
+    return Words(mixed(hashes) ^ np.frombuffer(blake2b(key.encode(), digest_size=8).digest(), np.uint64), counts)
+
+
+def mixed(values: Hashes) -> Hashes:
+    """Spread every bit over all others (the finalizer of SplitMix64; Steele et al. 2014)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def positions_in(values: NDArray[Any], among: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the position of each value in an array in ascending order, or -1."""
+    if not len(among):
+        return np.full(len(values), -1)
+    positions = np.minimum(np.searchsorted(among, values), len(among) - 1)
+    return np.where(among[positions] == values, positions, -1)
+
+
+@cache
+def _kinds() -> NDArray[np.uint8]:
+    letters = (unicodedata.category(chr(code))[0] in "LM" for code in range(_LAST + 1))
+    kinds = np.fromiter(letters, np.uint8, _LAST + 1)
+    for low, high in _WORDS:
+        kinds[low : high + 1] *= _WORD
+    return kinds
