@@ -23,6 +23,20 @@ from mt.extras.doctor.rules import DROPPABLE
 _reason_type = click.Choice(DROPPABLE)
 
 
+def _shares(context: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> dict[int, float] | None:
+    """Read shares, each for all sources or for one: 0.8, or 2:0.5."""
+    shares: dict[int, float] = {}
+    for word in words:
+        number, _, share = word.rpartition(":")
+        try:
+            shares[int(number) if number else 0] = float(share)
+        except ValueError:
+            raise click.BadParameter(f"'{word}': give a share such as 0.8, or 2:0.5 for the second source") from None
+        if not 0 < float(share) <= 1:
+            raise click.BadParameter(f"'{word}': a share is more than 0 and at most 1")
+    return shares or None
+
+
 @click.group()
 def data() -> None:
     """Examine and clean the corpora that a configuration names."""
@@ -78,6 +92,12 @@ def check(config: Path, overrides: tuple[str, ...], examples: int, as_json: bool
 @click.option("--keep", multiple=True, type=_reason_type, metavar="REASON", help="Keep such pairs; may be repeated.")
 @click.option("--drop", multiple=True, type=_reason_type, metavar="REASON", help="Drop such pairs; may be repeated.")
 @click.option("--max-per-template", type=click.IntRange(1), help="Keep so many pairs of each template (a finding).")
+@click.option("--scores", type=path_type, help="Output of `mt data score`: drop pairs with low scores.")
+@click.option("--min-score", type=float, help="The least score that stays; default: what the scores suggest.")
+@click.option(
+    "--keep-share", multiple=True, callback=_shares, metavar="[N:]SHARE", help="Best share to keep, of source N or all."
+)
+@click.option("--by", default="score", help="Column of the scores to select by: score, dual, contrast, lexicon, ...")
 @click.option("--repair", is_flag=True, help="Fix mojibake, entities and invisible characters before judging.")
 @set_option
 @runs_option
@@ -88,6 +108,10 @@ def clean(
     keep: tuple[str, ...],
     drop: tuple[str, ...],
     max_per_template: int | None,
+    scores: Path | None,
+    min_score: float | None,
+    keep_share: dict[int, float] | None,
+    by: str,
     repair: bool,
     overrides: tuple[str, ...],
     runs: Path,
@@ -97,6 +121,8 @@ def clean(
     OUTPUT gets two files for each training source, and dropped/REASON.tsv with the dropped pairs. A REASON is the
     name of a finding. With --repair, repaired/REPAIR.tsv has the fixed pairs before and after. Validation and test
     text is not changed.
+
+    With --scores, pairs with low scores are dropped, too.
 
     Example: mt data clean mine.yaml --output cleaned --drop language --keep identical
     """
@@ -108,6 +134,7 @@ def clean(
     from mt.extras.doctor.check import check_corpus
     from mt.extras.doctor.clean import check_output as check_folder
     from mt.extras.doctor.clean import dropping_rules, write_clean
+    from mt.extras.doctor.pair_scores import load_scores
     from mt.extras.doctor.repair import require_ftfy
 
     settings = drop_missing_sources(load_config(config, overrides))
@@ -118,8 +145,15 @@ def clean(
     check_folder(output, settings.data, config)
     if repair:
         require_ftfy()
+    contradict(min_score is not None and keep_share is not None, "--min-score", "--keep-share")
+    judged = None
+    if scores is not None:
+        judged = load_scores(scores, by, min_score, keep_share)
+        dropped_for |= {"low-score"}
+    elif min_score is not None or keep_share is not None:
+        raise InputError("--min-score and --keep-share select by scores", "add --scores, the output of mt data score")
     report = check_corpus(
-        settings, runs, 1, "language" in dropped_for, dropped_for, repair, max_per_template=max_per_template or 0
+        settings, runs, 1, "language" in dropped_for, dropped_for, repair, judged, max_per_template or 0
     )
     cleaned = write_clean(report, output, dropped_for)
     print_result(cleaning_table(cleaned.counts))

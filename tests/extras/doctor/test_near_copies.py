@@ -15,6 +15,7 @@ from mt.data.duplicates import HashPartitions
 from mt.errors import InputError
 from mt.extras.doctor import checker, near_duplicates, overlaps
 from mt.extras.doctor.check import CorpusReport, check_corpus
+from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.templates import common_frame, frame_hashes, frequent_words
 from mt.extras.doctor.word_hashes import hash_words
@@ -113,13 +114,13 @@ def test_of_near_duplicates_the_first_or_the_best_stays(tmp_path: Path, monkeypa
     scores = np.arange(len(train), dtype=np.float32)
     scores[30:60] = np.nan
     best = [*range(10), *range(30, 65)]  # with scores, another source does not matter, and NaN is the lowest
-    assert marked_in(tmp_path, "near-duplicate", train, scores=scores) == best
+    assert marked_in(tmp_path, "near-duplicate", train, scores=PairScores(scores)) == best
     monkeypatch.setattr(checker, "_SINGLE_PROCESS", 0)
     monkeypatch.setattr(checker, "_CHUNK_PAIRS", 11)
     for module in (overlaps, near_duplicates):
         monkeypatch.setattr(module, "HashPartitions", partial(HashPartitions, at_once=50))
     assert marked_in(tmp_path, "near-duplicate", train) == list(range(30, 70))
-    assert marked_in(tmp_path, "near-duplicate", train, scores=scores) == best
+    assert marked_in(tmp_path, "near-duplicate", train, scores=PairScores(scores)) == best
 
 
 def test_of_many_sources_the_best_stay(tmp_path: Path) -> None:
@@ -128,9 +129,9 @@ def test_of_many_sources_the_best_stay(tmp_path: Path) -> None:
     train = [(sentence(rng)[0], target) for _ in range(6)] + [(sentence(rng)[0], "un altro") for _ in range(4)]
     assert marked_in(tmp_path, "many-sources", train) == list(range(10))
     scores = np.array([1, 3, np.nan, 3, -1, 0, np.nan, np.nan, np.nan, np.nan], np.float32)
-    assert marked_in(tmp_path, "many-sources", train, scores=scores) == [0, 2, 4, 5, 6, 7, 8, 9]
+    assert marked_in(tmp_path, "many-sources", train, scores=PairScores(scores)) == [0, 2, 4, 5, 6, 7, 8, 9]
     with pytest.raises(InputError, match="3 scores of 10 training pairs"):
-        marked_in(tmp_path, "many-sources", train, scores=scores[:3])
+        marked_in(tmp_path, "many-sources", train, scores=PairScores(scores[:3]))
 
 
 def templates(rng: random.Random) -> list[Pair]:
@@ -162,7 +163,7 @@ def test_templates_are_found_and_thinned(tmp_path: Path) -> None:
     scores = np.zeros(len(pairs), np.float32)
     scores[family[-2:]] = 1
     config = corpus(tmp_path, pairs)
-    report = check_corpus(config, tmp_path / "runs", 0, scores=scores, max_per_template=3)
+    report = check_corpus(config, tmp_path / "runs", 0, scores=PairScores(scores), max_per_template=3)
     assert marked(report, "template") == family[1:-2]
 
 

@@ -4,7 +4,6 @@ import json
 import random
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ tokenizer: {vocab_size: 300}
 
 
 @pytest.fixture(scope="module")
-def judges(two_languages: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[object]]:
+def judges(two_languages: Path, tmp_path_factory: pytest.TempPathFactory) -> list[object]:
     """Options that name a model into two languages, and one back from the first."""
     folder = tmp_path_factory.mktemp("judges")
     config = yaml.safe_load(TWO_LANGUAGES)
@@ -38,7 +37,7 @@ def judges(two_languages: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     config["data"] = {"source_lang": "xx", "target_lang": "en", "test": None, **data}
     (folder / "back.yaml").write_text(yaml.safe_dump({**config, "name": "back"}))
     mt("train", "--config", "back.yaml", cwd=folder)
-    yield ["--forward", two_languages / "runs" / "two", "--backward", folder / "runs" / "back"]
+    return ["--forward", two_languages / "runs" / "two", "--backward", folder / "runs" / "back"]
 
 
 def corpus(folder: Path, pairs: int, wrong: int, seed: int = 3) -> set[int]:
@@ -134,7 +133,7 @@ def test_unusable_pairs_have_no_score(judges: list[object], tmp_path: Path) -> N
 
 def test_embeddings_need_their_package(tmp_path: Path) -> None:
     corpus(tmp_path, 20, 0)
-    with pytest.raises(InputError, match="sentence-transformers|no such folder"):
+    with pytest.raises(InputError, match=r"sentence-transformers|no such folder"):
         score_corpus(tmp_path / "judged.yaml", tmp_path / "scores", embeddings=tmp_path / "none")
 
 
@@ -146,3 +145,63 @@ def test_one_command_trains_both_models(tmp_path: Path) -> None:
     low = {index for index, row in enumerate(table(tmp_path)) if float(row["score"]) < summary["min_score"]}
     assert len(low & wrong) >= 0.9 * len(wrong)
     assert {path.name for path in (tmp_path / "scores").iterdir()} >= {"en-xx", "xx-en", "text"}
+
+
+def cleaned(folder: Path, *words: object, code: int = 0) -> str:
+    return mt("data", "clean", "judged.yaml", "--output", "cleaned", *words, cwd=folder, code=code).stderr
+
+
+@pytest.fixture
+def scored(judges: list[object], tmp_path: Path) -> Path:
+    """Return a folder with a corpus of two sources, and scores."""
+    corpus(tmp_path, 200, 40)
+    for code in ("en", "xx"):
+        lines = lines_in(tmp_path / f"train.{code}")
+        for number, own in enumerate((lines[:50], lines[50:]), 1):
+            (tmp_path / f"part{number}.{code}").write_text("".join(f"{line}\n" for line in own))
+    sources = "[{source: part1.en, target: part1.xx}, {source: part2.en, target: part2.xx}]"
+    (tmp_path / "judged.yaml").write_text(CONFIG.replace("{source: train.en, target: train.xx}", sources))
+    score(tmp_path, *judges)
+    return tmp_path
+
+
+def test_cleaning_drops_pairs_with_low_scores(scored: Path) -> None:
+    keep = ["--keep", "duplicate", "--keep", "misaligned"]
+    summary = json.loads((scored / "scores" / "scores.json").read_text())
+    low = [row for row in table(scored) if float(row["score"]) < summary["min_score"]]
+    cleaned(scored, "--scores", "scores", *keep)
+    dropped = [row.split("\t")[:2] for row in lines_in(scored / "cleaned" / "dropped" / "low-score.tsv")[1:]]
+    assert [(Path(file).name, line) for file, line in dropped] == [(row["file"], row["line"]) for row in low]
+    cleaned(scored, "--scores", "scores", "--min-score", "-100", *keep)
+    assert not (scored / "cleaned" / "dropped" / "low-score.tsv").exists()
+    cleaned(scored, "--scores", "scores", "--keep-share", "0.9", "--keep-share", "2:0.5", "--by", "contrast", *keep)
+    sizes = [len(lines_in(scored / "cleaned" / f"train-{number}.en")) for number in (1, 2)]
+    assert sizes == [45, 75]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--min-score", "1"], "add --scores"),
+        (["--scores", "nowhere"], "nowhere: no finished scores in it"),
+        (["--scores", "scores", "--keep-share", "3:0.5"], "data.train has no source 3"),
+        (["--scores", "scores", "--keep-share", "1.5"], "at most 1"),
+        (["--scores", "scores", "--keep-share", "half"], "give a share such as 0.8"),
+        (["--scores", "scores", "--keep-share", "0.5", "--min-score", "1"], "contradict each other"),
+        (["--scores", "scores", "--by", "similarity"], "no pair has a value in the column similarity"),
+        (["--scores", "scores", "--by", "beauty"], "damaged, or not written by mt data score"),
+    ],
+)
+def test_unusable_options_are_refused(scored: Path, words: list[str], message: str) -> None:
+    assert message in cleaned(scored, *words, code=2)
+    assert not (scored / "cleaned").exists()
+
+
+def test_scores_of_another_text_are_refused(scored: Path) -> None:
+    lines = lines_in(scored / "part2.xx")
+    (scored / "part2.xx").write_text("".join(f"{line}\n" for line in [*lines[:6], "z z", *lines[7:]]))
+    assert "part2.en:7 is not the pair that was scored" in cleaned(scored, "--scores", "scores", code=2)
+    (scored / "part2.xx").write_text("".join(f"{line}\n" for line in lines[:-1]))
+    (scored / "part2.en").write_text("".join(f"{line}\n" for line in lines_in(scored / "part2.en")[:-1]))
+    assert "200 scores of 199 training pairs" in cleaned(scored, "--scores", "scores", code=2)
+    assert not (scored / "cleaned").exists()

@@ -16,6 +16,7 @@ from mt.extras.doctor.checker import check_pairs
 from mt.extras.doctor.coverage import Coverage, measure_coverage
 from mt.extras.doctor.examples import Example, Findings
 from mt.extras.doctor.misalignment import misaligned_blocks
+from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.rules import BIT, ERROR, PAIR_RULES, SEVERITIES, TEXT_RULES, FindingRule
 from mt.extras.doctor.statistics import (
     BitextStatistics,
@@ -70,7 +71,7 @@ def check_corpus(
     detect_every_language: bool = False,
     dropped_for: frozenset[str] = frozenset(),
     repair: bool = False,
-    scores: NDArray[np.float32] | None = None,
+    scores: PairScores | None = None,
     max_per_template: int = 0,
 ) -> CorpusReport:
     """Check the texts of a configuration.
@@ -82,8 +83,8 @@ def check_corpus(
         detect_every_language: detect the language of all pairs, not of a sample.
         dropped_for: rules that drop a pair, so that a later one equal to it may stay.
         repair: check the training text as it is after its repair.
-        scores: of the training pairs in reading order (N,), higher is better, NaN is none; they decide which of
-            near duplicates, and of several sources of one target, does not break a rule.
+        scores: of the training pairs; they decide which of near duplicates, and of several sources of one target, does
+            not break a rule.
         max_per_template: pairs of each template that do not break the rule.
     """
     findings = Findings(max_examples)

@@ -17,6 +17,7 @@ from mt.extras.doctor.chunks import Chunk, ChunkResult, Criteria
 from mt.extras.doctor.examples import Example, Findings, Location
 from mt.extras.doctor.overlaps import HeldOutIndex, RepetitionFinder
 from mt.extras.doctor.pair_checks import check_chunk
+from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.statistics import BitextStatistics
 from mt.extras.doctor.templates import common_frame
@@ -36,7 +37,7 @@ def check_pairs(
     detect_every_language: bool,
     folder: Path,
     dropped_for: frozenset[str],
-    scores: NDArray[np.float32] | None = None,
+    scores: PairScores | None = None,
     max_per_template: int = 0,
 ) -> NDArray[np.uint64]:
     """Read the bitexts again, add to `findings`, and return the rule bits of all training pairs (N,).
@@ -48,18 +49,19 @@ def check_pairs(
         detect_every_language: detect the language of all pairs, not of a sample.
         folder: for temporary files.
         dropped_for: a pair that breaks one of these rules is not the first of those equal to it.
-        scores: of all training pairs (N,); the best near-duplicate stays, and the best source of a target with many.
+        scores: of all training pairs; the best near-duplicate stays, and the best source of a target with many.
         max_per_template: pairs of a template that do not break the rule.
 
     Raises:
-        InputError: there are not as many scores as training pairs.
+        InputError: the scores are those of other pairs.
     """
     chunks = _chunks(statistics, criteria, findings.examples.limit, detect_every_language)
     with RepetitionFinder(folder, dropped_for, max_per_template) as finder:
-        masks = _check_chunks(chunks, sum(one.pairs for one in statistics), findings, finder)
-        if scores is not None and len(scores) != len(masks):
-            raise InputError(f"{len(scores):,} scores of {len(masks):,} training pairs", "score this text again")
-        repetitions = list(finder.find(findings.examples.limit, scores))
+        masks = _check_chunks(chunks, sum(one.pairs for one in statistics), findings, finder, scores)
+        values = None if scores is None else scores.values
+        if values is not None and len(values) != len(masks):
+            raise InputError(f"{len(values):,} scores of {len(masks):,} training pairs", "score this text again")
+        repetitions = list(finder.find(findings.examples.limit, values))
     shown = {pair for repetition in repetitions for group in repetition.groups for pair in group.pairs}
     locations = _locate([one.bitext for one in statistics], shown)
     for repetition in repetitions:
@@ -76,7 +78,7 @@ def check_pairs(
 
 
 def _check_chunks(
-    chunks: Iterator[Chunk], total: int, findings: Findings, finder: RepetitionFinder
+    chunks: Iterator[Chunk], total: int, findings: Findings, finder: RepetitionFinder, scores: PairScores | None
 ) -> NDArray[np.uint64]:
     """Add to `findings` and `finder`; return the rule bits of the training pairs."""
     workers = 1 if total < _SINGLE_PROCESS else min(usable_cores(), _MAX_WORKERS)
@@ -90,6 +92,8 @@ def _check_chunks(
                     break
                 index.find_leaks(chunk, result)
             else:
+                if scores is not None:
+                    scores.mark(chunk, result)
                 finder.add(chunk, result)
                 masks.append(result.masks)
             _add_result(findings, chunk, result)

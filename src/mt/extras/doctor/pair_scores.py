@@ -17,6 +17,8 @@ from mt.config import DataConfig
 from mt.console import table
 from mt.errors import InputError
 from mt.extras.doctor.bitexts import bitexts_of
+from mt.extras.doctor.chunks import Chunk, ChunkResult
+from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.scoring import RANDOM_LINE, RAW_COLUMNS
 from mt.storage import atomic
 from mt.storage.output_path import refuse_inputs, require_writable
@@ -39,24 +41,36 @@ class PairScores:
 
     Attributes:
         values: (N,), higher is better, NaN for a pair without a score.
-        hashes: (N,), of the pairs as they were scored (`pair_hash`).
-        low: (N,), whether a pair is below the threshold of its source.
+        hashes: (N,), of the pairs as they were scored (`pair_hash`); None: not known.
+        low: (N,), whether a pair is below the threshold of its source; None: there is none.
         place: the table, for messages.
     """
 
     values: Values
-    hashes: NDArray[np.uint64]
-    low: NDArray[np.bool_]
-    place: str
+    hashes: NDArray[np.uint64] | None = None
+    low: NDArray[np.bool_] | None = None
+    place: str = "scores"
 
-    def require_same(self, offset: int, hashes: NDArray[np.uint64], where: Sequence[str]) -> None:
-        """Refuse pairs, which begin with pair `offset` and are in these places, that are not those scored."""
-        expected = self.hashes[offset : offset + len(hashes)]
-        if len(expected) == len(hashes) and np.array_equal(expected, hashes):
-            return
-        first = int(np.flatnonzero(expected != hashes[: len(expected)])[:1].sum() if len(expected) else 0)
-        message = f"{self.place}: scores of another text: {where[first]} is not the pair that was scored"
-        raise InputError(message, "score this text, after any repair: mt data score")
+    def mark(self, chunk: Chunk, result: ChunkResult) -> None:
+        """Mark the low pairs of a chunk of the training text.
+
+        Raises:
+            InputError: they are not the pairs that were scored.
+        """
+        own = slice(chunk.offset, chunk.offset + len(chunk.pairs))
+        if self.hashes is not None:
+            known, found = self.hashes[own], result.hashes["pair"]
+            different = [*np.flatnonzero(known != found[: len(known)]).tolist(), len(known)]
+            if different[0] < len(found):
+                where = f"{chunk.files[0]}:{chunk.lines[different[0]]}"
+                message = f"{self.place}: scores of another text: {where} is not the pair that was scored"
+                raise InputError(message, "score this text, after any repair: mt data score")
+        if self.low is not None:
+            low = np.flatnonzero(self.low[own])
+            result.masks[low] |= np.uint64(BIT["low-score"])
+            for index in low[: chunk.max_examples].tolist():
+                note = f"score {self.values[chunk.offset + index]:.2f}"
+                result.examples.add("low-score", chunk.example(index, note))
 
 
 def require_scores_folder(folder: Path, data: DataConfig) -> None:
@@ -154,7 +168,7 @@ def load_scores(
         folder: from `write_scores`.
         column: one of `SELECTING`.
         min_score: the threshold of all sources; None: without `shares`, the one that the summary suggests.
-        shares: to keep of the pairs with a score, by the number of the source from 1; of sources not named 0.
+        shares: to keep of the pairs with a score, by the number of the source from 1; 0 is for all others.
 
     Raises:
         InputError: there is no such table, it is damaged or has no such scores.
@@ -165,26 +179,26 @@ def load_scores(
         sizes, suggested = [int(each["pairs"]) for each in summary["sources"]], float(summary["min_score"])
         with path.open(encoding="utf-8") as table:
             cell = next(table).rstrip("\n").split("\t").index(column)
-            rows = [(float(cells[cell]), int(cells[2], 16)) for cells in (line.split("\t") for line in table)]
+            rows = [line.rstrip("\n").split("\t") for line in table]
+        values = np.array([float(cells[cell]) for cells in rows], np.float32)
+        hashes = np.frombuffer(bytes.fromhex("".join(cells[2] for cells in rows)), "<u8")
     except FileNotFoundError:
         raise InputError(f"{folder}: no finished scores in it", "write them with mt data score --output") from None
     except (OSError, ValueError, TypeError, KeyError, IndexError, StopIteration):
         raise InputError(f"{path}: damaged, or not written by mt data score", "score again") from None
-    values = np.array([value for value, _ in rows], np.float32)
-    hashes = np.array([key for _, key in rows], np.uint64)
     if len(values) != sum(sizes):
         raise InputError(f"{path}: {len(values):,} of {sum(sizes):,} pairs", "score again")
     if np.isnan(values).all():
         raise InputError(f"{path}: no pair has a value in the column {column}", f"one of {', '.join(SELECTING)}")
     low = np.zeros(len(values), np.bool_)
     if shares is not None:
-        if unknown := set(shares) - set(range(1, len(sizes) + 1)):
+        if unknown := set(shares) - set(range(len(sizes) + 1)):
             raise InputError(f"--keep-share: data.train has no source {min(unknown)}", f"it has {len(sizes)}")
         ends = np.cumsum(sizes).tolist()
         for number, (size, end) in enumerate(zip(sizes, ends, strict=True), 1):
-            own = values[end - size : end]
-            if number in shares and not np.isnan(own).all():
-                low[end - size : end] = own < np.nanquantile(own, 1 - shares[number])
+            own, share = values[end - size : end], shares.get(number, shares.get(0, 1.0))
+            if not np.isnan(own).all():
+                low[end - size : end] = own < np.nanquantile(own, 1 - share)
     elif min_score is not None or column == "score":
         low = values < (suggested if min_score is None else min_score)
     return PairScores(values, hashes, low, str(path))

@@ -82,6 +82,7 @@ PAIR_RULES = tuple(
             "On both sides the same letters, or nearly the same words: one of nine may differ.",
         ),
         ("side-leak", NOTE, "one side of a validation or test pair", "The other side differs."),
+        ("low-score", NOTE, "low scores", "By the models of `mt data score`, probably no translations."),
         ("identical", WARNING, "source and target are the same", "Untranslated text teaches a model to copy."),
         ("same-words", NOTE, "source and target are the same few words", "Perhaps names; perhaps not translated."),
         ("wrong-script", WARNING, "mostly another script", "Not a script of the language."),
