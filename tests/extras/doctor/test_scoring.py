@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -151,18 +152,24 @@ def cleaned(folder: Path, *words: object, code: int = 0) -> str:
     return mt("data", "clean", "judged.yaml", "--output", "cleaned", *words, cwd=folder, code=code).stderr
 
 
-@pytest.fixture
-def scored(judges: list[object], tmp_path: Path) -> Path:
-    """Return a folder with a corpus of two sources, and scores."""
-    corpus(tmp_path, 200, 40)
+@pytest.fixture(scope="module")
+def scored_once(judges: list[object], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scored")
+    corpus(folder, 200, 40)
     for code in ("en", "xx"):
-        lines = lines_in(tmp_path / f"train.{code}")
+        lines = lines_in(folder / f"train.{code}")
         for number, own in enumerate((lines[:50], lines[50:]), 1):
-            (tmp_path / f"part{number}.{code}").write_text("".join(f"{line}\n" for line in own))
+            (folder / f"part{number}.{code}").write_text("".join(f"{line}\n" for line in own))
     sources = "[{source: part1.en, target: part1.xx}, {source: part2.en, target: part2.xx}]"
-    (tmp_path / "judged.yaml").write_text(CONFIG.replace("{source: train.en, target: train.xx}", sources))
-    score(tmp_path, *judges)
-    return tmp_path
+    (folder / "judged.yaml").write_text(CONFIG.replace("{source: train.en, target: train.xx}", sources))
+    score(folder, *judges)
+    return folder
+
+
+@pytest.fixture
+def scored(scored_once: Path, tmp_path: Path) -> Path:
+    """Return a folder with a corpus of two sources, and its scores."""
+    return Path(shutil.copytree(scored_once, tmp_path / "project"))
 
 
 def test_cleaning_drops_pairs_with_low_scores(scored: Path) -> None:
