@@ -42,10 +42,11 @@ def check(config: Path, overrides: tuple[str, ...], examples: int, as_json: bool
     Example: mt data check mine.yaml --html mine.html
     """
     import json
-    from shlex import quote
+    import shlex
 
     from mt.config import load_config
     from mt.data.prepare import drop_missing_sources
+    from mt.extras.doctor.actions import judge
     from mt.extras.doctor.bitexts import bitexts_of
     from mt.extras.doctor.check import check_corpus
     from mt.extras.doctor.text_report import as_json as json_report
@@ -58,15 +59,18 @@ def check(config: Path, overrides: tuple[str, ...], examples: int, as_json: bool
     settings = drop_missing_sources(load_config(config, overrides))
     refuse_inputs([html], [config, *(Path(name) for bitext in bitexts_of(settings.data) for name in bitext.files)])
     report = check_corpus(settings, runs, examples)
+    named = shlex.join([str(config), *(word for override in overrides for word in ("--set", override))])
     if html is not None:
         from mt.extras.doctor.html_report import html_report
 
-        atomic.write_text(html, html_report(report))
+        atomic.write_text(html, html_report(report, named))
     code = 2 if report.refused else 0
-    document = json.dumps(json_report(report), indent=2, ensure_ascii=False) if as_json else text_report(report)
-    print_result(document, code)
-    named = f"--config {quote(str(config))}"
-    log.info("next: %s", f"correct it, and mt data check {named}" if code else f"mt train {named}")
+    text = (
+        json.dumps(json_report(report, named), indent=2, ensure_ascii=False) if as_json else text_report(report, named)
+    )
+    print_result(text, code)
+    for action in judge(report, named).actions[:1]:
+        log.info("next: %s", action.command)
     return code
 
 

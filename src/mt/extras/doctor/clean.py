@@ -25,7 +25,7 @@ from mt.storage import atomic
 from mt.storage.output_path import require_replaceable
 
 _MADE_BY = "mt data clean"
-_PREVENTING = ("unreadable", "line-counts")  # pairs are unread, or misaligned
+PREVENTING = ("unreadable", "line-counts")  # pairs are unread, or misaligned
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def write_clean(report: CorpusReport, output: Path, dropped_for: frozenset[str])
         InputError: the text cannot be read to its end, has changed since the report, or would be empty.
     """
     for finding in report.findings:
-        if finding.rule.name in _PREVENTING and finding.counts.get("train"):
+        if finding.rule.name in PREVENTING and finding.counts.get("train"):
             raise InputError(f"the training text cannot be cleaned: {finding.examples[0].note}", finding.rule.advice)
     masks = report.masks & np.uint64(sum(BIT[rule] for rule in dropped_for))
     if not np.any(masks == 0):

@@ -68,12 +68,30 @@ def histogram(title: str, x_label: str, samples: Sequence[tuple[str, Any]], perc
     edges = np.arange(0, limit + width, width)
     middles = [float(edge + (width - 1) // 2) for edge in edges[:-1]]
     counts = [Line(name, middles, np.histogram(values, edges)[0].tolist()) for name, values in samples]
+    return _outlines(title, x_label, counts, edges - 0.5)
 
+
+def distribution(title: str, x_label: str, samples: Sequence[tuple[str, Any]], threshold: float | None = None) -> str:
+    """Draw the distributions of named samples of numbers (N,), each in % of its own, and a threshold as a line."""
+    low = min(np.percentile(values, 0.5) for _, values in samples)
+    high = max(np.percentile(values, 99.5) for _, values in samples)
+    edges = np.linspace(low, max(high, low + 1e-6), _BINS + 1)
+    middles = ((edges[1:] + edges[:-1]) / 2).tolist()
+    shares = [
+        Line(name, middles, (100 * np.histogram(values.clip(low, high), edges)[0] / len(values)).tolist())
+        for name, values in samples
+    ]
+    return _outlines(title, x_label, shares, edges, threshold)
+
+
+def _outlines(title: str, x_label: str, lines: Sequence[Line], edges: Any, threshold: float | None = None) -> str:
     def draw(axes: "Axes") -> None:
-        for line, colour in zip(counts, _LINES, strict=False):
-            axes.stairs(line.y, edges - 0.5, color=colour, label=line.name, linewidth=1.8)
+        for line, colour in zip(lines, _LINES, strict=False):
+            axes.stairs(line.y, edges, color=colour, label=line.name, linewidth=1.8)
+        if threshold is not None:
+            axes.axvline(threshold, color=_INK, linestyle="--", linewidth=1.2)
 
-    return _chart(title, x_label, draw, counts)
+    return _chart(title, x_label, draw, lines)
 
 
 def bar_chart(title: str, x_label: str, bars: Sequence[tuple[str, float]]) -> str:
