@@ -6,9 +6,9 @@ it undoes. The weights and limits are this project's own, except that copied sen
 """
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,16 +23,16 @@ _RULE_WEIGHTS = {
     "identical": 10.0,
     **dict.fromkeys(("leak", "near-leak", "misaligned", "wrong-script", "language"), 3.0),
 }
+_HELD_OUT = ("valid", "test")
 _HELD_OUT_WEIGHT = 0.1  # of a fault in validation or test text: it blurs scores only
 _LEAKS = ("leak", "near-leak", "side-leak")
 _DOUBTFUL = ("numbers", "unusual-ratio", "short", "many-targets", "many-sources")  # perhaps no translations
 _DOUBT_WEIGHT = 0.1
-_GOOD, _FAIR = 0.002, 0.05  # harm below which nothing, or little, needs to be done
+_GOOD, _FAIR = 0.002, 0.05  # harm below which nothing needs to be done, or little
 _MIN_VALUE, _MAX_ACTIONS = 0.0005, 3
 
 
-@dataclass(frozen=True)
-class Action:
+class Action(NamedTuple):
     """A thing to do: in words, as a command, with its gain and the harm that it undoes."""
 
     title: str
@@ -41,19 +41,13 @@ class Action:
     value: float
 
 
-@dataclass(frozen=True)
-class CorpusVerdict:
-    """The meaning of all findings; `kind` is good, warning or error."""
+class CorpusVerdict(NamedTuple):
+    """The meaning of all findings; its kind is good, warning or error, and the most valuable action is the first."""
 
     kind: str
     words: str
     reason: str
-    actions: list[Action]  # the most valuable first
-
-    def lines(self) -> list[str]:
-        """Return it for a terminal."""
-        actions = [f"{n}. {action.command}\n   {action.gain}" for n, action in enumerate(self.actions, 1)]
-        return [f"{self.words}. {self.reason}", *actions]
+    actions: list[Action]
 
 
 def judge(report: CorpusReport, config: str = "CONFIG") -> CorpusVerdict:
@@ -63,7 +57,7 @@ def judge(report: CorpusReport, config: str = "CONFIG") -> CorpusVerdict:
     actions = [action for action in actions if action.value > _MIN_VALUE][:_MAX_ACTIONS]
     if report.refused:
         kind, words = ERROR, f"training would refuse this corpus: {report.findings[0].rule.title}"
-    elif total < _GOOD:
+    elif total < _GOOD or not actions:
         kind, words = "good", "training would take this corpus, and nothing needs to be done"
         actions = [Action("Train", f"mt train --config {config}", "trains on the text as it is", 0.0)]
     else:
@@ -79,8 +73,8 @@ def ranked(report: CorpusReport) -> list[Finding]:
     )
 
 
-def harm(report: CorpusReport, finding: Finding, splits: Iterable[str] = ("train", "valid", "test")) -> float:
-    """Return the harm of a finding; training pairs that training drops by itself, and no others, do none."""
+def harm(report: CorpusReport, finding: Finding, splits: Sequence[str] = ("train", "valid", "test")) -> float:
+    """Return the harm of a finding; training pairs that training drops by itself do none."""
     rule, sizes, total = finding.rule, report.pairs, 0.0
     for split in splits:
         # A leak spoils a score by its share of the pairs that are scored.
@@ -92,6 +86,7 @@ def harm(report: CorpusReport, finding: Finding, splits: Iterable[str] = ("train
 
 
 def dropped_by_training(report: CorpusReport, rule: FindingRule) -> bool:
+    """Report whether `mt train` drops such training pairs itself."""
     return rule.in_training and (rule.name != "duplicate" or report.config.data.drop_duplicates)
 
 
@@ -107,22 +102,23 @@ def _reason(report: CorpusReport) -> str:
 
 def _actions(report: CorpusReport, config: str) -> Iterator[Action]:
     errors = [finding for finding in report.findings if finding.rule.severity == ERROR]
-    unusable = (*PREVENTING, "no-pairs")
-    if not any(e.split == "train" for f in errors if f.rule.name in unusable for e in f.examples):
+    unusable = [finding for finding in errors if finding.rule.name in (*PREVENTING, "no-pairs")]
+    if not any(finding.counts.get("train") for finding in unusable):
         yield from _cleanings(report, config)
     for finding in errors:
-        in_train_only = {split for split, count in finding.counts.items() if count} == {"train"}
-        if not (in_train_only and finding.rule.name in ("row", "encoding")):
+        held_out = any(finding.counts.get(split) for split in _HELD_OUT)
+        if held_out or finding.rule.name not in ("row", "encoding"):  # cleaning drops these
             yield _correction(report, finding, config)
-    yield from _held_out(report, config)
+    warnings = [finding for finding in report.findings if finding.rule.severity == WARNING]
+    counts = {finding.rule.name: sum(finding.counts.get(split, 0) for split in _HELD_OUT) for finding in warnings}
+    gain = f"names the lines of {_listed(counts, 'fault')}, which cleaning leaves as they are"
+    value = sum(harm(report, finding, _HELD_OUT) for finding in warnings)
+    yield Action("Correct validation and test text", f"mt data check {config} --examples 100", gain, value)
     if report.scores is None:
-        count = int(np.count_nonzero(report.masks & np.uint64(sum(BIT[name] for name in _DOUBTFUL))))
-        yield Action(
-            "Judge the pairs by models",
-            f"mt data score {config} --forward MODEL --backward MODEL",
-            f"scores every pair; {count:,} have doubtful numbers, lengths or translations",
-            _DOUBT_WEIGHT * count / max(len(report.masks), 1),
-        )
+        doubtful = int(np.count_nonzero(report.masks & np.uint64(sum(BIT[name] for name in _DOUBTFUL))))
+        command = f"mt data score {config} --forward MODEL --backward MODEL"
+        gain = f"scores every pair; {doubtful:,} have doubtful numbers, lengths or translations"
+        yield Action("Judge the pairs by models", command, gain, _DOUBT_WEIGHT * doubtful / max(len(report.masks), 1))
 
 
 def _cleanings(report: CorpusReport, config: str) -> Iterator[Action]:
@@ -131,14 +127,13 @@ def _cleanings(report: CorpusReport, config: str) -> Iterator[Action]:
     repaired, dropped, more = dict[str, int](), _first_faults(report, rules), dict[str, int]()
     value = more_value = 0.0
     for finding in report.findings:
-        name, count = finding.rule.name, finding.counts.get("train", 0)
-        if not count:
-            continue
-        undone = 1.0 if name in rules or name == "row" else finding.repairable / count
-        damage = harm(report, finding, ("train",))
+        name, count, damage = finding.rule.name, finding.counts.get("train", 0), harm(report, finding, ("train",))
+        if name == "row":
+            dropped[name] = count
+        undone = 1.0 if name in rules or name == "row" or not count else finding.repairable / count
         value += undone * damage
         repaired[name] = finding.repairable
-        dropped[name] = max(0, dropped.get(name, count if name == "row" else 0) - finding.repairable)
+        dropped[name] = max(0, dropped.get(name, 0) - finding.repairable)
         if finding.rule.severity == WARNING and name in DROPPABLE and undone < 1:
             more[name] = round((1 - undone) * count * report.pairs["train"] / finding.checked["train"])
             more_value += (1 - undone) * damage
@@ -147,42 +142,30 @@ def _cleanings(report: CorpusReport, config: str) -> Iterator[Action]:
     command = f"mt data clean {config} --output cleaned" + (" --repair" if any(repaired.values()) else "")
     yield Action("Clean the training text", command, "; ".join(gains), value)
     command += "".join(f" --drop {name}" for name in more)
-    gain = f"drops {_listed(more, 'more pair')}; look at their examples first"
+    gain = f"drops about {_listed(more, 'more pair')}; look at their examples first"
     yield Action("Drop doubtful pairs, too", command, gain, more_value)
 
 
 def _correction(report: CorpusReport, finding: Finding, config: str) -> Action:
     """Return the way to do away with an error that cleaning leaves."""
-    example = next(iter(finding.examples), Example("train", ()))
+    rule, example = finding.rule, next(iter(finding.examples), Example("train", ()))
     where = example.note or "; ".join(f"{place.file}:{place.line}: {place.text}" for place in example.locations)
-    title = f"Correct {finding.rule.title}"
-    gain = f"{where}. {finding.rule.advice}"
-    if finding.rule.name == "line-counts":
-        for one in report.statistics:
-            source, target = one.bitext.files
-            if isinstance(one.bitext.source, PairFiles) and example.note.startswith(f"{source} has "):
-                output = f"{Path(target).stem}.tsv"
-                gain = f"{example.note}; pairs the sentences again, for data.{example.split}: {{file: {output}}}"
-                return Action(title, shlex.join(["mt", "data", "align", source, target, "--output", output]), gain, 100)
-    return Action(title, f"mt data check {config}", f"{gain} Then check again", _WEIGHTS[ERROR])
-
-
-def _held_out(report: CorpusReport, config: str) -> Iterator[Action]:
-    for split in ("valid", "test"):
-        found = [f for f in report.findings if f.rule.severity == WARNING and f.counts.get(split)]
-        faults = _listed({finding.rule.name: finding.counts[split] for finding in found}, "fault")
-        gain = f"names the lines of {faults}, which cleaning leaves as they are"
-        value = sum(harm(report, finding, (split,)) for finding in found)
-        yield Action(f"Correct data.{split}", f"mt data check {config} --examples 100", gain, value)
+    command, gain = f"mt data check {config}", f"{where}. {rule.advice} Then check again"
+    for bitext in [one.bitext for one in report.statistics if rule.name == "line-counts"]:
+        source, target = bitext.files
+        if isinstance(bitext.source, PairFiles) and where.startswith(f"{source} has "):
+            output = f"{Path(target).stem}.tsv"
+            command = shlex.join(["mt", "data", "align", source, target, "--output", output])
+            gain = f"{where}; pairs the sentences again, for data.{bitext.split}: {{file: {output}}}"
+    return Action(f"Correct {rule.title}", command, gain, _WEIGHTS[ERROR])
 
 
 def _first_faults(report: CorpusReport, rules: frozenset[str]) -> dict[str, int]:
     """Return the training pairs by the first of the rules that they break."""
     counts, left = dict[str, int](), report.masks
-    for rule in PAIR_RULES:
-        if rule.name in rules:
-            broken = (left & np.uint64(BIT[rule.name])) != 0
-            counts[rule.name], left = int(np.count_nonzero(broken)), left[~broken]
+    for rule in [rule for rule in PAIR_RULES if rule.name in rules]:
+        broken = (left & np.uint64(BIT[rule.name])) != 0
+        counts[rule.name], left = int(np.count_nonzero(broken)), left[~broken]
     return counts
 
 

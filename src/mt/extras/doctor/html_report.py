@@ -3,6 +3,7 @@
 import html
 import re
 from importlib.resources import files
+from math import inf
 
 import numpy as np
 
@@ -61,8 +62,9 @@ def _badge(severity: str) -> str:
 
 
 def _findings(report: CorpusReport) -> str:
-    most = max((max(finding.counts.values()) for finding in report.findings), default=1)
-    return "".join(_details(report, finding, most) for finding in ranked(report))
+    shares = [finding.counts.get("train", 0) / (finding.checked.get("train") or inf) for finding in ranked(report)]
+    most = max(shares, default=0) or 1
+    return "".join(_details(report, f, share / most) for f, share in zip(ranked(report), shares, strict=True))
 
 
 def _scores(report: CorpusReport) -> str:
@@ -86,22 +88,24 @@ def _texts(report: CorpusReport) -> str:
     return tables + figures(("Lengths of training sentences in a sample, in characters", chart))
 
 
-def _details(report: CorpusReport, finding: Finding, most: int) -> str:
-    """Return a finding with its number as a bar, and below it, folded, advice and examples."""
+def _details(report: CorpusReport, finding: Finding, bar: float) -> str:
+    """Return a finding with a bar of that length, from 0 to 1, and below it, folded, advice and examples."""
     rule, number = finding.rule, finding.counts.get("train", 0)
+    title = rule.title if rule.title != rule.name else ""
+    examples = finding.examples[:_MAX_EXAMPLES]
     rows = [
         (f"{location.file}:{location.line}", location.text, "" if number else example.note)
-        for example in finding.examples[:_MAX_EXAMPLES]
+        for example in examples
         for number, location in enumerate(example.locations)
     ]
     advice = _CODE.sub(r"<code>\1</code>", html.escape(explanation(report, finding)))
-    splits = "; ".join(f"{split} {finding.counts.get(split, 0):,}" for split in SPLITS)
+    held_out = [f"{finding.counts[split]:,} in {split}" for split in SPLITS[1:] if finding.counts.get(split)]
+    share = f'<i style="width:{100 * bar:.2f}%"></i>' if bar else ""
     return (
         f'<details id="{rule.name}" class="finding {rule.severity}"><summary>{_badge(rule.severity)}'
-        f"<span><b>{html.escape(rule.name)}</b>{html.escape(rule.title if rule.title != rule.name else '')}</span>"
-        f'<span class="bar"><i style="width:{100 * number / most:.2f}%"></i></span>'
-        f'<span class="number">{number:,} ({share_of(finding)})</span></summary>'
-        f"<p>{splits}</p><p>{advice}</p>"
+        f'<span class="what"><b>{html.escape(rule.name)}</b>{html.escape(title)}</span>'
+        f'<span class="bar">{share}</span><span class="number">{number:,} ({share_of(finding)})'
+        f"<small>{', '.join(held_out)}</small></span></summary><p>{advice}</p>"
         f"{table(('where', 'text', 'note'), rows, 'texts') if rows else ''}"
-        f"{listing(example.note for example in finding.examples if not example.locations)}</details>"
+        f"{listing(example.note for example in examples if not example.locations)}</details>"
     )

@@ -1,6 +1,6 @@
-"""Density of a training text's evidence and length ratio by position, in memory of a fixed size.
+"""Density of the evidence and length ratio of a training text by position, in memory of a fixed size.
 
-N pairs   C columns (positions in the text)   B bins of a value
+N pairs   C columns, each a part of the text   B bins of a value
 """
 
 from dataclasses import dataclass, field
@@ -12,27 +12,14 @@ from numpy.typing import NDArray
 from mt.extras.doctor.lexicon import Array
 from mt.extras.doctor.misalignment import Block
 
-MAX_COLUMNS, BINS = 720, 40
-# Name of a value, and the range that the bins cover (evidence: nats); what is beyond counts for the first or the last bin.
-RANGES = {"evidence": (-12.0, 12.0), "length ratio": (-log(4), log(4))}
-
-
-def density(values: Array, columns: Array, n_columns: int, low: float, high: float) -> NDArray[np.int64]:
-    """Count values (N,), each in its column (N,), by bin and column (B, C); NaN is left out."""
-    known = ~np.isnan(values)
-    bins = ((values[known] - low) / (high - low) * BINS).clip(0, BINS - 1).astype(np.int64)
-    return np.bincount(bins * n_columns + columns[known], minlength=BINS * n_columns).reshape(BINS, n_columns)
+MAX_COLUMNS, BINS = 480, 40
+# The range of each value that the bins cover (evidence in nats); what is beyond counts for the first or last bin.
+_RANGES = {"evidence": (-12.0, 12.0), "length ratio": (-log(4), log(4))}
 
 
 @dataclass
 class PositionMap:
-    """Counts of a training text's pairs by position and value.
-
-    Attributes:
-        pairs: in the text.
-        blocks: of pairs that are out of step.
-        counts: (B, C) for each name of `RANGES`.
-    """
+    """Counts of a training text's pairs by position and value, (B, C) for each, and its blocks out of step."""
 
     pairs: int
     blocks: list[Block] = field(default_factory=list)
@@ -42,13 +29,15 @@ class PositionMap:
     def n_columns(self) -> int:
         return min(MAX_COLUMNS, self.pairs)
 
-    def columns(self, start: int, end: int) -> NDArray[np.int64]:
-        """Return the column of each pair from `start` to `end`."""
-        return np.arange(start, end) * self.n_columns // max(self.pairs, 1)
+    def add(self, start: int, evidence: Array, log_ratio: Array) -> None:
+        """Count the pairs from `start` on by their values, both (N,)."""
+        for (name, limits), values in zip(_RANGES.items(), (evidence, log_ratio), strict=True):
+            self.counts[name] = self.counts.get(name, 0) + self.density(start, values, *limits)
 
-    def add(self, start: int, *values: Array) -> None:
-        """Count the pairs from `start` on by their values, (N,) each, in the order of `RANGES`."""
-        columns = self.columns(start, start + len(values[0]))
-        for (name, limits), numbers in zip(RANGES.items(), values, strict=True):
-            counts = density(numbers, columns, self.n_columns, *limits)
-            self.counts[name] = self.counts[name] + counts if name in self.counts else counts
+    def density(self, start: int, values: Array, low: float, high: float) -> NDArray[np.int64]:
+        """Count values (N,) of the pairs from `start` on by bin and column (B, C); NaN is left out."""
+        columns = np.arange(start, start + len(values)) * self.n_columns // self.pairs
+        known = ~np.isnan(values)
+        bins = ((values[known] - low) / (high - low) * BINS).clip(0, BINS - 1).astype(np.int64)
+        counts = np.bincount(bins * self.n_columns + columns[known], minlength=BINS * self.n_columns)
+        return counts.reshape(BINS, self.n_columns)

@@ -19,7 +19,9 @@ _FORMAT = 1  # of the JSON document; a field that changes its meaning raises it
 
 def text_report(report: CorpusReport, config: str = "CONFIG") -> str:
     """Return the verdict, tables, then examples; `config` is the configuration as a shell reads it."""
-    parts = ["\n".join(judge(report, config).lines()), table(["text", "pairs"], size_rows(report))]
+    verdict = judge(report, config)
+    actions = [f"\n{n}. {action.command}\n   {action.gain}" for n, action in enumerate(verdict.actions, 1)]
+    parts = [f"{verdict.words}. {verdict.reason}{''.join(actions)}", table(["text", "pairs"], size_rows(report))]
     if report.coverage is not None:
         header = (f"tokenizer {report.coverage.tokenizer}", *COVERAGE_HEADER[1:])
         parts.append(table(header, coverage_rows(report)))

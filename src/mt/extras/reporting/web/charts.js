@@ -1,6 +1,6 @@
 "use strict";
 for (const figure of document.querySelectorAll("figure")) {
-  const points = [...figure.querySelectorAll("circle, .point")];
+  const points = [...figure.querySelectorAll("circle")];
   const caption = figure.querySelector("figcaption");
   if (!points.length || !caption) continue;
   const said = caption.appendChild(document.createElement("output"));
