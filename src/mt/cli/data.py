@@ -48,9 +48,18 @@ def data() -> None:
 @click.option("--examples", type=click.IntRange(0, 1000), default=3, show_default=True, help="Shown of each finding.")
 @json_option
 @click.option("--html", type=path_type, help="Write a web page, too: one self-contained file.")
+@click.option("--scores", type=path_type, help="Output of `mt data score`, for the page's map.")
 @runs_option
 @debug_option
-def check(config: Path, overrides: tuple[str, ...], examples: int, as_json: bool, html: Path | None, runs: Path) -> int:
+def check(
+    config: Path,
+    overrides: tuple[str, ...],
+    examples: int,
+    as_json: bool,
+    html: Path | None,
+    scores: Path | None,
+    runs: Path,
+) -> int:
     """Report problems in training, validation and test text before training.
 
     CONFIG is the YAML configuration of a training. Exit code 2 means that a training would refuse the text.
@@ -58,12 +67,14 @@ def check(config: Path, overrides: tuple[str, ...], examples: int, as_json: bool
     Example: mt data check mine.yaml --html mine.html
     """
     import json
-    from shlex import quote
+    import shlex
 
     from mt.config import load_config
     from mt.data.prepare import drop_missing_sources
+    from mt.extras.doctor.actions import judge
     from mt.extras.doctor.bitexts import bitexts_of
     from mt.extras.doctor.check import check_corpus
+    from mt.extras.doctor.pair_scores import load_scores
     from mt.extras.doctor.text_report import as_json as json_report
     from mt.extras.doctor.text_report import text_report
     from mt.storage import atomic
@@ -73,16 +84,20 @@ def check(config: Path, overrides: tuple[str, ...], examples: int, as_json: bool
         require_writable(html, "--html")
     settings = drop_missing_sources(load_config(config, overrides))
     refuse_inputs([html], [config, *(Path(name) for bitext in bitexts_of(settings.data) for name in bitext.files)])
-    report = check_corpus(settings, runs, examples)
+    judged = None if scores is None else load_scores(scores)
+    report = check_corpus(settings, runs, examples, scores=judged)
+    named = shlex.join([str(config), *(word for override in overrides for word in ("--set", override))])
     if html is not None:
         from mt.extras.doctor.html_report import html_report
 
-        atomic.write_text(html, html_report(report))
+        atomic.write_text(html, html_report(report, named))
     code = 2 if report.refused else 0
-    document = json.dumps(json_report(report), indent=2, ensure_ascii=False) if as_json else text_report(report)
-    print_result(document, code)
-    named = f"--config {quote(str(config))}"
-    log.info("next: %s", f"correct it, and mt data check {named}" if code else f"mt train {named}")
+    text = (
+        json.dumps(json_report(report, named), indent=2, ensure_ascii=False) if as_json else text_report(report, named)
+    )
+    print_result(text, code)
+    for action in judge(report, named).actions[:1]:
+        log.info("next: %s", action.command)
     return code
 
 
@@ -134,6 +149,7 @@ def clean(
     from mt.extras.doctor.check import check_corpus
     from mt.extras.doctor.clean import check_output as check_folder
     from mt.extras.doctor.clean import dropping_rules, write_clean
+    from mt.extras.doctor.html_report import scores_page
     from mt.extras.doctor.pair_scores import load_scores
     from mt.extras.doctor.repair import require_ftfy
 
@@ -155,7 +171,8 @@ def clean(
     report = check_corpus(
         settings, runs, 1, "language" in dropped_for, dropped_for, repair, judged, max_per_template or 0
     )
-    cleaned = write_clean(report, output, dropped_for)
+    pages = {} if judged is None else {"scores.html": scores_page(judged.values, judged.sources, judged.threshold)}
+    cleaned = write_clean(report, output, dropped_for, pages)
     print_result(cleaning_table(cleaned.counts))
     if cleaned.repaired:
         print_result("repaired: " + ", ".join(f"{name} {count:,}" for name, count in cleaned.repaired.items()))
@@ -194,7 +211,9 @@ def score(
     Example: mt data score mine.yaml --train --output scores
     """
     from mt.api.corpora import score_corpus
-    from mt.extras.doctor.pair_scores import score_table
+    from mt.extras.doctor.html_report import scores_page
+    from mt.extras.doctor.pair_scores import load_scores, score_table
+    from mt.storage import atomic
 
     contradict(trains and bool(forward or backward), "--train", "--forward and --backward")
     if not trains and not (forward and backward):
@@ -202,6 +221,8 @@ def score(
     options: dict[str, Any] = {"device": device, "runs": runs, "embeddings": embeddings, "overrides": overrides}
     options |= {} if trains else {"forward": list(forward), "backward": list(backward)}
     summary = score_corpus(config, output, **options)
+    scores = load_scores(output)
+    atomic.write_text(output / "scores.html", scores_page(scores.values, scores.sources, scores.threshold))
     print_result(score_table(summary))
     log.info("next: mt data clean %s --scores %s --output cleaned", config, output)
 

@@ -1,5 +1,6 @@
 """The report and the corpus page in a real browser, where there is one (Chromium from the system's packages)."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,10 +68,32 @@ def test_a_page_fits_and_is_legible(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it is wider than the screen"
     fonts = "[...new Set([...document.querySelectorAll('body *')].map((one) => getComputedStyle(one).fontFamily))]"
     assert page.evaluate(fonts) == ["system-ui, sans-serif"]
-    figure = page.locator("figure").first
+    figure = page.locator("figure:has(circle)").first
     point = figure.locator("circle").last
     point.hover()
     value = (point.text_content() or "?").split(", ")[-1]  # two lines may have a point in one place
     sync_api.expect(figure.locator("output")).to_contain_text(value)
     assert complaints == []
+    page.close()
+
+
+def test_the_corpus_page_tells_positions_copies_commands_and_unfolds(
+    pages: dict[str, Path], browser: "sync_api.Browser"
+) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 844})
+    page.goto(pages["corpus"].as_uri())
+    picture = page.locator(".axis + svg").first
+    box = picture.bounding_box()
+    assert box is not None
+    picture.hover(position={"x": box["width"] / 2, "y": 5})
+    assert page.locator("figure:has(.map) output").text_content() in ("pair 150", "pair 151")
+    assert page.locator(".finding[open]").count() == 0
+    name = page.locator(".finding").first.get_attribute("id")
+    page.goto(f"{pages['corpus'].as_uri()}#{name}")
+    assert page.locator(".finding[open]").get_attribute("id") == name
+    page.locator("summary").last.focus()
+    page.keyboard.press("Enter")
+    button = page.locator("button.copy").first
+    button.press("Enter")
+    sync_api.expect(button).to_have_text(re.compile("Copied|Selected"))
     page.close()

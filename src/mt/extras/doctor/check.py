@@ -3,7 +3,7 @@
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from mt.extras.doctor.coverage import Coverage, measure_coverage
 from mt.extras.doctor.examples import Example, Findings
 from mt.extras.doctor.misalignment import misaligned_blocks
 from mt.extras.doctor.pair_scores import PairScores
+from mt.extras.doctor.position_map import PositionMap
 from mt.extras.doctor.rules import BIT, ERROR, PAIR_RULES, SEVERITIES, TEXT_RULES, FindingRule
 from mt.extras.doctor.statistics import (
     BitextStatistics,
@@ -49,6 +50,9 @@ class CorpusReport:
     findings: list[Finding]  # the most severe first
     coverage: Coverage | None  # None without training text
     masks: NDArray[np.uint64]  # rule bits of every training pair (N,)
+    maps: list[PositionMap] = field(default_factory=list)  # of each training text, as in `statistics`
+    scores: NDArray[np.float32] | None = None  # of every training pair (N,), NaN where there is none
+    min_score: float | None = None  # the least that stays, if that is one number
 
     @property
     def pairs(self) -> dict[str, int]:
@@ -104,27 +108,35 @@ def check_corpus(
         masks = check_pairs(
             statistics, criteria, findings, detect_every_language, folder, dropped_for, scores, max_per_template
         )
-    _check_alignment(statistics, masks, findings)
+    maps = _check_alignment(statistics, masks, findings)
     _check_usable(config, statistics, masks, findings)
     _check_back_translations(config, statistics, findings)
-    return CorpusReport(config, statistics, _collect(findings), coverage, masks)
+    judged = (None, None) if scores is None else (scores.values, scores.threshold)
+    return CorpusReport(config, statistics, _collect(findings), coverage, masks, maps, *judged)
 
 
 def _with_blocks(bitext: Bitext) -> Bitext:
     return replace(bitext, blocks=tuple(misaligned_blocks(pair.cleaned() for pair in read_bitext(bitext))))
 
 
-def _check_alignment(statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings) -> None:
-    """Add the blocks of lines that are out of step, and mark their pairs in the rule bits of all training pairs."""
-    before = 0
+def _check_alignment(
+    statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings
+) -> list[PositionMap]:
+    """Add blocks of lines that are out of step, mark them in the rule bits of all training pairs, and map the texts."""
+    before, maps = 0, []
     for one in statistics:
-        bitext = one.bitext
-        for block in misaligned_blocks(pair.cleaned() for pair in read_bitext(bitext)):
+        bitext, positions = one.bitext, PositionMap(one.pairs)
+        for block in misaligned_blocks((pair.cleaned() for pair in read_bitext(bitext)), positions.add):
+            positions.blocks.append(block)
             findings.examples.add("misaligned", Example(bitext.split, (), block.described(*bitext.files)))
             findings.counts["misaligned"][bitext.split] += block.end - block.start
             if bitext.split == "train":
                 masks[before + block.start : before + block.end] |= np.uint64(BIT["misaligned"])
-        before += one.pairs if bitext.split == "train" else 0
+                findings.repairable["misaligned"] += block.end - block.start if block.shift else 0
+        if bitext.split == "train":
+            maps.append(positions)
+            before += one.pairs
+    return maps
 
 
 def _check_usable(

@@ -2,10 +2,11 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TextIO
 
 import numpy as np
@@ -25,7 +26,7 @@ from mt.storage import atomic
 from mt.storage.output_path import require_replaceable
 
 _MADE_BY = "mt data clean"
-_PREVENTING = ("unreadable", "line-counts")  # pairs are unread, or misaligned
+PREVENTING = ("unreadable", "line-counts")  # pairs are unread, or misaligned
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,16 @@ def check_output(output: Path, data: DataConfig, *inputs: Path) -> None:
     require_replaceable(output, _MADE_BY, "made_by", (*inputs, *corpus))
 
 
-def write_clean(report: CorpusReport, output: Path, dropped_for: frozenset[str]) -> CleanedText:
-    """Write the training text without the pairs that break a rule, atomically.
+def write_clean(
+    report: CorpusReport, output: Path, dropped_for: frozenset[str], pages: Mapping[str, str] = MappingProxyType({})
+) -> CleanedText:
+    """Write the training text without the pairs that break a rule, atomically, and more files, `pages`, by name.
 
     Raises:
         InputError: the text cannot be read to its end, has changed since the report, or would be empty.
     """
     for finding in report.findings:
-        if finding.rule.name in _PREVENTING and finding.counts.get("train"):
+        if finding.rule.name in PREVENTING and finding.counts.get("train"):
             raise InputError(f"the training text cannot be cleaned: {finding.examples[0].note}", finding.rule.advice)
     masks = report.masks & np.uint64(sum(BIT[rule] for rule in dropped_for))
     if not np.any(masks == 0):
@@ -75,6 +78,8 @@ def write_clean(report: CorpusReport, output: Path, dropped_for: frozenset[str])
     bitexts = [one.bitext for one in report.statistics if one.bitext.split == "train"]
     with atomic.new_folder(output, made_by=_MADE_BY) as partial:
         counts, repairs = _write_pairs(bitexts, masks, partial)
+        for name, text in pages.items():
+            atomic.write_text(partial / name, text)
     for finding in report.findings:
         if finding.rule.name == "row" and (rows := finding.counts.get("train", 0)):
             log.warning("%d rows cannot be read and were dropped; `mt data check` shows the first", rows)

@@ -2,53 +2,85 @@
 
 import html
 import re
+from collections.abc import Sequence
+from importlib.resources import files
+from math import inf
 
 import numpy as np
+from numpy.typing import NDArray
 
+from mt.extras.doctor.actions import Action, CorpusVerdict, judge, ranked
 from mt.extras.doctor.check import CorpusReport, Finding
-from mt.extras.doctor.rules import ERROR, NOTE, WARNING
+from mt.extras.doctor.map_figure import maps, score_distribution
 from mt.extras.doctor.text_report import (
     COVERAGE_HEADER,
-    FINDINGS_HEADER,
+    SPLITS,
     coverage_rows,
     explanation,
-    finding_row,
+    severity_counts,
+    share_of,
     size_rows,
-    summary,
 )
 from mt.extras.reporting.charts import histogram
-from mt.extras.reporting.html import Html, figures, headline, listing, page, table
+from mt.extras.reporting.html import figures, headline, listing, page, table
 from mt.text.languages import language_name
 
 _CODE = re.compile("`([^`]+)`")
+_MAX_EXAMPLES = 100  # of a finding; the JSON document has all
 
 
-def html_report(report: CorpusReport) -> str:
-    """Return the page."""
-    data = report.config.data
-    rows = [
-        [Html(f'<a href="#{name}">{name}</a>'), Html(_badge(severity)), *cells]
-        for name, severity, *cells in map(finding_row, report.findings)
-    ]
+def html_report(report: CorpusReport, config: str = "CONFIG") -> str:
+    """Return the page; `config` is the configuration as a shell reads it."""
+    data, verdict = report.config.data, judge(report, config)
+    languages = f"{language_name(data.source_lang)} to {', '.join(map(language_name, data.target_lang))}"
     sections = [
-        ("Findings", table(FINDINGS_HEADER, rows, "numbers named") if rows else ""),
-        ("Examples", "".join(_details(report, finding) for finding in report.findings)),
+        ("Findings", _findings(report)),
+        ("Map", maps(report)),
+        ("Scores", _scores(report)),
         ("Texts", _texts(report)),
     ]
-    languages = f"{language_name(data.source_lang)} to {', '.join(map(language_name, data.target_lang))}"
-    name = report.config.name
-    return page(f"{name}: corpus", f"Corpus check: {name}", languages, _headline(report), sections)
+    name, subtitle = report.config.name, f"{report.config.name}: corpus of {report.pairs['train']:,} training pairs"
+    return page(f"{name}: corpus", languages, subtitle, _headline(report, verdict), sections, *map(_web, ("css", "js")))
 
 
-def _headline(report: CorpusReport) -> str:
-    kinds = {finding.rule.severity for finding in report.findings}
-    kind = next((severity for severity in (ERROR, WARNING) if severity in kinds), "good")
-    outcome, _, counts = reversed(summary(report).partition(": "))
-    return headline(kind, outcome, f'<p class="soft">{counts}</p>')
+def _web(kind: str) -> str:
+    return (files("mt.extras.doctor") / "web" / f"corpus.{kind}").read_text(encoding="utf-8")
+
+
+def _headline(report: CorpusReport, verdict: CorpusVerdict) -> str:
+    actions = "".join(map(_action, verdict.actions))
+    content = f'<p>{html.escape(verdict.reason)}.</p><p class="soft">{severity_counts(report)}</p>'
+    return headline(verdict.kind, verdict.words, f'{content}<ol class="actions">{actions}</ol>')
+
+
+def _action(action: Action) -> str:
+    title, command, gain = map(html.escape, (action.title, action.command, action.gain))
+    button = f'<button type="button" class="copy" aria-label="Copy: {title}" hidden>Copy</button>'
+    return f'<li><b>{title}</b><p class="command"><code>{command}</code>{button}</p><p>{gain}.</p></li>'
 
 
 def _badge(severity: str) -> str:
     return f'<span class="badge {severity}">{severity}</span>'
+
+
+def _findings(report: CorpusReport) -> str:
+    shares = [finding.counts.get("train", 0) / (finding.checked.get("train") or inf) for finding in ranked(report)]
+    most = max(shares, default=0) or 1
+    return "".join(_details(report, f, share / most) for f, share in zip(ranked(report), shares, strict=True))
+
+
+def _scores(report: CorpusReport) -> str:
+    if report.scores is None:
+        return ""
+    training = (one for one in report.statistics if one.bitext.split == "train")
+    sources = [(one.bitext.files[0], one.pairs) for one in training]
+    return score_distribution(report.scores, sources, report.min_score)
+
+
+def scores_page(scores: NDArray[np.float32], sources: Sequence[tuple[str, int]], threshold: float | None) -> str:
+    """Return a page with the distribution of scores (N,) in each source, a name and its pairs."""
+    sections = [("Distribution", score_distribution(scores, sources, threshold))]
+    return page("scores", "Scores", f"{len(scores):,} training pairs", "", sections)
 
 
 def _texts(report: CorpusReport) -> str:
@@ -65,19 +97,24 @@ def _texts(report: CorpusReport) -> str:
     return tables + figures(("Lengths of training sentences in a sample, in characters", chart))
 
 
-def _details(report: CorpusReport, finding: Finding) -> str:
-    """Return the examples of a finding; a note is folded, as training goes on with it."""
-    rule = finding.rule
+def _details(report: CorpusReport, finding: Finding, bar: float) -> str:
+    """Return a finding with a bar of that length, from 0 to 1, and below it, folded, advice and examples."""
+    rule, number = finding.rule, finding.counts.get("train", 0)
+    title = rule.title if rule.title != rule.name else ""
+    examples = finding.examples[:_MAX_EXAMPLES]
     rows = [
         (f"{location.file}:{location.line}", location.text, "" if number else example.note)
-        for example in finding.examples
+        for example in examples
         for number, location in enumerate(example.locations)
     ]
     advice = _CODE.sub(r"<code>\1</code>", html.escape(explanation(report, finding)))
+    held_out = [f"{finding.counts[split]:,} in {split}" for split in SPLITS[1:] if finding.counts.get(split)]
+    share = f'<i style="width:{100 * bar:.2f}%"></i>' if bar else ""
     return (
-        f'<details id="{rule.name}" class="finding {rule.severity}"{"" if rule.severity == NOTE else " open"}>'
-        f"<summary>{_badge(rule.severity)}<b>{html.escape(rule.name)}</b>{html.escape(rule.title)}</summary>"
-        f"<p>{advice}</p>"
+        f'<details id="{rule.name}" class="finding {rule.severity}"><summary>{_badge(rule.severity)}'
+        f'<span class="what"><b>{html.escape(rule.name)}</b>{html.escape(title)}</span>'
+        f'<span class="bar">{share}</span><span class="number">{number:,} ({share_of(finding)})'
+        f"<small>{', '.join(held_out)}</small></span></summary><p>{advice}</p>"
         f"{table(('where', 'text', 'note'), rows, 'texts') if rows else ''}"
-        f"{listing(example.note for example in finding.examples if not example.locations)}</details>"
+        f"{listing(example.note for example in examples if not example.locations)}</details>"
     )

@@ -7,12 +7,13 @@ pairs differ from pairs of lines far apart, is summed by a hidden Markov model w
     N pairs   K shifts
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
 import numpy as np
 
+from mt.data.cleaning import GRACE
 from mt.extras.doctor.lexicon import Array, Lexicon, Side, density_ratios, learn_lexicon
 
 MAX_SHIFT = 3
@@ -47,26 +48,40 @@ class Block:
         return f"{target}: {lines} are {count} {direction}: {count} {cause} before them"
 
 
-def misaligned_blocks(pairs: Iterable[tuple[str, str]]) -> Iterator[Block]:
-    """Find blocks of pairs that are out of step with the rest; a corpus of less than 300 pairs teaches too little."""
+def misaligned_blocks(
+    pairs: Iterable[tuple[str, str]], observe: Callable[[int, Array, Array], None] | None = None
+) -> Iterator[Block]:
+    """Find blocks of pairs that are out of step with the rest; a corpus of less than 300 pairs teaches too little.
+
+    `observe` gets the index of the first of N pairs, their evidence in nats (N,) and log ratio of lengths (N,).
+    """
     remaining, before = iter(pairs), 0
     while segment := list(islice(remaining, _SEGMENT)):
         if len(segment) >= _MIN_PAIRS:
-            for block in _blocks(_states(segment)):
+            states, evidence, ratios = _states(segment)
+            if observe is not None:
+                observe(before, evidence, ratios)
+            for block in _blocks(states):
                 yield Block(block.start + before, block.end + before, block.shift)
         before += len(segment)
 
 
-def _states(pairs: list[tuple[str, str]]) -> Array:
-    """Return the state of each pair; where some are out of step, learned a second time without them."""
+def _states(pairs: list[tuple[str, str]]) -> tuple[Array, Array, Array]:
+    """Return state, evidence and log ratio of lengths of each pair; learned again without those out of step."""
     source, target = (Side(pair[side] for pair in pairs) for side in (0, 1))
     in_step = np.ones(len(pairs), np.bool_)
-    states = _likeliest_states(_evidence(source, target, in_step))
+    evidence = _evidence(source, target, in_step)
+    states = _likeliest_states(evidence.clip(-_BOUND, _BOUND))
     for block in _blocks(states):
         in_step[block.start : block.end] = False
-    if in_step.all() or in_step.sum() < _MIN_PAIRS:
-        return states
-    return _likeliest_states(_evidence(source, target, in_step))
+    if not in_step.all() and in_step.sum() >= _MIN_PAIRS:
+        evidence = _evidence(source, target, in_step)
+        states = _likeliest_states(evidence.clip(-_BOUND, _BOUND))
+    return states, evidence[_SHIFTS.index(0)], _log_ratios(source, target)
+
+
+def _log_ratios(source: Side, target: Side) -> Array:
+    return np.log((target.characters + GRACE) / (source.characters + GRACE))
 
 
 def _gains(source: Side, target: Side, lexicon: Lexicon, shifts: Iterable[int]) -> list[Array]:
@@ -107,12 +122,12 @@ def _evidence(source: Side, target: Side, in_step: Array) -> Array:
     forward = _gains(source, target, learn_lexicon(source, target, known, known), shifts)
     backward = _gains(target, source, learn_lexicon(target, source, known, known), [-shift for shift in shifts])
     lines = np.arange(len(source.counts))
-    typical = np.median(np.log((target.characters + 10) / (source.characters + 10)))
+    typical = np.median(_log_ratios(source, target))
 
     def features(shift: int, gain: Array, back: Array) -> tuple[Array, Array]:
         other = np.clip(lines + shift, 0, len(lines) - 1)
         words = np.maximum(source.counts + target.counts[other], 1)
-        ratio = np.log((target.characters[other] + 10) / (source.characters + 10))
+        ratio = np.log((target.characters[other] + GRACE) / (source.characters + GRACE))
         return (gain + back[other]) / words, np.abs(ratio - typical)
 
     by_shift = {each[0]: features(*each) for each in zip(shifts, forward, backward, strict=True)}
@@ -128,7 +143,7 @@ def _evidence(source: Side, target: Side, in_step: Array) -> Array:
         ]
         row = found[0] + found[1]
         row[(lines + shift < 0) | (lines + shift >= len(lines))] = -_BOUND
-        rows.append(np.clip(row, -_BOUND, _BOUND))
+        rows.append(row)
     return np.stack([*rows, np.zeros(len(lines))])
 
 

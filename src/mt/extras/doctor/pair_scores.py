@@ -43,12 +43,16 @@ class PairScores:
         values: (N,), higher is better, NaN for a pair without a score.
         hashes: (N,), of the pairs as they were scored (`pair_hash`); None: not known.
         low: (N,), whether a pair is below the threshold of its source; None: there is none.
+        threshold: the least value that is not low, if that is one number.
+        sources: name and pairs of each source.
         place: the table, for messages.
     """
 
     values: Values
     hashes: NDArray[np.uint64] | None = None
     low: NDArray[np.bool_] | None = None
+    threshold: float | None = None
+    sources: tuple[tuple[str, int], ...] = ()
     place: str = "scores"
 
     def mark(self, chunk: Chunk, result: ChunkResult) -> None:
@@ -176,7 +180,8 @@ def load_scores(
     path = folder / TABLE
     try:
         summary = json.loads((folder / SUMMARY).read_bytes())
-        sizes, suggested = [int(each["pairs"]) for each in summary["sources"]], float(summary["min_score"])
+        sources = tuple((str(each["file"]), int(each["pairs"])) for each in summary["sources"])
+        sizes, suggested = [pairs for _, pairs in sources], float(summary["min_score"])
         with path.open(encoding="utf-8") as table:
             cell = next(table).rstrip("\n").split("\t").index(column)
             rows = [line.rstrip("\n").split("\t") for line in table]
@@ -199,6 +204,8 @@ def load_scores(
             own, share = values[end - size : end], shares.get(number, shares.get(0, 1.0))
             if not np.isnan(own).all():
                 low[end - size : end] = own < np.nanquantile(own, 1 - share)
-    elif min_score is not None or column == "score":
-        low = values < (suggested if min_score is None else min_score)
-    return PairScores(values, hashes, low, str(path))
+        threshold = None
+    else:
+        threshold = suggested if min_score is None and column == "score" else min_score
+        low = values < (-math.inf if threshold is None else threshold)
+    return PairScores(values, hashes, low, threshold, sources, str(path))

@@ -6,19 +6,22 @@ from dataclasses import asdict
 from typing import Any
 
 from mt.console import harmless, table
+from mt.extras.doctor.actions import dropped_by_training, judge
 from mt.extras.doctor.check import CorpusReport, Finding
 from mt.extras.doctor.rules import SEVERITIES
 
 FINDINGS_HEADER = ("finding", "severity", "train", "share", "valid", "test")
 COVERAGE_HEADER = ("tokenizer", "sentences", "pieces per word", "characters per piece", "as bytes")
 
-_SPLITS = ("train", "valid", "test")
+SPLITS = ("train", "valid", "test")
 _FORMAT = 1  # of the JSON document; a field that changes its meaning raises it
 
 
-def text_report(report: CorpusReport) -> str:
-    """Return tables, then examples."""
-    parts = [table(["text", "pairs"], size_rows(report))]
+def text_report(report: CorpusReport, config: str = "CONFIG") -> str:
+    """Return the verdict, tables, then examples; `config` is the configuration as a shell reads it."""
+    verdict = judge(report, config)
+    actions = [f"\n{n}. {action.command}\n   {action.gain}" for n, action in enumerate(verdict.actions, 1)]
+    parts = [f"{verdict.words}. {verdict.reason}{''.join(actions)}", table(["text", "pairs"], size_rows(report))]
     if report.coverage is not None:
         header = (f"tokenizer {report.coverage.tokenizer}", *COVERAGE_HEADER[1:])
         parts.append(table(header, coverage_rows(report)))
@@ -38,11 +41,15 @@ def size_rows(report: CorpusReport) -> list[tuple[str, str]]:
 
 
 def finding_row(finding: Finding) -> list[str]:
-    """Return the cells below `FINDINGS_HEADER`; the share is that of the training pairs checked."""
+    """Return the cells below `FINDINGS_HEADER`."""
+    train, *held_out = (f"{finding.counts.get(split, 0):,}" for split in SPLITS)
+    return [finding.rule.name, finding.rule.severity, train, share_of(finding), *held_out]
+
+
+def share_of(finding: Finding) -> str:
+    """Return the share of the training pairs checked that have a finding."""
     checked = finding.checked.get("train", 0)
-    share = f"{100 * finding.counts.get('train', 0) / checked:.2f} %" if checked else "-"
-    train, *held_out = (f"{finding.counts.get(split, 0):,}" for split in _SPLITS)
-    return [finding.rule.name, finding.rule.severity, train, share, *held_out]
+    return f"{100 * finding.counts.get('train', 0) / checked:.2f} %" if checked else "-"
 
 
 def coverage_rows(report: CorpusReport) -> list[list[str]]:
@@ -65,14 +72,14 @@ def explanation(report: CorpusReport, finding: Finding) -> str:
     """Return the advice of a rule, who drops such pairs, and how many pairs were checked."""
     rule = finding.rule
     sentences = [rule.advice]
-    if rule.in_training and (rule.name != "duplicate" or report.config.data.drop_duplicates):
+    if dropped_by_training(report, rule):
         sentences.append("`mt train` drops such training pairs.")
     elif rule.dropped:
         sentences.append("`mt data clean` drops such training pairs.")
     if finding.repairable:
         sentences.append(f"`mt data clean --repair` fixes {finding.repairable:,} training pairs.")
     pairs = report.pairs
-    if finding.checked and any(finding.checked.get(split, pairs[split]) < pairs[split] for split in _SPLITS):
+    if finding.checked and any(finding.checked.get(split, pairs[split]) < pairs[split] for split in SPLITS):
         checked = ", ".join(f"{number:,} of {split}" for split, number in finding.checked.items() if number)
         sentences.append(f"Pairs checked: {checked}.")
     if rule.name == "rare-characters" and report.coverage is not None:
@@ -92,18 +99,24 @@ def _details(report: CorpusReport, finding: Finding) -> Iterator[str]:
 
 def summary(report: CorpusReport) -> str:
     """Return the last line: the counts of findings, and whether training would take the corpus."""
+    return f"{severity_counts(report)}: training would {'refuse' if report.refused else 'take'} this corpus"
+
+
+def severity_counts(report: CorpusReport) -> str:
+    """Return the number of findings of each severity."""
     severities = Counter(finding.rule.severity for finding in report.findings)
-    counts = ", ".join(f"{severities[name]} {name}{'' if severities[name] == 1 else 's'}" for name in SEVERITIES)
-    return f"{counts}: training would {'refuse' if report.refused else 'take'} this corpus"
+    return ", ".join(f"{severities[name]} {name}{'' if severities[name] == 1 else 's'}" for name in SEVERITIES)
 
 
-def as_json(report: CorpusReport) -> dict[str, Any]:
-    """Return the report as a JSON document."""
-    coverage = report.coverage
+def as_json(report: CorpusReport, config: str = "CONFIG") -> dict[str, Any]:
+    """Return the report as a JSON document; `config` is the configuration as a shell reads it."""
+    coverage, verdict = report.coverage, judge(report, config)
     return {
         "format": _FORMAT,
         "name": report.config.name,
         "refused": report.refused,
+        "verdict": f"{verdict.words}. {verdict.reason}",
+        "actions": [{"command": action.command, "gain": action.gain} for action in verdict.actions],
         "pairs": report.pairs,
         "texts": [
             {
@@ -129,7 +142,7 @@ def _finding_as_json(finding: Finding) -> dict[str, Any]:
         "name": finding.rule.name,
         "title": finding.rule.title,
         "seriousness": finding.rule.severity,
-        "counts": {split: finding.counts.get(split, 0) for split in _SPLITS},
+        "counts": {split: finding.counts.get(split, 0) for split in SPLITS},
         "judged": finding.checked,
         "repairable": finding.repairable,
         "examples": [

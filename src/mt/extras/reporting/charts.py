@@ -61,17 +61,34 @@ def line_chart(title: str, x_label: str, lines: Sequence[Line], logarithmic: boo
     return _chart(title, x_label, draw, drawn)
 
 
-def histogram(title: str, x_label: str, samples: Sequence[tuple[str, Any]], percentile: float) -> str:
-    """Draw the distributions of named samples of whole numbers (N,) as outlines, up to a percentile."""
-    limit = int(max(np.percentile(values, percentile) for _, values in samples)) + 2
-    width = -(-limit // _BINS)  # whole numbers, the same number of them in each bin
-    edges = np.arange(0, limit + width, width)
-    middles = [float(edge + (width - 1) // 2) for edge in edges[:-1]]
-    counts = [Line(name, middles, np.histogram(values, edges)[0].tolist()) for name, values in samples]
+def histogram(
+    title: str, x_label: str, samples: Sequence[tuple[str, Any]], percentile: float, threshold: float | None = None
+) -> str:
+    """Draw the distributions of named samples (N,) as outlines, and a threshold as a dashed line.
+
+    Whole numbers are counted up to a percentile. Others are in % of their sample; those beyond the percentile at
+    either end count for the end.
+    """
+    whole = all(np.issubdtype(values.dtype, np.integer) for _, values in samples)
+    limit = max(np.percentile(values, percentile) for _, values in samples)
+    if whole:
+        width = -(-(int(limit) + 2) // _BINS)  # the same number of values in each bin
+        edges = np.arange(0, int(limit) + 2 + width, width) - 0.5
+    else:
+        least = min(np.percentile(values, 100 - percentile) for _, values in samples)
+        edges = np.linspace(least, max(limit, least + 1e-6), _BINS + 1)
+        samples = [(name, values.clip(edges[0], edges[-1])) for name, values in samples]
+    middles = ((edges[1:] + edges[:-1]) // 2 if whole else (edges[1:] + edges[:-1]) / 2).tolist()
+    counts = [
+        Line(name, middles, (np.histogram(values, edges)[0] * (1 if whole else 100 / len(values))).tolist())
+        for name, values in samples
+    ]
 
     def draw(axes: "Axes") -> None:
         for line, colour in zip(counts, _LINES, strict=False):
-            axes.stairs(line.y, edges - 0.5, color=colour, label=line.name, linewidth=1.8)
+            axes.stairs(line.y, edges, color=colour, label=line.name, linewidth=1.8)
+        if threshold is not None:
+            axes.axvline(threshold, color=_INK, linestyle="--", linewidth=1.2)
 
     return _chart(title, x_label, draw, counts)
 

@@ -1,0 +1,175 @@
+"""The verdict on a corpus in words, and the most valuable things to do about it, each as a command.
+
+The harm of a finding is the share of pairs that have it times the weight of its rule; an action is worth the harm that
+it undoes. The weights and limits are this project's own, except that copied sentences are by far the worst
+(Khayrallah and Koehn 2018).
+"""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from mt.config import PairFiles
+from mt.extras.doctor.check import CorpusReport, Finding
+from mt.extras.doctor.clean import PREVENTING, dropping_rules
+from mt.extras.doctor.examples import Example
+from mt.extras.doctor.rules import BIT, DROPPABLE, ERROR, NOTE, PAIR_RULES, WARNING, FindingRule
+
+_WEIGHTS = {ERROR: 100.0, WARNING: 1.0, NOTE: 0.01}
+_RULE_WEIGHTS = {
+    "identical": 10.0,
+    **dict.fromkeys(("leak", "near-leak", "misaligned", "wrong-script", "language"), 3.0),
+}
+_HELD_OUT = ("valid", "test")
+_HELD_OUT_WEIGHT = 0.1  # of a fault in validation or test text: it blurs scores only
+_LEAKS = ("leak", "near-leak", "side-leak")
+_DOUBTFUL = ("numbers", "unusual-ratio", "short", "many-targets", "many-sources")  # perhaps no translations
+_DOUBT_WEIGHT = 0.1
+_GOOD, _FAIR = 0.002, 0.05  # harm below which nothing needs to be done, or little
+_MIN_VALUE, _MAX_ACTIONS = 0.0005, 3
+
+
+class Action(NamedTuple):
+    """A thing to do: in words, as a command, with its gain and the harm that it undoes."""
+
+    title: str
+    command: str
+    gain: str
+    value: float
+
+
+class CorpusVerdict(NamedTuple):
+    """The meaning of all findings; its kind is good, warning or error, and the most valuable action is the first."""
+
+    kind: str
+    words: str
+    reason: str
+    actions: list[Action]
+
+
+def judge(report: CorpusReport, config: str = "CONFIG") -> CorpusVerdict:
+    """Judge a corpus; `config` is the configuration's path as a shell reads it, with other options behind it."""
+    total = sum(harm(report, finding) for finding in report.findings)
+    actions = sorted(_actions(report, config), key=lambda action: -action.value)
+    actions = [action for action in actions if action.value > _MIN_VALUE][:_MAX_ACTIONS]
+    if report.refused:
+        kind, words = ERROR, f"training would refuse this corpus: {report.findings[0].rule.title}"
+    elif total < _GOOD or not actions:
+        kind, words = "good", "training would take this corpus, and nothing needs to be done"
+        actions = [Action("Train", f"mt train --config {config}", "trains on the text as it is", 0.0)]
+    else:
+        advice = "; cleaning would help" if total < _FAIR else ", but it should be cleaned first"
+        kind, words = WARNING, f"training would take this corpus{advice}"
+    return CorpusVerdict(kind, words, _reason(report), actions)
+
+
+def ranked(report: CorpusReport) -> list[Finding]:
+    """Return the findings, the most harmful of each severity first."""
+    return sorted(
+        report.findings, key=lambda f: (-_WEIGHTS[f.rule.severity], -harm(report, f), -sum(f.counts.values()))
+    )
+
+
+def harm(report: CorpusReport, finding: Finding, splits: Sequence[str] = ("train", "valid", "test")) -> float:
+    """Return the harm of a finding; training pairs that training drops by itself do none."""
+    rule, sizes, total = finding.rule, report.pairs, 0.0
+    for split in splits:
+        # A leak spoils a score by its share of the pairs that are scored.
+        base = sizes["valid"] + sizes["test"] if rule.name in _LEAKS else finding.checked.get(split, 0)
+        share = 1.0 if rule.severity == ERROR else min(1.0, finding.counts.get(split, 0) / max(base, 1))
+        if finding.counts.get(split) and not (split == "train" and dropped_by_training(report, rule)):
+            total += share * (1.0 if split == "train" or rule.severity == ERROR else _HELD_OUT_WEIGHT)
+    return _RULE_WEIGHTS.get(rule.name, _WEIGHTS[rule.severity]) * total
+
+
+def dropped_by_training(report: CorpusReport, rule: FindingRule) -> bool:
+    """Report whether `mt train` drops such training pairs itself."""
+    return rule.in_training and (rule.name != "duplicate" or report.config.data.drop_duplicates)
+
+
+def _reason(report: CorpusReport) -> str:
+    serious = np.uint64(sum(BIT[rule.name] for rule in PAIR_RULES if rule.severity != NOTE))
+    affected, pairs = int(np.count_nonzero(report.masks & serious)), report.pairs["train"]
+    words = f"{affected:,} of {pairs:,} training pairs ({100 * affected / max(pairs, 1):.2f} %) have a serious fault"
+    worst = max(report.findings, key=lambda finding: harm(report, finding), default=None)
+    if not affected or worst is None or worst.rule.severity == NOTE:
+        return words
+    return f"{words}; the worst: {worst.rule.title} ({sum(worst.counts.values()):,})"
+
+
+def _actions(report: CorpusReport, config: str) -> Iterator[Action]:
+    errors = [finding for finding in report.findings if finding.rule.severity == ERROR]
+    unusable = [finding for finding in errors if finding.rule.name in (*PREVENTING, "no-pairs")]
+    if not any(finding.counts.get("train") for finding in unusable):
+        yield from _cleanings(report, config)
+    for finding in errors:
+        held_out = any(finding.counts.get(split) for split in _HELD_OUT)
+        if held_out or finding.rule.name not in ("row", "encoding"):  # cleaning drops these
+            yield _correction(report, finding, config)
+    warnings = [finding for finding in report.findings if finding.rule.severity == WARNING]
+    counts = {finding.rule.name: sum(finding.counts.get(split, 0) for split in _HELD_OUT) for finding in warnings}
+    gain = f"names the lines of {_listed(counts, 'fault')}, which cleaning leaves as they are"
+    value = sum(harm(report, finding, _HELD_OUT) for finding in warnings)
+    yield Action("Correct validation and test text", f"mt data check {config} --examples 100", gain, value)
+    if report.scores is None:
+        doubtful = int(np.count_nonzero(report.masks & np.uint64(sum(BIT[name] for name in _DOUBTFUL))))
+        command = f"mt data score {config} --forward MODEL --backward MODEL"
+        gain = f"scores every pair; {doubtful:,} have doubtful numbers, lengths or translations"
+        yield Action("Judge the pairs by models", command, gain, _DOUBT_WEIGHT * doubtful / max(len(report.masks), 1))
+
+
+def _cleanings(report: CorpusReport, config: str) -> Iterator[Action]:
+    """Yield a cleaning by the default rules, and one that drops all pairs with a warning."""
+    rules = dropping_rules(() if report.config.data.drop_duplicates else ("duplicate",), ())
+    repaired, dropped, more = dict[str, int](), _first_faults(report, rules), dict[str, int]()
+    value = more_value = 0.0
+    for finding in report.findings:
+        name, count, damage = finding.rule.name, finding.counts.get("train", 0), harm(report, finding, ("train",))
+        if name == "row":
+            dropped[name] = count
+        undone = 1.0 if name in rules or name == "row" or not count else finding.repairable / count
+        value += undone * damage
+        repaired[name] = finding.repairable
+        dropped[name] = max(0, dropped.get(name, 0) - finding.repairable)
+        if finding.rule.severity == WARNING and name in DROPPABLE and undone < 1:
+            more[name] = round((1 - undone) * count * report.pairs["train"] / finding.checked["train"])
+            more_value += (1 - undone) * damage
+    gains = [f"repairs {_listed(repaired, 'fault')}"] if any(repaired.values()) else []
+    gains += [f"drops {_listed(dropped, 'pair')}"] if any(dropped.values()) else []
+    command = f"mt data clean {config} --output cleaned" + (" --repair" if any(repaired.values()) else "")
+    yield Action("Clean the training text", command, "; ".join(gains), value)
+    command += "".join(f" --drop {name}" for name in more)
+    gain = f"drops about {_listed(more, 'more pair')}; look at their examples first"
+    yield Action("Drop doubtful pairs, too", command, gain, more_value)
+
+
+def _correction(report: CorpusReport, finding: Finding, config: str) -> Action:
+    """Return the way to do away with an error that cleaning leaves."""
+    rule, example = finding.rule, next(iter(finding.examples), Example("train", ()))
+    where = example.note or "; ".join(f"{place.file}:{place.line}: {place.text}" for place in example.locations)
+    command, gain = f"mt data check {config}", f"{where}. {rule.advice} Then check again"
+    for bitext in [one.bitext for one in report.statistics if rule.name == "line-counts"]:
+        source, target = bitext.files
+        if isinstance(bitext.source, PairFiles) and where.startswith(f"{source} has "):
+            output = f"{Path(target).stem}.tsv"
+            command = shlex.join(["mt", "data", "align", source, target, "--output", output])
+            gain = f"{where}; pairs the sentences again, for data.{bitext.split}: {{file: {output}}}"
+    return Action(f"Correct {rule.title}", command, gain, _WEIGHTS[ERROR])
+
+
+def _first_faults(report: CorpusReport, rules: frozenset[str]) -> dict[str, int]:
+    """Return the training pairs by the first of the rules that they break."""
+    counts, left = dict[str, int](), report.masks
+    for rule in [rule for rule in PAIR_RULES if rule.name in rules]:
+        broken = (left & np.uint64(BIT[rule.name])) != 0
+        counts[rule.name], left = int(np.count_nonzero(broken)), left[~broken]
+    return counts
+
+
+def _listed(counts: Mapping[str, int], noun: str) -> str:
+    found = sorted(((count, name) for name, count in counts.items() if count), reverse=True)
+    total = sum(count for count, _ in found)
+    return f"{total:,} {noun}{'' if total == 1 else 's'} ({', '.join(f'{name} {count:,}' for count, name in found)})"
