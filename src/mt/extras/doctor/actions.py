@@ -116,7 +116,7 @@ def _actions(report: CorpusReport, config: str) -> Iterator[Action]:
     yield Action("Correct validation and test text", f"mt data check {config} --examples 100", gain, value)
     if report.scores is None:
         doubtful = int(np.count_nonzero(report.masks & np.uint64(sum(BIT[name] for name in _DOUBTFUL))))
-        command = f"mt data score {config} --forward MODEL --backward MODEL"
+        command = f"mt data score {config} --train --output scores"
         gain = f"scores every pair; {doubtful:,} have doubtful numbers, lengths or translations"
         yield Action("Judge the pairs by models", command, gain, _DOUBT_WEIGHT * doubtful / max(len(report.masks), 1))
 
