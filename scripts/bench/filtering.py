@@ -43,7 +43,7 @@ def main() -> int:
     for name in SYSTEMS:
         _write_config(folder, name, arguments)
     if {"filtered", "scores"} & set(arguments.systems):
-        _score(folder, wrong)
+        _score(folder, wrong, sides[0])
     for name in arguments.systems:
         if name in SYSTEMS:
             print(f"{name}: {_train(folder, name)}", flush=True)
@@ -59,7 +59,7 @@ def plant(targets: list[str], rng: random.Random) -> tuple[set[int], list[str]]:
     return set(chosen), changed
 
 
-def _score(folder: Path, wrong: set[int]) -> None:
+def _score(folder: Path, wrong: set[int], sources: list[str]) -> None:
     started = time.perf_counter()
     if not (folder / "scores" / "scores.tsv").exists():
         _mt("data", "score", folder / "dirty.yaml", "--train", "--output", folder / "scores")
@@ -72,6 +72,8 @@ def _score(folder: Path, wrong: set[int]) -> None:
     print(f"trained and scored in {time.perf_counter() - started:.0f} s; threshold {summary['min_score']}")
     print(f"dropped: {100 * len(low & wrong) / len(wrong):.2f} % of the wrong pairs, ", end="")
     print(f"{100 * len(low - wrong) / clean:.2f} % of the clean ones", flush=True)
+    short = set(sorted(range(len(scores)), key=lambda index: len(sources[index]))[: len(scores) // 10]) - wrong
+    print(f"of the shortest tenth of the clean pairs: {100 * len(low & short) / len(short):.2f} %", flush=True)
     _mt("data", "clean", folder / "dirty.yaml", "--scores", folder / "scores", "--output", folder / "cleaned")
 
 
