@@ -75,7 +75,7 @@ def check(config: Path, overrides: tuple[str, ...], examples: int, as_json: bool
 @click.option("--output", type=path_type, required=True, help="The folder to write: new, or an earlier cleaning.")
 @click.option("--keep", multiple=True, type=_reason_type, metavar="REASON", help="Keep such pairs; may be repeated.")
 @click.option("--drop", multiple=True, type=_reason_type, metavar="REASON", help="Drop such pairs; may be repeated.")
-@click.option("--max-per-template", type=click.IntRange(1), help="Keep so many pairs of each template (a finding).")
+@click.option("--max-per-template", type=click.IntRange(1), metavar="N", help="Keep N pairs of each template.")
 @click.option("--repair", is_flag=True, help="Fix mojibake, entities and invisible characters before judging.")
 @set_option
 @runs_option

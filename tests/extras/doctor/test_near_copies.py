@@ -55,7 +55,10 @@ def marked_in(folder: Path, rule: str, train: list[Pair], test: list[Pair] = [],
 
 
 @pytest.mark.parametrize("edit", ["changed", "added", "left out"])
-def test_a_test_pair_with_one_word_edited_is_a_near_leak(tmp_path: Path, edit: str) -> None:
+def test_a_test_pair_with_one_word_edited_is_a_near_leak(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edit: str
+) -> None:
+    monkeypatch.setattr(checker, "_CHUNK_PAIRS", 11)
     rng = random.Random(7)
     test = [sentence(rng) for _ in range(40)]
     train = [sentence(rng) for _ in range(100)]
