@@ -106,7 +106,7 @@ def check(
 @click.option("--output", type=path_type, required=True, help="The folder to write: new, or an earlier cleaning.")
 @click.option("--keep", multiple=True, type=_reason_type, metavar="REASON", help="Keep such pairs; may be repeated.")
 @click.option("--drop", multiple=True, type=_reason_type, metavar="REASON", help="Drop such pairs; may be repeated.")
-@click.option("--max-per-template", type=click.IntRange(1), help="Keep so many pairs of each template (a finding).")
+@click.option("--max-per-template", type=click.IntRange(1), metavar="N", help="Keep N pairs of each template.")
 @click.option("--scores", type=path_type, help="Output of `mt data score`: drop pairs with low scores.")
 @click.option("--min-score", type=float, help="The least score that stays; default: what the scores suggest.")
 @click.option(

@@ -56,12 +56,15 @@ def marked_in(folder: Path, rule: str, train: list[Pair], test: list[Pair] = [],
 
 
 @pytest.mark.parametrize("edit", ["changed", "added", "left out"])
-def test_a_test_pair_with_one_word_edited_is_a_near_leak(tmp_path: Path, edit: str) -> None:
+def test_a_test_pair_with_one_word_edited_is_a_near_leak(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edit: str
+) -> None:
+    monkeypatch.setattr(checker, "_CHUNK_PAIRS", 11)
     rng = random.Random(7)
     test = [sentence(rng) for _ in range(40)]
     train = [sentence(rng) for _ in range(100)]
     copies = [edited(pair, number % 12, edit) for number, pair in enumerate(test)]
-    one_side = [edited(edited(pair, 3, "changed", 1), 4, "changed", 1) for pair in test[:10]]
+    one_side = [(" ".join(pair[0].split()[4:]) + " some quite other words", pair[1]) for pair in test[:10]]
     three = [edited(edited(edited(pair, 1, "changed"), 4, "left out"), 6, "changed") for pair in test]
     report = check_corpus(corpus(tmp_path, [*train, *copies, *one_side, *three], test), tmp_path / "runs", 200)
     assert marked(report, "near-leak") == list(range(100, 140))

@@ -1,115 +1,86 @@
-"""Near copies of held-out pairs: on both sides nearly the same words.
+"""Near copies of held-out pairs: nearly the same words.
 
-Two sentences are near copies if the Jaccard index of their sets of words is at least 0.8: one word of nine may differ,
-or three of 27. Such sets share one of the few rarest words of either (prefix filtering; Chaudhuri et al. 2006).
+Two pairs are near copies if the Jaccard index of their sets of words, of both sides together, is at least 0.8: about
+one word of ten may differ. Such sets share three of the few rarest words of either (prefix filtering; Chaudhuri et al.
+2006), so that few pairs are compared.
 
-N pairs looked up   H pairs held out   V distinct words of these   E words of all held-out sentences, repeated ones once
+N pairs looked up   H pairs held out   V distinct words of these
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.extras.doctor.word_hashes import Words, positions_in
+from mt.extras.doctor.word_hashes import Hashes, Words, positions_in
 
 Array = NDArray[np.int64]
 
-MIN_WORDS = 6  # different ones of a sentence that is compared
-_MOST = 200  # held-out sentences with a word that are compared for its sake
-_SKETCH = 2**20  # bits of a filter for words that are in no held-out sentence
+_MIN_WORDS = 14  # of a pair that is compared
+_SHARED = 3  # of the rarest words
+_MOST = 200  # held-out pairs that are compared because of one word
+_FILTER = 2**20  # bits of a filter for words that are in no held-out pair
 
 
 class NearCopyIndex:
-    """The words of held-out pairs; it takes some 500 bytes a pair."""
+    """The words of held-out pairs, numbered from the rarest on; it takes some 500 bytes a pair."""
 
     def __init__(self) -> None:
-        self._added: list[tuple[Words, Words]] = []
-        self._sides: list[_Side] = []
+        self._size, self._parts, self._stale = 0, [(np.zeros(0, np.int64), np.zeros(0, np.uint64))], True
 
     def add(self, words: tuple[Words, Words]) -> None:
-        self._added.append(words)
-        self._sides = []
+        pairs, hashes = _joined(words)
+        self._parts.append((pairs + self._size, hashes))
+        self._size, self._stale = self._size + len(words[0].counts), True
+
+    def _build(self) -> None:
+        pairs, hashes = map(np.concatenate, zip(*self._parts, strict=True))
+        self._vocabulary, inverse, counts = np.unique(hashes, return_inverse=True, return_counts=True)
+        self._ranks = np.argsort(np.argsort(counts))  # the number of each word
+        self._members = _distinct(pairs * len(counts) + self._ranks[inverse])  # pair * V + word
+        pairs, words = np.divmod(self._members, max(len(counts), 1))
+        self._sizes = np.bincount(pairs, minlength=self._size)
+        self._frequencies = np.bincount(words, minlength=len(counts))
+        self._starts = np.cumsum(self._frequencies) - self._frequencies
+        self._pairs_of = pairs[np.argsort(words, kind="stable")]  # with the first word, with the second, ...
+        self._filter = np.zeros(_FILTER, bool)
+        self._filter[self._vocabulary % np.uint64(_FILTER)] = True
+        self._stale = False
 
     def find(self, words: tuple[Words, Words], wanted: NDArray[np.bool_]) -> Array:
         """Return the index of a near copy of each wanted pair (N,), or -1."""
-        found = np.full(len(wanted), -1)
-        if not self._added:
-            return found
-        if not self._sides:
-            parts = ([pair[side] for pair in self._added] for side in (0, 1))
-            self._sides = [_Side(Words(*map(np.concatenate, zip(*part, strict=True)))) for part in parts]
-        for side, each in zip(self._sides, words, strict=True):
-            wanted = wanted & side.plausible(each)
-        queries = [_Query(side, each.select(wanted)) for side, each in zip(self._sides, words, strict=True)]
-        pairs = np.intersect1d(queries[0].candidates(), queries[1].candidates(), assume_unique=True)
-        for query in queries:
-            pairs = pairs[query.similar(pairs)]
-        sentences, held = np.divmod(pairs, len(self._sides[0].sizes))
-        found[np.flatnonzero(wanted)[sentences]] = held
+        if self._stale:
+            self._build()
+        n_pairs, n_words, n_held = len(wanted), len(self._vocabulary), self._size
+        pairs, hashes = _joined(words)
+        counts = np.bincount(pairs, minlength=n_pairs)
+        known = np.bincount(pairs[self._filter[hashes % np.uint64(_FILTER)]], minlength=n_pairs)
+        chosen = (wanted & (5 * known >= 4 * counts) & (counts >= _MIN_WORDS))[pairs]
+        pairs, positions = pairs[chosen], positions_in(hashes[chosen], self._vocabulary)
+        unknown = np.bincount(pairs[positions < 0], minlength=n_pairs)
+        members = _distinct(pairs[positions >= 0] * n_words + self._ranks[positions[positions >= 0]])
+        pairs, numbers = np.divmod(members, max(n_words, 1))
+        counts = np.bincount(pairs, minlength=n_pairs)
+        starts, sizes = np.cumsum(counts) - counts, counts + unknown
+
+        # Words that are not held out are the rarest.
+        rare = np.arange(len(pairs)) - starts[pairs] < (sizes // 5 + _SHARED - unknown)[pairs]
+        rare &= self._frequencies[numbers] <= _MOST
+        positions, which = _ranges(self._starts[numbers[rare]], self._frequencies[numbers[rare]])
+        codes = np.sort(pairs[rare][which] * n_held + self._pairs_of[positions])
+        often = codes[_SHARED - 1 :][codes[_SHARED - 1 :] == codes[: 1 - _SHARED]]
+        candidates, held = np.divmod(_distinct(often), max(n_held, 1))
+        positions, which = _ranges(starts[candidates], counts[candidates])
+        common = positions_in(held[which] * n_words + numbers[positions], self._members) >= 0
+        n_common = np.bincount(which[common], minlength=len(held))
+        near = 9 * n_common >= 4 * (sizes[candidates] + self._sizes[held])
+        found = np.full(n_pairs, -1)
+        found[candidates[near]] = held[near]
         return found
 
 
-class _Side:
-    """One side of the held-out pairs; words are numbered by frequency, the rarest first.
-
-    Attributes:
-        vocabulary: (V,), hashes in ascending order; `ranks` (V,) has their numbers.
-        frequencies: (V,), sentences with each word.
-        members: (E,), sentence * V + word, in ascending order.
-        sizes: (H,), different words of each sentence.
-        postings: (E,), the sentences with the first word, then with the second, ...; `starts` (V,) says where.
-    """
-
-    def __init__(self, words: Words) -> None:
-        self.vocabulary, inverse, counts = np.unique(words.hashes, return_inverse=True, return_counts=True)
-        n_words = self.n_words = max(len(self.vocabulary), 1)
-        self.ranks = np.argsort(np.argsort(counts))
-        self.members = _distinct(words.sentences * n_words + self.ranks[inverse])
-        self.sizes = np.bincount(self.members // n_words, minlength=len(words.counts))
-        self.frequencies = np.bincount(self.members % n_words, minlength=n_words)
-        self.postings = self.members[np.argsort(self.members % n_words, kind="stable")] // n_words
-        self.starts = np.cumsum(self.frequencies) - self.frequencies
-        self._sketch = np.zeros(_SKETCH, bool)
-        self._sketch[self.vocabulary % np.uint64(_SKETCH)] = True
-
-    def plausible(self, words: Words) -> NDArray[np.bool_]:
-        """Report for each sentence (N,) whether enough of its words are held out for a near copy."""
-        known = words.sums(self._sketch[words.hashes % np.uint64(_SKETCH)]).astype(np.int64)
-        return (5 * known >= 4 * words.counts) & (words.counts >= MIN_WORDS)
-
-
-class _Query:
-    """Sentences to look up (N,)."""
-
-    def __init__(self, side: _Side, words: Words) -> None:
-        self._side = side
-        positions = positions_in(words.hashes, side.vocabulary)
-        known = positions >= 0
-        members = _distinct(words.sentences[known] * side.n_words + side.ranks[positions[known]])
-        self._sentences, self._words = np.divmod(members, side.n_words)
-        self._counts = np.bincount(self._sentences, minlength=len(words.counts))
-        self._starts = np.cumsum(self._counts) - self._counts
-        self._unknown = words.counts - words.sums(known).astype(np.int64)
-        self._sizes = self._counts + self._unknown
-
-    def candidates(self) -> Array:
-        """Return sentence * H + held-out sentence of those that share one of the rarest words."""
-        rank = np.arange(len(self._words)) - self._starts[self._sentences]
-        rarest = self._sizes // 5 + 1 - self._unknown  # the words after them are too few for an index of 0.8
-        chosen = (rank < rarest[self._sentences]) & (self._side.frequencies[self._words] <= _MOST)
-        words = self._words[chosen]
-        positions, which = _ranges(self._side.starts[words], self._side.frequencies[words])
-        sentences = self._sentences[chosen][which]
-        return _distinct(sentences * len(self._side.sizes) + self._side.postings[positions])
-
-    def similar(self, pairs: Array) -> NDArray[np.bool_]:
-        """Report which of the candidates are near copies."""
-        sentences, held = np.divmod(pairs, len(self._side.sizes))
-        positions, which = _ranges(self._starts[sentences], self._counts[sentences])
-        common = positions_in(held[which] * self._side.n_words + self._words[positions], self._side.members) >= 0
-        n_common = np.bincount(which[common], minlength=len(pairs))
-        sizes = np.stack([self._sizes[sentences], self._side.sizes[held]])
-        similar: NDArray[np.bool_] = (9 * n_common >= 4 * sizes.sum(axis=0)) & (sizes.min(axis=0) >= MIN_WORDS)
-        return similar
+def _joined(words: tuple[Words, Words]) -> tuple[Array, Hashes]:
+    """Return the pair and the hash of each word of both sides."""
+    source, target = words
+    return np.concatenate([source.sentences, target.sentences]), np.concatenate([source.hashes, target.hashes])
 
 
 def _distinct(values: Array) -> Array:

@@ -67,6 +67,7 @@ class NearDuplicateFinder:
             any_source: targets alone decide.
         """
         sketches = np.concatenate(self._sketches)
+        self._sketches = [sketches]
         pairs, groups = self._groups(sketches["target"], left_out)
         order = np.lexsort((groups, rank[pairs]))
         pairs, groups = pairs[order], groups[order].tolist()

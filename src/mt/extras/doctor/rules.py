@@ -79,7 +79,7 @@ PAIR_RULES = tuple(
             "near-leak",
             WARNING,
             "near-copies of validation or test pairs",
-            "On both sides the same letters, or nearly the same words: one of nine may differ.",
+            "The same letters on both sides, or nearly the same words: about one of ten may differ.",
         ),
         ("side-leak", NOTE, "one side of a validation or test pair", "The other side differs."),
         ("low-score", NOTE, "low scores", "By the models of `mt data score`, probably no translations."),

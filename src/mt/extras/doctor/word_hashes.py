@@ -33,10 +33,6 @@ class Words(NamedTuple):
         """Return the sentence of each word (W,)."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
-    def select(self, chosen: NDArray[np.bool_]) -> "Words":
-        """Return the words of chosen sentences (N,)."""
-        return Words(self.hashes[np.repeat(chosen, self.counts)], self.counts[chosen])
-
     def sums(self, values: NDArray[Any]) -> Hashes:
         """Return the sum modulo 2**64 of the values (W,) of each sentence (N,)."""
         totals = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values.astype(np.uint64))])
