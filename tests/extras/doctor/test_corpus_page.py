@@ -1,7 +1,6 @@
 """The verdict on a corpus, its actions, and the map of its texts."""
 
 import json
-import random
 import re
 import shlex
 from dataclasses import replace
@@ -105,6 +104,7 @@ def test_the_actions_foretell_what_their_commands_do(tmp_path: Path) -> None:
     foretold = numbers(first["gain"], "drops")
     assert foretold["identical"] == dropped["identical"] == 20
     assert foretold["replacement"] == dropped["replacement"] == 5
+    assert abs(foretold.get("misaligned", 0) - dropped.get("misaligned", 0)) <= 3
     assert first["command"] in mt("data", "check", "my config.yaml", *override, cwd=project).stdout.split("\n\n")[0]
 
 
@@ -193,11 +193,9 @@ def test_a_map_is_the_same_however_it_is_read() -> None:
 
 
 def test_a_single_finding_is_visible_in_its_column() -> None:
-    place = random.randrange(1_000_000)
-    found = np.zeros(1_000_000, bool)
-    found[place] = True
-    ink = _ink(found, MAX_COLUMNS)
-    assert np.flatnonzero(ink > 0.3).tolist() == [place * MAX_COLUMNS // 1_000_000]
+    for place in range(1003):
+        ink = _ink(np.arange(1003) == place, MAX_COLUMNS)
+        assert np.flatnonzero(ink).tolist() == np.flatnonzero(ink > 0.3).tolist() == [place * MAX_COLUMNS // 1003]
     assert _ink(np.ones(700, bool), MAX_COLUMNS).tolist() == [1.0] * MAX_COLUMNS
 
 
