@@ -8,7 +8,7 @@ which a lexicon is learned that gives the next ones (Moore 2002; Varga et al. 20
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,7 @@ _BOUND = 4.0  # nats that a single step can give
 _DEVIATION = 0.3  # of the logarithm of a length ratio, before it is learned
 _UNRELATED = 23  # lines so far apart are no translations
 _MIN_KNOWN = 100  # steps from which densities are learned
+_WINDOW = 1000  # lines that show whether two texts are in step
 
 # From gains per word and deviations of the length ratio to the log-likelihood ratio of "translation" to "unrelated".
 Evidence = Callable[[Array, Array], Array]
@@ -58,6 +59,47 @@ def align(sources: Sequence[str], targets: Sequence[str]) -> list[Link]:
         aligner.evidence = aligner.learned_evidence(known)
         links, centre = aligner.best(centre, _NEXT_BAND)
     return links
+
+
+def in_step_until(read: Callable[[int, int], tuple[Sequence[str], Sequence[str]]], n_lines: int) -> int:
+    """Return the number of lines after which two texts stay out of step, by bisection.
+
+    Args:
+        read: returns lines `[start, end)` of both.
+        n_lines: of the shorter one.
+    """
+    low, high = 0, -(-n_lines // _WINDOW)  # windows: in step before `low`, out of step from `high` on
+    while low < high:
+        middle = (low + high) // 2
+        on, off = _diagonal(align(*read(middle * _WINDOW, (middle + 1) * _WINDOW)))
+        low, high = (middle + 1, high) if len(on) > len(off) else (low, middle)
+    start = max(0, low - 1) * _WINDOW
+    on, off = _diagonal(align(*read(start, min(n_lines, start + 2 * _WINDOW))))
+    if not len(off):
+        return n_lines
+    ends = np.concatenate([[0], on + 1])
+    lead = np.arange(len(ends)) + len(off) - np.searchsorted(off, ends)  # lines that say so
+    return start + int(ends[lead.argmax()])
+
+
+def _diagonal(links: list[Link]) -> tuple[Array, Array]:
+    """Return the source lines that belong to the target line of the same number, and those that do not."""
+    single = [link for link in links if _is_single(link)]
+    on = np.array([link.source == link.target for link in single], np.bool_)
+    lines = np.array([link.source[0] for link in single], np.int64)
+    return lines[on], lines[~on]
+
+
+def with_gaps(links: list[Link], n_source: int, n_target: int) -> Iterator[Link]:
+    """Yield the links and, of an empty range on the other side, each line that is in none, in order."""
+    end, i, j = Link((n_source, n_source), (n_target, n_target), 0.0), 0, 0
+    for link in (*links, end):
+        yield from (Link((line, line + 1), (j, j), -math.inf) for line in range(i, link.source[0]))
+        i, last = link.source
+        yield from (Link((i, i), (line, line + 1), -math.inf) for line in range(j, link.target[0]))
+        i, j = last, link.target[1]
+        if link is not end:
+            yield link
 
 
 def table_cells(n_source: int, n_target: int) -> int:
