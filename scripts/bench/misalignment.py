@@ -39,11 +39,11 @@ def main() -> int:
         right = sum(pair in originals for pair in kept)
         possible = sum(target in available for target in targets)
         print(
-            f"seed {seed}: {len(planted) - len(missed)} of {len(planted)} found, {len(more)} false; after the repair "
-            f"{right / len(kept):.2%} of {len(kept):,} are original pairs, {right / possible:.2%} of {possible:,} possible"
+            f"seed {seed}: {len(planted) - len(missed)} of {len(planted)} found, {len(more)} more; after the repair "
+            f"{right / len(kept):.2%} of {len(kept):,} pairs are original, {right / possible:.2%} of those possible"
         )
         for block in more:
-            print(f"    false {block.start + 1}-{block.end} {_name(block)}")
+            print(f"    more {block.start + 1}-{block.end} {_name(block)}")
         for block in missed:
             near = [f"{f.start + 1}-{f.end} {_name(f)}" for f in found if f.start < block.end and f.end > block.start]
             print(f"    missed {block.start + 1}-{block.end} {_name(block)}; there: {', '.join(near) or 'nothing'}")

@@ -74,10 +74,10 @@ def line_links(source: Path, target: Path) -> tuple[Link, ...]:
     start = max(0, parting - _IN_STEP)
     n_source, n_target = (count - start for count in counts)
     if max(n_source, n_target) > _MAX_LINES or table_cells(n_source, n_target) > _MAX_CELLS:
-        message = f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}, too many to be aligned where they differ"
+        message = f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}, too many to be aligned"
         raise InputError(message, f"split both files; they are out of step from line {parting + 1:,} on")
     links = with_gaps(align(*_lines(source, target, start, max(counts))), n_source, n_target)
-    return tuple(Link(*((a + start, b + start) for a, b in (x.source, x.target)), x.score) for x in links)
+    return tuple(link.moved(start) for link in links)
 
 
 def _lines(source: Path, target: Path, start: int, end: int) -> tuple[list[str], list[str]]:

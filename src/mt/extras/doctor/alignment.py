@@ -39,6 +39,11 @@ class Link:
     target: tuple[int, int]
     score: float
 
+    def moved(self, lines: int) -> "Link":
+        """Return the link of lines so much further on."""
+        (a, b), (c, d) = self.source, self.target
+        return Link((a + lines, b + lines), (c + lines, d + lines), self.score)
+
 
 def align(sources: Sequence[str], targets: Sequence[str]) -> list[Link]:
     """Align two texts in order; a line without a translation is in no link."""
@@ -177,9 +182,10 @@ class _Aligner:
         n_source, n_target = len(self.source.counts), len(self.target.counts)
         pad = 2  # so that two lines before the first are impossible, not the last
         rows = np.full((3, n_target + 1 + pad), -np.inf)  # of the last source lines, by target lines so far
-        origins = np.zeros((n_source + 1, 2 * band + 1), np.int8)
-        scores = np.zeros((n_source + 1, 2 * band + 1), np.float32)
-        bounds = [(max(0, int(c) - band), min(n_target, int(c) + band)) for c in centre]
+        reach = zip(centre, [*centre[1:], n_target], strict=True)  # of a line, those left out before the next one, too
+        bounds = [(max(0, int(first) - band), min(n_target, int(last) + band)) for first, last in reach]
+        cells = np.concatenate([[0], np.cumsum([high - low + 1 for low, high in bounds])])
+        origins, scores = np.zeros(cells[-1], np.int8), np.zeros(cells[-1], np.float32)
         for i, (low, high) in enumerate(bounds):
             row = rows[i % 3]
             row[:] = -np.inf if i < 3 else row
@@ -200,9 +206,9 @@ class _Aligner:
             inserted = np.maximum.accumulate(best - steps) + steps
             chosen[inserted > best] = _INSERTED
             row[here] = np.maximum(best, inserted)
-            origins[i, : len(chosen)] = chosen
-            scores[i, : len(chosen)] = evidence[chosen, np.arange(len(chosen))]
-        return self._traced(origins, scores, bounds)
+            origins[cells[i] : cells[i + 1]] = chosen
+            scores[cells[i] : cells[i + 1]] = evidence[chosen, np.arange(len(chosen))]
+        return self._traced(origins, scores, cells[:-1] - [low for low, _ in bounds])
 
     def _step_evidence(self, i: int, low: int, high: int) -> Array:
         """Return the evidence of each move that ends behind source line i - 1 and target lines `low` to `high` - 1."""
@@ -223,16 +229,16 @@ class _Aligner:
             evidence[move] = self.evidence(gain / np.maximum(1, words), self._deviations(source_length, length))
         return evidence
 
-    def _traced(self, origins: Array, scores: Array, bounds: list[tuple[int, int]]) -> tuple[list[Link], Array]:
+    def _traced(self, origins: Array, scores: Array, first: Array) -> tuple[list[Link], Array]:
         i, j = len(self.source.counts), len(self.target.counts)
         links, path = list[Link](), np.zeros(i + 1, np.int64)
         while i or j:
             path[i] = j
-            cell = j - bounds[i][0]
-            move = int(origins[i, cell])
+            cell = first[i] + j
+            move = int(origins[cell])
             n_src, n_tgt, _ = MOVES[move]
             if n_src and n_tgt:
-                links.append(Link((i - n_src, i), (j - n_tgt, j), float(scores[i, cell])))
+                links.append(Link((i - n_src, i), (j - n_tgt, j), float(scores[cell])))
                 path[i - n_src + 1 : i] = j
             i, j = i - n_src, j - n_tgt
         return links[::-1], path

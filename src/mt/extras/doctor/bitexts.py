@@ -20,7 +20,7 @@ from mt.text.lines import TextIssue, read_lines
 
 SPLITS = ("test", "valid", "train")  # in reading order: held-out text before the training text it must not be in
 
-_MIN_SCORE = 0.0  # of linked lines that are a pair
+_MIN_SCORE = -3.0  # of linked lines that are a pair
 _BLOCK = 2**20  # bytes
 _BOM = b"\xef\xbb\xbf"
 
@@ -166,8 +166,9 @@ def realigned(pairs: Iterator[RawPair], blocks: Sequence[Block]) -> Iterator[Raw
     while segment := list(islice(pairs, SEGMENT)):
         shifts = [0] * len(segment)
         for block in blocks:
-            for line in range(block.start, block.end) if block.shift and start <= block.start < start + SEGMENT else ():
-                shifts[line - start] = 0 if line in unsure else block.shift
+            if block.shift and start <= block.start < start + SEGMENT:
+                for line in set(range(block.start, block.end)) - unsure:
+                    shifts[line - start] = block.shift
         for index, (here, shift) in enumerate(zip(segment, shifts, strict=True)):
             other = segment[index + shift]
             if not shift or here.error or other.error:

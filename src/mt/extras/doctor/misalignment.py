@@ -94,7 +94,7 @@ def _segment_blocks(source: Side, target: Side) -> Iterator[Block]:
     """Find the blocks of one segment; where there are some, the lexicon is learned a second time without them."""
     n_lines = len(source.counts)
     evidence = PairEvidence(source, target, np.ones(n_lines, np.bool_))
-    shifts, support, unsure = _path(evidence, 0, n_lines)
+    shifts, support, unsure = _path(evidence, 0, n_lines, (), np.zeros(n_lines))
     blocks = list(_blocks(shifts))
     in_step = np.ones(n_lines, np.bool_)
     for block in blocks:
@@ -103,7 +103,7 @@ def _segment_blocks(source: Side, target: Side) -> Iterator[Block]:
         return
     if in_step.sum() >= _MIN_PAIRS:
         evidence = PairEvidence(source, target, in_step)
-        shifts, support, unsure = _path(evidence, 0, n_lines)
+        shifts, support, unsure = _path(evidence, 0, n_lines, (), np.zeros(n_lines))
         _find_moved(evidence, shifts, support, unsure)
         blocks = list(_blocks(shifts))
     yield from _described_blocks(blocks, shifts, unsure | _conflicts(shifts, support, unsure), source, target)
@@ -128,9 +128,7 @@ def _find_moved(evidence: PairEvidence, shifts: Array, support: Array, unsure: A
             shifts[start:end], support[start:end], unsure[start:end] = found
 
 
-def _path(
-    evidence: PairEvidence, start: int, end: int, far: Sequence[int] = (), owned: Array | None = None
-) -> tuple[Array, Array, Array]:
+def _path(evidence: PairEvidence, start: int, end: int, far: Sequence[int], owned: Array) -> tuple[Array, Array, Array]:
     """Return the likeliest shift of lines `start` to `end`, the evidence for it, and what is not certain (each (N,)).
 
     Args:
@@ -139,12 +137,10 @@ def _path(
         far: shifts beside the near ones.
         owned: what each target line is worth where it is.
     """
-    shifts = (*_SHIFTS, *far)
-    rows = [evidence.rows(_SHIFTS, start, end)]
-    for shift in far:
-        places = np.clip(np.arange(start, end) + shift, 0, len(owned) - 1)
-        rows.append(evidence.rows([shift], start, end) - owned[places])
-    rows = np.concatenate([*rows, np.zeros((1, end - start))])
+    shifts, lines = (*_SHIFTS, *far), np.arange(start, end)
+    places = (np.clip(lines + shift, 0, len(owned) - 1) for shift in far)
+    moved = (evidence.rows([shift], start, end) - owned[there] for shift, there in zip(far, places, strict=True))
+    rows = np.concatenate([evidence.rows(_SHIFTS, start, end), *moved, np.zeros((1, end - start))])
     states = _likeliest_states(rows, shifts.index(0))
     unsure = np.zeros(end - start, np.bool_)
     for seam in (np.flatnonzero(np.diff(states)) + 1).tolist():
@@ -154,7 +150,7 @@ def _path(
             likely = np.flatnonzero(sums > -_SURE)
             reach = int(likely[-1]) + 1 if len(likely) else 0
             unsure[min(seam, seam + side * reach) : max(seam, seam + side * reach)] = True
-    return np.array([*shifts, _NOWHERE])[states], rows[states, np.arange(end - start)], unsure
+    return np.array([*shifts, _NOWHERE])[states], rows[states, lines - start], unsure
 
 
 def _likeliest_states(evidence: Array, in_step: int) -> Array:
@@ -177,7 +173,7 @@ def _likeliest_states(evidence: Array, in_step: int) -> Array:
 
 
 def _conflicts(shifts: Array, support: Array, unsure: Array) -> Array:
-    """Report source lines that have no translation of their own: another has more claim to it, or nearly as much (N,)."""
+    """Report lines (N,) without a translation of their own: another has more claim to it, or nearly as much."""
     lines = np.flatnonzero((shifts != _NOWHERE) & ~unsure)
     claimed = lines + shifts[lines]
     order = np.lexsort((-support[lines], claimed))
@@ -214,9 +210,7 @@ def _joined(runs: list[Block]) -> Iterator[Block]:
         yield Block(start, end, run.shift)
 
 
-def _described_blocks(
-    blocks: list[Block], shifts: Array, unsure: Array, source: Side, target: Side
-) -> Iterator[Block]:
+def _described_blocks(blocks: list[Block], shifts: Array, unsure: Array, source: Side, target: Side) -> Iterator[Block]:
     """Complete the blocks: with swaps, copies and uncertain pairs."""
     cuts = [0, *(block.end + min(_LONG, after.start - block.end) for block, after in pairwise(blocks)), len(shifts)]
     for block, (low, high) in zip(blocks, pairwise(cuts), strict=True):

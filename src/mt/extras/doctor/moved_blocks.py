@@ -41,7 +41,7 @@ def likely_shifts(evidence: PairEvidence, candidates: Array, start: int, end: in
     chosen = order[(rank < _BEST) & (n_votes[order] >= _MIN_VOTES)]
     found, index = np.unique(shifts[chosen], return_inverse=True)
     totals = np.bincount(index, n_votes[chosen], len(found))
-    return found[np.argsort(-totals, kind="stable")[:_MAX_SHIFTS]].tolist()
+    return [int(shift) for shift in found[np.argsort(-totals, kind="stable")[:_MAX_SHIFTS]]]
 
 
 def repeated_from(side: Side, start: int, end: int) -> int | None:

@@ -1,6 +1,6 @@
 """Evidence that two lines translate each other, learned from the corpus itself.
 
-    N lines   K shifts
+N lines   K shifts
 """
 
 from collections.abc import Iterable, Sequence
@@ -69,9 +69,7 @@ def lexicon_entries(side: Side, lexicon: Lexicon, start: int, end: int) -> tuple
     return entries, np.repeat(rows, sizes)
 
 
-def _gains(
-    source: Side, target: Side, lexicon: Lexicon, shifts: Iterable[int], first: int, last: int
-) -> list[Array]:
+def _gains(source: Side, target: Side, lexicon: Lexicon, shifts: Iterable[int], first: int, last: int) -> list[Array]:
     """Return for each shift the gains of the words of the line so many lines on that translate words of a line."""
     n_lines, n_targets = len(target.counts), len(target.vocab) + 1
     results = [np.zeros(max(0, last - first)) for _ in shifts]
