@@ -1,9 +1,10 @@
-"""Counts how many planted misalignments the corpus check finds, and how many it sees in the text as it is.
+"""Counts the planted misalignments that the corpus check finds and repairs, and those it sees in the text as it is.
 
     python scripts/bench/misalignment.py data/train.en data/train.de --seeds 1 2 3
 
 Blocks of 20 to 200 target lines are shifted by one to three lines, swapped with others, or overwritten by lines from
-another place. One is found if both its ends are within three lines, and a shift has the right size and direction.
+another place. One is found if both its ends are within three lines, and the lines are paired with those that belong to
+them. After the repair, pairs are counted that are none of the original ones, and original ones that are not lost.
 """
 
 import argparse
@@ -12,7 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from mt.extras.doctor.misalignment import Block, misaligned_blocks
+from mt.extras.doctor.bitexts import RawPair, realigned
+from mt.extras.doctor.misalignment import Block, misaligned_blocks, unpaired_lines
 from mt.text.lines import read_lines
 
 BLOCKS = 40  # planted together, or as many as there is room for
@@ -29,10 +31,19 @@ def main() -> int:
         print(f"    lines {block.start + 1} to {block.end}: {_name(block)}")
     for seed in arguments.seeds:
         planted, changed = plant(targets, random.Random(seed))
-        found = list(misaligned_blocks(zip(sources, changed, strict=True)))
+        found = tuple(misaligned_blocks(zip(sources, changed, strict=True)))
         missed = [block for block in planted if not any(_same(block, other) for other in found)]
         more = [f for f in found if not any(f.start < b.end and f.end > b.start for b in (*planted, *alarms))]
-        print(f"seed {seed}: {len(planted) - len(missed)} of {len(planted)} found, {len(more)} false")
+        kept = repaired_pairs(sources, changed, found)
+        originals, available = set(zip(sources, targets, strict=True)), set(changed)
+        right = sum(pair in originals for pair in kept)
+        possible = sum(target in available for target in targets)
+        print(
+            f"seed {seed}: {len(planted) - len(missed)} of {len(planted)} found, {len(more)} more; after the repair "
+            f"{right / len(kept):.2%} of {len(kept):,} pairs are original, {right / possible:.2%} of those possible"
+        )
+        for block in more:
+            print(f"    more {block.start + 1}-{block.end} {_name(block)}")
         for block in missed:
             near = [f"{f.start + 1}-{f.end} {_name(f)}" for f in found if f.start < block.end and f.end > block.start]
             print(f"    missed {block.start + 1}-{block.end} {_name(block)}; there: {', '.join(near) or 'nothing'}")
@@ -59,13 +70,20 @@ def plant(targets: list[str], rng: random.Random) -> tuple[list[Block], list[str
             lines[here] = targets[first - shift : first - shift + length]
             planted.append(Block(first, first + length, shift))
             continue
-        planted.append(Block(first, first + length, None))
+        planted.append(Block(first, first + length, second - first if kind == "swap" else None))
         lines[here] = targets[there]
         taken.append((second, second + length))
         if kind == "swap":
             lines[there] = targets[here]
-            planted.append(Block(second, second + length, None))
+            planted.append(Block(second, second + length, first - second))
     return planted, lines
+
+
+def repaired_pairs(sources: list[str], targets: list[str], blocks: tuple[Block, ...]) -> list[tuple[str, str]]:
+    """Return the pairs that a repair keeps, without those that it cannot be sure of."""
+    raw = (RawPair(line, *pair, "") for line, pair in enumerate(zip(sources, targets, strict=True), 1))
+    unpaired = set(unpaired_lines(blocks))
+    return [pair.cleaned() for index, pair in enumerate(realigned(raw, blocks)) if index not in unpaired]
 
 
 def _same(block: Block, other: Block) -> bool:
@@ -74,7 +92,7 @@ def _same(block: Block, other: Block) -> bool:
 
 
 def _name(block: Block) -> str:
-    return "unrelated" if block.shift is None else f"shifted by {block.shift:+d}"
+    return block.described("source", "target") if block.shift is None else f"shifted by {block.shift:+d}"
 
 
 def _arguments() -> argparse.Namespace:

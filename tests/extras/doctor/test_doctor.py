@@ -296,7 +296,8 @@ def test_files_of_different_length_and_utf_16(tmp_path: Path) -> None:
     write_lines(tmp_path / "a.en", ["one", "two", "three"])
     write_lines(tmp_path / "a.it", ["uno", "due"])
     report = check_corpus(make_config(tmp_path, FILES, test=None), tmp_path, 10)
-    assert notes(report, "line-counts") == [f"{tmp_path}/a.en has 3 lines but {tmp_path}/a.it has 2"]
+    [note] = notes(report, "line-counts")
+    assert note.startswith(f"{tmp_path}/a.en has 3 lines but {tmp_path}/a.it has 2; they are out of step from line ")
     assert report.pairs["train"] == 2
     assert report.refused
     (tmp_path / "a.en").write_bytes("one\ntwo\n".encode("utf-16"))

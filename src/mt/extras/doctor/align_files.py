@@ -1,16 +1,18 @@
-"""Alignment of two text files into a table of sentence pairs."""
+"""Alignment of two text files: into a table of sentence pairs, or of their lines where the numbers of them differ."""
 
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 
 from mt.console import table
 from mt.errors import InputError
-from mt.extras.doctor.alignment import align, table_cells
+from mt.extras.doctor.alignment import Link, align, in_step_until, table_cells, with_gaps
 from mt.storage import atomic
-from mt.text.lines import read_lines
+from mt.text.lines import count_lines, read_lines
 
 _MAX_LINES = 300_000  # of a side
 _MAX_CELLS = 250_000_000  # 5 bytes each
+_IN_STEP = 2000  # lines aligned with those after them, for their words
 
 
 def align_files(source: Path, target: Path, output: Path, min_score: float | None) -> str:
@@ -49,3 +51,35 @@ def _sentences(path: Path) -> list[str]:
     if len(lines) > _MAX_LINES:
         raise InputError(f"{path}: more than {_MAX_LINES:,} sentences", "split both texts, by chapters for example")
     return lines
+
+
+def parting_line(source: Path, target: Path) -> int:
+    """Return the number of lines after which two files of lines stay out of step."""
+    return in_step_until(lambda start, end: _lines(source, target, start, end), min(map(count_lines, (source, target))))
+
+
+def line_links(source: Path, target: Path) -> tuple[Link, ...]:
+    """Align the lines of two files from somewhere before the line where they part; all of them are in a link.
+
+    Returns:
+        links, of which those of a line without a partner have an empty range; none for files of the same length.
+
+    Raises:
+        InputError: there are too many lines to be aligned.
+    """
+    counts = [count_lines(path) for path in (source, target)]
+    if counts[0] == counts[1]:
+        return ()
+    parting = parting_line(source, target)
+    start = max(0, parting - _IN_STEP)
+    n_source, n_target = (count - start for count in counts)
+    if max(n_source, n_target) > _MAX_LINES or table_cells(n_source, n_target) > _MAX_CELLS:
+        message = f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}, too many to be aligned"
+        raise InputError(message, f"split both files; they are out of step from line {parting + 1:,} on")
+    links = with_gaps(align(*_lines(source, target, start, max(counts))), n_source, n_target)
+    return tuple(link.moved(start) for link in links)
+
+
+def _lines(source: Path, target: Path, start: int, end: int) -> tuple[list[str], list[str]]:
+    first, second = (list(islice(read_lines(path, lambda fault: None), start, end)) for path in (source, target))
+    return first, second

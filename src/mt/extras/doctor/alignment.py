@@ -8,7 +8,7 @@ which a lexicon is learned that gives the next ones (Moore 2002; Varga et al. 20
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,7 @@ _BOUND = 4.0  # nats that a single step can give
 _DEVIATION = 0.3  # of the logarithm of a length ratio, before it is learned
 _UNRELATED = 23  # lines so far apart are no translations
 _MIN_KNOWN = 100  # steps from which densities are learned
+_WINDOW = 1000  # lines that show whether two texts are in step
 
 # From gains per word and deviations of the length ratio to the log-likelihood ratio of "translation" to "unrelated".
 Evidence = Callable[[Array, Array], Array]
@@ -37,6 +38,11 @@ class Link:
     source: tuple[int, int]
     target: tuple[int, int]
     score: float
+
+    def moved(self, lines: int) -> "Link":
+        """Return the link of lines so much further on."""
+        (a, b), (c, d) = self.source, self.target
+        return Link((a + lines, b + lines), (c + lines, d + lines), self.score)
 
 
 def align(sources: Sequence[str], targets: Sequence[str]) -> list[Link]:
@@ -58,6 +64,47 @@ def align(sources: Sequence[str], targets: Sequence[str]) -> list[Link]:
         aligner.evidence = aligner.learned_evidence(known)
         links, centre = aligner.best(centre, _NEXT_BAND)
     return links
+
+
+def in_step_until(read: Callable[[int, int], tuple[Sequence[str], Sequence[str]]], n_lines: int) -> int:
+    """Return the number of lines after which two texts stay out of step, by bisection.
+
+    Args:
+        read: returns lines `[start, end)` of both.
+        n_lines: of the shorter one.
+    """
+    low, high = 0, -(-n_lines // _WINDOW)  # windows: in step before `low`, out of step from `high` on
+    while low < high:
+        middle = (low + high) // 2
+        on, off = _diagonal(align(*read(middle * _WINDOW, (middle + 1) * _WINDOW)))
+        low, high = (middle + 1, high) if len(on) > len(off) else (low, middle)
+    start = max(0, low - 1) * _WINDOW
+    on, off = _diagonal(align(*read(start, min(n_lines, start + 2 * _WINDOW))))
+    if not len(off):
+        return n_lines
+    ends = np.concatenate([[0], on + 1])
+    lead = np.arange(len(ends)) + len(off) - np.searchsorted(off, ends)  # lines that say so
+    return start + int(ends[lead.argmax()])
+
+
+def _diagonal(links: list[Link]) -> tuple[Array, Array]:
+    """Return the source lines that belong to the target line of the same number, and those that do not."""
+    single = [link for link in links if _is_single(link)]
+    on = np.array([link.source == link.target for link in single], np.bool_)
+    lines = np.array([link.source[0] for link in single], np.int64)
+    return lines[on], lines[~on]
+
+
+def with_gaps(links: list[Link], n_source: int, n_target: int) -> Iterator[Link]:
+    """Yield the links and, of an empty range on the other side, each line that is in none, in order."""
+    end, i, j = Link((n_source, n_source), (n_target, n_target), 0.0), 0, 0
+    for link in (*links, end):
+        yield from (Link((line, line + 1), (j, j), -math.inf) for line in range(i, link.source[0]))
+        i, last = link.source
+        yield from (Link((i, i), (line, line + 1), -math.inf) for line in range(j, link.target[0]))
+        i, j = last, link.target[1]
+        if link is not end:
+            yield link
 
 
 def table_cells(n_source: int, n_target: int) -> int:
@@ -135,9 +182,10 @@ class _Aligner:
         n_source, n_target = len(self.source.counts), len(self.target.counts)
         pad = 2  # so that two lines before the first are impossible, not the last
         rows = np.full((3, n_target + 1 + pad), -np.inf)  # of the last source lines, by target lines so far
-        origins = np.zeros((n_source + 1, 2 * band + 1), np.int8)
-        scores = np.zeros((n_source + 1, 2 * band + 1), np.float32)
-        bounds = [(max(0, int(c) - band), min(n_target, int(c) + band)) for c in centre]
+        reach = zip(centre, [*centre[1:], n_target], strict=True)  # of a line, those left out before the next one, too
+        bounds = [(max(0, int(first) - band), min(n_target, int(last) + band)) for first, last in reach]
+        cells = np.concatenate([[0], np.cumsum([high - low + 1 for low, high in bounds])])
+        origins, scores = np.zeros(cells[-1], np.int8), np.zeros(cells[-1], np.float32)
         for i, (low, high) in enumerate(bounds):
             row = rows[i % 3]
             row[:] = -np.inf if i < 3 else row
@@ -158,9 +206,9 @@ class _Aligner:
             inserted = np.maximum.accumulate(best - steps) + steps
             chosen[inserted > best] = _INSERTED
             row[here] = np.maximum(best, inserted)
-            origins[i, : len(chosen)] = chosen
-            scores[i, : len(chosen)] = evidence[chosen, np.arange(len(chosen))]
-        return self._traced(origins, scores, bounds)
+            origins[cells[i] : cells[i + 1]] = chosen
+            scores[cells[i] : cells[i + 1]] = evidence[chosen, np.arange(len(chosen))]
+        return self._traced(origins, scores, cells[:-1] - [low for low, _ in bounds])
 
     def _step_evidence(self, i: int, low: int, high: int) -> Array:
         """Return the evidence of each move that ends behind source line i - 1 and target lines `low` to `high` - 1."""
@@ -181,16 +229,16 @@ class _Aligner:
             evidence[move] = self.evidence(gain / np.maximum(1, words), self._deviations(source_length, length))
         return evidence
 
-    def _traced(self, origins: Array, scores: Array, bounds: list[tuple[int, int]]) -> tuple[list[Link], Array]:
+    def _traced(self, origins: Array, scores: Array, first: Array) -> tuple[list[Link], Array]:
         i, j = len(self.source.counts), len(self.target.counts)
         links, path = list[Link](), np.zeros(i + 1, np.int64)
         while i or j:
             path[i] = j
-            cell = j - bounds[i][0]
-            move = int(origins[i, cell])
+            cell = first[i] + j
+            move = int(origins[cell])
             n_src, n_tgt, _ = MOVES[move]
             if n_src and n_tgt:
-                links.append(Link((i - n_src, i), (j - n_tgt, j), float(scores[i, cell])))
+                links.append(Link((i - n_src, i), (j - n_tgt, j), float(scores[cell])))
                 path[i - n_src + 1 : i] = j
             i, j = i - n_src, j - n_tgt
         return links[::-1], path

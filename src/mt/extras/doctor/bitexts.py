@@ -1,6 +1,5 @@
 """Bitexts of a configuration, read as in training, except that reading continues after a fault."""
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -10,15 +9,18 @@ from typing import NamedTuple
 from mt.config import DataConfig, PairFiles, Source, TableFile, name_of
 from mt.data.corpus import Pair, one_line, read_numbered
 from mt.errors import InputError
+from mt.extras.doctor.align_files import parting_line
+from mt.extras.doctor.alignment import Link
 from mt.extras.doctor.examples import Example, Findings, Location
-from mt.extras.doctor.misalignment import MAX_SHIFT, Block
+from mt.extras.doctor.misalignment import SEGMENT, Block, unpaired_lines
 from mt.extras.doctor.repair import repaired
 from mt.extras.doctor.scripts import scripts_of
 from mt.text.compressed import open_bytes
-from mt.text.lines import TextIssue
+from mt.text.lines import TextIssue, read_lines
 
 SPLITS = ("test", "valid", "train")  # in reading order: held-out text before the training text it must not be in
 
+_MIN_SCORE = -3.0  # of linked lines that are a pair
 _BLOCK = 2**20  # bytes
 _BOM = b"\xef\xbb\xbf"
 
@@ -48,6 +50,7 @@ class Bitext:
     Attributes:
         number: of the source in the split, from 1.
         repair: its pairs are read repaired.
+        links: of the lines of two files of different length, read so; lines before the first are in step.
         blocks: of pairs that are out of step; those with a shift are read with the translations that belong to them.
     """
 
@@ -56,6 +59,7 @@ class Bitext:
     source: Source
     data: DataConfig
     repair: bool = False
+    links: tuple[Link, ...] = ()
     blocks: tuple[Block, ...] = ()
 
     @property
@@ -72,6 +76,12 @@ class Bitext:
             return (str(root / self.source.file),) * 2
         split = getattr(self.source, "split", "")
         return (f"{name_of(self.source)} ({split})" if split else name_of(self.source),) * 2
+
+    def unpaired(self) -> list[int]:
+        """Return the numbers of the pairs that are no translations, or not certainly, even as they are read."""
+        before = self.links[0].source[0] if self.links else 0
+        lines = [number for number, link in enumerate(self.links, before) if link.score < _MIN_SCORE]
+        return lines + unpaired_lines(self.blocks)
 
     def text_files(self) -> list[Path]:
         """Return the files of lines, which may be compressed."""
@@ -107,7 +117,10 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
         if findings is not None and fault.kind == "row":
             findings.add("row", Example(bitext.split, (Location(fault.file, fault.line, message),)))
         elif findings is not None and fault.kind == "lines":
-            findings.add("line-counts", Example(bitext.split, (), fault.message))
+            note = fault.message
+            if isinstance(bitext.source, PairFiles):
+                note += f"; they are out of step from line {parting_line(*map(Path, bitext.files)) + 1:,} on"
+            findings.add("line-counts", Example(bitext.split, (), note))
 
     def raw_pairs() -> Iterator[RawPair]:
         for line, src, tgt in read_numbered(bitext.source, bitext.data, report):
@@ -115,26 +128,55 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
             errors.clear()
 
     try:
-        for raw in _realigned(raw_pairs(), bitext.blocks) if bitext.blocks else raw_pairs():
+        pairs = _aligned_lines(bitext) if bitext.links else raw_pairs()
+        for raw in realigned(pairs, bitext.blocks) if bitext.blocks else pairs:
             yield raw if raw.error or not bitext.repair else _repaired(raw, scripts)
     except InputError as error:
         if findings is not None:
             findings.add("unreadable", Example(bitext.split, (), error.message))
 
 
-def _realigned(pairs: Iterator[RawPair], blocks: Sequence[Block]) -> Iterator[RawPair]:
-    """Yield the pairs, those of a shifted block with the target so many lines further on."""
-    shifts = {line: block.shift for block in blocks if block.shift for line in range(block.start, block.end)}
-    padded: Iterator[RawPair | None] = chain([None] * MAX_SHIFT, pairs, [None] * MAX_SHIFT)
-    window = deque(islice(padded, 2 * MAX_SHIFT), 2 * MAX_SHIFT + 1)
-    for index, pair in enumerate(padded):
-        window.append(pair)
-        here, other = window[MAX_SHIFT], window[MAX_SHIFT + shifts.get(index, 0)]
-        assert here is not None
-        if other is None or other is here or here.error or other.error:
-            yield here
-        else:
-            yield here._replace(target=other.target, repairs=("alignment",), before=(here.source, here.target))
+def _aligned_lines(bitext: Bitext) -> Iterator[RawPair]:
+    """Yield the pairs of two files of different length as they are linked; lines without a partner have none."""
+    sources, targets = (list(_lines_with_faults(Path(name))) for name in bitext.files)
+    n_before = bitext.links[0].source[0]
+    in_step = (Link((line, line + 1), (line, line + 1), 0.0) for line in range(n_before))
+    for link in chain(in_step, bitext.links):
+        sides = sources[slice(*link.source)], targets[slice(*link.target)]
+        src, tgt = (" ".join(text for text, _ in side) for side in sides)
+        line, error = link.source[0], "; ".join(fault for side in sides for _, fault in side if fault)
+        raw = RawPair((line if link.source[1] > line else link.target[0]) + 1, src, tgt, error)
+        if link.source != link.target and src and tgt and not error:
+            beside = targets[line][0] if line < len(targets) else ""
+            raw = raw._replace(repairs=("alignment",), before=(sources[line][0], beside))
+        yield raw
+
+
+def _lines_with_faults(path: Path) -> Iterator[tuple[str, str]]:
+    faults: list[TextIssue] = []
+    for text in read_lines(path, faults.append):
+        yield text, faults[0].message.removeprefix(f"{path}:{faults[0].line}: ") if faults else ""
+        faults.clear()
+
+
+def realigned(pairs: Iterator[RawPair], blocks: Sequence[Block]) -> Iterator[RawPair]:
+    """Yield the pairs, those of a block that belongs elsewhere with the targets there."""
+    unsure = {line for block in blocks for line in block.unsure}
+    start = 0
+    while segment := list(islice(pairs, SEGMENT)):
+        shifts = [0] * len(segment)
+        for block in blocks:
+            if block.shift and start <= block.start < start + SEGMENT:
+                for line in set(range(block.start, block.end)) - unsure:
+                    shifts[line - start] = block.shift
+        for index, (here, shift) in enumerate(zip(segment, shifts, strict=True)):
+            other = segment[index + shift]
+            if not shift or here.error or other.error:
+                yield here
+            else:
+                before = here.before if here.repairs else (here.source, here.target)
+                yield here._replace(target=other.target, repairs=("alignment",), before=before)
+        start += len(segment)
 
 
 def _repaired(raw: RawPair, scripts: Sequence[frozenset[str]]) -> RawPair:

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.config import Config, FromTrain, is_synthetic
+from mt.config import Config, FromTrain, PairFiles, is_synthetic
 from mt.console import log
+from mt.extras.doctor.align_files import line_links
 from mt.extras.doctor.bitexts import Bitext, bitexts_of, read_bitext
 from mt.extras.doctor.checker import check_pairs
 from mt.extras.doctor.coverage import Coverage, measure_coverage
@@ -116,24 +117,37 @@ def check_corpus(
 
 
 def _with_blocks(bitext: Bitext) -> Bitext:
+    """Return a bitext as it is to be repaired: its lines aligned if their numbers differ, and its blocks found."""
+    if isinstance(bitext.source, PairFiles):
+        bitext = replace(bitext, links=line_links(*map(Path, bitext.files)))
     return replace(bitext, blocks=tuple(misaligned_blocks(pair.cleaned() for pair in read_bitext(bitext))))
 
 
 def _check_alignment(
     statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings
 ) -> list[PositionMap]:
-    """Add blocks of lines that are out of step, mark them in the rule bits of all training pairs, and map the texts."""
-    before, maps = 0, []
+    """Add blocks of lines that are out of step, mark them in the rule bits of all training pairs, and map the texts.
+
+    Of a bitext that is read repaired, only pairs that have no certain translation are marked, and there is no map.
+    """
+    before, maps = 0, list[PositionMap]()
     for one in statistics:
-        bitext, positions = one.bitext, PositionMap(one.pairs)
-        for block in misaligned_blocks((pair.cleaned() for pair in read_bitext(bitext)), positions.add):
-            positions.blocks.append(block)
-            findings.examples.add("misaligned", Example(bitext.split, (), block.described(*bitext.files)))
-            findings.counts["misaligned"][bitext.split] += block.end - block.start
+        bitext, lines, positions = one.bitext, np.zeros(one.pairs, np.bool_), PositionMap(one.pairs)
+        if not bitext.repair:
+            blocks = tuple(misaligned_blocks((pair.cleaned() for pair in read_bitext(bitext)), positions.add))
+            positions.blocks.extend(blocks)
+            for block in blocks:
+                lines[block.start : block.end] = True
+                if not (block.swapped and block.shift and block.shift < 0):  # it was named with the other one
+                    findings.examples.add("misaligned", Example(bitext.split, (), block.described(*bitext.files)))
+            unpaired = replace(bitext, blocks=blocks).unpaired()
             if bitext.split == "train":
-                masks[before + block.start : before + block.end] |= np.uint64(BIT["misaligned"])
-                findings.repairable["misaligned"] += block.end - block.start if block.shift else 0
+                findings.repairable["misaligned"] += int(lines.sum()) - int(lines[unpaired].sum())
+        else:
+            lines[bitext.unpaired()] = True
+        findings.counts["misaligned"][bitext.split] += int(lines.sum())
         if bitext.split == "train":
+            masks[before : before + one.pairs][lines] |= np.uint64(BIT["misaligned"])
             maps.append(positions)
             before += one.pairs
     return maps

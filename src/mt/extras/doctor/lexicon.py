@@ -16,6 +16,7 @@ Array = NDArray[Any]
 Lexicon = tuple[Array, Array, Array]
 
 _SAMPLE, _MAX_WORDS = 40_000, 60  # lines to learn from, of at most so many words
+_MAX_PAIRS = 10_000_000  # of words, some 60 bytes each
 _TRANSLATIONS = 5  # of a word
 _MIN_PROBABILITY, _MIN_GAIN, _MAX_GAIN = 0.05, 0.7, 6.0  # of a translation; gain: log of p(t | s) over p(t)
 _BINS = 24
@@ -30,20 +31,22 @@ class Side:
         counts: (N,), words of each line.
         starts: (N + 1,), where each line begins in `ids`.
         characters: (N,), length of each line.
+        hashes: (N,), of the lines.
     """
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.vocab: dict[str, int] = {}
         ids: list[int] = []
-        counts, characters = [], []
+        counts, characters, hashes = [], [], []
         for line in lines:
             words = {self.vocab.setdefault(word, len(self.vocab)) for word in words_in(line)}
             ids.extend(words)
             counts.append(len(words))
             characters.append(len(line))
+            hashes.append(hash(line))
         self.ids, self.counts = np.array(ids, np.int64), np.array(counts, np.int64)
         self.starts = np.concatenate([[0], np.cumsum(self.counts)])
-        self.characters = np.array(characters, np.float64)
+        self.characters, self.hashes = np.array(characters, np.float64), np.array(hashes, np.int64)
 
     def words_of(self, line: int) -> Array:
         return self.ids[self.starts[line] : self.starts[line + 1]]
@@ -68,6 +71,8 @@ def learn_lexicon(source: Side, target: Side, src_lines: Array, tgt_lines: Array
     sample = np.unique(np.linspace(0, len(src_lines) - 1, _SAMPLE).astype(np.int64)) if len(src_lines) else src_lines
     n_words_of = np.stack([source.counts[src_lines[sample]], target.counts[tgt_lines[sample]]])
     usable = sample[(n_words_of.min(axis=0) > 0) & (n_words_of.max(axis=0) <= _MAX_WORDS)]
+    n_pairs = int((source.counts[src_lines[usable]] * target.counts[tgt_lines[usable]]).sum())
+    usable = usable[:: max(1, -(-n_pairs // _MAX_PAIRS))]
     sources, targets, positions, n_words = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
     for src_line, tgt_line in zip(src_lines[usable].tolist(), tgt_lines[usable].tolist(), strict=True):
         src, tgt = source.words_of(src_line), target.words_of(tgt_line)

@@ -2,155 +2,171 @@
 
 Most lines of a corpus are right, so IBM Model 1 learns from it which words translate each other. How many of its
 translations a line finds in the lines beside its own tells which line is its translation. That evidence, in which right
-pairs differ from pairs of lines far apart, is summed by a hidden Markov model whose state is the shift.
+pairs differ from pairs of lines far apart, is summed by a hidden Markov model whose state is the shift. A second one
+looks for the lines of blocks that belong nowhere near, among the lines of the other ones.
 
     N pairs   K shifts
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
 import numpy as np
 
-from mt.data.cleaning import GRACE
-from mt.extras.doctor.lexicon import Array, Lexicon, Side, density_ratios, learn_lexicon
+from mt.extras.doctor.lexicon import Array, Side
+from mt.extras.doctor.moved_blocks import likely_shifts, repeated_from
+from mt.extras.doctor.pair_evidence import PairEvidence
 
-MAX_SHIFT = 3
-_SHIFTS = tuple(range(-MAX_SHIFT, MAX_SHIFT + 1))
-_UNRELATED = (37, -53)  # lines so far apart are no translations
-_SEGMENT = 200_000  # pairs in memory together
+SEGMENT = 200_000  # pairs in memory together; no block reaches from one segment into the next
+_SHIFTS = tuple(range(-3, 4))
+_NOWHERE = np.iinfo(np.int64).max  # instead of a shift
 _MIN_PAIRS = 300  # of which nothing can be learned
-_CHUNK = 40_000  # lines scored together
 _LEAVE, _CHANGE, _RETURN = 14.0, 6.0, 2.0  # cost, in nats, of a state other than "in step"
-_BOUND = 5.0  # nats that a single line can give
 _MIN_LINES, _LONG = 3, 20
+_MARGIN = 10  # lines around a block that are looked at again with it
+_SURE = 3.0  # nats by which a line belongs to its block rather than to the one beside it
+
+
+Observer = Callable[[int, Array, Array], None]
 
 
 @dataclass(frozen=True)
 class Block:
     """Pairs `start` to `end` (exclusive) of a corpus, counted from 0, that are out of step.
 
-    `shift`: the translation of a source line stands so many lines further on; None: nowhere near.
+    Attributes:
+        shift: the translation of a source line stands so many lines further on; None: nowhere.
+        swapped: the source lines there have their translations here.
+        copied: side (0: source, 1: target) whose lines are copies, and the first of the lines that they repeat.
+        unsure: pairs at its ends and within whose translation is not certain.
     """
 
     start: int
     end: int
     shift: int | None
+    swapped: bool = False
+    copied: tuple[int, int] | None = None
+    unsure: tuple[int, ...] = ()
 
     def described(self, source: str, target: str) -> str:
         """Name the lines and where their translations are."""
-        lines = f"{'pairs' if source == target else 'lines'} {self.start + 1:,} to {self.end:,}"
+        is_table, n_lines = source == target, self.end - self.start
+        sides = ("sources of pairs", "targets of pairs") if is_table else ("lines", "lines")
+
+        def span(start: int, side: int) -> str:
+            return f"{sides[side]} {start + 1:,} to {start + n_lines:,}"
+
+        lines = f"{'pairs' if is_table else 'lines'} {self.start + 1:,} to {self.end:,}"
+        if self.copied:
+            side, first = self.copied
+            return f"{(source, target)[side]}: {span(self.start, side)} repeat {span(first, side)}"
         if self.shift is None:
             return f"{target}: {lines} do not translate those of {source}"
-        count = f"{abs(self.shift)} line{'s' if abs(self.shift) > 1 else ''}"
+        if abs(self.shift) >= n_lines and abs(self.shift) > _SHIFTS[-1]:
+            other = "" if is_table else f" of {source}"
+            both = ", and the other way round" if self.swapped else ""
+            return f"{target}: {span(self.start + self.shift, 1)} belong to {span(self.start, 0)}{other}{both}"
+        count = f"{abs(self.shift):,} line{'s' if abs(self.shift) > 1 else ''}"
         direction, cause = ("late", "too many") if self.shift > 0 else ("early", "missing")
         return f"{target}: {lines} are {count} {direction}: {count} {cause} before them"
 
 
-def misaligned_blocks(
-    pairs: Iterable[tuple[str, str]], observe: Callable[[int, Array, Array], None] | None = None
-) -> Iterator[Block]:
+def misaligned_blocks(pairs: Iterable[tuple[str, str]], observe: Observer | None = None) -> Iterator[Block]:
     """Find blocks of pairs that are out of step with the rest; a corpus of less than 300 pairs teaches too little.
 
     `observe` gets the index of the first of N pairs, their evidence in nats (N,) and log ratio of lengths (N,).
     """
     remaining, before = iter(pairs), 0
-    while segment := list(islice(remaining, _SEGMENT)):
+    while segment := list(islice(remaining, SEGMENT)):
         if len(segment) >= _MIN_PAIRS:
-            states, evidence, ratios = _states(segment)
+            source, target = (Side(pair[side] for pair in segment) for side in (0, 1))
+            blocks, evidence = _segment_blocks(source, target)
             if observe is not None:
-                observe(before, evidence, ratios)
-            for block in _blocks(states):
-                yield Block(block.start + before, block.end + before, block.shift)
+                observe(before, *evidence.in_step())
+            for block in blocks:
+                copied = block.copied and (block.copied[0], block.copied[1] + before)
+                unsure = tuple(line + before for line in block.unsure)
+                yield replace(block, start=block.start + before, end=block.end + before, copied=copied, unsure=unsure)
         before += len(segment)
 
 
-def _states(pairs: list[tuple[str, str]]) -> tuple[Array, Array, Array]:
-    """Return state, evidence and log ratio of lengths of each pair; learned again without those out of step."""
-    source, target = (Side(pair[side] for pair in pairs) for side in (0, 1))
-    in_step = np.ones(len(pairs), np.bool_)
-    evidence = _evidence(source, target, in_step)
-    states = _likeliest_states(evidence.clip(-_BOUND, _BOUND))
-    for block in _blocks(states):
-        in_step[block.start : block.end] = False
-    if not in_step.all() and in_step.sum() >= _MIN_PAIRS:
-        evidence = _evidence(source, target, in_step)
-        states = _likeliest_states(evidence.clip(-_BOUND, _BOUND))
-    return states, evidence[_SHIFTS.index(0)], _log_ratios(source, target)
-
-
-def _log_ratios(source: Side, target: Side) -> Array:
-    return np.log((target.characters + GRACE) / (source.characters + GRACE))
-
-
-def _gains(source: Side, target: Side, lexicon: Lexicon, shifts: Iterable[int]) -> list[Array]:
-    """Return for each shift (N,) the gains of the words of the line so many lines on that translate words of a line."""
-    words, translations, gains = lexicon
-    first = np.searchsorted(words, np.arange(len(source.vocab) + 1))  # entry of each source word
-    n_lines, n_targets = len(source.counts), len(target.vocab) + 1
-    results = [np.zeros(n_lines) for _ in shifts]
-    for start in range(0, n_lines, _CHUNK):
-        end = min(n_lines, start + _CHUNK)
-        src = source.ids[source.starts[start] : source.starts[end]]
-        rows = np.repeat(np.arange(start, end), source.counts[start:end])
-        n_entries = first[src + 1] - first[src]
-        total = np.cumsum(n_entries)
-        entries = np.arange(total[-1] if len(total) else 0) + np.repeat(first[src] - total + n_entries, n_entries)
-        keys, order = np.unique(np.repeat(rows, n_entries) * n_targets + translations[entries], return_index=True)
-        weights = gains[entries][order]
-        for shift, result in zip(shifts, results, strict=True):
-            low, high = max(0, start + shift), min(n_lines, end + shift)
-            if low >= high or not len(keys):
-                continue
-            tgt = target.ids[target.starts[low] : target.starts[high]]
-            line = np.repeat(np.arange(low, high), target.counts[low:high]) - shift
-            wanted = line * n_targets + tgt
-            place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-            found = keys[place] == wanted
-            result[start:end] += np.bincount(line[found] - start, weights[place[found]], end - start)
-    return results
-
-
-def _evidence(source: Side, target: Side, in_step: Array) -> Array:
-    """Return the log-likelihood ratio of "translation" to "unrelated" for each shift, and 0 for no shift (K + 1, N).
-
-    It is learned from the lines `in_step` (N,).
-    """
-    known = np.flatnonzero(in_step)
-    shifts = (*_SHIFTS, *_UNRELATED)
-    forward = _gains(source, target, learn_lexicon(source, target, known, known), shifts)
-    backward = _gains(target, source, learn_lexicon(target, source, known, known), [-shift for shift in shifts])
-    lines = np.arange(len(source.counts))
-    typical = np.median(_log_ratios(source, target))
-
-    def features(shift: int, gain: Array, back: Array) -> tuple[Array, Array]:
-        other = np.clip(lines + shift, 0, len(lines) - 1)
-        words = np.maximum(source.counts + target.counts[other], 1)
-        ratio = np.log((target.characters[other] + GRACE) / (source.characters + GRACE))
-        return (gain + back[other]) / words, np.abs(ratio - typical)
-
-    by_shift = {each[0]: features(*each) for each in zip(shifts, forward, backward, strict=True)}
-    tables = [
-        density_ratios(by_shift[0][kind][in_step], np.concatenate([by_shift[shift][kind] for shift in _UNRELATED]))
-        for kind in (0, 1)
+def unpaired_lines(blocks: Iterable[Block]) -> list[int]:
+    """Return the pairs that have no translation, or no certain one."""
+    return [
+        line
+        for block in blocks
+        for line in (*block.unsure, *(range(block.start, block.end) if block.shift is None else ()))
     ]
-    rows = []
-    for shift in _SHIFTS:
-        found = [
-            table[np.searchsorted(edges, values, side="right")]
-            for (edges, table), values in zip(tables, by_shift[shift], strict=True)
-        ]
-        row = found[0] + found[1]
-        row[(lines + shift < 0) | (lines + shift >= len(lines))] = -_BOUND
-        rows.append(row)
-    return np.stack([*rows, np.zeros(len(lines))])
 
 
-def _likeliest_states(evidence: Array) -> Array:
+def _segment_blocks(source: Side, target: Side) -> tuple[list[Block], PairEvidence]:
+    """Find the blocks of one segment; where there are some, the lexicon is learned a second time without them."""
+    n_lines = len(source.counts)
+    evidence = PairEvidence(source, target, np.ones(n_lines, np.bool_))
+    shifts, support, unsure = _path(evidence, 0, n_lines, (), np.zeros(n_lines))
+    blocks = list(_blocks(shifts))
+    in_step = np.ones(n_lines, np.bool_)
+    for block in blocks:
+        in_step[block.start : block.end] = False
+    if not blocks:
+        return [], evidence
+    if in_step.sum() >= _MIN_PAIRS:
+        evidence = PairEvidence(source, target, in_step)
+        shifts, support, unsure = _path(evidence, 0, n_lines, (), np.zeros(n_lines))
+        _find_moved(evidence, shifts, support, unsure)
+        blocks = list(_blocks(shifts))
+    unsure |= _conflicts(shifts, support, unsure)
+    return list(_described_blocks(blocks, shifts, unsure, source, target)), evidence
+
+
+def _find_moved(evidence: PairEvidence, shifts: Array, support: Array, unsure: Array) -> None:
+    """Find the translations of lines that have none nearby among those of all such lines; changes the arrays (N,)."""
+    n_lines = len(shifts)
+    groups: list[tuple[int, int]] = []
+    for block in _blocks(shifts):
+        start, end = max(0, block.start - _MARGIN), min(n_lines, block.end + _MARGIN)
+        if groups and start <= groups[-1][1]:
+            start = groups.pop()[0]
+        groups.append((start, end))
+    groups = [(start, end) for start, end in groups if (shifts[start:end] == _NOWHERE).sum() >= _MIN_LINES]
+    candidates = np.concatenate([np.zeros(0, np.int64), *(np.arange(*group) for group in groups)])
+    owned = np.where(shifts == 0, np.maximum(support, 0.0), 0.0)  # what a target line would lose by moving
+    for start, end in groups:
+        far = [shift for shift in likely_shifts(evidence, candidates, start, end) if shift not in _SHIFTS]
+        if far:
+            found = _path(evidence, start, end, far, owned)
+            shifts[start:end], support[start:end], unsure[start:end] = found
+
+
+def _path(evidence: PairEvidence, start: int, end: int, far: Sequence[int], owned: Array) -> tuple[Array, Array, Array]:
+    """Return the likeliest shift of lines `start` to `end`, the evidence for it, and what is not certain (each (N,)).
+
+    Args:
+        evidence: of all lines.
+        start, end: the lines.
+        far: shifts beside the near ones.
+        owned: what each target line is worth where it is.
+    """
+    shifts, lines = (*_SHIFTS, *far), np.arange(start, end)
+    places = (np.clip(lines + shift, 0, len(owned) - 1) for shift in far)
+    moved = (evidence.rows([shift], start, end) - owned[there] for shift, there in zip(far, places, strict=True))
+    rows = np.concatenate([evidence.rows(_SHIFTS, start, end), *moved, np.zeros((1, end - start))])
+    states = _likeliest_states(rows, shifts.index(0))
+    unsure = np.zeros(end - start, np.bool_)
+    for seam in (np.flatnonzero(np.diff(states)) + 1).tolist():
+        lead = rows[states[seam - 1]] - rows[states[seam]]  # of the state before
+        after, before = np.cumsum(lead[seam : seam + _LONG]), np.cumsum(-lead[max(0, seam - _LONG) : seam][::-1])
+        for side, sums in ((1, after), (-1, before)):
+            likely = np.flatnonzero(sums > -_SURE)
+            reach = int(likely[-1]) + 1 if len(likely) else 0
+            unsure[min(seam, seam + side * reach) : max(seam, seam + side * reach)] = True
+    return np.array([*shifts, _NOWHERE])[states], rows[states, lines - start], unsure
+
+
+def _likeliest_states(evidence: Array, in_step: int) -> Array:
     """Return the likeliest sequence of states (N,), each a row of `evidence` (Viterbi's algorithm)."""
     n_states, n_lines = evidence.shape
-    in_step = _SHIFTS.index(0)
     cost = np.full((n_states, n_states), _CHANGE)  # from, to
     cost[in_step], cost[:, in_step] = _LEAVE, _RETURN
     np.fill_diagonal(cost, 0.0)
@@ -167,25 +183,55 @@ def _likeliest_states(evidence: Array) -> Array:
     return states
 
 
-def _blocks(states: Array) -> Iterator[Block]:
-    """Yield the runs of states other than "in step", one for those that follow each other."""
-    bounds = [0, *(np.flatnonzero(np.diff(states)) + 1).tolist(), len(states)]
+def _conflicts(shifts: Array, support: Array, unsure: Array) -> Array:
+    """Report lines (N,) without a translation of their own: another has more claim to it, or nearly as much."""
+    lines = np.flatnonzero((shifts != _NOWHERE) & ~unsure)
+    claimed = lines + shifts[lines]
+    order = np.lexsort((-support[lines], claimed))
+    claimed, lines = claimed[order], lines[order]
+    again = np.flatnonzero(claimed[1:] == claimed[:-1]) + 1
+    places = np.arange(len(shifts)) + np.where(shifts == _NOWHERE, 0, shifts)
+    lost = (places < 0) | (places >= len(shifts))
+    lost[lines[again]] = True
+    lost[lines[again - 1]] |= support[lines[again - 1]] - support[lines[again]] < _SURE
+    return lost
+
+
+def _blocks(shifts: Array) -> Iterator[Block]:
+    """Yield the runs of shifts other than 0, one for those that follow each other."""
+    bounds = [0, *(np.flatnonzero(np.diff(shifts)) + 1).tolist(), len(shifts)]
     runs: list[Block] = []
-    for start, end in (*pairwise(bounds), (len(states), len(states))):
-        shift = _SHIFTS[states[start]] if start < end and states[start] < len(_SHIFTS) else None
-        if start < end and shift != 0:
-            runs.append(Block(start, end, shift))
-        elif runs and runs[-1].end - runs[0].start >= _MIN_LINES:
+    for start, end in (*pairwise(bounds), (len(shifts), len(shifts))):
+        shift = int(shifts[start]) if start < end else 0
+        if shift:
+            runs.append(Block(start, end, None if shift == _NOWHERE else shift))
+            continue
+        if runs and runs[-1].end - runs[0].start >= _MIN_LINES:
             yield from _joined(runs)
-            runs = []
-        else:
-            runs = []
+        runs = []
 
 
 def _joined(runs: list[Block]) -> Iterator[Block]:
     """Join short runs, which similar lines bring about, to the long ones that they touch."""
     size = max(run.end - run.start for run in runs) / 3
     long = [run for run in runs if run.end - run.start >= min(size, _LONG)]
-    starts = [runs[0].start, *(run.start for run in long[1:])]
-    for start, end, run in zip(starts, (*starts[1:], runs[-1].end), long, strict=True):
+    firsts = [run for before, run in zip([None, *long], long, strict=False) if not before or before.shift != run.shift]
+    starts = [runs[0].start, *(run.start for run in firsts[1:])]
+    for start, end, run in zip(starts, (*starts[1:], runs[-1].end), firsts, strict=True):
         yield Block(start, end, run.shift)
+
+
+def _described_blocks(blocks: list[Block], shifts: Array, unsure: Array, source: Side, target: Side) -> Iterator[Block]:
+    """Complete the blocks: with swaps, copies and uncertain pairs."""
+    cuts = [0, *(block.end + min(_LONG, after.start - block.end) for block, after in pairwise(blocks)), len(shifts)]
+    for block, (low, high) in zip(blocks, pairwise(cuts), strict=True):
+        lines = np.arange(low, high)
+        inside = (lines >= block.start) & (lines < block.end)
+        differs = inside & (shifts[low:high] != (_NOWHERE if block.shift is None else block.shift))
+        block = replace(block, unsure=tuple(lines[unsure[low:high] | differs].tolist()))
+        if block.shift is None:
+            copies = ((side, repeated_from(text, block.start, block.end)) for side, text in ((1, target), (0, source)))
+            yield replace(block, copied=next(((side, first) for side, first in copies if first is not None), None))
+            continue
+        there = shifts[block.start + block.shift : block.end + block.shift]
+        yield replace(block, swapped=bool((there == -block.shift).mean() > 0.5))

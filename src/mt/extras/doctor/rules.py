@@ -35,7 +35,12 @@ TEXT_RULES = tuple(
     FindingRule(*row)
     for row in (
         ("unreadable", ERROR, "text that cannot be read", "Nothing after this line was checked."),
-        ("line-counts", ERROR, "files of different length", "Pairs after the missing line are misaligned."),
+        (
+            "line-counts",
+            ERROR,
+            "files of different length",
+            "Pairs after a missing line are misaligned; `mt data clean --repair` aligns two files.",
+        ),
         ("row", ERROR, "rows that cannot be read", "Correct them, or let `mt data clean` drop them."),
         ("no-pairs", ERROR, "nothing to train on or to score", "Each text needs at least one usable pair."),
         (
