@@ -112,7 +112,7 @@ def clean(
     check_folder(output, settings.data, config)
     if repair:
         require_ftfy()
-    report = check_corpus(settings, runs, 1, "language" in dropped_for, dropped_for, repair)
+    report = check_corpus(settings, runs, 1, dropped_for, repair)
     cleaned = write_clean(report, output, dropped_for)
     print_result(cleaning_table(cleaned.counts))
     if cleaned.repaired:

@@ -48,6 +48,7 @@ class Bitext:
     Attributes:
         number: of the source in the split, from 1.
         repair: its pairs are read repaired.
+        swapped: pairs (first, end) that are read with their sides exchanged.
         blocks: of pairs that are out of step; those with a shift are read with the translations that belong to them.
     """
 
@@ -56,7 +57,12 @@ class Bitext:
     source: Source
     data: DataConfig
     repair: bool = False
+    swapped: tuple[tuple[int, int], ...] = ()
     blocks: tuple[Block, ...] = ()
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        return self.data.source_lang, self.target_lang
 
     @property
     def target_lang(self) -> str:
@@ -96,7 +102,7 @@ def bitexts_of(data: DataConfig, repair: bool = False) -> list[Bitext]:
 def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[RawPair]:
     """Yield all readable pairs, and add the faults to `findings`."""
     errors: list[str] = []
-    scripts = [scripts_of(code, ()) for code in (bitext.data.source_lang, bitext.target_lang)] if bitext.repair else []
+    scripts = [scripts_of(code, ()) for code in bitext.languages] if bitext.repair else []
 
     def report(fault: TextIssue) -> None:
         message = fault.message.removeprefix(f"{fault.file}:{fault.line}: ").removeprefix(f"{fault.file}: ")
@@ -115,11 +121,21 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
             errors.clear()
 
     try:
-        for raw in _realigned(raw_pairs(), bitext.blocks) if bitext.blocks else raw_pairs():
+        pairs = _swapped_back(raw_pairs(), bitext.swapped) if bitext.swapped else raw_pairs()
+        for raw in _realigned(pairs, bitext.blocks) if bitext.blocks else pairs:
             yield raw if raw.error or not bitext.repair else _repaired(raw, scripts)
     except InputError as error:
         if findings is not None:
             findings.add("unreadable", Example(bitext.split, (), error.message))
+
+
+def _swapped_back(pairs: Iterator[RawPair], blocks: Sequence[tuple[int, int]]) -> Iterator[RawPair]:
+    lines = set(chain.from_iterable(range(*block) for block in blocks))
+    for index, (line, source, target, error, *_) in enumerate(pairs):
+        if error or index not in lines:
+            yield RawPair(line, source, target, error)
+        else:
+            yield RawPair(line, target, source, "", ("swapped",), (source, target))
 
 
 def _realigned(pairs: Iterator[RawPair], blocks: Sequence[Block]) -> Iterator[RawPair]:
@@ -134,7 +150,8 @@ def _realigned(pairs: Iterator[RawPair], blocks: Sequence[Block]) -> Iterator[Ra
         if other is None or other is here or here.error or other.error:
             yield here
         else:
-            yield here._replace(target=other.target, repairs=("alignment",), before=(here.source, here.target))
+            before = here.before if here.repairs else (here.source, here.target)
+            yield here._replace(target=other.target, repairs=(*here.repairs, "alignment"), before=before)
 
 
 def _repaired(raw: RawPair, scripts: Sequence[frozenset[str]]) -> RawPair:

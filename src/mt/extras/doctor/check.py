@@ -2,19 +2,20 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.config import Config, FromTrain, is_synthetic
+from mt.config import Config, FromTrain, PairFiles, TableFile, is_synthetic
 from mt.console import log
 from mt.extras.doctor.bitexts import Bitext, bitexts_of, read_bitext
 from mt.extras.doctor.checker import check_pairs
 from mt.extras.doctor.coverage import Coverage, measure_coverage
 from mt.extras.doctor.examples import Example, Findings
+from mt.extras.doctor.language_blocks import language_blocks
 from mt.extras.doctor.misalignment import misaligned_blocks
 from mt.extras.doctor.rules import BIT, ERROR, PAIR_RULES, SEVERITIES, TEXT_RULES, FindingRule
 from mt.extras.doctor.statistics import (
@@ -67,7 +68,6 @@ def check_corpus(
     config: Config,
     runs: Path,
     max_examples: int,
-    detect_every_language: bool = False,
     dropped_for: frozenset[str] = frozenset(),
     repair: bool = False,
 ) -> CorpusReport:
@@ -77,7 +77,6 @@ def check_corpus(
         config: it names the texts.
         runs: folder of the runs; one of the same name may have a tokenizer.
         max_examples: to show of each finding.
-        detect_every_language: detect the language of all pairs, not of a sample.
         dropped_for: rules that drop a pair, so that a later one equal to it may stay.
         repair: check the training text as it is after its repair.
     """
@@ -95,28 +94,51 @@ def check_corpus(
         criteria = criteria_by_language(config, statistics, files)
         if files is not None:
             coverage = measure_coverage(description, tokenizers, statistics, criteria, findings)
-        masks = check_pairs(statistics, criteria, findings, detect_every_language, folder, dropped_for)
-    _check_alignment(statistics, masks, findings)
+        masks = check_pairs(statistics, criteria, findings, folder, dropped_for)
+    _check_blocks(statistics, masks, findings)
     _check_usable(config, statistics, masks, findings)
     _check_back_translations(config, statistics, findings)
     return CorpusReport(config, statistics, _collect(findings), coverage, masks)
 
 
 def _with_blocks(bitext: Bitext) -> Bitext:
+    """Return a bitext whose swapped pairs are read swapped back, and whose shifted ones in step."""
+    found = language_blocks((pair.cleaned() for pair in read_bitext(bitext)), bitext.languages)
+    bitext = replace(bitext, swapped=tuple((block.start, block.end) for block in found if block.side is None))
     return replace(bitext, blocks=tuple(misaligned_blocks(pair.cleaned() for pair in read_bitext(bitext))))
 
 
-def _check_alignment(statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings) -> None:
-    """Add the blocks of lines that are out of step, and mark their pairs in the rule bits of all training pairs."""
+def _check_blocks(statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings) -> None:
+    """Add the blocks of lines that are wrong, and mark their pairs in the rule bits of all training pairs."""
     before = 0
     for one in statistics:
-        bitext = one.bitext
-        for block in misaligned_blocks(pair.cleaned() for pair in read_bitext(bitext)):
-            findings.examples.add("misaligned", Example(bitext.split, (), block.described(*bitext.files)))
-            findings.counts["misaligned"][bitext.split] += block.end - block.start
-            if bitext.split == "train":
-                masks[before + block.start : before + block.end] |= np.uint64(BIT["misaligned"])
-        before += one.pairs if bitext.split == "train" else 0
+        split = one.bitext.split
+        for rule, note, start, end in _wrong_blocks(one.bitext):
+            findings.add(rule, Example(split, (), note), end - start)
+            if split == "train":
+                masks[before + start : before + end] |= np.uint64(BIT[rule])
+                findings.repairable[rule] += end - start if rule == "swapped" else 0
+        before += one.pairs if split == "train" else 0
+
+
+def _wrong_blocks(bitext: Bitext) -> Iterator[tuple[str, str, int, int]]:
+    """Yield rule, description, first pair and end of each block; those in another language are not out of step, too."""
+    foreign = language_blocks((pair.cleaned() for pair in read_bitext(bitext)), bitext.languages)
+    for block in foreign:
+        note = block.described(*bitext.files) + (_swapped_fix(bitext) if block.side is None and block.whole else "")
+        yield "swapped" if block.side is None else "wrong-language", note, block.start, block.end
+    for shifted in misaligned_blocks(pair.cleaned() for pair in read_bitext(bitext)):
+        if 2 * sum(block.overlap(shifted.start, shifted.end) for block in foreign) < shifted.end - shifted.start:
+            yield "misaligned", shifted.described(*bitext.files), shifted.start, shifted.end
+
+
+def _swapped_fix(bitext: Bitext) -> str:
+    source = bitext.source
+    if isinstance(source, PairFiles):
+        own = f"write {{source: {source.target}, target: {source.source}}}, or "
+    else:
+        own = "exchange source_column and target_column, or " if isinstance(source, TableFile) else ""
+    return f"; {own}exchange data.source_lang and data.target_lang"
 
 
 def _check_usable(

@@ -37,7 +37,6 @@ class Chunk:
     lines: list[int]  # of each pair
     pairs: list[tuple[str, str]]
     encoding_errors: dict[int, str]  # message for the index of each pair that is not UTF-8
-    stride: int  # the language of every n-th pair is detected
     max_examples: int  # of each rule
     criteria: Criteria
 
@@ -55,5 +54,4 @@ class ChunkResult:
     masks: NDArray[np.uint64]  # rule bits (N,)
     hashes: NDArray[np.void]  # of dtype `HASHES` (N,)
     examples: Examples
-    sampled: int = 0  # pairs whose language was to be detected
     repairable: Counter[str] = field(default_factory=Counter)  # pairs by rule that a repair would do away with
