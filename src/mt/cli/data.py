@@ -168,9 +168,7 @@ def clean(
         dropped_for |= {"low-score"}
     elif min_score is not None or keep_share is not None:
         raise InputError("--min-score and --keep-share select by scores", "add --scores, the output of mt data score")
-    report = check_corpus(
-        settings, runs, 1, "language" in dropped_for, dropped_for, repair, judged, max_per_template or 0
-    )
+    report = check_corpus(settings, runs, 1, dropped_for, repair, judged, max_per_template or 0)
     pages = {} if judged is None else {"scores.html": scores_page(judged.values, judged.sources, judged.threshold)}
     cleaned = write_clean(report, output, dropped_for, pages)
     print_result(cleaning_table(cleaned.counts))

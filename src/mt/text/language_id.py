@@ -24,23 +24,24 @@ class Detector:
         """Return (code, confidence in percent) of each language, best first; nothing for a text without letters."""
         if not any(character.isalpha() for character in text):
             return []
-        return [(code, round(100 * float(share), 1)) for code, share in self._library().rank(text)]
+        return [(code, round(100 * float(share), 1)) for code, share in self.library().rank(text)]
 
     def classify(self, text: str) -> tuple[str, float]:
         """Return the best of `rank` in half the time; the text must have letters."""
-        code, share = self._library().classify(text)
+        code, share = self.library().classify(text)
         return code, 100 * float(share)
 
     def supports(self, code: str) -> bool:
         """Return True if a language can be identified."""
-        return base_language(code) in self._library().nb_classes
+        return base_language(code) in self.library().nb_classes
 
     def best_of(self, text: str, codes: Sequence[str]) -> tuple[str, float]:
         """Return the best of some languages, and its confidence in percent against all languages."""
         confidence = dict(self.rank(text))
         return max(((code, confidence.get(base_language(code), 0.0)) for code in codes), key=lambda pair: pair[1])
 
-    def _library(self) -> "LanguageIdentifier":
+    def library(self) -> "LanguageIdentifier":
+        """Return the loaded identifier."""
         if self._identifier is None:
             from py3langid.langid import MODEL_FILE, LanguageIdentifier
 

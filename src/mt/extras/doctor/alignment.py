@@ -179,7 +179,7 @@ class _Aligner:
         Args:
             centre: that number as an earlier alignment has it; at most `band` from it is tried.
         """
-        n_source, n_target = len(self.source.counts), len(self.target.counts)
+        n_target = len(self.target.counts)
         pad = 2  # so that two lines before the first are impossible, not the last
         rows = np.full((3, n_target + 1 + pad), -np.inf)  # of the last source lines, by target lines so far
         reach = zip(centre, [*centre[1:], n_target], strict=True)  # of a line, those left out before the next one, too

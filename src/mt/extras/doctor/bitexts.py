@@ -51,6 +51,7 @@ class Bitext:
         number: of the source in the split, from 1.
         repair: its pairs are read repaired.
         links: of the lines of two files of different length, read so; lines before the first are in step.
+        swapped: pairs (first, end) that are read with their sides exchanged.
         blocks: of pairs that are out of step; those with a shift are read with the translations that belong to them.
     """
 
@@ -60,7 +61,12 @@ class Bitext:
     data: DataConfig
     repair: bool = False
     links: tuple[Link, ...] = ()
+    swapped: tuple[tuple[int, int], ...] = ()
     blocks: tuple[Block, ...] = ()
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        return self.data.source_lang, self.target_lang
 
     @property
     def target_lang(self) -> str:
@@ -106,7 +112,7 @@ def bitexts_of(data: DataConfig, repair: bool = False) -> list[Bitext]:
 def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[RawPair]:
     """Yield all readable pairs, and add the faults to `findings`."""
     errors: list[str] = []
-    scripts = [scripts_of(code, ()) for code in (bitext.data.source_lang, bitext.target_lang)] if bitext.repair else []
+    scripts = [scripts_of(code, ()) for code in bitext.languages] if bitext.repair else []
 
     def report(fault: TextIssue) -> None:
         message = fault.message.removeprefix(f"{fault.file}:{fault.line}: ").removeprefix(f"{fault.file}: ")
@@ -129,6 +135,7 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
 
     try:
         pairs = _aligned_lines(bitext) if bitext.links else raw_pairs()
+        pairs = _swapped_back(pairs, bitext.swapped) if bitext.swapped else pairs
         for raw in realigned(pairs, bitext.blocks) if bitext.blocks else pairs:
             yield raw if raw.error or not bitext.repair else _repaired(raw, scripts)
     except InputError as error:
@@ -159,6 +166,15 @@ def _lines_with_faults(path: Path) -> Iterator[tuple[str, str]]:
         faults.clear()
 
 
+def _swapped_back(pairs: Iterator[RawPair], blocks: Sequence[tuple[int, int]]) -> Iterator[RawPair]:
+    lines = set(chain.from_iterable(range(*block) for block in blocks))
+    for index, (line, source, target, error, *_) in enumerate(pairs):
+        if error or index not in lines:
+            yield RawPair(line, source, target, error)
+        else:
+            yield RawPair(line, target, source, "", ("swapped",), (source, target))
+
+
 def realigned(pairs: Iterator[RawPair], blocks: Sequence[Block]) -> Iterator[RawPair]:
     """Yield the pairs, those of a block that belongs elsewhere with the targets there."""
     unsure = {line for block in blocks for line in block.unsure}
@@ -175,7 +191,8 @@ def realigned(pairs: Iterator[RawPair], blocks: Sequence[Block]) -> Iterator[Raw
                 yield here
             else:
                 before = here.before if here.repairs else (here.source, here.target)
-                yield here._replace(target=other.target, repairs=("alignment",), before=before)
+                repairs = tuple(dict.fromkeys((*here.repairs, "alignment")))
+                yield here._replace(target=other.target, repairs=repairs, before=before)
         start += len(segment)
 
 

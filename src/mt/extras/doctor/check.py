@@ -3,20 +3,19 @@
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.config import Config, FromTrain, PairFiles, is_synthetic
+from mt.config import Config, FromTrain, is_synthetic
 from mt.console import log
-from mt.extras.doctor.align_files import line_links
-from mt.extras.doctor.bitexts import Bitext, bitexts_of, read_bitext
+from mt.extras.doctor.bitexts import bitexts_of
+from mt.extras.doctor.block_checks import check_blocks, with_blocks
 from mt.extras.doctor.checker import check_pairs
 from mt.extras.doctor.coverage import Coverage, measure_coverage
 from mt.extras.doctor.examples import Example, Findings
-from mt.extras.doctor.misalignment import misaligned_blocks
 from mt.extras.doctor.pair_scores import PairScores
 from mt.extras.doctor.position_map import PositionMap
 from mt.extras.doctor.rules import BIT, ERROR, PAIR_RULES, SEVERITIES, TEXT_RULES, FindingRule
@@ -73,7 +72,6 @@ def check_corpus(
     config: Config,
     runs: Path,
     max_examples: int,
-    detect_every_language: bool = False,
     dropped_for: frozenset[str] = frozenset(),
     repair: bool = False,
     scores: PairScores | None = None,
@@ -85,7 +83,6 @@ def check_corpus(
         config: it names the texts.
         runs: folder of the runs; one of the same name may have a tokenizer.
         max_examples: to show of each finding.
-        detect_every_language: detect the language of all pairs, not of a sample.
         dropped_for: rules that drop a pair, so that a later one equal to it may stay.
         repair: check the training text as it is after its repair.
         scores: of the training pairs; they decide which of near duplicates, and of several sources of one target, does
@@ -93,7 +90,7 @@ def check_corpus(
         max_per_template: pairs of each template that do not break the rule.
     """
     findings = Findings(max_examples)
-    bitexts = [_with_blocks(bitext) if bitext.repair else bitext for bitext in bitexts_of(config.data, repair)]
+    bitexts = [with_blocks(bitext) if bitext.repair else bitext for bitext in bitexts_of(config.data, repair)]
     log.info("reading the corpus")
     sources = Counter(bitext.split for bitext in bitexts)
     statistics = [collect_statistics(b, findings, max(MAX_SAMPLE // sources[b.split], 100)) for b in bitexts]
@@ -106,51 +103,12 @@ def check_corpus(
         criteria = criteria_by_language(config, statistics, files)
         if files is not None:
             coverage = measure_coverage(description, tokenizers, statistics, criteria, findings)
-        masks = check_pairs(
-            statistics, criteria, findings, detect_every_language, folder, dropped_for, scores, max_per_template
-        )
-    maps = _check_alignment(statistics, masks, findings)
+        masks = check_pairs(statistics, criteria, findings, folder, dropped_for, scores, max_per_template)
+    maps = check_blocks(statistics, masks, findings)
     _check_usable(config, statistics, masks, findings)
     _check_back_translations(config, statistics, findings)
     judged = (None, None) if scores is None else (scores.values, scores.threshold)
     return CorpusReport(config, statistics, _collect(findings), coverage, masks, maps, *judged)
-
-
-def _with_blocks(bitext: Bitext) -> Bitext:
-    """Return a bitext as it is to be repaired: its lines aligned if their numbers differ, and its blocks found."""
-    if isinstance(bitext.source, PairFiles):
-        bitext = replace(bitext, links=line_links(*map(Path, bitext.files)))
-    return replace(bitext, blocks=tuple(misaligned_blocks(pair.cleaned() for pair in read_bitext(bitext))))
-
-
-def _check_alignment(
-    statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings
-) -> list[PositionMap]:
-    """Add blocks of lines that are out of step, mark them in the rule bits of all training pairs, and map the texts.
-
-    Of a bitext that is read repaired, only pairs that have no certain translation are marked, and there is no map.
-    """
-    before, maps = 0, list[PositionMap]()
-    for one in statistics:
-        bitext, lines, positions = one.bitext, np.zeros(one.pairs, np.bool_), PositionMap(one.pairs)
-        if not bitext.repair:
-            blocks = tuple(misaligned_blocks((pair.cleaned() for pair in read_bitext(bitext)), positions.add))
-            positions.blocks.extend(blocks)
-            for block in blocks:
-                lines[block.start : block.end] = True
-                if not (block.swapped and block.shift and block.shift < 0):  # it was named with the other one
-                    findings.examples.add("misaligned", Example(bitext.split, (), block.described(*bitext.files)))
-            unpaired = replace(bitext, blocks=blocks).unpaired()
-            if bitext.split == "train":
-                findings.repairable["misaligned"] += int(lines.sum()) - int(lines[unpaired].sum())
-        else:
-            lines[bitext.unpaired()] = True
-        findings.counts["misaligned"][bitext.split] += int(lines.sum())
-        if bitext.split == "train":
-            masks[before : before + one.pairs][lines] |= np.uint64(BIT["misaligned"])
-            maps.append(positions)
-            before += one.pairs
-    return maps
 
 
 def _check_usable(

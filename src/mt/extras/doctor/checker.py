@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -27,14 +26,12 @@ from mt.system.workers import in_order
 _CHUNK_PAIRS, _CHUNK_CHARACTERS = 10_000, 2**22  # at most
 _SINGLE_PROCESS = 30_000  # pairs for which worker processes do not pay
 _MAX_WORKERS = 8  # one process reads for all of them, and each takes some 200 MB
-_LANGUAGE_SAMPLE = 10_000  # pairs of a split whose language is detected
 
 
 def check_pairs(
     statistics: Sequence[BitextStatistics],
     criteria: dict[str, Criteria],
     findings: Findings,
-    detect_every_language: bool,
     folder: Path,
     dropped_for: frozenset[str],
     scores: PairScores | None = None,
@@ -46,7 +43,6 @@ def check_pairs(
         statistics: of the bitexts.
         criteria: by target language.
         findings: of both passes.
-        detect_every_language: detect the language of all pairs, not of a sample.
         folder: for temporary files.
         dropped_for: a pair that breaks one of these rules is not the first of those equal to it.
         scores: of all training pairs; the best near-duplicate stays, and the best source of a target with many.
@@ -55,7 +51,7 @@ def check_pairs(
     Raises:
         InputError: the scores are those of other pairs.
     """
-    chunks = _chunks(statistics, criteria, findings.examples.limit, detect_every_language)
+    chunks = _chunks(statistics, criteria, findings.examples.limit)
     with RepetitionFinder(folder, dropped_for, max_per_template) as finder:
         masks = _check_chunks(chunks, sum(one.pairs for one in statistics), findings, finder, scores)
         values = None if scores is None else scores.values
@@ -109,18 +105,14 @@ def _add_result(findings: Findings, chunk: Chunk, result: ChunkResult) -> None:
     if chunk.split == "train":
         findings.repairable.update(result.repairable)
     findings.pairs[chunk.split] += len(chunk.pairs)
-    findings.checked["language"][chunk.split] += result.sampled
 
 
 def _chunks(
-    statistics: Sequence[BitextStatistics], criteria: dict[str, Criteria], max_examples: int, every_language: bool
+    statistics: Sequence[BitextStatistics], criteria: dict[str, Criteria], max_examples: int
 ) -> Iterator[Chunk]:
-    total, offset = Counter[str](), Counter[str]()
-    for one in statistics:
-        total[one.bitext.split] += one.pairs
+    offset = Counter[str]()
     for one in statistics:
         bitext, split = one.bitext, one.bitext.split
-        stride = 1 if every_language else max(1, ceil(total[split] / _LANGUAGE_SAMPLE))
         reader = read_bitext(bitext)
         while pairs := _take_chunk(reader):
             yield Chunk(
@@ -130,7 +122,6 @@ def _chunks(
                 lines=[pair.line for pair in pairs],
                 pairs=[(pair.source, pair.target) for pair in pairs],
                 encoding_errors={index: pair.error for index, pair in enumerate(pairs) if pair.error},
-                stride=stride,
                 max_examples=max_examples,
                 criteria=criteria[bitext.target_lang],
             )

@@ -39,7 +39,6 @@ class Chunk:
     lines: list[int]  # of each pair
     pairs: list[tuple[str, str]]
     encoding_errors: dict[int, str]  # message for the index of each pair that is not UTF-8
-    stride: int  # the language of every n-th pair is detected
     max_examples: int  # of each rule
     criteria: Criteria
 
@@ -59,5 +58,4 @@ class ChunkResult:
     words: tuple[Words, Words]  # of N sentences each
     frames: Hashes  # of the templates that pairs could belong to, or 0 (N,)
     examples: Examples
-    sampled: int = 0  # pairs whose language was to be detected
     repairable: Counter[str] = field(default_factory=Counter)  # pairs by rule that a repair would do away with

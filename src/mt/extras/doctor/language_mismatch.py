@@ -1,15 +1,19 @@
-"""Detection of sentences in another language than expected."""
+"""Detection of single lines in another language than expected."""
 
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
 
-from mt.text.language_id import Detector
-from mt.text.languages import base_language
+import numpy as np
 
-_MIN_LETTERS, _MIN_SYLLABLES = 40, 15  # shorter sentences are skipped; in an alphabet, and in a syllabic script
+from mt.text.language_id import Detector
+from mt.text.language_scores import MAX_BYTES, Array, LineScorer
+from mt.text.languages import LANGUAGE_NAMES, base_language
+
+_MIN_LETTERS, _MIN_SYLLABLES = 40, 15  # a shorter line is judged with its neighbours; in an alphabet, in a syllabary
+_NEIGHBOURS = 3  # lines before and after
 _SYLLABIC = frozenset({"zh", "yue", "ja", "ko"})
-_MAX_CHARACTERS = 1000
-_MIN_CONFIDENCE, _MAX_EXPECTED = 80.0, 2.0  # percent: at least for the detected language, at most for the expected
+_MIN_CONFIDENCE, _MAX_EXPECTED = 0.8, 0.02  # at least for the detected language, at most for the expected
 
 # Languages that are easily confused: a detection within one group is no finding.
 _CONFUSABLE = tuple(
@@ -26,28 +30,52 @@ def undetectable(language: str) -> str:
     """Return why a language cannot be detected; "" if it can."""
     if find_spec("py3langid") is None:
         return "py3langid is not installed"
-    return "" if _detector_for(language).supports(language) else "py3langid does not know it"
+    return "" if base_language(language) in scorer_for(language).languages else "py3langid does not know it"
 
 
-def other_language(text: str, expected: str) -> str:
-    """Return the language and confidence of a sentence that is clearly not in the expected language, or ""."""
-    base = base_language(expected)
-    if sum(map(str.isalpha, text)) < (_MIN_SYLLABLES if base in _SYLLABIC else _MIN_LETTERS):
-        return ""
-    detector, text = _detector_for(expected), text[:_MAX_CHARACTERS]
-    detected, confidence = detector.classify(text)
-    if detected == base or confidence < _MIN_CONFIDENCE or any({detected, base} <= group for group in _CONFUSABLE):
-        return ""
-    if dict(detector.rank(text)).get(base, 0.0) > _MAX_EXPECTED:
-        return ""
-    return f"{detected}, {confidence:.0f} %"
+def confusable(language: str, other: str) -> bool:
+    """Report whether two languages, without region, are close relatives."""
+    return any({language, other} <= group for group in _CONFUSABLE)
 
 
-def _detector_for(language: str) -> Detector:
-    common = _detector()
-    return common if common.supports(language) else _detector(language)
+def other_languages(lines: Sequence[str], languages: tuple[str, str], side: int) -> Iterator[tuple[int, str]]:
+    """Yield the index, and the language and its confidence, of each line that is clearly not in its side's language.
+
+    A short line is judged with its neighbours, if it seems to be in their language itself.
+    """
+    base, scorer = base_language(languages[side]), scorer_for(*languages)
+    scores = scorer.score(lines, scorer.table)
+    size = np.sqrt([[len(line.encode()[:MAX_BYTES])] for line in lines], dtype=np.float32)
+    own = np.array([code == base for code in scorer.languages])
+    best, share, is_clear = _judged(scores, own)
+    around, share_around, is_clear_around = _judged(_windows(scores * size) / np.sqrt(_windows(size**2) + 1), own)
+    by_context = is_clear_around & (best == around)
+    for line in np.flatnonzero(is_clear | by_context).tolist():
+        code, letters = scorer.languages[best[line]], sum(map(str.isalpha, lines[line]))
+        alone = is_clear[line] and letters >= (_MIN_SYLLABLES if base in _SYLLABIC else _MIN_LETTERS)
+        if letters and (alone or by_context[line]) and code != base and not confusable(code, base):
+            yield line, f"{code}, {100 * (share if alone else share_around)[line]:.0f} %"
+
+
+def _judged(scores: Array, own: Array) -> tuple[Array, Array, Array]:
+    """Return the best column of scores (N, L), its confidence, and whether it clearly is none of its `own` (N,)."""
+    odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+    odds /= odds.sum(axis=1, keepdims=True)
+    best = odds.max(axis=1)
+    return odds.argmax(axis=1), best, (best >= _MIN_CONFIDENCE) & (odds[:, own].sum(axis=1) <= _MAX_EXPECTED)
+
+
+def _windows(values: Array) -> Array:
+    """Return the sums of each row of (N, L) and its neighbours."""
+    sums = np.cumsum(np.pad(values.astype(np.float64), ((_NEIGHBOURS + 1, _NEIGHBOURS), (0, 0))), axis=0)
+    return sums[2 * _NEIGHBOURS + 1 :] - sums[: -2 * _NEIGHBOURS - 1]
+
+
+def scorer_for(*languages: str) -> LineScorer:
+    """Return a scorer of the common languages, and of these if py3langid knows them."""
+    return _scorer(*sorted(set(map(base_language, languages)) - set(LANGUAGE_NAMES)))
 
 
 @cache
-def _detector(*languages: str) -> Detector:
-    return Detector(languages)
+def _scorer(*codes: str) -> LineScorer:
+    return LineScorer(Detector(codes))

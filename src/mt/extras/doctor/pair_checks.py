@@ -1,7 +1,7 @@
 """Checks of single pairs, run in worker processes."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from hashlib import blake2b
 from itertools import chain
@@ -17,7 +17,7 @@ from mt.extras.doctor.characters import markup, mojibake, suspicious_characters
 from mt.extras.doctor.chunks import HASHES, Chunk, ChunkResult, Criteria
 from mt.extras.doctor.consistency import end_mismatch, number_mismatch
 from mt.extras.doctor.examples import Examples
-from mt.extras.doctor.language_mismatch import other_language
+from mt.extras.doctor.language_mismatch import other_languages
 from mt.extras.doctor.repair import REPAIRABLE, repaired
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.scripts import foreign_letters
@@ -53,17 +53,19 @@ def check_chunk(chunk: Chunk) -> ChunkResult:
 
     for index, (raw, pair) in enumerate(zip(chunk.pairs, pairs, strict=True)):
         digests.append(_digests(pair, target_lang))
-        sampled = (chunk.offset + index) % chunk.stride == 0
-        result.sampled += sampled
         if error := chunk.encoding_errors.get(index):
             side = int("\ufffd" not in raw[0])
             add(index, ("encoding", error, side, raw[side].find("\ufffd")))
             continue
-        for issue in _issues(raw, pair, chunk.criteria, sampled):
+        for issue in _issues(raw, pair, chunk.criteria):
             add(index, issue)
         if masks[index] & _REPAIRABLE_BITS:
             result.repairable.update(_repairable(raw, masks[index], chunk.criteria))
-    for index, note in _too_long(chunk):
+    for side in (side for side in (0, 1) if chunk.criteria.detectable[side]):
+        for index, note in other_languages([pair[side] for pair in pairs], chunk.criteria.languages, side):
+            if index not in chunk.encoding_errors:
+                add(index, ("language", note, side, 0))
+    for index, note in _too_long(chunk, pairs):
         add(index, ("too-long", note, None, 0))
     result.masks = np.array(masks, np.uint64)
     result.hashes = np.frombuffer(b"".join(digests), HASHES)
@@ -79,16 +81,13 @@ def _repairable(raw: Pair, mask: int, criteria: Criteria) -> Iterator[str]:
     yield from found
 
 
-def _issues(raw: Pair, pair: Pair, criteria: Criteria, sampled: bool) -> Iterator[PairIssue]:
+def _issues(raw: Pair, pair: Pair, criteria: Criteria) -> Iterator[PairIssue]:
     for side, (text, scripts) in enumerate(zip(raw, criteria.scripts, strict=True)):
         issues = (suspicious_characters(text, scripts), mojibake(text), markup(text), foreign_letters(text, scripts))
         for rule, position, note in chain(*issues):
             yield rule, note, side, position
     for rule, note in _compare_sides(pair, criteria):
         yield rule, note, None, 0
-    for side in (0, 1) if sampled else ():
-        if criteria.detectable[side] and (note := other_language(pair[side], criteria.languages[side])):
-            yield "language", note, side, 0
 
 
 def _compare_sides(pair: Pair, criteria: Criteria) -> Iterator[tuple[str, str]]:
@@ -132,11 +131,10 @@ def _hash(text: bytes, key: bytes) -> bytes:
     return blake2b(text, digest_size=8, key=key).digest()
 
 
-def _too_long(chunk: Chunk) -> Iterator[tuple[int, str]]:
+def _too_long(chunk: Chunk, pairs: Sequence[Pair]) -> Iterator[tuple[int, str]]:
     """Yield the index and token count of pairs beyond max_length, encoding only those that can be."""
     if chunk.criteria.tokenizers is None:
         return
-    pairs = [(one_line(src), one_line(tgt)) for src, tgt in chunk.pairs]
     limits = chunk.criteria.max_length
     candidates = [
         index

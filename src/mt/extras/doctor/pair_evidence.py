@@ -50,7 +50,7 @@ class PairEvidence:
 
     def _ratios(self, features: tuple[Array, Array]) -> Array:
         tables = zip(self._tables, features, strict=True)
-        total: Array = sum(ratios[np.searchsorted(edges, values, side="right")] for (edges, ratios), values in tables)
+        total: Array = np.sum([ratio[np.searchsorted(edges, x, side="right")] for (edges, ratio), x in tables], axis=0)
         return total
 
     def _features(self, shifts: Sequence[int], start: int, end: int) -> list[tuple[Array, Array]]:

@@ -6,7 +6,10 @@ ERROR, WARNING, NOTE = "error", "warning", "note"
 SEVERITIES = (ERROR, WARNING, NOTE)
 
 _DROPPED_BY_CLEANING = frozenset(
-    "encoding empty ratio misaligned duplicate leak near-leak identical wrong-script replacement mojibake".split()
+    (
+        "encoding empty ratio wrong-language swapped misaligned duplicate leak near-leak identical wrong-script "
+        "replacement mojibake"
+    ).split()
 )
 _DROPPED_BY_TRAINING = frozenset("empty ratio too-long duplicate".split())
 
@@ -67,6 +70,8 @@ PAIR_RULES = tuple(
         ("empty", WARNING, "pairs with an empty side", "There is nothing to learn from them."),
         ("ratio", WARNING, "disproportionate lengths", "Beyond data.max_ratio; mostly not translations of each other."),
         ("too-long", NOTE, "longer than data.max_length", "Counted in tokens, start and end included."),
+        ("wrong-language", WARNING, "blocks of lines in another language", "Many in a row, so this is no guess."),
+        ("swapped", WARNING, "pairs with their sides swapped", "Each side is in the language of the other."),
         (
             "misaligned",
             WARNING,
@@ -91,7 +96,12 @@ PAIR_RULES = tuple(
         ("identical", WARNING, "source and target are the same", "Untranslated text teaches a model to copy."),
         ("same-words", NOTE, "source and target are the same few words", "Perhaps names; perhaps not translated."),
         ("wrong-script", WARNING, "mostly another script", "Not a script of the language."),
-        ("language", WARNING, "another language", "Only long sentences and clear cases; a guess, so look at them."),
+        (
+            "language",
+            WARNING,
+            "another language",
+            "Single lines, judged with those around; a guess, so look.",
+        ),
         ("replacement", WARNING, "replacement character U+FFFD", "The original character is lost."),
         ("mojibake", WARNING, "mojibake", "UTF-8 decoded with another encoding, such as `Ã¤` for `ä`."),
         ("nul", WARNING, "NUL characters", "Perhaps the text was UTF-16 or binary."),

@@ -1,0 +1,98 @@
+"""Blocks of wrong lines: in another language, with their sides swapped, or out of step."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt.config import PairFiles, TableFile
+from mt.extras.doctor.align_files import line_links
+from mt.extras.doctor.bitexts import Bitext, read_bitext
+from mt.extras.doctor.examples import Example, Findings
+from mt.extras.doctor.language_blocks import LanguageBlock, language_blocks
+from mt.extras.doctor.misalignment import misaligned_blocks
+from mt.extras.doctor.position_map import PositionMap
+from mt.extras.doctor.rules import BIT
+from mt.extras.doctor.statistics import BitextStatistics
+
+_Lines = NDArray[np.bool_]
+
+
+def with_blocks(bitext: Bitext) -> Bitext:
+    """Return a bitext as it is to be repaired: lines aligned if their numbers differ, sides exchanged, and in step."""
+    if isinstance(bitext.source, PairFiles):
+        bitext = replace(bitext, links=line_links(*map(Path, bitext.files)))
+    found = language_blocks((pair.cleaned() for pair in read_bitext(bitext)), bitext.languages)
+    bitext = replace(bitext, swapped=tuple((block.start, block.end) for block in found if block.side is None))
+    return replace(bitext, blocks=tuple(misaligned_blocks(pair.cleaned() for pair in read_bitext(bitext))))
+
+
+def check_blocks(
+    statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings
+) -> list[PositionMap]:
+    """Add blocks of wrong lines, mark them in the rule bits of all training pairs, and map the training texts."""
+    before, maps = 0, list[PositionMap]()
+    for one in statistics:
+        positions = PositionMap(one.pairs)
+        lines = {rule: np.zeros(one.pairs, np.bool_) for rule in ("wrong-language", "swapped", "misaligned")}
+        foreign = _check_languages(one.bitext, lines, findings)
+        _check_alignment(one.bitext, foreign, positions, lines["misaligned"], findings)
+        for rule, marked in lines.items():
+            findings.counts[rule][one.bitext.split] += int(marked.sum())
+            if one.bitext.split == "train":
+                masks[before : before + one.pairs][marked] |= np.uint64(BIT[rule])
+        if one.bitext.split == "train":
+            maps.append(positions)
+            before += one.pairs
+    return maps
+
+
+def _check_languages(bitext: Bitext, lines: dict[str, _Lines], findings: Findings) -> list[LanguageBlock]:
+    """Add blocks in another language, and those whose sides are swapped."""
+    blocks = list(language_blocks((pair.cleaned() for pair in read_bitext(bitext)), bitext.languages))
+    for block in blocks:
+        is_swapped = block.side is None
+        rule = "swapped" if is_swapped else "wrong-language"
+        lines[rule][block.start : block.end] = True
+        note = block.described(*bitext.files) + (_swapped_fix(bitext) if is_swapped and block.whole else "")
+        findings.examples.add(rule, Example(bitext.split, (), note))
+        if is_swapped and bitext.split == "train":
+            findings.repairable["swapped"] += block.end - block.start
+    return blocks
+
+
+def _check_alignment(
+    bitext: Bitext, foreign: Sequence[LanguageBlock], positions: PositionMap, lines: _Lines, findings: Findings
+) -> None:
+    """Add blocks out of step, but for those in another language.
+
+    Of a bitext that is read repaired, only pairs that have no certain translation are marked, and there is no map.
+    """
+    if bitext.repair:
+        lines[bitext.unpaired()] = True
+        return
+    found = misaligned_blocks((pair.cleaned() for pair in read_bitext(bitext)), positions.add)
+    blocks = tuple(
+        block
+        for block in found
+        if 2 * sum(other.overlap(block.start, block.end) for other in foreign) < block.end - block.start
+    )
+    positions.blocks.extend(blocks)
+    for block in blocks:
+        lines[block.start : block.end] = True
+        if not (block.swapped and block.shift and block.shift < 0):  # it was named with the other one
+            findings.examples.add("misaligned", Example(bitext.split, (), block.described(*bitext.files)))
+    unpaired = replace(bitext, blocks=blocks).unpaired()
+    if bitext.split == "train":
+        findings.repairable["misaligned"] += int(lines.sum()) - int(lines[unpaired].sum())
+
+
+def _swapped_fix(bitext: Bitext) -> str:
+    source = bitext.source
+    if isinstance(source, PairFiles):
+        own = f"write {{source: {source.target}, target: {source.source}}}, or "
+    else:
+        own = "exchange source_column and target_column, or " if isinstance(source, TableFile) else ""
+    return f"; {own}exchange data.source_lang and data.target_lang"

@@ -1,0 +1,210 @@
+"""Blocks of lines in another language than expected, or with the two sides swapped.
+
+A line is compared with other languages by py3langid's n-grams, and with the other side by n-grams whose frequencies the
+corpus itself teaches, which also tells close relatives and unlisted languages apart. A single line proves little, and
+names prove nothing: the evidence is summed over consecutive lines (CUSUM, Page 1954).
+
+    N pairs   F n-grams   L languages
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from itertools import islice
+
+import numpy as np
+
+from mt.data.corpus import Pair
+from mt.extras.doctor.language_mismatch import confusable, scorer_for
+from mt.extras.doctor.lexicon import Array, density_ratios
+from mt.text.language_scores import LineScorer
+from mt.text.languages import base_language, language_name
+
+_SEGMENT = 50_000  # pairs in memory together
+_LEARNED = 10_000  # lines of each side from which the n-grams of a segment are learned
+_MIN_PAIRS = 300  # of which nothing can be learned
+_SURE = 2.0  # nats of py3langid that make a line an example of the other side's language
+_BOUND, _DOUBT = 4.0, 0.5  # nats that a line can give, and that each has to bring
+_MIN_EVIDENCE = 25.0  # nats of a block
+_TRANSLATED = 0.4  # share of a text's words that are translated elsewhere; lists of names and code have less
+_WHOLE = 0.9  # share of a text that makes it all of it
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class LanguageBlock:
+    """Pairs `start` to `end` (exclusive) of a corpus, counted from 0, with a side in another language.
+
+    Attributes:
+        side: 0 the source, 1 the target, None both: each side is in the language of the other.
+        language: of that side.
+        evidence: in nats.
+        whole: it is all of the corpus.
+    """
+
+    start: int
+    end: int
+    side: int | None
+    language: str
+    evidence: float = 0.0
+    whole: bool = False
+
+    def overlap(self, start: int, end: int) -> int:
+        """Return the number of common pairs."""
+        return max(0, min(self.end, end) - max(self.start, start))
+
+    def described(self, source: str, target: str) -> str:
+        """Name the lines and their language."""
+        unit = "pairs" if source == target else "lines"
+        lines = f"all {unit}" if self.whole else f"{unit} {self.start + 1:,} to {self.end:,}"
+        if self.side is None:
+            return f"{target}: {lines} are swapped with those of {source}"
+        column = f"{('source', 'target')[self.side]} side of " if source == target else ""
+        return f"{(source, target)[self.side]}: {column}{lines}: {language_name(self.language)}"
+
+
+def language_blocks(pairs: Iterable[Pair], languages: tuple[str, str]) -> list[LanguageBlock]:
+    """Find the blocks of a corpus; nine tenths of it are given as all of it, and without py3langid nothing is found."""
+    if find_spec("py3langid") is None:
+        return []
+    remaining, found, n_pairs = iter(pairs), list[LanguageBlock](), 0
+    while segment := list(islice(remaining, _SEGMENT)):
+        for block in _segment_blocks(segment, languages):
+            found.append(replace(block, start=block.start + n_pairs, end=block.end + n_pairs))
+        n_pairs += len(segment)
+    kinds: dict[tuple[int | None, str], list[LanguageBlock]] = {}
+    for block in found:
+        kind = kinds.setdefault((block.side, block.language), [])
+        if kind and kind[-1].end == block.start:  # of two segments
+            kind[-1] = replace(kind[-1], end=block.end, evidence=kind[-1].evidence + block.evidence)
+        else:
+            kind.append(block)
+    for key, kind in kinds.items():
+        if sum(block.end - block.start for block in kind) >= _WHOLE * n_pairs:
+            kinds[key] = [replace(kind[0], start=0, end=n_pairs, whole=True)]
+    return sorted((block for kind in kinds.values() for block in kind), key=lambda block: block.start)
+
+
+def _segment_blocks(pairs: Sequence[Pair], languages: tuple[str, str]) -> list[LanguageBlock]:
+    """Return the blocks with the most evidence that do not overlap, by their start."""
+    candidates = [
+        LanguageBlock(start, end, side, language, total)
+        for side, language, gains in _evidence(pairs, languages)
+        for start, end, total in _runs(gains - _DOUBT)
+    ]
+    names = _blocks_of_names(candidates, pairs, languages)
+    kept: list[LanguageBlock] = []
+    for block in sorted(set(candidates) - names, key=lambda block: -block.evidence):
+        rivals = [other for other in kept if other.side == block.side or None in (other.side, block.side)]
+        if sum(other.overlap(block.start, block.end) for other in rivals) < 0.3 * (block.end - block.start):
+            kept.append(block)
+    return sorted(kept, key=lambda block: block.start)
+
+
+def _evidence(pairs: Sequence[Pair], languages: tuple[str, str]) -> Iterator[tuple[int | None, str, Array]]:
+    """Yield each side with each language that it should not be in, and the evidence for that in each line (N,)."""
+    scorer, codes = scorer_for(*languages), [base_language(code) for code in languages]
+    sides = [[pair[side] for pair in pairs] for side in (0, 1)]
+    by_ngrams = [_by_ngrams(scorer, scorer.score(sides[side], scorer.table), codes[side]) for side in (0, 1)]
+    swapped = [evidence.pop(codes[1 - side], None) for side, evidence in enumerate(by_ngrams)]
+    for side in (0, 1):
+        yield from ((side, language, gains) for language, gains in by_ngrams[side].items())
+    if codes[0] == codes[1]:
+        return
+    if len(pairs) >= _MIN_PAIRS:
+        learned = _by_corpus(scorer, sides, swapped)
+        swapped = [own if known is None else (own + known) / 2 for own, known in zip(learned, swapped, strict=True)]
+    if swapped[0] is not None and swapped[1] is not None:
+        yield from ((0, codes[1], swapped[0]), (1, codes[0], swapped[1]), (None, "", swapped[0] + swapped[1]))
+
+
+def _by_ngrams(scorer: LineScorer, scores: Array, expected: str) -> dict[str, Array]:
+    """Return the evidence (N,) for each language against the expected one, close relatives left out."""
+    own = [column for column, code in enumerate(scorer.languages) if code == expected]
+    if not own:
+        return {}
+    right = scores[:, own].max(axis=1)
+    return {
+        code: np.clip(scores[:, column] - right, -_BOUND, _BOUND)
+        for column, code in enumerate(scorer.languages)
+        if code != expected and not confusable(code, expected)
+    }
+
+
+def _by_corpus(scorer: LineScorer, sides: Sequence[Sequence[str]], swapped: Sequence[Array | None]) -> list[Array]:
+    """Return the evidence of each side for the other side's language (N,), by n-grams as frequent as in this corpus.
+
+    Examples of a language are the lines of its side, but for those that py3langid surely takes for the other one.
+    """
+    moved = [np.zeros(len(sides[0]), np.bool_) if gains is None else gains > _SURE for gains in swapped]
+    step = -(-len(sides[0]) // _LEARNED)
+    texts = [np.array(side, object)[::step] for side in sides]
+    counts = [
+        scorer.count([*texts[side][~moved[side][::step]], *texts[1 - side][moved[1 - side][::step]]]) + 1.0
+        for side in (0, 1)
+    ]
+    table = np.log(counts[1] / counts[1].sum()) - np.log(counts[0] / counts[0].sum())
+    odds = [scorer.score(side, np.append(table, 0.0).astype(np.float32)[:, None])[:, 0] for side in sides]
+    source, target = (np.concatenate([odds[side][~moved[side]], odds[1 - side][moved[1 - side]]]) for side in (0, 1))
+    if not len(source) or not len(target):
+        return [np.zeros(len(sides[0]))] * 2
+    edges, ratios = density_ratios(target, source)
+    evidence = [np.clip(ratios[np.searchsorted(edges, side, side="right")], -_BOUND, _BOUND) for side in odds]
+    return [evidence[0], -evidence[1]]
+
+
+def _runs(gains: Array) -> Iterator[tuple[int, int, float]]:
+    """Yield start, end and sum of each run of lines that bring enough (N,)."""
+    sums = np.cumsum(gains)
+    if (sums - np.minimum.accumulate(np.minimum(sums, 0.0))).max() < _MIN_EVIDENCE:
+        return
+    total = best = 0.0
+    start = end = line = 0
+    values = gains.tolist()
+    while line < len(values):
+        total += values[line]
+        line += 1
+        if total > best:
+            best, end = total, line
+        if total <= 0 or best - total >= _MIN_EVIDENCE or line == len(values):
+            if best >= _MIN_EVIDENCE:
+                yield start, end, best
+                line = end
+            total = best = 0.0
+            start = line
+
+
+def _blocks_of_names(
+    blocks: Iterable[LanguageBlock], pairs: Sequence[Pair], languages: tuple[str, str]
+) -> set[LanguageBlock]:
+    """Return the blocks with the same words on both sides that are names or code: nowhere else are they translated."""
+    words = {
+        block: [word for pair in pairs[block.start : block.end] for word in _words(pair[0])]
+        for block in blocks
+        if block.side is not None and _is_copied(pairs[block.start : block.end])
+    }
+    lines = {line for block in words for line in range(block.start, block.end)}
+    wanted = set[str]().union(*words.values())
+    seen, same = Counter[str](), Counter[str]()
+    for line, (source, target) in enumerate(pairs if words else ()):
+        if line not in lines and (common := wanted & _words(source)):
+            seen.update(common)
+            same.update(common & _words(target))
+    known = {word for word in wanted if seen[word] > 2 and same[word] < 0.3 * seen[word]}
+    codes = [base_language(code) for code in languages]
+    return {
+        block
+        for block, each in words.items()
+        if block.language not in codes or sum(word in known for word in each) < _TRANSLATED * len(each)
+    }
+
+
+def _is_copied(pairs: Sequence[Pair]) -> bool:
+    both = [(_words(source), _words(target)) for source, target in pairs]
+    return sum(2 * len(source & target) >= min(len(source), len(target)) for source, target in both) > len(pairs) / 2
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text))
