@@ -79,7 +79,7 @@ def _figure(report: CorpusReport, positions: PositionMap, files: tuple[str, str]
         rows += f'<div class="axis"><span>{high_end}</span><b>{value}</b><span>{low_end}</span></div>{picture}'
     ends = "".join(f"<span>{number:,}</span>" for number in (1, positions.pairs // 2, positions.pairs))
     return (
-        "<figure><figcaption>Pairs by position; the darker, the more of them</figcaption>"
+        "<figure><figcaption>Pairs by position; the stronger the colour, the more of them</figcaption>"
         f'<div class="map" data-pairs="{positions.pairs}">{rows}<span>pair</span>'
         f'<div class="positions">{ends}</div></div></figure>'
         f"{details(f'Blocks out of step: {len(positions.blocks):,}', listing(described.values()))}"
