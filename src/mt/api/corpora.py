@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mt.extras.doctor.scoring import Direction, Similarity
 
 _EPOCHS, _BYTES_A_STEP = 6, 8_500  # of target text in batches of 2,048 tokens, padding counted
-_STEPS = 500, 6_000
+_STEPS = 500, 1_500
 _HELD_OUT = 200
 
 
