@@ -14,7 +14,7 @@ from mt.data.duplicates import HashPartitions
 from mt.extras.doctor.chunks import ChunkResult
 from mt.extras.doctor.word_hashes import Hashes, mixed
 
-_MIN_WORDS, _MAX_WORDS = 9, 100  # of a target that is compared without one word: one of nine may differ
+_MIN_WORDS, _MAX_WORDS = 9, 250  # of a target that is compared without one word: one of nine may differ
 _MAX_KEPT = 8  # pairs kept of a group that a later pair is compared with
 
 _RECORD = np.dtype([("hash", np.uint64), ("index", np.uint32)])
