@@ -7,7 +7,6 @@ as BPE is: it spells what it has not seen in bytes and escapes the marker `▁`.
 import base64
 import io
 import json
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -67,29 +66,31 @@ class SentencePieceTokenizer:
 
         set_min_log_level(2)
         model = io.BytesIO()
-        with tempfile.TemporaryDirectory() as folder:
-            unescape = Path(folder, "unescape.tsv")  # the library reads code points in hexadecimal
-            codes = ([" ".join(f"{ord(c):X}" for c in text) for text in pair] for pair in ESCAPES)
-            unescape.write_text("".join(f"{escaped}\t{raw}\n" for raw, escaped in codes), encoding="utf-8")
-            try:
-                SentencePieceTrainer.train(
-                    sentence_iterator=map(normalized, lines),
-                    model_writer=model,
-                    model_type=model_type,
-                    vocab_size=vocab_size,
-                    hard_vocab_limit=False,
-                    normalizer=SentencePieceNormalizer(norm_map=ESCAPES, remove_extra_whitespaces=False),
-                    denormalization_rule_tsv=str(unescape),
-                    byte_fallback=True,
-                    split_digits=True,  # numbers are copied, not translated
-                    control_symbols=[f"<2{language}>" for language in tags],
-                    **_SPECIAL_IDS,
-                    minloglevel=2,
-                )
-            except RuntimeError as error:
-                message = f"tokenizer: SentencePiece cannot learn {vocab_size} pieces from this text: {_reason(error)}"
-                raise InputError(message, "change tokenizer.vocab_size") from None
-        return cls([model.getvalue()])
+        as_it_is: dict[str, Any] = {"remove_extra_whitespaces": False}
+        try:
+            SentencePieceTrainer.train(
+                sentence_iterator=map(normalized, lines),
+                model_writer=model,
+                model_type=model_type,
+                vocab_size=vocab_size,
+                hard_vocab_limit=False,
+                normalizer=SentencePieceNormalizer(norm_map=ESCAPES, **as_it_is),
+                byte_fallback=True,
+                split_digits=True,  # numbers are copied, not translated
+                control_symbols=[f"<2{language}>" for language in tags],
+                **_SPECIAL_IDS,
+                num_threads=16,  # results depend on it
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            message = f"tokenizer: SentencePiece cannot learn {vocab_size} pieces from this text: {_reason(error)}"
+            raise InputError(message, "change tokenizer.vocab_size") from None
+        as_it_is |= {"add_dummy_prefix": False, "escape_whitespaces": False}
+        unescape = SentencePieceNormalizer(norm_map=[pair[::-1] for pair in ESCAPES], **as_it_is)
+        spec = unescape.serialized_normalizer_spec()
+        # The trainer would record the path of a file of rules. In protobuf, appended fields belong to the message: this
+        # one is number 5, denormalizer_spec, with its length in two bytes of seven bits.
+        return cls([model.getvalue() + bytes([5 << 3 | 2, len(spec) & 127 | 128, len(spec) >> 7]) + spec])
 
     @classmethod
     def from_files(
