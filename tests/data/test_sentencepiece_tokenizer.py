@@ -312,7 +312,7 @@ def test_an_m2m100_vocabulary_is_encoded_as_transformers_does(given_model: Calla
     ids = [[ours.tags["en"], *ids, EOS_ID] for ids in ours.encode_batch(texts)]
     assert [[vocabulary[ours.piece(i)] for i in row] for row in ids] == theirs(texts)["input_ids"]
     known = [row for row, number in enumerate(ids) if UNK_ID not in number]
-    assert 100 < len(known) < 301
+    assert 50 < len(known) < 301
     assert ours.decode_batch([ids[row] for row in known]) == [texts[row] for row in known]
 
 
