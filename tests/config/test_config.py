@@ -126,6 +126,24 @@ def test_pairs_split_off_and_no_test_set() -> None:
         ("data", {"source_lang": "e n"}, "data.source_lang", "short code"),
         ("data", {"max_ratio": 0.5}, "data.max_ratio", "at least 1"),
         ("tokenizer", {"vocab_size": 299}, "tokenizer.vocab_size", "at least 300, not 299"),
+        ("tokenizer", {"file": "a", "type": "unigram"}, "tokenizer.type", "is for a tokenizer to train"),
+        ("tokenizer", {"file": "a", "shared": False}, "tokenizer.shared", "must be true with file"),
+        ("tokenizer", {"source_file": "a", "target_file": "b"}, "tokenizer.shared", "must be false with source_file"),
+        (
+            "tokenizer",
+            {"source_file": "a", "shared": False},
+            "tokenizer.source_file",
+            "or file alone",
+        ),
+        (
+            "tokenizer",
+            {"file": "a", "target_file": "b"},
+            "tokenizer.target_file",
+            "or file alone",
+        ),
+        ("tokenizer", {"sampling_alpha": 0.1}, "tokenizer.sampling_alpha", "is for type: unigram"),
+        ("tokenizer", {"type": "unigram", "bpe_dropout": 0.1}, "tokenizer.bpe_dropout", "is for type: bpe"),
+        ("tokenizer", {"type": "unigram", "sampling_alpha": -1}, "tokenizer.sampling_alpha", "at least 0"),
         ("decoding", {"min_length": 9, "max_length": 8}, "decoding.min_length", "larger than max_length 8"),
         ("evaluation", {"methods": []}, "evaluation.methods", "at least 1"),
         ("evaluation", {"metrics": ["bleu", "ter", "bleu"]}, "evaluation.metrics", "bleu more than once"),
@@ -379,3 +397,9 @@ def test_a_shortest_translation_beyond_the_learned_positions() -> None:
     parsed(*changes, "decoding.min_length=11")
     with pytest.raises(InputError, match=r"decoding\.min_length: a translation of at least 12 tokens and its end"):
         parsed(*changes, "decoding.min_length=12")
+
+
+@pytest.mark.parametrize("changes", [["training.init_from=a"], ["training.distill_from=[a]"]])
+def test_a_given_tokenizer_beside_one_of_another_model(changes: list[str]) -> None:
+    assert "tokenizer.file: is given, but" in refusal(SMALLEST, "tokenizer.file=spm.model", *changes)
+    parsed("tokenizer.file=spm.model", "training.init_from=a", "training.init_tokenizer=false")

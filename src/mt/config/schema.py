@@ -72,6 +72,9 @@ class Config(Section):
                 f"min_length {decoding.min_length} is larger than max_length, which is {self.longest_translation} "
                 "unless it is set",
             )
+        if self.tokenizer.given and (training.distill_from or (training.init_from and training.init_tokenizer)):
+            reason = "is given, but training takes the other model's; set init_tokenizer: false to start with a new one"
+            yield Rule(("tokenizer.file", "training.init_from", "training.distill_from"), reason)
         if self.model.positions == "learned":
             yield from self._learned_position_rules()
         if training.bidirectional_epochs > 0:
@@ -142,6 +145,8 @@ def export_rules(config: Config, export_format: ExportFormat) -> Iterator[Rule]:
     if export_format == "huggingface" and config.model.activation == "swiglu":
         reason = "swiglu cannot be exported as huggingface: transformers has no such translation model"
         yield Rule(("model.activation", "exports"), reason)
+    if export_format in ("huggingface", "onnx") and config.tokenizer.type != "bpe":
+        yield Rule(("tokenizer.type", "exports"), f"a SentencePiece tokenizer cannot be exported as {export_format}")
     if export_format == "argos" and len(config.data.target_lang) > 1:
         reason = "a model of several target languages cannot be exported as argos: its packages have one each"
         yield Rule(("data.target_lang", "exports"), reason)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mt.data.token_store import SIDES
-from mt.data.tokenizer import BYTES, SPECIALS, BpeTokenizer, TokenizerPair, normalized
+from mt.data.tokenizer import UNK_ID, TokenizerPair, normalized
+from mt.data.tokenizer_kinds import TextTokenizer
 from mt.extras.doctor.characters import excerpt, visible
 from mt.extras.doctor.chunks import Criteria
 from mt.extras.doctor.examples import Example, Findings, Location
@@ -14,7 +15,6 @@ from mt.extras.doctor.statistics import BitextStatistics
 RARE = "rare-characters"
 
 _BATCH = 4000  # sentences
-_BYTE_IDS = range(len(SPECIALS), len(SPECIALS) + len(BYTES))
 _UNSPACED = frozenset("Hani Hira Kana Thai Laoo Khmr Mymr Tibt".split())  # scripts without spaces between words
 _MAX_LISTED = 10  # characters
 
@@ -66,7 +66,8 @@ def measure_coverage(
                 with_bytes.add(index)
                 line, pair = one.sample[index]
                 text = normalized(pair[side])
-                rare = [c for c in dict.fromkeys(text) if any(i in _BYTE_IDS for i in tokenizer.encode(c))]
+                spelt = {UNK_ID, *tokenizer.byte_ids}
+                rare = [c for c in dict.fromkeys(text) if not spelt.isdisjoint(tokenizer.encode(c))]
                 coverage.rare.update(rare)
                 shown = excerpt(text, max(map(text.find, rare[:1]), default=0))
                 location = Location(one.bitext.files[side], line, shown)
@@ -76,14 +77,14 @@ def measure_coverage(
 
 
 def _encode(
-    tokenizer: BpeTokenizer, statistics: BitextStatistics, side: int, usage: SideUsage, spaced: bool
+    tokenizer: TextTokenizer, statistics: BitextStatistics, side: int, usage: SideUsage, spaced: bool
 ) -> list[int]:
     """Update `usage`; return the indices of the sentences with pieces that are bytes."""
     with_bytes = []
     for start in range(0, len(statistics.sample), _BATCH):
         texts = [pair[side] for _, pair in statistics.sample[start : start + _BATCH]]
         for index, (text, ids) in enumerate(zip(texts, tokenizer.encode_batch(texts), strict=True), start):
-            spelt = sum(i in _BYTE_IDS for i in ids)
+            spelt = sum(i in tokenizer.byte_ids or i == UNK_ID for i in ids)
             usage.sentences += 1
             usage.words += len(text.split()) if spaced else 0
             usage.characters += len(text)

@@ -1,0 +1,33 @@
+"""Tokenizers of every kind: training, and files whose content tells the kind."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from mt.data.sentencepiece_tokenizer import HEADER, SentencePieceTokenizer
+from mt.data.tokenizer import BpeTokenizer
+
+TextTokenizer = BpeTokenizer | SentencePieceTokenizer
+
+
+def train_tokenizer(lines: Iterable[str], vocab_size: int, tags: Sequence[str], kind: str) -> TextTokenizer:
+    """Learn a vocabulary from text, which may be read twice; `kind` is a `tokenizer.type` of the configuration."""
+    if kind == "bpe":
+        return BpeTokenizer.train(lines, vocab_size, tags)
+    return SentencePieceTokenizer.train(lines, vocab_size, tags, kind.removeprefix("sentencepiece_"))
+
+
+def read_tokenizer(path: Path, tags: Sequence[str] = ()) -> TextTokenizer:
+    """Load a tokenizer file, or a SentencePiece model, to which language tags are added.
+
+    Raises:
+        InputError: it is missing or unusable.
+    """
+    head = b"{"  # a missing file is the reader's to report
+    if path.is_file():
+        with path.open("rb") as file:
+            head = file.read(len(HEADER))
+    if head == HEADER:
+        return SentencePieceTokenizer.load(path)
+    if head.startswith(b"{"):
+        return BpeTokenizer.load(path)
+    return SentencePieceTokenizer.from_files(path, tags={language: f"<2{language}>" for language in tags})
