@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from mt.bundle.checks import verify_files
 from mt.bundle.model_folder import LoadedModel, load_model
-from mt.config import Config
+from mt.config import Config, InitLayers
 from mt.console import log
 from mt.data.subword_sampling import make_segmenter
 from mt.data.tokenizer import TokenizerPair
@@ -113,6 +112,11 @@ class Pretrained:
             raise InputError(f"{INIT_FROM}: there is no model at {self.start.path}")
         loaded = load_model(self.start.folder, torch.device("cpu"))
         theirs, ours = loaded.config.model.model_dump(), self.config.model.model_dump()
+        layers = self.config.training.init_layers or InitLayers()
+        for key, chosen in (("encoder_layers", layers.encoder), ("decoder_layers", layers.decoder)):
+            if chosen is not None:
+                _require_layers(chosen, key, ours[key], theirs[key])
+                theirs[key] = ours[key]
         different = [f"model.{key}" for key in ours if key not in _WEIGHTLESS and theirs[key] != ours[key]]
         if theirs["positions"] == "learned" and loaded.config.data.max_length != self.config.data.max_length:
             different.append("data.max_length")
@@ -135,7 +139,7 @@ class Pretrained:
         """Copy the start weights, if there are any, into a freshly initialised model."""
         start = self.load_start()
         if start is not None:
-            copy_weights(model, tokenizers, start)
+            copy_weights(model, tokenizers, start, self.config.training.init_layers)
 
     def load_teachers(self, tokenizers: TokenizerPair, device: torch.device) -> tuple[TranslationModel, ...]:
         """Load the teachers, in evaluation mode and without gradients.
@@ -189,12 +193,29 @@ def learned_files(files: Mapping[str, Any]) -> dict[str, Any]:
     return {name: f for name, f in files.items() if name.endswith(".safetensors") or name.startswith("tokenizer/")}
 
 
-def copy_weights(model: TranslationModel, tokenizers: TokenizerPair, start: LoadedModel) -> None:
+def _require_layers(chosen: tuple[int, ...], key: str, ours: int, theirs: int) -> None:
+    name = f"training.init_layers: {key.removesuffix('_layers')}"
+    if len(chosen) != ours:
+        raise InputError(f"{name} names {len(chosen)} layers, model.{key} is {ours}", "name as many as there are")
+    if max(chosen) >= theirs:
+        raise InputError(f"{name}: {max(chosen)}, but {INIT_FROM} has layers 0 to {theirs - 1}", "count from 0")
+
+
+def copy_weights(
+    model: TranslationModel, tokenizers: TokenizerPair, start: LoadedModel, layers: InitLayers | None = None
+) -> None:
     """Copy all weights; in embeddings and output layer, the rows of pieces that both vocabularies have.
 
-    Other rows keep their initialisation.
+    The row of a new piece becomes the mean of those into which the other tokenizer splits it (Hewitt 2021).
+
+    Args:
+        model: takes the weights.
+        tokenizers: of the model.
+        start: has the weights.
+        layers: those of its layers that the model takes; None: all.
     """
     by_name = dict(start.model.named_parameters())
+    chosen = {} if layers is None else {"encoder": layers.encoder, "decoder": layers.decoder}
     sides = {
         "source_embedding.tokens.weight": (tokenizers.source, start.tokenizers.source),
         "target_embedding.tokens.weight": (tokenizers.target, start.tokenizers.target),
@@ -203,22 +224,33 @@ def copy_weights(model: TranslationModel, tokenizers: TokenizerPair, start: Load
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name in sides:
-                rows, origins = _common_rows(*sides[name])
-                parameter[rows.to(parameter.device)] = by_name[name][origins].to(parameter.device)
+                old = by_name[name]
+                for row, origins in enumerate(_origins(*sides[name])):
+                    if origins:
+                        parameter[row] = old[origins].mean(dim=0).to(parameter.device)
             else:
-                parameter.copy_(by_name[name])
-    shared = len(_common_rows(tokenizers.target, start.tokenizers.target)[0])
+                parameter.copy_(by_name[_origin_of_layer(name, chosen)])
+    shared = sum(len(origins) == 1 for origins in _origins(tokenizers.target, start.tokenizers.target))
     size = tokenizers.target.vocab_size
     log.info("starting from pretrained weights; %d of %d target pieces are known", shared, size)
 
 
-def _common_rows(ours: TextTokenizer, theirs: TextTokenizer) -> tuple[Tensor, Tensor]:
-    """Return the rows, in both vocabularies, of the pieces that both have."""
-    known = _pieces(theirs)
-    pairs = [(row, known[piece]) for piece, row in _pieces(ours).items() if piece in known]
-    rows, origins = torch.tensor(pairs).T
-    return rows, origins
+def _origin_of_layer(name: str, layers: Mapping[str, tuple[int, ...] | None]) -> str:
+    """Return the name, in the other model, of a parameter that may belong to a layer."""
+    stack, _, rest = name.partition(".")
+    numbers = layers.get(stack)
+    if numbers is None:
+        return name
+    number, _, rest = rest.partition(".")
+    return f"{stack}.{numbers[int(number)]}.{rest}"
 
 
-def _pieces(tokenizer: TextTokenizer) -> dict[str, int]:
-    return {piece: i for i, piece in enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))}
+def _origins(ours: TextTokenizer, theirs: TextTokenizer) -> list[list[int]]:
+    """Return for each of our pieces its row in the other vocabulary, or those of the pieces it is split into there."""
+    known = {piece: i for i, piece in enumerate(theirs.tokens(range(theirs.vocab_size)))}
+    origins = []
+    for row, piece in enumerate(ours.tokens(range(ours.vocab_size))):
+        text = "" if piece in known else ours.decode([row])
+        # Of part of a character nothing is known, nor of a language tag, which has no text.
+        origins.append([known[piece]] if piece in known else theirs.encode(text) if "\ufffd" not in text else [])
+    return origins

@@ -22,7 +22,7 @@ from mt.config.sources import (
     is_synthetic,
     name_of,
 )
-from mt.config.training import TrainingConfig
+from mt.config.training import InitLayers, TrainingConfig
 
 __all__ = [
     "Builtin",
@@ -32,6 +32,7 @@ __all__ = [
     "EvaluationConfig",
     "FromTrain",
     "HubDataset",
+    "InitLayers",
     "ModelConfig",
     "OpusCorpus",
     "PairFiles",

@@ -1,13 +1,27 @@
 """The `training` section of the configuration: batches, optimiser, checkpoints, and when to stop."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from mt.config.base import Fraction, Line, Lines, Rule, Section, SwitchOrAuto, SwitchOrName
 
 _Steps = Annotated[int, Field(ge=1, le=10**9)]
+
+
+_Part = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
+_PARTS = get_args(_Part)
+_Layers = Annotated[tuple[Annotated[int, Field(ge=0, le=1000)], ...], Field(strict=False, min_length=1)]
+
+
+class InitLayers(Section):
+    """Layers of another model that training starts from, counted from 0."""
+
+    encoder: _Layers | None = None
+    """Of the encoder; null: all of them."""
+    decoder: _Layers | None = None
+    """Of the decoder; null: all of them."""
 
 
 class TrainingConfig(Section):
@@ -18,6 +32,11 @@ class TrainingConfig(Section):
     init_tokenizer: bool = True
     """Whether a training with init_from keeps that model's tokenizer; otherwise it trains its own, and tokens that
     both have start with the embeddings they had."""
+    init_layers: InitLayers | None = None
+    """Layers of that model, counted from 0, with which a shallower one starts, such as {encoder: [0, 2, 4], decoder:
+    [0]}; null: all."""
+    freeze: Annotated[tuple[_Part, ...], Field(strict=False)] = ()
+    """Parts of the model that keep the weights they start with. Tied matrices are frozen together."""
     bidirectional_epochs: Annotated[int, Field(ge=0, le=10**6)] = 0
     """First passes over the data in which half of the pairs, drawn again each time, are learned in the opposite
     direction, from target to source (bidirectional training, Ding et al. 2021); for small corpora."""
@@ -124,6 +143,10 @@ class TrainingConfig(Section):
         if self.cuda_graphs and (self.r_drop > 0 or self.distill_from or self.recompute):
             reason = "graphs need the plain loss and all activations; set cuda_graphs: false"
             yield Rule(("cuda_graphs", "r_drop", "distill_from", "recompute"), reason)
+        if self.init_layers is not None and self.init_from is None:
+            yield Rule(("init_layers", "init_from"), "there is no model to take layers from; set init_from")
+        if len(self.freeze) == len(_PARTS):
+            yield Rule(("freeze",), "nothing would be left to train; leave a part out")
         yield from self._schedule_rules()
 
     def _schedule_rules(self) -> Iterator[Rule]:

@@ -21,6 +21,7 @@ FROZEN = (
     "training.accumulate",
     "training.optimizer",
     "training.init_",
+    "training.freeze",
     "training.distill_from",
 )
 # The content of the files is compared instead of their path.

@@ -1,6 +1,6 @@
 """The trainer of a run, put together from its encoded data, model and validation set."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from mt.data.mixture import training_shares
 from mt.data.subword_sampling import SampledCorpus, make_segmenter
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
-from mt.model.build import build
+from mt.model.build import TranslationModel, build
 from mt.storage.run_dir import RunDir
 from mt.system.distributed import SINGLE_PROCESS, Distributed
 from mt.training.trainer import Trainer
@@ -50,6 +50,7 @@ def make_trainer(
     model = build(config.model, *sizes, config.data.max_length, tokenizers.shared).to(device)
     if not run_dir.checkpoint_steps():
         pretrained.initialize(model, tokenizers)
+    freeze(model, config.training.freeze)
     log.info("model: %s parameters, on %s", f"{sum(p.numel() for p in model.parameters()):,}", device)
     valid_texts = read_texts(run_dir, "valid", config.data.target_lang)
     validator = Validator(config, EncodedCorpus.open(run_dir.encoded("valid")), valid_texts, tokenizers, distributed)
@@ -67,6 +68,14 @@ def make_trainer(
         origin,
         listener,
     )
+
+
+def freeze(model: TranslationModel, parts: Collection[str]) -> None:
+    """Let some parts of a model keep their weights."""
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        part = name.partition(".")[0].removesuffix("_norm")
+        if part in parts:
+            parameter.requires_grad_(False)
 
 
 def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> TrainingCorpus:

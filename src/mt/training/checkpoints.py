@@ -61,6 +61,7 @@ class Checkpoints:
             {
                 f"{name}.{key}": value
                 for name, parameter in parameters.items()
+                if parameter.requires_grad
                 for key, value in optimizer.state[parameter].items()
             }
         )
@@ -140,6 +141,8 @@ class Checkpoints:
         for name, parameter in model.named_parameters():
             parameter.detach().copy_(distribute_like(weights[name], parameter))
             keys = [key for key in moments if key.rpartition(".")[0] == name]
+            if not keys:  # frozen
+                continue
             # On the parameter's device, where the fused kernel also wants Adam's step counter. Cloned, because a loaded
             # tensor maps the file and would keep it on disk after its checkpoint is removed.
             optimizer.state[parameter] = {

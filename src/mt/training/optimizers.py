@@ -14,10 +14,10 @@ MUON_MOMENTUM = 0.95
 def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer | CombinedOptimizer:
     """Build fused Adam or AdamW; or Muon for the matrices of the blocks, with AdamW for the other parameters."""
     kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
-    weights = list(matrices(model)) if config.optimizer == "muon" else []
+    weights = [each for each in matrices(model) if each[0].requires_grad] if config.optimizer == "muon" else []
     taken = {id(weight) for weight, _ in weights}
     adam = kind(
-        [parameter for parameter in model.parameters() if id(parameter) not in taken],
+        [parameter for parameter in model.parameters() if parameter.requires_grad and id(parameter) not in taken],
         lr=config.learning_rate,
         betas=config.betas,
         eps=config.eps,

@@ -114,6 +114,8 @@ class Trainer:
             # its own score, so after a crash the validation is repeated.
             if self.state.step and self._is_due(self.settings.validate_every) and self._has_unscored_steps():
                 self.validate()
+            if self.settings.init_from is not None and self.state.step == 0:
+                self._score_start()
             while not self.is_over():
                 started = time.perf_counter()
                 self.step()
@@ -162,6 +164,14 @@ class Trainer:
         state.record_validation(score, self.settings.average_checkpoints)
         result.log(state.step, is_best=state.best_step == state.step)
         self.metrics.write("validation", state.step, epoch=state.epoch, **asdict(result))
+
+    def _score_start(self) -> None:
+        """Score the weights that training starts from; they cannot become the best ones."""
+        with self._model_with(self._weights()) as model:
+            result = self._validate(model)
+        log.info("the model to start from, before any step:")
+        result.log(0, is_best=False)
+        self.metrics.write("validation", 0, epoch=0, **asdict(result))
 
     @property
     def save_every(self) -> int:
