@@ -4,7 +4,7 @@ The values come from configurations that were measured (docs/quality.md) or publ
 """
 
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -219,13 +219,18 @@ class ConfigTemplate:
             "training": training_choices(shape, self.inputs, length),
             "decoding": [Choice("beam_size", 5), Choice("length_penalty", 1.0, _LENGTH_PENALTY_REASON)],
         }
-        comment = [f"# {line}".rstrip() for line in header]
-        lines = [line for name, choices in sections.items() for line in _section(name, choices)]
-        return "".join(f"{line}\n" for line in [*comment, *lines])
+        return config_text(sections, header)
 
     def config(self, shape: Shape, length: Length) -> Config:
         """Return the parsed configuration."""
         return parse_config(self.text(shape, length), "mt init")
+
+
+def config_text(sections: Mapping[str, Sequence[Choice]], header: Sequence[str]) -> str:
+    """Return sections, that of the top level with an empty name, as YAML below a comment of `header`."""
+    comment = [f"# {line}".rstrip() for line in header]
+    lines = [line for name, choices in sections.items() if choices for line in _section(name, choices)]
+    return "".join(f"{line}\n" for line in [*comment, *lines])
 
 
 def _section(name: str, choices: Sequence[Choice]) -> Iterator[str]:
