@@ -69,7 +69,7 @@ def _add_texts(found: Conversion, file: str, named: Any, given: Mapping[str, Any
         origins["data.train"] = "your text: the file does not name it", 0
     name = given.get("name") or values.get("name") or "-".join(pair)
     values["name"] = name
-    origins |= {key: (_GIVEN, 0) for key in given}
+    origins |= dict.fromkeys(given, (_GIVEN, 0))
 
 
 def _settle(found: Conversion) -> None:

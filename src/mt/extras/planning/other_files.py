@@ -37,7 +37,7 @@ def read_options(path: Path) -> tuple[Toolkit, dict[str, Option]]:
     leaves = dict(_leaves(tree, (), tree.root)) if isinstance(tree.root, dict) else {}
     if "data.source_lang" in leaves:
         raise InputError(f"{file} is a configuration of mt already", f"train with it: mt train --config {file}")
-    readings = {name: leaves for name in toolkits()}
+    readings = dict.fromkeys(toolkits(), leaves)
     readings["OpenNMT-py or Eole"] = {_SECTIONS.sub("", name, count=1): option for name, option in leaves.items()}
     known = {name: sum(toolkits()[name].knows(key) for key in keys) for name, keys in readings.items()}
     name = max(known, key=lambda each: known[each])
@@ -151,17 +151,17 @@ def _opennmt_texts(options: Mapping[str, Option], languages: tuple[Any, Any], fi
             corpus, _, key = name.removeprefix("data.").rpartition(".")
             corpora.setdefault(corpus, {})[key] = option
     found: dict[str, list[dict[str, Any]]] = {}
-    for name, corpus in corpora.items():
-        paths = [str(corpus[key].value) if key in corpus else "" for key in ("path_src", "path_tgt")]
+    for name, entries in corpora.items():
+        paths = [str(entries[key].value) if key in entries else "" for key in ("path_src", "path_tgt")]
         if not all(paths):
-            line = next(iter(corpus.values())).line
+            line = next(iter(entries.values())).line
             raise InputError(f"{file}:{line}: data.{name} has no path_src and path_tgt", "mt trains on translations")
         source = {"source": paths[0], "target": paths[1]}
         if paths[0].startswith("hf://"):  # hf://OWNER/NAME/COLUMN
             (hub, _, column), other = paths[0].removeprefix("hf://").rpartition("/"), paths[1].rpartition("/")[2]
             source = {"hub": hub, "source_column": column, "target_column": other}
         found.setdefault("valid" if name == "valid" else "train", []).append(source)
-        languages = tuple(known or language_ending(text) for known, text in zip(languages, paths, strict=True))
+        languages = (languages[0] or language_ending(paths[0]), languages[1] or language_ending(paths[1]))
     return languages, found
 
 

@@ -14,7 +14,16 @@ from mt.errors import InputError
 
 SENTENCE_TOKENS = 32  # assumed for a sentence where batches are counted in sentences
 _FEWEST_PIECES = 300  # of a vocabulary of ours
-_OFF = (None, False, 0, -1, "", "none", [], [0])  # values with which an option without counterpart does nothing
+_OFF: tuple[Any, ...] = (
+    None,
+    False,
+    0,
+    -1,
+    "",
+    "none",
+    [],
+    [0],
+)  # values with which an option without counterpart does nothing
 _TRANSFORMS = {"sentencepiece", "bpe", "onmt_tokenize", "filtertoolong"}  # need nothing: mt has its own tokenizer
 
 

@@ -23,7 +23,7 @@ class _SizeClass(NamedTuple):
 
 
 # Sentence pairs from which a corpus belongs to the next class of size.
-_TINY, _SMALL, _MEDIUM, _LARGE = _SIZE_BOUNDS = (10_000, 60_000, 300_000, 2_000_000)
+_TINY, _SMALL, _MEDIUM, _LARGE = SIZE_BOUNDS = (10_000, 60_000, 300_000, 2_000_000)
 _SIZE_CLASSES = (
     _SizeClass(30, 6, 2000, "few pieces, so that each is seen often"),
     _SizeClass(55, 5, 10_000, "2 BLEU more than 4,000 gave on Multi30k, which has 29,000"),
@@ -89,6 +89,7 @@ class PlanInputs:
     minutes: float | None = None  # time limit of the training, if any
     device_option: str = "auto"  # the value of training.device
     precision: str = "auto"  # the value of training.precision
+    epochs: int | None = None  # after which more gain little, if not as for a new model
 
     @property
     def pairs(self) -> int:
@@ -96,7 +97,7 @@ class PlanInputs:
 
     @property
     def size_class(self) -> _SizeClass:
-        return _SIZE_CLASSES[bisect(_SIZE_BOUNDS, self.pairs)]
+        return _SIZE_CLASSES[bisect(SIZE_BOUNDS, self.pairs)]
 
     @property
     def held_out(self) -> int:
