@@ -15,7 +15,6 @@ from mt.errors import InputError, contradict
 from mt.storage.output_path import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
-    from mt.extras.planning.init_options import InitOptions
     from mt.extras.planning.inspection import Found
 
 _SCHEMA = "mt.schema.json"
@@ -63,19 +62,8 @@ class _Init(click.Command):
 @click.option("--test", callback=_split, metavar="SRC TGT|FILE", help="Test text; default: split off --train.")
 @click.option("--from", "start", type=path_type, metavar="MODEL", help="Fine-tune this run or model folder.")
 @click.option("--general", callback=_split, metavar="SRC TGT|FILE", help="With --from: text against forgetting.")
-@click.option(
-    "--general-share",
-    type=click.FloatRange(0, 0.9, min_open=True),
-    default=0.2,
-    show_default=True,
-    help="Share of the general text in each epoch.",
-)
-@click.option(
-    "--like",
-    type=path_type,
-    metavar="FILE",
-    help="Convert a YAML file of JoeyNMT, OpenNMT-py or Eole, or a fairseq-train command in a file.",
-)
+@click.option("--general-share", type=click.FloatRange(0, 0.9, True), default=0.2, help="Its share of an epoch; 0.2.")
+@click.option("--like", type=path_type, metavar="FILE", help="Convert a file of JoeyNMT, OpenNMT-py, Eole or fairseq.")
 @click.option("--opus", nargs=3, multiple=True, metavar="CORPUS SRC TGT", help="A corpus of OPUS, as Books en it.")
 @click.option("--columns", metavar="SRC:TGT", help="Columns of a table, by name or number.")
 @click.option("--header/--no-header", default=None, help="Whether the first row of a table names the columns.")
@@ -90,7 +78,8 @@ class _Init(click.Command):
 def init(output: Path | None, force: bool, schema: bool, like: Path | None, **options: Any) -> None:
     """Write a configuration for your own text, fitted to its size and to this machine; on a terminal it asks.
 
-    Trains a few steps to estimate the time and memory of the whole training.
+    Trains a few steps to estimate the time and memory of the whole training. With --from it fine-tunes a model, whose
+    scores on the text it reports; with --like it converts another toolkit's configuration.
 
     Example: mt init --train corpus.en corpus.de --minutes 60
     """
@@ -103,15 +92,12 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
     is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
     given = {key: options.pop(key) for key in _KEYS}
     if like is not None:
-        text, summary, path, paths = _convert(like, options, given, is_terminal)
-        path = output or path
-        schema_path = path.with_name(_SCHEMA)
-        _check_outputs(path, schema_path, force)
-        refuse_inputs([path, schema_path], [like, *_files(paths)])
-        _write(path, schema_path, text, summary, " --dry-run")
+        _convert(like, output, force, options, given, is_terminal)
         return
     asks = is_terminal and not options["train"] and not options["opus"]
     paths = _inspect_training(options, given, is_terminal, asks)
+    from mt.extras.planning.finetuning import draft_finetuning
+    from mt.extras.planning.first_config import draft_config
     from mt.extras.planning.init_options import InitOptions, validated_data
 
     _complete_names(options, given, is_terminal, asks)
@@ -124,14 +110,8 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
     if asks:
         options["minutes"] = options["minutes"] or _ask_minutes()
     refuse_inputs([path, schema_path], _files(paths))
-    _write(path, schema_path, *_draft(InitOptions(**options)))
-
-
-def _draft(options: "InitOptions") -> tuple[str, str]:
-    from mt.extras.planning.finetuning import draft_finetuning
-    from mt.extras.planning.first_config import draft_config
-
-    return (draft_config if options.start is None else draft_finetuning)(options, f"./{_SCHEMA}")
+    draft = draft_config if options["start"] is None else draft_finetuning
+    _write(path, schema_path, *draft(InitOptions(**options), f"./{_SCHEMA}"))
 
 
 def _write(path: Path, schema_path: Path, text: str, summary: str, option: str = "") -> None:
@@ -151,24 +131,24 @@ def _refuse_contradictions(like: Path | None, options: dict[str, Any]) -> None:
 
 
 def _convert(
-    like: Path, options: dict[str, Any], given: dict[str, Any], is_terminal: bool
-) -> tuple[str, str, Path, list[str]]:
-    """Return the text of a configuration like another toolkit's, a summary, its usual path, and the files it names."""
+    like: Path, output: Path | None, force: bool, options: dict[str, Any], given: dict[str, Any], is_terminal: bool
+) -> None:
+    """Write a configuration like another toolkit's file."""
     from mt.extras.planning.like_config import convert_config
 
-    paths: list[str] = []
     options |= {"held_out": {}, **{key: given[key] for key in _KEYS[:2]}}
-    if options["train"] or options["opus"]:
-        paths = _inspect_training(options, given, is_terminal, asks=False)
+    trains = options["train"] or options["opus"]
+    paths = _inspect_training(options, given, is_terminal, asks=False) if trains else []
     paths += _inspect_held_out(options, given, is_terminal, asks=False)
-    decided = {"name": options["name"], **{f"data.{key}": options[key] for key in _KEYS[:2]}}
-    decided |= {
-        "data.train": options["train"],
-        **{f"data.{key}": [options[key]] for key in ("valid", "test") if options[key]},
-    }
-    decided = {key: value for key, value in decided.items() if value}
-    name, text, summary = convert_config(like, decided, f"./{_SCHEMA}")
-    return text, summary, Path(f"{name}.yaml"), paths
+    device = None if options["device"] == "auto" else options["device"]
+    decided = {"name": options["name"], "training.device": device, "data.train": options["train"]}
+    decided |= {f"data.{key}": options[key] for key in _KEYS[:2]}
+    decided |= {f"data.{key}": [options[key]] for key in ("valid", "test") if options[key]}
+    name, text, summary = convert_config(like, {k: v for k, v in decided.items() if v}, f"./{_SCHEMA}")
+    path = output or Path(f"{name}.yaml")
+    _check_outputs(path, path.with_name(_SCHEMA), force)
+    refuse_inputs([path, path.with_name(_SCHEMA)], [like, *_files(paths)])
+    _write(path, path.with_name(_SCHEMA), text, summary, " --dry-run")
 
 
 def _inspect_training(options: dict[str, Any], given: dict[str, Any], is_terminal: bool, asks: bool) -> list[str]:
@@ -196,19 +176,16 @@ def _inspect_training(options: dict[str, Any], given: dict[str, Any], is_termina
 def _inspect_held_out(options: dict[str, Any], given: dict[str, Any], is_terminal: bool, asks: bool) -> list[str]:
     """Replace the names of `valid`, `test` and `general` by sources, or take a folder's; return the names of files."""
     paths: list[str] = []
-    held_out = options.pop("held_out")
+    held_out, languages = options.pop("held_out"), {key: options[key] for key in _KEYS[:2]}
     for split, title in (("valid", "Validation"), ("test", "Test")):
         names = options[split]
         if asks and not names and split not in held_out:
             names = _ask_texts(f"{title} text, {{}} (no answer: split off)", optional=True)
-        languages = {key: options[key] for key in _KEYS[:2]}
         found = _inspect(names, {**given, **languages}, is_terminal).sources[0] if names else None
         options[split] = found or held_out.get(split)
         paths += names or ()
     if general := options["general"]:
-        options["general"] = _inspect(
-            general, {**given, **{key: options[key] for key in _KEYS[:2]}}, is_terminal
-        ).sources
+        options["general"] = _inspect(general, {**given, **languages}, is_terminal).sources
     return [*paths, *(general or ())]
 
 
@@ -239,8 +216,7 @@ def _complete_names(options: dict[str, Any], given: dict[str, Any], is_terminal:
         from mt.extras.planning.finetuning import Start
 
         start = Start.find(options["start"])
-        languages = (given[key] or options[key] for key in _KEYS[:2])
-        options["source_lang"], options["target_lang"] = start.languages(*languages)
+        options |= zip(_KEYS[:2], start.languages(*(options[key] for key in _KEYS[:2])), strict=True)
         default = f"{start.config.name}-tuned"
     for key, side, direction in zip(_KEYS[:2], ("source", "target"), ("from", "to"), strict=True):
         if options["start"] is None and not given[key] and (asks or (options[key] is None and is_terminal)):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mt.bundle.load_translator import open_model, read_config
 from mt.bundle.pretrained import Pretrained
-from mt.config import Config, EvaluationConfig, parse_config
+from mt.config import Config, DataConfig, EvaluationConfig, parse_config
 from mt.config.base import Section
 from mt.console import log
 from mt.data.corpus import Pair
@@ -36,10 +36,12 @@ from mt.storage.find_model import find_model
 from mt.storage.run_dir import ModelDir
 from mt.text.languages import base_language
 
+_SHAPE = ("d_model", "n_heads", "d_ff", "encoder_layers", "decoder_layers", "dropout")
 _EPOCHS = (20, 10, 5, 3, 1)  # by size of the text, as in SIZE_BOUNDS
 _RATE_WIDTH = 0.05  # learning rate times d_model: 1e-4 for 512
 _RATES = (3e-5, 5e-4)  # the lowest and the highest
 _LITTLE_TEXT_DROPOUT = 0.2
+_MAX_LENGTH = DataConfig.model_fields["max_length"].default
 _SCORED, _BLOCK, _SCORING_SECONDS = 200, 20, 20.0  # sentences, at once, and the time after which no more are translated
 
 
@@ -71,9 +73,8 @@ class Start:
             InputError: it does not know one of them.
         """
         data = self.config.data
-        return self._language("--source-lang", source, data.source_lang), self._language(
-            "--target-lang", target, data.target_lang
-        )
+        source = self._language("--source-lang", source, data.source_lang)
+        return source, self._language("--target-lang", target, data.target_lang)
 
     def _language(self, option: str, wanted: str | None, of_model: str | Sequence[str]) -> str:
         known = [of_model] if isinstance(of_model, str) else list(of_model)
@@ -117,30 +118,26 @@ def _text(
     name: str, start: Start, data: list[Choice], inputs: PlanInputs, length: Length, header: Sequence[str] = ()
 ) -> str:
     theirs = start.config
-    model = {choice.key: choice for choice in _values(theirs.model, *_SHAPE)}
     dropout = max(theirs.model.dropout, _LITTLE_TEXT_DROPOUT) if inputs.pairs < SIZE_BOUNDS[0] else theirs.model.dropout
-    model["dropout"] = Choice("dropout", dropout, "can be changed, as attention_dropout and the others")
-    positions = [Choice("max_length", theirs.data.max_length, "as the model's")]
-    tokenizer = [choice for choice in _values(theirs.tokenizer, "vocab_size", "shared") if "file" not in choice.key]
+    changed = theirs.model.model_copy(update={"dropout": dropout})
+    data = data + [Choice("max_length", theirs.data.max_length)] * (theirs.data.max_length != _MAX_LENGTH)
     sections: Mapping[str, list[Choice]] = {
         "": [Choice("name", name)],
-        "data": data + positions * (theirs.data.max_length != type(theirs.data).model_fields["max_length"].default),
-        "tokenizer": [replace(tokenizer[0], reason="the model's tokenizer is kept"), *tokenizer[1:]],
-        "model": [replace(next(iter(model.values())), reason=f"the shape of {start.path}"), *list(model.values())[1:]],
+        "data": data,
+        "tokenizer": _values(theirs.tokenizer, "the model's is kept", "vocab_size", "shared"),
+        "model": _values(changed, "the model's shape; only the kinds of dropout can be changed", *_SHAPE),
         "training": _training(start, inputs, length),
-        "decoding": _values(theirs.decoding, "beam_size", "length_penalty"),
+        "decoding": _values(theirs.decoding, "as the model's", "beam_size", "length_penalty"),
     }
     return config_text(sections, header)
 
 
-_SHAPE = ("d_model", "n_heads", "d_ff", "encoder_layers", "decoder_layers", "dropout")
-
-
-def _values(section: Section, *always: str) -> list[Choice]:
-    """Return some keys of a section, and those that differ from their default."""
+def _values(section: Section, reason: str, *always: str) -> list[Choice]:
+    """Return some keys of a section, and those that differ from their default, except paths of tokenizers."""
     fields = type(section).model_fields
-    values = section.model_dump().items()
-    return [Choice(key, value) for key, value in values if key in always or value != fields[key].default]
+    values = {key: value for key, value in section.model_dump().items() if "file" not in key}
+    keys = [key for key, value in values.items() if key in always or value != fields[key].default]
+    return [Choice(key, values[key], reason * (key == keys[0])) for key in keys]
 
 
 def _training(start: Start, inputs: PlanInputs, length: Length) -> list[Choice]:

@@ -39,7 +39,7 @@ def convert_config(path: Path, given: Mapping[str, Any], schema: str) -> tuple[s
     _settle(found)
     _require_valid(found, file)
     lists = list(_lists(found))
-    origin = f"{file}, of {toolkit.name}"
+    origin = f"{file}, of {toolkit}"
     header = [f"yaml-language-server: $schema={schema}", "", f"Converted by `mt init` from {origin}.", _RAW, *lists]
     text = config_text(_sections(found), header)
     parse_config(text, "the text that mt init has written")
@@ -69,6 +69,7 @@ def _add_texts(found: Conversion, file: str, named: Any, given: Mapping[str, Any
         origins["data.train"] = "your text: the file does not name it", 0
     name = given.get("name") or values.get("name") or "-".join(pair)
     values["name"] = name
+    values |= {key: value for key, value in given.items() if not key.startswith("data.")}
     origins |= dict.fromkeys(given, (_GIVEN, 0))
 
 

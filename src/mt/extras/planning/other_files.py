@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -12,7 +12,7 @@ from mt.config.problems import dotted
 from mt.config.yaml_tree import TreePath, YamlTree, decode_text, parse_yaml, plain_scalar
 from mt.errors import InputError
 from mt.extras.planning.inspection import language_ending
-from mt.extras.planning.other_toolkits import Option, Toolkit, toolkits
+from mt.extras.planning.other_toolkits import Option, knows, tables
 from mt.text.languages import LANGUAGE_NAMES
 
 _KNOWN = "--like reads a YAML file of JoeyNMT, OpenNMT-py or Eole, or a text file with a fairseq-train command"
@@ -24,26 +24,26 @@ _SHORT = {"-s": "--source-lang", "-t": "--target-lang", "-a": "--arch"}
 _SPLITS = ("train", "valid", "test")
 
 
-def read_options(path: Path) -> tuple[Toolkit, dict[str, Option]]:
-    """Read a file of another toolkit.
+def read_options(path: Path) -> tuple[str, dict[str, Option]]:
+    """Read a file of another toolkit, and return the toolkit's name and the options.
 
     Raises:
         InputError: it cannot be read, is damaged, or of none of the toolkits.
     """
     content, file = read_limited(path), str(path)
     if re.search(rb"\bfairseq(-|_cli)", content):
-        return toolkits()["fairseq"], _command_options(decode_text(content, file), file)
+        return "fairseq", _command_options(decode_text(content, file), file)
     tree = parse_yaml(content, file)
     leaves = dict(_leaves(tree, (), tree.root)) if isinstance(tree.root, dict) else {}
     if "data.source_lang" in leaves:
         raise InputError(f"{file} is a configuration of mt already", f"train with it: mt train --config {file}")
-    readings = dict.fromkeys(toolkits(), leaves)
-    readings["OpenNMT-py or Eole"] = {_SECTIONS.sub("", name, count=1): option for name, option in leaves.items()}
-    known = {name: sum(toolkits()[name].knows(key) for key in keys) for name, keys in readings.items()}
+    unsectioned = {_SECTIONS.sub("", name, count=1): option for name, option in leaves.items()}
+    readings = {**dict.fromkeys(tables()["toolkits"], leaves), "OpenNMT-py or Eole": unsectioned}
+    known = {name: sum(knows(name, key) for key in keys) for name, keys in readings.items()}
     name = max(known, key=lambda each: known[each])
     if known[name] < _FEWEST:
         raise InputError(f"{file}: not a configuration of a toolkit that mt knows", _KNOWN)
-    return toolkits()[name], readings[name]
+    return name, readings[name]
 
 
 def _leaves(tree: YamlTree, path: TreePath, node: Any) -> Iterator[tuple[str, Option]]:
@@ -64,7 +64,7 @@ def _command_options(text: str, file: str) -> dict[str, Option]:
         if kind in seen:
             raise InputError(f"{file}:{line}: a second fairseq-{kind} command", "keep one of them in the file")
         seen.add(kind)
-        options |= dict(_parse_words(words, toolkits()["fairseq"], file))
+        options |= dict(_parse_words(words, file))
     if "train" not in seen:
         raise InputError(f"{file}: no fairseq-train command in it", _KNOWN)
     return options
@@ -92,8 +92,9 @@ def _commands(text: str, file: str) -> Iterator[tuple[str, int, list[tuple[str, 
         yield kind, start, words
 
 
-def _parse_words(words: list[tuple[str, int]], toolkit: Toolkit, file: str) -> Iterator[tuple[str, Option]]:
+def _parse_words(words: list[tuple[str, int]], file: str) -> Iterator[tuple[str, Option]]:
     end = next((i for i, (word, _) in enumerate(words) if _SHELL.fullmatch(word)), len(words))
+    flags = tables()["toolkits"]["fairseq"]["flags"].split()
     remaining = iter([*words[:end], ("--", 0)])
     word, line = next(remaining)
     while word != "--":
@@ -103,7 +104,7 @@ def _parse_words(words: list[tuple[str, int]], toolkit: Toolkit, file: str) -> I
             word, line = following, next_line
             continue
         name, equals, value = _SHORT.get(word, word).partition("=")
-        flag = name in toolkit.flags or (_is_option(following) and not toolkit.knows(name))
+        flag = name in flags or (_is_option(following) and not knows("fairseq", name))
         if not (equals or flag):
             if _is_option(following):
                 raise InputError(f"{file}:{line}: {word} has no value", "write one behind it")
@@ -119,61 +120,55 @@ def _is_option(word: str) -> bool:
     return bool(re.match(r"-[a-zA-Z]|--", word))
 
 
-def named_texts(toolkit: Toolkit, options: Mapping[str, Option], languages: tuple[Any, Any], file: str) -> Any:
+def named_texts(toolkit: str, options: Mapping[str, Option], languages: tuple[Any, Any], file: str) -> Any:
     """Return the languages, None where nothing names them, and the sources of each split that a file names.
 
     Raises:
         InputError: a corpus has one side only.
     """
-    if toolkit.name == "fairseq":
-        return _fairseq_texts(options, languages)
-    return (_joeynmt_texts if toolkit.name == "JoeyNMT" else _opennmt_texts)(options, languages, file)
+    readers: dict[str, Callable[..., Any]] = {"JoeyNMT": _joeynmt_texts, "fairseq": _fairseq_texts}
+    readers["OpenNMT-py or Eole"] = _opennmt_texts
+    return readers[toolkit]({name: option.value for name, option in options.items()}, languages, options, file)
 
 
-def _joeynmt_texts(options: Mapping[str, Option], languages: tuple[Any, Any], file: str) -> Any:
-    kind = options.get("data.dataset_type", Option("plain", 0)).value
+def _joeynmt_texts(values: Mapping[str, Any], languages: tuple[Any, Any], *_: Any) -> Any:
     found = {}
     for split, name, hub in (("train", "train", "train"), ("valid", "dev", "validation"), ("test", "test", "test")):
-        text = options[f"data.{name}"].value if f"data.{name}" in options else None
-        if text is not None and kind == "huggingface":
-            configuration = options.get("data.dataset_cfg.name", Option(None, 0)).value
-            found[split] = [{"hub": text, "split": hub} | ({"config": configuration} if configuration else {})]
-        elif text is not None:
-            pair = {"source": f"{text}.{languages[0]}", "target": f"{text}.{languages[1]}"}
-            found[split] = [{"file": f"{text}.tsv"} if kind == "tsv" else pair]
+        text, kind = values.get(f"data.{name}"), values.get("data.dataset_type")
+        source: dict[str, Any] = {"source": f"{text}.{languages[0]}", "target": f"{text}.{languages[1]}"}
+        if kind == "tsv":
+            source = {"file": f"{text}.tsv"}
+        elif kind == "huggingface":
+            source = {"hub": str(text), "split": hub, "config": values.get("data.dataset_cfg.name")}
+        if text is not None:
+            found[split] = [source]
     return languages, found
 
 
-def _opennmt_texts(options: Mapping[str, Option], languages: tuple[Any, Any], file: str) -> Any:
-    corpora: dict[str, dict[str, Option]] = {}
-    for name, option in options.items():
-        if name.startswith("data.") and name.count(".") > 1:
-            corpus, _, key = name.removeprefix("data.").rpartition(".")
-            corpora.setdefault(corpus, {})[key] = option
+def _opennmt_texts(
+    values: Mapping[str, Any], languages: tuple[Any, Any], options: Mapping[str, Option], file: str
+) -> Any:
     found: dict[str, list[dict[str, Any]]] = {}
-    for name, entries in corpora.items():
-        paths = [str(entries[key].value) if key in entries else "" for key in ("path_src", "path_tgt")]
+    for corpus in dict.fromkeys(name.rpartition(".")[0] for name in options if re.match(r"data\..*\.path_", name)):
+        paths = [str(values.get(f"{corpus}.{side}", "")) for side in ("path_src", "path_tgt")]
         if not all(paths):
-            line = next(iter(entries.values())).line
-            raise InputError(f"{file}:{line}: data.{name} has no path_src and path_tgt", "mt trains on translations")
+            line = next(option.line for name, option in options.items() if name.startswith(f"{corpus}."))
+            raise InputError(f"{file}:{line}: {corpus} has no path_src and path_tgt", "mt trains on translations")
         source = {"source": paths[0], "target": paths[1]}
         if paths[0].startswith("hf://"):  # hf://OWNER/NAME/COLUMN
-            (hub, _, column), other = paths[0].removeprefix("hf://").rpartition("/"), paths[1].rpartition("/")[2]
-            source = {"hub": hub, "source_column": column, "target_column": other}
-        found.setdefault("valid" if name == "valid" else "train", []).append(source)
+            hub, _, column = paths[0].removeprefix("hf://").rpartition("/")
+            source = {"hub": hub, "source_column": column, "target_column": paths[1].rpartition("/")[2]}
+        found.setdefault("valid" if corpus == "data.valid" else "train", []).append(source)
         languages = (languages[0] or language_ending(paths[0]), languages[1] or language_ending(paths[1]))
     return languages, found
 
 
-def _fairseq_texts(options: Mapping[str, Option], languages: tuple[Any, Any]) -> Any:
-    if "data" in options and None in languages:
-        pairs = re.findall(r"(?<![a-z])([a-z]{2,3})[-_]([a-z]{2,3})(?![a-z])", str(options["data"].value))
+def _fairseq_texts(values: Mapping[str, Any], languages: tuple[Any, Any], *_: Any) -> Any:
+    if None in languages:
+        pairs = re.findall(r"(?<![a-z])([a-z]{2,3})[-_]([a-z]{2,3})(?![a-z])", str(values.get("data")))
         languages = next((pair for pair in reversed(pairs) if set(pair) <= LANGUAGE_NAMES.keys()), languages)
     found = {}
     for split in _SPLITS:
-        if f"--{split}pref" in options:
-            prefixes = str(options[f"--{split}pref"].value).split(",")
-            found[split] = [
-                dict(zip(("source", "target"), (f"{p}.{c}" for c in languages), strict=True)) for p in prefixes
-            ]
+        prefixes = str(values.get(f"--{split}pref", "")).split(",")
+        found[split] = [{"source": f"{p}.{languages[0]}", "target": f"{p}.{languages[1]}"} for p in prefixes if p]
     return languages, found

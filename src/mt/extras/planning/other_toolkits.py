@@ -12,18 +12,9 @@ from mt.config.yaml_tree import parse_yaml, plain_scalar
 from mt.console import shortened
 from mt.errors import InputError
 
-SENTENCE_TOKENS = 32  # assumed for a sentence where batches are counted in sentences
+_SENTENCE_TOKENS = 32  # assumed for a sentence where batches are counted in sentences
 _FEWEST_PIECES = 300  # of a vocabulary of ours
-_OFF: tuple[Any, ...] = (
-    None,
-    False,
-    0,
-    -1,
-    "",
-    "none",
-    [],
-    [0],
-)  # values with which an option without counterpart does nothing
+_OFF: tuple[Any, ...] = (None, False, 0, -1, "", "none", [], [0])  # with these, an option without counterpart is idle
 _TRANSFORMS = {"sentencepiece", "bpe", "onmt_tokenize", "filtertoolong"}  # need nothing: mt has its own tokenizer
 
 
@@ -39,73 +30,6 @@ class _Noted(NamedTuple):
 
     value: Any
     note: str
-
-
-@dataclass(frozen=True)
-class Toolkit:
-    """Another toolkit; other_toolkits.yaml explains its fields.
-
-    Attributes:
-        rows: by option, our keys and the name of a conversion.
-        values: conversions by a table of values, by name.
-    """
-
-    name: str
-    kind: list[str]
-    required: dict[str, list[str]]
-    defaults: dict[str, Any]
-    unneeded: frozenset[str]
-    flags: frozenset[str]
-    rows: dict[str, tuple[list[str], str | None]]
-    values: dict[str, dict[str, Any]]
-
-    def knows(self, option: str) -> bool:
-        """Return True for an option of this toolkit, with or without a counterpart."""
-        known = option in self.rows or option in self.required
-        return known or any(fnmatchcase(option, pattern) for pattern in self.unneeded)
-
-    def convert(self, option: str, value: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
-        """Return an option's value by our keys, None without a counterpart, and how the meaning differs."""
-        keys, conversion = self.rows[option]
-        if conversion is None:
-            result = value
-        elif conversion in _FUNCTIONS:
-            result = _FUNCTIONS[conversion](value, options)
-        else:
-            text = value if isinstance(value, str) else as_yaml(value)
-            result = self.values[conversion].get(text, NotImplemented)
-        if result is NotImplemented:
-            return None, ""
-        if isinstance(result, list) and conversion in self.values:
-            result = _Noted(*result)
-        result, note = result if isinstance(result, _Noted) else (result, "")
-        return result if isinstance(result, dict) else dict.fromkeys(keys, result), note
-
-
-@cache
-def toolkits() -> dict[str, Toolkit]:
-    """Read the tables."""
-    path = Path(__file__).with_suffix(".yaml")
-    tables: Any = parse_yaml(path.read_text(encoding="utf-8"), path.name).root
-    found = {name: table for name, table in tables.items() if "rows" in table}
-    return {
-        name: Toolkit(
-            name,
-            table["kind"],
-            table["required"],
-            table["defaults"],
-            frozenset(table["unneeded"].split()),
-            frozenset(table.get("flags", "").split()),
-            {option: _row(text) for option, text in table["rows"].items()},
-            {key: values for key, values in tables.items() if key not in found},
-        )
-        for name, table in found.items()
-    }
-
-
-def _row(text: str) -> tuple[list[str], str | None]:
-    keys, _, conversion = f" {text}".partition(" by ")
-    return keys.split(), conversion or None
 
 
 @dataclass
@@ -124,54 +48,87 @@ class Conversion:
     differing: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
+    def add(self, key: str, value: Any, option: str, line: int = 0) -> bool:
+        """Set a value unless the key has another one; return whether it has this one now."""
+        self.origins.setdefault(key, (option, line))
+        return bool(self.values.setdefault(key, value) == value)
 
-def convert(toolkit: Toolkit, options: Mapping[str, Option], file: str) -> Conversion:
+
+@cache
+def tables() -> dict[str, Any]:
+    """Read the tables."""
+    path = Path(__file__).with_suffix(".yaml")
+    found: Any = parse_yaml(path.read_text(encoding="utf-8"), path.name).root
+    return dict(found)
+
+
+def knows(toolkit: str, option: str) -> bool:
+    """Return True for an option of a toolkit, with or without a counterpart."""
+    table = tables()["toolkits"][toolkit]
+    unneeded = (fnmatchcase(option, pattern) for pattern in table["unneeded"].split())
+    return option in table["rows"] or option in table["required"] or any(unneeded)
+
+
+def convert(toolkit: str, options: Mapping[str, Option], file: str) -> Conversion:
     """Convert the options of a file.
 
     Raises:
         InputError: the file is not about a translating Transformer, or a value is of an impossible kind.
     """
-    _refuse_other_tasks(toolkit, options, file)
+    table = tables()["toolkits"][toolkit]
+    _refuse_other_tasks(toolkit, table, options, file)
     found, fallbacks = Conversion(), []
     plain = {name: option.value for name, option in options.items()}
     for name, (value, line) in options.items():
         shown = f"{name}: {shortened(as_yaml(value))}"
-        if name not in toolkit.rows:
-            if not toolkit.knows(name) and value not in _OFF:
-                found.missing.append(shown)
+        if name not in table["rows"]:
+            found.missing += [shown] * (value not in _OFF and not knows(toolkit, name))
             continue
         try:
-            values, note = toolkit.convert(name, value, plain)
+            ours, note = _ours(table["rows"][name], value, plain)
         except (TypeError, ValueError, AttributeError):
             raise InputError(f"{file}:{line}: {shown}: a value of another kind is expected") from None
-        if values is None:
+        if ours is None:
             found.missing.append(shown)
         if note:
             found.differing.append(f"{shown}: {note}")
-        for key, ours in (values or {}).items():
+        for key, own in (ours or {}).items():
             if key.endswith("*"):
-                fallbacks.append((key.removesuffix("*"), ours, name, line))
-            elif found.values.setdefault(key, ours) != ours:
+                fallbacks.append((key.removesuffix("*"), own, name, line))
+            elif not found.add(key, own, name, line):
                 earlier = f"{as_yaml(found.values[key])} from {found.origins[key][0]}"
                 found.differing.append(f"{shown}: mt has one {key}, which is {earlier}")
-            else:
-                found.origins.setdefault(key, (name, line))
-    for key, ours in toolkit.defaults.items():
-        fallbacks.append((key, ours, f"{toolkit.name}'s default", 0))
-    for key, ours, name, line in fallbacks:
-        if key not in found.values:
-            found.values[key], found.origins[key] = ours, (name, line)
+    for key, own in table["defaults"].items():
+        fallbacks.append((key, own, f"{toolkit}'s default", 0))
+    for fallback in fallbacks:
+        found.add(*fallback)
     return found
 
 
-def _refuse_other_tasks(toolkit: Toolkit, options: Mapping[str, Option], file: str) -> None:
+def _refuse_other_tasks(toolkit: str, table: Mapping[str, Any], options: Mapping[str, Option], file: str) -> None:
     hint = "mt trains Transformers that translate; configure others by hand, with docs/migrating.md"
-    for name, allowed in toolkit.required.items():
+    for name, allowed in table["required"].items():
         if name in options and options[name].value not in allowed:
             place = f"{file}:{options[name].line}: {name}"
             raise InputError(f"{place}: {options[name].value} has no counterpart; only {', '.join(allowed)}", hint)
-    if not any(name in options for name in toolkit.kind):
-        raise InputError(f"{file}: {toolkit.kind[0]} is missing, and {toolkit.name}'s default is no Transformer", hint)
+    if not any(name in options for name in table["kind"]):
+        raise InputError(f"{file}: {table['kind'][0]} is missing, and {toolkit}'s default is no Transformer", hint)
+
+
+def _ours(row: str, value: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
+    """Return an option's value by our keys, None without a counterpart, and how the meaning differs."""
+    keys, _, conversion = f" {row}".partition(" by ")
+    result = value
+    if conversion in _FUNCTIONS:
+        result = _FUNCTIONS[conversion](value, options)
+    elif conversion:
+        text = value if isinstance(value, str) else as_yaml(value)
+        result = tables()["values"][conversion].get(text, NotImplemented)
+        result = _Noted(*result) if isinstance(result, list) else result
+    if result is NotImplemented:
+        return None, ""
+    result, note = result if isinstance(result, _Noted) else (result, "")
+    return result if isinstance(result, dict) else dict.fromkeys(keys.split(), result), note
 
 
 def _first(value: Any, options: Mapping[str, Any]) -> Any:
@@ -184,12 +141,12 @@ def _first(value: Any, options: Mapping[str, Any]) -> Any:
 def _sentences(value: Any, options: Mapping[str, Any]) -> Any:
     if "--max-tokens" in options:
         return _Noted({}, "mt limits a batch by its tokens only")
-    return _Noted(value * SENTENCE_TOKENS, f"counts sentences; taken as {SENTENCE_TOKENS} tokens each")
+    return _Noted(int(value) * _SENTENCE_TOKENS, f"counts sentences; taken as {_SENTENCE_TOKENS} tokens each")
 
 
 def _batch(value: Any, options: Mapping[str, Any]) -> Any:
     kind = options.get("training.batch_type", options.get("batch_type"))
-    return value if kind in ("token", "tokens") else _sentences(value, options)
+    return int(value) if kind in ("token", "tokens") else _sentences(value, options)
 
 
 def _rsqrt_rate(value: Any, options: Mapping[str, Any]) -> Any:
