@@ -184,9 +184,9 @@ def _inspect_held_out(options: dict[str, Any], given: dict[str, Any], is_termina
         found = _inspect(names, {**given, **languages}, is_terminal).sources[0] if names else None
         options[split] = found or held_out.get(split)
         paths += names or ()
-    if general := options["general"]:
-        options["general"] = _inspect(general, {**given, **languages}, is_terminal).sources
-    return [*paths, *(general or ())]
+    general = options["general"] or ()
+    options["general"] = _inspect(general, {**given, **languages}, is_terminal).sources if general else ()
+    return [*paths, *general]
 
 
 def _files(names: Sequence[str]) -> Iterator[Path]:

@@ -402,7 +402,7 @@ def test_the_page_has_the_same_tables() -> None:
         section = page.split(f"## {name}: training\n")[1].split("\n## ")[0]
         cells = [row.split("|")[1:3] for row in section.splitlines() if row.startswith("| `")]
         named = [[re.findall(r"`([^`]+)`", cell) for cell in row] for row in cells]
-        documented = {pair for theirs, ours in named for pair in product(theirs, ours)}
+        documented = {(option.replace(": ", "."), key) for row in named for option, key in product(*row)}
         assert documented == {(theirs, key) for theirs, row in table["rows"].items() for key in split_row(row)[0]}
 
 
