@@ -11,14 +11,14 @@ import click
 
 from mt.cli.options import debug_option, path_type
 from mt.cli.text import print_result
-from mt.errors import InputError
+from mt.errors import InputError, contradict
 from mt.storage.output_path import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
     from mt.extras.planning.inspection import Found
 
 _SCHEMA = "mt.schema.json"
-_TEXTS = ("--train", "--valid", "--test")
+_TEXTS = ("--train", "--valid", "--test", "--general")
 _KEYS = ("source_lang", "target_lang", "delimiter", "quoting", "header", "columns")
 
 
@@ -60,6 +60,10 @@ class _Init(click.Command):
 )
 @click.option("--valid", callback=_split, metavar="SRC TGT|FILE", help="Validation text; default: split off --train.")
 @click.option("--test", callback=_split, metavar="SRC TGT|FILE", help="Test text; default: split off --train.")
+@click.option("--from", "start", type=path_type, metavar="MODEL", help="Fine-tune this run or model folder.")
+@click.option("--general", callback=_split, metavar="SRC TGT|FILE", help="With --from: text against forgetting.")
+@click.option("--general-share", type=click.FloatRange(0, 0.9, True), default=0.2, help="Its share of an epoch; 0.2.")
+@click.option("--like", type=path_type, metavar="FILE", help="Convert a file of JoeyNMT, OpenNMT-py, Eole or fairseq.")
 @click.option("--opus", nargs=3, multiple=True, metavar="CORPUS SRC TGT", help="A corpus of OPUS, as Books en it.")
 @click.option("--columns", metavar="SRC:TGT", help="Columns of a table, by name or number.")
 @click.option("--header/--no-header", default=None, help="Whether the first row of a table names the columns.")
@@ -71,10 +75,11 @@ class _Init(click.Command):
 @click.option("--force", is_flag=True, help="Overwrite it.")
 @click.option("--schema", is_flag=True, help="Only print the JSON schema of configurations, for editors.")
 @debug_option
-def init(output: Path | None, force: bool, schema: bool, **options: Any) -> None:
+def init(output: Path | None, force: bool, schema: bool, like: Path | None, **options: Any) -> None:
     """Write a configuration for your own text, fitted to its size and to this machine; on a terminal it asks.
 
-    Trains a few steps to estimate the time and memory of the whole training.
+    Trains a few steps to estimate the time and memory of the whole training. With --from it fine-tunes a model, whose
+    scores on the text it reports; with --like it converts another toolkit's configuration.
 
     Example: mt init --train corpus.en corpus.de --minutes 60
     """
@@ -83,17 +88,21 @@ def init(output: Path | None, force: bool, schema: bool, **options: Any) -> None
     if schema:
         print_result(json_schema().rstrip("\n"))
         return
+    _refuse_contradictions(like, options)
     is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
-    asks = is_terminal and not options["train"] and not options["opus"]
     given = {key: options.pop(key) for key in _KEYS}
+    if like is not None:
+        _convert(like, output, force, options, given, is_terminal)
+        return
+    asks = is_terminal and not options["train"] and not options["opus"]
     paths = _inspect_training(options, given, is_terminal, asks)
+    from mt.extras.planning.finetuning import draft_finetuning
     from mt.extras.planning.first_config import draft_config
     from mt.extras.planning.init_options import InitOptions, validated_data
-    from mt.storage import atomic
 
     _complete_names(options, given, is_terminal, asks)
     own = {key: value for key, value in options.items() if key != "held_out"}
-    validated_data(InitOptions(**{**own, "valid": None, "test": None}))
+    validated_data(InitOptions(**{**own, "valid": None, "test": None, "general": ()}))
     path = output or Path(f"{options['name']}.yaml")
     schema_path = path.with_name(_SCHEMA)
     _check_outputs(path, schema_path, force)
@@ -101,10 +110,45 @@ def init(output: Path | None, force: bool, schema: bool, **options: Any) -> None
     if asks:
         options["minutes"] = options["minutes"] or _ask_minutes()
     refuse_inputs([path, schema_path], _files(paths))
-    text, summary = draft_config(InitOptions(**options), f"./{_SCHEMA}")
+    draft = draft_config if options["start"] is None else draft_finetuning
+    _write(path, schema_path, *draft(InitOptions(**options), f"./{_SCHEMA}"))
+
+
+def _write(path: Path, schema_path: Path, text: str, summary: str, option: str = "") -> None:
+    from mt.config.json_schema import json_schema
+    from mt.storage import atomic
+
     atomic.write_text(schema_path, json_schema())
     atomic.write_text(path, text)
-    print_result(f"{summary}\nwritten: {path}, and {schema_path} for editors\nnext: mt train --config {path}")
+    print_result(f"{summary}\nwritten: {path}, and {schema_path} for editors\nnext: mt train --config {path}{option}")
+
+
+def _refuse_contradictions(like: Path | None, options: dict[str, Any]) -> None:
+    contradict(None not in (like, options["start"]), "--like", "--from")
+    contradict(None not in (like, options["minutes"]), "--like, which takes the other file's steps,", "--minutes")
+    if options["general"] and options["start"] is None:
+        raise InputError("--general is for fine-tuning", "add --from MODEL, or give the text with --train")
+
+
+def _convert(
+    like: Path, output: Path | None, force: bool, options: dict[str, Any], given: dict[str, Any], is_terminal: bool
+) -> None:
+    """Write a configuration like another toolkit's file."""
+    from mt.extras.planning.like_config import convert_config
+
+    options |= {"held_out": {}, **{key: given[key] for key in _KEYS[:2]}}
+    trains = options["train"] or options["opus"]
+    paths = _inspect_training(options, given, is_terminal, asks=False) if trains else []
+    paths += _inspect_held_out(options, given, is_terminal, asks=False)
+    device = None if options["device"] == "auto" else options["device"]
+    decided = {"name": options["name"], "training.device": device, "data.train": options["train"]}
+    decided |= {f"data.{key}": options[key] for key in _KEYS[:2]}
+    decided |= {f"data.{key}": [options[key]] for key in ("valid", "test") if options[key]}
+    name, text, summary = convert_config(like, {k: v for k, v in decided.items() if v}, f"./{_SCHEMA}")
+    path = output or Path(f"{name}.yaml")
+    _check_outputs(path, path.with_name(_SCHEMA), force)
+    refuse_inputs([path, path.with_name(_SCHEMA)], [like, *_files(paths)])
+    _write(path, path.with_name(_SCHEMA), text, summary, " --dry-run")
 
 
 def _inspect_training(options: dict[str, Any], given: dict[str, Any], is_terminal: bool, asks: bool) -> list[str]:
@@ -130,18 +174,19 @@ def _inspect_training(options: dict[str, Any], given: dict[str, Any], is_termina
 
 
 def _inspect_held_out(options: dict[str, Any], given: dict[str, Any], is_terminal: bool, asks: bool) -> list[str]:
-    """Replace the names of `valid` and `test` by sources, or take those of a folder; return the names of files."""
+    """Replace the names of `valid`, `test` and `general` by sources, or take a folder's; return the names of files."""
     paths: list[str] = []
-    held_out = options.pop("held_out")
+    held_out, languages = options.pop("held_out"), {key: options[key] for key in _KEYS[:2]}
     for split, title in (("valid", "Validation"), ("test", "Test")):
         names = options[split]
         if asks and not names and split not in held_out:
             names = _ask_texts(f"{title} text, {{}} (no answer: split off)", optional=True)
-        languages = {key: options[key] for key in _KEYS[:2]}
         found = _inspect(names, {**given, **languages}, is_terminal).sources[0] if names else None
         options[split] = found or held_out.get(split)
         paths += names or ()
-    return paths
+    general = options["general"] or ()
+    options["general"] = _inspect(general, {**given, **languages}, is_terminal).sources if general else ()
+    return [*paths, *general]
 
 
 def _files(names: Sequence[str]) -> Iterator[Path]:
@@ -166,15 +211,22 @@ def _inspect(names: Sequence[str], given: dict[str, Any], is_terminal: bool) -> 
 
 def _complete_names(options: dict[str, Any], given: dict[str, Any], is_terminal: bool, asks: bool) -> None:
     """Ask for the languages and the name where nothing says them; in a dialogue, unless they are given."""
+    default = None
+    if options["start"] is not None:
+        from mt.extras.planning.finetuning import Start
+
+        start = Start.find(options["start"])
+        options |= zip(_KEYS[:2], start.languages(*(options[key] for key in _KEYS[:2])), strict=True)
+        default = f"{start.config.name}-tuned"
     for key, side, direction in zip(_KEYS[:2], ("source", "target"), ("from", "to"), strict=True):
-        if not given[key] and (asks or (options[key] is None and is_terminal)):
+        if options["start"] is None and not given[key] and (asks or (options[key] is None and is_terminal)):
             options[key] = _ask_value(key, f"Language to translate {direction}", options[key])
         elif options[key] is None:
             source, option = options["train"][0], f"--{key.replace('_', '-')}"
             file = f"the name of {source[side]} does not end in a language code" if side in source else ""
             file = file or f"{next(iter(source.values()))} does not name the language"
             raise InputError(f"{option} is missing, and {file}", f"add {option} CODE, such as en")
-    default = f"{options['source_lang']}-{options['target_lang']}"
+    default = default or f"{options['source_lang']}-{options['target_lang']}"
     options["name"] = options["name"] or (_ask_value("name", "Name of the run", default) if asks else default)
 
 

@@ -26,9 +26,18 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     Raises:
         InputError: the file cannot be read, or its content is invalid; one message lists all problems.
     """
+    return parse_config(read_limited(path), str(path), overrides)
+
+
+def read_limited(path: Path) -> bytes:
+    """Return the content of a file, at most what `parse_yaml` refuses as too large.
+
+    Raises:
+        InputError: it cannot be read.
+    """
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+            return file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         siblings = sorted(other.name for other in path.parent.glob("*.yaml"))[:8]
         raise InputError(f"{path}: no such file", f"Beside it: {', '.join(siblings)}." if siblings else "") from None
@@ -36,7 +45,6 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         raise InputError(f"{path}: a folder, not a configuration file") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    return parse_config(content, str(path), overrides)
 
 
 def parse_config(text: str | bytes, name: str, overrides: Sequence[str] = ()) -> Config:

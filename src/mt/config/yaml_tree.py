@@ -56,7 +56,7 @@ def parse_yaml(source: bytes | str, name: str) -> YamlTree:
     Raises:
         InputError: `NAME:LINE: message`, for anything that is not plain, unambiguous YAML.
     """
-    parser = _Parser(_decode(source, name))
+    parser = _Parser(decode_text(source, name))
     parser.name = name
     try:
         return YamlTree(parser.document(), {(): 1} | parser.lines)
@@ -95,7 +95,8 @@ def plain_scalar(text: str) -> Value:
     return number
 
 
-def _decode(source: bytes | str, name: str) -> str:
+def decode_text(source: bytes | str, name: str) -> str:
+    """Decode a file of printable UTF-8; raise as `parse_yaml`."""
     if len(source) > MAX_BYTES:
         raise InputError(f"{name}: larger than {MAX_BYTES:,} bytes, too large for a configuration")
     try:

@@ -1,11 +1,11 @@
 """`mt init`: a first configuration, fitted to the user's text and machine."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
 from mt.bundle.pretrained import Pretrained
-from mt.config import parse_config
+from mt.config import Config, parse_config
 from mt.console import log
 from mt.errors import InputError
 from mt.extras.planning.corpus_sample import CorpusSample, sample_corpus, sample_held_out, train_on_sample
@@ -28,8 +28,52 @@ from mt.system.devices import choose_device, has_bf16
 _FEW_PAIRS = 1_000  # below it, a warning
 _TRAINING_SHARE = 0.85  # of the time limit; the rest is for preparing the data and scoring the model
 _VALIDATION_SHARE = 0.15  # of the training time, at most
-_PROBE_LENGTH = Length(steps=1000, epochs=10.0, validations=10)
+PROBE_LENGTH = Length(steps=1000, epochs=10.0, validations=10)
 _STEP_LIMITS = (50, 300_000)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The texts that the user gave.
+
+    Attributes:
+        inputs: of a recipe for the training text.
+        general: text against forgetting, none of it unless a model is fine-tuned.
+        valid: None if it is split off the training text.
+        pairs: that remain to train on, of each source of the training text.
+        valid_pairs: of the validation text.
+    """
+
+    inputs: PlanInputs
+    general: CorpusSample
+    valid: CorpusSample | None
+    pairs: list[int]
+    valid_pairs: int
+
+
+def read_texts(options: InitOptions) -> Texts:
+    """Read all files.
+
+    Raises:
+        InputError: a file is missing, empty, or not aligned with the other.
+    """
+    data = validated_data(options)
+    device = choose_device(options.device, "--device").type
+    sample, general = (
+        sample_corpus(part, data) for part in (data.train[: len(options.train)], data.train[len(options.train) :])
+    )
+    name = str(next(iter(options.train[0].values())))
+    _refuse_unusable(sample, name)
+    inputs = PlanInputs(sample, device, usable_cores(), options.minutes, options.device)
+    valid, test = (sample_held_out(split, data) for split in ("valid", "test"))
+    split_off = inputs.held_out * ((valid is None) + (test is None))
+    pairs = sample.training_pairs(split_off)
+    if sum(pairs) == 0:
+        raise InputError(
+            f"{name}: {sample.clean} pairs are too few to hold {split_off} of them out",
+            "give more text, or files for --valid and --test",
+        )
+    return Texts(inputs, general, valid, pairs, inputs.held_out if valid is None else sum(valid.pairs))
 
 
 def draft_config(options: InitOptions, schema: str) -> tuple[str, str]:
@@ -46,24 +90,21 @@ def draft_config(options: InitOptions, schema: str) -> tuple[str, str]:
         InputError: a file is missing, empty, or not aligned with the other.
         MachineError: memory does not suffice for the timed steps.
     """
-    data = validated_data(options)
-    device = choose_device(options.device, "--device").type
-    sample = sample_corpus(data.train, data)
-    name = str(next(iter(options.train[0].values())))
-    _refuse_unusable(sample, name)
-    inputs = PlanInputs(sample, device, usable_cores(), options.minutes, options.device)
-    valid, test = (sample_held_out(split, data) for split in ("valid", "test"))
-    split_off = inputs.held_out * ((valid is None) + (test is None))
-    pairs = sample.training_pairs(split_off)
-    if sum(pairs) == 0:
-        raise InputError(
-            f"{name}: {sample.clean} pairs are too few to hold {split_off} of them out",
-            "give more text, or files for --valid and --test",
-        )
+    texts = read_texts(options)
+    inputs = texts.inputs
     template = ConfigTemplate(options.name, options.data_choices(inputs.held_out), tokenizer_choices(inputs), inputs)
-    valid_pairs = inputs.held_out if valid is None else sum(valid.pairs)
-    shape, length, measured = _fit_to_time(template, sum(pairs), valid_pairs)
-    estimated = estimate(template.config(shape, length), measured, pairs, valid_pairs, sample.bytes_per_pair())
+    shape, length, measured = _fit_to_time(template, sum(texts.pairs), texts.valid_pairs)
+    header, summary = describe(template.config(shape, length), texts, measured, schema)
+    template = replace(template, inputs=with_precision(inputs, measured))
+    text = template.text(shape, length, header)
+    parse_config(text, "the text that mt init has written")
+    return text, summary
+
+
+def describe(config: Config, texts: Texts, measured: Measurements, schema: str) -> tuple[list[str], str]:
+    """Return the comment above a configuration, and a summary for the terminal."""
+    inputs, pairs = texts.inputs, [*texts.pairs, *texts.general.clean_pairs]
+    estimated = estimate(config, measured, pairs, texts.valid_pairs, inputs.sample.bytes_per_pair())
     description, costs = _description(inputs), cost(measured, estimated)
     header = [
         f"yaml-language-server: $schema={schema}",
@@ -73,11 +114,13 @@ def draft_config(options: InitOptions, schema: str) -> tuple[str, str]:
         f"{costs}.",
         "Preparing the text and scoring the model are extra: some minutes, some 0.3 GB.",
     ]
-    if device == "cpu" and has_bf16(torch.device(device)):  # elsewhere, `auto` needs no measurement
-        template = replace(template, inputs=replace(inputs, precision=measured.precision))
-    text = template.text(shape, length, header)
-    parse_config(text, "the text that mt init has written")
-    return text, f"{description}\n{measured.parameters:,} parameters; {costs}"
+    return header, f"{description}\n{measured.parameters:,} parameters; {costs}"
+
+
+def with_precision(inputs: PlanInputs, measured: Measurements) -> PlanInputs:
+    """Add the number format that was measured; elsewhere than on such a processor, `auto` needs no measurement."""
+    is_measured = inputs.device == "cpu" and has_bf16(torch.device(inputs.device))
+    return replace(inputs, precision=measured.precision) if is_measured else inputs
 
 
 def _refuse_unusable(sample: CorpusSample, name: str) -> None:
@@ -95,11 +138,11 @@ def _fit_to_time(template: ConfigTemplate, pairs: int, valid_pairs: int) -> tupl
     """Time steps of the first shape and, while too few epochs fit into the time limit, of smaller ones."""
     inputs, shape = template.inputs, first_shape(template.inputs)
     sample, minutes = inputs.sample.sample, inputs.minutes
-    tokenizers = train_on_sample(template.config(shape, _PROBE_LENGTH).tokenizer, sample)
+    tokenizers = train_on_sample(template.config(shape, PROBE_LENGTH).tokenizer, sample)
     while True:
         layers = shape.encoder_layers + shape.decoder_layers
         log.info("timing a few steps: d_model %d, %d layers", shape.d_model, layers)
-        config = template.config(shape, _PROBE_LENGTH)
+        config = template.config(shape, PROBE_LENGTH)
         complete = len(sample) == inputs.pairs
         measured = probe(config, sample, tokenizers, complete, Pretrained(config))
         length = fitting_length(inputs, measured, pairs, valid_pairs)
@@ -119,9 +162,10 @@ def _description(inputs: PlanInputs) -> str:
     return f"{inputs.pairs:,} sentence pairs ({source:.1f} and {target:.1f} words on average) and {machine}"
 
 
-def fitting_length(inputs: PlanInputs, measured: Measurements, pairs: int, valid_pairs: int) -> Length:
+def fitting_length(inputs: PlanInputs, measured: Measurements, pairs: float, valid_pairs: int) -> Length:
     """Return as many steps as the time limit allows or the text is worth, and validations for a small part of it."""
-    steps = inputs.size_class.max_epochs * pairs * measured.steps_per_pair
+    epochs = inputs.epochs or inputs.size_class.max_epochs
+    steps = epochs * pairs * measured.steps_per_pair
     if inputs.minutes is not None:
         seconds = 60 * inputs.minutes * _TRAINING_SHARE * (1 - _VALIDATION_SHARE)
         steps = min(2 * steps, seconds / measured.seconds_per_step)

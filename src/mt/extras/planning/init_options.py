@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mt.config import Config, DataConfig
@@ -37,14 +38,20 @@ class InitOptions:
     test: Source | None  # likewise
     minutes: float | None  # time limit of the training, if any
     device: str  # auto, cpu, cuda or mps
+    start: Path | None = None  # a model to fine-tune
+    general: Sequence[Source] = ()  # text like that which it was trained on
+    general_share: float = 0.2  # of each epoch
 
-    def data_choices(self, held_out: int) -> list[Choice]:
-        """Return the data section; a set without files takes `held_out` pairs from the training text."""
-        train = list(self.train)
+    def data_choices(self, held_out: int, weight: float = 1.0, reason: str = "") -> list[Choice]:
+        """Return the data section; a set without files takes `held_out` pairs from the training text.
+
+        The general text gets a `weight`, and nothing of it is held out.
+        """
+        train = [*self.train, *({**source, "weight": weight, "synthetic": True} for source in self.general)]
         choices = [
             Choice("source_lang", self.source_lang),
             Choice("target_lang", self.target_lang),
-            Choice("train", train[0] if len(train) == 1 else train),
+            Choice("train", train[0] if len(train) == 1 else train, reason),
         ]
         for split, source in (("valid", self.valid), ("test", self.test)):
             reason = "" if source else "no files given: split off the training text"
@@ -54,7 +61,7 @@ class InitOptions:
 
 def option_error(key: str, value: str) -> str | None:
     """Return the error of a `name`, `source_lang` or `target_lang` on its own, if any."""
-    texts = {"name": "x", "source_lang": "en", "target_lang": "xx", key: value}
+    texts: dict[str, Any] = {"name": "x", "source_lang": "en", "target_lang": "xx", key: value}
     files = {"source": "a", "target": "b"}
     _, problems = _validate(InitOptions(**texts, train=[files], valid=files, test=files, minutes=None, device="auto"))
     return next((problem.message for problem in problems if problem.path[-1] == key), None)

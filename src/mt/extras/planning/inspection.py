@@ -69,10 +69,10 @@ def _two_texts(source: str, target: str) -> Found:
     if lines[0] != lines[1]:
         hint = "line n of one must be the translation of line n of the other; `mt data align` pairs them"
         raise InputError(f"{source} has {lines[0]} lines but {target} has {lines[1]}", hint)
-    return Found([{"source": source, "target": target}], (_ending(source), _ending(target)))
+    return Found([{"source": source, "target": target}], (language_ending(source), language_ending(target)))
 
 
-def _ending(name: str) -> str | None:
+def language_ending(name: str) -> str | None:
     """Return en of corpus.en and of corpus.en.gz."""
     path = Path(name)
     ending = (path.with_suffix("") if path.suffix.lower() in COMPRESSED else path).suffix.removeprefix(".")

@@ -4,7 +4,7 @@ The values come from configurations that were measured (docs/quality.md) or publ
 """
 
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ class _SizeClass(NamedTuple):
 
 
 # Sentence pairs from which a corpus belongs to the next class of size.
-_TINY, _SMALL, _MEDIUM, _LARGE = _SIZE_BOUNDS = (10_000, 60_000, 300_000, 2_000_000)
+_TINY, _SMALL, _MEDIUM, _LARGE = SIZE_BOUNDS = (10_000, 60_000, 300_000, 2_000_000)
 _SIZE_CLASSES = (
     _SizeClass(30, 6, 2000, "few pieces, so that each is seen often"),
     _SizeClass(55, 5, 10_000, "2 BLEU more than 4,000 gave on Multi30k, which has 29,000"),
@@ -89,6 +89,7 @@ class PlanInputs:
     minutes: float | None = None  # time limit of the training, if any
     device_option: str = "auto"  # the value of training.device
     precision: str = "auto"  # the value of training.precision
+    epochs: int | None = None  # after which more gain little, if not as for a new model
 
     @property
     def pairs(self) -> int:
@@ -96,7 +97,7 @@ class PlanInputs:
 
     @property
     def size_class(self) -> _SizeClass:
-        return _SIZE_CLASSES[bisect(_SIZE_BOUNDS, self.pairs)]
+        return _SIZE_CLASSES[bisect(SIZE_BOUNDS, self.pairs)]
 
     @property
     def held_out(self) -> int:
@@ -219,13 +220,18 @@ class ConfigTemplate:
             "training": training_choices(shape, self.inputs, length),
             "decoding": [Choice("beam_size", 5), Choice("length_penalty", 1.0, _LENGTH_PENALTY_REASON)],
         }
-        comment = [f"# {line}".rstrip() for line in header]
-        lines = [line for name, choices in sections.items() for line in _section(name, choices)]
-        return "".join(f"{line}\n" for line in [*comment, *lines])
+        return config_text(sections, header)
 
     def config(self, shape: Shape, length: Length) -> Config:
         """Return the parsed configuration."""
         return parse_config(self.text(shape, length), "mt init")
+
+
+def config_text(sections: Mapping[str, Sequence[Choice]], header: Sequence[str]) -> str:
+    """Return sections, that of the top level with an empty name, as YAML below a comment of `header`."""
+    comment = [f"# {line}".rstrip() for line in header]
+    lines = [line for name, choices in sections.items() if choices for line in _section(name, choices)]
+    return "".join(f"{line}\n" for line in [*comment, *lines])
 
 
 def _section(name: str, choices: Sequence[Choice]) -> Iterator[str]:

@@ -1,0 +1,177 @@
+"""`mt init --from`: a configuration that fine-tunes a model on the user's text.
+
+Learning rates and lengths are the usual ones of the field: 2e-5 to 1e-4 and some passes over the text for Transformers
+512 to 1,024 wide (transformers' translation example, mBART). Mixing in general text is Chu et al. 2017,
+https://aclanthology.org/P17-2061.
+"""
+
+import time
+from bisect import bisect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mt.bundle.load_translator import open_model, read_config
+from mt.bundle.pretrained import Pretrained
+from mt.config import Config, DataConfig, EvaluationConfig, parse_config
+from mt.config.base import Section
+from mt.console import log
+from mt.data.corpus import Pair
+from mt.decoding.engine import EngineChoice
+from mt.errors import InputError
+from mt.extras.planning.first_config import PROBE_LENGTH, Texts, describe, fitting_length, read_texts, with_precision
+from mt.extras.planning.init_options import InitOptions
+from mt.extras.planning.probe import probe
+from mt.extras.planning.recipe import (
+    SIZE_BOUNDS,
+    Choice,
+    Length,
+    PlanInputs,
+    Shape,
+    config_text,
+    training_choices,
+)
+from mt.metrics.scores import score
+from mt.storage.find_model import find_model
+from mt.storage.run_dir import ModelDir
+from mt.text.languages import base_language
+
+_SHAPE = ("d_model", "n_heads", "d_ff", "encoder_layers", "decoder_layers", "dropout")
+_EPOCHS = (20, 10, 5, 3, 1)  # by size of the text, as in SIZE_BOUNDS
+_RATE_WIDTH = 0.05  # learning rate times d_model: 1e-4 for 512
+_RATES = (3e-5, 5e-4)  # the lowest and the highest
+_LITTLE_TEXT_DROPOUT = 0.2
+_MAX_LENGTH = DataConfig.model_fields["max_length"].default
+_SCORED, _BLOCK, _SCORING_SECONDS = 200, 20, 20.0  # sentences, at once, and the time after which no more are translated
+
+
+@dataclass(frozen=True)
+class Start:
+    """A model to fine-tune."""
+
+    path: Path
+    folder: ModelDir
+    config: Config
+
+    @classmethod
+    def find(cls, path: Path) -> "Start":
+        """Find the model of a run or a model folder.
+
+        Raises:
+            InputError: there is none, or it is damaged.
+        """
+        try:
+            folder = find_model(path, Path())
+            return cls(path, folder, read_config(folder))
+        except InputError as error:
+            raise InputError(f"--from {error.message}", error.hint) from None
+
+    def languages(self, source: str | None, target: str | None) -> tuple[str, str]:
+        """Return the model's codes of the languages of a text; None is the only one that it knows.
+
+        Raises:
+            InputError: it does not know one of them.
+        """
+        data = self.config.data
+        source = self._language("--source-lang", source, data.source_lang)
+        return source, self._language("--target-lang", target, data.target_lang)
+
+    def _language(self, option: str, wanted: str | None, of_model: str | Sequence[str]) -> str:
+        known = [of_model] if isinstance(of_model, str) else list(of_model)
+        same = [code for code in known if wanted is None or base_language(code) == base_language(wanted)]
+        if wanted in known or len(same) == 1:
+            return wanted if wanted in known else same[0]
+        side, what = ("from", "into")["target" in option], wanted or "no language is given"
+        hint = f"give {option}; for a language new to it write a configuration with init_tokenizer: false"
+        raise InputError(f"{option}: {what}, but {self.path} translates {side} {', '.join(known)}", hint)
+
+
+def draft_finetuning(options: InitOptions, schema: str) -> tuple[str, str]:
+    """Read the files, score the model on them, choose a configuration, and time some steps of it.
+
+    Args and errors are those of `draft_config`.
+    """
+    assert options.start is not None
+    start, texts = Start.find(options.start), read_texts(options)
+    number, general = sum(texts.pairs), texts.general.clean
+    share = options.general_share if general else 0.0
+    weight = min(1.0, float(f"{share / (1 - share) * number / max(general, 1):.3g}"))
+    epoch = number + weight * general
+    reason = f"the last is general text, {weight * general / epoch:.0%} of each epoch; synthetic: none is held out"
+    inputs = replace(texts.inputs, epochs=_EPOCHS[bisect(SIZE_BOUNDS, number)])
+    data = options.data_choices(inputs.held_out, weight, reason if general else "")
+    config = parse_config(_text(options.name, start, data, inputs, PROBE_LENGTH), "mt init")
+    pretrained = Pretrained.find(config, Path(), {})
+    tokenizers = pretrained.tokenizers()
+    assert tokenizers is not None
+    scores = _score(start, texts, options)
+    log.info("%s", scores)
+    measured = probe(config, inputs.sample.sample, tokenizers, True, pretrained)
+    length = fitting_length(inputs, measured, epoch, texts.valid_pairs)
+    inputs = with_precision(inputs, measured)
+    config = parse_config(_text(options.name, start, data, inputs, length), "mt init")
+    header, summary = describe(config, texts, measured, schema)
+    return _text(options.name, start, data, inputs, length, [*header, f"{scores}."]), f"{summary}\n{scores}"
+
+
+def _text(
+    name: str, start: Start, data: list[Choice], inputs: PlanInputs, length: Length, header: Sequence[str] = ()
+) -> str:
+    theirs = start.config
+    dropout = max(theirs.model.dropout, _LITTLE_TEXT_DROPOUT) if inputs.pairs < SIZE_BOUNDS[0] else theirs.model.dropout
+    changed = theirs.model.model_copy(update={"dropout": dropout})
+    data = data + [Choice("max_length", theirs.data.max_length)] * (theirs.data.max_length != _MAX_LENGTH)
+    sections: Mapping[str, list[Choice]] = {
+        "": [Choice("name", name)],
+        "data": data,
+        "tokenizer": _values(theirs.tokenizer, "the model's is kept", "vocab_size", "shared"),
+        "model": _values(changed, "the model's shape; only the kinds of dropout can be changed", *_SHAPE),
+        "training": _training(start, inputs, length),
+        "decoding": _values(theirs.decoding, "as the model's", "beam_size", "length_penalty"),
+    }
+    return config_text(sections, header)
+
+
+def _values(section: Section, reason: str, *always: str) -> list[Choice]:
+    """Return some keys of a section, and those that differ from their default, except paths of tokenizers."""
+    fields = type(section).model_fields
+    values = {key: value for key, value in section.model_dump().items() if "file" not in key}
+    keys = [key for key, value in values.items() if key in always or value != fields[key].default]
+    return [Choice(key, values[key], reason * (key == keys[0])) for key in keys]
+
+
+def _training(start: Start, inputs: PlanInputs, length: Length) -> list[Choice]:
+    model = start.config.model
+    rate = float(f"{min(max(_RATE_WIDTH / model.d_model, _RATES[0]), _RATES[1]):.0e}")
+    sizes = (model.d_model, model.n_heads, model.d_ff, model.encoder_layers, model.decoder_layers)
+    shape = Shape(*sizes, known_from="", optimizer="adam", learning_rate=rate)
+    changed = [
+        Choice("learning_rate", rate, "lower than from scratch, so that little is forgotten; wider models take less"),
+        Choice("schedule", "linear", "falls to zero at max_steps"),
+        Choice("warmup_steps", max(1, min(500, length.steps // 10)), "while Adam's moments are new"),
+    ]
+    by_key = {choice.key: choice for choice in changed}
+    choices = [by_key.get(choice.key, choice) for choice in training_choices(shape, inputs, length)]
+    patience = Choice("patience", 5, "ends when the validation text shows overfitting")
+    return [Choice("init_from", str(start.path)), *choices, patience]
+
+
+def _score(start: Start, texts: Texts, options: InitOptions) -> str:
+    """Translate some sentences greedily, and describe their scores."""
+    sample = texts.inputs.sample if texts.valid is None else texts.valid
+    pairs: list[Pair] = sample.sample[:: max(1, len(sample.sample) // _SCORED)][:_SCORED]
+    opened = open_model(start.folder, EngineChoice(device=options.device))
+    translator, search = opened.translator.to(options.target_lang), replace(opened.settings.search, beam_size=1)
+    hypotheses: list[str] = []
+    started = time.perf_counter()
+    while len(hypotheses) < len(pairs) and time.perf_counter() - started < _SCORING_SECONDS:
+        block = pairs[len(hypotheses) : len(hypotheses) + _BLOCK]
+        hypotheses += translator.best([source for source, _ in block], search)
+    references = [target for _, target in pairs[: len(hypotheses)]]
+    settings = EvaluationConfig(metrics=("bleu", "chrf"), bootstrap_samples=0)
+    found = score(hypotheses, references, settings, options.target_lang)
+    text = "training" if texts.valid is None else "validation"
+    return (
+        f"{start.path} scores BLEU {found.bleu:.1f} and chrF {found.chrf:.1f} before fine-tuning "
+        f"(greedy, {len(hypotheses)} sentences of the {text} text)"
+    )

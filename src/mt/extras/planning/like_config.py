@@ -1,0 +1,128 @@
+"""`mt init --like`: a configuration from one of another toolkit."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mt.config import Config, parse_config
+from mt.config.problems import dotted, validate
+from mt.errors import InputError
+from mt.extras.planning.other_files import named_texts, read_options
+from mt.extras.planning.other_toolkits import Conversion, convert
+from mt.extras.planning.recipe import Choice, config_text
+
+_RAW = "Text is raw here: not tokenized, not split into subwords. The tokenizer is trained on it."
+_GIVEN = "as given"
+_NO_LIMIT = 1_000_000  # steps of a training that only max_epochs limits
+
+
+def convert_config(path: Path, given: Mapping[str, Any], schema: str) -> tuple[str, str, str]:
+    """Convert another toolkit's file.
+
+    Args:
+        path: the file.
+        given: what the user has decided, by keys of the configuration.
+        schema: path of the configuration's schema for editors, relative to the file to be written.
+
+    Returns:
+        the name of the run, the text of the configuration, and a summary for the terminal.
+
+    Raises:
+        InputError: the file cannot be converted; the message names it with the line.
+    """
+    file = str(path)
+    toolkit, options = read_options(path)
+    found = convert(toolkit, options, file)
+    converted = len(found.origins) - sum(line == 0 for _, line in found.origins.values())
+    languages = _languages({**given, **found.values})
+    _add_texts(found, file, named_texts(toolkit, options, languages, file), given)
+    _settle(found)
+    _require_valid(found, file)
+    lists = list(_lists(found))
+    origin = f"{file}, of {toolkit}"
+    header = [f"yaml-language-server: $schema={schema}", "", f"Converted by `mt init` from {origin}.", _RAW, *lists]
+    text = config_text(_sections(found), header)
+    parse_config(text, "the text that mt init has written")
+    return str(found.values["name"]), text, "\n".join([f"{origin}: {converted} values are taken from it", _RAW, *lists])
+
+
+def _languages(values: Mapping[str, Any]) -> tuple[Any, Any]:
+    return values.get("data.source_lang"), values.get("data.target_lang")
+
+
+def _add_texts(found: Conversion, file: str, named: Any, given: Mapping[str, Any]) -> None:
+    """Add languages, texts and the name: those given, else those in the file."""
+    languages, texts = named
+    values, origins = found.values, found.origins
+    for key, language in zip(("data.source_lang", "data.target_lang"), languages, strict=True):
+        values[key] = given.get(key) or language
+        if values[key] is None:
+            option = f"--{key.removeprefix('data.').replace('_', '-')}"
+            raise InputError(f"{option} is missing, and {file} does not name the language", f"add {option} CODE")
+    pair = _languages(values)
+    for split in ("train", "valid", "test"):
+        sources = given.get(f"data.{split}") or (None if "data.train" in given else texts.get(split))
+        if sources:
+            values[f"data.{split}"] = sources[0] if len(sources) == 1 else sources
+    if "data.train" not in values:
+        values["data.train"] = {"source": f"train.{pair[0]}", "target": f"train.{pair[1]}"}
+        origins["data.train"] = "your text: the file does not name it", 0
+    name = given.get("name") or values.get("name") or "-".join(pair)
+    values["name"] = name
+    values |= {key: value for key, value in given.items() if not key.startswith("data.")}
+    origins |= dict.fromkeys(given, (_GIVEN, 0))
+
+
+def _settle(found: Conversion) -> None:
+    """Complete what our keys need beyond single options."""
+    values, origins = found.values, found.origins
+    if values["training.schedule"] not in ("noam", "inverse_sqrt"):
+        values.setdefault("training.warmup_steps", 0)
+    if values.get("training.weight_decay") and values.get("training.optimizer", "adam") == "adam":
+        values["training.optimizer"] = "adamw"
+        origins["training.optimizer"] = "weight decay is AdamW's here", 0
+    if "training.max_epochs" in values and "training.max_steps" not in values:
+        values["training.max_steps"] = _NO_LIMIT
+        origins["training.max_steps"] = "no limit there", 0
+    tokens = values.get("training.max_tokens", 4096)
+    if tokens < values.get("data.max_length", 256):
+        values["data.max_length"] = tokens
+        origins["data.max_length"] = "a batch holds no longer sentence", 0
+
+
+def _require_valid(found: Conversion, file: str) -> None:
+    tree: dict[str, Any] = {}
+    for key, value in found.values.items():
+        section, _, name = key.rpartition(".")
+        (tree.setdefault(section, {}) if section else tree)[name] = value
+    _, problems = validate(tree)
+    for problem in problems:
+        name, line = found.origins.get(dotted(problem.path[:2]), ("", 0))
+        place = f"{file}:{line}: {name}" if line else f"{file}: {dotted(problem.path)}"
+        if name == _GIVEN:
+            place = f"--{problem.path[-1]}".replace("_", "-")
+        raise InputError(f"{place}: {problem.message}", "change it there, or write the configuration by hand")
+
+
+def _lists(found: Conversion) -> Iterator[str]:
+    for title, lines in (("Differs in meaning:", found.differing), ("Without a counterpart:", found.missing)):
+        if lines:
+            yield from (title, *(f"  {line}" for line in lines))
+
+
+def _sections(found: Conversion) -> dict[str, list[Choice]]:
+    """Return the values in the order of the configuration, each with the name of its option."""
+    sections: dict[str, list[Choice]] = {"": []}
+    for section, field in Config.model_fields.items():
+        keys = getattr(field.annotation, "model_fields", None)
+        names = [section] if keys is None else [f"{section}.{key}" for key in keys]
+        choices = [
+            Choice(name.rpartition(".")[2], found.values[name], found.origins.get(name, ("",))[0])
+            for name in names
+            if name in found.values
+        ]
+        if keys is None:
+            sections[""] += choices
+        else:
+            sections[section] = choices
+    return sections

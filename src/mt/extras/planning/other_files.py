@@ -1,0 +1,174 @@
+"""Configuration files of other toolkits: their options, each with its line, and the text they name."""
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from mt.config.loading import read_limited
+from mt.config.problems import dotted
+from mt.config.yaml_tree import TreePath, YamlTree, decode_text, parse_yaml, plain_scalar
+from mt.errors import InputError
+from mt.extras.planning.inspection import language_ending
+from mt.extras.planning.other_toolkits import Option, knows, tables
+from mt.text.languages import LANGUAGE_NAMES
+
+_KNOWN = "--like reads a YAML file of JoeyNMT, OpenNMT-py or Eole, or a text file with a fairseq-train command"
+_FEWEST = 3  # known options of a file that belongs to a toolkit
+_SECTIONS = re.compile(r"(training|model(\.embeddings)?|transforms_configs\.[^.]+)\.")  # Eole's, not OpenNMT-py's
+_COMMAND = re.compile(r"\bfairseq(?:-|_cli[/.])(hydra-train|train|preprocess)(?:\.py)?\)?(?=\s|$)")
+_SHELL = re.compile(r"\||&&?|;|\d?>+.*|\d>&\d")  # words after which a command's options have ended
+_SHORT = {"-s": "--source-lang", "-t": "--target-lang", "-a": "--arch"}
+_SPLITS = ("train", "valid", "test")
+
+
+def read_options(path: Path) -> tuple[str, dict[str, Option]]:
+    """Read a file of another toolkit, and return the toolkit's name and the options.
+
+    Raises:
+        InputError: it cannot be read, is damaged, or of none of the toolkits.
+    """
+    content, file = read_limited(path), str(path)
+    if re.search(rb"\bfairseq(-|_cli)", content):
+        return "fairseq", _command_options(decode_text(content, file), file)
+    tree = parse_yaml(content, file)
+    leaves = dict(_leaves(tree, (), tree.root)) if isinstance(tree.root, dict) else {}
+    if "data.source_lang" in leaves:
+        raise InputError(f"{file} is a configuration of mt already", f"train with it: mt train --config {file}")
+    unsectioned = {_SECTIONS.sub("", name, count=1): option for name, option in leaves.items()}
+    readings = {**dict.fromkeys(tables()["toolkits"], leaves), "OpenNMT-py or Eole": unsectioned}
+    known = {name: sum(knows(name, key) for key in keys) for name, keys in readings.items()}
+    name = max(known, key=lambda each: known[each])
+    if known[name] < _FEWEST:
+        raise InputError(f"{file}: not a configuration of a toolkit that mt knows", _KNOWN)
+    return name, readings[name]
+
+
+def _leaves(tree: YamlTree, path: TreePath, node: Any) -> Iterator[tuple[str, Option]]:
+    if isinstance(node, dict) and node:
+        for key, value in node.items():
+            yield from _leaves(tree, (*path, key), value)
+    else:
+        yield dotted(path), Option(node, tree.lines[path])
+
+
+def _command_options(text: str, file: str) -> dict[str, Option]:
+    """Return the options of a fairseq-train command, and of the fairseq-preprocess beside it."""
+    options: dict[str, Option] = {}
+    seen = set()
+    for kind, line, words in _commands(text, file):
+        if kind == "hydra-train":
+            raise InputError(f"{file}:{line}: fairseq-hydra-train has its options in other files", _KNOWN)
+        if kind in seen:
+            raise InputError(f"{file}:{line}: a second fairseq-{kind} command", "keep one of them in the file")
+        seen.add(kind)
+        options |= dict(_parse_words(words, file))
+    if "train" not in seen:
+        raise InputError(f"{file}: no fairseq-train command in it", _KNOWN)
+    return options
+
+
+def _commands(text: str, file: str) -> Iterator[tuple[str, int, list[tuple[str, int]]]]:
+    """Yield the name of each fairseq command, its line, and its words with theirs."""
+    variables = dict(re.findall(r"^\s*(?:export\s+)?(\w+)=(\S+)\s*$", text, re.MULTILINE))
+    kind, start, words = "", 0, list[tuple[str, int]]()
+    for number, line in enumerate(text.splitlines(), 1):
+        if not kind:
+            if not (found := _COMMAND.search(line)) or line.lstrip().startswith("#"):
+                continue
+            kind, start, words, line = found[1], number, [], line[found.end() :]
+        body = line.rstrip().removesuffix("\\")
+        try:
+            split = shlex.split(Template(body).safe_substitute(variables), comments=True)
+        except ValueError:
+            raise InputError(f"{file}:{number}: a quote is opened but never closed") from None
+        words += [(word, number) for word in split]
+        if body == line.rstrip():
+            yield kind, start, words
+            kind = ""
+    if kind:
+        yield kind, start, words
+
+
+def _parse_words(words: list[tuple[str, int]], file: str) -> Iterator[tuple[str, Option]]:
+    end = next((i for i, (word, _) in enumerate(words) if _SHELL.fullmatch(word)), len(words))
+    flags = tables()["toolkits"]["fairseq"]["flags"].split()
+    remaining = iter([*words[:end], ("--", 0)])
+    word, line = next(remaining)
+    while word != "--":
+        following, next_line = next(remaining)
+        if not _is_option(word):
+            yield "data", Option(word, line)
+            word, line = following, next_line
+            continue
+        name, equals, value = _SHORT.get(word, word).partition("=")
+        flag = name in flags or (_is_option(following) and not knows("fairseq", name))
+        if not (equals or flag):
+            if _is_option(following):
+                raise InputError(f"{file}:{line}: {word} has no value", "write one behind it")
+            value, (following, next_line) = following, next(remaining)
+        try:
+            yield name, Option(True if flag and not equals else plain_scalar(value), line)
+        except ValueError as error:
+            raise InputError(f"{file}:{line}: {word}: {error}") from None
+        word, line = following, next_line
+
+
+def _is_option(word: str) -> bool:
+    return bool(re.match(r"-[a-zA-Z]|--", word))
+
+
+def named_texts(toolkit: str, options: Mapping[str, Option], languages: tuple[Any, Any], file: str) -> Any:
+    """Return the languages, None where nothing names them, and the sources of each split that a file names.
+
+    Raises:
+        InputError: a corpus has one side only.
+    """
+    readers: dict[str, Callable[..., Any]] = {"JoeyNMT": _joeynmt_texts, "fairseq": _fairseq_texts}
+    readers["OpenNMT-py or Eole"] = _opennmt_texts
+    return readers[toolkit]({name: option.value for name, option in options.items()}, languages, options, file)
+
+
+def _joeynmt_texts(values: Mapping[str, Any], languages: tuple[Any, Any], *_: Any) -> Any:
+    found = {}
+    for split, name, hub in (("train", "train", "train"), ("valid", "dev", "validation"), ("test", "test", "test")):
+        text, kind = values.get(f"data.{name}"), values.get("data.dataset_type")
+        source: dict[str, Any] = {"source": f"{text}.{languages[0]}", "target": f"{text}.{languages[1]}"}
+        if kind == "tsv":
+            source = {"file": f"{text}.tsv"}
+        elif kind == "huggingface":
+            source = {"hub": str(text), "split": hub, "config": values.get("data.dataset_cfg.name")}
+        if text is not None:
+            found[split] = [source]
+    return languages, found
+
+
+def _opennmt_texts(
+    values: Mapping[str, Any], languages: tuple[Any, Any], options: Mapping[str, Option], file: str
+) -> Any:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for corpus in dict.fromkeys(name.rpartition(".")[0] for name in options if re.match(r"data\..*\.path_", name)):
+        paths = [str(values.get(f"{corpus}.{side}", "")) for side in ("path_src", "path_tgt")]
+        if not all(paths):
+            line = next(option.line for name, option in options.items() if name.startswith(f"{corpus}."))
+            raise InputError(f"{file}:{line}: {corpus} has no path_src and path_tgt", "mt trains on translations")
+        source = {"source": paths[0], "target": paths[1]}
+        if paths[0].startswith("hf://"):  # hf://OWNER/NAME/COLUMN
+            hub, _, column = paths[0].removeprefix("hf://").rpartition("/")
+            source = {"hub": hub, "source_column": column, "target_column": paths[1].rpartition("/")[2]}
+        found.setdefault("valid" if corpus == "data.valid" else "train", []).append(source)
+        languages = (languages[0] or language_ending(paths[0]), languages[1] or language_ending(paths[1]))
+    return languages, found
+
+
+def _fairseq_texts(values: Mapping[str, Any], languages: tuple[Any, Any], *_: Any) -> Any:
+    if None in languages:
+        pairs = re.findall(r"(?<![a-z])([a-z]{2,3})[-_]([a-z]{2,3})(?![a-z])", str(values.get("data")))
+        languages = next((pair for pair in reversed(pairs) if set(pair) <= LANGUAGE_NAMES.keys()), languages)
+    found = {}
+    for split in _SPLITS:
+        prefixes = str(values.get(f"--{split}pref", "")).split(",")
+        found[split] = [{"source": f"{p}.{languages[0]}", "target": f"{p}.{languages[1]}"} for p in prefixes if p]
+    return languages, found
