@@ -55,14 +55,14 @@ def align(sources: Sequence[str], targets: Sequence[str]) -> list[Link]:
     band = _first_band(len(sources), len(targets))
     aligner = _Aligner(source, target, learn_lexicon(source, target, none, none), _first_evidence)
     links, centre = aligner.best(centre, band)
-    for _ in range(_PASSES):
+    for number in range(_PASSES):  # the first ones may be far off
         known = np.array([(link.source[0], link.target[0]) for link in links if _is_single(link)], np.int64)
         if len(known) < _MIN_KNOWN:
             break
         lexicon = learn_lexicon(source, target, known[:, 0], known[:, 1])
         aligner = _Aligner(source, target, lexicon, _first_evidence)
         aligner.evidence = aligner.learned_evidence(known)
-        links, centre = aligner.best(centre, _NEXT_BAND)
+        links, centre = aligner.best(centre, _NEXT_BAND if number else band)
     return links
 
 
@@ -179,7 +179,7 @@ class _Aligner:
         Args:
             centre: that number as an earlier alignment has it; at most `band` from it is tried.
         """
-        n_source, n_target = len(self.source.counts), len(self.target.counts)
+        n_target = len(self.target.counts)
         pad = 2  # so that two lines before the first are impossible, not the last
         rows = np.full((3, n_target + 1 + pad), -np.inf)  # of the last source lines, by target lines so far
         reach = zip(centre, [*centre[1:], n_target], strict=True)  # of a line, those left out before the next one, too
