@@ -8,7 +8,7 @@ import pytest
 
 from command import mt
 from mt.data.phrasebook import sentence_pairs
-from mt.extras.doctor.alignment import Link, align
+from mt.extras.doctor.alignment import Link, align, in_step_until, with_gaps
 
 Lines = tuple[tuple[int, int], tuple[int, int]]
 
@@ -50,6 +50,25 @@ def test_links_are_in_order_and_never_overlap() -> None:
     for one, other in pairwise(links):
         assert one.source[1] <= other.source[0]
         assert one.target[1] <= other.target[0]
+
+
+def test_a_gap_wider_than_the_band_is_crossed() -> None:
+    pairs = enumerate(list(sentence_pairs("train"))[:1200])
+    sources, targets = zip(*((f"{source} {n}", f"{target} {n}") for n, (source, target) in pairs), strict=True)
+    links = align(sources[:300] + sources[500:], targets)
+    found = {(link.source[0], link.target[0]) for link in links}
+    assert len(found & {(line, line if line < 300 else line + 200) for line in range(1000)}) > 970
+    complete = list(with_gaps(links, 1000, 1200))
+    assert [line for link in complete for line in range(*link.source)] == list(range(1000))
+    assert [line for link in complete for line in range(*link.target)] == list(range(1200))
+
+
+@pytest.mark.parametrize("gone", [200, 1100, 1499])
+def test_two_texts_part_where_a_line_is_missing(gone: int) -> None:
+    sources, targets = zip(*list(sentence_pairs("train"))[:1500], strict=True)
+    shorter = targets[:gone] + targets[gone + 1 :]
+    found = in_step_until(lambda start, end: (sources[start:end], shorter[start:end]), 1499)
+    assert abs(found - gone) <= 2
 
 
 @pytest.mark.parametrize(("sources", "targets"), [([], ["a"]), (["a"], []), ([], [])])

@@ -140,7 +140,7 @@ def test_errors_come_with_their_correction(tmp_path: Path) -> None:
 
 def test_findings_are_ranked_by_their_harm(tmp_path: Path) -> None:
     report = report_on(tmp_path, faulty(shifted=False))
-    assert [finding.rule.name for finding in ranked(report)][:3] == ["identical", "markup", "replacement"]
+    assert [finding.rule.name for finding in ranked(report)][:4] == ["identical", "language", "markup", "replacement"]
     [duplicate] = [rule for rule in PAIR_RULES if rule.name == "duplicate"]
     doubled = report_on(tmp_path, text("train", 300) * 2)
     assert duplicate in [finding.rule for finding in doubled.findings]

@@ -202,14 +202,12 @@ def test_findings_do_not_depend_on_processes_chunks_and_files(tmp_path: Path, mo
     check_findings(check_corpus(config, tmp_path / "runs", 1000), expected)
 
 
-@pytest.mark.parametrize(("every", "pairs"), [(False, 10), (True, 95)])
-def test_language_is_detected_in_a_sample(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: bool, pairs: int
-) -> None:
-    monkeypatch.setattr(checker, "_LANGUAGE_SAMPLE", 10)
-    config = make_config(tmp_path, write_pairs(tmp_path, "train", [GERMAN] * 95))
-    finding = finding_of(check_corpus(config, tmp_path, 1, detect_every_language=every), "language")
-    assert (finding.counts["train"], finding.checked["train"]) == (pairs, pairs)
+def test_the_language_of_every_line_is_judged(tmp_path: Path) -> None:
+    texts = {**clean_text(), "valid": [GERMAN]}
+    texts["train"] = [*texts["train"][:95], GERMAN, *texts["train"][95:]]
+    finding = finding_of(check_corpus(corpus(tmp_path, texts), tmp_path, 1), "language")
+    assert finding.counts == {"train": 1, "valid": 1, "test": 0}
+    assert finding.checked["train"] == 401
 
 
 def test_an_undetectable_language_is_logged(tmp_path: Path, notices: list[str]) -> None:

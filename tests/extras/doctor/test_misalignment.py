@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 from bench.misalignment import plant
 from command import mt
 from mt.data.phrasebook import sentence_pairs
+from mt.errors import InputError
+from mt.extras.doctor import align_files
 from mt.extras.doctor.misalignment import Block, misaligned_blocks
 
 
@@ -45,6 +49,38 @@ def test_text_without_spaces_is_compared_by_pairs_of_letters() -> None:
     targets[500:600] = targets[498:598]
     [block] = misaligned_blocks(zip((" ".join(f"w{i}" for i in row) for row in rows), targets, strict=True))
     assert matches(block, Block(500, 600, 2))
+
+
+def test_blocks_are_named_after_where_they_belong(pairs: list[tuple[str, str]]) -> None:
+    sources, targets = (list(side) for side in zip(*pairs, strict=True))
+    changed = list(targets)
+    changed[200:260], changed[2000:2060] = targets[2000:2060], targets[200:260]  # swapped
+    changed[600:650] = targets[1500:1550]  # overwritten
+    changed[2500:] = [*targets[100:110], *targets[2500:-10]]  # a tail that is late
+    swap, copy, other, tail = misaligned_blocks(zip(sources, changed, strict=True))
+    assert matches(swap, Block(200, 260, 1800))
+    assert matches(other, Block(2000, 2060, -1800))
+    assert swap.swapped
+    assert other.swapped
+    first, last = (f"lines {b.start + 1:,} to {b.end:,}" for b in (swap, replace(swap, start=2000, end=2060)))
+    assert swap.described("a.en", "a.it").startswith("a.it: lines 2,00")
+    assert swap.described("a.en", "a.it").endswith(f"belong to {first} of a.en, and the other way round")
+    assert last[:10] in swap.described("a.en", "a.it")
+    assert matches(copy, Block(600, 650, None))
+    assert copy.copied == (1, copy.start + 900)
+    assert f"repeat lines {copy.start + 901:,} to" in copy.described("a.en", "a.it")
+    assert matches(tail, Block(2500, 3000, 10))
+    assert tail.described("a.en", "a.it").endswith("are 10 lines late: 10 lines too many before them")
+
+
+def test_no_line_is_given_to_two(pairs: list[tuple[str, str]]) -> None:
+    sources, targets = (list(side) for side in zip(*pairs, strict=True))
+    late = [*targets[:1000], targets[999], *targets[1000:1199], *targets[1200:]]  # the translation of one line is lost
+    [block] = misaligned_blocks(zip(sources, late, strict=True))
+    assert {1000, 1199} & set(block.unsure)
+    used = [n + (1 if block.start <= n < block.end else 0) for n in range(3000) if n not in block.unsure]
+    assert len(used) == len(set(used))
+    assert sum(late[n + (1 if block.start <= n < block.end else 0)] == targets[n] for n in set(range(1000, 1200))) > 190
 
 
 def test_too_few_lines_teach_nothing_and_empty_ones_do_no_harm(pairs: list[tuple[str, str]]) -> None:
@@ -89,13 +125,47 @@ def test_a_repair_pairs_shifted_lines_with_their_translations(pairs: list[tuple[
         "  valid: {from_train: 50}\n  test: {from_train: 50}\n"
     )
     done = mt("data", "clean", "a.yaml", "--output", "clean", "--repair", cwd=tmp_path)
-    kept = [(tmp_path / "clean" / f"train.{code}").read_text().splitlines() for code in ("en", "it")]
+    kept = [(tmp_path / "clean" / f"train.{code}").read_text(encoding="utf-8").splitlines() for code in ("en", "it")]
+    assert not list(misaligned_blocks(zip(*kept, strict=True)))  # a second repair would find nothing
     right = {(source.strip(), target.strip()) for source, target in pairs}
     good = sum(pair in right for pair in zip(*kept, strict=True))
-    shifted = sum(block.end - block.start for block in planted if block.shift)
+    shifted = sum(block.end - block.start for block in planted if block.shift)  # swapped ones, too
     unrelated = sum(block.end - block.start for block in planted if block.shift is None)
     assert good >= 0.98 * len(kept[0])
     assert len(kept[0]) > 0.97 * (len(pairs) - unrelated)
     if shifted:
         rows = (tmp_path / "clean" / "repaired" / "alignment.tsv").read_text(encoding="utf-8").count("\n") - 1
         assert rows >= 0.9 * shifted, done.stdout
+
+
+def test_files_of_different_length_are_aligned_by_a_repair(pairs: list[tuple[str, str]], tmp_path: Path) -> None:
+    sources, targets = (list(side) for side in zip(*pairs[:1200], strict=True))
+    shorter = [line for number, line in enumerate(targets) if number != 500 and not 800 <= number < 850]
+    (tmp_path / "a.en").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
+    (tmp_path / "a.it").write_text("".join(f"{line}\n" for line in shorter), encoding="utf-8")
+    (tmp_path / "a.yaml").write_text(
+        "name: a\ndata:\n  source_lang: en\n  target_lang: it\n  train: {source: a.en, target: a.it}\n"
+        "  valid: {from_train: 50}\n  test: {from_train: 50}\n"
+    )
+    refused = mt("data", "clean", "a.yaml", "--output", "clean", cwd=tmp_path, code=2).stderr
+    found = re.search(r"a.en has 1200 lines but a.it has 1149; they are out of step from line (\d+) on", refused)
+    assert found, refused
+    assert 498 <= int(found[1]) <= 504
+    assert "--repair" in refused
+    mt("data", "clean", "a.yaml", "--output", "clean", "--repair", cwd=tmp_path)
+    kept = [(tmp_path / "clean" / f"train.{code}").read_text(encoding="utf-8").splitlines() for code in ("en", "it")]
+    right = {(source.strip(), target.strip()) for source, target in pairs}
+    good = sum(pair in right for pair in zip(*kept, strict=True))
+    assert good >= 0.98 * len(kept[0])
+    assert good >= 0.93 * len(shorter)
+    rows = (tmp_path / "clean" / "repaired" / "alignment.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    assert 600 <= len(rows) <= 650  # nearly every line behind the first one that is missing
+    assert {"502", "506", "901", "1001"} & {row.split("\t")[1] for row in rows}
+
+
+def test_files_too_long_to_be_aligned_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one 1\n" * 400)
+    (tmp_path / "b").write_text("uno 1\n" * 399)
+    monkeypatch.setattr(align_files, "_MAX_LINES", 300)
+    with pytest.raises(InputError, match=r"400 lines and .* 399, too many to be aligned"):
+        align_files.line_links(tmp_path / "a", tmp_path / "b")

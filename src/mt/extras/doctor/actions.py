@@ -21,7 +21,7 @@ from mt.extras.doctor.rules import BIT, DROPPABLE, ERROR, NOTE, PAIR_RULES, WARN
 _WEIGHTS = {ERROR: 100.0, WARNING: 1.0, NOTE: 0.01}
 _RULE_WEIGHTS = {
     "identical": 10.0,
-    **dict.fromkeys(("misaligned", "wrong-script", "language"), 3.0),
+    **dict.fromkeys(("misaligned", "swapped", "wrong-language", "wrong-script", "language"), 3.0),
 }
 _HELD_OUT = ("valid", "test")
 _HELD_OUT_WEIGHT = 0.1  # of a fault in validation or test text: it blurs scores only

@@ -55,14 +55,14 @@ def align(sources: Sequence[str], targets: Sequence[str]) -> list[Link]:
     band = _first_band(len(sources), len(targets))
     aligner = _Aligner(source, target, learn_lexicon(source, target, none, none), _first_evidence)
     links, centre = aligner.best(centre, band)
-    for _ in range(_PASSES):
+    for number in range(_PASSES):  # the first ones may be far off
         known = np.array([(link.source[0], link.target[0]) for link in links if _is_single(link)], np.int64)
         if len(known) < _MIN_KNOWN:
             break
         lexicon = learn_lexicon(source, target, known[:, 0], known[:, 1])
         aligner = _Aligner(source, target, lexicon, _first_evidence)
         aligner.evidence = aligner.learned_evidence(known)
-        links, centre = aligner.best(centre, _NEXT_BAND)
+        links, centre = aligner.best(centre, _NEXT_BAND if number else band)
     return links
 
 

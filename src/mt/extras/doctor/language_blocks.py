@@ -30,6 +30,7 @@ _BOUND, _DOUBT = 4.0, 0.5  # nats that a line can give, and that each has to bri
 _MIN_EVIDENCE = 25.0  # nats of a block
 _TRANSLATED = 0.4  # share of a text's words that are translated elsewhere; lists of names and code have less
 _WHOLE = 0.9  # share of a text that makes it all of it
+_SHOWN = 300  # lines of a block whose words are looked at
 _WORD = re.compile(r"\w+")
 
 
@@ -180,11 +181,11 @@ def _blocks_of_names(
     blocks: Iterable[LanguageBlock], pairs: Sequence[Pair], languages: tuple[str, str]
 ) -> set[LanguageBlock]:
     """Return the blocks with the same words on both sides that are names or code: nowhere else are they translated."""
-    words = {
-        block: [word for pair in pairs[block.start : block.end] for word in _words(pair[0])]
-        for block in blocks
-        if block.side is not None and _is_copied(pairs[block.start : block.end])
-    }
+    words = {}
+    for block in blocks:
+        sample = pairs[block.start : block.end : 1 + (block.end - block.start) // _SHOWN]
+        if block.side is not None and _is_copied(sample):
+            words[block] = [word for source, _ in sample for word in _words(source)]
     lines = {line for block in words for line in range(block.start, block.end)}
     wanted = set[str]().union(*words.values())
     seen, same = Counter[str](), Counter[str]()

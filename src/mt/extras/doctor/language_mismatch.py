@@ -13,7 +13,8 @@ from mt.text.languages import LANGUAGE_NAMES, base_language
 _MIN_LETTERS, _MIN_SYLLABLES = 40, 15  # a shorter line is judged with its neighbours; in an alphabet, in a syllabary
 _NEIGHBOURS = 3  # lines before and after
 _SYLLABIC = frozenset({"zh", "yue", "ja", "ko"})
-_MIN_CONFIDENCE, _MAX_EXPECTED = 0.8, 0.02  # at least for the detected language, at most for the expected
+_MIN_CONFIDENCE, _MIN_AROUND = 0.8, 0.95  # for the language of a line, and of a line with its neighbours
+_MAX_EXPECTED = 0.02  # for the expected language
 
 # Languages that are easily confused: a detection within one group is no finding.
 _CONFUSABLE = tuple(
@@ -47,8 +48,10 @@ def other_languages(lines: Sequence[str], languages: tuple[str, str], side: int)
     scores = scorer.score(lines, scorer.table)
     size = np.sqrt([[len(line.encode()[:MAX_BYTES])] for line in lines], dtype=np.float32)
     own = np.array([code == base for code in scorer.languages])
-    best, share, is_clear = _judged(scores, own)
-    around, share_around, is_clear_around = _judged(_windows(scores * size) / np.sqrt(_windows(size**2) + 1), own)
+    best, share, is_clear = _judged(scores, own, _MIN_CONFIDENCE)
+    around, share_around, is_clear_around = _judged(
+        _windows(scores * size) / np.sqrt(_windows(size**2) + 1), own, _MIN_AROUND
+    )
     by_context = is_clear_around & (best == around)
     for line in np.flatnonzero(is_clear | by_context).tolist():
         code, letters = scorer.languages[best[line]], sum(map(str.isalpha, lines[line]))
@@ -57,12 +60,12 @@ def other_languages(lines: Sequence[str], languages: tuple[str, str], side: int)
             yield line, f"{code}, {100 * (share if alone else share_around)[line]:.0f} %"
 
 
-def _judged(scores: Array, own: Array) -> tuple[Array, Array, Array]:
+def _judged(scores: Array, own: Array, minimum: float) -> tuple[Array, Array, Array]:
     """Return the best column of scores (N, L), its confidence, and whether it clearly is none of its `own` (N,)."""
     odds = np.exp(scores - scores.max(axis=1, keepdims=True))
     odds /= odds.sum(axis=1, keepdims=True)
     best = odds.max(axis=1)
-    return odds.argmax(axis=1), best, (best >= _MIN_CONFIDENCE) & (odds[:, own].sum(axis=1) <= _MAX_EXPECTED)
+    return odds.argmax(axis=1), best, (best >= minimum) & (odds[:, own].sum(axis=1) <= _MAX_EXPECTED)
 
 
 def _windows(values: Array) -> Array:

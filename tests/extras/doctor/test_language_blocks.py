@@ -1,0 +1,130 @@
+"""Blocks of lines in another language: planted in clean text, found, named, and dropped or swapped back by cleaning."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from bench.languages import plant, same
+from command import mt
+from mt.data.corpus import Pair
+from mt.data.phrasebook import sentence_pairs
+from mt.extras.doctor import language_mismatch
+from mt.extras.doctor.language_blocks import LanguageBlock, language_blocks
+from mt.extras.doctor.language_mismatch import other_languages
+
+GERMAN = (
+    "Guten Morgen. Wo ist der Bahnhof? Ich habe Hunger. Das ist zu teuer. Bitte warten Sie hier. Er kommt heute nicht. "
+    "Die Kinder schlafen schon. Haben Sie noch Brot? Wir gehen jetzt nach Hause. Das Wasser ist kalt. Sie liest ein "
+    "Buch. Ich verstehe kein Wort. Der Zug hat Verspätung. Mein Bruder wohnt in der Stadt. Kann ich Ihnen helfen? Es "
+    "regnet seit gestern. Die Tür ist zu. Wie spät ist es? Ich möchte gern bezahlen. Das Essen schmeckt gut. Wann "
+    "beginnt der Film? Sie spielt jeden Tag Klavier. Wir brauchen mehr Zeit. Auf Wiedersehen."
+).replace("? ", "?. ")
+SHORT_GERMAN = [sentence if sentence[-1] in "?." else f"{sentence}." for sentence in GERMAN.split(". ")]
+NAMES = [f"lib{a}{b}-dev {c}" for a in ("gtk", "qt", "xml") for b in ("core", "gui", "tools") for c in (2, 3, 6, 17)]
+
+
+@pytest.fixture(scope="module")
+def pairs() -> list[Pair]:
+    return list(sentence_pairs("train"))[:3000]
+
+
+def write(folder: Path, pairs: list[Pair]) -> None:
+    for side, code in enumerate(("en", "it")):
+        (folder / f"a.{code}").write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    (folder / "a.yaml").write_text(
+        "name: a\ndata:\n  source_lang: en\n  target_lang: it\n  train: {source: a.en, target: a.it}\n"
+        "  valid: {from_train: 50}\n  test: {from_train: 50}\n"
+    )
+
+
+def notes(folder: Path) -> dict[str, list[str]]:
+    report = json.loads(mt("data", "check", "a.yaml", "--json", cwd=folder).stdout)
+    return {finding["name"]: [example["note"] for example in finding["examples"]] for finding in report["findings"]}
+
+
+def cleaned(folder: Path, *options: str) -> list[Pair]:
+    mt("data", "clean", "a.yaml", "--output", "clean", *options, cwd=folder)
+    sides = [(folder / "clean" / f"train.{code}").read_text(encoding="utf-8").splitlines() for code in ("en", "it")]
+    return list(zip(*sides, strict=True))
+
+
+def test_clean_text_raises_no_alarm(pairs: list[Pair]) -> None:
+    assert not language_blocks(pairs, ("en", "it"))
+    assert not language_blocks([], ("en", "it"))
+    assert not language_blocks([("", "")] * 400, ("en", "it"))
+
+
+def test_names_code_and_numbers_raise_no_alarm(pairs: list[Pair]) -> None:
+    rng = random.Random(2)
+    towns = ["Oslo", "Stuttgart", "Göttingen", "Bordeaux", "Saint-Denis", "Kraków", "Jyväskylä", "Newcastle upon Tyne"]
+    lists = [*NAMES, *(f"{rng.choice(towns)} {rng.choice(towns)}" for _ in range(60)), *(f"{n}.5" for n in range(60))]
+    text = [*pairs[:1000], *((line, f"– {line}") for line in lists), *pairs[1000:]]
+    assert not language_blocks(text, ("en", "it"))
+
+
+def test_planted_blocks_are_found_with_their_ends(pairs: list[Pair]) -> None:
+    seed = random.randrange(10**6)  # another one each time
+    planted, changed = plant(pairs, ("en", "it"), (SHORT_GERMAN * 9, "de"), random.Random(seed))
+    found = language_blocks(changed, ("en", "it"))
+    missed = [block for _, block in planted if not any(same(block, other) for other in found)]
+    assert len(planted) >= 8, seed
+    assert len(missed) <= 0.1 * len(planted), (seed, missed, found)
+    assert len(found) <= len(planted), (seed, found)
+
+
+@pytest.mark.parametrize(
+    ("languages", "relatives"), [(("en", "xx"), ()), (("xx", "yy"), ()), (("en", "it"), (frozenset({"en", "it"}),))]
+)
+def test_the_corpus_itself_tells_unlisted_languages_and_close_relatives_apart(
+    pairs: list[Pair],
+    languages: tuple[str, str],
+    relatives: tuple[frozenset[str], ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(language_mismatch, "_CONFUSABLE", relatives)
+    text = [*pairs[:500], *((target, source) for source, target in pairs[500:540]), *pairs[540:]]
+    [found] = language_blocks(text, languages)
+    assert same(found, LanguageBlock(500, 540, None, ""))
+
+
+def test_short_lines_in_a_third_language_are_named_and_dropped(pairs: list[Pair], tmp_path: Path) -> None:
+    foreign = [(source, german) for (source, _), german in zip(pairs[1200:], SHORT_GERMAN, strict=False)]
+    write(tmp_path, [*pairs[:1200], *foreign, *pairs[1200 + len(foreign) :]])
+    found = notes(tmp_path)
+    assert found["wrong-language"] == [f"a.it: lines 1,201 to {1200 + len(foreign):,}: German"]
+    assert "misaligned" not in found
+    assert not set(foreign) & set(cleaned(tmp_path))
+    assert set(foreign) <= set(cleaned(tmp_path, "--keep", "wrong-language", "--keep", "misaligned"))
+
+
+def test_a_file_in_another_language_is_one_finding(pairs: list[Pair], tmp_path: Path) -> None:
+    write(tmp_path, [(source, SHORT_GERMAN[n % len(SHORT_GERMAN)]) for n, (source, _) in enumerate(pairs[:400])])
+    assert notes(tmp_path)["wrong-language"] == ["a.it: all lines: German"]
+
+
+def test_swapped_files_are_named_with_the_fix_and_repaired(pairs: list[Pair], tmp_path: Path) -> None:
+    write(tmp_path, [(target, source) for source, target in pairs])
+    [note] = notes(tmp_path)["swapped"]
+    assert note.startswith("a.it: all lines are swapped with those of a.en; write {source: a.it, target: a.en}, or ")
+    kept = cleaned(tmp_path, "--repair")
+    assert len(kept) > 2000
+    assert set(kept) <= {(source.strip(), target.strip()) for source, target in pairs}
+
+
+def test_half_of_a_text_may_be_swapped(pairs: list[Pair], tmp_path: Path) -> None:
+    write(tmp_path, [*pairs[:1500], *((target, source) for source, target in pairs[1500:])])
+    assert notes(tmp_path)["swapped"] == ["a.it: lines 1,501 to 3,000 are swapped with those of a.en"]
+    kept = cleaned(tmp_path, "--repair")
+    assert set(kept) <= {(source.strip(), target.strip()) for source, target in pairs}
+    assert (tmp_path / "clean" / "repaired" / "swapped.tsv").read_text(encoding="utf-8").count("\n") > 1000
+
+
+def test_a_short_line_is_judged_with_its_neighbours() -> None:
+    italian = ["Buongiorno a tutti.", "Dove si trova la stazione?", "Ho molta fame.", "Il treno arriva in ritardo."]
+    short = "Wir brauchen mehr Zeit."
+    assert not list(other_languages([*italian, short, *italian], ("en", "it"), 1))
+    found = dict(other_languages([*italian, *SHORT_GERMAN[:9], short, *SHORT_GERMAN[9:], *italian], ("en", "it"), 1))
+    assert found[13].startswith("de, ")
+    assert not found.keys() & {0, 1, 2, 3}
