@@ -64,6 +64,8 @@ def read_texts(options: InitOptions) -> Texts:
     )
     name = str(next(iter(options.train[0].values())))
     _refuse_unusable(sample, name)
+    if sample.clean < _FEW_PAIRS and options.start is None:
+        log.warning("%d pairs are too few to learn a language from; expect very little", sample.clean)
     inputs = PlanInputs(sample, device, usable_cores(), options.minutes, options.device)
     valid, test = (sample_held_out(split, data) for split in ("valid", "test"))
     split_off = inputs.held_out * ((valid is None) + (test is None))
@@ -130,8 +132,6 @@ def _refuse_unusable(sample: CorpusSample, name: str) -> None:
     if sample.clean < 2:
         dropped = ", ".join(f"{number} {reason}" for reason, number in sample.counts.items() if reason != "kept")
         raise InputError(f"{name}: of {pairs} pairs {sample.clean} can be trained on ({dropped or 'no more'})")
-    if sample.clean < _FEW_PAIRS:
-        log.warning("%d pairs are too few to learn a language from; expect very little", sample.clean)
 
 
 def _fit_to_time(template: ConfigTemplate, pairs: int, valid_pairs: int) -> tuple[Shape, Length, Measurements]:
