@@ -236,5 +236,7 @@ def _opened(
     model: "TranslationModel | None" = None,
 ) -> OpenedModel:
     log.debug("engine: %s", name)
-    translator = Translator(engine, tokenizers, settings.max_source_tokens, settings.target_langs)
+    translator = Translator(
+        engine, tokenizers, settings.max_source_tokens, settings.target_langs, settings.sentence_format
+    )
     return OpenedModel(translator, settings, name, tokenizers, model)

@@ -189,6 +189,7 @@ def copy_weights(model: TranslationModel, tokenizers: TokenizerPair, start: Load
         "source_embedding.tokens.weight": (tokenizers.source, start.tokenizers.source),
         "target_embedding.tokens.weight": (tokenizers.target, start.tokenizers.target),
         "output.weight": (tokenizers.target, start.tokenizers.target),
+        "output.bias": (tokenizers.target, start.tokenizers.target),
     }
     with torch.no_grad():
         for name, parameter in model.named_parameters():
