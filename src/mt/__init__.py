@@ -4,7 +4,7 @@ Importing this package imports no library: a name is loaded when it is first use
 
 >>> import mt
 >>> sorted(name for name in mt.__all__ if name[0].islower())
-['evaluate', 'export', 'list_runs', 'load', 'synthesize', 'train']
+['evaluate', 'export', 'import_model', 'list_runs', 'load', 'synthesize', 'train']
 """
 
 from importlib import import_module
@@ -15,6 +15,7 @@ from mt.errors import DivergedError, InputError, MachineError, MtError, StoppedE
 if TYPE_CHECKING:
     from mt.api.evaluation import Evaluation, evaluate
     from mt.api.exporting import export
+    from mt.api.importing import import_model
     from mt.api.loading import load
     from mt.api.runs import Run, list_runs
     from mt.api.synthesis import synthesize
@@ -35,6 +36,7 @@ __all__ = [
     "Translator",
     "evaluate",
     "export",
+    "import_model",
     "list_runs",
     "load",
     "synthesize",
@@ -45,6 +47,7 @@ _HOMES = {
     "Evaluation": "evaluation",
     "evaluate": "evaluation",
     "export": "exporting",
+    "import_model": "importing",
     "Run": "runs",
     "list_runs": "runs",
     "synthesize": "synthesis",

@@ -74,8 +74,9 @@ class ModelConfig(Section):
     """How weights are initialised."""
     source_format: SourceFormat = "<s> text </s>"
     """Special tokens around a source sentence; lang is the tag of its language. Imported models have other ones."""
-    target_tag: Literal["source", "target"] = "source"
-    """Where the tag that asks for a target language is: before the source, or as a translation's first token."""
+    target_tag: Literal["source", "target", "none"] = "source"
+    """Where the tag that asks for a target language is: before the source, if the tokenizer has it, or as a
+    translation's first token."""
 
     @property
     def has_dropout(self) -> bool:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mt.data.tokenizer import TokenizerPair
 
 SOURCE_FORMATS = ("<s> text </s>", "text </s>", "lang text </s>", "text </s> lang")
+TARGET_TAGS = ("source", "target", "none")
 
 
 class Tags(NamedTuple):
@@ -34,7 +35,7 @@ class SentenceFormat(NamedTuple):
 
     Attributes:
         source: one of SOURCE_FORMATS.
-        target_tag: the place of the tag that asks for a language: "source", or "target" for a translation's first.
+        target_tag: one of TARGET_TAGS, the place of the tag that asks for a language.
         source_lang: the language of the text.
     """
 
@@ -59,7 +60,7 @@ class SentenceFormat(NamedTuple):
         before = () if after else of_source
         if self.target_tag == "target":
             return Tags(before, after, self._tag(tokenizers.target.tags, target_lang))
-        if target_lang in known or required:
+        if self.target_tag == "source" and (target_lang in known or required):
             before += (self._tag(known, target_lang),)
         return Tags(before, after)
 

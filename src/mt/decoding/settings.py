@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mt.data.sentence_format import SOURCE_FORMATS, SentenceFormat
+from mt.data.sentence_format import SOURCE_FORMATS, TARGET_TAGS, SentenceFormat
 from mt.decoding.engine import COMPUTE_TYPES, SearchOptions
 from mt.errors import InputError
 
@@ -89,7 +89,7 @@ class TranslationSettings:
             raise InputError(f"{path}: its min_length, {search.min_length} tokens, exceeds its maximum length")
         if settings.compute_type not in COMPUTE_TYPES:
             raise InputError(f"{path}: {settings.compute_type!r:.50} is not a number format")
-        if settings.source_format not in SOURCE_FORMATS or settings.target_tag not in ("source", "target"):
+        if settings.source_format not in SOURCE_FORMATS or settings.target_tag not in TARGET_TAGS:
             raise InputError(f"{path}: its source_format or target_tag is unknown")
         return settings
 
