@@ -12,9 +12,9 @@ from data_helpers import encode_text, sentence_ids
 from mt.data import batching
 from mt.data.batching import BatchStream
 from mt.data.bidirectional import BidirectionalCorpus
-from mt.data.bpe_dropout import BpeDropoutCorpus
 from mt.data.mixture import Share
 from mt.data.shuffle import ShuffledWindows
+from mt.data.subword_sampling import Merges, SampledCorpus
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import EOS_ID, SOS_ID, TokenizerPair
 from resume_helpers import LONG, events, resumes, train, wait_for_step, weights
@@ -108,7 +108,7 @@ def test_a_target_too_long_for_a_source_is_never_reversed(corpus: EncodedCorpus)
 def test_the_same_pairs_are_reversed_with_bpe_dropout(
     corpus: EncodedCorpus, tokenizers: TokenizerPair, tmp_path: Path
 ) -> None:
-    dropout = BpeDropoutCorpus(corpus, tokenizers, 0.3, 1, 10_000, tmp_path)
+    dropout = SampledCorpus(corpus, tokenizers, [Merges(t, 0.3) for t in tokenizers], 1, 10_000, tmp_path)
     found = are_reversed(pairs(dropout.in_epoch(0)), pairs(BidirectionalCorpus(dropout, 1, 1, 10_000).in_epoch(0)))
     assert found == are_reversed(pairs(corpus), pairs(BidirectionalCorpus(corpus, 1, 1, 10_000).in_epoch(0)))
 

@@ -38,10 +38,6 @@ def dictionary_text() -> tuple[list[str], list[str]]:
     return [source for source, _ in pairs], [target for _, target in pairs]
 
 
-def shared_size(pair: TokenizerPair) -> int | None:
-    return pair.source.vocab_size if pair.shared else None
-
-
 def piece(tokenizer: BpeTokenizer, word: str) -> int:
     [only] = tokenizer.encode(word)
     return only
@@ -58,19 +54,19 @@ def test_the_likeliest_translations_are_the_dictionary(aligned: tuple) -> None:
     corpus, pair = aligned
     # In a shared vocabulary a piece lists itself first.
     itself = 1 if pair.shared else 0
-    best = make_shortlist(corpus, 1 + itself, shared_size(pair)).by_source
+    best = make_shortlist(corpus, 1 + itself, pair).by_source
     for word, meaning in {**WORDS, "the": "la"}.items():
         listed = best[piece(pair.source, word)][itself:]
         assert listed == [piece(pair.target, meaning)] or (word == "ba" and listed == [piece(pair.target, "ZZ")])
-    two = make_shortlist(corpus, 2 + itself, shared_size(pair)).by_source[piece(pair.source, "ba")]
+    two = make_shortlist(corpus, 2 + itself, pair).by_source[piece(pair.source, "ba")]
     assert set(two[itself:]) == {piece(pair.target, WORDS["ba"]), piece(pair.target, "ZZ")}
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 1000])
 def test_sizes_and_ids_are_within_their_bounds(aligned: tuple, size: int) -> None:
     corpus, pair = aligned
-    made = make_shortlist(corpus, size, shared_size(pair))
-    assert made == make_shortlist(corpus, size, shared_size(pair)), "it is deterministic"
+    made = make_shortlist(corpus, size, pair)
+    assert made == make_shortlist(corpus, size, pair), "it is deterministic"
     assert all(1 <= len(listed) <= size and len(set(listed)) == len(listed) for listed in made.by_source.values())
     assert all(0 <= i < pair.target.vocab_size for listed in (made.always, *made.by_source.values()) for i in listed)
     assert all(len(SPECIALS) <= i < pair.source.vocab_size for i in made.by_source)
@@ -80,7 +76,7 @@ def test_sizes_and_ids_are_within_their_bounds(aligned: tuple, size: int) -> Non
 
 def test_a_longer_list_only_adds_and_starts_with_the_likeliest(aligned: tuple) -> None:
     corpus, pair = aligned
-    short, long = (make_shortlist(corpus, size, shared_size(pair)) for size in (2, 6))
+    short, long = (make_shortlist(corpus, size, pair) for size in (2, 6))
     assert short.always == long.always
     assert short.by_source == {source: listed[:2] for source, listed in long.by_source.items()}
     assert max(len(listed) for listed in long.by_source.values()) > 2
@@ -88,7 +84,7 @@ def test_a_longer_list_only_adds_and_starts_with_the_likeliest(aligned: tuple) -
 
 def test_bytes_list_themselves_and_pieces_where_they_are_shared(aligned: tuple) -> None:
     corpus, pair = aligned
-    made = make_shortlist(corpus, 3, shared_size(pair))
+    made = make_shortlist(corpus, 3, pair)
     assert made.always[0] == piece(pair.target, "la"), "the most frequent piece"
     assert all(made.by_source[i][0] == i for i in range(len(SPECIALS), FIRST_PIECE))
     if pair.shared:
@@ -102,7 +98,7 @@ def test_every_piece_of_a_shared_vocabulary_lists_itself(aligned: tuple, tmp_pat
         pytest.skip("separate vocabularies")
     last = pair.source.tokens([pair.source.vocab_size - 1])[0].replace("▁", "")
     corpus = encode_text(tmp_path, ["ba be", last], ["AB", "EB"], pair)
-    made = make_shortlist(corpus, 3, shared_size(pair))
+    made = make_shortlist(corpus, 3, pair)
     assert all(i in made.by_source.get(i, []) for i in range(FIRST_PIECE, pair.source.vocab_size))
 
 
@@ -111,10 +107,10 @@ def test_a_large_corpus_is_sampled_evenly(aligned: tuple, monkeypatch: pytest.Mo
     n_src, n_tgt = corpus.lengths()
     pairs = int(np.sum((n_src - 2) * (n_tgt - 1)))
     size = 3 if pair.shared else 2
-    whole = make_shortlist(corpus, size, shared_size(pair)).by_source
+    whole = make_shortlist(corpus, size, pair).by_source
     monkeypatch.setattr("mt.data.shortlist._MAX_PAIRS", pairs // 2 - 1)
     monkeypatch.setattr("mt.data.shortlist._SENTENCES_AT_ONCE", 7)
-    sampled = make_shortlist(corpus, size, shared_size(pair)).by_source
+    sampled = make_shortlist(corpus, size, pair).by_source
     assert sampled != whole
     assert piece(pair.target, WORDS["gu"]) in sampled[piece(pair.source, "gu")]
     found = [piece(pair.target, meaning) in sampled[piece(pair.source, word)] for word, meaning in WORDS.items()]
@@ -144,7 +140,7 @@ def test_white_space_in_pieces_does_not_corrupt_the_map(tmp_path: Path, shared: 
     }
     assert blank
     assert blank_sources
-    made = make_shortlist(encode_text(tmp_path, source, target, pair), 8, shared_size(pair))
+    made = make_shortlist(encode_text(tmp_path, source, target, pair), 8, pair)
     assert blank & {i for listed in made.by_source.values() for i in listed}
     assert blank_sources & set(made.by_source)
     config = configured(f"tokenizer.shared={str(shared).lower()}")

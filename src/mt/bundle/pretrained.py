@@ -14,7 +14,9 @@ from mt.bundle.checks import verify_files
 from mt.bundle.model_folder import LoadedModel, load_model
 from mt.config import Config
 from mt.console import log
-from mt.data.tokenizer import BpeTokenizer, TokenizerPair
+from mt.data.subword_sampling import make_segmenter
+from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TextTokenizer
 from mt.errors import InputError
 from mt.model.build import TranslationModel
 from mt.storage.find_model import find_model
@@ -75,21 +77,29 @@ class Pretrained:
         return start or next(iter(self.teachers), None)
 
     def tokenizers(self) -> TokenizerPair | None:
-        """Load the tokenizers to use; None where they are to be trained.
+        """Load the tokenizers to use, a model's or given files; None where they are to be trained.
 
         Raises:
-            InputError: their model is gone or damaged, does not fit, or lacks a language tag.
+            InputError: they are gone or damaged, do not fit, or lack a language tag.
         """
-        owner = self.tokenizer_owner
+        owner, settings, tagged = self.tokenizer_owner, self.config.tokenizer, self.config.data.tagged
         if owner is None:
+            tokenizers = TokenizerPair.given(settings, tagged)
+            message, remedy = "tokenizer.file: it", "give a SentencePiece model"
+        else:
+            loaded = self.load_start() if owner is self.start else self._load_teacher(owner)
+            assert loaded is not None
+            tokenizers = loaded.tokenizers
+            message, remedy = f"training.init_tokenizer: the tokenizer of {owner.path}", "set it to false"
+        if tokenizers is None:
             return None
-        loaded = self.load_start() if owner is self.start else self._load_teacher(owner)
-        assert loaded is not None
-        for language in self.config.data.tagged:
-            if language not in loaded.tokenizers.source.tags:
-                message = f"training.init_tokenizer: the tokenizer of {owner.path} has no tag for {language}"
-                raise InputError(message, "set it to false, or remove that language from data.target_lang")
-        return loaded.tokenizers
+        for language in tagged:
+            if language not in tokenizers.source.tags:
+                hint = f"{remedy}, or remove that language from data.target_lang"
+                raise InputError(f"{message} has no tag for {language}", hint)
+        for tokenizer in tokenizers if settings.is_sampled else ():
+            make_segmenter(tokenizer, settings)  # refuses another kind of tokenizer
+        return tokenizers
 
     def load_start(self) -> LoadedModel | None:
         """Load the model to start from, if there is one.
@@ -203,7 +213,7 @@ def copy_weights(model: TranslationModel, tokenizers: TokenizerPair, start: Load
     log.info("starting from pretrained weights; %d of %d target pieces are known", shared, size)
 
 
-def _common_rows(ours: BpeTokenizer, theirs: BpeTokenizer) -> tuple[Tensor, Tensor]:
+def _common_rows(ours: TextTokenizer, theirs: TextTokenizer) -> tuple[Tensor, Tensor]:
     """Return the rows, in both vocabularies, of the pieces that both have."""
     known = _pieces(theirs)
     pairs = [(row, known[piece]) for piece, row in _pieces(ours).items() if piece in known]
@@ -211,5 +221,5 @@ def _common_rows(ours: BpeTokenizer, theirs: BpeTokenizer) -> tuple[Tensor, Tens
     return rows, origins
 
 
-def _pieces(tokenizer: BpeTokenizer) -> dict[str, int]:
+def _pieces(tokenizer: TextTokenizer) -> dict[str, int]:
     return {piece: i for i, piece in enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))}

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from mt.config import Config
 from mt.data.shortlist import Shortlist
-from mt.data.tokenizer import EOS, SOS, UNK, BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import EOS, SOS, UNK, TokenizerPair
+from mt.data.tokenizer_kinds import TextTokenizer
 from mt.decoding.settings import TranslationSettings
 from mt.model.embedding import Embedding, LearnedPositions
 from mt.model.layers import DecoderLayer, EncoderLayer, FeedForward, Sublayer
@@ -82,7 +83,7 @@ def _vocabulary_map(shortlist: Shortlist, tokenizers: TokenizerPair) -> str:
     )
 
 
-def _pieces(tokenizer: BpeTokenizer) -> list[str]:
+def _pieces(tokenizer: TextTokenizer) -> list[str]:
     return tokenizer.tokens(range(tokenizer.vocab_size))
 
 

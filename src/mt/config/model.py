@@ -5,7 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from mt.config.base import Fraction, Rule, Section
+from mt.config.base import Fraction, Line, Lines, Rule, Section
+
+_FILES = ("file", "source_file", "target_file")
 
 SourceFormat = Literal["<s> text </s>", "text </s>", "lang text </s>", "text </s> lang"]
 
@@ -13,8 +15,15 @@ SourceFormat = Literal["<s> text </s>", "text </s>", "lang text </s>", "text </s
 class TokenizerConfig(Section):
     """The tokenisation of both languages."""
 
-    type: Literal["bpe"] = "bpe"
-    """Kind of tokenizer: byte-pair encoding; unseen characters are encoded as bytes."""
+    type: Literal["bpe", "unigram", "sentencepiece_bpe"] = "bpe"
+    """Kind of tokenizer to train: byte-pair encoding, or a SentencePiece model, unigram (Kudo 2018) or BPE; unseen
+    characters are encoded as bytes."""
+    file: Line | None = None
+    """Tokenizer of both languages to take instead of training one: a SentencePiece model, or a tokenizer.json of mt."""
+    source_file: Line | None = None
+    """Likewise for the source language, if each has a vocabulary of its own (shared: false)."""
+    target_file: Line | None = None
+    """Likewise for the target language."""
     vocab_size: Annotated[int, Field(ge=300, le=1_000_000)] = 10_000
     """Size of a vocabulary, in tokens; the 256 bytes and 4 special tokens are among them."""
     shared: bool = True
@@ -23,6 +32,32 @@ class TokenizerConfig(Section):
     """Most sentence pairs that the tokenizer is trained on; of a larger corpus, pairs at even distances."""
     bpe_dropout: Fraction = 0.0
     """Share of merges left out in training, drawn again each epoch (Provilkov et al. 2020); 0.1 is usual."""
+    sampling_alpha: Annotated[float | None, Field(ge=0, le=100)] = None
+    """For a unigram model: draw the segmentation of words in each epoch with their probabilities to this power (Kudo
+    2018); 0.1 to 0.5 is usual, a smaller one varies more; null takes the likeliest."""
+    user_symbols: Lines = ()
+    """Strings that a SentencePiece model to train keeps whole as tokens of their own, such as placeholders."""
+
+    @property
+    def is_sampled(self) -> bool:
+        """Return True if text is segmented differently in each epoch."""
+        return self.bpe_dropout > 0 or self.sampling_alpha is not None
+
+    def broken_rules(self) -> Iterator[Rule]:
+        """Yield keys that contradict a given file, and keys of another kind of tokenizer."""
+        given, unigram = [key for key in _FILES if getattr(self, key) is not None], self.type == "unigram"
+        if given not in ([], ["file"], ["source_file", "target_file"]):
+            yield Rule((given[0],), "needs source_file and target_file together, or file alone")
+        elif given and self.shared != (given == ["file"]):
+            yield Rule((given[0], "shared"), f"needs shared: {str(not self.shared).lower()}")
+        if given and self.type != "bpe":
+            yield Rule(("type", given[0]), f"is for a tokenizer to train, but {given[0]} gives one; leave it out")
+        if self.user_symbols and (given or self.type == "bpe"):
+            yield Rule(("user_symbols", "type"), "are for a SentencePiece model to train (type: unigram)")
+        if self.sampling_alpha is not None and not (given or unigram):
+            yield Rule(("sampling_alpha", "type"), "is for type: unigram")
+        if self.bpe_dropout and (self.type != "bpe" or self.sampling_alpha is not None):
+            yield Rule(("bpe_dropout", "type"), "is for type: bpe; a unigram model has sampling_alpha")
 
 
 class ModelConfig(Section):

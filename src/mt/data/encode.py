@@ -18,7 +18,8 @@ import numpy as np
 from mt.console import progress
 from mt.data.sentence_format import Tags
 from mt.data.token_store import SIDES, sentence_tokens
-from mt.data.tokenizer import BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import TextTokenizer
 from mt.storage import atomic
 from mt.storage.run_dir import COUNTS
 from mt.storage.stage import is_done
@@ -175,7 +176,7 @@ class _Job:
 class _SideWriter:
     """A writer of one side: token ids in the smallest type that fits the vocabulary, and the sentences' positions."""
 
-    def __init__(self, folder: Path, side: str, tokenizer: BpeTokenizer) -> None:
+    def __init__(self, folder: Path, side: str, tokenizer: TextTokenizer) -> None:
         self._dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32)
         self._file: BinaryIO = (folder / f"{side}_tokens.{self._dtype.name}").open("wb")
         self._starts_path = folder / f"{side}_starts.npy"

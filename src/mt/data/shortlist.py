@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.token_store import SIDES, EncodedCorpus
-from mt.data.tokenizer import BYTES, SPECIALS
+from mt.data.tokenizer import SPECIALS, TokenizerPair
 
 Array = NDArray[Any]
 
@@ -33,14 +33,14 @@ class Shortlist:
     by_source: dict[int, list[int]]
 
 
-def make_shortlist(corpus: EncodedCorpus, size: int, shared_vocab_size: int | None) -> Shortlist:
+def make_shortlist(corpus: EncodedCorpus, size: int, tokenizers: TokenizerPair) -> Shortlist:
     """Align a corpus and list each source piece's likeliest translations.
 
     Args:
         corpus: the training text; a large one is sampled at even distances.
         size: the maximum number of target pieces for a source piece.
-        shared_vocab_size: size of a shared vocabulary, in which each piece lists itself, so that names can be copied;
-            None for separate vocabularies, where only the bytes, which are the same in all, list themselves.
+        tokenizers: in a shared vocabulary each piece lists itself, so that names can be copied; in separate ones only
+            bytes do.
     """
     sources, targets, positions = _token_pairs(corpus)
     vocab = int(targets.max(initial=0)) + 1
@@ -49,8 +49,9 @@ def make_shortlist(corpus: EncodedCorpus, size: int, shared_vocab_size: int | No
 
     order = np.lexsort((-probabilities, codes // vocab))
     order = order[probabilities[order] >= _MIN_PROBABILITY]
-    copyable = range(len(SPECIALS), shared_vocab_size or len(SPECIALS) + len(BYTES))
-    by_source = {piece: [piece] for piece in copyable}
+    shared = range(len(SPECIALS), tokenizers.source.vocab_size)
+    copies = (shared, shared) if tokenizers.shared else (tokenizers.source.byte_ids, tokenizers.target.byte_ids)
+    by_source = {source: [target] for source, target in zip(*copies, strict=False)}  # a model may have no bytes
     for source, target in zip((codes[order] // vocab).tolist(), (codes[order] % vocab).tolist(), strict=True):
         pieces = by_source.setdefault(source, [])
         if len(pieces) < size and target not in pieces:

@@ -1,6 +1,6 @@
-"""BPE tokenizers: trained on the training text only, lossless for any Unicode text.
+"""BPE tokenizers, trained on the training text only and lossless for any Unicode text; pairs of any tokenizers.
 
-`decode(encode(x))` returns `x` in Unicode normal form C without outer white space:
+BPE's `decode(encode(x))` returns `x` in Unicode normal form C without outer white space:
 
 * a character that training never saw is spelt in its UTF-8 bytes (`<0xE2>` ...), so nothing is unknown;
 * punctuation is split off and merges never cross from it to letters, so no merge builds `</s>`, `<0x41>` or a language
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import count, takewhile
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE
@@ -25,6 +25,10 @@ from mt.console import log
 from mt.data.tokenizer_file import load_tokenizer
 from mt.storage.run_dir import tokenizer_names
 from mt.text.lines import nfc
+
+if TYPE_CHECKING:
+    from mt.config import TokenizerConfig
+    from mt.data.tokenizer_kinds import TextTokenizer
 
 PAD, UNK, SOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
 SPECIALS = (PAD, UNK, SOS, EOS)
@@ -36,6 +40,7 @@ N_UNMERGED = len(SPECIALS) + len(BYTES)  # no merge builds the ids below, or lan
 SPACE = "▁"
 # A private-use character escapes the space marker and itself: E000 -> E000 a, ▁ -> E000 b.
 _ESCAPE, _ESCAPED_ESCAPE, _ESCAPED_SPACE = "\ue000", "\ue000a", "\ue000b"
+ESCAPES = [(_ESCAPE, _ESCAPED_ESCAPE), (SPACE, _ESCAPED_SPACE)]
 # Longer lines teach no merges (the library's time grows with the square of a word's length), and are truncated to what
 # a model accepts before they are encoded.
 _MAX_CHARACTERS = 10_000
@@ -45,8 +50,16 @@ _TAG = re.compile("<2([A-Za-z0-9][A-Za-z0-9_-]*)>")
 class BpeTokenizer:
     """A byte-pair encoding of text. Ids 0 to 3 are `<pad>`, `<unk>`, `<s>` (SOS) and `</s>` (EOS)."""
 
+    max_tokens_per_character = 4  # its bytes
+    byte_ids = range(len(SPECIALS), N_UNMERGED)
+
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
+
+    @property
+    def counterpart(self) -> "BpeTokenizer":
+        """The target language's tokenizer in the same file."""
+        return self
 
     @classmethod
     def train(cls, lines: Iterable[str], vocab_size: int, tags: Sequence[str] = ()) -> "BpeTokenizer":
@@ -140,8 +153,7 @@ def _untrained() -> Tokenizer:
     tokenizer.normalizer = normalizers.Sequence(
         [
             normalizers.NFC(),
-            normalizers.Replace(_ESCAPE, _ESCAPED_ESCAPE),
-            normalizers.Replace(SPACE, _ESCAPED_SPACE),
+            *(normalizers.Replace(*pair) for pair in ESCAPES),
         ]
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -197,36 +209,63 @@ class _Concatenated:
 class TokenizerPair(NamedTuple):
     """The source and the target tokenizer, the same object if the vocabulary is shared."""
 
-    source: BpeTokenizer
-    target: BpeTokenizer
+    source: "TextTokenizer"
+    target: "TextTokenizer"
 
     @property
     def shared(self) -> bool:
-        return self.source is self.target
+        return self.source.counterpart is self.target
 
     def files(self) -> dict[str, str]:
         """Return the files of a `tokenizer/` folder, name to content."""
-        return dict(zip(tokenizer_names(self.shared), (t.to_json() for t in self), strict=True))
+        source, target = tokenizer_names(self.shared)
+        return {source: self.source.to_json()} | ({} if self.shared else {target: self.target.to_json()})
 
     @classmethod
     def load(cls, folder: Path, shared: bool) -> "TokenizerPair":
+        from mt.data.tokenizer_kinds import read_tokenizer  # which imports this module
+
         source_path, target_path = (folder / name for name in tokenizer_names(shared))
-        source = BpeTokenizer.load(source_path)
-        return cls(source, source if shared else BpeTokenizer.load(target_path))
+        source = read_tokenizer(source_path)
+        return cls(source, source.counterpart if shared else read_tokenizer(target_path))
+
+    @classmethod
+    def given(cls, settings: "TokenizerConfig", tags: Sequence[str] = ()) -> "TokenizerPair | None":
+        """Load the tokenizers whose files the configuration names; None if they are to be trained."""
+        from mt.data.tokenizer_kinds import read_given
+
+        if settings.file is not None:
+            source = read_given(Path(settings.file), "tokenizer.file", tags)
+            return cls(source, source.counterpart)
+        if settings.source_file is None or settings.target_file is None:
+            return None
+        source = read_given(Path(settings.source_file), "tokenizer.source_file", tags)
+        return cls(source, read_given(Path(settings.target_file), "tokenizer.target_file", ()))
 
     @classmethod
     def train(
-        cls, source: Iterable[str], target: Iterable[str], vocab_size: int, shared: bool, tags: Sequence[str] = ()
+        cls,
+        source: Iterable[str],
+        target: Iterable[str],
+        vocab_size: int,
+        shared: bool,
+        tags: Sequence[str] = (),
+        kind: str = "bpe",
+        user_symbols: Sequence[str] = (),
     ) -> "TokenizerPair":
         """Learn one vocabulary from both texts, or one from each; each text is read twice.
 
         A text too small for `vocab_size` gives a smaller vocabulary and a warning. The source tokenizer gets the tags.
         """
+        from mt.data.tokenizer_kinds import train_tokenizer
+
         if shared:
-            tokenizer = BpeTokenizer.train(_Concatenated(source, target), vocab_size, tags)
+            text = _Concatenated(source, target)
+            tokenizer = train_tokenizer(text, vocab_size, tags, kind, user_symbols)
             pair, trained = cls(tokenizer, tokenizer), {"training": tokenizer}
         else:
-            pair = cls(BpeTokenizer.train(source, vocab_size, tags), BpeTokenizer.train(target, vocab_size))
+            sides = (source, tags), (target, ())
+            pair = cls(*(train_tokenizer(text, vocab_size, tags, kind, user_symbols) for text, tags in sides))
             trained = {"source": pair.source, "target": pair.target}
         for name, tokenizer in trained.items():
             if tokenizer.vocab_size < vocab_size:

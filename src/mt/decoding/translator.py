@@ -151,7 +151,7 @@ class Translator:
         text = normalized(line)
         if not text:
             return []
-        if 4 * len(text) + 1 <= self._limit:  # a character has at most four tokens, its bytes
+        if self.tokenizers.source.max_tokens_per_character * len(text) + 1 <= self._limit:
             return [text]
         return split_long(text, self._count_tokens, self._limit)
 

@@ -37,7 +37,7 @@ def clean_text(config: Config, run_dir: RunDir, digests: dict[str, Any]) -> str:
 def make_tokenizers(
     config: Config, run_dir: RunDir, text_key: str, pretrained: Pretrained
 ) -> tuple[TokenizerPair, dict[str, str]]:
-    """Train the tokenizers on the cleaned training text only, or take those of a pretrained model.
+    """Train the tokenizers on the cleaned training text only, or take given ones or those of a pretrained model.
 
     Returns:
         the tokenizers and the SHA-256 of each of their files.
@@ -46,7 +46,8 @@ def make_tokenizers(
         InputError: checkpoints were made with another tokenizer.
     """
     settings, owner = config.tokenizer, pretrained.tokenizer_owner
-    own = (settings.model_dump(exclude={"bpe_dropout"}), text_key)
+    given = TokenizerPair.given(settings, config.data.tagged) if owner is None else None
+    own = (settings.model_dump(exclude={"bpe_dropout", "sampling_alpha"}), text_key if given is None else given.files())
     key = stage_key("tokenizer", *(own if owner is None else (owner.identity, settings.shared)))
     if not is_done(run_dir.tokenizer, key):
         if owner is not None:
@@ -70,7 +71,8 @@ def _train_tokenizers(config: Config, run_dir: RunDir) -> TokenizerPair:
     pairs = json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"]
     stride = -(-pairs // settings.train_pairs)
     source, target = (TextFile(run_dir.text_file("train", side), stride) for side in ("source", "target"))
-    return TokenizerPair.train(source, target, settings.vocab_size, settings.shared, config.data.tagged)
+    kind = (settings.type, settings.user_symbols)
+    return TokenizerPair.train(source, target, settings.vocab_size, settings.shared, config.data.tagged, *kind)
 
 
 def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, files: Mapping[str, str], text_key: str) -> None:

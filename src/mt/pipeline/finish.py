@@ -123,8 +123,7 @@ def _shortlist(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> Sh
     if size == 0:
         return None
     log.info("aligning the training text for the shortlist")
-    shared_vocab_size = tokenizers.source.vocab_size if tokenizers.shared else None
-    return make_shortlist(EncodedCorpus.open(run_dir.encoded("train")), size, shared_vocab_size)
+    return make_shortlist(EncodedCorpus.open(run_dir.encoded("train")), size, tokenizers)
 
 
 def _measure_formats(

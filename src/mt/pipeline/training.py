@@ -10,10 +10,10 @@ from mt.config import Config
 from mt.console import log
 from mt.data.batching import TrainingCorpus
 from mt.data.bidirectional import BidirectionalCorpus
-from mt.data.bpe_dropout import BpeDropoutCorpus
 from mt.data.encode import read_counts
 from mt.data.eval_texts import read_texts
 from mt.data.mixture import training_shares
+from mt.data.subword_sampling import SampledCorpus, make_segmenter
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.model.build import build
@@ -70,10 +70,11 @@ def make_trainer(
 
 
 def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> TrainingCorpus:
-    folder, p = run_dir.encoded("train"), config.tokenizer.bpe_dropout
+    folder, max_length = run_dir.encoded("train"), config.data.max_length
     encoded = EncodedCorpus.open(folder)
     corpus: TrainingCorpus = encoded
-    if p > 0:
-        corpus = BpeDropoutCorpus(encoded, tokenizers, p, config.seed, config.data.max_length, folder.parent)
+    if config.tokenizer.is_sampled:
+        segmenters = [make_segmenter(tokenizer, config.tokenizer) for tokenizer in tokenizers]
+        corpus = SampledCorpus(encoded, tokenizers, segmenters, config.seed, max_length, folder.parent)
     epochs = config.training.bidirectional_epochs
-    return BidirectionalCorpus(corpus, epochs, config.seed, config.data.max_length) if epochs else corpus
+    return BidirectionalCorpus(corpus, epochs, config.seed, max_length) if epochs else corpus

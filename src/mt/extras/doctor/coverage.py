@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mt.data.token_store import SIDES
-from mt.data.tokenizer import BYTES, SPECIALS, BpeTokenizer, TokenizerPair, normalized
+from mt.data.tokenizer import UNK_ID, TokenizerPair, normalized
+from mt.data.tokenizer_kinds import TextTokenizer
 from mt.extras.doctor.characters import excerpt, visible
 from mt.extras.doctor.chunks import Criteria
 from mt.extras.doctor.examples import Example, Findings, Location
@@ -14,7 +15,6 @@ from mt.extras.doctor.statistics import BitextStatistics
 RARE = "rare-characters"
 
 _BATCH = 4000  # sentences
-_BYTE_IDS = range(len(SPECIALS), len(SPECIALS) + len(BYTES))
 _UNSPACED = frozenset("Hani Hira Kana Thai Laoo Khmr Mymr Tibt".split())  # scripts without spaces between words
 _MAX_LISTED = 10  # characters
 
@@ -59,14 +59,14 @@ def measure_coverage(
         findings.checked[RARE][split] += len(one.sample)
         with_bytes: set[int] = set()
         for side, tokenizer in enumerate((tokenizers.source, tokenizers.target)):
-            usage = SideUsage(SIDES[side], own.languages[side])
+            usage, spelt = SideUsage(SIDES[side], own.languages[side]), _spelt(tokenizer)
             if split == "train":  # of other text only the rare characters are reported
                 usage = coverage.usages.setdefault((usage.side, usage.language), usage)
             for index in _encode(tokenizer, one, side, usage, _UNSPACED.isdisjoint(own.scripts[side])):
                 with_bytes.add(index)
                 line, pair = one.sample[index]
                 text = normalized(pair[side])
-                rare = [c for c in dict.fromkeys(text) if any(i in _BYTE_IDS for i in tokenizer.encode(c))]
+                rare = [c for c in dict.fromkeys(text) if not spelt.isdisjoint(tokenizer.encode(c))]
                 coverage.rare.update(rare)
                 shown = excerpt(text, max(map(text.find, rare[:1]), default=0))
                 location = Location(one.bitext.files[side], line, shown)
@@ -75,15 +75,20 @@ def measure_coverage(
     return coverage
 
 
+def _spelt(tokenizer: TextTokenizer) -> set[int]:
+    """Return the ids that a character has which is no piece: bytes, or unknown."""
+    return {UNK_ID, *tokenizer.byte_ids}
+
+
 def _encode(
-    tokenizer: BpeTokenizer, statistics: BitextStatistics, side: int, usage: SideUsage, spaced: bool
+    tokenizer: TextTokenizer, statistics: BitextStatistics, side: int, usage: SideUsage, spaced: bool
 ) -> list[int]:
     """Update `usage`; return the indices of the sentences with pieces that are bytes."""
-    with_bytes = []
+    with_bytes, byte_ids = [], _spelt(tokenizer)
     for start in range(0, len(statistics.sample), _BATCH):
         texts = [pair[side] for _, pair in statistics.sample[start : start + _BATCH]]
         for index, (text, ids) in enumerate(zip(texts, tokenizer.encode_batch(texts), strict=True), start):
-            spelt = sum(i in _BYTE_IDS for i in ids)
+            spelt = sum(i in byte_ids for i in ids)
             usage.sentences += 1
             usage.words += len(text.split()) if spaced else 0
             usage.characters += len(text)

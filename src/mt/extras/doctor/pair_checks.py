@@ -12,7 +12,7 @@ import numpy as np
 from mt.data.cleaning import EMPTY, GRACE, pair_hash, reason_to_drop
 from mt.data.corpus import Pair, one_line
 from mt.data.token_store import sentence_tokens
-from mt.data.tokenizer import BpeTokenizer
+from mt.data.tokenizer_kinds import read_tokenizer
 from mt.extras.doctor.characters import markup, mojibake, suspicious_characters
 from mt.extras.doctor.chunks import HASHES, Chunk, ChunkResult, Criteria
 from mt.extras.doctor.consistency import end_mismatch, number_mismatch
@@ -152,4 +152,4 @@ def _too_long(chunk: Chunk) -> Iterator[tuple[int, str]]:
             yield index, f"{'at least ' if was_cut else ''}{max(tokens):,} tokens"
 
 
-_load = cache(BpeTokenizer.load)
+_load = cache(read_tokenizer)

@@ -11,7 +11,8 @@ from mt.config import Config
 from mt.console import log as console
 from mt.data.cleaning import GRACE, reason_to_drop
 from mt.data.corpus import Pair
-from mt.data.tokenizer import BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import train_tokenizer
 from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, check_bytes, read_bitext
 from mt.extras.doctor.chunks import Criteria
@@ -96,17 +97,20 @@ def _typical_ratio(pairs: Sequence[Pair]) -> tuple[float, float]:
 
 
 def load_tokenizers(config: Config, runs: Path, statistics: Sequence[BitextStatistics]) -> tuple[str, TokenizerPair]:
-    """Return a description and the tokenizers: those of the configuration's run, or trained on the sample."""
+    """Return a description and the tokenizers: those of the configuration's run, given, or trained on the sample."""
+    settings = config.tokenizer
     run = RunDir(runs / config.name)
     if run.tokenizer.is_dir():
         try:
-            return f"of {run.root}", TokenizerPair.load(run.tokenizer, config.tokenizer.shared)
+            return f"of {run.root}", TokenizerPair.load(run.tokenizer, settings.shared)
         except InputError as error:
             console.warning("%s; a tokenizer is trained on a sample instead", error.message)
+    if (given := TokenizerPair.given(settings)) is not None:
+        return "of the configuration", given
     pairs = [pair for s in statistics if s.bitext.split == "train" for _, pair in s.sample]
     texts = [[pair[side] for pair in pairs] for side in (0, 1)]
-    merged = [texts[0] + texts[1]] if config.tokenizer.shared else texts
-    trained = [BpeTokenizer.train(text, config.tokenizer.vocab_size) for text in merged]
+    merged = [texts[0] + texts[1]] if settings.shared else texts
+    trained = [train_tokenizer(t, settings.vocab_size, (), settings.type, settings.user_symbols) for t in merged]
     return f"trained on {len(pairs):,} pairs", TokenizerPair(trained[0], trained[-1])
 
 

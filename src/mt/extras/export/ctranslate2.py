@@ -6,6 +6,7 @@ import ctranslate2
 import torch
 
 from mt.bundle.to_ctranslate2 import write_converted
+from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.tokenizer import EOS_ID, SPECIALS
 from mt.decoding.ctranslate2_engine import CTranslate2Engine
 from mt.decoding.settings import TranslationSettings
@@ -15,6 +16,8 @@ from mt.extras.export.common import ExportJob
 from mt.extras.export.equivalence import random_batch, require_equal
 from mt.storage import atomic
 from mt.storage.run_dir import tokenizer_names
+
+_SENTENCEPIECE = ("source.spm", "target.spm")
 
 
 def write_ctranslate2(job: ExportJob, folder: Path, card: str, number_format: str, check: BleuCheck | None) -> str:
@@ -30,6 +33,9 @@ def write_ctranslate2(job: ExportJob, folder: Path, card: str, number_format: st
     write_converted(job.model, job.config, tokenizers, folder, number_format)
     for name, content in tokenizers.files().items():
         atomic.write_text(folder / name, content)
+    for name, tokenizer in zip(_SENTENCEPIECE, tokenizers, strict=True):
+        if isinstance(tokenizer, SentencePieceTokenizer):
+            atomic.write_bytes(folder / name, tokenizer.model)
     atomic.write_text(folder / "README.md", card + _usage(job, settings))
     if check is None:
         return _compare_probabilities(job, folder)
@@ -63,22 +69,27 @@ def _compare_probabilities(job: ExportJob, folder: Path) -> str:
 
 
 def _usage(job: ExportJob, settings: TranslationSettings) -> str:
-    source, target = tokenizer_names(job.tokenizers.shared)
+    names, package, opened = tokenizer_names(job.tokenizers.shared), "tokenizers", "Tokenizer.from_file"
+    encoded = f'source.encode("{job.example}").tokens'
+    decoded = "[target.token_to_id(piece) for piece in found[0].hypotheses[0]], skip_special_tokens=False"
+    if isinstance(job.tokenizers.source, SentencePieceTokenizer):
+        names, package, opened = _SENTENCEPIECE, "sentencepiece", "SentencePieceProcessor"
+        encoded, decoded = f'source.encode("{job.example}", out_type=str)', "found[0].hypotheses[0]"
     search, tags = settings.search, job.tags
     tag = f'["<2{next(iter(tags))}>"] + ' if tags else ""
     tag_note = f"\nThe first asks for the language: {', '.join(f'`<2{code}>`' for code in tags)}." if tags else ""
     return f'''
 ## Translating
 
-With `pip install ctranslate2 tokenizers`, in this folder:
+With `pip install ctranslate2 {package}`, in this folder:
 
 ```python
 import ctranslate2
-from tokenizers import Tokenizer
+from {package} import {opened.partition(".")[0]}
 
 translator = ctranslate2.Translator(".")
-source, target = Tokenizer.from_file("{source}"), Tokenizer.from_file("{target}")
-pieces = {tag}source.encode("{job.example}").tokens
+source, target = {opened}("{names[0]}"), {opened}("{names[1]}")
+pieces = {tag}{encoded}
 found = translator.translate_batch(
     [pieces],
     beam_size={search.beam_size},
@@ -88,7 +99,7 @@ found = translator.translate_batch(
     disable_unk=True,
     suppress_sequences=[["<pad>"], ["<s>"]],
 )
-print(target.decode([target.token_to_id(piece) for piece in found[0].hypotheses[0]], skip_special_tokens=False))
+print(target.decode({decoded}))
 ```
 
 A source may have {settings.max_source_tokens - 2:,} pieces; the library itself adds `<s>` and `</s>`.{tag_note}

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS, BpeTokenizer
+from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS
+from mt.data.tokenizer_kinds import TextTokenizer
 from mt.errors import MtError
 from mt.extras.export.common import ExportJob
 
@@ -51,7 +52,7 @@ def require_equal(software: str, actual: Tensor, expected: Tensor, quantity: str
     raise MtError(f"{software} does not agree with the model: {quantity} differ {difference}", "please report it")
 
 
-def sample_texts(tokenizer: BpeTokenizer, sentences: Sequence[str]) -> list[str]:
+def sample_texts(tokenizer: TextTokenizer, sentences: Sequence[str]) -> list[str]:
     """Return text to compare tokenizers with: sentences, odd characters, and every piece of the vocabulary."""
     all_pieces = tokenizer.decode(range(len(SPECIALS), tokenizer.vocab_size))
     return [*sentences[:_MAX_TEXTS], *_ODD_TEXTS, all_pieces]

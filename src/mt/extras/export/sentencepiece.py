@@ -1,4 +1,4 @@
-"""Conversion of the tokenizers to a SentencePiece model.
+"""Conversion of the tokenizers to one SentencePiece model.
 
 SentencePiece merges the neighbours whose merged piece has the highest score, our BPE those whose merge was learned
 first; so a piece's score is minus the rank of its first merge. Pre-tokenization needs no counterpart, since no piece
@@ -13,37 +13,63 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from mt.data.tokenizer import BYTES, EOS, EOS_ID, PAD, PAD_ID, SOS, SOS_ID, SPECIALS, UNK, UNK_ID, TokenizerPair
+from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
+from mt.data.tokenizer import (
+    BYTES,
+    EOS,
+    EOS_ID,
+    PAD,
+    PAD_ID,
+    SOS,
+    SOS_ID,
+    SPECIALS,
+    UNK,
+    UNK_ID,
+    BpeTokenizer,
+    TokenizerPair,
+)
 
 _UNMERGED_SCORE = -1e6  # of single characters; below the scores of all merges
 
 
 def sentencepiece_model(tokenizers: TokenizerPair) -> bytes:
     """Return a serialized model that encodes as the source tokenizer and decodes as the target tokenizer."""
-    from sentencepiece import SentencePieceNormalizer, sentencepiece_model_pb2, set_min_log_level
+    from sentencepiece import sentencepiece_model_pb2
+
+    model = sentencepiece_model_pb2.ModelProto()
+    if isinstance(tokenizers.source, SentencePieceTokenizer):
+        model.ParseFromString(tokenizers.source.model)
+    else:
+        _convert_bpe(tokenizers.source, model)
+    known = {each.piece for each in model.pieces}
+    for piece in tokenizers.target.tokens(range(tokenizers.target.vocab_size)):
+        if piece not in known:
+            model.pieces.add(piece=piece, score=2 * _UNMERGED_SCORE, type=model.SentencePiece.UNUSED)
+    return bytes(model.SerializeToString())
+
+
+def _convert_bpe(source: BpeTokenizer, model: Any) -> None:
+    from sentencepiece import SentencePieceNormalizer, set_min_log_level
 
     set_min_log_level(2)
-    model = sentencepiece_model_pb2.ModelProto()
     normalizer = SentencePieceNormalizer(norm_map=_compositions())
     model.normalizer_spec.ParseFromString(normalizer.serialized_normalizer_spec())
     model.normalizer_spec.name = "nfc"
     model.normalizer_spec.add_dummy_prefix = True
     model.normalizer_spec.escape_whitespaces = True
     model.normalizer_spec.remove_extra_whitespaces = False
-    _add_pieces(model, tokenizers)
+    _add_pieces(model, source)
     trained = model.trainer_spec
     trained.model_type = trained.BPE
     trained.byte_fallback = True
     trained.vocab_size = len(model.pieces)
     trained.pad_id, trained.unk_id, trained.bos_id, trained.eos_id = PAD_ID, UNK_ID, SOS_ID, EOS_ID
     trained.pad_piece, trained.unk_piece, trained.bos_piece, trained.eos_piece = PAD, UNK, SOS, EOS
-    return bytes(model.SerializeToString())
 
 
-def _add_pieces(model: Any, tokenizers: TokenizerPair) -> None:
+def _add_pieces(model: Any, source: BpeTokenizer) -> None:
     kinds = model.SentencePiece
     special = {**dict.fromkeys(SPECIALS, kinds.CONTROL), UNK: kinds.UNKNOWN, **dict.fromkeys(BYTES, kinds.BYTE)}
-    source = tokenizers.source
     own = source.tokens(range(source.vocab_size))
     ranks: dict[str, int] = {}
     for rank, (left, right) in enumerate(source.merges()):
@@ -52,10 +78,6 @@ def _add_pieces(model: Any, tokenizers: TokenizerPair) -> None:
         score = 0.0 if piece in special else -ranks[piece] if piece in ranks else _UNMERGED_SCORE
         kind = kinds.CONTROL if source.is_tag(piece) else special.get(piece, kinds.NORMAL)
         model.pieces.add(piece=piece, score=score, type=kind)
-    known = set(own)
-    for piece in tokenizers.target.tokens(range(tokenizers.target.vocab_size)):
-        if piece not in known:
-            model.pieces.add(piece=piece, score=2 * _UNMERGED_SCORE, type=kinds.UNUSED)
 
 
 def _compositions() -> list[tuple[str, str]]:

@@ -21,8 +21,8 @@ from command import Command
 from data_helpers import encode_text, sentence_ids
 from mt.bundle.pretrained import Pretrained
 from mt.config import parse_config
-from mt.data import bpe_dropout
-from mt.data.bpe_dropout import MAX_DRAWS, BpeDropoutCorpus, Merges
+from mt.data import subword_sampling
+from mt.data.subword_sampling import MAX_DRAWS, Merges, SampledCorpus
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import BYTES, SPACE, SPECIALS, BpeTokenizer, TokenizerPair, normalized
 from mt.pipeline import training
@@ -138,7 +138,7 @@ def test_the_configuration_sets_the_seed_and_the_length_limit(tiny: Path) -> Non
         run.root.mkdir(parents=True)
         tokenizers = prepare_run(config, run)
         dropout = training._training_corpus(config, run, tokenizers)
-        assert isinstance(dropout, BpeDropoutCorpus)
+        assert isinstance(dropout, SampledCorpus)
         corpus = dropout.in_epoch(0)
         found.append([corpus.sides[side][0][: corpus.sides[side][1][-1]].tolist() for side in ("source", "target")])
         lengths = [np.diff(corpus.sides[side][1]) + special for side, special in (("source", 2), ("target", 1))]
@@ -146,7 +146,7 @@ def test_the_configuration_sets_the_seed_and_the_length_limit(tiny: Path) -> Non
     assert found[0] == found[1] != found[2]
 
 
-MakeCorpus = Callable[..., BpeDropoutCorpus]
+MakeCorpus = Callable[..., SampledCorpus]
 SOURCE, TARGET = [*lines(3), *ODD], [*ODD[::-1], *lines(4)]
 
 
@@ -155,8 +155,8 @@ def make_corpus(tmp_path: Path) -> MakeCorpus:
     pair = TokenizerPair(usual(), usual())
     encoded = encode_text(tmp_path, SOURCE, TARGET, pair)
 
-    def make(p: float = 0.2, seed: int = 1, max_length: int = 10_000) -> BpeDropoutCorpus:
-        return BpeDropoutCorpus(encoded, pair, p, seed, max_length, tmp_path)
+    def make(p: float = 0.2, seed: int = 1, max_length: int = 10_000) -> SampledCorpus:
+        return SampledCorpus(encoded, pair, [Merges(t, p) for t in pair], seed, max_length, tmp_path)
 
     return make
 
@@ -169,7 +169,7 @@ def both(corpus: EncodedCorpus) -> list[list[int]]:
 def test_an_epoch_has_the_same_sentences_in_different_pieces(
     make_corpus: MakeCorpus, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(bpe_dropout, "_SENTENCES_AT_ONCE", at_once)
+    monkeypatch.setattr(subword_sampling, "_SENTENCES_AT_ONCE", at_once)
     plain = [usual().encode_batch(SOURCE), usual().encode_batch(TARGET)]
     assert both(make_corpus(p=0.0).in_epoch(3)) == plain[0] + plain[1]
     epoch = make_corpus().in_epoch(3)
@@ -200,7 +200,7 @@ def test_the_sides_are_segmented_independently(tmp_path: Path) -> None:
         pair = TokenizerPair(usual(), target)
         (tmp_path / name).mkdir()
         encoded = encode_text(tmp_path / name, SOURCE, SOURCE, pair)
-        found.append(BpeDropoutCorpus(encoded, pair, 0.3, 1, 10_000, tmp_path).in_epoch(0))
+        found.append(SampledCorpus(encoded, pair, [Merges(t, 0.3) for t in pair], 1, 10_000, tmp_path).in_epoch(0))
     source, target = (sentence_ids(found[0], side) for side in ("source", "target"))
     assert sum(a != b for a, b in zip(source, target, strict=True)) > len(SOURCE) / 2
     assert sentence_ids(found[1], "source") == source
@@ -237,7 +237,7 @@ def test_overlong_sentences_keep_the_usual_pieces(make_corpus: MakeCorpus, max_l
 def test_a_frequent_word_has_several_segmentations_in_an_epoch(tmp_path: Path) -> None:
     pair = TokenizerPair(usual(), usual())
     encoded = encode_text(tmp_path, ["perché"] * 500, ["perché"] * 500, pair)
-    corpus = BpeDropoutCorpus(encoded, pair, 0.5, 1, 100, tmp_path)
+    corpus = SampledCorpus(encoded, pair, [Merges(t, 0.5) for t in pair], 1, 100, tmp_path)
     found = Counter(tuple(ids) for ids in sentence_ids(corpus.in_epoch(0), "source"))
     assert 3 <= len(found) <= MAX_DRAWS
     assert set(found) != {tuple(ids) for ids in sentence_ids(corpus.in_epoch(1), "source")}
@@ -281,7 +281,9 @@ def test_a_resume_in_a_later_epoch_is_exact(tiny: Path) -> None:
             for parameter in parts.model.parameters():
                 parameter.normal_(std=0.1)
         for end in (*stops, 30):
-            parts.corpus = BpeDropoutCorpus(plain_corpus, pair, 0.3, parts.config.seed, 40, tiny)
+            parts.corpus = SampledCorpus(
+                plain_corpus, pair, [Merges(t, 0.3) for t in pair], parts.config.seed, 40, tiny
+            )
             trainer = parts.trainer()
             while trainer.state.step < end:
                 trainer.step()

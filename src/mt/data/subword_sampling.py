@@ -1,7 +1,9 @@
-"""BPE-dropout: a different segmentation of the training text in each epoch (Provilkov et al. 2020, arXiv:1910.13267).
+"""Subword regularisation: a different segmentation of the training text in each epoch, so that rare spellings are seen.
 
-The tokenizer's merges build a word from its characters, the most frequent merge first, but at each step every candidate
-is skipped with probability p. The model so sees rare spellings of a word, too.
+* BPE-dropout (Provilkov et al. 2020, arXiv:1910.13267): the tokenizer's merges build a word from its characters, the
+  most frequent merge first, but at each step every candidate is skipped with probability p.
+* Sampling from a unigram model (Kudo 2018, arXiv:1804.10959): a segmentation's probability is the product of its
+  pieces' to the power alpha.
 
 Segmentations are drawn per word type: in each epoch as many as the type has occurrences, at most `MAX_DRAWS`, and each
 occurrence takes one of them at random. Everything is a pure function of (seed, epoch).
@@ -9,29 +11,46 @@ occurrence takes one of them at random. Everything is a pure function of (seed, 
     K word types, W word occurrences, N sentences
 """
 
+import math
 import random
 import tempfile
 from array import array
-from collections.abc import Sequence
+from bisect import bisect
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mt.config import TokenizerConfig
+from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.token_store import SIDES, EncodedCorpus, Ids, Lengths, sentence_tokens
 from mt.data.tokenizer import N_UNMERGED, SPACE, BpeTokenizer, TokenizerPair
+from mt.data.tokenizer_kinds import TextTokenizer
+from mt.errors import InputError
 
 MAX_DRAWS = 16
 _SENTENCES_AT_ONCE = 100_000
 
+# For each position of a text, the pieces that end there: cumulative weights, and (start, id).
+_Ends = list[tuple[list[float], list[tuple[int, int]]]]
+
+
+class Segmenter(Protocol):
+    """A sampler of segmentations."""
+
+    def draw(self, word: Sequence[int], number: int, rng: random.Random) -> Iterator[list[int]]:
+        """Yield a number of segmentations of a word, given and returned as token ids."""
+
 
 class Merges:
-    """A tokenizer's merges, as token ids."""
+    """A BPE tokenizer's merges, as token ids."""
 
-    def __init__(self, tokenizer: BpeTokenizer) -> None:
+    def __init__(self, tokenizer: BpeTokenizer, p: float = 0.0) -> None:
+        self._p = p
         pieces = tokenizer.tokens(range(tokenizer.vocab_size))
         ids = {piece: i for i, piece in enumerate(pieces)}
         tags = set(tokenizer.tags.values())
@@ -43,6 +62,9 @@ class Merges:
         self._merges = {
             (ids[left], ids[right]): (rank, ids[left + right]) for rank, (left, right) in enumerate(tokenizer.merges())
         }
+
+    def draw(self, word: Sequence[int], number: int, rng: random.Random) -> Iterator[list[int]]:
+        return (self.segment(word, self._p, rng) for _ in range(number))
 
     def segment(self, word: Sequence[int], p: float, rng: random.Random) -> list[int]:
         """Draw a segmentation of a word given as token ids; p = 0 returns the tokenizer's own."""
@@ -58,6 +80,66 @@ class Merges:
             symbols[position : position + 2] = [merged]
 
 
+class Lattice:
+    """All segmentations of a word by a unigram model, drawn by forward filtering and backward sampling.
+
+    The library's own sampler has one generator for all sentences. A piece lies in one word, so words are independent.
+    """
+
+    def __init__(self, tokenizer: SentencePieceTokenizer, alpha: float) -> None:
+        log_probs, self._pieces = tokenizer.log_probs, tokenizer.tokens(range(tokenizer.vocab_size))
+        self._weights = {p: (i, alpha * log_probs[p]) for i, p in enumerate(self._pieces) if p in log_probs}
+        self._longest = max(map(len, self._weights))
+
+    def draw(self, word: Sequence[int], number: int, rng: random.Random) -> Iterator[list[int]]:
+        """Yield a number of segmentations; bytes and symbols stay as they are."""
+        runs = groupby(map(self._pieces.__getitem__, word), self._weights.__contains__)
+        parts = [(is_text, list(pieces)) for is_text, pieces in runs]
+        ends = [self._ends("".join(pieces)) if is_text else None for is_text, pieces in parts]
+        fixed = iter(word)
+        whole = [[next(fixed) for _ in pieces] for _, pieces in parts]
+        for _ in range(number):
+            drawn = (ids if one is None else _walk_back(one, rng) for ids, one in zip(whole, ends, strict=True))
+            yield list(chain.from_iterable(drawn))
+
+    def _ends(self, text: str) -> _Ends:
+        total, ends = [0.0], []  # log of the summed weights of all ways to a position
+        for end in range(1, len(text) + 1):
+            found, ways = [], []
+            for start in range(max(0, end - self._longest), end):
+                piece, weight = self._weights.get(text[start:end], (-1, 0.0))
+                if piece >= 0 and total[start] > -math.inf:
+                    found.append((start, piece))
+                    ways.append(total[start] + weight)
+            largest = max(ways, default=-math.inf)
+            cumulative = list(accumulate(math.exp(way - largest) for way in ways))
+            total.append(largest + math.log(cumulative[-1]) if ways else largest)
+            ends.append((cumulative, found))
+        return ends
+
+
+def _walk_back(ends: _Ends, rng: random.Random) -> list[int]:
+    """Draw a segmentation from its last piece to its first."""
+    ids: list[int] = []
+    position = len(ends)
+    while position > 0:
+        cumulative, found = ends[position - 1]
+        position, piece = found[min(bisect(cumulative, rng.random() * cumulative[-1]), len(found) - 1)]
+        ids.append(piece)
+    return ids[::-1]
+
+
+def make_segmenter(tokenizer: TextTokenizer, settings: TokenizerConfig) -> Segmenter:
+    """Return the sampler that the configuration asks for; an InputError if the tokenizer is of another kind."""
+    if settings.sampling_alpha is None:
+        if isinstance(tokenizer, BpeTokenizer):
+            return Merges(tokenizer, settings.bpe_dropout)
+        raise InputError("tokenizer.bpe_dropout: the tokenizer is a SentencePiece model", "leave it out")
+    if isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.log_probs:
+        return Lattice(tokenizer, settings.sampling_alpha)
+    raise InputError("tokenizer.sampling_alpha: the tokenizer is not a unigram model", "leave it out")
+
+
 @dataclass(frozen=True)
 class _Words:
     """One side of a corpus as words."""
@@ -68,8 +150,8 @@ class _Words:
     starts: Lengths  # (N + 1,), position of each sentence in `words`, and the end of the last
 
     @classmethod
-    def split(cls, tokens: Ids, starts: Lengths, tokenizer: BpeTokenizer) -> "_Words":
-        """Split sentences before each piece that begins with a space, a boundary that no merge crosses."""
+    def split(cls, tokens: Ids, starts: Lengths, tokenizer: TextTokenizer) -> "_Words":
+        """Split sentences before each piece that begins with a space, a boundary that no other piece crosses."""
         pieces = tokenizer.tokens(range(tokenizer.vocab_size))
         begins_word = np.array([piece.startswith(SPACE) for piece in pieces])
         numbers: dict[tuple[int, ...], int] = {}
@@ -96,12 +178,12 @@ class _Segmentations:
     draws: Lengths  # (K,)
 
     @classmethod
-    def draw(cls, words: _Words, merges: Merges, p: float, rng: random.Random) -> "_Segmentations":
+    def draw(cls, words: _Words, segmenter: Segmenter, rng: random.Random) -> "_Segmentations":
         draws = np.minimum(words.counts, MAX_DRAWS)
         tokens: list[int] = []
         starts = [0]
         for word, number in zip(words.types, draws.tolist(), strict=True):
-            for segmentation in (list(word), *(merges.segment(word, p, rng) for _ in range(number))):
+            for segmentation in (list(word), *segmenter.draw(word, number, rng)):
                 tokens += segmentation
                 starts.append(len(tokens))
         first = np.cumsum(draws + 1) - draws - 1
@@ -122,25 +204,30 @@ class _Segmentations:
         return self.tokens[shift + np.arange(len(shift))], _segment_sums(chosen_sizes, bounds)
 
 
-class BpeDropoutCorpus:
+class SampledCorpus:
     """A corpus with a different segmentation in each epoch.
 
     Args:
         corpus: the tokenizers' own segmentation.
         tokenizers: those that encoded it.
-        p: the probability of skipping a merge.
+        segmenters: of the source and the target.
         seed: with the epoch, seeds the segmentation.
         max_length: sentences that would have more tokens, specials included, keep their own segmentation.
         folder: holds an epoch's tokens, in an unnamed temporary file.
     """
 
     def __init__(
-        self, corpus: EncodedCorpus, tokenizers: TokenizerPair, p: float, seed: int, max_length: int, folder: Path
+        self,
+        corpus: EncodedCorpus,
+        tokenizers: TokenizerPair,
+        segmenters: Sequence[Segmenter],
+        seed: int,
+        max_length: int,
+        folder: Path,
     ) -> None:
-        self._p, self._seed, self._max_length, self._folder = p, seed, max_length, folder
-        by_side = list(zip(SIDES, tokenizers, strict=True))
-        self._merges = {side: Merges(tokenizer) for side, tokenizer in by_side}
-        self._words = {side: _Words.split(*corpus.sides[side], tokenizer) for side, tokenizer in by_side}
+        self._seed, self._max_length, self._folder = seed, max_length, folder
+        self._segmenters = dict(zip(SIDES, segmenters, strict=True))
+        self._words = {side: _Words.split(*corpus.sides[side], t) for side, t in zip(SIDES, tokenizers, strict=True)}
         self._dtypes = {side: corpus.sides[side][0].dtype for side in SIDES}
 
     def in_epoch(self, epoch: int) -> EncodedCorpus:
@@ -151,8 +238,7 @@ class BpeDropoutCorpus:
     def _segment(self, side: str, seed: np.random.SeedSequence) -> tuple[Ids, Lengths]:
         words, dtype = self._words[side], self._dtypes[side]
         rng = np.random.Generator(np.random.PCG64(seed))
-        merge_rng = random.Random(int(rng.integers(2**63)))
-        segmentations = _Segmentations.draw(words, self._merges[side], self._p, merge_rng)
+        segmentations = _Segmentations.draw(words, self._segmenters[side], random.Random(int(rng.integers(2**63))))
         starts = np.zeros_like(words.starts)
         with tempfile.TemporaryFile(dir=self._folder) as file:
             for first in range(0, len(starts) - 1, _SENTENCES_AT_ONCE):
