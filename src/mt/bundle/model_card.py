@@ -9,7 +9,7 @@ from mt.config import Config
 def model_card(config: Config, facts: Mapping[str, Any], is_converted: bool) -> str:
     """Describe a model in Markdown, with its manifest's facts.
 
-    `weights`, `steps`, `scores` and `formats_table` are of training, `imported` and `license` of a model from elsewhere.
+    `weights`, `steps`, `scores` and `formats_table` come from training, `imported` and `license` from an import.
     """
     steps, weights = facts.get("steps", 0), facts.get("weights", "unknown")
     scores, formats = facts.get("scores"), facts.get("formats_table")

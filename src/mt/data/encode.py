@@ -16,7 +16,7 @@ from typing import BinaryIO
 import numpy as np
 
 from mt.console import progress
-from mt.data.sentence_format import Tags
+from mt.data.sentence_format import NO_TAGS, Tags
 from mt.data.token_store import SIDES, sentence_tokens
 from mt.data.tokenizer import TokenizerPair
 from mt.data.tokenizer_kinds import TextTokenizer
@@ -46,7 +46,7 @@ class TaggedPairs:
     """Consecutive pairs with the language tags of their sentences."""
 
     pairs: int
-    tags: Tags = Tags()
+    tags: Tags = NO_TAGS
 
 
 def encode_corpus(
@@ -141,7 +141,7 @@ class _Job:
                 source, target = (
                     t.encode_batch(lines, self.max_length) for t, lines in zip(self.tokenizers, chunk, strict=True)
                 )
-                if (tags := self.parts[part].tags) != Tags():
+                if (tags := self.parts[part].tags) != NO_TAGS:
                     source, target = [tags.source(ids) for ids in source], [tags.target(ids) for ids in target]
                 fitting = [pair for pair in zip(source, target, strict=True) if self._fits(*pair)]
                 kept[part] += len(fitting)

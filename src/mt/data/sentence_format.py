@@ -30,6 +30,9 @@ class Tags(NamedTuple):
         return [*ids] if self.first is None else [self.first, *ids]
 
 
+NO_TAGS = Tags()
+
+
 class SentenceFormat(NamedTuple):
     """The form in which a model reads a source sentence and writes its translation.
 
@@ -69,6 +72,9 @@ class SentenceFormat(NamedTuple):
         if lang not in known:
             raise InputError(f"the model's tokenizer has no tag for {lang}, so it cannot translate from or into it")
         return known[lang]
+
+
+OUR_FORMAT = SentenceFormat()
 
 
 def framed(ids: Sequence[int], source_format: str) -> list[int]:

@@ -90,6 +90,10 @@ def _next_log_probs(logits: Tensor, options: SearchOptions, length: int, bounds:
     elif length < options.min_length:
         logits[:, EOS_ID] = -math.inf
     log_probs = log_probs_of(logits).view(len(bounds), -1, logits.shape[-1])
+    if length == 1 < min_bound and options.first_token is not None:
+        # As CTranslate2 does: behind the first token, a translation ends only if nothing is likelier.
+        end = log_probs[:, :, EOS_ID]
+        end.masked_fill_(end < log_probs.amax(dim=-1), -math.inf)
     if length >= min_bound:
         end = log_probs[:, :, EOS_ID].clone()
         log_probs.masked_fill_((bounds <= length)[:, None, None], -math.inf)

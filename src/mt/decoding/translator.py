@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from mt.console import log
-from mt.data.sentence_format import SentenceFormat, Tags
+from mt.data.sentence_format import NO_TAGS, OUR_FORMAT, SentenceFormat, Tags
 from mt.data.tokenizer import TokenizerPair, normalized
 from mt.decoding.alignment import Unit, align_units
 from mt.decoding.engine import DistributedEngine, Engine, Hypothesis, SearchOptions
@@ -60,7 +60,7 @@ class Translator:
     tokenizers: TokenizerPair
     max_source_tokens: int  # the model's limit, specials counted; longer lines are translated in parts
     target_langs: Sequence[str]  # that the model translates into
-    format: SentenceFormat = SentenceFormat()
+    format: SentenceFormat = OUR_FORMAT
     chosen: str | None = None  # one of them; None where it is still to be chosen with `to`
     tags: Tags = field(init=False)  # ask for the target language; empty where the model knows one language
     separator: str = field(init=False)  # joins sentences of the output
@@ -68,7 +68,7 @@ class Translator:
     def __post_init__(self) -> None:
         self.chosen = self.chosen or (self.target_langs[0] if len(self.target_langs) == 1 else None)
         several = len(self.target_langs) > 1
-        self.tags = Tags() if self.chosen is None else self.format.tags(self.tokenizers, self.chosen, several)
+        self.tags = NO_TAGS if self.chosen is None else self.format.tags(self.tokenizers, self.chosen, several)
         self._limit = self.max_source_tokens - 2 - len(self.tags.source([]))
         self.separator = " " if self.chosen is None or is_spaced(self.chosen) else ""
 
