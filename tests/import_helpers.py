@@ -1,4 +1,4 @@
-"""Small folders of transformers' models in the hub's layout, with SentencePiece tokenizers trained on a few sentences."""
+"""Small folders of transformers' models in the hub's layout, with SentencePiece tokenizers of a few sentences."""
 
 import io
 import json
@@ -90,7 +90,9 @@ def teach(model: Any, folder: Path, plan: Plan, steps: int) -> None:
 def marian(folder: Path, separate: bool = False, tags: tuple[str, ...] = (), seed: int = 0, **changes: Any) -> Any:
     """Write a MarianMT folder and return its model."""
     if separate:
-        sides = [sentencepiece(folder, name, text, 60) for name, text in (("source.spm", ENGLISH), ("target.spm", GERMAN))]
+        sides = [
+            sentencepiece(folder, name, text, 60) for name, text in (("source.spm", ENGLISH), ("target.spm", GERMAN))
+        ]
     else:
         sides = [sentencepiece(folder, "source.spm")] * 2
         sentencepiece(folder, "target.spm", TEXT[::-1], 70)
@@ -138,5 +140,15 @@ def mbart(folder: Path, first: bool = False, seed: int = 0, **changes: Any) -> A
     kind = "MBartTokenizer" if first else "MBart50Tokenizer"
     write_json(folder / "tokenizer_config.json", {"tokenizer_class": kind, "src_lang": "en_XX"})
     start = names.index("de_DE") if first else 2
-    shape = {**SHAPE, "activation_function": "gelu", "scale_embedding": True, "decoder_start_token_id": start, **changes}
-    return save(MBartForConditionalGeneration(MBartConfig(vocab_size=len(names), forced_eos_token_id=None, **shape)), folder, seed)
+    shape = {
+        **SHAPE,
+        "activation_function": "gelu",
+        "scale_embedding": True,
+        "decoder_start_token_id": start,
+        **changes,
+    }
+    return save(
+        MBartForConditionalGeneration(MBartConfig(vocab_size=len(names), forced_eos_token_id=None, **shape)),
+        folder,
+        seed,
+    )

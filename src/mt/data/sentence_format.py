@@ -60,7 +60,7 @@ class SentenceFormat(NamedTuple):
         known = tokenizers.source.tags
         of_source = (self._tag(known, self.source_lang),) if "lang" in self.source else ()
         after = (EOS_ID, *of_source) if self.source.endswith("lang") else ()
-        before = () if after else of_source
+        before: tuple[int, ...] = () if after else of_source
         if self.target_tag == "target":
             return Tags(before, after, self._tag(tokenizers.target.tags, target_lang))
         if self.target_tag == "source" and (target_lang in known or required):

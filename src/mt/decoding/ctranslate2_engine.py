@@ -177,7 +177,7 @@ class CTranslate2Engine:
                 rows = [group[i] for i in batch]
                 pending = self._translator.translate_batch(
                     [[self._source_pieces[i] for i in sentences[row]] for row in rows],
-                    first and [first] * len(rows),
+                    None if first is None else [first] * len(rows),
                     asynchronous=True,
                     beam_size=options.beam_size,
                     patience=patience,

@@ -13,12 +13,12 @@ from mt.config import load_config
 from mt.config.problems import dotted, validate
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
+from mt.extras.export.huggingface import OWN
 from mt.extras.importing.safe_tensors import read_json
 from mt.extras.importing.vocabularies import Vocabulary, read_vocabulary
 from mt.extras.importing.weights import Plan, tensor2tensor_sinusoids
 from mt.storage.run_dir import ModelDir
 
-OWN = "mt"  # folder in our own export: the configuration and the tokenizers
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
 _SIZES = {
     "d_model": ("d_model",),
@@ -80,8 +80,7 @@ def read_plan(folder: Path, name: str, source_lang: str | None, target_langs: Se
     names = {i: piece for piece, i in vocabulary.pieces[1].items()}
     if start not in names:
         raise InputError(f"{folder}: its tokenizer has no piece {start}, with which config.json begins translations")
-    tokenizers = vocabulary.tokenizers(names[start])
-    rows = vocabulary.rows(tokenizers, (sizes[0], sizes[1]))
+    tokenizers, rows = vocabulary.tokenizers(names[start], (sizes[0], sizes[1]))
     tree = {
         "name": name,
         "data": _data_section(source, targets, _integer(folder, theirs, "max_position_embeddings")),
@@ -157,8 +156,8 @@ def _languages(
     named = re.search(r"-([a-z]{2,3})-([a-z]{2,3})$", folder.resolve().name)
     source = source or settings.get("source_lang") or settings.get("src_lang") or (named and named[1])
     own_target = settings.get("target_lang") or settings.get("tgt_lang") or (named and named[2])
-    chosen = list(targets) or [code for code in vocabulary.tags if code != source] or [own_target]
-    if not source or None in chosen:
+    chosen = list(targets) or [code for code in vocabulary.tags if code != source] or [str(own_target or "")]
+    if not source or "" in chosen:
         raise InputError(f"{folder}: it does not say its languages", "name them: --from LANG --to LANG")
     is_tagged = bool(vocabulary.tags)
     needed = [] if not is_tagged else chosen if (folder / "source.spm").is_file() else [source, *chosen]
@@ -167,4 +166,4 @@ def _languages(
             raise InputError(
                 f"{folder}: it does not know the language {code}", f"it knows {', '.join(vocabulary.tags)}"
             )
-    return str(source), [str(code) for code in chosen]
+    return str(source), chosen

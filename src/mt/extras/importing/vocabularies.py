@@ -47,21 +47,12 @@ class Vocabulary:
     def shared(self) -> bool:
         return self.pieces[0] is self.pieces[1]
 
-    def tokenizers(self, start: str) -> TokenizerPair:
-        """Return our tokenizers; `start` is the piece that a translation begins with."""
-        (source, target), (pieces, target_pieces) = self.models, self.pieces
-        one_model = source.read_bytes() == target.read_bytes()
-        if self.shared:
-            target_path = None if one_model else target
-            tokenizer = SentencePieceTokenizer.from_files(
-                source, pieces, target_path=target_path, tags=self.tags, start=start
-            )
-            return TokenizerPair(tokenizer, tokenizer.counterpart)
-        sides = (source, pieces), (target, target_pieces)
-        return TokenizerPair(*(SentencePieceTokenizer.from_files(*side) for side in sides))
+    def tokenizers(self, start: str, sizes: tuple[int, int]) -> tuple[TokenizerPair, tuple[Tensor, Tensor]]:
+        """Return our tokenizers, and for each of their source and target ids (U,) the row of the embeddings.
 
-    def rows(self, tokenizers: TokenizerPair, sizes: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        """Return for each of our source and target ids the row of their embeddings, of which there are `sizes`.
+        Args:
+            start: the piece that a translation begins with.
+            sizes: the rows of the source and the target embeddings.
 
         Raises:
             InputError: the tokenizer has more pieces than the embeddings have rows, or far fewer.
@@ -70,13 +61,15 @@ class Vocabulary:
             if not 0 <= size - len(pieces) <= _MAX_UNUSED_ROWS:
                 message = f"{path.parent}: its tokenizer has {len(pieces):,} pieces, but its embeddings {size:,} rows"
                 raise InputError(message, "take tokenizer and weights of the same model")
-        source, target = (
-            torch.tensor([pieces[name] for name in map(tokenizer.piece, range(tokenizer.vocab_size))])
-            for tokenizer, pieces in zip(
-                (tokenizers.source, tokenizers.source if self.shared else tokenizers.target), self.pieces, strict=True
-            )
+        (source_path, target_path), (source_pieces, target_pieces) = self.models, self.pieces
+        other = None if not self.shared or source_path.read_bytes() == target_path.read_bytes() else target_path
+        read = SentencePieceTokenizer.from_files
+        source = read(source_path, source_pieces, target_path=other, tags=self.tags, start=start)
+        target = source if self.shared else read(target_path, target_pieces, start=start)
+        return TokenizerPair(source, source.counterpart if self.shared else target), (
+            torch.tensor([source_pieces[source.piece(i)] for i in range(source.vocab_size)]),
+            torch.tensor([target_pieces[target.piece(i)] for i in range(target.vocab_size)]),
         )
-        return source, target
 
 
 def read_vocabulary(folder: Path, settings: Mapping[str, Any]) -> Vocabulary:

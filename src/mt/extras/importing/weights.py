@@ -139,7 +139,7 @@ def _rows(tensors: SafeTensors, plan: Plan, side: str, kind: str, shape: Sequenc
             bias[SOS_ID] = NEVER
         return bias, {"final_logits_bias"}
     own = {"source": "model.encoder.embed_tokens", "target": "model.decoder.embed_tokens", "output": "lm_head"}[side]
-    others = _SHARED[:1] if side != "output" else _SHARED[1::-1] if plan.tied else ()
+    others: tuple[str, ...] = _SHARED[:1] if side != "output" else _SHARED[1::-1] if plan.tied else ()
     others = _SHARED if plan.config.model.tie_embeddings else others
     names = [f"{each}.weight" for each in (own, *others)]
     name = next((each for each in names if each in tensors.names), names[0])
