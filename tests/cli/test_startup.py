@@ -9,7 +9,19 @@ import pytest
 
 from command import mt
 
-HEAVY = {"torch", "datasets", "pydantic", "matplotlib", "tqdm", "yaml", "pyarrow", "sacrebleu", "safetensors", "pandas"}
+HEAVY = {
+    "torch",
+    "sentencepiece",
+    "datasets",
+    "pydantic",
+    "matplotlib",
+    "tqdm",
+    "yaml",
+    "pyarrow",
+    "sacrebleu",
+    "safetensors",
+    "pandas",
+}
 CODE = """
 import json, sys
 words = sys.argv[1:]

@@ -86,7 +86,8 @@ def test_keys_are_suggested_across_sections(section: str, key: str, meant: str) 
 def test_unknown_keys_unlike_any_in_their_section() -> None:
     assert suggested({**smallest(), "beam_size": 4}) == ["decoding.beam_size"]
     assert messages(configured("tokenizer", zzz=1)) == [
-        "tokenizer.zzz: unknown key; known here: type, vocab_size, shared, train_pairs, bpe_dropout"
+        "tokenizer.zzz: unknown key; known here: type, file, source_file, target_file, vocab_size, shared, "
+        "train_pairs, bpe_dropout, sampling_alpha"
     ]
 
 

@@ -1,5 +1,7 @@
-"""BPE-dropout: random segmentations of the same text by the paper's rule, a function of seed and epoch."""
+"""Subword regularisation: random segmentations of the same text by the papers' rules, a function of seed and epoch."""
 
+import io
+import math
 import random
 import shutil
 import signal
@@ -14,15 +16,17 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sentencepiece import SentencePieceTrainer
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 
-from command import Command
+from command import Command, mt
 from data_helpers import encode_text, sentence_ids
 from mt.bundle.pretrained import Pretrained
 from mt.config import parse_config
 from mt.data import subword_sampling
-from mt.data.subword_sampling import MAX_DRAWS, Merges, SampledCorpus
+from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
+from mt.data.subword_sampling import MAX_DRAWS, Lattice, Merges, SampledCorpus
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import BYTES, SPACE, SPECIALS, BpeTokenizer, TokenizerPair, normalized
 from mt.pipeline import training
@@ -310,3 +314,121 @@ def test_a_killed_and_resumed_run_ends_with_the_same_weights(tiny: Path) -> None
     assert weights(tiny) == weights(expected_folder)
     ends = [run_of(folder).checkpoint(40) / "model.safetensors" for folder in (tiny, expected_folder)]
     assert ends[0].read_bytes() == ends[1].read_bytes()
+
+
+# Sampling from a unigram model.
+
+
+@cache
+def unigram() -> SentencePieceTokenizer:
+    return SentencePieceTokenizer.train([*lines(), "a▁b - ( ) «»"], 400)
+
+
+def all_segmentations(word: str, log_probs: dict[str, float]) -> dict[tuple[str, ...], float]:
+    """Return every segmentation of a word with its log-probability."""
+    if not word:
+        return {(): 0.0}
+    found = {}
+    for end in range(1, len(word) + 1):
+        if word[:end] in log_probs:
+            rest = all_segmentations(word[end:], log_probs)
+            found |= {(word[:end], *pieces): log_probs[word[:end]] + value for pieces, value in rest.items()}
+    return found
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+def test_segmentations_are_drawn_with_their_probability_to_the_power_alpha(alpha: float) -> None:
+    word, draws = "▁cheperno", 20_000
+    ways = all_segmentations(word, unigram().log_probs)
+    weights = {pieces: math.exp(alpha * value) for pieces, value in ways.items()}
+    lattice = Lattice(unigram(), alpha)
+    ids = unigram().encode("cheperno")
+    found = Counter(tuple(unigram().tokens(drawn)) for drawn in lattice.draw(ids, draws, random.Random(1)))
+    assert len(ways) >= 10
+    assert set(found) <= set(ways)
+    for pieces, weight in weights.items():
+        share = weight / sum(weights.values())
+        assert abs(found[pieces] - draws * share) < 5 * (draws * share * (1 - share)) ** 0.5 + 1, pieces
+
+
+@given(TEXT, st.floats(0, 9), st.integers(0, 99))
+@example("☃casa 中文▁a", 0.1, 1)
+@settings(max_examples=60)
+def test_every_sampled_segmentation_is_of_the_same_text(text: str, alpha: float, seed: int) -> None:
+    rng, lattice = random.Random(seed), Lattice(unigram(), alpha)
+    own = unigram().encode(text)
+    [ids] = lattice.draw(own, 1, rng)
+    assert unigram().decode(ids) == normalized(text)
+    assert "".join(unigram().tokens(ids)) == "".join(unigram().tokens(own))
+    in_bytes = [i for i in own if i in unigram().byte_ids]
+    assert [i for i in ids if i in unigram().byte_ids] == in_bytes, "bytes stay as they are"
+
+
+def test_a_large_alpha_draws_the_likeliest_segmentation() -> None:
+    lattice = Lattice(unigram(), 100.0)
+    for text in lines(5, 40):
+        [drawn] = lattice.draw(unigram().encode(text), 1, random.Random(1))
+        scores = [sum(unigram().log_probs[p] for p in unigram().tokens(ids)) for ids in (drawn, unigram().encode(text))]
+        assert scores[0] == pytest.approx(scores[1], abs=1e-3)
+
+
+def test_symbols_stay_whole(tmp_path: Path) -> None:
+    content = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(lines()), model_writer=content, vocab_size=120, user_defined_symbols="<url>"
+    )
+    tokenizer = SentencePieceTokenizer([content.getvalue()])
+    ids = tokenizer.encode("casa<url>casa")
+    for drawn in Lattice(tokenizer, 0.0).draw(ids, 50, random.Random(1)):
+        assert tokenizer.tokens(drawn).count("<url>") == 1
+        assert tokenizer.decode(drawn) == tokenizer.decode(ids)
+
+
+def test_an_epoch_of_a_unigram_model_depends_on_its_number_and_seed_only(tmp_path: Path) -> None:
+    pair = TokenizerPair(unigram(), unigram())
+    encoded = encode_text(tmp_path, SOURCE, TARGET, pair)
+
+    def epoch(seed: int, number: int) -> list[list[int]]:
+        corpus = SampledCorpus(encoded, pair, [Lattice(t, 0.2) for t in pair], seed, 10_000, tmp_path)
+        corpus.in_epoch(7)
+        return both(corpus.in_epoch(number))
+
+    first = epoch(1, 0)
+    assert first == epoch(1, 0)
+    for other in (epoch(1, 1), epoch(2, 0)):
+        assert sum(a != b for a, b in zip(first, other, strict=True)) > len(first) / 4
+    assert unigram().decode_batch(first) == [normalized(line) for line in SOURCE + TARGET]
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        ("unigram", {"bpe_dropout": 0.1}, "bpe_dropout: the tokenizer is a SentencePiece model"),
+        ("bpe", {"sampling_alpha": 0.1}, "sampling_alpha: the tokenizer is not a unigram model"),
+    ],
+)
+def test_a_given_model_of_another_kind_is_refused_before_any_text_is_read(
+    tiny: Path, kind: str, changes: dict[str, float], message: str
+) -> None:
+    (tiny / "spm.model").write_bytes(SentencePieceTokenizer.train(lines(), 330, (), kind).models[0])
+    sets = [f"tokenizer.{key}={value}" for key, value in {"file": "spm.model", **changes}.items()]
+    done = mt("train", "--config", "tiny.yaml", *(w for c in sets for w in ("--set", c)), cwd=tiny, code=2)
+    assert message in done.stderr
+    assert not (tiny / "runs" / "tiny" / "data").exists()
+
+
+def test_a_killed_and_resumed_run_of_a_unigram_model_ends_with_the_same_weights(tiny: Path) -> None:
+    changes = (
+        *("training.max_steps=40", "training.save_every=5", "training.validate_every=20", "data.test=null"),
+        *("tokenizer.type=unigram", "tokenizer.sampling_alpha=0.2"),
+    )
+    expected_folder = tiny / "uninterrupted"
+    shutil.copytree(tiny, expected_folder)
+    train(expected_folder, *changes)
+    command = Command("train", "--config", "tiny.yaml", *(w for c in changes for w in ("--set", c)), cwd=tiny)
+    wait_for_step(tiny, 25, command)
+    command.signal(signal.SIGKILL)
+    assert command.wait().code == -signal.SIGKILL
+    train(tiny, *changes)
+    assert resumes(tiny) == 1, "the kill missed the training"
+    assert weights(tiny) == weights(expected_folder)

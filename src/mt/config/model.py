@@ -5,9 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from mt.config.base import Fraction, Line, Lines, Rule, Section
-
-_FILES = ("file", "source_file", "target_file")
+from mt.config.base import Fraction, Line, Rule, Section
 
 SourceFormat = Literal["<s> text </s>", "text </s>", "lang text </s>", "text </s> lang"]
 
@@ -35,8 +33,12 @@ class TokenizerConfig(Section):
     sampling_alpha: Annotated[float | None, Field(ge=0, le=100)] = None
     """For a unigram model: draw the segmentation of words in each epoch with their probabilities to this power (Kudo
     2018); 0.1 to 0.5 is usual, a smaller one varies more; null takes the likeliest."""
-    user_symbols: Lines = ()
-    """Strings that a SentencePiece model to train keeps whole as tokens of their own, such as placeholders."""
+
+    @property
+    def given(self) -> tuple[str, str] | None:
+        """The files of the source's and the target's tokenizer; None if they are to be trained."""
+        source, target = self.source_file or self.file, self.target_file or self.file
+        return None if source is None or target is None else (source, target)
 
     @property
     def is_sampled(self) -> bool:
@@ -45,16 +47,14 @@ class TokenizerConfig(Section):
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield keys that contradict a given file, and keys of another kind of tokenizer."""
-        given, unigram = [key for key in _FILES if getattr(self, key) is not None], self.type == "unigram"
-        if given not in ([], ["file"], ["source_file", "target_file"]):
-            yield Rule((given[0],), "needs source_file and target_file together, or file alone")
-        elif given and self.shared != (given == ["file"]):
-            yield Rule((given[0], "shared"), f"needs shared: {str(not self.shared).lower()}")
-        if given and self.type != "bpe":
-            yield Rule(("type", given[0]), f"is for a tokenizer to train, but {given[0]} gives one; leave it out")
-        if self.user_symbols and (given or self.type == "bpe"):
-            yield Rule(("user_symbols", "type"), "are for a SentencePiece model to train (type: unigram)")
-        if self.sampling_alpha is not None and not (given or unigram):
+        both, one = (self.source_file, self.target_file), self.file is not None
+        if (both[0] is None) != (both[1] is None) or (one and any(both)):
+            yield Rule(("source_file", "target_file", "file"), "needs source_file and target_file, or file alone")
+        elif self.given and self.shared != one:
+            yield Rule(("shared", "file"), f"must be {str(one).lower()} with {'file' if one else 'source_file'}")
+        if self.given and self.type != "bpe":
+            yield Rule(("type", "file"), "is for a tokenizer to train, but a file is given; leave it out")
+        if self.sampling_alpha is not None and not self.given and self.type != "unigram":
             yield Rule(("sampling_alpha", "type"), "is for type: unigram")
         if self.bpe_dropout and (self.type != "bpe" or self.sampling_alpha is not None):
             yield Rule(("bpe_dropout", "type"), "is for type: bpe; a unigram model has sampling_alpha")

@@ -149,6 +149,8 @@ def export_rules(config: Config, export_format: ExportFormat) -> Iterator[Rule]:
     if export_format != "ctranslate2" and (config.model.source_format, config.model.target_tag) != OUR_FORMAT:
         reason = f"sentences of another form cannot be exported as {export_format}: its programs begin them with <s>"
         yield Rule(("model.source_format", "exports"), reason)
+    if export_format in ("huggingface", "onnx") and config.tokenizer.type != "bpe":
+        yield Rule(("tokenizer.type", "exports"), f"a SentencePiece tokenizer cannot be exported as {export_format}")
     if export_format == "argos" and len(config.data.target_lang) > 1:
         reason = "a model of several target languages cannot be exported as argos: its packages have one each"
         yield Rule(("data.target_lang", "exports"), reason)

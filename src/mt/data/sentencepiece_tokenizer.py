@@ -7,31 +7,16 @@ as BPE is: it spells what it has not seen in bytes and escapes the marker `▁`.
 import base64
 import io
 import json
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mt.data.tokenizer import (
-    BYTES,
-    EOS,
-    EOS_ID,
-    ESCAPES,
-    PAD,
-    PAD_ID,
-    SOS,
-    SOS_ID,
-    SPACE,
-    SPECIALS,
-    UNK,
-    UNK_ID,
-    BpeTokenizer,
-    normalized,
-)
+from mt.data.tokenizer import BYTES, ESCAPES, SPACE, SPECIALS, UNK_ID, BpeTokenizer, normalized
 from mt.errors import InputError
 
 HEADER = b'{"type": "sentencepiece"'  # of a tokenizer file
+_SPECIAL_IDS: dict[str, Any] = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 _MAX_CHARACTERS = 10_000  # of a text that is always encoded whole
 
 
@@ -39,19 +24,19 @@ class SentencePieceTokenizer:
     """A SentencePiece model. Ids 0 to 3 are `<pad>`, `<unk>`, `<s>` (SOS) and `</s>` (EOS).
 
     Args:
-        model: the serialized model.
+        models: the serialized model; or the source's and the target's over the same pieces, whose tokenizer is the
+            `counterpart`.
         pieces: all pieces, by id; None for those of the model, in its order behind the specials.
-        target_model: another model over the same pieces, for the target language.
 
     Raises:
-        InputError: one is not a SentencePiece model.
+        InputError: not a SentencePiece model.
     """
 
     max_tokens_per_character = 72  # NFKC makes at most 18 characters of one, and each has at most 4 bytes
 
-    def __init__(self, model: bytes, pieces: Sequence[str] | None = None, target_model: bytes | None = None) -> None:
-        self.model, self._given, self._target_model = model, pieces, target_model
-        self._processor = processor = _load(model)
+    def __init__(self, models: Sequence[bytes], pieces: Sequence[str] | None = None) -> None:
+        self.models, self._given = models, pieces
+        self._processor = processor = _load(models[0])
         self._names: list[str] = processor.id_to_piece(list(range(processor.get_piece_size())))
         if pieces is None:
             own = {processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()}
@@ -62,7 +47,7 @@ class SentencePieceTokenizer:
         self._hidden = {*range(len(SPECIALS)), *self.tags.values()}
         self._ids = [self._id_in_text(name) for name in self._names]
         self._has_others = len(self._hidden.union(self._ids)) < len(self._pieces)  # pieces that the model lacks
-        self.counterpart = self if target_model is None else SentencePieceTokenizer(target_model, self._pieces)
+        self.counterpart = self if len(models) == 1 else SentencePieceTokenizer(models[1:], self._pieces)
 
     @classmethod
     def train(
@@ -71,43 +56,41 @@ class SentencePieceTokenizer:
         vocab_size: int,
         tags: Sequence[str] = (),
         model_type: str = "unigram",
-        user_symbols: Sequence[str] = (),
     ) -> "SentencePieceTokenizer":
         """Train a model, `unigram` or `bpe`; a small text gives a smaller vocabulary.
 
         Raises:
-            InputError: the vocabulary cannot hold the text's characters, or the symbols are unusable.
+            InputError: the vocabulary is too small for the text's characters.
         """
-        from sentencepiece import SentencePieceNormalizer, SentencePieceTrainer
+        from sentencepiece import SentencePieceNormalizer, SentencePieceTrainer, set_min_log_level
 
+        set_min_log_level(2)
         model = io.BytesIO()
-        with tempfile.TemporaryDirectory() as folder:
-            unescape = Path(folder, "unescape.tsv")  # the library reads code points in hexadecimal
-            codes = ([" ".join(f"{ord(c):X}" for c in text) for text in pair] for pair in ESCAPES)
-            unescape.write_text("".join(f"{escaped}\t{raw}\n" for raw, escaped in codes), encoding="utf-8")
-            try:
-                SentencePieceTrainer.train(
-                    sentence_iterator=map(normalized, lines),
-                    model_writer=model,
-                    model_type=model_type,
-                    vocab_size=vocab_size,
-                    hard_vocab_limit=False,
-                    normalizer=SentencePieceNormalizer(norm_map=ESCAPES, remove_extra_whitespaces=False),
-                    denormalization_rule_tsv=str(unescape),
-                    byte_fallback=True,
-                    split_digits=True,  # numbers are copied, not translated
-                    control_symbols=[f"<2{language}>" for language in tags],
-                    user_defined_symbols=list(user_symbols),
-                    pad_id=PAD_ID,
-                    unk_id=UNK_ID,
-                    bos_id=SOS_ID,
-                    eos_id=EOS_ID,
-                    minloglevel=2,
-                )
-            except RuntimeError as error:
-                message = f"tokenizer: SentencePiece cannot learn {vocab_size} pieces from this text: {_reason(error)}"
-                raise InputError(message, "change tokenizer.vocab_size or tokenizer.user_symbols") from None
-        return cls(model.getvalue())
+        as_it_is: dict[str, Any] = {"remove_extra_whitespaces": False}
+        try:
+            SentencePieceTrainer.train(
+                sentence_iterator=map(normalized, lines),
+                model_writer=model,
+                model_type=model_type,
+                vocab_size=vocab_size,
+                hard_vocab_limit=False,
+                normalizer=SentencePieceNormalizer(norm_map=ESCAPES, **as_it_is),
+                byte_fallback=True,
+                split_digits=True,  # numbers are copied, not translated
+                control_symbols=[f"<2{language}>" for language in tags],
+                **_SPECIAL_IDS,
+                num_threads=16,  # results depend on it
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            message = f"tokenizer: SentencePiece cannot learn {vocab_size} pieces from this text: {_reason(error)}"
+            raise InputError(message, "change tokenizer.vocab_size") from None
+        as_it_is |= {"add_dummy_prefix": False, "escape_whitespaces": False}
+        unescape = SentencePieceNormalizer(norm_map=[pair[::-1] for pair in ESCAPES], **as_it_is)
+        spec = unescape.serialized_normalizer_spec()
+        # The trainer would record the path of a file of rules. In protobuf, appended fields belong to the message: this
+        # one is number 5, denormalizer_spec, with its length in two bytes of seven bits.
+        return cls([model.getvalue() + bytes([5 << 3 | 2, len(spec) & 127 | 128, len(spec) >> 7]) + spec])
 
     @classmethod
     def from_files(
@@ -132,43 +115,42 @@ class SentencePieceTokenizer:
         Raises:
             InputError: no model, or a vocabulary with holes, or without a special or a tag.
         """
-        model, target_model = _read(model_path), None if target_path is None else _read(target_path)
-        names = [f"<2{language}>" for language in tags or {}]
+        models = [_read_model(path) for path in (model_path, target_path) if path is not None]
+        names, pieces = [f"<2{language}>" for language in tags or {}], list((tags or {}).values())
         if vocabulary is None:
-            tokenizer = cls(model, None, target_model)
+            tokenizer = cls(models)
             missing = [name for name in names if name not in tokenizer._index]
-            return cls(model, [*tokenizer._pieces, *missing], target_model) if missing else tokenizer
+            return cls(models, [*tokenizer._pieces, *missing]) if missing else tokenizer
         theirs = sorted(vocabulary, key=vocabulary.__getitem__)
-        if (ids := [vocabulary[piece] for piece in theirs]) != list(range(len(ids))):
-            raise InputError(f"{model_path}: the ids of its vocabulary are not 0 to {len(ids) - 1}, each once")
-        specials = [PAD, UNK, start or (SOS if SOS in vocabulary else PAD), EOS, *(tags or {}).values()]
-        if lacking := [piece for piece in specials if piece not in vocabulary]:
+        if [vocabulary[piece] for piece in theirs] != list(range(len(theirs))):
+            raise InputError(f"{model_path}: the ids of its vocabulary are not 0 to {len(theirs) - 1}, each once")
+        pad, unk, sos, eos = SPECIALS
+        renamed = [pad, unk, start or (sos if sos in vocabulary else pad), eos, *pieces]
+        if lacking := [piece for piece in renamed if piece not in vocabulary]:
             raise InputError(f"{model_path}: its vocabulary lacks {lacking[0]}", "give the vocabulary of this model")
-        names = [*SPECIALS, *names]
-        others = [piece for piece in theirs if piece not in {*names, *specials}]
-        tokenizer = cls(model, names + others, target_model)
-        tokenizer._origins = specials + others
+        taken = {*SPECIALS, *names, *renamed}
+        others = [piece for piece in theirs if piece not in taken]
+        tokenizer = cls(models, [*SPECIALS, *names, *others])
+        tokenizer._origins = renamed + others
         return tokenizer
 
     @classmethod
     def load(cls, path: Path) -> "SentencePieceTokenizer":
         """Load and check a tokenizer file, made by `to_json`; an InputError if it is damaged."""
+        content = _read(path)
         try:
-            state = json.loads(_read(path))
-            model, target_model = (state[key] and base64.b64decode(state[key]) for key in ("model", "target_model"))
-            if (pieces := state["pieces"]) is not None and (
-                pieces[:4] != list(SPECIALS) or {*map(type, pieces)} != {str} or len({*pieces}) < len(pieces)
-            ):
+            state = json.loads(content)
+            pieces = state["pieces"] or SPECIALS
+            if tuple(pieces[:4]) != SPECIALS or {*map(type, pieces)} != {str} or len({*pieces}) < len(pieces):
                 raise ValueError("its pieces are not the specials and other strings, each once")
-            return cls(model, pieces, target_model)
+            return cls([base64.b64decode(model) for model in state["models"]], state["pieces"])
         except (ValueError, LookupError, TypeError, RecursionError, InputError) as error:
             raise InputError(f"{path}: not a tokenizer file: {str(error)[:200]}") from None
 
     def to_json(self) -> str:
         """Return the file's content: the models in Base64, and the pieces if they are not those of the model."""
-        models = {"model": self.model, "target_model": self._target_model}
-        coded = {key: model and base64.b64encode(model).decode() for key, model in models.items()}
-        return json.dumps({"type": "sentencepiece", **coded, "pieces": self._given}, ensure_ascii=False) + "\n"
+        models = [base64.b64encode(model).decode() for model in self.models]
+        return json.dumps({"type": "sentencepiece", "models": models, "pieces": self._given}, ensure_ascii=False) + "\n"
 
     @property
     def vocab_size(self) -> int:
@@ -221,10 +203,11 @@ class SentencePieceTokenizer:
         return [text.replace(SPACE, " ") for text in texts] if self._has_others else texts
 
     @cached_property
-    def byte_ids(self) -> list[int]:
-        """The ids of the 256 bytes; empty if the model has none."""
-        numbers = [self._processor.piece_to_id(piece) for piece in BYTES]
-        return [self._ids[i] for i in numbers] if all(map(self._processor.is_byte, numbers)) else []
+    def byte_ids(self) -> range:
+        """The ids of the 256 bytes, which are consecutive; empty if the model has none."""
+        ids = [self._ids[i] for i in self._processor.piece_to_id(list(BYTES)) if self._processor.is_byte(i)]
+        found = range(min(ids, default=0), max(ids, default=-1) + 1)
+        return found if list(found) == ids else range(0)
 
     @cached_property
     def log_probs(self) -> dict[str, float]:
@@ -248,8 +231,13 @@ def _read(path: Path) -> bytes:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _load(model: bytes) -> Any:
-    """Return a SentencePieceProcessor; an InputError if the bytes are no model."""
+def _read_model(path: Path) -> bytes:
+    _load(model := _read(path), path)
+    return model
+
+
+def _load(model: bytes, name: object = "tokenizer") -> Any:
+    """Return a SentencePieceProcessor; an InputError, with a name, if the bytes are no model."""
     from sentencepiece import SentencePieceProcessor, set_min_log_level
 
     set_min_log_level(2)
@@ -257,7 +245,7 @@ def _load(model: bytes) -> Any:
     try:
         processor.LoadFromSerializedProto(model)
     except (RuntimeError, TypeError) as error:
-        raise InputError(f"not a SentencePiece model: {_reason(error)}") from None
+        raise InputError(f"{name}: not a SentencePiece model: {_reason(error)}") from None
     return processor
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, groupby, pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,13 +37,6 @@ _SENTENCES_AT_ONCE = 100_000
 
 # For each position of a text, the pieces that end there: cumulative weights, and (start, id).
 _Ends = list[tuple[list[float], list[tuple[int, int]]]]
-
-
-class Segmenter(Protocol):
-    """A sampler of segmentations."""
-
-    def draw(self, word: Sequence[int], number: int, rng: random.Random) -> Iterator[list[int]]:
-        """Yield a number of segmentations of a word, given and returned as token ids."""
 
 
 class Merges:
@@ -93,14 +86,10 @@ class Lattice:
 
     def draw(self, word: Sequence[int], number: int, rng: random.Random) -> Iterator[list[int]]:
         """Yield a number of segmentations; bytes and symbols stay as they are."""
-        runs = groupby(map(self._pieces.__getitem__, word), self._weights.__contains__)
-        parts = [(is_text, list(pieces)) for is_text, pieces in runs]
-        ends = [self._ends("".join(pieces)) if is_text else None for is_text, pieces in parts]
-        fixed = iter(word)
-        whole = [[next(fixed) for _ in pieces] for _, pieces in parts]
+        runs = [(is_text, list(ids)) for is_text, ids in groupby(word, lambda i: self._pieces[i] in self._weights)]
+        parts = [(ids, self._ends("".join(self._pieces[i] for i in ids)) if is_text else []) for is_text, ids in runs]
         for _ in range(number):
-            drawn = (ids if one is None else _walk_back(one, rng) for ids, one in zip(whole, ends, strict=True))
-            yield list(chain.from_iterable(drawn))
+            yield list(chain.from_iterable(_walk_back(ends, rng) if ends else ids for ids, ends in parts))
 
     def _ends(self, text: str) -> _Ends:
         total, ends = [0.0], []  # log of the summed weights of all ways to a position
@@ -129,7 +118,7 @@ def _walk_back(ends: _Ends, rng: random.Random) -> list[int]:
     return ids[::-1]
 
 
-def make_segmenter(tokenizer: TextTokenizer, settings: TokenizerConfig) -> Segmenter:
+def make_segmenter(tokenizer: TextTokenizer, settings: TokenizerConfig) -> Merges | Lattice:
     """Return the sampler that the configuration asks for; an InputError if the tokenizer is of another kind."""
     if settings.sampling_alpha is None:
         if isinstance(tokenizer, BpeTokenizer):
@@ -178,7 +167,7 @@ class _Segmentations:
     draws: Lengths  # (K,)
 
     @classmethod
-    def draw(cls, words: _Words, segmenter: Segmenter, rng: random.Random) -> "_Segmentations":
+    def draw(cls, words: _Words, segmenter: Merges | Lattice, rng: random.Random) -> "_Segmentations":
         draws = np.minimum(words.counts, MAX_DRAWS)
         tokens: list[int] = []
         starts = [0]
@@ -220,7 +209,7 @@ class SampledCorpus:
         self,
         corpus: EncodedCorpus,
         tokenizers: TokenizerPair,
-        segmenters: Sequence[Segmenter],
+        segmenters: Sequence[Merges | Lattice],
         seed: int,
         max_length: int,
         folder: Path,

@@ -207,7 +207,7 @@ class _Concatenated:
 
 
 class TokenizerPair(NamedTuple):
-    """The source and the target tokenizer, the same object if the vocabulary is shared."""
+    """The source and the target tokenizer: with a shared vocabulary the same object, or counterparts."""
 
     source: "TextTokenizer"
     target: "TextTokenizer"
@@ -232,15 +232,13 @@ class TokenizerPair(NamedTuple):
     @classmethod
     def given(cls, settings: "TokenizerConfig", tags: Sequence[str] = ()) -> "TokenizerPair | None":
         """Load the tokenizers whose files the configuration names; None if they are to be trained."""
-        from mt.data.tokenizer_kinds import read_given
+        from mt.data.tokenizer_kinds import read_tokenizer
 
-        if settings.file is not None:
-            source = read_given(Path(settings.file), "tokenizer.file", tags)
-            return cls(source, source.counterpart)
-        if settings.source_file is None or settings.target_file is None:
+        if settings.given is None:
             return None
-        source = read_given(Path(settings.source_file), "tokenizer.source_file", tags)
-        return cls(source, read_given(Path(settings.target_file), "tokenizer.target_file", ()))
+        source_path, target_path = map(Path, settings.given)
+        source = read_tokenizer(source_path, tags)
+        return cls(source, source.counterpart if settings.shared else read_tokenizer(target_path))
 
     @classmethod
     def train(
@@ -251,7 +249,6 @@ class TokenizerPair(NamedTuple):
         shared: bool,
         tags: Sequence[str] = (),
         kind: str = "bpe",
-        user_symbols: Sequence[str] = (),
     ) -> "TokenizerPair":
         """Learn one vocabulary from both texts, or one from each; each text is read twice.
 
@@ -260,12 +257,11 @@ class TokenizerPair(NamedTuple):
         from mt.data.tokenizer_kinds import train_tokenizer
 
         if shared:
-            text = _Concatenated(source, target)
-            tokenizer = train_tokenizer(text, vocab_size, tags, kind, user_symbols)
+            tokenizer = train_tokenizer(_Concatenated(source, target), vocab_size, tags, kind)
             pair, trained = cls(tokenizer, tokenizer), {"training": tokenizer}
         else:
-            sides = (source, tags), (target, ())
-            pair = cls(*(train_tokenizer(text, vocab_size, tags, kind, user_symbols) for text, tags in sides))
+            learned = train_tokenizer(source, vocab_size, tags, kind), train_tokenizer(target, vocab_size, (), kind)
+            pair = cls(*learned)
             trained = {"source": pair.source, "target": pair.target}
         for name, tokenizer in trained.items():
             if tokenizer.vocab_size < vocab_size:

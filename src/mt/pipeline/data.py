@@ -71,8 +71,7 @@ def _train_tokenizers(config: Config, run_dir: RunDir) -> TokenizerPair:
     pairs = json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"]
     stride = -(-pairs // settings.train_pairs)
     source, target = (TextFile(run_dir.text_file("train", side), stride) for side in ("source", "target"))
-    kind = (settings.type, settings.user_symbols)
-    return TokenizerPair.train(source, target, settings.vocab_size, settings.shared, config.data.tagged, *kind)
+    return TokenizerPair.train(source, target, settings.vocab_size, settings.shared, config.data.tagged, settings.type)
 
 
 def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, files: Mapping[str, str], text_key: str) -> None:

@@ -59,13 +59,14 @@ def measure_coverage(
         findings.checked[RARE][split] += len(one.sample)
         with_bytes: set[int] = set()
         for side, tokenizer in enumerate((tokenizers.source, tokenizers.target)):
-            usage, spelt = SideUsage(SIDES[side], own.languages[side]), _spelt(tokenizer)
+            usage = SideUsage(SIDES[side], own.languages[side])
             if split == "train":  # of other text only the rare characters are reported
                 usage = coverage.usages.setdefault((usage.side, usage.language), usage)
             for index in _encode(tokenizer, one, side, usage, _UNSPACED.isdisjoint(own.scripts[side])):
                 with_bytes.add(index)
                 line, pair = one.sample[index]
                 text = normalized(pair[side])
+                spelt = {UNK_ID, *tokenizer.byte_ids}
                 rare = [c for c in dict.fromkeys(text) if not spelt.isdisjoint(tokenizer.encode(c))]
                 coverage.rare.update(rare)
                 shown = excerpt(text, max(map(text.find, rare[:1]), default=0))
@@ -75,20 +76,15 @@ def measure_coverage(
     return coverage
 
 
-def _spelt(tokenizer: TextTokenizer) -> set[int]:
-    """Return the ids that a character has which is no piece: bytes, or unknown."""
-    return {UNK_ID, *tokenizer.byte_ids}
-
-
 def _encode(
     tokenizer: TextTokenizer, statistics: BitextStatistics, side: int, usage: SideUsage, spaced: bool
 ) -> list[int]:
     """Update `usage`; return the indices of the sentences with pieces that are bytes."""
-    with_bytes, byte_ids = [], _spelt(tokenizer)
+    with_bytes = []
     for start in range(0, len(statistics.sample), _BATCH):
         texts = [pair[side] for _, pair in statistics.sample[start : start + _BATCH]]
         for index, (text, ids) in enumerate(zip(texts, tokenizer.encode_batch(texts), strict=True), start):
-            spelt = sum(i in byte_ids for i in ids)
+            spelt = sum(i in tokenizer.byte_ids or i == UNK_ID for i in ids)
             usage.sentences += 1
             usage.words += len(text.split()) if spaced else 0
             usage.characters += len(text)

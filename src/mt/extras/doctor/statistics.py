@@ -110,7 +110,7 @@ def load_tokenizers(config: Config, runs: Path, statistics: Sequence[BitextStati
     pairs = [pair for s in statistics if s.bitext.split == "train" for _, pair in s.sample]
     texts = [[pair[side] for pair in pairs] for side in (0, 1)]
     merged = [texts[0] + texts[1]] if settings.shared else texts
-    trained = [train_tokenizer(t, settings.vocab_size, (), settings.type, settings.user_symbols) for t in merged]
+    trained = [train_tokenizer(text, settings.vocab_size, (), settings.type) for text in merged]
     return f"trained on {len(pairs):,} pairs", TokenizerPair(trained[0], trained[-1])
 
 

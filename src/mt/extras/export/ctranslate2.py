@@ -35,7 +35,7 @@ def write_ctranslate2(job: ExportJob, folder: Path, card: str, number_format: st
         atomic.write_text(folder / name, content)
     for name, tokenizer in zip(_SENTENCEPIECE, tokenizers, strict=True):
         if isinstance(tokenizer, SentencePieceTokenizer):
-            atomic.write_bytes(folder / name, tokenizer.model)
+            atomic.write_bytes(folder / name, tokenizer.models[0])
     atomic.write_text(folder / "README.md", card + _usage(job, settings))
     if check is None:
         return _compare_probabilities(job, folder)

@@ -14,20 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.tokenizer import (
-    BYTES,
-    EOS,
-    EOS_ID,
-    PAD,
-    PAD_ID,
-    SOS,
-    SOS_ID,
-    SPECIALS,
-    UNK,
-    UNK_ID,
-    BpeTokenizer,
-    TokenizerPair,
-)
+from mt.data.tokenizer import BYTES, SPECIALS, UNK, BpeTokenizer, TokenizerPair
 
 _UNMERGED_SCORE = -1e6  # of single characters; below the scores of all merges
 
@@ -38,7 +25,7 @@ def sentencepiece_model(tokenizers: TokenizerPair) -> bytes:
 
     model = sentencepiece_model_pb2.ModelProto()
     if isinstance(tokenizers.source, SentencePieceTokenizer):
-        model.ParseFromString(tokenizers.source.model)
+        model.ParseFromString(tokenizers.source.models[0])
     else:
         _convert_bpe(tokenizers.source, model)
     known = {each.piece for each in model.pieces}
@@ -63,8 +50,8 @@ def _convert_bpe(source: BpeTokenizer, model: Any) -> None:
     trained.model_type = trained.BPE
     trained.byte_fallback = True
     trained.vocab_size = len(model.pieces)
-    trained.pad_id, trained.unk_id, trained.bos_id, trained.eos_id = PAD_ID, UNK_ID, SOS_ID, EOS_ID
-    trained.pad_piece, trained.unk_piece, trained.bos_piece, trained.eos_piece = PAD, UNK, SOS, EOS
+    trained.pad_id, trained.unk_id, trained.bos_id, trained.eos_id = range(len(SPECIALS))
+    trained.pad_piece, trained.unk_piece, trained.bos_piece, trained.eos_piece = SPECIALS
 
 
 def _add_pieces(model: Any, source: BpeTokenizer) -> None:

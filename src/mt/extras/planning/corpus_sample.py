@@ -120,8 +120,7 @@ def train_on_sample(settings: TokenizerConfig, sample: Sequence[Pair], tags: Seq
     """Train tokenizers on a sample: fast, and close to those of the whole text."""
     log.info("training a tokenizer of %d pieces on %d pairs", settings.vocab_size, len(sample))
     source, target = ([pair[side] for pair in sample] for side in (0, 1))
-    kind = (settings.type, settings.user_symbols)
-    return TokenizerPair.train(source, target, settings.vocab_size, settings.shared, tags, *kind)
+    return TokenizerPair.train(source, target, settings.vocab_size, settings.shared, tags, settings.type)
 
 
 def sample_held_out(split: str, data: DataConfig) -> CorpusSample | None:
