@@ -11,10 +11,14 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from transformers import (
     M2M100Config,
     M2M100ForConditionalGeneration,
+    M2M100Tokenizer,
     MarianConfig,
     MarianMTModel,
+    MarianTokenizer,
+    MBart50Tokenizer,
     MBartConfig,
     MBartForConditionalGeneration,
+    MBartTokenizer,
 )
 
 from engine_helpers import ENGLISH, GERMAN
@@ -33,7 +37,6 @@ SHAPE = {
     "max_position_embeddings": 64,
 }
 TEXT = [*ENGLISH, *GERMAN, "The dog and the men.", "Der Hund und die Männer.", "Old grass.", "Altes Gras, zwei Häuser."]
-LANGUAGES = ("ar_AR", "de_DE", "en_XX")
 
 
 def sentencepiece(folder: Path, name: str, lines: list[str] = TEXT, size: int = 80, kind: str = "unigram") -> list[str]:
@@ -90,9 +93,8 @@ def teach(model: Any, folder: Path, plan: Plan, steps: int) -> None:
 def marian(folder: Path, separate: bool = False, tags: tuple[str, ...] = (), seed: int = 0, **changes: Any) -> Any:
     """Write a MarianMT folder and return its model."""
     if separate:
-        sides = [
-            sentencepiece(folder, name, text, 60) for name, text in (("source.spm", ENGLISH), ("target.spm", GERMAN))
-        ]
+        texts = (("source.spm", ENGLISH), ("target.spm", GERMAN))
+        sides = [sentencepiece(folder, name, text, 60) for name, text in texts]
     else:
         sides = [sentencepiece(folder, "source.spm")] * 2
         sentencepiece(folder, "target.spm", TEXT[::-1], 70)
@@ -103,8 +105,9 @@ def marian(folder: Path, separate: bool = False, tags: tuple[str, ...] = (), see
         ids.append({piece: i for i, piece in enumerate(names)})
     write_json(folder / "vocab.json", ids[0])
     write_json(folder / "target_vocab.json", ids[1])
-    settings = {"source_lang": "en", "target_lang": "de", "separate_vocabs": separate}
-    write_json(folder / "tokenizer_config.json", {"tokenizer_class": "MarianTokenizer", **settings})
+    files = [str(folder / name) for name in ("source.spm", "target.spm", "vocab.json", "target_vocab.json")]
+    tokenizer = MarianTokenizer(*files, source_lang="en", target_lang="de", separate_vocabs=separate)
+    tokenizer.save_pretrained(folder)
     pad = ids[1]["<pad>"]
     shape = {**SHAPE, "activation_function": "swish", "scale_embedding": True, **changes}
     config = MarianConfig(
@@ -125,30 +128,19 @@ def m2m_100(folder: Path, seed: int = 0, **changes: Any) -> Any:
     pieces = sentencepiece(folder, "sentencepiece.bpe.model", kind="bpe", size=100)
     names = ["<s>", "<pad>", "</s>", "<unk>", *pieces]
     write_json(folder / "vocab.json", {piece: i for i, piece in enumerate(names)})
-    write_json(folder / "tokenizer_config.json", {"tokenizer_class": "M2M100Tokenizer", "src_lang": "en"})
+    tokenizer = M2M100Tokenizer(str(folder / "vocab.json"), str(folder / "sentencepiece.bpe.model"), src_lang="en")
+    tokenizer.save_pretrained(folder)
     shape = {**SHAPE, "activation_function": "relu", **changes}
     return save(M2M100ForConditionalGeneration(M2M100Config(vocab_size=len(names) + 108, **shape)), folder, seed)
 
 
 def mbart(folder: Path, first: bool = False, seed: int = 0, **changes: Any) -> Any:
     """Write an mBART-50 folder, or one of the first mBART, whose decoder begins with the language."""
-    pieces = sentencepiece(folder, "sentencepiece.bpe.model")
-    names = ["<s>", "<pad>", "</s>", "<unk>", *pieces, *LANGUAGES, "<mask>"]
-    vocabulary = [[piece, 0.0] for piece in names]
-    added = [{"id": names.index(piece), "content": piece} for piece in LANGUAGES]
-    write_json(folder / "tokenizer.json", {"model": {"type": "Unigram", "vocab": vocabulary}, "added_tokens": added})
-    kind = "MBartTokenizer" if first else "MBart50Tokenizer"
-    write_json(folder / "tokenizer_config.json", {"tokenizer_class": kind, "src_lang": "en_XX"})
-    start = names.index("de_DE") if first else 2
-    shape = {
-        **SHAPE,
-        "activation_function": "gelu",
-        "scale_embedding": True,
-        "decoder_start_token_id": start,
-        **changes,
-    }
-    return save(
-        MBartForConditionalGeneration(MBartConfig(vocab_size=len(names), forced_eos_token_id=None, **shape)),
-        folder,
-        seed,
-    )
+    sentencepiece(folder, "sentencepiece.bpe.model")
+    kind = MBartTokenizer if first else MBart50Tokenizer
+    tokenizer = kind.from_pretrained(folder, src_lang="en_XX")
+    tokenizer.save_pretrained(folder)
+    start = tokenizer.convert_tokens_to_ids("de_DE") if first else 2
+    shape = {**SHAPE, "activation_function": "gelu", "scale_embedding": True, "forced_eos_token_id": None, **changes}
+    config = MBartConfig(vocab_size=len(tokenizer), decoder_start_token_id=start, **shape)
+    return save(MBartForConditionalGeneration(config), folder, seed)

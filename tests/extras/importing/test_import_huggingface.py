@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from transformers import AutoTokenizer
 
-from engine_helpers import sentences
+from engine_helpers import ENGLISH, GERMAN, sentences
 from import_helpers import m2m_100, marian, mbart, teach
 from mt.api.importing import import_model
 from mt.bundle.load_translator import OpenedModel, open_model
@@ -143,6 +144,19 @@ def generated(imported: Imported, src_tokens: Tensor, options: SearchOptions, fi
         end = row.index(eos) if eos in row else len(row)
         results.append([of_ours[token] for token in row[:end]])
     return results
+
+
+def test_text_becomes_the_same_tokens(imported: Imported) -> None:
+    """Also text with characters that the tokenizer does not know, and with the names of special tokens."""
+    settings, pair = imported.slow.settings, imported.slow.tokenizers
+    translator = imported.slow.translator.to(settings.target_langs[0])
+    theirs = AutoTokenizer.from_pretrained(imported.folder.root.parent / "theirs", src_lang=settings.source_lang)
+    tag = ">>deu<<" if "deu" in settings.target_langs else ""
+    for text in (*ENGLISH, "Two dogs!", "The  old ☃ is on the 日本.", "A “dog” runs\u00a0over"):
+        ours = framed(translator.tags.source(pair.source.encode(text)), settings.source_format)
+        assert imported.rows[0][ours].tolist() == theirs(f"{tag}{text}")["input_ids"]
+    target = pair.target.encode(GERMAN[0])
+    assert pair.target.decode(target) == theirs.decode(imported.rows[1][target], skip_special_tokens=True)
 
 
 SLOW = ("marian-several-targets", "mbart-untied")

@@ -80,11 +80,11 @@ def read_plan(folder: Path, name: str, source_lang: str | None, target_langs: Se
     names = {i: piece for piece, i in vocabulary.pieces[1].items()}
     if start not in names:
         raise InputError(f"{folder}: its tokenizer has no piece {start}, with which config.json begins translations")
-    tokenizers, rows = vocabulary.tokenizers(names[start], (sizes[0], sizes[1]))
+    tokenizers, tokenizer_kind, rows = vocabulary.tokenizers(names[start], (sizes[0], sizes[1]))
     tree = {
         "name": name,
         "data": _data_section(source, targets, _integer(folder, theirs, "max_position_embeddings")),
-        "tokenizer": {"shared": vocabulary.shared, "vocab_size": max(300, tokenizers.source.vocab_size)},
+        "tokenizer": {"type": tokenizer_kind, "shared": vocabulary.shared, "vocab_size": max(300, len(rows[0]))},
         "model": model,
         "decoding": _decoding_section(folder, theirs),
     }

@@ -47,8 +47,8 @@ class Vocabulary:
     def shared(self) -> bool:
         return self.pieces[0] is self.pieces[1]
 
-    def tokenizers(self, start: str, sizes: tuple[int, int]) -> tuple[TokenizerPair, tuple[Tensor, Tensor]]:
-        """Return our tokenizers, and for each of their source and target ids (U,) the row of the embeddings.
+    def tokenizers(self, start: str, sizes: tuple[int, int]) -> tuple[TokenizerPair, str, tuple[Tensor, Tensor]]:
+        """Return our tokenizers, their kind, and for each of their source and target ids (U,) the embeddings' row.
 
         Args:
             start: the piece that a translation begins with.
@@ -66,10 +66,12 @@ class Vocabulary:
         read = SentencePieceTokenizer.from_files
         source = read(source_path, source_pieces, target_path=other, tags=self.tags, start=start)
         target = source if self.shared else read(target_path, target_pieces, start=start)
-        return TokenizerPair(source, source.counterpart if self.shared else target), (
+        rows = (
             torch.tensor([source_pieces[source.piece(i)] for i in range(source.vocab_size)]),
             torch.tensor([target_pieces[target.piece(i)] for i in range(target.vocab_size)]),
         )
+        kind = "unigram" if source.log_probs else "sentencepiece_bpe"
+        return TokenizerPair(source, source.counterpart if self.shared else target), kind, rows
 
 
 def read_vocabulary(folder: Path, settings: Mapping[str, Any]) -> Vocabulary:
