@@ -82,7 +82,7 @@ def test_training_starts_from_an_imported_model(tmp_path: Path) -> None:
 
 
 def their_loss(theirs: Any, folder: Path) -> float:
-    """Return transformers' mean loss of a target token, the language's included, but for rows that ours lacks: <s> and 8 of no piece."""
+    """Return transformers' mean loss of a target token, without the rows that ours lacks: <s> and 8 of no piece."""
     tokenizer = AutoTokenizer.from_pretrained(folder / "m2m", src_lang="en", tgt_lang="de")
     losses = []
     for source, target in zip(ENGLISH, ENGLISH[::-1], strict=True):
