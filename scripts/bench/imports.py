@@ -1,0 +1,232 @@
+"""Compares imported models with transformers: logits, beam-5 translations of a test set, and their speed on a CPU.
+
+    python scripts/bench/imports.py --data multi30k --minutes 5
+
+For each kind (MarianMT, M2M-100, mBART-50) it trains a small model with transformers on English and German, imports the
+folder, translates with `generate` and with both engines, and prints one line of JSON. `--data` is a folder with
+train.en, train.de, test_2016_flickr.en and test_2016_flickr.de.
+"""
+
+import argparse
+import io
+import json
+import os
+import random
+import tempfile
+import time
+from pathlib import Path
+
+import sacrebleu
+import torch
+import transformers
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+
+import mt
+from mt.bundle.load_translator import open_model
+from mt.data.sentence_format import framed
+from mt.decoding.engine import EngineChoice, SearchOptions
+from mt.storage.run_dir import ModelDir
+
+SHAPE = {
+    "d_model": 256,
+    "encoder_layers": 3,
+    "decoder_layers": 3,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 1024,
+    "decoder_ffn_dim": 1024,
+    "max_position_embeddings": 256,
+    "scale_embedding": True,
+}
+LANGUAGES = {"marian": ("en", "de"), "m2m_100": ("en", "de"), "mbart": ("en_XX", "de_DE")}
+BATCH_TOKENS, TRANSLATED_AT_ONCE, BEAM, MAX_LENGTH = 2048, 32, 5, 100
+
+
+def train_sentencepiece(path, lines, kind):
+    model = io.BytesIO()
+    arguments = {"vocab_size": 8000, "model_type": kind, "character_coverage": 1.0, "minloglevel": 2}
+    SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=model, **arguments)
+    path.write_bytes(model.getvalue())
+    processor = SentencePieceProcessor(model_proto=model.getvalue())
+    return [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
+
+
+def make(kind, folder, lines):
+    """Write the tokenizer's files in the hub's layout; return the tokenizer and a model with new weights."""
+    source, target = LANGUAGES[kind]
+    if kind == "marian":
+        pieces = train_sentencepiece(folder / "source.spm", lines, "unigram")
+        (folder / "target.spm").write_bytes((folder / "source.spm").read_bytes())
+        names = ["</s>", "<unk>", *pieces, "<pad>"]
+    else:
+        names = ["<s>", "<pad>", "</s>", "<unk>"]
+        names += train_sentencepiece(
+            folder / "sentencepiece.bpe.model", lines, "bpe" if kind == "m2m_100" else "unigram"
+        )
+    if kind != "mbart":
+        (folder / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(names)}))
+    files = [str(folder / name) for name in ("source.spm", "target.spm", "vocab.json", "sentencepiece.bpe.model")]
+    if kind == "marian":
+        tokenizer = transformers.MarianTokenizer(*files[:3], source_lang=source, target_lang=target)
+        ids = {"pad_token_id": len(names) - 1, "decoder_start_token_id": len(names) - 1, "eos_token_id": 0}
+        config = transformers.MarianConfig(
+            vocab_size=len(names), **ids, **SHAPE, activation_function="swish", forced_eos_token_id=0
+        )
+        model = transformers.MarianMTModel(config)
+    elif kind == "m2m_100":
+        tokenizer = transformers.M2M100Tokenizer(*files[2:], src_lang=source, tgt_lang=target)
+        model = transformers.M2M100ForConditionalGeneration(
+            transformers.M2M100Config(vocab_size=len(names) + 108, **SHAPE)
+        )
+    else:
+        tokenizer = transformers.MBart50Tokenizer.from_pretrained(folder, src_lang=source, tgt_lang=target)
+        config = transformers.MBartConfig(vocab_size=len(tokenizer), **SHAPE, decoder_start_token_id=2)
+        model = transformers.MBartForConditionalGeneration(config)
+    tokenizer.save_pretrained(folder)
+    return tokenizer, model
+
+
+def train(model, tokenizer, pairs, minutes):
+    """Train with AdamW for some minutes; return the number of updates and the last loss."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98))
+    rng, started, step, loss = random.Random(1), time.perf_counter(), 0, None
+    model.train()
+    while time.perf_counter() - started < 60 * minutes:
+        step += 1
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-3 * min(step / 200, (200 / step) ** 0.5)
+        start, chosen = rng.randrange(len(pairs) - 100), []
+        while sum(len(source.split()) for source, _ in chosen) < BATCH_TOKENS // 2 and start + len(chosen) < len(pairs):
+            chosen.append(pairs[start + len(chosen)])  # sorted by length
+        sources, targets = zip(*chosen, strict=True)
+        batch = tokenizer(list(sources), text_target=list(targets), return_tensors="pt", padding=True)
+        labels = batch["labels"].masked_fill(batch["labels"] == tokenizer.pad_token_id, -100)
+        loss = model(batch["input_ids"], attention_mask=batch["attention_mask"], labels=labels).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    model.eval()
+    return step, loss.item()
+
+
+def generate(model, tokenizer, lines, first, **options):
+    """Translate with transformers, sentences of similar length together; return token ids and seconds."""
+    order, found = sorted(range(len(lines)), key=lambda row: len(lines[row])), [None] * len(lines)
+    started = time.perf_counter()
+    for begin in range(0, len(order), TRANSLATED_AT_ONCE):
+        rows = order[begin : begin + TRANSLATED_AT_ONCE]
+        batch = tokenizer([lines[row] for row in rows], return_tensors="pt", padding=True)
+        limits = {"num_beams": BEAM, "max_length": MAX_LENGTH + 2, "forced_bos_token_id": first}
+        with torch.inference_mode():
+            output = model.generate(**batch, **limits, **options)
+        for row, ids in zip(rows, output.tolist(), strict=True):
+            found[row] = ids[1:]
+    return found, time.perf_counter() - started
+
+
+def translate(opened, lines):
+    options = SearchOptions(BEAM, 1, 1.0, max_length=MAX_LENGTH, max_length_ratio=100.0)
+    started = time.perf_counter()
+    results = opened.translator.translate(lines, options)
+    return [result[0] for result in results], time.perf_counter() - started
+
+
+def largest_difference(model, tokenizer, opened, source, target):
+    """Return the largest difference of the two models' logits of a pair, over the pieces that both have."""
+    pair, translator = opened.tokenizers, opened.translator
+    ids = translator.tags.source(pair.source.encode(source)), translator.tags.target(pair.target.encode(target))
+    ours = opened.model(torch.tensor([framed(ids[0], opened.settings.source_format)]), torch.tensor([[2, *ids[1]]]))
+    batch = tokenizer(source, text_target=target, return_tensors="pt")
+    labels = batch.pop("labels")
+    with torch.inference_mode():
+        shifted = torch.cat([torch.tensor([[model.config.decoder_start_token_id]]), labels[:, :-1]], dim=1)
+        theirs = model(**batch, decoder_input_ids=shifted).logits
+    names = tokenizer.convert_ids_to_tokens(list(range(theirs.shape[-1])))
+    rows = {name: row for row, name in enumerate(names)}
+    common = [
+        (i, rows[name])
+        for i, name in enumerate(pair.target.tokens(range(pair.target.vocab_size)))
+        if i > 2 and name in rows
+    ]
+    mine, their = (list(side) for side in zip(*common, strict=True))
+    return float((ours[0, :, mine] - theirs[0][:, their]).abs().max())
+
+
+def compare(kind, data, minutes, sentences, output):
+    source, target = LANGUAGES[kind]
+    texts = [
+        (data / f"{split}.{side}").read_text().splitlines()
+        for split in ("train", "test_2016_flickr")
+        for side in ("en", "de")
+    ]
+    pairs, lines, references = (
+        sorted(zip(*texts[:2], strict=True), key=lambda p: len(p[0])),
+        texts[2][:sentences],
+        texts[3][:sentences],
+    )
+    folder = output / kind
+    folder.mkdir(parents=True)
+    tokenizer, model = make(kind, folder, [*texts[0], *texts[1]])
+    steps, loss = train(model, tokenizer, pairs, minutes)
+    model.save_pretrained(folder)
+    mt.import_model(folder, output / f"{kind}-mt", source_lang=source, target_langs=[target])
+    slow, fast = (
+        open_model(ModelDir(output / f"{kind}-mt"), EngineChoice(engine, "cpu", "float32"))
+        for engine in ("torch", "ctranslate2")
+    )
+    first = (
+        None if kind == "marian" else tokenizer.convert_tokens_to_ids(f"__{target}__" if kind == "m2m_100" else target)
+    )
+    generate(model, tokenizer, lines[:TRANSLATED_AT_ONCE], first, early_stopping=True)  # warm up
+    theirs, their_seconds = generate(model, tokenizer, lines, first, early_stopping=True)
+    longer, _ = generate(model, tokenizer, lines, first, early_stopping=False)
+    results = {
+        "kind": kind,
+        "steps": steps,
+        "loss": round(loss, 3),
+        "sentences": len(lines),
+        "threads": torch.get_num_threads(),
+    }
+    results["logits"] = max(
+        largest_difference(model, tokenizer, slow, *pair) for pair in zip(lines[:20], references[:20], strict=True)
+    )
+    results["bleu"] = round(
+        sacrebleu.corpus_bleu(tokenizer.batch_decode(theirs, skip_special_tokens=True), [references]).score, 2
+    )
+    results["generate_seconds"] = round(their_seconds, 2)
+    special = set(tokenizer.all_special_tokens) | {f"__{target}__", target}
+    for name, opened in (("torch", slow), ("ctranslate2", fast)):
+        translate(opened, lines[:TRANSLATED_AT_ONCE])
+        found, seconds = translate(opened, lines)
+        pieces = [opened.tokenizers.target.tokens(candidate.parts[0].target) for candidate in found]
+        for key, expected in (("same", theirs), ("same_without_early_stopping", longer)):
+            names = ([name for name in tokenizer.convert_ids_to_tokens(ids) if name not in special] for ids in expected)
+            results[f"{name}_{key}"] = sum(map(list.__eq__, pieces, names)) / len(lines)
+        results[f"{name}_bleu"] = round(
+            sacrebleu.corpus_bleu([candidate.text for candidate in found], [references]).score, 2
+        )
+        results[f"{name}_seconds"] = round(seconds, 2)
+        results[f"{name}_speedup"] = round(their_seconds / seconds, 2)
+    print(json.dumps(results), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--kinds", nargs="*", choices=LANGUAGES, default=list(LANGUAGES))
+    parser.add_argument("--minutes", type=float, default=5, help="of training, each kind")
+    parser.add_argument("--sentences", type=int, default=1000)
+    parser.add_argument("--output", type=Path, help="keep the models here")
+    options = parser.parse_args()
+    torch.manual_seed(1)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))))
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in options.kinds:
+            compare(kind, options.data, options.minutes, options.sentences, options.output or Path(folder))
+
+
+if __name__ == "__main__":
+    main()
