@@ -39,6 +39,7 @@ SHAPE = {
     "scale_embedding": True,
 }
 LANGUAGES = {"marian": ("en", "de"), "m2m_100": ("en", "de"), "mbart": ("en_XX", "de_DE")}
+ENGINES = ("torch", "ctranslate2")
 BATCH_TOKENS, TRANSLATED_AT_ONCE, BEAM, MAX_LENGTH = 2048, 32, 5, 100
 
 
@@ -111,7 +112,8 @@ def train(model, tokenizer, pairs, minutes):
 
 
 def generate(model, tokenizer, lines, first, **options):
-    """Translate with transformers, sentences of similar length together; return token ids and seconds."""
+    """Translate with transformers, sentences of similar length together; return pieces, texts and seconds."""
+    torch.set_num_threads(cores())  # loading CTranslate2 changes it
     order, found = sorted(range(len(lines)), key=lambda row: len(lines[row])), [None] * len(lines)
     started = time.perf_counter()
     for begin in range(0, len(order), TRANSLATED_AT_ONCE):
@@ -121,15 +123,25 @@ def generate(model, tokenizer, lines, first, **options):
         with torch.inference_mode():
             output = model.generate(**batch, **limits, **options)
         for row, ids in zip(rows, output.tolist(), strict=True):
-            found[row] = ids[1:]
-    return found, time.perf_counter() - started
+            found[row] = ids[1 if first is None else 2 :]
+    texts = tokenizer.batch_decode(found, skip_special_tokens=True)
+    seconds, special = time.perf_counter() - started, set(tokenizer.all_special_ids)
+    return [tokenizer.convert_ids_to_tokens([i for i in ids if i not in special]) for ids in found], texts, seconds
 
 
 def translate(opened, lines):
+    """Translate with one of our engines; return pieces, texts and seconds."""
+    torch.set_num_threads(cores())
     options = SearchOptions(BEAM, 1, 1.0, max_length=MAX_LENGTH, max_length_ratio=100.0)
     started = time.perf_counter()
-    results = opened.translator.translate(lines, options)
-    return [result[0] for result in results], time.perf_counter() - started
+    found = [result[0] for result in opened.translator.translate(lines, options)]
+    seconds = time.perf_counter() - started
+    pieces = [opened.tokenizers.target.tokens(candidate.parts[0].target) for candidate in found]
+    return pieces, [candidate.text for candidate in found], seconds
+
+
+def cores():
+    return int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
 
 
 def largest_difference(model, tokenizer, opened, source, target):
@@ -150,65 +162,46 @@ def largest_difference(model, tokenizer, opened, source, target):
         if i > 2 and name in rows
     ]
     mine, their = (list(side) for side in zip(*common, strict=True))
-    return float((ours[0, :, mine] - theirs[0][:, their]).abs().max())
+    return (ours[0, :, mine].detach() - theirs[0][:, their]).abs().max().item()
 
 
 def compare(kind, data, minutes, sentences, output):
+    """Train, import and translate with one kind of model; return the results by name."""
     source, target = LANGUAGES[kind]
-    texts = [
-        (data / f"{split}.{side}").read_text().splitlines()
+    texts = {
+        (split, side): (data / f"{split}.{side}").read_text(encoding="utf-8").splitlines()
         for split in ("train", "test_2016_flickr")
         for side in ("en", "de")
-    ]
-    pairs, lines, references = (
-        sorted(zip(*texts[:2], strict=True), key=lambda p: len(p[0])),
-        texts[2][:sentences],
-        texts[3][:sentences],
-    )
-    folder = output / kind
-    folder.mkdir(parents=True)
-    tokenizer, model = make(kind, folder, [*texts[0], *texts[1]])
-    steps, loss = train(model, tokenizer, pairs, minutes)
-    model.save_pretrained(folder)
-    mt.import_model(folder, output / f"{kind}-mt", source_lang=source, target_langs=[target])
-    slow, fast = (
-        open_model(ModelDir(output / f"{kind}-mt"), EngineChoice(engine, "cpu", "float32"))
-        for engine in ("torch", "ctranslate2")
-    )
-    first = (
-        None if kind == "marian" else tokenizer.convert_tokens_to_ids(f"__{target}__" if kind == "m2m_100" else target)
-    )
-    generate(model, tokenizer, lines[:TRANSLATED_AT_ONCE], first, early_stopping=True)  # warm up
-    theirs, their_seconds = generate(model, tokenizer, lines, first, early_stopping=True)
-    longer, _ = generate(model, tokenizer, lines, first, early_stopping=False)
-    results = {
-        "kind": kind,
-        "steps": steps,
-        "loss": round(loss, 3),
-        "sentences": len(lines),
-        "threads": torch.get_num_threads(),
     }
-    results["logits"] = max(
-        largest_difference(model, tokenizer, slow, *pair) for pair in zip(lines[:20], references[:20], strict=True)
-    )
-    results["bleu"] = round(
-        sacrebleu.corpus_bleu(tokenizer.batch_decode(theirs, skip_special_tokens=True), [references]).score, 2
-    )
-    results["generate_seconds"] = round(their_seconds, 2)
-    special = set(tokenizer.all_special_tokens) | {f"__{target}__", target}
-    for name, opened in (("torch", slow), ("ctranslate2", fast)):
+    corpus = [texts["train", side] for side in ("en", "de")]
+    lines, references = (texts["test_2016_flickr", side][:sentences] for side in ("en", "de"))
+    folder, ours = output / kind, output / f"{kind}-mt"
+    folder.mkdir(parents=True)
+    tokenizer, model = make(kind, folder, [line for side in corpus for line in side])
+    steps, loss = train(model, tokenizer, sorted(zip(*corpus, strict=True), key=lambda pair: len(pair[0])), minutes)
+    model.save_pretrained(folder)
+    mt.import_model(folder, ours, source_lang=source, target_langs=[target])
+    engines = {name: open_model(ModelDir(ours), EngineChoice(name, "cpu", "float32")) for name in ENGINES}
+    tag = {"marian": None, "m2m_100": f"__{target}__", "mbart": target}[kind]
+    first = None if tag is None else tokenizer.convert_tokens_to_ids(tag)
+    pairs = list(zip(lines[:20], references[:20], strict=True))
+    logits = max(largest_difference(model, tokenizer, engines["torch"], *pair) for pair in pairs)
+    results = {"kind": kind, "cores": cores(), "steps": steps, "loss": loss, "sentences": len(lines), "logits": logits}
+    generate(model, tokenizer, lines[:TRANSLATED_AT_ONCE], first, early_stopping=True)  # warm up
+    theirs, texts, their_seconds = generate(model, tokenizer, lines, first, early_stopping=True)
+    longer, _, _ = generate(model, tokenizer, lines, first, early_stopping=False)
+    results |= {"bleu": sacrebleu.corpus_bleu(texts, [references]).score, "seconds": their_seconds}
+    for name, opened in engines.items():
         translate(opened, lines[:TRANSLATED_AT_ONCE])
-        found, seconds = translate(opened, lines)
-        pieces = [opened.tokenizers.target.tokens(candidate.parts[0].target) for candidate in found]
-        for key, expected in (("same", theirs), ("same_without_early_stopping", longer)):
-            names = ([name for name in tokenizer.convert_ids_to_tokens(ids) if name not in special] for ids in expected)
-            results[f"{name}_{key}"] = sum(map(list.__eq__, pieces, names)) / len(lines)
-        results[f"{name}_bleu"] = round(
-            sacrebleu.corpus_bleu([candidate.text for candidate in found], [references]).score, 2
-        )
-        results[f"{name}_seconds"] = round(seconds, 2)
-        results[f"{name}_speedup"] = round(their_seconds / seconds, 2)
-    print(json.dumps(results), flush=True)
+        pieces, texts, seconds = translate(opened, lines)
+        results |= {
+            f"{name}_same": sum(map(list.__eq__, pieces, theirs)) / len(lines),
+            f"{name}_same_without_early_stopping": sum(map(list.__eq__, pieces, longer)) / len(lines),
+            f"{name}_bleu": sacrebleu.corpus_bleu(texts, [references]).score,
+            f"{name}_seconds": seconds,
+            f"{name}_speedup": their_seconds / seconds,
+        }
+    return results
 
 
 def main():
@@ -220,12 +213,14 @@ def main():
     parser.add_argument("--output", type=Path, help="keep the models here")
     options = parser.parse_args()
     torch.manual_seed(1)
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))))
+    torch.set_num_threads(cores())
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as folder:
         for kind in options.kinds:
-            compare(kind, options.data, options.minutes, options.sentences, options.output or Path(folder))
+            output = options.output or Path(folder)
+            results = compare(kind, options.data, options.minutes, options.sentences, output)
+            print(json.dumps(results), flush=True)
 
 
 if __name__ == "__main__":
