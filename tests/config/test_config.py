@@ -397,3 +397,9 @@ def test_a_shortest_translation_beyond_the_learned_positions() -> None:
     parsed(*changes, "decoding.min_length=11")
     with pytest.raises(InputError, match=r"decoding\.min_length: a translation of at least 12 tokens and its end"):
         parsed(*changes, "decoding.min_length=12")
+
+
+@pytest.mark.parametrize("changes", [["training.init_from=a"], ["training.distill_from=[a]"]])
+def test_a_given_tokenizer_beside_one_of_another_model(changes: list[str]) -> None:
+    assert "tokenizer.file: is given, but" in refusal(SMALLEST, "tokenizer.file=spm.model", *changes)
+    parsed("tokenizer.file=spm.model", "training.init_from=a", "training.init_tokenizer=false")

@@ -73,6 +73,9 @@ class Config(Section):
                 f"min_length {decoding.min_length} is larger than max_length, which is {self.longest_translation} "
                 "unless it is set",
             )
+        if self.tokenizer.given and (training.distill_from or (training.init_from and training.init_tokenizer)):
+            reason = "is given, but training takes the other model's; set init_tokenizer: false to start with a new one"
+            yield Rule(("tokenizer.file", "training.init_from", "training.distill_from"), reason)
         if self.model.positions == "learned":
             yield from self._learned_position_rules()
         if training.bidirectional_epochs > 0:

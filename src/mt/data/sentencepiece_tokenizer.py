@@ -36,14 +36,14 @@ class SentencePieceTokenizer:
 
     def __init__(self, models: Sequence[bytes], pieces: Sequence[str] | None = None) -> None:
         self.models, self._given = models, pieces
-        self._processor = processor = _load(models[0])
-        self._names: list[str] = processor.id_to_piece(list(range(processor.get_piece_size())))
+        self._processor, self._names = processor, _ = _load(models[0])
         if pieces is None:
             own = {processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()}
             pieces = [*SPECIALS, *(name for i, name in enumerate(self._names) if i not in own and name not in SPECIALS)]
         self._pieces = self._origins = list(pieces)
         self._index = {piece: i for i, piece in enumerate(self._pieces)}
-        self.tags = {piece[2:-1]: i for piece, i in self._index.items() if BpeTokenizer.is_tag(piece)}
+        tags = (piece for piece in self._pieces if piece.startswith("<2") and BpeTokenizer.is_tag(piece))
+        self.tags = {piece[2:-1]: self._index[piece] for piece in tags}
         self._hidden = {*range(len(SPECIALS)), *self.tags.values()}
         self._ids = [self._id_in_text(name) for name in self._names]
         self._has_others = len(self._hidden.union(self._ids)) < len(self._pieces)  # pieces that the model lacks
@@ -236,17 +236,17 @@ def _read_model(path: Path) -> bytes:
     return model
 
 
-def _load(model: bytes, name: object = "tokenizer") -> Any:
-    """Return a SentencePieceProcessor; an InputError, with a name, if the bytes are no model."""
+def _load(model: bytes, name: object = "tokenizer") -> tuple[Any, list[str]]:
+    """Return a SentencePieceProcessor and its pieces; an InputError, with a name, if the bytes are no model."""
     from sentencepiece import SentencePieceProcessor, set_min_log_level
 
     set_min_log_level(2)
     processor = SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(model)
-    except (RuntimeError, TypeError) as error:
+        return processor, processor.id_to_piece(list(range(processor.get_piece_size())))
+    except (RuntimeError, TypeError, ValueError) as error:
         raise InputError(f"{name}: not a SentencePiece model: {_reason(error)}") from None
-    return processor
 
 
 def _reason(error: Exception) -> str:
