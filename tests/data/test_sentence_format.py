@@ -80,7 +80,7 @@ def test_a_first_token_costs_nothing_and_is_in_no_translation(source: str) -> No
     def log_prob(line: str, target: list[int]) -> float:
         sources = torch.tensor([framed(translator.tags.source(TOKENIZER.encode(line)), source)])
         log_probs = log_probs_of(model(sources, torch.tensor([[SOS_ID, DE, *target]])))[0, 1:]
-        return float(log_probs[range(len(target) + 1), [*target, EOS_ID]].sum())
+        return float(log_probs.detach()[range(len(target) + 1), [*target, EOS_ID]].sum())
 
     for line in ENGLISH:
         [found] = translator.translate([line], SearchOptions(4, 4, max_length=9))
