@@ -14,8 +14,8 @@ from mt.bundle.checks import verify_files
 from mt.bundle.model_folder import LoadedModel, load_model
 from mt.config import Config
 from mt.console import log
-from mt.data.subword_sampling import make_segmenter
 from mt.data.sentence_format import SentenceFormat
+from mt.data.subword_sampling import make_segmenter
 from mt.data.tokenizer import TokenizerPair
 from mt.data.tokenizer_kinds import TextTokenizer
 from mt.errors import InputError

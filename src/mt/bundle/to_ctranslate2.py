@@ -91,14 +91,12 @@ def _spec(model: Transformer, config: Config, positions: int) -> "TransformerSpe
     from ctranslate2.specs import Activation, TransformerSpec
 
     shape = config.model
-    activations = {"relu": Activation.RELU, "gelu": Activation.GELU} | dict.fromkeys(
-        ("silu", "swiglu"), Activation.SWISH
-    )
+    activations = {"relu": Activation.RELU, "gelu": Activation.GELU}  # others are, or are gated by, swish
     spec = TransformerSpec.from_config(
         (shape.encoder_layers, shape.decoder_layers),
         shape.n_heads,
         pre_norm=shape.norm == "pre",
-        activation=activations[shape.activation],
+        activation=activations.get(shape.activation, Activation.SWISH),
         ffn_glu=shape.activation == "swiglu",
         layernorm_embedding=shape.embedding_norm,
         # The attention that the library returns is then the one `align_words` expects.

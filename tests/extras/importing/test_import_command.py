@@ -183,9 +183,17 @@ def test_languages_must_be_known(tmp_path: Path) -> None:
     mbart(tmp_path / "mbart", first=True)
     message = refused(tmp_path / "mbart", source_lang="en_XX")
     assert "this model needs one target language" in message
+    edit_json(tmp_path / "mbart" / "tokenizer.json", _without_languages)
+    assert "its tokenizer has no languages" in refused(tmp_path / "mbart", source_lang="en_XX", target_langs=["de_DE"])
     marian(tmp_path / "marian")
     edit_json(tmp_path / "marian" / "tokenizer_config.json", lambda config: config.update(source_lang=None))
     assert "it does not say its languages name them: --from LANG --to LANG" in refused(tmp_path / "marian")
+
+
+def _without_languages(state: dict[str, Any]) -> None:
+    for token in (*state["added_tokens"], *state["model"]["vocab"]):
+        key = "content" if isinstance(token, dict) else 0
+        token[key] = token[key].replace("_", "+")
 
 
 def test_names_of_the_hub_need_a_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

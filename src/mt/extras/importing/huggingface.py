@@ -62,25 +62,13 @@ def read_plan(folder: Path, name: str, source_lang: str | None, target_langs: Se
     settings = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {}
     vocabulary, family = read_vocabulary(folder, settings), FAMILIES[kind]
     source, targets = _languages(folder, vocabulary, settings, source_lang, target_langs)
-    model, start = _model_section(folder, theirs, family), _integer(folder, theirs, "eos_token_id")
-    if kind == "marian":
-        start = _integer(folder, theirs, "decoder_start_token_id")
-    elif kind == "mbart" and theirs.get("decoder_start_token_id") != start and "50" not in _class(settings):
-        # The first mBART's decoder begins with the language, so that is our <s>.
-        model |= {"source_format": "text </s> lang", "target_tag": "none"}
-        start = vocabulary.pieces[1][vocabulary.tags[targets[0]]]
-        if len(targets) > 1:
-            raise InputError(f"{folder}: this model needs one target language", f"choose one, as --to {targets[0]}")
-    if settings.get("legacy_behaviour"):  # NLLB as it was trained
-        model["source_format"] = "text </s> lang"
+    form, start = _form(folder, theirs, settings, vocabulary, targets)
+    model = _model_section(folder, theirs, family) | form
     model["tie_embeddings"] &= vocabulary.shared == theirs.get("share_encoder_decoder_embeddings", True)
     sizes = [_integer(folder, theirs, "vocab_size")] * 2
     if not vocabulary.shared:
         sizes[1] = _integer(folder, theirs, "decoder_vocab_size")
-    names = {i: piece for piece, i in vocabulary.pieces[1].items()}
-    if start not in names:
-        raise InputError(f"{folder}: its tokenizer has no piece {start}, with which config.json begins translations")
-    tokenizers, tokenizer_kind, rows = vocabulary.tokenizers(names[start], (sizes[0], sizes[1]))
+    tokenizers, tokenizer_kind, rows = vocabulary.tokenizers(start, (sizes[0], sizes[1]))
     tree = {
         "name": name,
         "data": _data_section(source, targets, _integer(folder, theirs, "max_position_embeddings")),
@@ -93,6 +81,31 @@ def read_plan(folder: Path, name: str, source_lang: str | None, target_langs: Se
         raise InputError(f"{folder}: {dotted(problems[0].path)}: {problems[0].message}")
     tied = bool(theirs.get("tie_word_embeddings", True))
     return Plan(config, tokenizers, *rows, (sizes[0], sizes[1]), family.offset, family.sinusoids, tied)
+
+
+def _form(
+    folder: Path,
+    theirs: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    vocabulary: Vocabulary,
+    targets: Sequence[str],
+) -> tuple[dict[str, str], str]:
+    """Return the keys of the sentences' form where it is not the family's, and the piece that begins a translation."""
+    kind, form = theirs["model_type"], {}
+    start = _integer(folder, theirs, "decoder_start_token_id" if kind == "marian" else "eos_token_id")
+    if kind != "marian" and not vocabulary.tags:
+        raise InputError(f"{folder}: its tokenizer has no languages", "name a folder with all files of the tokenizer")
+    if settings.get("legacy_behaviour"):  # NLLB as it was trained
+        form = {"source_format": "text </s> lang"}
+    if kind == "mbart" and theirs.get("decoder_start_token_id") != start and "50" not in _class(settings):
+        if len(targets) > 1:
+            raise InputError(f"{folder}: this model needs one target language", f"choose one, as --to {targets[0]}")
+        # The first mBART's decoder begins with the language, so that is our <s>.
+        return {"source_format": "text </s> lang", "target_tag": "none"}, vocabulary.tags[targets[0]]
+    names = {i: piece for piece, i in vocabulary.pieces[1].items()}
+    if start not in names:
+        raise InputError(f"{folder}: its tokenizer has no piece {start}, with which config.json begins translations")
+    return form, names[start]
 
 
 def _own_plan(own: ModelDir) -> Plan:
