@@ -19,6 +19,7 @@ from transformers import (
     MBartConfig,
     MBartForConditionalGeneration,
     MBartTokenizer,
+    NllbTokenizer,
 )
 
 from engine_helpers import ENGLISH, GERMAN
@@ -132,6 +133,17 @@ def m2m_100(folder: Path, seed: int = 0, **changes: Any) -> Any:
     tokenizer.save_pretrained(folder)
     shape = {**SHAPE, "activation_function": "relu", **changes}
     return save(M2M100ForConditionalGeneration(M2M100Config(vocab_size=len(names) + 108, **shape)), folder, seed)
+
+
+def nllb(folder: Path, legacy: bool = False, seed: int = 0, **changes: Any) -> Any:
+    """Write an NLLB folder and return its model; `legacy` puts the source's language behind the sentence."""
+    sentencepiece(folder, "sentencepiece.bpe.model", kind="bpe", size=100)
+    codes = ["deu_Latn", "eng_Latn", "zho_Hans"]
+    options = {"src_lang": "eng_Latn", "legacy_behaviour": legacy, "extra_special_tokens": codes}
+    tokenizer = NllbTokenizer.from_pretrained(folder, **options)
+    tokenizer.save_pretrained(folder)
+    shape = {**SHAPE, "activation_function": "relu", **changes}
+    return save(M2M100ForConditionalGeneration(M2M100Config(vocab_size=len(tokenizer) + 2, **shape)), folder, seed)
 
 
 def mbart(folder: Path, first: bool = False, seed: int = 0, **changes: Any) -> Any:

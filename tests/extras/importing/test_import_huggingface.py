@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import AutoTokenizer
 
 from engine_helpers import ENGLISH, GERMAN, sentences
-from import_helpers import m2m_100, marian, mbart, teach
+from import_helpers import m2m_100, marian, mbart, nllb, teach
 from mt.api.importing import import_model
 from mt.bundle.load_translator import OpenedModel, open_model
 from mt.data.sentence_format import framed
@@ -27,6 +27,8 @@ FAMILIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "marian-several-targets": (partial(marian, tags=("fra", "deu")), {"target_langs": ["deu", "fra"]}),
     "marian-unscaled-gelu": (partial(marian, activation_function="gelu", scale_embedding=False), {}),
     "m2m_100": (m2m_100, {"source_lang": "en", "target_langs": ["de", "fr"]}),
+    "nllb": (nllb, {"source_lang": "eng_Latn", "target_langs": ["deu_Latn"]}),
+    "nllb-legacy": (partial(nllb, legacy=True), {"source_lang": "eng_Latn", "target_langs": ["deu_Latn"]}),
     "mbart-50": (mbart, {"source_lang": "en_XX", "target_langs": ["de_DE"]}),
     "mbart-untied": (partial(mbart, tie_word_embeddings=False), {"source_lang": "en_XX", "target_langs": ["de_DE"]}),
     "mbart": (partial(mbart, first=True), {"source_lang": "en_XX", "target_langs": ["de_DE"]}),
@@ -159,7 +161,7 @@ def test_text_becomes_the_same_tokens(imported: Imported) -> None:
     assert pair.target.decode(target) == theirs.decode(imported.rows[1][target], skip_special_tokens=True)
 
 
-SLOW = ("marian-several-targets", "mbart-untied")
+SLOW = ("marian-several-targets", "nllb", "nllb-legacy", "mbart-untied")
 
 
 @pytest.mark.parametrize(
