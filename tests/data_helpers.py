@@ -10,7 +10,7 @@ import numpy as np
 
 from mt.config import Config, DataConfig, parse_config
 from mt.data.corpus import Pair, read_pairs
-from mt.data.encode import encode_corpus
+from mt.data.encode import TaggedPairs, encode_corpus
 from mt.data.token_store import EncodedCorpus, Lengths
 from mt.data.tokenizer import TokenizerPair
 
@@ -59,10 +59,11 @@ def encode_text(
     target: Sequence[str],
     tokenizers: TokenizerPair,
     max_length: int | None = None,
+    parts: Sequence[TaggedPairs] | None = None,
 ) -> EncodedCorpus:
     """Encode two aligned texts into `folder / "encoded"`."""
     text = (write_lines(folder / "text.source", source), write_lines(folder / "text.target", target))
-    encode_corpus(text, tokenizers, folder / "encoded", "key", max_length)
+    encode_corpus(text, tokenizers, folder / "encoded", "key", max_length, parts)
     return EncodedCorpus.open(folder / "encoded")
 
 

@@ -4,7 +4,7 @@ Importing this package imports no library: a name is loaded when it is first use
 
 >>> import mt
 >>> sorted(name for name in mt.__all__ if name[0].islower())
-['evaluate', 'export', 'list_runs', 'load', 'score_corpus', 'synthesize', 'train']
+['evaluate', 'export', 'import_model', 'list_runs', 'load', 'score_corpus', 'synthesize', 'train']
 """
 
 from importlib import import_module
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mt.api.corpora import score_corpus
     from mt.api.evaluation import Evaluation, evaluate
     from mt.api.exporting import export
+    from mt.api.importing import import_model
     from mt.api.loading import load
     from mt.api.runs import Run, list_runs
     from mt.api.synthesis import synthesize
@@ -36,6 +37,7 @@ __all__ = [
     "Translator",
     "evaluate",
     "export",
+    "import_model",
     "list_runs",
     "load",
     "score_corpus",
@@ -47,6 +49,7 @@ _HOMES = {
     "Evaluation": "evaluation",
     "evaluate": "evaluation",
     "export": "exporting",
+    "import_model": "importing",
     "Run": "runs",
     "list_runs": "runs",
     "score_corpus": "corpora",

@@ -1,5 +1,6 @@
 """Conversion to CTranslate2: both engines agree in every shape that the configuration allows."""
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from engine_helpers import (
     twins,
 )
 from mt.bundle.to_ctranslate2 import convert
+from mt.data.sentence_format import SOURCE_FORMATS
 from mt.data.tokenizer import SOS_ID
 from mt.decoding.engine import Hypothesis, SearchOptions
 from mt.storage.run_dir import ModelDir
@@ -38,6 +40,11 @@ SHAPES = [
 ]
 SHAPES += [
     [f"model.bias={one}", f"model.attention_bias={other}"] for one, other in (("true", "false"), ("false", "true"))
+]
+SHAPES += [
+    ["model.activation=silu", "model.output_bias=true"],
+    ["model.embedding_norm=true", "model.norm=pre", "model.output_bias=true", "tokenizer.shared=false"],
+    ["model.embedding_norm=true", "model.bias=false", "model.scale_embeddings=false"],
 ]
 
 
@@ -82,6 +89,26 @@ def test_every_shape(tmp_path: Path, number: int) -> None:
     assert_same_probabilities(both)
     found = both_find(both, ids, options)
     assert all(len(hypotheses) == 2 for hypotheses in found)
+
+
+@pytest.mark.parametrize("source_format", SOURCE_FORMATS)
+def test_every_source_format_and_a_first_token(tmp_path: Path, source_format: str) -> None:
+    """The attention has a column for each token of the sentence and its tags, whatever is around them."""
+    options = SearchOptions(beam_size=3, n_best=2, max_length=12)
+    ids = sentences([7, 2, 4], 300)
+    both = twins(
+        tmp_path, f"model.source_format={source_format}", model=lambda config: ending_model(config, ids, options)
+    )
+    without = both_find(both, ids, options)
+    found = both_find(both, ids, replace(options, first_token=50))
+    assert {h.ids[0] for hypotheses in found for h in hypotheses} == {50} != {h[0].ids[:1] == [50] for h in without}
+    [fast], [slow] = (
+        engine.translate(ids[:1], replace(options, attention=True))[0][:1] for engine in (both.fast(), both.slow())
+    )
+    assert torch.tensor(fast.attention)[: len(fast.ids)].shape == (len(fast.ids), 7)
+    assert torch.allclose(
+        torch.tensor(fast.attention)[: len(fast.ids)], torch.tensor(slow.attention)[: len(fast.ids)], atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

@@ -13,6 +13,7 @@ from config_helpers import SMALLEST
 from model_helpers import DECODER_ONLY, small_model
 from mt.bundle.load_translator import open_model
 from mt.config import parse_config
+from mt.data.sentence_format import NO_TAGS
 from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer, TokenizerPair
 from mt.decoding.engine import EngineChoice
 from mt.decoding.scoring import PairScorer
@@ -78,7 +79,7 @@ def test_pairs_longer_than_the_models_limit_have_no_score(shape: dict) -> None:
     model = small_model(vocab=vocab, max_length=8, **{**shape, "positions": "learned"})
     config = parse_config(SMALLEST, "x.yaml", ["data.max_length=8", "decoding.max_length=7"])
     pairs = [("a", "b"), ("a " * 9, "b"), ("a", "b " * 9), ("", "a"), ("a b c d e f", "f e d c b a"), ("b", "a")]
-    found = PairScorer(model, both, [], TranslationSettings.of(config)).score(pairs)
+    found = PairScorer(model, both, NO_TAGS, TranslationSettings.of(config)).score(pairs)
     assert [each is None for each in found] == [False, True, True, True, False, False]
     for (source, target), scored in zip(pairs, found, strict=True):
         if scored is not None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from model_helpers import Watch, near, plain_r_drop, small_model, sources, targets
 from mt.data.tokenizer import PAD_ID
 from mt.model import linear
-from mt.model.loss import fused_cross_entropy, fused_distillation_cross_entropy, fused_r_drop_cross_entropy
+from mt.model.loss import fused_cross_entropy, fused_distillation_cross_entropy, fused_r_drop_cross_entropy, with_bias
 from mt.model.packing import Packing
 
 D_MODEL, VOCAB = 16, 40
@@ -195,6 +195,21 @@ def test_a_model_gets_the_gradients_of_the_plain_path(tie: bool, lengths: tuple[
         near(ours.grad, theirs.grad)
     # A tied matrix has gradients of tokens that are only read and of tokens that are only labels.
     assert (model.output.weight.grad.abs().amax(dim=1) > 0).all()
+
+
+def test_an_output_bias_is_in_the_loss_and_gets_its_gradient() -> None:
+    states, labels = torch.randn(7, 16, requires_grad=True), torch.arange(7)
+    output = torch.nn.Linear(16, 12)
+    torch.nn.init.normal_(output.bias)
+    results = []
+    for fused in (True, False):
+        if fused:
+            loss, _ = fused_cross_entropy(*with_bias(states, output), labels, 0.1)
+        else:
+            loss = F.cross_entropy(output(states), labels, label_smoothing=0.1, reduction="sum")
+        results.append([loss, *torch.autograd.grad(loss, (states, output.weight, output.bias))])
+    for one, other in zip(*results, strict=True):
+        near(one, other)
 
 
 def test_the_divergence_of_r_drop_weighs_in() -> None:

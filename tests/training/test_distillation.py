@@ -135,6 +135,7 @@ def test_another_vocabulary_is_refused(given: Path) -> None:
     [
         ("tokenizer.shared=false", "tokenizer.shared"),
         ("data.source_lang=fr", "translates from en into xx\n"),
+        ("model.source_format=text </s>", "has another model.source_format or model.target_tag"),
         ("training.distill_from=[gone]", "training.distill_from: gone: "),
         ("training.distill_from=[given, given]", "names given more than once"),
         ("training.r_drop=1.0", "set r_drop: 0, or distill_from: []"),

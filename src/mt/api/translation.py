@@ -216,7 +216,7 @@ class Translator:
         opened, remaining = self._opened, iter(pairs)
         if opened.model is None:
             raise InputError("scores take a single model on torch", "load the model with engine='torch'")
-        scorer = PairScorer(opened.model, opened.tokenizers, opened.translator.to(to).tag, opened.settings)
+        scorer = PairScorer(opened.model, opened.tokenizers, opened.translator.to(to).tags, opened.settings)
         while block := list(islice(remaining, BLOCK_LINES)):
             yield from scorer.score(block)
 

@@ -34,6 +34,7 @@ _SHAPES = {
     r"decoder/(?:embeddings|projection)/weight": "T D",
     r"(?:encoder|decoder)/position_encodings/encodings": "P D",
     rf"(?:encoder|decoder|{_LAYER}/(?:self_attention|attention|ffn))/layer_norm/(?:gamma|beta)": "D",
+    r"(?:encoder|decoder)/layernorm_embedding/(?:gamma|beta)": "D",
     rf"{_LAYER}/self_attention/linear_0/weight": "3D D",
     rf"{_LAYER}/self_attention/linear_1/weight": "D D",
     r"decoder/layer_\d+/attention/linear_[02]/weight": "D D",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mt.bundle.checks import load_tokenizers, require_listed, verify_files
 from mt.bundle.converted_file import check_converted, check_map
 from mt.console import log
+from mt.data.sentence_format import SentenceFormat
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import COMPUTE_TYPES, DEVICES, ENGINES, FLOAT_TYPES, Engine, EngineChoice, UnusableError
 from mt.decoding.settings import TranslationSettings
@@ -191,6 +192,8 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
     loaded = [load_model(folder, device) for folder in folders]
     tokenizers, configs = loaded[0].tokenizers, [model.config for model in loaded]
     for folder, other in zip(folders, loaded, strict=True):
+        if SentenceFormat.of(other.config)[:2] != SentenceFormat.of(configs[0])[:2]:
+            raise InputError(f"{folder.root}: its sentences have another form than those of {folders[0].root}")
         if other.tokenizers.files() != tokenizers.files():
             hint = "models can only translate together when they were trained with the same tokenizer"
             raise InputError(f"{folder.root}: its vocabulary is not that of {folders[0].root}", hint)
@@ -236,5 +239,7 @@ def _opened(
     model: "TranslationModel | None" = None,
 ) -> OpenedModel:
     log.debug("engine: %s", name)
-    translator = Translator(engine, tokenizers, settings.max_source_tokens, settings.target_langs)
+    translator = Translator(
+        engine, tokenizers, settings.max_source_tokens, settings.target_langs, settings.sentence_format
+    )
     return OpenedModel(translator, settings, name, tokenizers, model)

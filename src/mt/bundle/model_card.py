@@ -7,7 +7,10 @@ from mt.config import Config
 
 
 def model_card(config: Config, facts: Mapping[str, Any], is_converted: bool) -> str:
-    """Describe a model in Markdown, with `weights`, `steps`, `scores` and `formats_table` of its manifest's facts."""
+    """Describe a model in Markdown, with its manifest's facts.
+
+    `weights`, `steps`, `scores` and `formats_table` come from training, `imported` and `license` from an import.
+    """
     steps, weights = facts.get("steps", 0), facts.get("weights", "unknown")
     scores, formats = facts.get("scores"), facts.get("formats_table")
     shape = config.model
@@ -20,9 +23,16 @@ def model_card(config: Config, facts: Mapping[str, Any], is_converted: bool) -> 
     if shape.architecture == "decoder_only":
         stack = f"One stack of {shape.decoder_layers} layers"
     to = f"--to {config.data.target_lang[0]} " if len(config.data.target_lang) > 1 else ""
-    return f"""# {config.name}: {config.data.source_lang} to {", ".join(config.data.target_lang)}
+    origin = f"A machine-translation Transformer trained with `mt`, {steps:,} steps; weights: {weights}."
+    front = ""
+    if "imported" in facts:
+        origin = f"A machine-translation Transformer, imported from {facts['imported']} by `mt`."
+        licence = facts.get("license")
+        front = f"---\nlicense: {licence}\n---\n\n" if licence else ""
+        origin += f" Its licence is {licence}." if licence else " Its model card names no licence."
+    return f"""{front}# {config.name}: {config.data.source_lang} to {", ".join(config.data.target_lang)}
 
-A machine-translation Transformer trained with `mt`, {steps:,} steps; weights: {weights}.
+{origin}
 {stack}, d_model {shape.d_model}, d_ff {shape.d_ff},
 {shape.n_heads} heads.
 

@@ -13,6 +13,7 @@ from mt.bundle.checks import verify_files
 from mt.bundle.model_folder import LoadedModel, load_model
 from mt.config import Config, InitLayers
 from mt.console import log
+from mt.data.sentence_format import SentenceFormat
 from mt.data.subword_sampling import make_segmenter
 from mt.data.tokenizer import TokenizerPair
 from mt.data.tokenizer_kinds import TextTokenizer
@@ -168,6 +169,10 @@ class Pretrained:
             raise InputError(f"{name} translates from {theirs.source_lang} into {', '.join(theirs.target_lang)}", hint)
         if loaded.config.tokenizer.shared != self.config.tokenizer.shared:
             raise InputError(f"{name} has tokenizer.shared: {loaded.config.tokenizer.shared}")
+        if SentenceFormat.of(loaded.config)[:2] != SentenceFormat.of(self.config)[:2]:
+            raise InputError(
+                f"{name} has another model.source_format or model.target_tag", "copy them from the teacher"
+            )
         if loaded.config.model.positions == "learned" and theirs.max_length < ours.max_length:
             hint = f"set data.max_length: {theirs.max_length}"
             raise InputError(f"{name} has {theirs.max_length} positions, fewer than data.max_length", hint)
@@ -220,6 +225,7 @@ def copy_weights(
         "source_embedding.tokens.weight": (tokenizers.source, start.tokenizers.source),
         "target_embedding.tokens.weight": (tokenizers.target, start.tokenizers.target),
         "output.weight": (tokenizers.target, start.tokenizers.target),
+        "output.bias": (tokenizers.target, start.tokenizers.target),
     }
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -91,20 +91,23 @@ def _spec(model: Transformer, config: Config, positions: int) -> "TransformerSpe
     from ctranslate2.specs import Activation, TransformerSpec
 
     shape = config.model
-    activations = {"relu": Activation.RELU, "gelu": Activation.GELU, "swiglu": Activation.SWISH}
+    activations = {"relu": Activation.RELU, "gelu": Activation.GELU}  # others are, or are gated by, swish
     spec = TransformerSpec.from_config(
         (shape.encoder_layers, shape.decoder_layers),
         shape.n_heads,
         pre_norm=shape.norm == "pre",
-        activation=activations[shape.activation],
+        activation=activations.get(shape.activation, Activation.SWISH),
         ffn_glu=shape.activation == "swiglu",
+        layernorm_embedding=shape.embedding_norm,
         # The attention that the library returns is then the one `align_words` expects.
         alignment_layer=max(0, shape.decoder_layers - 2),
         alignment_heads=shape.n_heads,
     )
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, SOS, EOS
     spec.config.decoder_start_token = SOS
-    spec.config.add_source_bos = spec.config.add_source_eos = True
+    spec.encoder.scale_embeddings = spec.decoder.scale_embeddings = shape.scale_embeddings
+    spec.config.add_source_bos = shape.source_format.startswith("<s>")
+    spec.config.add_source_eos = not shape.source_format.endswith("lang")
     [spec.config.layer_norm_epsilon] = {module.eps for module in model.modules() if isinstance(module, nn.LayerNorm)}
     _embedding(spec.encoder.embeddings[0], spec.encoder.position_encodings, model.source_embedding, positions)
     _embedding(spec.decoder.embeddings, spec.decoder.position_encodings, model.target_embedding, positions)
@@ -119,6 +122,9 @@ def _spec(model: Transformer, config: Config, positions: int) -> "TransformerSpe
     if shape.norm == "pre":
         _norm(spec.encoder.layer_norm, model.encoder_norm)
         _norm(spec.decoder.layer_norm, model.decoder_norm)
+    if shape.embedding_norm:
+        _norm(spec.encoder.layernorm_embedding, model.source_embedding.norm)
+        _norm(spec.decoder.layernorm_embedding, model.target_embedding.norm)
     _linear(spec.decoder.projection, model.output)
     return spec
 

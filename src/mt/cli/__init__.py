@@ -31,6 +31,7 @@ _COMMANDS = {
     "backtranslate": "synthesis:backtranslate",
     "runs": "runs:runs_command",
     "report": "report:report",
+    "import": "import_:import_command",
     "export": "export:export_command",
     "serve": "serve:serve",
     "completion": "completion:completion",

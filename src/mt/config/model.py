@@ -7,6 +7,8 @@ from pydantic import Field, model_validator
 
 from mt.config.base import Fraction, Line, Rule, Section
 
+SourceFormat = Literal["<s> text </s>", "text </s>", "lang text </s>", "text </s> lang"]
+
 
 class TokenizerConfig(Section):
     """The tokenisation of both languages."""
@@ -85,7 +87,7 @@ class ModelConfig(Section):
     """Share of the embeddings' units set to zero in training; null: as dropout."""
     word_dropout: Fraction = 0.0
     """Share of the tokens on both sides, language tags included, whose embedding is set to zero in training."""
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     """Non-linearity of the feed-forward blocks."""
     norm: Literal["post", "pre"] = "post"
     """Whether layer normalisation follows or precedes each block."""
@@ -93,12 +95,23 @@ class ModelConfig(Section):
     """How positions are encoded."""
     tie_embeddings: bool = True
     """Whether embeddings and output share one matrix: all three with a shared vocabulary, else those of the target."""
+    scale_embeddings: bool = True
+    """Whether token embeddings are multiplied by the square root of d_model before positions are added."""
+    embedding_norm: bool = False
+    """Whether the sum of embeddings and positions is normalised, as in mBART."""
+    output_bias: bool = False
+    """Whether the output layer has a bias, one number per target piece, as in Marian."""
     bias: bool = True
     """Whether linear layers and normalisations have a bias."""
     attention_bias: bool | None = None
     """Whether the projections of attention have a bias; null: as bias."""
     init: Literal["xavier", "normal"] = "xavier"
     """How weights are initialised."""
+    source_format: SourceFormat = "<s> text </s>"
+    """Special tokens around a source sentence; lang is the tag of its language. Imported models have other ones."""
+    target_tag: Literal["source", "target", "none"] = "source"
+    """Where the tag that asks for a target language is: before the source, if the tokenizer has it, or as a
+    translation's first token."""
 
     @property
     def has_dropout(self) -> bool:

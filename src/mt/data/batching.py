@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.mixture import Share
+from mt.data.sentence_format import SOURCE_FORMATS
 from mt.data.shuffle import ShuffledWindows
 from mt.data.token_store import Ids, Indices, Lengths, sentence_tokens
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
@@ -42,7 +43,7 @@ class Batch:
     """A padded batch, as int64 arrays.
 
     Attributes:
-        src_tokens: `<s> tokens </s>` (B, S).
+        src_tokens: `<s> tokens </s>`, or as the source format says (B, S).
         tgt_in: `<s> tokens`, the decoder's input (B, T).
         tgt_out: `tokens </s>`, the labels (B, T).
         n_src, n_tgt: tokens without padding, of all ranks together.
@@ -92,19 +93,27 @@ def _cut(longest: Lengths, max_tokens: int) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def assemble(corpus: Sentences, indices: Indices, max_length: int | None = None) -> Batch:
+def assemble(
+    corpus: Sentences, indices: Indices, max_length: int | None = None, source_format: str = SOURCE_FORMATS[0]
+) -> Batch:
     """Build the padded arrays of one batch.
 
     Args:
         corpus: the token ids.
         indices: the batch's sentences (B,).
         max_length: tokens that each side is truncated to, specials included; None truncates nothing.
+        source_format: the special tokens around a source.
     """
     src, n_src = corpus.gather("source", indices)
     tgt, n_tgt = corpus.gather("target", indices)
     if max_length is not None:
         n_src, n_tgt = np.minimum(n_src, max_length - 2), np.minimum(n_tgt, max_length - 1)
     src_tokens, framed = _frame(src, n_src), _frame(tgt, n_tgt)
+    if source_format.endswith("lang"):  # the ids hold the end and, behind it, the tag
+        src_tokens[np.arange(len(src)), n_src + 1] = PAD_ID
+        src_tokens = src_tokens[:, :-1]
+    if not source_format.startswith("<s>"):
+        src_tokens = src_tokens[:, 1:].copy()
     tgt_in, tgt_out = np.where(framed == EOS_ID, PAD_ID, framed)[:, :-1].copy(), framed[:, 1:].copy()
     n_src, n_tgt = sentence_tokens(n_src, n_tgt)
     return Batch(src_tokens, tgt_in, tgt_out, int(n_src.sum()), int(n_tgt.sum()))
@@ -136,6 +145,7 @@ class BatchStream:
     cursor: int = 0
     distributed: Distributed = SINGLE_PROCESS
     shares: tuple[Share, ...] | None = None
+    source_format: str = SOURCE_FORMATS[0]
 
     def __post_init__(self) -> None:
         self._begin_epoch()
@@ -175,6 +185,6 @@ class BatchStream:
         indices = self._indices[self._plan[self.cursor]]
         self.cursor += 1
         own = indices[self.distributed.rank :: self.distributed.world_size]
-        batch = assemble(self._sentences, own if len(own) else indices[:1])
+        batch = assemble(self._sentences, own if len(own) else indices[:1], source_format=self.source_format)
         n_src, n_tgt = (int(lengths.sum()) for lengths in self._sentences.lengths(indices))
         return replace(batch, n_src=n_src, n_tgt=n_tgt, weight=float(len(own) > 0))

@@ -16,6 +16,7 @@ from typing import BinaryIO
 import numpy as np
 
 from mt.console import progress
+from mt.data.sentence_format import NO_TAGS, Tags
 from mt.data.token_store import SIDES, sentence_tokens
 from mt.data.tokenizer import TokenizerPair
 from mt.data.tokenizer_kinds import TextTokenizer
@@ -42,10 +43,10 @@ class Counts:
 
 @dataclass(frozen=True)
 class TaggedPairs:
-    """Consecutive pairs whose source sentences are prefixed with a language tag's id, or with nothing."""
+    """Consecutive pairs with the language tags of their sentences."""
 
     pairs: int
-    tag: int | None = None
+    tags: Tags = NO_TAGS
 
 
 def encode_corpus(
@@ -140,8 +141,8 @@ class _Job:
                 source, target = (
                     t.encode_batch(lines, self.max_length) for t, lines in zip(self.tokenizers, chunk, strict=True)
                 )
-                if (tag := self.parts[part].tag) is not None:
-                    source = [[tag, *ids] for ids in source]
+                if (tags := self.parts[part].tags) != NO_TAGS:
+                    source, target = [tags.source(ids) for ids in source], [tags.target(ids) for ids in target]
                 fitting = [pair for pair in zip(source, target, strict=True) if self._fits(*pair)]
                 kept[part] += len(fitting)
                 too_long += len(source) - len(fitting)

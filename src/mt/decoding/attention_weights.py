@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from mt.data.tokenizer import EOS, EOS_ID, SOS, SOS_ID, SPACE, BpeTokenizer, TokenizerPair
+from mt.data.sentence_format import framed
+from mt.data.tokenizer import EOS, SOS, SOS_ID, SPACE, BpeTokenizer, TokenizerPair
 from mt.decoding.translator import Candidate
 from mt.model.build import TranslationModel
 from mt.model.decoder_only import DecoderOnly
@@ -38,7 +39,7 @@ def read_attention(model: TranslationModel, tokenizers: TokenizerPair, candidate
     """Run each part of a translation through the model that made it, and return its attention to the source."""
     return [
         Attention(
-            [SOS, *tokenizers.source.tokens(source), EOS],
+            tokenizers.source.tokens(framed(source, model.source_format)),
             [*tokenizers.target.tokens(target), EOS],
             attention_weights(model, source, target),
         )
@@ -60,12 +61,13 @@ def attention_weights(model: TranslationModel, source: Sequence[int], target: Se
     hooks = [getattr(layer, name).register_forward_hook(record) for layer in blocks]
     try:
         model.eval()
-        model(*(torch.tensor([ids], device=model.device) for ids in ([SOS_ID, *source, EOS_ID], [SOS_ID, *target])))
+        sides = framed(source, model.source_format), [SOS_ID, *target]
+        model(*(torch.tensor([ids], device=model.device) for ids in sides))
     finally:
         for hook in hooks:
             hook.remove()
     # A decoder-only model has source and target in one sequence.
-    return torch.stack(layers)[:, :, -len(target) - 1 :, : len(source) + 2]
+    return torch.stack(layers)[:, :, -len(target) - 1 :, : len(sides[0])]
 
 
 def alignment_layer(weights: Tensor) -> Tensor:

@@ -109,6 +109,7 @@ class CTranslate2Engine:
         except Exception as error:  # its C++ raises RuntimeError, ValueError, IndexError, ...
             raise UnusableError(f"CTranslate2 {ctranslate2.__version__} cannot load {folder} ({error})") from None
         self._source_pieces = source
+        self._target_pieces = target
         self._target_ids = {piece: i for i, piece in enumerate(target)}
         self._max_positions = max_positions
         self._batch_tokens = batch_tokens
@@ -167,6 +168,7 @@ class CTranslate2Engine:
         when patience * beam_size hypotheses have ended.
         """
         submitted: list[tuple[int, Any]] = []
+        first = None if options.first_token is None else [self._target_pieces[options.first_token]]
         for group in groups:
             batch_size = _SHORTLIST_BATCH if self._shortlist else _BATCH
             max_sentences = min(batch_size, -(-len(group) // self._workers))  # so that all workers get some
@@ -175,6 +177,7 @@ class CTranslate2Engine:
                 rows = [group[i] for i in batch]
                 pending = self._translator.translate_batch(
                     [[self._source_pieces[i] for i in sentences[row]] for row in rows],
+                    None if first is None else [first] * len(rows),
                     asynchronous=True,
                     beam_size=options.beam_size,
                     patience=patience,

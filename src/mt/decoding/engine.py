@@ -42,6 +42,7 @@ class SearchOptions:
     scores: bool = True  # whether scores are needed; without them greedy search may skip the softmax and return NaN
     sampling: Sampling | None = None  # draw translations instead of searching for the likeliest
     attention: bool = False  # return hypotheses with their attention
+    first_token: int | None = None  # that every translation begins with, at no cost; EOS cannot come before it
 
     def longest(self, source_tokens: int, max_positions: int | None) -> int:
         """Return the maximum number of tokens of a translation, EOS not counted.

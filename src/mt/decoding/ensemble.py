@@ -43,6 +43,7 @@ class Ensemble(nn.Module):
         self._models = list(models)
         limits = [model.max_positions for model in models if model.max_positions is not None]
         self.max_positions = min(limits, default=None)
+        self.source_format = models[0].source_format
 
     @property
     def first(self) -> TranslationModel:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from mt.data.sentence_format import Tags
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import batch_by_length
 from mt.decoding.search import forced_score, pad_sources
@@ -22,11 +23,11 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class PairScorer:
-    """Scores pairs of lines with one model, whose source sentences begin with a language tag."""
+    """Scores pairs of lines with one model, whose sentences have language tags."""
 
     model: TranslationModel
     tokenizers: TokenizerPair
-    tag: Sequence[int]
+    tags: Tags
     settings: TranslationSettings
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Scored | None]:
@@ -34,18 +35,19 @@ class PairScorer:
         max_source, max_target = self.settings.max_source_tokens, self.settings.max_positions
         encoded = self.tokenizers.source.encode_batch([source for source, _ in pairs], max_source)
         targets = self.tokenizers.target.encode_batch([target for _, target in pairs], max_target)
-        sources = [[*self.tag, *source] if source else [] for source in encoded]
+        sources = [self.tags.source(source) if source else [] for source in encoded]
+        tagged, n_free = list(map(self.tags.target, targets)), len(self.tags.target([]))
         lengths = [
             max(len(source) + 2, len(target) + 1)
             if source and len(source) + 2 <= max_source and len(target) < max_target
             else 0
-            for source, target in zip(sources, targets, strict=True)
+            for source, target in zip(sources, tagged, strict=True)
         ]
         results: list[Scored | None] = [None] * len(pairs)
         max_tokens = min(self.settings.batch_tokens, _MAX_LOGITS // self.tokenizers.target.vocab_size)
         for batch in batch_by_length(lengths, max_tokens):
-            src_tokens = pad_sources([sources[i] for i in batch], self.model.device)
-            log_probs = forced_score(self.model, src_tokens, [targets[i] for i in batch])
+            src_tokens = pad_sources([sources[i] for i in batch], self.model.device, self.model.source_format)
+            log_probs = forced_score(self.model, src_tokens, [tagged[i] for i in batch], n_free)
             for i, log_prob in zip(batch, log_probs, strict=True):
                 results[i] = Scored(log_prob, len(targets[i]) + 1)
         return results

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mt.data.sentence_format import SOURCE_FORMATS, framed
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.decoding.beam import Beam, Finished, block_topk
 from mt.decoding.cuda_graphs import GraphedDecoder
@@ -30,9 +31,11 @@ Model = TranslationModel | Ensemble | GraphedDecoder
 _FORBIDDEN = slice(0, EOS_ID)  # padding, unknown and SOS
 
 
-def pad_sources(sentences: Sequence[Sequence[int]], device: torch.device) -> Tensor:
-    """Return sentences as a padded batch (B, S) with SOS and EOS."""
-    return _padded([[SOS_ID, *ids, EOS_ID] for ids in sentences], device)
+def pad_sources(
+    sentences: Sequence[Sequence[int]], device: torch.device, source_format: str = SOURCE_FORMATS[0]
+) -> Tensor:
+    """Return sentences as a padded batch (B, S) with the special tokens of their format, by default SOS and EOS."""
+    return _padded([framed(ids, source_format) for ids in sentences], device)
 
 
 def _padded(rows: Sequence[list[int]], device: torch.device) -> Tensor:
@@ -81,9 +84,16 @@ def _next_log_probs(logits: Tensor, options: SearchOptions, length: int, bounds:
 
     The smallest of the `bounds` (B,) is known to the host, so that the mask is computed only where it matters.
     """
-    if length < options.min_length:
+    if length == 0 and options.first_token is not None:  # it costs nothing, as in transformers
+        logits = torch.full_like(logits, -math.inf)
+        logits[:, options.first_token] = 0.0
+    elif length < options.min_length:
         logits[:, EOS_ID] = -math.inf
     log_probs = log_probs_of(logits).view(len(bounds), -1, logits.shape[-1])
+    if length == 1 < min_bound and options.first_token is not None:
+        # As CTranslate2 does: behind the first token, a translation ends only if nothing is likelier.
+        end = log_probs[:, :, EOS_ID]
+        end.masked_fill_(end < log_probs.amax(dim=-1), -math.inf)
     if length >= min_bound:
         end = log_probs[:, :, EOS_ID].clone()
         log_probs.masked_fill_((bounds <= length)[:, None, None], -math.inf)
@@ -209,11 +219,16 @@ def _is_over(finished: Finished, best_live: Tensor, length: int, bounds: Tensor,
 
 
 @torch.inference_mode()
-def forced_score(model: TranslationModel, src_tokens: Tensor, ids: Sequence[Sequence[int]]) -> list[float]:
-    """Return the log-probability, EOS included, of one translation (without EOS) per sentence of a batch (B, S)."""
+def forced_score(
+    model: TranslationModel, src_tokens: Tensor, ids: Sequence[Sequence[int]], n_free: int = 0
+) -> list[float]:
+    """Return the log-probability, EOS included, of one translation (without EOS) per sentence of a batch (B, S).
+
+    The first `n_free` tokens cost nothing.
+    """
     rows = [[SOS_ID, *tokens] for tokens in ids] + [[*tokens, EOS_ID] for tokens in ids]
     tgt_in, tgt_out = _padded(rows, src_tokens.device).chunk(2)  # one copy to a GPU
     log_probs = log_probs_of(model(src_tokens, tgt_in))  # (B, T, V)
     chosen = log_probs.gather(-1, tgt_out[:, :, None])[:, :, 0].masked_fill(tgt_out == PAD_ID, 0.0)
-    scores: list[float] = chosen.sum(dim=1).tolist()
+    scores: list[float] = chosen[:, n_free:].sum(dim=1).tolist()
     return scores

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mt.data.sentence_format import SOURCE_FORMATS, TARGET_TAGS, SentenceFormat
 from mt.decoding.engine import COMPUTE_TYPES, SearchOptions
 from mt.errors import InputError
 
@@ -25,6 +26,13 @@ class TranslationSettings:
     compute_type: str  # CTranslate2's default number format
     shortlist: bool  # choose target tokens from a shortlist by default
     search: SearchOptions
+    source_lang: str = ""
+    source_format: str = SOURCE_FORMATS[0]
+    target_tag: str = "source"
+
+    @property
+    def sentence_format(self) -> SentenceFormat:
+        return SentenceFormat(self.source_format, self.target_tag, self.source_lang)
 
     @property
     def target_langs(self) -> tuple[str, ...]:
@@ -50,12 +58,15 @@ class TranslationSettings:
             compute_type=decoding.compute_type,
             shortlist=decoding.shortlist > 0,
             search=search,
+            source_lang=config.data.source_lang,
+            source_format=config.model.source_format,
+            target_tag=config.model.target_tag,
         )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the content of the file."""
         content = asdict(self)
-        for name in ("sampling", "attention"):  # chosen by each call, never by the model
+        for name in ("sampling", "attention", "first_token"):  # chosen by each call, never by the model
             del content["search"][name]
         return content
 
@@ -78,6 +89,8 @@ class TranslationSettings:
             raise InputError(f"{path}: its min_length, {search.min_length} tokens, exceeds its maximum length")
         if settings.compute_type not in COMPUTE_TYPES:
             raise InputError(f"{path}: {settings.compute_type!r:.50} is not a number format")
+        if settings.source_format not in SOURCE_FORMATS or settings.target_tag not in TARGET_TAGS:
+            raise InputError(f"{path}: its source_format or target_tag is unknown")
         return settings
 
 

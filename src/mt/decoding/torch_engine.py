@@ -68,7 +68,7 @@ class TorchEngine:
         def translate_batch(batch: list[int]) -> list[list[Hypothesis]]:
             chosen = [rows[row] for row in batch]
             try:
-                src_tokens = pad_sources(chosen, self.model.device)
+                src_tokens = pad_sources(chosen, self.model.device, self.model.source_format)
                 if options.sampling is None:
                     return search(decoder, src_tokens, options)
                 numbers = [row % copies for row in batch]
@@ -99,7 +99,8 @@ class TorchEngine:
             return hypothesis
         model = self.model.first if isinstance(self.model, Ensemble) else self.model
         weights = alignment_layer(attention_weights(model, source, hypothesis.ids))
-        return replace(hypothesis, attention=weights[:, 1:-1].tolist())
+        n_start = int(model.source_format.startswith("<s>"))
+        return replace(hypothesis, attention=weights[:, n_start : n_start + len(source)].tolist())
 
 
 @contextlib.contextmanager

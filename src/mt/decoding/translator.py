@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from mt.console import log
+from mt.data.sentence_format import NO_TAGS, OUR_FORMAT, SentenceFormat, Tags
 from mt.data.tokenizer import TokenizerPair, normalized
 from mt.decoding.alignment import Unit, align_units
 from mt.decoding.engine import DistributedEngine, Engine, Hypothesis, SearchOptions
 from mt.decoding.long_input import split_long
-from mt.errors import InputError
 from mt.system.distributed import Distributed
 from mt.text.languages import chosen_language, is_spaced
 
@@ -47,6 +47,11 @@ def distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
     return list(first.values())
 
 
+def _without_first(hypothesis: Hypothesis) -> Hypothesis:
+    attention = hypothesis.attention and hypothesis.attention[1:]
+    return replace(hypothesis, ids=hypothesis.ids[1:], attention=attention)
+
+
 @dataclass(eq=False)
 class Translator:
     """Translates lines of text."""
@@ -55,21 +60,17 @@ class Translator:
     tokenizers: TokenizerPair
     max_source_tokens: int  # the model's limit, specials counted; longer lines are translated in parts
     target_langs: Sequence[str]  # that the model translates into
+    format: SentenceFormat = OUR_FORMAT
     chosen: str | None = None  # one of them; None where it is still to be chosen with `to`
-    tag: list[int] = field(init=False)  # asks for the target language; empty where the model knows one language
+    tags: Tags = field(init=False)  # ask for the target language; empty where the model knows one language
     separator: str = field(init=False)  # joins sentences of the output
 
     def __post_init__(self) -> None:
         self.chosen = self.chosen or (self.target_langs[0] if len(self.target_langs) == 1 else None)
-        self.tag = [] if self.chosen is None else self._tag_of(self.chosen)
-        self._limit = self.max_source_tokens - 2 - len(self.tag)
+        several = len(self.target_langs) > 1
+        self.tags = NO_TAGS if self.chosen is None else self.format.tags(self.tokenizers, self.chosen, several)
+        self._limit = self.max_source_tokens - 2 - len(self.tags.source([]))
         self.separator = " " if self.chosen is None or is_spaced(self.chosen) else ""
-
-    def _tag_of(self, target_lang: str) -> list[int]:
-        tag = self.tokenizers.source.tags.get(target_lang)
-        if tag is None and len(self.target_langs) > 1:
-            raise InputError(f"the model's tokenizer has no tag for {target_lang}, so it cannot translate into it")
-        return [] if tag is None else [tag]
 
     def distribute(self, distributed: Distributed) -> "Translator":
         """Return the same translator with its work sharded over the ranks."""
@@ -113,8 +114,11 @@ class Translator:
                 if len(parts) > 1:
                     log.warning("line %d is longer than the model's limit; translated in %d parts", number, len(parts))
         encoded = self.tokenizers.source.encode_batch([part for parts in split for part in parts])
-        ids = [self.tag + sentence for sentence in encoded] if self.tag else encoded
-        results = zip(ids, self.engine.translate(ids, options), strict=True)
+        ids = [self.tags.source(sentence) if sentence else [] for sentence in encoded]
+        found = self.engine.translate(ids, replace(options, first_token=self.tags.first))
+        if self.tags.first is not None:
+            found = [[_without_first(hypothesis) for hypothesis in hypotheses] for hypotheses in found]
+        results = zip(ids, found, strict=True)
         return [self._join([next(results) for _ in parts]) for parts in split]
 
     def best(self, lines: Sequence[str], options: SearchOptions) -> list[str]:
@@ -138,9 +142,9 @@ class Translator:
         if len(candidate.parts) != 1:
             return align_units(line, candidate.text)
         source, target, attention = candidate.parts[0]
-        n_tag = len(self.tag)
-        pieces = self.tokenizers.source.tokens(source[n_tag:]), self.tokenizers.target.tokens(target)
-        rows = None if attention is None else [row[n_tag:] for row in attention]
+        text = slice(len(self.tags.before), len(source) - len(self.tags.after))
+        pieces = self.tokenizers.source.tokens(source[text]), self.tokenizers.target.tokens(target)
+        rows = None if attention is None else [row[text] for row in attention]
         return align_units(line, candidate.text, pieces, rows)
 
     def _split(self, line: str) -> list[str]:

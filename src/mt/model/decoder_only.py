@@ -40,8 +40,9 @@ class DecoderOnly(nn.Module):
         self.target_embedding.positions = self.source_embedding.positions
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.decoder_layers))
         self.max_positions = max_length if config.positions == "learned" else None
+        self.source_format = config.source_format
         self.norm = final_norm(config)
-        self.output = nn.Linear(config.d_model, target_vocab, bias=False)
+        self.output = nn.Linear(config.d_model, target_vocab, bias=config.output_bias)
         if config.tie_embeddings:
             self.output.weight = target_tokens.weight
         self._bidirectional = config.bidirectional_source

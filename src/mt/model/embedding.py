@@ -25,7 +25,7 @@ def token_embeddings(
 
 
 class Embedding(nn.Module):
-    """Token embeddings times sqrt(d_model), plus positions, then dropout.
+    """Token embeddings times sqrt(d_model), plus positions, then dropout; where configured not scaled, or normalised.
 
     In training, `word_dropout` zeroes the embeddings of some tokens but not their positions (after Gal and Ghahramani
     2016, arXiv:1512.05287, who drop all occurrences of a word together and scale the others).
@@ -34,11 +34,12 @@ class Embedding(nn.Module):
     def __init__(self, tokens: nn.Embedding, config: ModelConfig, max_length: int) -> None:
         super().__init__()
         self.tokens = tokens
-        self.scale = math.sqrt(config.d_model)
+        self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
         self.dropout = Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
         self.word_dropout = config.word_dropout
         kind = LearnedPositions if config.positions == "learned" else SinusoidalPositions
         self.positions = kind(config.d_model, max_length)
+        self.norm = nn.LayerNorm(config.d_model, bias=config.bias) if config.embedding_norm else nn.Identity()
 
     def forward(self, tokens: Tensor, positions: Tensor, length: int) -> Tensor:
         """Embed tokens (N,) at positions (N,) or (1,), all below `length`; returns (N, D)."""
@@ -46,7 +47,7 @@ class Embedding(nn.Module):
         if self.training and self.word_dropout > 0:
             x = x * (torch.rand(len(x), 1, device=x.device) >= self.word_dropout)
         x = x + self.positions(positions, length)  # (N, D)
-        x = self.dropout(x)
+        x = self.dropout(self.norm(x))
         return x
 
 

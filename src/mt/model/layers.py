@@ -17,7 +17,7 @@ from mt.model.packing import Packing
 
 
 class FeedForward(nn.Module):
-    """Two linear layers with an activation between: relu, gelu, or swiglu (Shazeer 2020, arXiv:2002.05202)."""
+    """Two linear layers with an activation between: relu, gelu, silu, or swiglu (Shazeer 2020, arXiv:2002.05202)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -32,6 +32,8 @@ class FeedForward(nn.Module):
         if self.activation == "swiglu":
             gate, value = hidden.chunk(2, dim=-1)  # (N, F) each
             active = F.silu(gate) * value
+        elif self.activation == "silu":
+            active = F.silu(hidden)
         else:
             # A linear layer's gradient does not need its output, so relu may overwrite it.
             active = hidden.relu_() if self.activation == "relu" else F.gelu(hidden)

@@ -10,13 +10,25 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from mt.model.linear import linear_without_grad
 from mt.model.loss_rows import add_product, plain_rows, rows_function
 
 _BLOCK_BYTES = 2**29  # of a GPU's block of logits in fp32
 Teachers = Sequence[tuple[Tensor, Tensor]]  # each one's states (N, E) and output matrix (V, E)
+
+
+def with_bias(states: Tensor, output: nn.Linear) -> tuple[Tensor, Tensor]:
+    """Return states (N, D) and the output layer's matrix (V, D); with a bias, both wider, so that it is a column.
+
+    Eight columns more, of which seven are zero, because GPUs multiply matrices of aligned width faster.
+    """
+    if output.bias is None:
+        return states, output.weight
+    weight = torch.cat([output.weight, output.bias[:, None]], dim=1)
+    return F.pad(F.pad(states, (0, 1), value=1.0), (0, 7)), F.pad(weight, (0, 7))
 
 
 def fused_cross_entropy(states: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:

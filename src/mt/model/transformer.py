@@ -39,8 +39,9 @@ class Transformer(nn.Module):
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.max_positions = max_length if config.positions == "learned" else None
+        self.source_format = config.source_format
         self.encoder_norm, self.decoder_norm = final_norm(config), final_norm(config)
-        self.output = nn.Linear(config.d_model, target_vocab, bias=False)
+        self.output = nn.Linear(config.d_model, target_vocab, bias=config.output_bias)
         if config.tie_embeddings:
             self.output.weight = target_tokens.weight
         initialize(self, config)

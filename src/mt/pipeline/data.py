@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from mt.bundle.pretrained import Pretrained
@@ -12,6 +13,7 @@ from mt.data.cleaning import cleaning_table
 from mt.data.encode import TaggedPairs, encode_corpus, read_counts, shards_folder
 from mt.data.mixture import read_parts
 from mt.data.prepare import prepare_text
+from mt.data.sentence_format import SentenceFormat
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.pipeline.resume import refuse_other_tokenizer, tokenizer_files
@@ -78,12 +80,13 @@ def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, files: Ma
     The stage's key is made of the SHA-256 of the tokenizers' files and the text's key.
     """
     for split, limit in (("train", config.data.max_length), ("valid", None)):
-        key = stage_key("encoded", files, text_key, split, limit)
+        own_format = config.model.source_format, config.model.target_tag
+        key = stage_key("encoded", files, text_key, split, limit, own_format)
         if not is_done(run_dir.encoded(split), key):
             log.info("encoding %s", split)
             text = (run_dir.text_file(split, "source"), run_dir.text_file(split, "target"))
-            tags = tokenizers.source.tags
-            parts = [TaggedPairs(p.pairs, tags.get(p.target_lang)) for p in read_parts(run_dir.prepared_counts, split)]
+            tags_of = partial(SentenceFormat.of(config).tags, tokenizers)
+            parts = [TaggedPairs(p.pairs, tags_of(p.target_lang)) for p in read_parts(run_dir.prepared_counts, split)]
             encode_corpus(text, tokenizers, run_dir.encoded(split), key, limit, parts)
         atomic.remove(shards_folder(run_dir.encoded(split)))  # a crash may leave them
 

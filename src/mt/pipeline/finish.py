@@ -148,7 +148,7 @@ def _translator(
     if converted is not None:
         return open_converted(converted, settings, tokenizers, EngineChoice()).translator
     engine = TorchEngine(model, settings.batch_tokens)
-    return Translator(engine, tokenizers, settings.max_source_tokens, settings.target_langs)
+    return Translator(engine, tokenizers, settings.max_source_tokens, settings.target_langs, settings.sentence_format)
 
 
 def _score(config: Config, run_dir: RunDir, translator: Translator, distributed: Distributed) -> list[MethodResult]:

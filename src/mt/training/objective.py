@@ -9,7 +9,12 @@ from torch.utils.checkpoint import checkpoint
 
 from mt.config import TrainingConfig
 from mt.model.build import TranslationModel
-from mt.model.loss import fused_cross_entropy, fused_distillation_cross_entropy, fused_r_drop_cross_entropy
+from mt.model.loss import (
+    fused_cross_entropy,
+    fused_distillation_cross_entropy,
+    fused_r_drop_cross_entropy,
+    with_bias,
+)
 from mt.model.packing import Packing
 from mt.training.compilation import compile_layers, train_with
 
@@ -44,13 +49,12 @@ class Objective(nn.Module):
         self, src_tokens: Tensor, tgt_in: Tensor, labels: Tensor, src: Packing, tgt: Packing
     ) -> tuple[Tensor, Tensor]:
         """Sum the loss and the negative log-likelihood of tokens (B, S), (B, T) with labels (N,)."""
-        states = self._states(src_tokens, tgt_in, src, tgt)  # (N, D)
-        weight = self.model.output.weight  # (V, D)
+        states, weight = with_bias(self._states(src_tokens, tgt_in, src, tgt), self.model.output)  # (N, D), (V, D)
         if self._r_drop > 0:
             return fused_r_drop_cross_entropy(states, weight, labels, self._smoothing, self._r_drop)
         if teachers := self._teachers():
             with torch.no_grad():
-                taught = [(each.states(src_tokens, tgt_in, src, tgt), each.output.weight) for each in teachers]
+                taught = [with_bias(each.states(src_tokens, tgt_in, src, tgt), each.output) for each in teachers]
             return fused_distillation_cross_entropy(
                 states, weight, labels, self._smoothing, taught, self._distill_weight
             )

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mt.config import Config
 from mt.console import log
 from mt.model.build import TranslationModel
-from mt.model.loss import fused_cross_entropy
+from mt.model.loss import fused_cross_entropy, with_bias
 from mt.model.packing import Packing
 from mt.storage import atomic
 from mt.storage.run_dir import RunDir
@@ -90,7 +90,7 @@ def measure_formats(model: TranslationModel, max_tokens: int) -> dict[str, float
             started = time.perf_counter()
             with autocast(model.device, precision):
                 states = model.states(src_tokens, tgt_in, src, tgt)
-                loss, _ = fused_cross_entropy(states, model.output.weight, tgt_in.flatten(), 0.1)
+                loss, _ = fused_cross_entropy(*with_bias(states, model.output), tgt_in.flatten(), 0.1)
             loss.backward()  # type: ignore[no-untyped-call]
             times.append(time.perf_counter() - started)
             model.zero_grad(set_to_none=True)

@@ -87,7 +87,15 @@ class Trainer:
         self.state = state = self._resume()
         self.final_weights = FinalWeights(self.settings, self.save_every, self.checkpoints, state)
         self.batches = BatchStream(
-            corpus, self.settings.max_tokens, config.seed, state.epoch, state.window, state.cursor, distributed, shares
+            corpus,
+            self.settings.max_tokens,
+            config.seed,
+            state.epoch,
+            state.window,
+            state.cursor,
+            distributed,
+            shares,
+            config.model.source_format,
         )
         if not self.is_over():  # a finished training keeps its best score
             state.use_measure(validation_measure(config))

@@ -10,6 +10,7 @@ from mt.config import Config
 from mt.console import log, shortened
 from mt.data.batching import assemble, plan_epoch
 from mt.data.eval_texts import EvalText
+from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import DistributedEngine, SearchOptions
@@ -18,7 +19,7 @@ from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator
 from mt.metrics.scores import bleu_signature
 from mt.model.build import TranslationModel
-from mt.model.loss import fused_cross_entropy
+from mt.model.loss import fused_cross_entropy, with_bias
 from mt.model.packing import Packing, send
 from mt.system.distributed import SINGLE_PROCESS, Distributed
 
@@ -76,7 +77,8 @@ class Validator:
         signature = bleu_signature(config.evaluation, [text.target_lang for text in self.texts])
         loss = self._loss(model)
         engine = DistributedEngine(TorchEngine(model, config.decoding.batch_tokens), self.distributed)
-        translator = Translator(engine, self.tokenizers, config.data.max_length, config.data.target_lang)
+        languages, sentence_format = config.data.target_lang, SentenceFormat.of(config)
+        translator = Translator(engine, self.tokenizers, config.data.max_length, languages, sentence_format)
         options = SearchOptions(
             beam_size=1, max_length=config.longest_translation, max_length_ratio=config.decoding.max_length_ratio
         )
@@ -100,11 +102,12 @@ class Validator:
         total, tokens = 0.0, 0
         plan = plan_epoch(*corpus.lengths(), config.training.max_tokens, 0, 0)
         for indices in self.distributed.shard(plan):
-            batch = assemble(corpus, indices, config.data.max_length)
+            batch = assemble(corpus, indices, config.data.max_length, config.model.source_format)
             src_tokens, tgt_in, tgt_out = map(torch.from_numpy, (batch.src_tokens, batch.tgt_in, batch.tgt_out))
             src, tgt = Packing.of(src_tokens, device), Packing.of(tgt_in, device)
             (src_tokens, tgt_in, labels), (src, tgt) = send((src_tokens, tgt_in, tgt.pack(tgt_out)), (src, tgt), device)
-            _, nll = fused_cross_entropy(model.states(src_tokens, tgt_in, src, tgt), model.output.weight, labels, 0.0)
+            states = model.states(src_tokens, tgt_in, src, tgt)
+            _, nll = fused_cross_entropy(*with_bias(states, model.output), labels, 0.0)
             total += nll.item()
             tokens += batch.n_tgt
         model.train(was_training)

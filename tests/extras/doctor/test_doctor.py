@@ -26,6 +26,7 @@ from mt.data.corpus import Pair
 from mt.data.duplicates import HashPartitions
 from mt.data.encode import TaggedPairs, encode_corpus
 from mt.data.prepare import prepare_text
+from mt.data.sentence_format import Tags
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.extras.doctor import checker, overlaps
@@ -453,7 +454,9 @@ def test_too_long_pairs_are_those_that_training_drops(two_languages: Path, tmp_p
         assert isinstance(source, PairFiles)
         tag = tokenizers.source.tags[config.data.language_of(source)]
         text = (two_languages / source.source, two_languages / source.target)
-        expected += encode_corpus(text, tokenizers, tmp_path / "out", "key", 7, [TaggedPairs(400, tag)]).too_long
+        expected += encode_corpus(
+            text, tokenizers, tmp_path / "out", "key", 7, [TaggedPairs(400, Tags((tag,)))]
+        ).too_long
     assert finding.counts["train"] == expected > 50
 
 

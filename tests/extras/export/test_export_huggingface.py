@@ -183,7 +183,7 @@ def test_the_command_and_its_readme(tmp_path: Path) -> None:
     assert done.stdout.endswith("huggingface: out\n")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         *("MANIFEST.json", "README.md", "config.json", "generation_config.json"),
-        *("model.safetensors", "tokenizer.json", "tokenizer_config.json"),
+        *("model.safetensors", "tokenizer.json", "tokenizer_config.json", "mt"),
     }
     card = (tmp_path / "out" / "README.md").read_text()
     header = yaml.safe_load(card.split("---\n")[1])

@@ -7,7 +7,7 @@ import torch
 
 from mt.bundle.to_ctranslate2 import write_converted
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.tokenizer import EOS_ID, SPECIALS
+from mt.data.tokenizer import EOS, EOS_ID, SOS, SPECIALS
 from mt.decoding.ctranslate2_engine import CTranslate2Engine
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.translator import Translator
@@ -43,7 +43,9 @@ def write_ctranslate2(job: ExportJob, folder: Path, card: str, number_format: st
     compute_type = "float32" if number_format == "float16" else "default"
     limits = (settings.max_positions, settings.batch_tokens)
     engine = CTranslate2Engine(folder, tokenizers, *limits, compute_type=compute_type)
-    translator = Translator(engine, tokenizers, settings.max_source_tokens, settings.target_langs)
+    translator = Translator(
+        engine, tokenizers, settings.max_source_tokens, settings.target_langs, settings.sentence_format
+    )
     return check.compare(
         f"CTranslate2, {number_format}",
         settings.search,
@@ -73,9 +75,18 @@ def _usage(job: ExportJob, settings: TranslationSettings) -> str:
     if isinstance(job.tokenizers.source, SentencePieceTokenizer):
         names, package, opened = _SENTENCEPIECE, "sentencepiece", "SentencePieceProcessor"
         encoded, decoded = f'source.encode("{job.example}", out_type=str)', "found[0].hypotheses[0]"
-    search, tags = settings.search, job.tags
-    tag = f'["<2{next(iter(tags))}>"] + ' if tags else ""
-    tag_note = f"\nThe first asks for the language: {', '.join(f'`<2{code}>`' for code in tags)}." if tags else ""
+    search = settings.search
+    tags = settings.sentence_format.tags(job.tokenizers, settings.target_langs[0])
+    before, after = (job.tokenizers.source.tokens(ids) for ids in (tags.before, tags.after))
+    pieces = " + ".join([*([str(before)] if before else []), encoded, *([str(after)] if after else [])])
+    prefix = ""
+    if tags.first is not None:
+        prefix = f"\n    target_prefix=[{job.tokenizers.target.tokens([tags.first])}],"
+        decoded = decoded.replace("hypotheses[0]", "hypotheses[0][1:]")
+    added = " and ".join(f"`{special}`" for special in (SOS, EOS) if special in settings.source_format and not after)
+    added_note = f"; the library itself adds {added}" if added else ""
+    codes = ", ".join(f"`<2{code}>`" for code in job.tags)
+    tag_note = f"\nThe tags of the languages to translate into are {codes}." if codes else ""
     return f'''
 ## Translating
 
@@ -87,9 +98,9 @@ from {package} import {opened.partition(".")[0]}
 
 translator = ctranslate2.Translator(".")
 source, target = {opened}("{names[0]}"), {opened}("{names[1]}")
-pieces = {tag}{encoded}
+pieces = {pieces}
 found = translator.translate_batch(
-    [pieces],
+    [pieces],{prefix}
     beam_size={search.beam_size},
     length_penalty={search.length_penalty:g},
     max_decoding_length={min(search.max_length, settings.max_positions - 1)},
@@ -100,5 +111,5 @@ found = translator.translate_batch(
 print(target.decode({decoded}))
 ```
 
-A source may have {settings.max_source_tokens - 2:,} pieces; the library itself adds `<s>` and `</s>`.{tag_note}
+A source may have {settings.max_source_tokens - 2:,} pieces{added_note}.{tag_note}
 '''

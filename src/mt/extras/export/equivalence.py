@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIALS
+from mt.data.tokenizer import SOS_ID, SPECIALS
 from mt.data.tokenizer_kinds import TextTokenizer
+from mt.decoding.search import pad_sources
 from mt.errors import MtError
 from mt.extras.export.common import ExportJob
 
@@ -20,17 +21,16 @@ _ODD_TEXTS = ("", "  two  spaces ", "a </s> that is text, and <0x41>", "1,234.50
 
 
 def random_batch(job: ExportJob) -> tuple[Tensor, Tensor]:
-    """Return random sources (B, S) of different lengths with SOS and EOS, and targets (B, T) of one length with SOS."""
+    """Return random sources (B, S) of different lengths in the model's form, and targets (B, T) that begin with SOS."""
     longest = min(30, job.config.data.max_length)
     generator = torch.Generator().manual_seed(0)
 
     def tokens(count: int, vocab_size: int) -> Tensor:
         return torch.randint(len(SPECIALS), vocab_size, (count,), generator=generator)
 
-    sources = torch.full((_SENTENCES, longest), PAD_ID)
-    for row, length in enumerate((longest, 3, max(3, longest // 2))):
-        inner = tokens(length - 2, job.tokenizers.source.vocab_size)
-        sources[row, :length] = torch.cat([torch.tensor([SOS_ID]), inner, torch.tensor([EOS_ID])])
+    lengths = longest, 3, max(3, longest // 2)
+    inner = [tokens(length - 2, job.tokenizers.source.vocab_size).tolist() for length in lengths]
+    sources = pad_sources(inner, torch.device("cpu"), job.model.source_format)
     targets = tokens(_SENTENCES * longest, job.tokenizers.target.vocab_size).view(_SENTENCES, longest)
     targets[:, 0] = SOS_ID
     return sources, targets

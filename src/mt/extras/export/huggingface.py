@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from mt.config import Config
+from mt.config import Config, dump_config
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID, TokenizerPair
 from mt.decoding.settings import TranslationSettings
 from mt.errors import MtError
@@ -16,6 +16,9 @@ from mt.extras.export.equivalence import random_batch, require_equal, sample_tex
 from mt.extras.export.huggingface_tokenizer import tokenizer_config, tokenizer_json
 from mt.extras.export.huggingface_weights import class_of, huggingface_weights, n_positions, target_shift
 from mt.storage import atomic
+from mt.storage.run_dir import ModelDir
+
+OWN = "mt"  # folder of our configuration and tokenizers
 
 
 def write_huggingface(job: ExportJob, folder: Path, card: str) -> str:
@@ -33,6 +36,10 @@ def write_huggingface(job: ExportJob, folder: Path, card: str) -> str:
     atomic.write_text(folder / "tokenizer.json", tokenizer_json(tokenizers, shift))
     atomic.write_json(folder / "tokenizer_config.json", tokenizer_config(tokenizers, shift, longest))
     atomic.write_text(folder / "README.md", _card_header(config) + card + _usage(job, shift))
+    own = ModelDir(folder / OWN)  # what `mt import` needs beside the weights
+    atomic.write_text(own.config, dump_config(config))
+    for name, content in tokenizers.files().items():
+        atomic.write_text(own.tokenizer / name, content)
     with _quiet():
         _compare_tokenizer(job, folder, shift)
         return _compare_logits(job, folder, shift)
@@ -64,7 +71,7 @@ def _model_config(config: Config, tokenizers: TokenizerPair, shift: int) -> dict
         "attention_dropout": shape.attention_dropout,
         "activation_dropout": shape.activation_dropout,
         "max_position_embeddings": n_positions(config),
-        "scale_embedding": True,
+        "scale_embedding": shape.scale_embeddings,
         "tie_word_embeddings": shape.tie_embeddings,
         "is_encoder_decoder": True,
         "use_cache": True,

@@ -120,6 +120,8 @@ def _embeddings(weights: _Weights, model: Transformer, tied: bool) -> None:
         weights.embedding("lm_head", torch.cat([torch.zeros_like(source), output]))
     bias = torch.zeros(1, len(matrix))
     bias[:, :shift] = _NEVER
+    if model.output.bias is not None:
+        bias[:, shift:] = model.output.bias.detach().cpu()
     weights.tensors["final_logits_bias"] = bias
 
 

@@ -35,6 +35,7 @@ class EncoderGraph(nn.Module):
         """Encode src_tokens (B, S), with SOS and EOS and padded with PAD, to memory (2 L, B, H, S, K)."""
         pad = src_tokens == PAD_ID
         x = self.embedding.tokens(src_tokens) * self.embedding.scale + self.positions[: src_tokens.shape[1]]
+        x = self.embedding.norm(x)
         for layer in cast(Iterable[EncoderLayer], self.layers):
             x = layer.residuals[0](x, lambda y, layer=layer: _attend_to_source(layer, y, pad))
             x = layer.residuals[1](x, layer.feed_forward)
@@ -72,6 +73,7 @@ class DecoderGraph(nn.Module):
         pad = src_tokens == PAD_ID
         position = torch.arange(cache.shape[3], cache.shape[3] + 1, device=tokens.device)
         x = self.embedding.tokens(tokens)[:, None] * self.embedding.scale + self.positions[position]
+        x = self.embedding.norm(x)
         cached: list[Tensor] = []
         for number, layer in enumerate(cast(Iterable[DecoderLayer], self.layers)):
             keys, values = cache[2 * number], cache[2 * number + 1]

@@ -148,7 +148,8 @@ def _train(trainer: Trainer, corpus: EncodedCorpus, seconds: float) -> tuple[int
     lengths = corpus.lengths()
     plan = plan_epoch(*lengths, trainer.settings.max_tokens, 0, 0)
     longest = max(plan, key=lambda batch: int(max(side[batch].max() for side in lengths)))
-    largest = trainer.train_step.accumulate_gradients([assemble(corpus, longest)] * trainer.settings.accumulate, 0)
+    batch = assemble(corpus, longest, source_format=trainer.batches.source_format)
+    largest = trainer.train_step.accumulate_gradients([batch] * trainer.settings.accumulate, 0)
     trainer.model.zero_grad(set_to_none=True)
     trainer.step()  # allocates the optimizer's state
     before, steps, started = trainer.state.tokens, 0, _now(trainer)

@@ -1,0 +1,35 @@
+"""Import from Python: a model of other software as a model folder."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def import_model(
+    model: str | Path,
+    output: str | Path,
+    *,
+    source_lang: str | None = None,
+    target_langs: Sequence[str] = (),
+    force: bool = False,
+) -> str:
+    """Write a model folder with the weights and the tokenizer of a model of other software.
+
+    Args:
+        model: a Hugging Face folder of MarianMT, M2M-100, NLLB, mBART or our own export, or its name on the hub.
+        output: the folder to write; it appears when it is complete.
+        source_lang: the language to translate from, where the model knows several.
+        target_langs: the languages to translate into; empty: all that it knows.
+        force: replace an earlier import.
+
+    Returns:
+        the languages and where the model is, a line each.
+
+    Raises:
+        InputError: it is no such model, its files do not fit together, or `output` is in use.
+    """
+    from mt.extras.importing.importing import find_folder, import_folder
+    from mt.storage.output_path import require_replaceable
+
+    folder = find_folder(str(model))
+    require_replaceable(Path(output), "mt import", "imported", [folder], force)
+    return import_folder(folder, Path(output), str(model), source_lang, target_langs)

@@ -1,0 +1,30 @@
+"""`mt import`."""
+
+from pathlib import Path
+
+import click
+
+from mt.cli.options import debug_option, path_type
+from mt.cli.text import print_result
+
+
+@click.command(name="import")
+@click.argument("model")
+@click.option("--output", type=path_type, required=True, help="The model folder to write.")
+@click.option("--from", "source_lang", metavar="LANG", help="Source language, where the model has several.")
+@click.option("--to", "target_langs", metavar="LANG", multiple=True, help="Target language; may be repeated.")
+@click.option("--force", is_flag=True, help="Replace an earlier import.")
+@debug_option
+def import_command(
+    model: str, output: Path, source_lang: str | None, target_langs: tuple[str, ...], force: bool
+) -> None:
+    """Make a model folder of a model of other software.
+
+    MODEL is a Hugging Face folder of MarianMT (OPUS-MT), M2M-100, NLLB, mBART or `mt export huggingface`, or its name
+    on the hub.
+
+    Example: mt import Helsinki-NLP/opus-mt-en-de --output opus-en-de
+    """
+    from mt.api.importing import import_model
+
+    print_result(import_model(model, output, source_lang=source_lang, target_langs=target_langs, force=force))

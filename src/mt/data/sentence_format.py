@@ -1,0 +1,83 @@
+"""Language tags and special tokens around a sentence, as `model.source_format` and `model.target_tag` say."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from mt.data.tokenizer import EOS_ID, SOS_ID
+from mt.errors import InputError
+
+if TYPE_CHECKING:
+    from mt.config import Config
+    from mt.data.tokenizer import TokenizerPair
+
+SOURCE_FORMATS = ("<s> text </s>", "text </s>", "lang text </s>", "text </s> lang")
+TARGET_TAGS = ("source", "target", "none")
+
+
+class Tags(NamedTuple):
+    """Token ids that a direction adds to a sentence: around the source's, and as the target's first."""
+
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    first: int | None = None
+
+    def source(self, ids: Sequence[int]) -> list[int]:
+        """Add the source's tags to its ids."""
+        return [*self.before, *ids, *self.after]
+
+    def target(self, ids: Sequence[int]) -> list[int]:
+        """Add the target's tag to its ids."""
+        return [*ids] if self.first is None else [self.first, *ids]
+
+
+NO_TAGS = Tags()
+
+
+class SentenceFormat(NamedTuple):
+    """The form in which a model reads a source sentence and writes its translation.
+
+    Attributes:
+        source: one of SOURCE_FORMATS.
+        target_tag: one of TARGET_TAGS, the place of the tag that asks for a language.
+        source_lang: the language of the text.
+    """
+
+    source: str = SOURCE_FORMATS[0]
+    target_tag: str = "source"
+    source_lang: str = ""
+
+    @classmethod
+    def of(cls, config: "Config") -> "SentenceFormat":
+        """Return the format of a configuration."""
+        return cls(config.model.source_format, config.model.target_tag, config.data.source_lang)
+
+    def tags(self, tokenizers: "TokenizerPair", target_lang: str, required: bool = False) -> Tags:
+        """Return the tags of a target language.
+
+        Raises:
+            InputError: the tokenizer lacks a tag that the format or, where `required`, the language needs.
+        """
+        known = tokenizers.source.tags
+        of_source = (self._tag(known, self.source_lang),) if "lang" in self.source else ()
+        after = (EOS_ID, *of_source) if self.source.endswith("lang") else ()
+        before: tuple[int, ...] = () if after else of_source
+        if self.target_tag == "target":
+            return Tags(before, after, self._tag(tokenizers.target.tags, target_lang))
+        if self.target_tag == "source" and (target_lang in known or required):
+            before += (self._tag(known, target_lang),)
+        return Tags(before, after)
+
+    @staticmethod
+    def _tag(known: dict[str, int], lang: str) -> int:
+        if lang not in known:
+            raise InputError(f"the model's tokenizer has no tag for {lang}, so it cannot translate from or into it")
+        return known[lang]
+
+
+OUR_FORMAT = SentenceFormat()
+
+
+def framed(ids: Sequence[int], source_format: str) -> list[int]:
+    """Add the special tokens around a source with its tags, which already hold the end if a tag follows it."""
+    start = [SOS_ID] if source_format.startswith("<s>") else []
+    return [*start, *ids, *([] if source_format.endswith("lang") else [EOS_ID])]

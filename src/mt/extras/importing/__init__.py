@@ -1,0 +1,1 @@
+"""Models of other software as model folders: Hugging Face transformers, Marian and CTranslate2."""

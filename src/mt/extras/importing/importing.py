@@ -1,0 +1,74 @@
+"""Import of a model: its folder, or its name on the Hugging Face hub, becomes a model folder."""
+
+import importlib.util
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from mt.bundle.model_folder import build_model, new_model
+from mt.errors import InputError
+from mt.extras.importing.huggingface import read_plan
+from mt.extras.importing.safe_tensors import SafeTensors
+from mt.extras.importing.weights import read_weights
+from mt.storage.run_dir import ModelDir
+
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def import_folder(folder: Path, output: Path, origin: str, source_lang: str | None, target_langs: Sequence[str]) -> str:
+    """Write a model folder with the weights and tokenizers of another; return lines for the user.
+
+    Raises:
+        InputError: the folder is of another architecture or incomplete, its parts do not fit together, or a language
+            must be chosen.
+    """
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", folder.resolve().name).strip("._-")[:100] or "imported"
+    tensors = SafeTensors(folder)
+    plan = read_plan(folder, name, source_lang, target_langs)
+    with torch.device("meta"):
+        model = build_model(plan.config, plan.tokenizers)
+    weights = read_weights(tensors, plan, model)
+    facts = {"imported": origin, **_card_facts(folder / "README.md")}
+    with new_model(ModelDir(output), plan.config, plan.tokenizers, weights, facts):
+        pass
+    data = plan.config.data
+    pieces = plan.tokenizers.target.vocab_size
+    return f"{data.source_lang} to {', '.join(data.target_lang)}, {pieces:,} pieces\n{output}"
+
+
+def find_folder(name: str) -> Path:
+    """Return the folder of a path, or of a name on the hub, which is downloaded once.
+
+    Raises:
+        InputError: there is no such folder, and the hub does not have it or cannot be reached.
+    """
+    path = Path(name)
+    if path.is_dir():
+        return path
+    if path.exists() or not _HUB_NAME.fullmatch(name):
+        raise InputError(f"{name}: no such folder", "name a folder, or a model of the hub as OWNER/NAME")
+    if importlib.util.find_spec("huggingface_hub") is None:
+        raise InputError(f"{name}: no such folder, and huggingface_hub is not installed", "pip install huggingface_hub")
+    from huggingface_hub import snapshot_download
+
+    patterns = ["*.json", "*.safetensors", "*.spm", "sentencepiece.bpe.model", "README.md"]
+    try:
+        return Path(snapshot_download(name, allow_patterns=patterns))
+    except Exception as error:  # of several libraries
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        hint = "check the name and the connection, or name a folder that holds the model"
+        raise InputError(f"{name}: no such folder, and the hub does not give it ({reason})", hint) from None
+
+
+def _card_facts(readme: Path) -> dict[str, Any]:
+    """Return the licence in the front matter of a model card, if it says one."""
+    try:
+        _, front, _ = readme.read_text(encoding="utf-8").split("---\n", 2)
+        licence = yaml.safe_load(front)["license"]
+    except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError):
+        return {}
+    return {"license": licence} if isinstance(licence, str) else {}

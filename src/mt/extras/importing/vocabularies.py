@@ -1,0 +1,129 @@
+"""Tokenizers of a Hugging Face folder, and the rows of its embeddings that belong to their pieces."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
+from mt.data.tokenizer import TokenizerPair
+from mt.errors import InputError
+from mt.extras.importing.safe_tensors import read_json
+
+_MAX_UNUSED_ROWS = 256  # of embeddings, which some models fill up to a round number
+# Language pieces by kind of tokenizer
+_TAGS = {
+    "marian": re.compile(r">>(.+)<<"),
+    "m2m_100": re.compile(r"__(.+)__"),
+    "aligned": re.compile(r"([a-z]{2}_[A-Z]{2}|[a-z]{3}_[A-Z][a-z]{3})"),  # mBART's en_XX, NLLB's eng_Latn
+}
+# M2M-100's languages in the order of their rows, which follow those of the vocabulary
+_M2M_100 = (
+    "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu hy "
+    "id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt ro ru "
+    "sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu"
+).split()
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The tokenizers of a folder, before their languages are chosen.
+
+    Attributes:
+        models: the SentencePiece models of source and target.
+        pieces: their ids by piece, of the source and the target vocabulary; the same object if shared.
+        tags: the piece that stands for a language, by language.
+    """
+
+    models: tuple[Path, Path]
+    pieces: tuple[Mapping[str, int], Mapping[str, int]]
+    tags: Mapping[str, str]
+
+    @property
+    def shared(self) -> bool:
+        return self.pieces[0] is self.pieces[1]
+
+    def tokenizers(self, start: str, sizes: tuple[int, int]) -> tuple[TokenizerPair, str, tuple[Tensor, Tensor]]:
+        """Return our tokenizers, their kind, and for each of their source and target ids (U,) the embeddings' row.
+
+        Args:
+            start: the piece that a translation begins with.
+            sizes: the rows of the source and the target embeddings.
+
+        Raises:
+            InputError: the tokenizer has more pieces than the embeddings have rows, or far fewer.
+        """
+        for path, pieces, size in zip(self.models, self.pieces, sizes, strict=True):
+            if not 0 <= size - len(pieces) <= _MAX_UNUSED_ROWS:
+                message = f"{path.parent}: its tokenizer has {len(pieces):,} pieces, but its embeddings {size:,} rows"
+                raise InputError(message, "take tokenizer and weights of the same model")
+        (source_path, target_path), (source_pieces, target_pieces) = self.models, self.pieces
+        other = None if not self.shared or source_path.read_bytes() == target_path.read_bytes() else target_path
+        read = SentencePieceTokenizer.from_files
+        source = read(source_path, source_pieces, target_path=other, tags=self.tags, start=start)
+        target = source if self.shared else read(target_path, target_pieces, start=start)
+        rows = (
+            torch.tensor([source_pieces[source.piece(i)] for i in range(source.vocab_size)]),
+            torch.tensor([target_pieces[target.piece(i)] for i in range(target.vocab_size)]),
+        )
+        kind = "unigram" if source.log_probs else "sentencepiece_bpe"
+        return TokenizerPair(source, source.counterpart if self.shared else target), kind, rows
+
+
+def read_vocabulary(folder: Path, settings: Mapping[str, Any]) -> Vocabulary:
+    """Read the vocabulary of a folder; `settings` are those of its tokenizer.
+
+    Raises:
+        InputError: a file is missing or damaged.
+    """
+    if (folder / "source.spm").is_file():
+        models = _model(folder, "source.spm"), _model(folder, "target.spm")
+        pieces = _ids(folder / "vocab.json", read_json(folder / "vocab.json"))
+        if settings.get("separate_vocabs"):
+            path = folder / "target_vocab.json"
+            return Vocabulary(models, (pieces, _ids(path, read_json(path))), {})
+        return Vocabulary(models, (pieces, pieces), _tags(pieces, "marian"))
+    model = _model(folder, "sentencepiece.bpe.model")
+    if (folder / "vocab.json").is_file():
+        pieces = _ids(folder / "vocab.json", read_json(folder / "vocab.json"))
+        pieces |= {f"__{code}__": len(pieces) + i for i, code in enumerate(_M2M_100)}
+        kind = "m2m_100"
+    else:
+        pieces, kind = _tokenizer_json(folder / "tokenizer.json"), "aligned"
+    return Vocabulary((model, model), (pieces, pieces), _tags(pieces, kind))
+
+
+def _tokenizer_json(path: Path) -> dict[str, int]:
+    """Return the ids by piece in a tokenizer.json, added tokens included."""
+    if not path.is_file():
+        hint = "let transformers write it: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+        raise InputError(f"{path}: no such file", hint)
+    state = read_json(path)
+    try:
+        vocabulary = state["model"]["vocab"]
+        if isinstance(vocabulary, list):
+            vocabulary = {piece: i for i, (piece, _) in enumerate(vocabulary)}
+        return _ids(path, vocabulary | {token["content"]: token["id"] for token in state["added_tokens"]})
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise InputError(f"{path}: not a tokenizer.json with a vocabulary") from None
+
+
+def _ids(path: Path, pieces: Mapping[str, Any]) -> dict[str, int]:
+    if not all(type(i) is int for i in pieces.values()):
+        raise InputError(f"{path}: its values are not the numbers of pieces")
+    return dict(pieces)
+
+
+def _model(folder: Path, name: str) -> Path:
+    if not (folder / name).is_file():
+        raise InputError(f"{folder / name}: no such file", "the tokenizer's SentencePiece model belongs to the folder")
+    return folder / name
+
+
+def _tags(pieces: Mapping[str, int] | Sequence[str], kind: str) -> dict[str, str]:
+    matches = (_TAGS[kind].fullmatch(piece) for piece in pieces)
+    return {match[1]: match[0] for match in matches if match}

@@ -1,0 +1,146 @@
+"""Weights of transformers' encoder-decoder classes under the names of ours.
+
+Their layers have the same names in all classes. Where positions are sinusoids, theirs are all sines, then all cosines,
+so the dimensions of d_model are permuted, as `mt.extras.export.huggingface_weights` does in the other direction.
+
+V, U their and our vocabulary   D d_model   P positions
+"""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mt.config import Config
+from mt.data.tokenizer import SOS_ID, TokenizerPair
+from mt.errors import InputError
+from mt.extras.importing.safe_tensors import SafeTensors
+from mt.model.build import TranslationModel
+
+# Our name, theirs with * for each of some letters whose matrices ours joins; a tied matrix has one of several names.
+_NAMES = (
+    (r"(encoder|decoder)\.(\d+)\.self_attention\.in_proj", r"model.\1.layers.\2.self_attn.*_proj", "qkv"),
+    (r"(encoder|decoder)\.(\d+)\.self_attention\.out_proj", r"model.\1.layers.\2.self_attn.out_proj", ""),
+    (r"decoder\.(\d+)\.cross_attention\.q_proj", r"model.decoder.layers.\1.encoder_attn.q_proj", ""),
+    (r"decoder\.(\d+)\.cross_attention\.kv_proj", r"model.decoder.layers.\1.encoder_attn.*_proj", "kv"),
+    (r"decoder\.(\d+)\.cross_attention\.out_proj", r"model.decoder.layers.\1.encoder_attn.out_proj", ""),
+    (r"(encoder|decoder)\.(\d+)\.feed_forward\.up", r"model.\1.layers.\2.fc1", ""),
+    (r"(encoder|decoder)\.(\d+)\.feed_forward\.down", r"model.\1.layers.\2.fc2", ""),
+    (r"(encoder|decoder)\.(\d+)\.residuals\.0\.norm", r"model.\1.layers.\2.self_attn_layer_norm", ""),
+    (r"decoder\.(\d+)\.residuals\.1\.norm", r"model.decoder.layers.\1.encoder_attn_layer_norm", ""),
+    (r"(encoder|decoder)\.(\d+)\.residuals\.\d\.norm", r"model.\1.layers.\2.final_layer_norm", ""),
+    (r"(encoder|decoder)_norm", r"model.\1.layer_norm", ""),
+)
+_SIDES = {"source": "encoder", "target": "decoder"}
+_SHARED = ("model.shared", "model.decoder.embed_tokens", "model.encoder.embed_tokens", "lm_head")
+_UNUSED = re.compile(r"(model\.(en|de)coder\.embed_positions\.weights?|final_logits_bias)")
+NEVER = -100.0  # bias of a row that only begins a translation; more would be added to a smoothed loss
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A model to be made of a folder's weights.
+
+    Attributes:
+        config: its configuration.
+        tokenizers: its tokenizers.
+        source_rows, target_rows: for each of our ids (U,) the row of their embeddings.
+        vocab_sizes: V of their source and target embeddings.
+        offset: rows of their table of positions before the first position.
+        sinusoids: returns the table (P, D) of positions that are learned here but computed there.
+        tied: their output is their target embeddings.
+        exact: the folder is our own export: every row is a token's, and biases that we lack are zero.
+    """
+
+    config: Config
+    tokenizers: TokenizerPair
+    source_rows: Tensor
+    target_rows: Tensor
+    vocab_sizes: tuple[int, int]
+    offset: int = 0
+    sinusoids: Callable[[int, int], Tensor] | None = None
+    tied: bool = True
+    exact: bool = False
+
+
+def tensor2tensor_sinusoids(length: int, d_model: int) -> Tensor:
+    """Return the positions (length, D) of M2M-100 behind its offset of 2: sines, then cosines."""
+    half = d_model // 2
+    frequencies = torch.exp(torch.arange(half).float() * -(math.log(10000) / (half - 1)))
+    angles = torch.arange(2, length + 2).float()[:, None] * frequencies
+    table = torch.cat([angles.sin(), angles.cos()], dim=1)
+    return torch.nn.functional.pad(table, (0, d_model % 2))
+
+
+def read_weights(tensors: SafeTensors, plan: Plan, model: TranslationModel) -> dict[str, Tensor]:
+    """Return all weights of a model by our names; the model itself may have no memory.
+
+    Raises:
+        InputError: a tensor is missing, has another shape, or is not one of this architecture.
+    """
+    shape = plan.config.model
+    dimensions = torch.arange(shape.d_model)
+    if shape.positions == "sinusoidal":  # ours alternate
+        dimensions = torch.cat([dimensions[::2], dimensions[1::2]]).argsort()
+    weights, read = {}, set()
+    for name, parameter in model.named_parameters():
+        weight, origins = _read(tensors, plan, name, parameter.shape)
+        axis = _d_model_axis(name)
+        weights[name] = weight if axis is None else weight.index_select(axis, dimensions)
+        read |= origins
+    aliases = {f"{name}.weight" for name in (_SHARED if shape.tie_embeddings else _SHARED[:1])}
+    for name in sorted(tensors.names - read - aliases):
+        if not _UNUSED.fullmatch(name) and not (plan.exact and name.endswith(".bias")):
+            raise InputError(f"{tensors.folder}: unexpected tensor {name!r:.100}, so this is another architecture")
+    return weights
+
+
+def _d_model_axis(name: str) -> int | None:
+    """Return the axis of a weight that counts the dimensions of d_model, if it is not the one of heads."""
+    if re.search(r"(out_proj|down|norm)\.\w+$", name):
+        return 0
+    return None if name.endswith("bias") else 1
+
+
+def _read(tensors: SafeTensors, plan: Plan, name: str, shape: Sequence[int]) -> tuple[Tensor, set[str]]:
+    """Return one of our weights, its dimensions in their order, and the names of the tensors it was made of."""
+    module, _, kind = name.rpartition(".")
+    side, _, part = module.partition("_embedding.")
+    if part == "positions":
+        if plan.sinusoids is not None:
+            return plan.sinusoids(*shape), set()
+        their = f"model.{_SIDES[side]}.embed_positions.weight"
+        return tensors.read(their, (shape[0] + plan.offset, shape[1]))[plan.offset :], {their}
+    if part == "norm":
+        their = f"model.{_SIDES[side]}.layernorm_embedding.{kind}"
+        return tensors.read(their, shape), {their}
+    if part == "tokens" or module == "output":
+        return _rows(tensors, plan, side if part else "output", kind, shape)
+    for pattern, template, letters in _NAMES:
+        if match := re.fullmatch(pattern, module):
+            their = f"{match.expand(template)}.{kind}"
+            names = [their.replace("*", letter) for letter in letters] or [their]
+            own = (shape[0] // len(names), *shape[1:])
+            return torch.cat([tensors.read(each, own) for each in names]), set(names)
+    raise AssertionError(f"no name for {name}")
+
+
+def _rows(tensors: SafeTensors, plan: Plan, side: str, kind: str, shape: Sequence[int]) -> tuple[Tensor, set[str]]:
+    """Return the rows of our ids in a matrix of their embeddings or output, or in the output's bias."""
+    is_source = side == "source"
+    rows, count = (plan.source_rows if is_source else plan.target_rows), plan.vocab_sizes[not is_source]
+    if kind == "bias":
+        has_bias = "final_logits_bias" in tensors.names
+        bias = tensors.read("final_logits_bias", (1, count))[0][rows] if has_bias else torch.zeros(len(rows))
+        if not plan.exact:
+            bias[SOS_ID] = NEVER
+        return bias, {"final_logits_bias"}
+    own = {"source": "model.encoder.embed_tokens", "target": "model.decoder.embed_tokens", "output": "lm_head"}[side]
+    others: tuple[str, ...] = _SHARED[:1] if side != "output" else _SHARED[1::-1] if plan.tied else ()
+    others = _SHARED if plan.config.model.tie_embeddings else others
+    names = [f"{each}.weight" for each in (own, *others)]
+    name = next((each for each in names if each in tensors.names), names[0])
+    return tensors.read(name, (count, shape[1]))[rows], {name}

@@ -1,0 +1,95 @@
+"""Sentence formats: tags and special tokens in training batches, in search and in scores."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data_helpers import encode_text
+from engine_helpers import ENGLISH, GERMAN, configured
+from model_helpers import scramble
+from mt.bundle.model_folder import build_model
+from mt.data.batching import assemble
+from mt.data.encode import TaggedPairs
+from mt.data.sentence_format import SOURCE_FORMATS, SentenceFormat, Tags, framed
+from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, BpeTokenizer, TokenizerPair
+from mt.decoding.engine import SearchOptions
+from mt.decoding.scoring import PairScorer
+from mt.decoding.search import log_probs_of
+from mt.decoding.settings import TranslationSettings
+from mt.decoding.torch_engine import TorchEngine
+from mt.decoding.translator import Translator
+from mt.errors import InputError
+
+TOKENIZER = BpeTokenizer.train([*ENGLISH, *GERMAN] * 3, 320, ("en", "de"))
+PAIR = TokenizerPair(TOKENIZER, TOKENIZER)
+EN, DE = TOKENIZER.tags["en"], TOKENIZER.tags["de"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target_tag", "expected", "first"),
+    [
+        ("<s> text </s>", "source", [SOS_ID, DE, 9, EOS_ID], None),
+        ("text </s>", "source", [DE, 9, EOS_ID], None),
+        ("text </s>", "target", [9, EOS_ID], DE),
+        ("lang text </s>", "target", [EN, 9, EOS_ID], DE),
+        ("lang text </s>", "source", [EN, DE, 9, EOS_ID], None),
+        ("text </s> lang", "target", [9, EOS_ID, EN], DE),
+        ("text </s> lang", "none", [9, EOS_ID, EN], None),
+    ],
+)
+def test_the_tokens_of_a_source(source: str, target_tag: str, expected: list[int], first: int | None) -> None:
+    tags = SentenceFormat(source, target_tag, "en").tags(PAIR, "de")
+    assert framed(tags.source([9]), source) == expected
+    assert tags.target([9]) == [*([] if first is None else [first]), 9]
+
+
+def test_tags_that_the_tokenizer_lacks() -> None:
+    assert SentenceFormat().tags(PAIR, "fr") == Tags()
+    for form in (SentenceFormat("lang text </s>", "none", "fr"), SentenceFormat("text </s>", "target", "en")):
+        with pytest.raises(InputError, match="has no tag for fr"):
+            form.tags(PAIR, "fr")
+    with pytest.raises(InputError, match="has no tag for fr"):
+        SentenceFormat().tags(PAIR, "fr", required=True)
+
+
+@pytest.mark.parametrize("source", SOURCE_FORMATS)
+def test_training_reads_what_translation_reads(tmp_path: Path, source: str) -> None:
+    tags = SentenceFormat(source, "target", "en").tags(PAIR, "de")
+    lines = ["A dog.", "Two men are talking.", "grass"]
+    corpus = encode_text(tmp_path, lines, GERMAN, PAIR, parts=[TaggedPairs(3, tags)])
+    batch = assemble(corpus, np.arange(3), source_format=source)
+    rows = [framed(tags.source(TOKENIZER.encode(line)), source) for line in lines]
+    longest = max(map(len, rows))
+    assert batch.src_tokens.tolist() == [row + [PAD_ID] * (longest - len(row)) for row in rows]
+    assert batch.tgt_in[:, :2].tolist() == [[SOS_ID, DE]] * 3
+    target = [DE, *TOKENIZER.encode(GERMAN[0]), EOS_ID]
+    assert batch.tgt_out[0, : len(target)].tolist() == target
+
+
+@pytest.mark.parametrize("source", SOURCE_FORMATS)
+def test_a_first_token_costs_nothing_and_is_in_no_translation(source: str) -> None:
+    config = configured(f"model.source_format={source}", "model.target_tag=target")
+    settings = TranslationSettings.of(config)
+    assert settings.sentence_format == SentenceFormat.of(config) == SentenceFormat(source, "target", "en")
+    model = build_model(config, PAIR)
+    scramble(model)
+    translator = Translator(TorchEngine(model.eval(), 4096), PAIR, 40, ["de"], settings.sentence_format)
+
+    def log_prob(line: str, target: list[int]) -> float:
+        sources = torch.tensor([framed(translator.tags.source(TOKENIZER.encode(line)), source)])
+        log_probs = log_probs_of(model(sources, torch.tensor([[SOS_ID, DE, *target]])))[0, 1:]
+        return float(log_probs.detach()[range(len(target) + 1), [*target, EOS_ID]].sum())
+
+    for line in ENGLISH:
+        [found] = translator.translate([line], SearchOptions(4, 4, max_length=9))
+        assert len(found) == 4
+        for candidate in found:
+            [part] = candidate.parts
+            assert DE not in part.target[:1]
+            assert candidate.log_prob == pytest.approx(log_prob(line, list(part.target)), abs=1e-4)
+            assert candidate.score == pytest.approx(candidate.log_prob / (len(part.target) + 2))
+    [scored] = PairScorer(model, PAIR, translator.tags, settings).score([(ENGLISH[0], GERMAN[0])])
+    assert scored is not None
+    assert scored.log_prob == pytest.approx(log_prob(ENGLISH[0], TOKENIZER.encode(GERMAN[0])), abs=1e-3)

@@ -1,0 +1,213 @@
+"""`mt import`: the round trip with our own export, fine-tuning, model cards, and folders that are refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
+
+import mt as mt_api
+from bundle_helpers import edit_json
+from command import mt
+from engine_helpers import ENGLISH
+from export_helpers import random_job
+from import_helpers import m2m_100, marian, mbart
+from mt.bundle.model_folder import load_model
+from mt.errors import InputError
+from mt.extras.export.huggingface import write_huggingface
+from mt.extras.importing.vocabularies import _M2M_100
+from mt.storage.run_dir import ModelDir
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["model.norm=post"],
+        ["model.norm=post", "model.positions=learned", "tokenizer.shared=false", "model.bias=false"],
+        ["model.norm=pre", "model.tie_embeddings=false", "model.activation=silu"],
+        ["model.norm=pre", "model.positions=learned", "model.output_bias=true", "model.scale_embeddings=false"],
+        ["model.norm=post", "tokenizer.shared=false", "model.output_bias=true"],
+    ],
+    ids=lambda changes: "-".join(change.split("=")[1] for change in changes),
+)
+def test_export_and_import_give_identical_weights(tmp_path: Path, changes: list[str]) -> None:
+    job = random_job(*changes)
+    (tmp_path / "theirs").mkdir()
+    write_huggingface(job, tmp_path / "theirs", "# A model\n")
+    mt_api.import_model(tmp_path / "theirs", tmp_path / "ours")
+    loaded = load_model(ModelDir(tmp_path / "ours"), torch.device("cpu"))
+    assert loaded.config == job.config
+    assert loaded.tokenizers.files() == job.tokenizers.files()
+    before, after = (dict(model.named_parameters()) for model in (job.model, loaded.model))
+    assert before.keys() == after.keys()
+    assert all(after[name].equal(before[name]) for name in before)
+
+
+def test_the_command_and_the_model_card(tmp_path: Path) -> None:
+    marian(tmp_path / "opus")
+    (tmp_path / "opus" / "README.md").write_text("---\nlanguage: en\nlicense: cc-by-4.0\n---\n# OPUS\n")
+    done = mt("import", "opus", "--output", "ours", cwd=tmp_path)
+    assert done.stdout == "en to de, 64 pieces\nours\n"
+    assert mt("translate", "--model", "ours", ENGLISH[0], cwd=tmp_path).stdout.strip()
+    card = (tmp_path / "ours" / "README.md").read_text()
+    assert card.startswith("---\nlicense: cc-by-4.0\n---\n")
+    assert "imported from opus by `mt`. Its licence is cc-by-4.0." in card
+    assert "not empty" in mt("import", "opus", "--output", "ours", cwd=tmp_path, code=2).stderr
+    mt("import", "opus", "--output", "ours", "--force", cwd=tmp_path)
+
+
+def test_training_starts_from_an_imported_model(tmp_path: Path) -> None:
+    """Its validation loss after an update that changes nothing is that of transformers."""
+    theirs = m2m_100(tmp_path / "m2m")
+    mt("import", "m2m", "--from", "en", "--to", "de", "--output", "ours", cwd=tmp_path)
+    for side, lines in (("en", ENGLISH), ("de", ENGLISH[::-1])):
+        (tmp_path / f"train.{side}").write_text("".join(f"{line}\n" for line in lines))
+    text = (
+        (tmp_path / "ours" / "config.yaml")
+        .read_text()
+        .replace("valid: {from_train: 1000}", "valid: {source: train.en, target: train.de}")
+    )
+    text = text.replace("test: {from_train: 1000}", "test: null").replace("init_from: null", "init_from: ours")
+    (tmp_path / "fine.yaml").write_text(text.replace("precision: auto", "precision: fp32"))
+    settings = ("max_steps=1", "validate_every=1", "learning_rate=1e-9", "warmup_steps=1")
+    mt("train", "fine.yaml", *(part for each in settings for part in ("--set", f"training.{each}")), cwd=tmp_path)
+    records = map(json.loads, (tmp_path / "runs" / "m2m" / "metrics.jsonl").read_text().splitlines())
+    [loss] = [record["loss"] for record in records if record["event"] == "validation"]
+    assert loss == pytest.approx(their_loss(theirs, tmp_path), abs=1e-3)
+
+
+def their_loss(theirs: Any, folder: Path) -> float:
+    """Return transformers' mean loss of a target token, without the rows that ours lacks: <s> and 8 of no piece."""
+    tokenizer = AutoTokenizer.from_pretrained(folder / "m2m", src_lang="en", tgt_lang="de")
+    losses = []
+    for source, target in zip(ENGLISH, ENGLISH[::-1], strict=True):
+        batch = tokenizer(source, text_target=target, return_tensors="pt")
+        with torch.no_grad():
+            logits = theirs(**batch).logits[0, :, 1:-8]
+        losses.append(F.cross_entropy(logits, batch["labels"][0] - 1, reduction="none"))
+    return float(torch.cat(losses).mean())
+
+
+# Refused --------------------------------------------------------------------------------------------------------------
+
+
+def refused(folder: Path, **options: object) -> str:
+    with pytest.raises(InputError) as caught:
+        mt_api.import_model(folder, folder.with_name("out"), **options)
+    assert not folder.with_name("out").exists()
+    assert "\n" not in caught.value.message
+    return f"{caught.value.message} {caught.value.hint}"
+
+
+def _without(name: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).unlink()
+
+
+def _config(**changes: object) -> Callable[[Path], None]:
+    return lambda folder: edit_json(folder / "config.json", lambda config: config.update(changes))
+
+
+def _weights(name: str, change: Callable[[torch.Tensor], torch.Tensor | None]) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        tensors = load_file(folder / "model.safetensors")
+        changed = change(tensors.pop(name, torch.zeros(1)))
+        save_file(tensors | ({} if changed is None else {name: changed.contiguous()}), folder / "model.safetensors")
+
+    return edit
+
+
+def _vocabulary(change: Callable[[dict[str, int]], object]) -> Callable[[Path], None]:
+    return lambda folder: edit_json(folder / "vocab.json", change)
+
+
+FC1 = "model.encoder.layers.0.fc1.weight"
+BAD = {
+    "architecture": (_config(model_type="t5"), "its model_type is 't5', which is none of marian, m2m_100, mbart"),
+    "activation": (_config(activation_function="gelu_new"), "activation_function 'gelu_new' is not supported"),
+    "heads": (_config(decoder_attention_heads=4), "encoder_attention_heads: 2, decoder_attention_heads: 4, but one"),
+    "no-size": (_config(d_model=None), "d_model: None, but a number is needed"),
+    "impossible": (
+        _config(encoder_attention_heads=3, decoder_attention_heads=3),
+        "model.d_model: d_model 16 cannot be divided",
+    ),
+    "layers": (_config(encoder_layers=3), "the tensor 'model.encoder.layers.2.self_attn.q_proj.weight' is missing"),
+    "fewer-layers": (_config(encoder_layers=1), "unexpected tensor 'model.encoder.layers.1."),
+    "start": (_config(decoder_start_token_id=99), "its tokenizer has no piece 99, with which config.json begins"),
+    "shape": (_weights(FC1, lambda x: x[:-1]), f"'{FC1}' has shape [23, 16], but [24, 16] is expected from config"),
+    "type": (_weights(FC1, lambda x: x.long()), "has type torch.int64, but floating point is expected"),
+    "missing": (_weights(FC1, lambda x: None), f"the tensor '{FC1}' is missing"),
+    "extra": (_weights("model.encoder.layers.0.adapter", lambda x: x), "unexpected tensor 'model.encoder.layers.0.ad"),
+    "hole": (_vocabulary(lambda ids: ids.pop("▁")), "the ids of its vocabulary are not 0 to 61, each once"),
+    "other-tokenizer": (
+        _vocabulary(lambda ids: ids.update(more=63)),
+        "its tokenizer has 64 pieces, but its embeddings 63 rows",
+    ),
+    "no-numbers": (_vocabulary(lambda ids: ids.update({"▁": "a"})), "its values are not the numbers of pieces"),
+    "no-json": (lambda folder: (folder / "config.json").write_text("{"), "config.json: cannot be read as JSON"),
+    "no-object": (lambda folder: (folder / "config.json").write_text("[]"), "config.json: holds no JSON object"),
+    "no-spm": (_without("target.spm"), "target.spm: no such file"),
+    "no-weights": (_without("model.safetensors"), "it has no model.safetensors"),
+    "damaged": (lambda folder: (folder / "model.safetensors").write_bytes(b"abc"), "not a safetensors file"),
+    "not-spm": (lambda folder: (folder / "source.spm").write_bytes(b"abc"), "source.spm: not a SentencePiece model"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_folders_that_are_refused(tmp_path: Path, name: str) -> None:
+    change, message = BAD[name]
+    marian(tmp_path / "theirs")
+    change(tmp_path / "theirs")
+    assert message in refused(tmp_path / "theirs")
+
+
+def test_pickled_weights_are_refused_with_the_command_that_converts_them(tmp_path: Path) -> None:
+    theirs = marian(tmp_path / "theirs")
+    (tmp_path / "theirs" / "model.safetensors").unlink()
+    torch.save(theirs.state_dict(), tmp_path / "theirs" / "pytorch_model.bin")
+    done = mt("import", "theirs", "--output", "out", cwd=tmp_path, code=2)
+    assert "pytorch_model.bin: this format can run code when it is read, so it is refused" in done.stderr
+    command = done.stderr[done.stderr.index("python -c ") :].strip().rstrip(".")
+    namespace: dict[str, object] = {}
+    exec(command.split('"')[1].replace("'theirs'", repr(str(tmp_path / "theirs"))), namespace)
+    mt("import", "theirs", "--output", "out", cwd=tmp_path)
+
+
+def test_languages_must_be_known(tmp_path: Path) -> None:
+    m2m_100(tmp_path / "m2m")
+    assert "it does not know the language xx" in refused(tmp_path / "m2m", source_lang="en", target_langs=["xx"])
+    mbart(tmp_path / "mbart", first=True)
+    message = refused(tmp_path / "mbart", source_lang="en_XX")
+    assert "this model needs one target language" in message
+    edit_json(tmp_path / "mbart" / "tokenizer.json", _without_languages)
+    assert "its tokenizer has no languages" in refused(tmp_path / "mbart", source_lang="en_XX", target_langs=["de_DE"])
+    marian(tmp_path / "marian")
+    edit_json(tmp_path / "marian" / "tokenizer_config.json", lambda config: config.update(source_lang=None))
+    assert "it does not say its languages name them: --from LANG --to LANG" in refused(tmp_path / "marian")
+
+
+def _without_languages(state: dict[str, Any]) -> None:
+    for token in (*state["added_tokens"], *state["model"]["vocab"]):
+        key = "content" if isinstance(token, dict) else 0
+        token[key] = token[key].replace("_", "+")
+
+
+def test_names_of_the_hub_need_a_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    done = mt("import", "owner/name", "--output", "out", cwd=tmp_path, code=2)
+    assert "owner/name: no such folder, and the hub does not give it" in done.stderr
+    assert (
+        "no-such-folder: no such folder"
+        in mt("import", "no-such-folder", "--output", "out", cwd=tmp_path, code=2).stderr
+    )
+
+
+def test_the_languages_of_m2m_100_are_those_of_transformers() -> None:
+    from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
+
+    assert FAIRSEQ_LANGUAGE_CODES["m2m100"] == _M2M_100
