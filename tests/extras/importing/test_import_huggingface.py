@@ -170,17 +170,17 @@ SLOW = ("marian-several-targets", "nllb", "nllb-legacy", "mbart-untied")
 )
 def test_translations(family: str, tmp_path: Path) -> None:
     """Of a model that has learned a little, so that its translations differ and some are doubtful."""
-    imported = made(tmp_path, *FAMILIES[family], steps=400 if family == "m2m_100" else 250)
+    imported = made(tmp_path, *FAMILIES[family], steps=400 if family in ("m2m_100", "nllb", "nllb-legacy") else 250)
     translator = imported.slow.translator.to(imported.slow.settings.target_langs[0])
     first = translator.tags.first
-    ids, src_tokens = batches(imported, [1 + i % 9 for i in range(200)], seed=3)
+    ids, src_tokens = batches(imported, [1 + i % 9 for i in range(240)], seed=3)
     for penalty in (1.0, 0.3):
         options = SearchOptions(5, 1, penalty, max_length=40, max_length_ratio=100.0, first_token=first)
         expected = generated(imported, src_tokens, options, first)
         assert len(set(map(tuple, expected))) > 30
         # Not those without an end, nor empty ones behind a tag, which our engines give only where nothing is likelier.
         kept = [row for row, found in enumerate(expected) if int(first is not None) < len(found) <= options.max_length]
-        assert len(kept) > 190
+        assert len(kept) > 200
         for engine in (imported.slow.translator.engine, imported.fast().translator.engine):
             found = [hypotheses[0].ids for hypotheses in engine.translate(ids, options)]
             assert sum(found[row] == expected[row] for row in kept) >= 0.995 * len(kept)
