@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bench.misalignment import plant
@@ -13,7 +14,7 @@ from command import mt
 from mt.data.phrasebook import sentence_pairs
 from mt.errors import InputError
 from mt.extras.doctor import align_files
-from mt.extras.doctor.misalignment import Block, misaligned_blocks
+from mt.extras.doctor.misalignment import Block, conflicts, misaligned_blocks
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +82,12 @@ def test_no_line_is_given_to_two(pairs: list[tuple[str, str]]) -> None:
     used = [n + (1 if block.start <= n < block.end else 0) for n in range(3000) if n not in block.unsure]
     assert len(used) == len(set(used))
     assert sum(late[n + (1 if block.start <= n < block.end else 0)] == targets[n] for n in set(range(1000, 1200))) > 190
+
+
+@pytest.mark.parametrize(("evidence", "lost"), [(0.5, [False, False, True, False]), (2.0, [False, True, True, False])])
+def test_of_two_lines_with_one_translation_the_better_one_keeps_it(evidence: float, lost: list[bool]) -> None:
+    support = np.array([3.0, 4.0, evidence, 3.0])
+    assert conflicts(np.array([0, 1, 0, 0]), support, np.zeros(4, np.bool_)).tolist() == lost
 
 
 def test_too_few_lines_teach_nothing_and_empty_ones_do_no_harm(pairs: list[tuple[str, str]]) -> None:

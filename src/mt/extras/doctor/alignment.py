@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mt.extras.doctor.lexicon import Array, Lexicon, Side, density_ratios, learn_lexicon
+from mt.extras.doctor.lexicon import Array, Lexicon, Side, density_ratios, learn_lexicon, ranges
 
 # Source and target lines of a step, and the logarithm of its prior to that of one to one: near Gale and Church's table
 # 5 for lines left out, and rarer merges, chosen on validation text.
@@ -164,7 +164,7 @@ class _Aligner:
         """Return what the words of target lines `low` to `high` gain from being translations of source lines."""
         words = np.concatenate([self.source.words_of(line) for line in lines])
         sizes = self._first[words + 1] - self._first[words]
-        entries = np.arange(sizes.sum()) + np.repeat(self._first[words] - np.cumsum(sizes) + sizes, sizes)
+        entries = ranges(self._first[words], sizes)
         translations, gained = self._translations[entries], self._gains[entries]
         self._weights[translations] = gained  # of a word that several translate, the last: nearly the same
         starts = self.target.starts[low : high + 1]

@@ -20,7 +20,7 @@ from mt.text.lines import TextIssue, read_lines
 
 SPLITS = ("test", "valid", "train")  # in reading order: held-out text before the training text it must not be in
 
-_MIN_SCORE = -3.0  # of linked lines that are a pair
+MIN_SCORE = -3.0  # of linked lines that are a pair
 _BLOCK = 2**20  # bytes
 _BOM = b"\xef\xbb\xbf"
 
@@ -86,7 +86,7 @@ class Bitext:
     def unpaired(self) -> list[int]:
         """Return the numbers of the pairs that are no translations, or not certainly, even as they are read."""
         before = self.links[0].source[0] if self.links else 0
-        lines = [number for number, link in enumerate(self.links, before) if link.score < _MIN_SCORE]
+        lines = [number for number, link in enumerate(self.links, before) if link.score < MIN_SCORE]
         return lines + unpaired_lines(self.blocks)
 
     def text_files(self) -> list[Path]:

@@ -52,6 +52,12 @@ class Side:
         return self.ids[self.starts[line] : self.starts[line + 1]]
 
 
+def ranges(starts: Array, sizes: Array) -> Array:
+    """Return the numbers of ranges of the given starts and sizes, one range after another."""
+    numbers: Array = np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
+    return numbers
+
+
 def words_in(line: str) -> list[str]:
     """Split a line into words; where letters follow each other without spaces, as in Chinese, into pairs of them."""
     words = []

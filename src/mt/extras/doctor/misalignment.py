@@ -116,7 +116,7 @@ def _segment_blocks(source: Side, target: Side) -> tuple[list[Block], PairEviden
         shifts, support, unsure = _path(evidence, 0, n_lines, (), np.zeros(n_lines))
         _find_moved(evidence, shifts, support, unsure)
         blocks = list(_blocks(shifts))
-    unsure |= _conflicts(shifts, support, unsure)
+    unsure |= conflicts(shifts, support, unsure)
     return list(_described_blocks(blocks, shifts, unsure, source, target)), evidence
 
 
@@ -183,7 +183,7 @@ def _likeliest_states(evidence: Array, in_step: int) -> Array:
     return states
 
 
-def _conflicts(shifts: Array, support: Array, unsure: Array) -> Array:
+def conflicts(shifts: Array, support: Array, unsure: Array) -> Array:
     """Report lines (N,) without a translation of their own: another has more claim to it, or nearly as much."""
     lines = np.flatnonzero((shifts != _NOWHERE) & ~unsure)
     claimed = lines + shifts[lines]

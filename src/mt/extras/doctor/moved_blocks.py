@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mt.extras.doctor.lexicon import Array, Side
+from mt.extras.doctor.lexicon import Array, Side, ranges
 from mt.extras.doctor.pair_evidence import PairEvidence, lexicon_entries
 
 _RARE = 50  # lines with a word, at most, for which they are compared
@@ -21,20 +21,12 @@ def likely_shifts(evidence: PairEvidence, candidates: Array, start: int, end: in
     """
     target = evidence.target
     sizes = target.counts[candidates]
-    posted = np.repeat(candidates, sizes)
-    positions = np.arange(sizes.sum()) + np.repeat(target.starts[candidates] - np.cumsum(sizes) + sizes, sizes)
-    words = target.ids[positions]
-    order = np.argsort(words, kind="stable")
-    posted, words = posted[order], words[order]
+    words = target.ids[ranges(target.starts[candidates], sizes)]
     entries, rows = lexicon_entries(evidence.source, evidence.forward, start, end)
-    translations = evidence.forward[1][entries]
-    first = np.searchsorted(words, translations)
-    counts = np.searchsorted(words, translations, side="right") - first
-    counts[counts > _RARE] = 0
-    hits = np.arange(counts.sum()) + np.repeat(first - np.cumsum(counts) + counts, counts)
-    rows = np.repeat(rows, counts)
-    span = 2 * len(target.counts)
-    votes, n_votes = np.unique((rows // _CHUNK) * span + posted[hits] - rows + span // 2, return_counts=True)
+    places, numbers = _occurrences(words, evidence.forward[1][entries], _RARE)
+    rows, span = rows[numbers], 2 * len(target.counts)
+    votes = (rows // _CHUNK) * span + np.repeat(candidates, sizes)[places] - rows + span // 2
+    votes, n_votes = np.unique(votes, return_counts=True)
     chunks, shifts = votes // span, votes % span - span // 2
     order = np.lexsort((-n_votes, chunks))
     rank = np.arange(len(order)) - np.searchsorted(chunks[order], chunks[order])
@@ -46,17 +38,18 @@ def likely_shifts(evidence: PairEvidence, candidates: Array, start: int, end: in
 
 def repeated_from(side: Side, start: int, end: int) -> int | None:
     """Return the first of the lines elsewhere that lines `start` to `end` are equal to, or None."""
-    wanted = side.hashes[start:end]
-    places = np.flatnonzero(np.isin(side.hashes, wanted))
-    places = places[(places < start) | (places >= end)]
-    order = np.argsort(side.hashes[places], kind="stable")
-    places = places[order]
-    known = side.hashes[places]
-    first = np.searchsorted(known, wanted)
-    counts = np.searchsorted(known, wanted, side="right") - first
-    counts[counts > _MAX_REPEATS] = 0
-    hits = np.arange(counts.sum()) + np.repeat(first - np.cumsum(counts) + counts, counts)
-    shifts, votes = np.unique(places[hits] - np.repeat(np.arange(start, end), counts), return_counts=True)
+    equal = np.flatnonzero(np.isin(side.hashes, side.hashes[start:end]))
+    equal = equal[(equal < start) | (equal >= end)]
+    places, numbers = _occurrences(side.hashes[equal], side.hashes[start:end], _MAX_REPEATS)
+    firsts, votes = np.unique(equal[places] - numbers, return_counts=True)
     if not len(votes) or votes.max() < _MIN_REPEATED * (end - start):
         return None
-    return start + int(shifts[votes.argmax()])
+    return int(firsts[votes.argmax()])
+
+
+def _occurrences(values: Array, wanted: Array, most: int) -> tuple[Array, Array]:
+    """Return the places of wanted values that occur at most so often, and the number of the wanted one of each."""
+    order = np.argsort(values, kind="stable")
+    first, last = (np.searchsorted(values[order], wanted, side) for side in ("left", "right"))
+    counts = np.where(last - first <= most, last - first, 0)
+    return order[ranges(first, counts)], np.repeat(np.arange(len(wanted)), counts)

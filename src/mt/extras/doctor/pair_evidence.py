@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from mt.data.cleaning import GRACE
-from mt.extras.doctor.lexicon import Array, Lexicon, Side, density_ratios, learn_lexicon
+from mt.extras.doctor.lexicon import Array, Lexicon, Side, density_ratios, learn_lexicon, ranges
 
 _UNRELATED = (37, -53)  # lines so far apart are no translations
 _CHUNK = 40_000  # lines scored together
@@ -74,8 +74,7 @@ def lexicon_entries(side: Side, lexicon: Lexicon, start: int, end: int) -> tuple
     words = side.ids[side.starts[start] : side.starts[end]]
     rows = np.repeat(np.arange(start, end), side.counts[start:end])
     sizes = first[words + 1] - first[words]
-    entries = np.arange(sizes.sum()) + np.repeat(first[words] - np.cumsum(sizes) + sizes, sizes)
-    return entries, np.repeat(rows, sizes)
+    return ranges(first[words], sizes), np.repeat(rows, sizes)
 
 
 def _gains(source: Side, target: Side, lexicon: Lexicon, shifts: Iterable[int], first: int, last: int) -> list[Array]:
