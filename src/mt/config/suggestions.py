@@ -33,5 +33,6 @@ def similar(word: str, known: Iterable[str], least: float = MIN_SIMILARITY) -> l
 def suggest_key(key: str, own: Iterable[str], elsewhere: Iterable[str]) -> list[str]:
     """Return at most three suggestions for a key: of `own`, its section's keys, or of all others, dotted."""
     own, elsewhere = list(own), list(elsewhere)
-    tries = ((own, _CLOSE), (elsewhere, _EXACT), (own, _SIMILAR), ([*own, *elsewhere], MIN_SIMILARITY))
-    return next(filter(None, (similar(key, known, least) for known, least in tries)), [])
+    tries = (own, _CLOSE), (elsewhere, _EXACT), (own, _SIMILAR), (elsewhere, _SIMILAR), (own, MIN_SIMILARITY)
+    found = (similar(key, known, least) for known, least in (*tries, (elsewhere, MIN_SIMILARITY)))
+    return next(filter(None, found), [])
