@@ -14,6 +14,18 @@ from mt.data.encode import TaggedPairs, encode_corpus
 from mt.data.token_store import EncodedCorpus, Lengths
 from mt.data.tokenizer import TokenizerPair
 
+# Of the commands that examine a corpus of three texts beside it.
+YAML = """\
+name: mine
+data:
+  source_lang: en
+  target_lang: it
+  train: {source: train.en, target: train.it}
+  valid: {source: valid.en, target: valid.it}
+  test: null
+tokenizer: {vocab_size: 300}
+"""
+
 
 def make_config(
     root: Path, train: Any, *, seed: int = 1, tokenizer: dict[str, Any] | None = None, **data: Any

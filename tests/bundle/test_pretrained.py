@@ -330,3 +330,18 @@ def test_the_start_is_scored_before_the_first_step(given: Path, notices: list[st
     assert scored[0]["step"] == 0
     assert any(notice.startswith("step 0: validation loss") for notice in notices)
     assert trainer.state.best_step > 0
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ("[encoder, decoder, source_embedding]", "nothing is left to train"),  # the output is tied to the embedding
+        ("[decoder]", "this model has no part decoder"),
+    ],
+)
+def test_parts_that_cannot_be_frozen_are_refused(given: Path, parts: str, message: str) -> None:
+    changes = [f"training.freeze={parts}", "training.init_from=null"]
+    if parts == "[decoder]":
+        changes += ["model.architecture=decoder_only", "model.encoder_layers=0"]
+    with pytest.raises(InputError, match=message):
+        trainer_of(given, *changes)

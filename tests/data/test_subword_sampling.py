@@ -297,11 +297,17 @@ def test_a_resume_in_a_later_epoch_is_exact(tiny: Path) -> None:
     assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
 
 
-def test_a_killed_and_resumed_run_ends_with_the_same_weights(tiny: Path) -> None:
-    changes = (
-        *("training.max_steps=40", "training.save_every=5", "training.validate_every=20", "training.log_every=5"),
-        *("tokenizer.bpe_dropout=0.3", "training.r_drop=1.0", "model.word_dropout=0.1", "data.test=null"),
-    )
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        ("tokenizer.bpe_dropout=0.3", "training.r_drop=1.0", "model.word_dropout=0.1"),
+        ("tokenizer.type=unigram", "tokenizer.sampling_alpha=0.2"),
+    ],
+    ids=lambda sampling: sampling[0],
+)
+def test_a_killed_and_resumed_run_ends_with_the_same_weights(tiny: Path, sampling: tuple[str, ...]) -> None:
+    lengths = ("training.max_steps=40", "training.save_every=5", "training.validate_every=20", "training.log_every=5")
+    changes = (*lengths, *sampling, "data.test=null")
     expected_folder = tiny / "uninterrupted"
     shutil.copytree(tiny, expected_folder)
     train(expected_folder, *changes)
@@ -415,20 +421,3 @@ def test_a_given_model_of_another_kind_is_refused_before_any_text_is_read(
     done = mt("train", "--config", "tiny.yaml", *(w for c in sets for w in ("--set", c)), cwd=tiny, code=2)
     assert message in done.stderr
     assert not (tiny / "runs" / "tiny" / "data").exists()
-
-
-def test_a_killed_and_resumed_run_of_a_unigram_model_ends_with_the_same_weights(tiny: Path) -> None:
-    changes = (
-        *("training.max_steps=40", "training.save_every=5", "training.validate_every=20", "data.test=null"),
-        *("tokenizer.type=unigram", "tokenizer.sampling_alpha=0.2"),
-    )
-    expected_folder = tiny / "uninterrupted"
-    shutil.copytree(tiny, expected_folder)
-    train(expected_folder, *changes)
-    command = Command("train", "--config", "tiny.yaml", *(w for c in changes for w in ("--set", c)), cwd=tiny)
-    wait_for_step(tiny, 25, command)
-    command.signal(signal.SIGKILL)
-    assert command.wait().code == -signal.SIGKILL
-    train(tiny, *changes)
-    assert resumes(tiny) == 1, "the kill missed the training"
-    assert weights(tiny) == weights(expected_folder)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from mt.bundle.checks import verify_files
 from mt.bundle.model_folder import LoadedModel, load_model
@@ -15,6 +16,7 @@ from mt.config import Config, InitLayers
 from mt.console import log
 from mt.data.sentence_format import SentenceFormat
 from mt.data.subword_sampling import make_segmenter
+from mt.data.token_store import SIDES
 from mt.data.tokenizer import TokenizerPair
 from mt.data.tokenizer_kinds import TextTokenizer
 from mt.errors import InputError
@@ -222,23 +224,20 @@ def copy_weights(
     by_name = dict(start.model.named_parameters())
     chosen = {} if layers is None else {"encoder": layers.encoder, "decoder": layers.decoder}
     sides = {
-        "source_embedding.tokens.weight": (tokenizers.source, start.tokenizers.source),
-        "target_embedding.tokens.weight": (tokenizers.target, start.tokenizers.target),
-        "output.weight": (tokenizers.target, start.tokenizers.target),
-        "output.bias": (tokenizers.target, start.tokenizers.target),
+        "source_embedding.tokens.weight": "source",
+        "target_embedding.tokens.weight": "target",
+        "output.weight": "target",
+        "output.bias": "target",
     }
+    origins = {side: _origins(getattr(tokenizers, side), getattr(start.tokenizers, side)) for side in SIDES}
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name in sides:
-                old = by_name[name]
-                for row, origins in enumerate(_origins(*sides[name])):
-                    if origins:
-                        parameter[row] = old[origins].mean(dim=0).to(parameter.device)
+                _copy_rows(parameter, by_name[name], origins[sides[name]])
             else:
                 parameter.copy_(by_name[_origin_of_layer(name, chosen)])
-    shared = sum(len(origins) == 1 for origins in _origins(tokenizers.target, start.tokenizers.target))
-    size = tokenizers.target.vocab_size
-    log.info("starting from pretrained weights; %d of %d target pieces are known", shared, size)
+    size, n_known = tokenizers.target.vocab_size, len(origins["target"].known)
+    log.info("starting from pretrained weights; %d of %d target pieces are known", n_known, size)
 
 
 def _origin_of_layer(name: str, layers: Mapping[str, tuple[int, ...] | None]) -> str:
@@ -251,12 +250,30 @@ def _origin_of_layer(name: str, layers: Mapping[str, tuple[int, ...] | None]) ->
     return f"{stack}.{numbers[int(number)]}.{rest}"
 
 
-def _origins(ours: TextTokenizer, theirs: TextTokenizer) -> list[list[int]]:
-    """Return for each of our pieces its row in the other vocabulary, or those of the pieces it is split into there."""
-    known = {piece: i for i, piece in enumerate(theirs.tokens(range(theirs.vocab_size)))}
-    origins = []
+@dataclass(frozen=True)
+class _Origins:
+    """Rows of another vocabulary from which the rows of ours come: of pieces in both, and of the parts of new ones."""
+
+    known: dict[int, int]
+    new: dict[int, list[int]]
+
+
+def _origins(ours: TextTokenizer, theirs: TextTokenizer) -> _Origins:
+    rows = {piece: i for i, piece in enumerate(theirs.tokens(range(theirs.vocab_size)))}
+    origins = _Origins({}, {})
     for row, piece in enumerate(ours.tokens(range(ours.vocab_size))):
-        text = "" if piece in known else ours.decode([row])
+        if piece in rows:
+            origins.known[row] = rows[piece]
+            continue
+        text = ours.decode([row])
         # Of part of a character nothing is known, nor of a language tag, which has no text.
-        origins.append([known[piece]] if piece in known else theirs.encode(text) if "\ufffd" not in text else [])
+        if "\ufffd" not in text and (parts := theirs.encode(text)):
+            origins.new[row] = parts
     return origins
+
+
+def _copy_rows(parameter: Tensor, old: Tensor, origins: _Origins) -> None:
+    rows, sources = list(origins.known), list(origins.known.values())
+    parameter[torch.tensor(rows, device=parameter.device)] = old[torch.tensor(sources)].to(parameter.device)
+    for row, parts in origins.new.items():
+        parameter[row] = old[parts].mean(dim=0).to(parameter.device)

@@ -113,7 +113,7 @@ def check(
     "--keep-share", multiple=True, callback=_shares, metavar="[N:]SHARE", help="Best share to keep, of source N or all."
 )
 @click.option("--by", default="score", help="Column of the scores to select by: score, dual, contrast, lexicon, ...")
-@click.option("--repair", is_flag=True, help="Fix mojibake, entities and invisible characters before judging.")
+@click.option("--repair", is_flag=True, help="Fix sentences, and put lines back in step, before judging.")
 @set_option
 @runs_option
 @debug_option
@@ -153,21 +153,18 @@ def clean(
     from mt.extras.doctor.pair_scores import load_scores
     from mt.extras.doctor.repair import require_ftfy
 
+    contradict(min_score is not None and keep_share is not None, "--min-score", "--keep-share")
+    if scores is None and (min_score is not None or keep_share is not None):
+        raise InputError("--min-score and --keep-share select by scores", "add --scores, the output of mt data score")
     settings = drop_missing_sources(load_config(config, overrides))
-    keeps_duplicates = not settings.data.drop_duplicates and "duplicate" not in drop
-    if max_per_template is not None:
-        drop = (*drop, "template")
-    dropped_for = dropping_rules({*keep, "duplicate"} if keeps_duplicates else keep, drop)
+    if not settings.data.drop_duplicates and "duplicate" not in drop:
+        keep = (*keep, "duplicate")
+    drop += () if max_per_template is None else ("template",)
+    dropped_for = dropping_rules(keep, drop + (() if scores is None else ("low-score",)))
     check_folder(output, settings.data, config)
     if repair:
         require_ftfy()
-    contradict(min_score is not None and keep_share is not None, "--min-score", "--keep-share")
-    judged = None
-    if scores is not None:
-        judged = load_scores(scores, by, min_score, keep_share)
-        dropped_for |= {"low-score"}
-    elif min_score is not None or keep_share is not None:
-        raise InputError("--min-score and --keep-share select by scores", "add --scores, the output of mt data score")
+    judged = None if scores is None else load_scores(scores, by, min_score, keep_share)
     report = check_corpus(settings, runs, 1, dropped_for, repair, judged, max_per_template or 0)
     pages = {} if judged is None else {"scores.html": scores_page(judged.values, judged.sources, judged.threshold)}
     cleaned = write_clean(report, output, dropped_for, pages)

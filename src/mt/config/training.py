@@ -1,7 +1,7 @@
 """The `training` section of the configuration: batches, optimiser, checkpoints, and when to stop."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -11,7 +11,6 @@ _Steps = Annotated[int, Field(ge=1, le=10**9)]
 
 
 _Part = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
-_PARTS = get_args(_Part)
 _Layers = Annotated[tuple[Annotated[int, Field(ge=0, le=1000)], ...], Field(strict=False, min_length=1)]
 
 
@@ -145,8 +144,6 @@ class TrainingConfig(Section):
             yield Rule(("cuda_graphs", "r_drop", "distill_from", "recompute"), reason)
         if self.init_layers is not None and self.init_from is None:
             yield Rule(("init_layers", "init_from"), "there is no model to take layers from; set init_from")
-        if len(self.freeze) == len(_PARTS):
-            yield Rule(("freeze",), "nothing would be left to train; leave a part out")
         yield from self._schedule_rules()
 
     def _schedule_rules(self) -> Iterator[Rule]:

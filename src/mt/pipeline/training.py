@@ -16,6 +16,7 @@ from mt.data.mixture import training_shares
 from mt.data.subword_sampling import SampledCorpus, make_segmenter
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
+from mt.errors import InputError
 from mt.model.build import TranslationModel, build
 from mt.storage.run_dir import RunDir
 from mt.system.distributed import SINGLE_PROCESS, Distributed
@@ -71,11 +72,23 @@ def make_trainer(
 
 
 def freeze(model: TranslationModel, parts: Collection[str]) -> None:
-    """Let some parts of a model keep their weights."""
+    """Let some parts of a model keep their weights.
+
+    Raises:
+        InputError: the model has no such part, or nothing is left to train.
+    """
+    found = set()
     for name, parameter in model.named_parameters(remove_duplicate=False):
         part = name.partition(".")[0].removesuffix("_norm")
         if part in parts:
             parameter.requires_grad_(False)
+            found.add(part)
+    if missing := set(parts) - found:
+        raise InputError(f"training.freeze: this model has no part {min(missing)}", "leave it out")
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InputError(
+            "training.freeze: nothing is left to train, as tied matrices are frozen, too", "name fewer parts"
+        )
 
 
 def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> TrainingCorpus:

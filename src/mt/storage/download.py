@@ -21,6 +21,11 @@ _TIMEOUT = 60  # seconds without a byte
 _OFFLINE = ("MT_OFFLINE", "HF_HUB_OFFLINE")
 
 
+def offline_switch() -> str | None:
+    """Return the environment variable that switches the network off, if there is one."""
+    return next((name for name in _OFFLINE if os.environ.get(name, "0").lower() not in ("", "0", "false")), None)
+
+
 def cache_folder() -> Path:
     """Return `MT_CACHE`, or `mt` in the user's folder for caches."""
     own = os.environ.get("MT_CACHE")
@@ -82,9 +87,8 @@ def _fetch(url: str, partial: Path) -> None:
 
 @contextlib.contextmanager
 def _answer(url: str, headers: dict[str, str]) -> Iterator[Any]:
-    switched = next((name for name in _OFFLINE if os.environ.get(name, "0").lower() not in ("", "0", "false")), None)
-    if switched:
-        raise InputError(f"{url}: not in the cache, and {switched} switches the network off", f"unset {switched}")
+    if switch := offline_switch():
+        raise InputError(f"{url}: not in the cache, and {switch} switches the network off", f"unset {switch}")
     if not url.startswith(("http://", "https://")):
         raise InputError(f"{url}: not an address of the web", "check it")
     try:

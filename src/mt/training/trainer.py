@@ -86,17 +86,8 @@ class Trainer:
         self._saved: tuple[int, int] | None = None
         self.state = state = self._resume()
         self.final_weights = FinalWeights(self.settings, self.save_every, self.checkpoints, state)
-        self.batches = BatchStream(
-            corpus,
-            self.settings.max_tokens,
-            config.seed,
-            state.epoch,
-            state.window,
-            state.cursor,
-            distributed,
-            shares,
-            config.model.source_format,
-        )
+        position, form = (state.epoch, state.window, state.cursor), config.model.source_format
+        self.batches = BatchStream(corpus, self.settings.max_tokens, config.seed, *position, distributed, shares, form)
         if not self.is_over():  # a finished training keeps its best score
             state.use_measure(validation_measure(config))
         self.metrics = MetricsLog(run, config, not distributed.is_main, listener)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from command import mt
-from data_helpers import lines_in, make_config, write_lines, write_pairs
+from data_helpers import YAML, lines_in, make_config, write_lines, write_pairs
 from html_helpers import checked
 from mt.data import phrasebook
 from mt.data.corpus import Pair
@@ -24,16 +24,6 @@ from mt.extras.doctor.misalignment import Block
 from mt.extras.doctor.position_map import BINS, MAX_COLUMNS, PositionMap
 from mt.extras.doctor.rules import PAIR_RULES
 
-YAML = """\
-name: mine
-data:
-  source_lang: en
-  target_lang: it
-  train: {source: train.en, target: train.it}
-  valid: {source: valid.en, target: valid.it}
-  test: null
-tokenizer: {vocab_size: 300}
-"""
 LOST = ("The word caf\ufffd is broken in this sentence.", "Ecco una frase senza difetti.")
 
 

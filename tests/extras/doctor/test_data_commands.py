@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command import mt
-from data_helpers import lines_in, make_config, pairs_of, write_lines, write_pairs
+from data_helpers import YAML, lines_in, make_config, pairs_of, write_lines, write_pairs
 from html_helpers import checked
 from mt.data.corpus import Pair, one_line
 from mt.errors import InputError
@@ -34,16 +34,6 @@ FAULTY: list[Pair] = [
     ("ten", "dieci"),
 ]
 FILES = "{source: train.en, target: train.it}"
-YAML = """\
-name: mine
-data:
-  source_lang: en
-  target_lang: it
-  train: {source: train.en, target: train.it}
-  valid: {source: valid.en, target: valid.it}
-  test: null
-tokenizer: {vocab_size: 300}
-"""
 
 
 @pytest.fixture

@@ -197,7 +197,7 @@ def test_cleaning_drops_pairs_with_low_scores(scored: Path) -> None:
         (["--scores", "scores", "--keep-share", "half"], "give a share such as 0.8"),
         (["--scores", "scores", "--keep-share", "0.5", "--min-score", "1"], "contradict each other"),
         (["--scores", "scores", "--by", "similarity"], "no pair has a value in the column similarity"),
-        (["--scores", "scores", "--by", "beauty"], "damaged, or not written by mt data score"),
+        (["--scores", "scores", "--by", "beauty"], "--by beauty: scores have no such column"),
     ],
 )
 def test_unusable_options_are_refused(scored: Path, words: list[str], message: str) -> None:
@@ -213,3 +213,12 @@ def test_scores_of_another_text_are_refused(scored: Path) -> None:
     (scored / "part2.en").write_text("".join(f"{line}\n" for line in lines_in(scored / "part2.en")[:-1]))
     assert "200 scores of 199 training pairs" in cleaned(scored, "--scores", "scores", code=2)
     assert not (scored / "cleaned").exists()
+
+
+def test_text_that_cannot_be_read_to_its_end_is_refused(judges: list[object], tmp_path: Path) -> None:
+    corpus(tmp_path, 40, 0)
+    (tmp_path / "train.xx").write_text("".join(f"{line}\n" for line in lines_in(tmp_path / "train.xx")[:-1]))
+    assert "the training text cannot be scored" in score(tmp_path, *judges, code=2)
+    (tmp_path / "train.xx").unlink()
+    assert "train.xx" in score(tmp_path, *judges, code=2)
+    assert not list(tmp_path.glob("scores/*.tsv"))

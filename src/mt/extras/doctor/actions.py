@@ -14,9 +14,9 @@ import numpy as np
 
 from mt.config import PairFiles
 from mt.extras.doctor.check import CorpusReport, Finding
-from mt.extras.doctor.clean import PREVENTING, dropping_rules
+from mt.extras.doctor.clean import dropping_rules
 from mt.extras.doctor.examples import Example
-from mt.extras.doctor.rules import BIT, DROPPABLE, ERROR, NOTE, PAIR_RULES, WARNING, FindingRule
+from mt.extras.doctor.rules import BIT, DROPPABLE, ERROR, NOTE, PAIR_RULES, PREVENTING, WARNING, FindingRule
 
 _WEIGHTS = {ERROR: 100.0, WARNING: 1.0, NOTE: 0.01}
 _RULE_WEIGHTS = {

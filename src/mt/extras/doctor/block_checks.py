@@ -1,8 +1,9 @@
 """Blocks of wrong lines: in another language, with their sides swapped, or out of step."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +11,14 @@ from numpy.typing import NDArray
 from mt.config import PairFiles, TableFile
 from mt.extras.doctor.align_files import line_links
 from mt.extras.doctor.bitexts import Bitext, read_bitext
+from mt.extras.doctor.checker import workers_for
 from mt.extras.doctor.examples import Example, Findings
 from mt.extras.doctor.language_blocks import LanguageBlock, language_blocks
-from mt.extras.doctor.misalignment import misaligned_blocks
+from mt.extras.doctor.misalignment import Block, misaligned_blocks
 from mt.extras.doctor.position_map import PositionMap
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.statistics import BitextStatistics
+from mt.system.workers import in_order
 
 _Lines = NDArray[np.bool_]
 
@@ -33,12 +36,15 @@ def check_blocks(
     statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings
 ) -> list[PositionMap]:
     """Add blocks of wrong lines, mark them in the rule bits of all training pairs, and map the training texts."""
+    searches = [(search, one) for one in statistics for search in (_search_languages, _search_alignment)]
+    workers = workers_for(sum(one.pairs for one in statistics))
+    results = (result for _, result in in_order(_searched, searches, workers))
     before, maps = 0, list[PositionMap]()
     for one in statistics:
-        positions = PositionMap(one.pairs)
         lines = {rule: np.zeros(one.pairs, np.bool_) for rule in ("wrong-language", "swapped", "misaligned")}
-        foreign = _check_languages(one.bitext, lines, findings)
-        _check_alignment(one.bitext, foreign, positions, lines["misaligned"], findings)
+        foreign, (blocks, positions) = next(results), next(results)
+        _add_languages(one.bitext, foreign, lines, findings)
+        _add_alignment(one.bitext, blocks, foreign, positions, lines["misaligned"], findings)
         for rule, marked in lines.items():
             findings.counts[rule][one.bitext.split] += int(marked.sum())
             if one.bitext.split == "train":
@@ -49,9 +55,28 @@ def check_blocks(
     return maps
 
 
-def _check_languages(bitext: Bitext, lines: dict[str, _Lines], findings: Findings) -> list[LanguageBlock]:
+def _searched(search: tuple[Callable[[BitextStatistics], Any], BitextStatistics]) -> Any:
+    function, statistics = search
+    return function(statistics)
+
+
+def _search_languages(statistics: BitextStatistics) -> list[LanguageBlock]:
+    bitext = statistics.bitext
+    return list(language_blocks((pair.cleaned() for pair in read_bitext(bitext)), bitext.languages))
+
+
+def _search_alignment(statistics: BitextStatistics) -> tuple[list[Block], PositionMap]:
+    """Return the blocks out of step, and a map; nothing for a bitext that is read repaired."""
+    bitext, positions = statistics.bitext, PositionMap(statistics.pairs)
+    if bitext.repair:
+        return [], positions
+    return list(misaligned_blocks((pair.cleaned() for pair in read_bitext(bitext)), positions.add)), positions
+
+
+def _add_languages(
+    bitext: Bitext, blocks: Sequence[LanguageBlock], lines: dict[str, _Lines], findings: Findings
+) -> None:
     """Add blocks in another language, and those whose sides are swapped."""
-    blocks = list(language_blocks((pair.cleaned() for pair in read_bitext(bitext)), bitext.languages))
     for block in blocks:
         is_swapped = block.side is None
         rule = "swapped" if is_swapped else "wrong-language"
@@ -60,20 +85,23 @@ def _check_languages(bitext: Bitext, lines: dict[str, _Lines], findings: Finding
         findings.examples.add(rule, Example(bitext.split, (), note))
         if is_swapped and bitext.split == "train":
             findings.repairable["swapped"] += block.end - block.start
-    return blocks
 
 
-def _check_alignment(
-    bitext: Bitext, foreign: Sequence[LanguageBlock], positions: PositionMap, lines: _Lines, findings: Findings
+def _add_alignment(
+    bitext: Bitext,
+    found: Sequence[Block],
+    foreign: Sequence[LanguageBlock],
+    positions: PositionMap,
+    lines: _Lines,
+    findings: Findings,
 ) -> None:
     """Add blocks out of step, but for those in another language.
 
-    Of a bitext that is read repaired, only pairs that have no certain translation are marked, and there is no map.
+    Of a bitext that is read repaired, only pairs that have no certain translation are marked.
     """
     if bitext.repair:
         lines[bitext.unpaired()] = True
         return
-    found = misaligned_blocks((pair.cleaned() for pair in read_bitext(bitext)), positions.add)
     blocks = tuple(
         block
         for block in found

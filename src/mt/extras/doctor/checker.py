@@ -73,15 +73,19 @@ def check_pairs(
     return masks
 
 
+def workers_for(pairs: int) -> int:
+    """Return the number of processes to examine so many pairs with."""
+    return 1 if pairs < _SINGLE_PROCESS else min(usable_cores(), _MAX_WORKERS)
+
+
 def _check_chunks(
     chunks: Iterator[Chunk], total: int, findings: Findings, finder: RepetitionFinder, scores: PairScores | None
 ) -> NDArray[np.uint64]:
     """Add to `findings` and `finder`; return the rule bits of the training pairs."""
-    workers = 1 if total < _SINGLE_PROCESS else min(usable_cores(), _MAX_WORKERS)
     held_out = {"test": HeldOutIndex(), "valid": HeldOutIndex()}
     masks = [np.zeros(0, np.uint64)]
     with progress(total=total, unit="pair", desc="checking", unit_scale=True) as bar:
-        for chunk, result in in_order(check_chunk, chunks, workers):
+        for chunk, result in in_order(check_chunk, chunks, workers_for(total)):
             for split, index in held_out.items():
                 if split == chunk.split:
                     index.add(chunk, result)

@@ -21,12 +21,11 @@ from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, bitexts_of, read_bitext
 from mt.extras.doctor.characters import visible
 from mt.extras.doctor.check import CorpusReport
-from mt.extras.doctor.rules import BIT, PAIR_RULES
+from mt.extras.doctor.rules import BIT, PAIR_RULES, PREVENTING
 from mt.storage import atomic
 from mt.storage.output_path import require_replaceable
 
 _MADE_BY = "mt data clean"
-PREVENTING = ("unreadable", "line-counts")  # pairs are unread, or misaligned
 
 
 @dataclass(frozen=True)

@@ -178,6 +178,8 @@ def load_scores(
         InputError: there is no such table, it is damaged or has no such scores.
     """
     path = folder / TABLE
+    if column not in SELECTING:
+        raise InputError(f"--by {column}: scores have no such column to select by", f"one of {', '.join(SELECTING)}")
     try:
         summary = json.loads((folder / SUMMARY).read_bytes())
         sources = tuple((str(each["file"]), int(each["pairs"])) for each in summary["sources"])

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 ERROR, WARNING, NOTE = "error", "warning", "note"
+PREVENTING = ("unreadable", "line-counts")  # rules of which pairs are unread, or misaligned
 SEVERITIES = (ERROR, WARNING, NOTE)
 
 _DROPPED_BY_CLEANING = frozenset(

@@ -24,11 +24,13 @@ from mt.data.cleaning import pair_hash
 from mt.data.corpus import Pair
 from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, read_bitext
-from mt.extras.doctor.language_mismatch import undetectable
+from mt.extras.doctor.examples import Findings
+from mt.extras.doctor.language_mismatch import scorer_for, undetectable
+from mt.extras.doctor.rules import PREVENTING
 from mt.extras.doctor.word_lexicon import WordLexicon
 from mt.extras.planning.corpus_sample import EvenSample
 from mt.storage.resumable_file import ResumableFile
-from mt.text.language_id import Detector
+from mt.text.languages import base_language
 
 # Log-probability and number of tokens of the second sentence given the first; None where the model takes no such pair.
 Scorer = Callable[[Sequence[Pair]], Iterable[tuple[float, int] | None]]
@@ -71,14 +73,15 @@ def survey(bitexts: Sequence[Bitext]) -> CorpusFacts:
     """Count the pairs, hash them, and learn a lexicon for each target language.
 
     Raises:
-        InputError: there is no pair, or a pair that cannot be read.
+        InputError: there is no pair, or the text cannot be read to its end.
     """
+    findings = Findings(1)
     digest, sizes = blake2b(digest_size=16), []
     samples = {bitext.target_lang: EvenSample[Pair](_LEXICON_SAMPLE) for bitext in bitexts}
     counts = dict.fromkeys(samples, 0)
     for bitext in bitexts:
         language, size = bitext.target_lang, 0
-        for raw in read_bitext(bitext):
+        for raw in read_bitext(bitext, findings):
             pair = raw.cleaned()
             digest.update(pair_hash(*pair, language))
             if samples[language].takes(counts[language]):
@@ -86,6 +89,8 @@ def survey(bitexts: Sequence[Bitext]) -> CorpusFacts:
             counts[language] += 1
             size += 1
         sizes.append(size)
+    if faults := [example for rule in PREVENTING for example in findings.examples.of(rule)]:
+        raise InputError(f"the training text cannot be scored: {faults[0].note}", "see `mt data check`")
     if not sum(sizes):
         raise InputError("data.train: no pair to score")
     lexicons = {language: WordLexicon(sample.items) for language, sample in samples.items()}
@@ -152,13 +157,15 @@ class _Features:
         pairs += [(pairs[other[i]][0], pairs[i][1]) for i in range(0, len(block), every)]
         entropies = [self._cross_entropies(scorer, pairs, side) for side, scorer in self._scorers()]
         similarities = self.similarity(pairs) if self.similarity else [math.nan] * len(pairs)
+        shares = list(self.languages.of(pairs))
         for number, (line, pair, similar) in enumerate(zip(lines, pairs, similarities, strict=True)):
             (forward, forward_contrast), (backward, backward_contrast) = (each[number] for each in entropies)
             ratio = len(pair[1]) / len(pair[0]) if pair[0] else math.nan
             found = (forward, backward, forward_contrast, backward_contrast, self.lexicon.coverage(pair), ratio)
-            shares = self.languages.of(pair) if line != RANDOM_LINE else (math.nan, math.nan)
             key = pair_hash(*pair, bitext.target_lang).hex()
-            yield "\t".join([str(bitext.number), str(line), key, *(f"{x:.4g}" for x in (*found, *shares, similar))])
+            yield "\t".join(
+                [str(bitext.number), str(line), key, *(f"{x:.4g}" for x in (*found, *shares[number], similar))]
+            )
 
     def _scorers(self) -> tuple[tuple[int, Scorer], tuple[int, Scorer]]:
         return (0, self.direction.forward), (1, self.direction.backward)
@@ -200,12 +207,19 @@ class _LanguageShares:
     """Confidence, from 0 to 1, that a pair's sentences are in their languages; nan where that cannot be known."""
 
     def __init__(self, bitext: Bitext) -> None:
-        self._codes = bitext.data.source_lang, bitext.target_lang
-        self._detectors = [None if undetectable(code) else Detector([code]) for code in self._codes]
+        self._codes = [None if undetectable(code) else base_language(code) for code in bitext.languages]
+        self._scorer = scorer_for(*bitext.languages) if any(self._codes) else None
 
-    def of(self, pair: Pair) -> tuple[float, float]:
-        source, target = (
-            math.nan if detector is None else detector.best_of(text, [code])[1] / 100
-            for text, code, detector in zip(pair, self._codes, self._detectors, strict=True)
-        )
-        return source, target
+    def of(self, pairs: Sequence[Pair]) -> Iterator[tuple[float, float]]:
+        """Yield the confidence in the source's and in the target's language of each pair."""
+        source, target = (self._shares([pair[side] for pair in pairs], code) for side, code in enumerate(self._codes))
+        return zip(source, target, strict=True)
+
+    def _shares(self, lines: list[str], code: str | None) -> list[float]:
+        if self._scorer is None or code is None:
+            return [math.nan] * len(lines)
+        scores = self._scorer.score(lines, self._scorer.table)
+        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+        own = [language == code for language in self._scorer.languages]
+        shares: list[float] = (odds[:, own].sum(axis=1) / odds.sum(axis=1)).tolist()
+        return shares

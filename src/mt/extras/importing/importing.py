@@ -14,6 +14,7 @@ from mt.errors import InputError
 from mt.extras.importing.huggingface import read_plan
 from mt.extras.importing.safe_tensors import SafeTensors
 from mt.extras.importing.weights import read_weights
+from mt.storage.download import offline_switch
 from mt.storage.run_dir import ModelDir
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
@@ -57,7 +58,8 @@ def find_folder(name: str) -> Path:
 
     patterns = ["*.json", "*.safetensors", "*.spm", "sentencepiece.bpe.model", "README.md"]
     try:
-        return Path(snapshot_download(name, allow_patterns=patterns))
+        local = offline_switch() is not None
+        return Path(snapshot_download(name, allow_patterns=patterns, local_files_only=local))
     except Exception as error:  # of several libraries
         reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         hint = "check the name and the connection, or name a folder that holds the model"
@@ -71,4 +73,5 @@ def _card_facts(readme: Path) -> dict[str, Any]:
         licence = yaml.safe_load(front)["license"]
     except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError):
         return {}
-    return {"license": licence} if isinstance(licence, str) else {}
+    is_name = isinstance(licence, str) and re.fullmatch(r"[\w.+ -]{1,100}", licence)
+    return {"license": licence} if is_name else {}
