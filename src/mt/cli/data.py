@@ -1,5 +1,6 @@
 """`mt data check`, `mt data score`, `mt data clean` and `mt data align`."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,6 @@ def check(
     Example: mt data check mine.yaml --html mine.html
     """
     import json
-    import shlex
 
     from mt.config import load_config
     from mt.data.prepare import drop_missing_sources
@@ -141,8 +141,6 @@ def clean(
 
     Example: mt data clean mine.yaml --output cleaned --drop language --keep identical
     """
-    from shlex import quote
-
     from mt.config import load_config
     from mt.data.cleaning import cleaning_table
     from mt.data.prepare import drop_missing_sources
@@ -172,7 +170,9 @@ def clean(
     if cleaned.repaired:
         print_result("repaired: " + ", ".join(f"{name} {count:,}" for name, count in cleaned.repaired.items()))
     print_result(f"\nuse it with\n{cleaned.snippet(settings.data.root)}")
-    log.info("next: put these sources into %s as data.train, and mt train --config %s", config, quote(str(config)))
+    log.info(
+        "next: put these sources into %s as data.train, and mt train --config %s", config, shlex.quote(str(config))
+    )
 
 
 @data.command()
