@@ -5,6 +5,7 @@
 #     scripts/bench/gpu.sh             # on the GPU machine: tests, speed, a kernel profile, a training to its BLEU
 #     DRY=1 scripts/bench/gpu.sh       # the same at toy size on the CPU, to see that the script works
 #     DRY=quick scripts/bench/gpu.sh   # without the steps and searches that repeat others
+#     ONLY="base big" scripts/bench/gpu.sh   # these steps; `decode` needs `train`
 #
 # DATA is the folder of Multi30k, PYTHON an interpreter of version 3.12 with torch, OUT where the eight logs go.
 # Git ignores data/ and wheels/: where only tracked files are copied to the GPU machine, name both as well.
@@ -41,7 +42,8 @@ fi
 mkdir -p "$OUT"
 WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
-export PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 TORCHINDUCTOR_CACHE_DIR="$WORK/inductor"
+export PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
+export TORCHINDUCTOR_CACHE_DIR="${TORCHINDUCTOR_CACHE_DIR:-$WORK/inductor}"
 if compgen -G "wheels/*.whl" >/dev/null && [ $DEVICE = cuda ]; then
     "$PYTHON" -m pip install --quiet --no-index --no-deps --no-compile --target "$WORK/site" wheels/*.whl || exit 1
     PYTHONPATH="$PYTHONPATH:$WORK/site"
@@ -54,6 +56,7 @@ phase() {
     local name=$1 limit=$2 started=$SECONDS
     shift 2
     [ "${DRY:-}" != quick ] || [[ $name != @(big|sweep) ]] || return 0
+    [ -z "${ONLY:-}" ] || [[ " $ONLY " == *" $name "* ]] || return 0
     [ -z "${DRY:-}" ] || limit=$((5 * limit))  # a CPU may be slow, or busy with other tests
     echo "== $name: $*"
     timeout --signal=INT --kill-after=3 "$limit" "$@" 2>&1 | tee "$OUT/$name.log"
@@ -76,7 +79,10 @@ speed() {
     "$PYTHON" -c "import torch; print('torch', torch.__version__)"
 } 2>&1 | tee "$OUT/machine.log"
 
-phase tests 90 "$PYTHON" -m pytest -q -m gpu -p no:cacheprovider \
+# Side by side where pytest-xdist is: most of their time, the CPU compiles.
+SIDE_BY_SIDE=()
+if "$PYTHON" -c "import xdist" 2>/dev/null; then SIDE_BY_SIDE=(-n 6); fi
+phase tests 90 "$PYTHON" -m pytest -q -m gpu -p no:cacheprovider --show-capture=no --durations=8 "${SIDE_BY_SIDE[@]}" \
     tests/training/test_gpu.py tests/gpu/test_cuda_graphs.py
 speed base 95 $BASE --max-tokens $TOKENS --only "${MINE[@]}" marian --peers "$PYTHON"
 speed big 75 $BIG --max-tokens $TOKENS --only "${MINE[@]}" marian --peers "$PYTHON"

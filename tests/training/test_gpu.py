@@ -49,7 +49,8 @@ def usual_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def on_gpu(folder: Path, *changes: str) -> Parts:
-    parts = Parts(folder, *changes)
+    """Parts on the GPU, not compiled unless asked for: compilation takes longer than a test's steps."""
+    parts = Parts(folder, "training.compile=false", *changes)
     parts.model.cuda()
     return parts
 
@@ -77,7 +78,7 @@ def test_bf16_learns_and_logs(tiny: Path) -> None:
 
 @pytest.mark.parametrize("changes", STEPS.values(), ids=STEPS)
 def test_a_step_waits_for_nothing_and_learns(tiny: Path, changes: list[str]) -> None:
-    parts = on_gpu(tiny, "training.compile=false", "training.learning_rate=5e-3", *changes)
+    parts = on_gpu(tiny, "training.learning_rate=5e-3", *changes)
     trainer = parts.trainer()
     take_steps(trainer, 3)  # these may wait: for compilation, for a handle of cuBLAS, to allocate the moments
     torch.cuda.synchronize()
@@ -94,7 +95,7 @@ def test_a_step_waits_for_nothing_and_learns(tiny: Path, changes: list[str]) -> 
 
 
 def test_a_compiled_step_is_the_plain_one(tiny: Path) -> None:
-    parts = on_gpu(tiny, *EXACT, "training.compile=false")
+    parts = on_gpu(tiny, *EXACT)
     torch.backends.cuda.matmul.allow_tf32 = False
     batches = parts.batches(4)
     expected = parts.gradients(batches)
@@ -153,7 +154,7 @@ def test_a_deterministic_resume_is_exact(tiny: Path, precision: str) -> None:
 def test_a_batch_that_does_not_fit_is_split_and_stays_split(tiny: Path) -> None:
     """Memory is limited to two thirds of what the whole batch takes beyond the model's state."""
     shape = "model={d_model: 256, n_heads: 4, d_ff: 2048, encoder_layers: 6, decoder_layers: 6, norm: pre}"
-    changes = (shape, "training.max_tokens=4000", "training.compile=false", "training.precision=fp32")
+    changes = (shape, "training.max_tokens=4000", "training.precision=fp32")
     trainer = on_gpu(tiny, *changes).trainer()
     trainer.step()
     torch.cuda.synchronize()
@@ -215,7 +216,7 @@ def test_translations_are_those_of_the_cpu(beam_size: int) -> None:
 
 def test_decoding_in_bf16_mostly_agrees_with_fp32(tiny: Path) -> None:
     """The trained tiny model: translations of most sentences are equal."""
-    parts = on_gpu(tiny, FLASH, "training.precision=bf16", "training.learning_rate=5e-3", "training.compile=false")
+    parts = on_gpu(tiny, FLASH, "training.precision=bf16", "training.learning_rate=5e-3")
     take_steps(parts.trainer(), 200)
     src_tokens = torch.from_numpy(parts.batches(1)[0].src_tokens).cuda()
     options, model = SearchOptions(4), parts.model.eval()

@@ -12,7 +12,7 @@ from mt.errors import MachineError
 from mt.model.build import TranslationModel
 
 
-def compile_layers(model: TranslationModel, setting: bool | Literal["auto"]) -> None:
+def compile_layers(model: TranslationModel, setting: bool | Literal["auto"], precision: str = "fp32") -> None:
     """Compile the training pass of each layer in place, once for layers of one kind and any number of tokens.
 
     Validation and decoding stay as they are: their passes are other graphs, which would take longer to compile than
@@ -21,6 +21,7 @@ def compile_layers(model: TranslationModel, setting: bool | Literal["auto"]) -> 
     Args:
         model: on the device it trains on.
         setting: `training.compile`; auto: only on an NVIDIA or AMD GPU, if it can be done there.
+        precision: the number format of matrix products.
 
     Raises:
         MachineError: it was asked for and cannot be done on this machine.
@@ -37,6 +38,9 @@ def compile_layers(model: TranslationModel, setting: bool | Literal["auto"]) -> 
         )
     # It would split a layer's graph by the size of DDP's buckets; a layer is small enough.
     torch._dynamo.config.optimize_ddp = False
+    # torch 2.11's cache on disk takes layers compiled for one format for those of another: on an H200, fp16 after bf16
+    # trained in bf16. Its keys leave autocast's format out.
+    torch.compiler.config.cache_key_tag = f"mt {precision}"
     for layer in model.blocks:
         # Not the whole call, since FSDP's hooks around `forward` gather and free its weights.
         train_with(layer, torch.compile(layer.forward, dynamic=True))

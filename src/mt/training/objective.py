@@ -26,6 +26,7 @@ class Objective(nn.Module):
         model: the model to train.
         config: chooses the loss.
         load_teachers: loads the models to distil from, at the first step; a finished training does not need them.
+        precision: the number format of matrix products, which the caller sets by autocast.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Objective(nn.Module):
         model: TranslationModel,
         config: TrainingConfig,
         load_teachers: Callable[[], Sequence[TranslationModel]] = tuple,
+        precision: str = "fp32",
     ) -> None:
         super().__init__()
         self.model = model
@@ -41,7 +43,7 @@ class Objective(nn.Module):
         self._smoothing, self._r_drop = config.label_smoothing, config.r_drop
         self._distill_weight = config.distill_weight
         self._states: Callable[[Tensor, Tensor, Packing, Packing], Tensor] = model.states
-        compile_layers(model, config.compile)
+        compile_layers(model, config.compile, precision)
         if config.recompute:
             _recompute_layers(model)
 

@@ -73,7 +73,7 @@ class TrainStep:
         self._distributed = distributed
         self._device = model.device
         # First, since FSDP replaces the parameters that the optimiser will hold.
-        objective = Objective(model, config.training, load_teachers)
+        objective = Objective(model, config.training, load_teachers, precision)
         self._objective = shard_objective(objective, config.training, distributed, precision)
         self.optimizer = make_optimizer(model, config.training)
         self.loss_scale = LossScale(self._device) if precision == "fp16" else None
