@@ -50,7 +50,7 @@ if compgen -G "wheels/*.whl" >/dev/null && [ $DEVICE = cuda ]; then
 fi
 
 # phase NAME SECONDS COMMAND...: one step, stopped when it takes too long, its output in a file and on the screen.
-# The others run, too, when one fails; the script fails in the end. The limits add up to 510 seconds.
+# The others run, too, when one fails; the script fails in the end. The limits add up to 505 seconds.
 failed=()
 phase() {
     local name=$1 limit=$2 started=$SECONDS
@@ -82,20 +82,20 @@ speed() {
 # Side by side where pytest-xdist is: most of their time, the CPU compiles.
 SIDE_BY_SIDE=()
 if "$PYTHON" -c "import xdist" 2>/dev/null; then SIDE_BY_SIDE=(-n 6); fi
-phase tests 90 "$PYTHON" -m pytest -q -m gpu -p no:cacheprovider --show-capture=no --durations=8 "${SIDE_BY_SIDE[@]}" \
+phase tests 85 "$PYTHON" -m pytest -q -m gpu -p no:cacheprovider --show-capture=no --durations=8 "${SIDE_BY_SIDE[@]}" \
     tests/training/test_gpu.py tests/gpu/test_cuda_graphs.py
 speed base 95 $BASE --max-tokens $TOKENS --only "${MINE[@]}" marian --peers "$PYTHON"
 speed big 75 $BIG --max-tokens $TOKENS --only "${MINE[@]}" marian --peers "$PYTHON"
-speed sweep 60 $BASE --max-tokens $SWEEP --only "${MINE[@]}" "${SMALL[@]}"
-speed profile 35 $BASE --max-tokens $TOKENS --profile --warm-up $UPDATES --only "${MINE[@]}"
+speed sweep 85 $BASE --max-tokens $SWEEP --only "${MINE[@]}" "${SMALL[@]}"
+speed profile 45 $BASE --max-tokens $TOKENS --profile --warm-up $UPDATES --only "${MINE[@]}"
 
 # Its last table has the scores. Compiling so small a model takes longer than it saves.
-phase train 100 "$PYTHON" -m mt train --config configs/multi30k_en_de_plain.yaml --runs "$WORK/runs" \
+phase train 70 "$PYTHON" -m mt train --config configs/multi30k_en_de_plain.yaml --runs "$WORK/runs" \
     --set data.root="$DATA" --set training.device=$DEVICE --set training.precision=$PRECISION \
     --set training.max_tokens=$TRAIN --set training.max_steps=$STEPS --set training.warmup_steps=$((STEPS / 8)) \
     --set training.validate_every=$((STEPS / 5)) --set training.compile=false "${TOY[@]}"
 
-phase decode 55 "$PYTHON" scripts/bench/decoding.py --model "$WORK/runs/multi30k-en-de-plain/model" --device $DEVICE \
+phase decode 50 "$PYTHON" scripts/bench/decoding.py --model "$WORK/runs/multi30k-en-de-plain/model" --device $DEVICE \
     --rounds 2 --batch 64 --beam $BEAMS --sentences $SENTENCES --source "$DATA/test_2016_flickr.en" \
     --reference "$DATA/test_2016_flickr.de" --peers "$PYTHON" \
     --only "mt torch" "mt torch float32" "mt torch bfloat16" "mt graphs bfloat16" transformers
