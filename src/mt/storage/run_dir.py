@@ -78,6 +78,7 @@ class RunDir:
     cleaning = _Path("data/cleaning.json")  # all dropped training pairs by reason
     tokenizer = _Path("tokenizer")
     precision = _Path("precision.json")  # the number format that `training.precision: auto` chose
+    length = _Path("length.json")  # the numbers of steps that `training.minutes` allowed
     checkpoints = _Path("checkpoints")
     metrics = _Path("metrics.jsonl")
     log = _Path("train.log")  # everything that was logged, of all sessions

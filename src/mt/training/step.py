@@ -56,6 +56,7 @@ class TrainStep:
         optimizer: holds the moments, for checkpoints.
         loss_scale: with fp16, the factor on the loss.
         pieces: into how many each micro-batch is split; it doubles when memory runs out.
+        settings: the `training` section; its `max_steps` may change.
         reads_late: the loss is read from the device only after the next step was launched.
     """
 
@@ -68,6 +69,7 @@ class TrainStep:
         precision: str = "fp32",
     ) -> None:
         self._config = config
+        self.settings = config.training
         self._precision = precision
         self._model = model
         self._distributed = distributed
@@ -96,7 +98,7 @@ class TrainStep:
         Raises:
             MachineError: out of memory even in the smallest pieces.
         """
-        settings = self._config.training
+        settings = self.settings
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(step + 1, settings, self._config.model.d_model)
         loss = self.accumulate_gradients(micro_batches, step)

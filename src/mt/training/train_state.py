@@ -16,7 +16,8 @@ class TrainState:
         epoch, window, cursor: the position in the batch order: epoch, window of the corpus, and batches of the window
             consumed.
         tokens: source and target tokens trained on, padding not counted.
-        seconds: time spent in training, over all sessions.
+        seconds: time spent in steps, over all sessions.
+        elapsed: time since the first step, validations included, over all sessions.
         validated_step: the step last validated.
         best_score, best_step: the best validation score so far (higher is better) and its step.
         best_validations: the best (score, step), best first.
@@ -34,6 +35,7 @@ class TrainState:
     cursor: int = 0
     tokens: int = 0
     seconds: float = 0.0
+    elapsed: float = 0.0
     validated_step: int = 0
     best_score: float | None = None
     best_step: int | None = None
@@ -77,7 +79,8 @@ class TrainState:
     def end_reason(self, settings: TrainingConfig, epochs_done: int) -> str:
         """Say why training is over; empty while it is not."""
         if self.step >= settings.max_steps:
-            return f"step {self.step:,} is the last (training.max_steps)"
+            limit = "max_steps" if settings.minutes is None else "minutes"
+            return f"step {self.step:,} is the last (training.{limit})"
         if settings.max_epochs is not None and epochs_done >= settings.max_epochs:
             return f"epoch {epochs_done:,} is the last (training.max_epochs), with step {self.step:,}"
         if settings.patience is not None and self.bad_validations >= settings.patience:

@@ -30,6 +30,7 @@ from mt.system.distributed import SINGLE_PROCESS, Distributed
 from mt.training.averaging import FinalWeights, MovingAverage, swapped_weights
 from mt.training.checkpoints import Checkpoints
 from mt.training.compilation import CompilationLog
+from mt.training.length_plan import LengthPlan
 from mt.training.metrics_log import MetricsLog
 from mt.training.precision import choose_precision
 from mt.training.sharding import full_tensor
@@ -96,6 +97,8 @@ class Trainer:
         self.step_results = StepResults(state, self.metrics, self.train_step.reads_late, scales_loss)
         self._logged_seconds = state.seconds
         self._compilation_log = CompilationLog()
+        self._length = LengthPlan(run, self.settings, distributed, state.elapsed)
+        self._set_length(self._length.at(state.step))
         self._session_start = 0.0, 0  # time and step
 
     def run(self) -> TrainState:
@@ -118,8 +121,13 @@ class Trainer:
             while not self.is_over():
                 started = time.perf_counter()
                 self.step()
-                self.state.seconds += time.perf_counter() - started
-                self._logged_seconds += self._compilation_log.new_seconds()  # no part of the training's speed
+                seconds = time.perf_counter() - started
+                self.state.seconds += seconds
+                compiled = self._compilation_log.new_seconds()  # no part of the training's speed
+                self._logged_seconds += compiled
+                self._length.add_step(seconds - compiled)
+                if self.state.step == self.settings.warmup_steps:
+                    self._set_length(self._length.replan(self.state.step))
                 bar.update()
                 if self._is_due(self.settings.log_every):
                     bar.set_postfix_str(self._log(is_shown=not bar.disable))
@@ -154,6 +162,7 @@ class Trainer:
 
     def validate(self) -> None:
         """Score the model on the validation set and rank the score."""
+        started = time.perf_counter()
         self.step_results.flush()
         state = self.state
         with self._model_with(self.final_weights.candidate(self._weights())) as model:
@@ -163,6 +172,11 @@ class Trainer:
         state.record_validation(score, self.settings.average_checkpoints)
         result.log(state.step, is_best=state.best_step == state.step)
         self.metrics.write("validation", state.step, epoch=state.epoch, **asdict(result))
+        self._length.add_validation(time.perf_counter() - started)
+        self._set_length(self._length.replan(state.step))
+
+    def _set_length(self, max_steps: int) -> None:
+        self.settings = self.train_step.settings = self.settings.model_copy(update={"max_steps": max_steps})
 
     def _score_start(self) -> None:
         """Score the weights that training starts from; they cannot become the best ones."""
@@ -187,6 +201,7 @@ class Trainer:
         """Write a checkpoint and remove those no longer needed."""
         self.step_results.flush()
         average = None if self.average is None else self.average.weights
+        self.state.elapsed = self._length.elapsed
         if self.train_step.loss_scale is not None:
             self.state.loss_scale = self.train_step.loss_scale.state()
         self.checkpoints.save(self.state, self.model, self.optimizer, average)

@@ -26,7 +26,8 @@ from mt.system.cpus import usable_cores
 from mt.system.devices import choose_device, has_bf16
 
 _FEW_PAIRS = 1_000  # below it, a warning
-_TRAINING_SHARE = 0.85  # of the time limit; the rest is for preparing the data and scoring the model
+_FIXED_SECONDS, _PAIRS_PREPARED = 40.0, 5000  # of a time limit, for what is not training; pairs a second
+_SCORING_COST = 4  # times a validation
 _VALIDATION_SHARE = 0.15  # of the training time, at most
 PROBE_LENGTH = Length(steps=1000, epochs=10.0, validations=10)
 _STEP_LIMITS = (50, 300_000)
@@ -166,10 +167,14 @@ def fitting_length(inputs: PlanInputs, measured: Measurements, pairs: float, val
     """Return as many steps as the time limit allows or the text is worth, and validations for a small part of it."""
     epochs = inputs.epochs or inputs.size_class.max_epochs
     steps = epochs * pairs * measured.steps_per_pair
-    if inputs.minutes is not None:
-        seconds = 60 * inputs.minutes * _TRAINING_SHARE * (1 - _VALIDATION_SHARE)
-        steps = min(2 * steps, seconds / measured.seconds_per_step)
-    steps = rounded(min(max(steps, _STEP_LIMITS[0]), _STEP_LIMITS[1]))
     validation_seconds = max(valid_pairs * measured.seconds_per_sentence, 1e-9)
+    minutes = None
+    if inputs.minutes is not None:
+        others = _FIXED_SECONDS + pairs / _PAIRS_PREPARED + _SCORING_COST * validation_seconds
+        seconds = max(60 * inputs.minutes - others, 30 * inputs.minutes)
+        fitting = seconds * (1 - _VALIDATION_SHARE) / measured.seconds_per_step
+        minutes = float(f"{seconds / 60:.3g}") if fitting < 2 * steps else None
+        steps = min(2 * steps, fitting)
+    steps = rounded(min(max(steps, _STEP_LIMITS[0]), _STEP_LIMITS[1]))
     validations = int(_VALIDATION_SHARE * steps * measured.seconds_per_step / validation_seconds)
-    return Length(steps, steps / (pairs * measured.steps_per_pair), min(max(validations, 3), 10))
+    return Length(steps, steps / (pairs * measured.steps_per_pair), min(max(validations, 3), 10), minutes)

@@ -72,11 +72,19 @@ SHAPES = (
 
 @dataclass(frozen=True)
 class Length:
-    """The length of a training: optimizer steps, the epochs they make, and the number of validations."""
+    """The length of a training.
+
+    Attributes:
+        steps: of the optimizer.
+        epochs: that they make.
+        validations: their number.
+        minutes: that they may take with the validations; None where the text limits the steps.
+    """
 
     steps: int
     epochs: float
     validations: int
+    minutes: float | None = None
 
 
 @dataclass(frozen=True)
@@ -173,6 +181,8 @@ def training_choices(shape: Shape, inputs: PlanInputs, length: Length) -> list[C
     epochs = f"about {length.epochs:.1f} passes over the text"
     limit = f", in {inputs.minutes:g} minutes including preparation and scoring" if inputs.minutes else ""
     choices = [_batch_choice(shape, inputs), Choice("max_steps", steps, epochs + limit)]
+    if length.minutes is not None:
+        choices.append(Choice("minutes", length.minutes, "of training: max_steps then follows its speed"))
     if shape.optimizer == "muon":
         choices += [
             Choice("optimizer", "muon", "needed fewer steps than adam on Multi30k"),
