@@ -97,8 +97,8 @@ def _write_translations(
     translator = load(options["models"], **engine, runs=options["runs"], one_by_one=one_by_one, sampling=sampled)
     n_best, format_ = options["n_best"], options["format_"] or "text"
     alignment, draws = options["alignment"], options["attention"] is not None
-    search: dict[str, Any] = {"to": options["to"], "request": request, "scores": format_ == "jsonl" or n_best > 1}
-    search["attention"] = alignment or draws
+    search: dict[str, Any] = {name: options[name] for name in ("to", "source_lang")} | {"request": request}
+    search |= {"scores": format_ == "jsonl" or n_best > 1, "attention": alignment or draws}
     drawn: list[Any] = []
     first_line = 1
     if sys.stderr.isatty():

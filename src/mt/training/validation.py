@@ -10,10 +10,10 @@ from mt.config import Config
 from mt.console import log, shortened
 from mt.data.batching import assemble, plan_epoch
 from mt.data.eval_texts import EvalText
-from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import DistributedEngine, SearchOptions
+from mt.decoding.settings import TranslationSettings
 from mt.decoding.text_translation import Translated, mean_bleu, translate_texts
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator
@@ -77,14 +77,13 @@ class Validator:
         signature = bleu_signature(config.evaluation, [text.target_lang for text in self.texts])
         loss = self._loss(model)
         engine = DistributedEngine(TorchEngine(model, config.decoding.batch_tokens), self.distributed)
-        languages, sentence_format = config.data.target_lang, SentenceFormat.of(config)
-        translator = Translator(engine, self.tokenizers, config.data.max_length, languages, sentence_format)
+        translator = Translator.of(engine, self.tokenizers, TranslationSettings.of(config))
         options = SearchOptions(
             beam_size=1, max_length=config.longest_translation, max_length_ratio=config.decoding.max_length_ratio
         )
         if self.distributed.is_main and not self._warned:
             for text in self.texts:
-                translator.to(text.target_lang).warn_long_lines(text.sources, "validation set")
+                translator.for_text(text).warn_long_lines(text.sources, "validation set")
             log.info("validation with greedy search, %s", signature)
             self._warned = True
         translated = translate_texts(translator, self.texts, options)
@@ -115,7 +114,7 @@ class Validator:
 
 
 def _samples(translated: list[Translated], number: int) -> list[tuple[str, str, str]]:
-    """Take the first sentences, alternating between the target languages."""
+    """Take the first sentences, alternating between the directions."""
     triples = [zip(one.text.sources, one.hypotheses, one.text.references, strict=True) for one in translated]
     interleaved = chain.from_iterable(zip_longest(*triples))
     return list(islice((sample for sample in interleaved if sample is not None), number))

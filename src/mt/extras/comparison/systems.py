@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mt.bundle.load_translator import open_model, read_config
 from mt.config.data import DataConfig
 from mt.console import log
 from mt.data.eval_texts import EvalText, nfc_lines
+from mt.data.mixture import direction
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
 from mt.evaluation.test_set import search_options
@@ -33,7 +34,7 @@ class Comparison:
 def stored_translations(
     paths: Sequence[Path], runs: Path, test_set: str, method: str | None, to: str | None
 ) -> list[Comparison]:
-    """Read the translations of a test set in the runs' eval/, one comparison a language.
+    """Read the translations of a test set in the runs' eval/, one comparison a direction.
 
     Args:
         paths: run folders and files of translations, the baseline first.
@@ -62,7 +63,8 @@ def stored_translations(
             _require_same_text(first, other, language)
         hypotheses = (by_index[i].lines(language, method) if i in by_index else _read(p) for i, p in enumerate(paths))
         systems = [System(str(path), lines) for path, lines in zip(paths, hypotheses, strict=True)]
-        comparison = Comparison(first.text(language), systems, bleu_tokenizer(first.bleu_tokenize, language))
+        text = first.text(language)
+        comparison = Comparison(text, systems, bleu_tokenizer(first.bleu_tokenize, text.target_lang))
         comparisons.append(_checked(comparison))
     return comparisons
 
@@ -148,7 +150,8 @@ class _StoredTestSet:
 
     path: Path  # as the user wrote it
     folder: Path
-    prefixes: dict[str, str]  # of the files' names, by language
+    texts: dict[str, EvalText]  # by direction, still without sentences
+    prefixes: dict[str, str]  # of the files' names, by direction
     methods: list[str]
     bleu_tokenize: str
 
@@ -162,7 +165,7 @@ class _StoredTestSet:
         file = run.scores / f"{test_set}.json"
         try:
             results = [
-                (result["method"], result.get("target_lang", config.data.target_lang[0]))
+                (result["method"], result.get("source_lang", ""), result.get("target_lang", config.data.target_lang[0]))
                 for result in json.loads(file.read_bytes())["results"]
             ]
         except FileNotFoundError:
@@ -171,16 +174,17 @@ class _StoredTestSet:
             results = []
         if not results or not all(isinstance(text, str) for result in results for text in result):
             raise InputError(f"{file}: not a score file of `mt eval`", f"score it again: mt eval --model {path}")
-        methods, languages = (list(dict.fromkeys(column)) for column in zip(*results, strict=True))
-        prefixes = {code: f"{test_set}.{code}" if len(languages) > 1 else test_set for code in languages}
-        return cls(path, run.scores, prefixes, methods, config.evaluation.bleu_tokenize)
+        methods = list(dict.fromkeys(method for method, _, _ in results))
+        texts = {direction(*languages): EvalText(languages[1], [], [], languages[0]) for _, *languages in results}
+        prefixes = {name: f"{test_set}.{name}" if len(texts) > 1 else test_set for name in texts}
+        return cls(path, run.scores, texts, prefixes, methods, config.evaluation.bleu_tokenize)
 
-    def text(self, language: str) -> EvalText:
-        return EvalText(language, self.lines(language, "source"), self.lines(language, "reference"))
+    def text(self, name: str) -> EvalText:
+        return replace(self.texts[name], sources=self.lines(name, "source"), references=self.lines(name, "reference"))
 
-    def lines(self, language: str, suffix: str) -> list[str]:
+    def lines(self, name: str, suffix: str) -> list[str]:
         # Two runs of one language each may write its code differently.
-        prefix = self.prefixes.get(language) or next(iter(self.prefixes.values()))
+        prefix = self.prefixes.get(name) or next(iter(self.prefixes.values()))
         return _read(self.folder / f"{prefix}.{suffix}")
 
 
@@ -190,7 +194,7 @@ def _not_scored(path: Path, file: Path, test_set: str, data: DataConfig) -> Inpu
     if test_set.startswith("changed."):
         arguments = " and the settings to be compared"
     elif name != "test":
-        arguments = f" --source {test_set}.{data.source_lang} --reference {test_set}.{data.target_lang[0]}"
+        arguments = f" --source {test_set}.{data.source_lang[0]} --reference {test_set}.{data.target_lang[0]}"
     elif data.test is None:
         return InputError(f"{path}: its configuration has no test set, so it has no translations of one", _OTHER_TEXT)
     else:
@@ -218,19 +222,24 @@ def _common_method(stored: Sequence[_StoredTestSet], method: str | None) -> str:
 
 
 def _common_languages(stored: Sequence[_StoredTestSet], to: str | None) -> list[str]:
-    first = stored[0].prefixes
-    if all(len(one.prefixes) == 1 for one in stored) and to in (None, *first):
+    """Return the names of the directions that all have: those into a language `to`, or the one of this name."""
+    first = {name: (name, text.target_lang) for name, text in stored[0].texts.items()}
+    if all(len(one.prefixes) == 1 for one in stored) and (to is None or to in next(iter(first.values()))):
         return list(first)
-    common = [code for code in first if all(code in one.prefixes for one in stored) and to in (None, code)]
+    common = [
+        name
+        for name, names in first.items()
+        if all(name in one.prefixes for one in stored) and (to is None or to in names)
+    ]
     if not common:
         tested = "; ".join(f"{one.path} was tested on {', '.join(one.prefixes)}" for one in stored)
         raise InputError(f"no language in common{f' that is {to}' if to else ''}: {tested}")
     return common
 
 
-def _require_same_text(first: _StoredTestSet, other: _StoredTestSet, language: str) -> None:
-    one, two = first.text(language), other.text(language)
-    for side, ours, theirs in (("references", one.references, two.references), ("sources", one.sources, two.sources)):
+def _require_same_text(first: _StoredTestSet, other: _StoredTestSet, name: str) -> None:
+    for side in ("reference", "source"):
+        ours, theirs = first.lines(name, side), other.lines(name, side)
         if ours == theirs:
             continue
         position = f"{len(ours)} and {len(theirs)} lines"
@@ -238,6 +247,6 @@ def _require_same_text(first: _StoredTestSet, other: _StoredTestSet, language: s
             line = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=True), 1) if a != b)
             position = f"line {line} is the first"
         raise InputError(
-            f"{first.path} and {other.path} were tested on different texts: their {side} differ ({position})",
+            f"{first.path} and {other.path} were tested on different texts: their {side}s differ ({position})",
             _OTHER_TEXT,
         )

@@ -42,15 +42,16 @@ def open_directions(folders: Sequence[ModelDir], choice: EngineChoice) -> list[D
     owners: dict[tuple[str, str], ModelDir] = {}
     for folder in folders:
         config, opened = read_config(folder), open_model(folder, choice)
-        for target in config.data.target_lang:
-            pair = (config.data.source_lang, target)
+        for source, target in config.data.pairs:
+            pair = (source, target)
             if pair in owners:
                 raise InputError(
                     f"{folder.root}: it translates from {pair[0]} to {pair[1]}, and so does {owners[pair].root}",
                     "serve one of them",
                 )
             owners[pair] = folder
-            directions.append(Direction(*pair, opened.translator.to(target), opened.settings.search, config.name))
+            translator = opened.translator.to(target, source)
+            directions.append(Direction(*pair, translator, opened.settings.search, config.name))
     return directions
 
 
