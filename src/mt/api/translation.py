@@ -216,6 +216,8 @@ class Translator:
             done: list[str] = []
             if source_lang == AUTO:
                 chosen["source_lang"] = self._detected(" ".join(texts), into.target_lang)
+                if chosen["source_lang"] == into.target_lang and len(self.source_langs) > 1:
+                    return texts
             for start in range(0, len(texts), _DOCUMENT_BLOCK):
                 block = texts[start : start + _DOCUMENT_BLOCK]
                 done += [each.text for each in self.results(block, **chosen)]
@@ -288,7 +290,7 @@ class Translator:
                 if not isinstance(line, str):
                     raise InputError(f"{line!r:.50} is not a string", "give a string, or a list of strings")
             if source_lang == AUTO:
-                translated = self._detect_and_translate(block, into.target_lang, options, first_line)
+                translated = self._detect_and_translate(block, into.target_lang, options)
             else:
                 translated = into.translate(block, options, first_line)
             for line, candidates in zip(block, translated, strict=True):
@@ -299,8 +301,7 @@ class Translator:
         """Return the translator of a direction, and warn once of one that was not trained."""
         translator = self._opened.translator
         if source_lang == AUTO:
-            if len(self.source_langs) > 1:
-                require_identification("detection of the source language")
+            self._require_detectable()
             # Any of them: each line gets its own.
             source_lang = next((s for s in self.source_langs if s != to), None)
             return translator.to(to, source_lang)
@@ -312,24 +313,38 @@ class Translator:
         return into
 
     def _detected(self, text: str, target_lang: str) -> str:
-        """Return the likeliest of the model's source languages, other than the target, of a text."""
+        """Return the likeliest of the model's source languages of a text; or the target, if it is in that already."""
         codes = [code for code in self.source_langs if code != target_lang] or list(self.source_langs)
-        if len(codes) == 1:
-            return codes[0]
-        if self._detector is None:
-            self._detector = Detector(codes)
-        return self._detector.best_of(text, codes)[0]
+        return codes[0] if self._detector is None else self._detector.source_of(text, codes, target_lang)[0]
+
+    def _require_detectable(self) -> None:
+        """Load the detector of the source language, if there are several.
+
+        Raises:
+            InputError: its package is not installed, or does not know one of the languages.
+        """
+        if len(self.source_langs) < 2 or self._detector is not None:
+            return
+        require_identification("detection of the source language")
+        detector = Detector(self.source_langs)
+        if unknown := [code for code in self.source_langs if not detector.supports(code)]:
+            raise InputError(f"the source language cannot be detected: {unknown[0]} is unknown to py3langid", "name it")
+        self._detector = detector
 
     def _detect_and_translate(
-        self, lines: list[str], target_lang: str, options: "SearchOptions", first_line: int
+        self, lines: list[str], target_lang: str, options: "SearchOptions"
     ) -> list[list[Candidate]]:
-        """Translate lines from the language of each."""
+        """Translate lines from the language of each; those in the target language stay as they are."""
         detected = [self._detected(line, target_lang) for line in lines]
         found: dict[int, list[Candidate]] = {}
         for code in dict.fromkeys(detected):
             numbers = [i for i, each in enumerate(detected) if each == code]
-            into = self._into(target_lang, code)
-            found |= zip(numbers, into.translate([lines[i] for i in numbers], options, None), strict=True)
+            texts = [lines[i] for i in numbers]
+            if code == target_lang and len(self.source_langs) > 1:
+                translated = [[Candidate(text, 0.0, 0.0)] for text in texts]
+            else:
+                translated = self._into(target_lang, code).translate(texts, options, None)
+            found |= zip(numbers, translated, strict=True)
         return [found[i] for i in range(len(lines))]
 
     def _result(self, line: str, best: list[Candidate], attention: bool) -> Translation:

@@ -35,7 +35,7 @@ class DataConfig(Section):
     source_lang: Annotated[Languages, Field(examples=["en"])]
     """Code of the language to translate from; or a list, for one model of several: each source then names its own."""
     target_lang: Annotated[Languages, Field(examples=["de"])]
-    """Code of the language to translate to; or a list, likewise."""
+    """Code of the language to translate to; or a list, for one model of several: each source then names its own."""
     root: Line = "."
     """Folder that the paths of sources are relative to, itself relative to the current directory."""
     train: Annotated[Sources, Field(examples=[{"source": "a", "target": "b"}])]
@@ -85,6 +85,8 @@ class DataConfig(Section):
             if own is not None and own not in declared:
                 yield Rule(keys, f"is {'in' if key == 'target_lang' else 'from'} {own}, which data.{key} does not name")
         source_lang, target_lang = self.languages_of(source)
+        if source.both_ways and is_synthetic(source):
+            yield Rule((path, "both_ways"), "is synthetic, so it cannot be read both ways: people wrote one side only")
         if source.both_ways and not (target_lang in self.source_lang and source_lang in self.target_lang):
             reason = (
                 f"is read both ways, so data.source_lang and data.target_lang must name {source_lang}, {target_lang}"

@@ -128,7 +128,8 @@ class Config(Section):
         if len(self.data.pairs) > 1 or self.tags:
             yield Rule(
                 ("training.bidirectional_epochs", "data.target_lang"),
-                "is for one pair of languages: in the opposite direction the language tags would be learned as text",
+                "is for one target language and one source language: in the opposite direction their tags would be "
+                "learned as text",
             )
 
     def _matrix_size_rules(self) -> Iterator[Rule]:

@@ -69,7 +69,7 @@ def drop_missing_sources(config: Config) -> Config:
         else:
             present.append(source.model_copy(update={"optional": False}))
     left = {code for source in present for code in data.languages_of(source)}
-    for code in (*data.source_lang, *data.target_lang):
+    for code in (*data.target_lang, *data.source_lang):
         if code not in left:
             raise InputError(f"data.train: no source in {code} exists", "all are optional, but one is needed")
     for split, sources in (("valid", data.valid), ("test", data.test)):
@@ -109,7 +109,7 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
         content = {
             "pairs": {split: _pairs(split_parts) for split, split_parts in parts.items()},
             "train": counts,
-            "parts": {split: list(map(vars, split_parts)) for split, split_parts in parts.items()},
+            "parts": {split: [part.as_dict() for part in split_parts] for split, split_parts in parts.items()},
         }
         atomic.write_json(partial / COUNTS, content)
     return counts

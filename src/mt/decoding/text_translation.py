@@ -56,8 +56,15 @@ def mean_bleu(translated: Sequence[Translated], tokenize: str) -> float:
 
     sacreBLEU's tokenizer is `tokenize`, or each language's own with `auto`.
     """
-    scores = [
-        corpus_bleu(each.hypotheses, each.text.references, bleu_tokenizer(tokenize, each.text.target_lang))
-        for each in translated
-    ]
+    scores = bleu_by_direction(translated, tokenize).values()
     return sum(scores) / len(scores)
+
+
+def bleu_by_direction(translated: Sequence[Translated], tokenize: str) -> dict[str, float]:
+    """Return BLEU of each text, by its direction, as `mean_bleu` averages it."""
+    return {
+        each.text.direction: corpus_bleu(
+            each.hypotheses, each.text.references, bleu_tokenizer(tokenize, each.text.target_lang)
+        )
+        for each in translated
+    }

@@ -10,6 +10,8 @@ from mt.text.languages import LANGUAGE_NAMES, base_language
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
+_CONFIDENT = 50.0  # percent of confidence that a text need not be translated
+
 
 def require_identification(option: str) -> None:
     """Refuse an option that needs a package which is not installed."""
@@ -48,6 +50,11 @@ class Detector:
         """Return the best of some languages, and its confidence in percent against all languages."""
         confidence = dict(self.rank(text))
         return max(((code, confidence.get(base_language(code), 0.0)) for code in codes), key=lambda pair: pair[1])
+
+    def source_of(self, text: str, sources: Sequence[str], target_lang: str) -> tuple[str, float]:
+        """Return the language of a text to translate, one of `sources`; or the target, if it surely is in that."""
+        already, found = self.best_of(text, [target_lang]), self.best_of(text, sources)
+        return already if already[1] > _CONFIDENT and already[1] >= found[1] else found
 
     def library(self) -> "LanguageIdentifier":
         """Return the loaded identifier."""

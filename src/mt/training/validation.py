@@ -1,8 +1,9 @@
 """Validation during training: loss, perplexity, and greedy BLEU on raw text."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain, islice, zip_longest
+from typing import Any
 
 import torch
 
@@ -14,7 +15,7 @@ from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import DistributedEngine, SearchOptions
 from mt.decoding.settings import TranslationSettings
-from mt.decoding.text_translation import Translated, mean_bleu, translate_texts
+from mt.decoding.text_translation import Translated, bleu_by_direction, translate_texts
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator
 from mt.metrics.scores import bleu_signature
@@ -31,6 +32,7 @@ class Validation:
     Attributes:
         signature: the sacreBLEU signature.
         samples: (source, hypothesis, reference) of the first sentences.
+        bleu_by_pair: of a model of several source languages; `bleu` is the mean.
     """
 
     loss: float
@@ -38,6 +40,14 @@ class Validation:
     bleu: float
     signature: str
     samples: list[tuple[str, str, str]]
+    bleu_by_pair: dict[str, float] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields of the event in metrics.jsonl."""
+        content = asdict(self)
+        if not self.bleu_by_pair:
+            del content["bleu_by_pair"]
+        return content
 
     def log(self, step: int, is_best: bool) -> None:
         """Log the scores and the samples, shortened; the metrics log has them in full."""
@@ -49,6 +59,8 @@ class Validation:
             self.bleu,
             ", the best so far" if is_best else "",
         )
+        if self.bleu_by_pair:
+            log.info("  BLEU by pair: %s", ", ".join(f"{pair} {bleu:.2f}" for pair, bleu in self.bleu_by_pair.items()))
         for sample in self.samples:
             log.info("  %s → %s (reference: %s)", *(shortened(text) for text in sample))
 
@@ -87,9 +99,11 @@ class Validator:
             log.info("validation with greedy search, %s", signature)
             self._warned = True
         translated = translate_texts(translator, self.texts, options)
-        bleu = mean_bleu(translated, config.evaluation.bleu_tokenize)
+        by_pair = bleu_by_direction(translated, config.evaluation.bleu_tokenize)
+        bleu = sum(by_pair.values()) / len(by_pair)
+        by_pair = by_pair if len(config.data.source_lang) > 1 else {}
         samples = _samples(translated, config.training.sample_translations)
-        return Validation(loss, math.exp(min(loss, 700.0)), bleu, signature, samples)
+        return Validation(loss, math.exp(min(loss, 700.0)), bleu, signature, samples, by_pair)
 
     @torch.no_grad()
     def _loss(self, model: TranslationModel) -> float:

@@ -22,7 +22,6 @@ from mt.text.languages import language_name
 
 _T = TypeVar("_T")
 _MAX_SUGGESTIONS = 100_000_000  # bytes of their file
-_CONFIDENT = 50.0  # percent of confidence that a text need not be translated
 
 
 @dataclass(frozen=True)
@@ -167,10 +166,7 @@ class Service:
                 raise RequestError(400, f"{target} is not supported")
             candidates = [source for source, other in self._directions if other == target]
             content = " ".join(segment_html(text, " ").sentences) if request.is_html else text
-            already = self._detector.best_of(content, [target])
-            detected = self._detector.best_of(content, candidates or sorted(self._codes))
-            if already[1] > _CONFIDENT and already[1] >= detected[1]:
-                return None, already
+            detected = self._detector.source_of(content, candidates or sorted(self._codes), target)
             source = detected[0]
         if (source, target) in self._directions:
             return self._directions[source, target], detected
