@@ -88,7 +88,7 @@ CHECKS = (
     Check(
         lambda f: f.wrong_language >= 1,
         "{wrong_language:.0f} % of the translations are in another language than asked for",
-        "more text of the pairs concerned (see the scores), model.target_tag: target, or other text in data.train",
+        "train the pairs concerned, too (see the scores), or set model.target_tag: target",
         "Zhang et al. 2020",
     ),
     Check(
