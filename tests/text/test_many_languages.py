@@ -11,7 +11,7 @@ from command import mt
 from conftest import MANY_LANGUAGES as CONFIG
 from conftest import write_many_languages
 from mt.config import HubDataset, PairFiles, TableFile, parse_config
-from mt.config.sources import opposite
+from mt.config.source_facts import opposite
 from mt.data.mixture import Share, read_parts, training_shares
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair

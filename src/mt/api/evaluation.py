@@ -105,7 +105,7 @@ def evaluate(
     texts = _texts(config, models[0], (_path(source), _path(reference)), (source_lang, to))
     comet = _comet(metrics, _path(comet_model), device)
     opened = open_model(models[0], choice, models[1:])
-    texts = texts_in(opened.settings.target_langs, texts) if to is None else texts
+    texts = texts_in(opened.settings, texts) if to is None else texts
     methods = _methods(config, request, opened.settings.search)
     usual = request.is_default and choice == EngineChoice(device=device) and _covers(metrics, config)
     folder, name = _output(models, config, usual, _path(source), (source_lang, to), _path(output))
@@ -152,7 +152,7 @@ def tune_length_penalty(
     for each in models:
         refuse_test_text(each, read_config(each).data, texts)
     opened: OpenedModel = open_model(models[0], choice, models[1:])
-    texts = texts_in(opened.settings.target_langs, texts) if to is None else texts
+    texts = texts_in(opened.settings, texts) if to is None else texts
     if (beam_size or config.decoding.beam_size) == 1:
         raise InputError("--tune-length-penalty: greedy search has no length penalty", "give --beam 5")
     tried = try_length_penalties(opened.translator, config, texts, beam_size)

@@ -3,68 +3,25 @@
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
+from mt.api.directions import AUTO, Directions
 from mt.api.search import Search, SearchRequest, best_of
-from mt.console import log
+from mt.api.translated import Translation
 from mt.decoding.translator import Candidate, lines_at_once
-from mt.decoding.translator import Translator as LineTranslator
 from mt.errors import InputError, contradict
 from mt.storage.manifest import DamagedError, read_manifest
 from mt.storage.run_dir import ModelDir
-from mt.text.language_id import Detector, require_identification
 
 if TYPE_CHECKING:
     from mt.bundle.load_translator import OpenedModel
-    from mt.decoding.attention_weights import Attention
-    from mt.decoding.engine import SearchOptions
     from mt.decoding.scoring import Scored
     from mt.extras.documents.translating import DocumentSummary
 
-AUTO = "auto"  # the source language is to be detected
 BLOCK_LINES = 4000  # sorted by length they make good batches, and results still flow
 _DOCUMENT_BLOCK = 256  # sentences between two calls of `progress`
-
-
-@dataclass(frozen=True)
-class Translation:
-    """The translation of one line, with what the search knows about it.
-
-    Attributes:
-        source: the line.
-        n_best: the translations found, best first, each with `text`, `score` (by which it was ranked) and `log_prob`
-            (natural logarithm, the end of the sentence counted).
-        source_tokens, tokens: the pieces that the model read and wrote.
-        attention: with `attention=True`, the weights, one item per part of a long line.
-    """
-
-    source: str
-    n_best: tuple[Candidate, ...]
-    source_tokens: tuple[str, ...]
-    tokens: tuple[str, ...]
-    attention: "tuple[Attention, ...] | None" = None
-
-    @property
-    def text(self) -> str:
-        """The best translation."""
-        return self.n_best[0].text
-
-    @property
-    def score(self) -> float:
-        """The score of the best translation: its log-probability, normalised by length."""
-        return self.n_best[0].score
-
-    @property
-    def alignment(self) -> list[tuple[int, int]] | None:
-        """Pairs (source word, target word), counted from 0, read from the attention; None without it."""
-        if self.attention is None:
-            return None
-        from mt.decoding.attention_weights import word_pairs
-
-        return word_pairs(self.attention)
 
 
 class Translator:
@@ -79,8 +36,7 @@ class Translator:
         self._opened = opened
         self.path = path
         self._attention_lock = threading.Lock()  # weights are read by hooks, which all threads would share
-        self._detector: Detector | None = None  # of the source language
-        self._warned: set[tuple[str, str]] = set()  # directions that were not trained
+        self._directions = Directions(opened.translator)
 
     def __repr__(self) -> str:
         return f"<Translator {self.path}, into {', '.join(self.target_langs)}, {self.engine}>"
@@ -208,15 +164,15 @@ class Translator:
         from mt.extras.documents.translating import translate_document
 
         request = request or SearchRequest.of(search)
-        into = self._into(to, source_lang)
+        into = self._directions.into(to, source_lang)
         known = source_lang if source_lang not in (None, AUTO) else (*self.source_langs, "?")[0]
         chosen: dict[str, Any] = {"to": to, "source_lang": source_lang, "scores": False, "request": request}
 
         def translate(texts: list[str]) -> list[str]:
             done: list[str] = []
             if source_lang == AUTO:
-                chosen["source_lang"] = self._detected(" ".join(texts), into.target_lang)
-                if chosen["source_lang"] == into.target_lang and len(self.source_langs) > 1:
+                chosen["source_lang"] = self._directions.source_of(" ".join(texts), into.target_lang)
+                if chosen["source_lang"] is None:
                     return texts
             for start in range(0, len(texts), _DOCUMENT_BLOCK):
                 block = texts[start : start + _DOCUMENT_BLOCK]
@@ -244,7 +200,9 @@ class Translator:
         opened, remaining = self._opened, iter(pairs)
         if opened.model is None:
             raise InputError("scores take a single model on torch", "load the model with engine='torch'")
-        scorer = PairScorer(opened.model, opened.tokenizers, self._into(to, source_lang).tags, opened.settings)
+        scorer = PairScorer(
+            opened.model, opened.tokenizers, self._directions.into(to, source_lang).tags, opened.settings
+        )
         while block := list(islice(remaining, BLOCK_LINES)):
             yield from scorer.score(block)
 
@@ -277,7 +235,7 @@ class Translator:
         """
         request = request or SearchRequest.of(search, n_best)
         contradict(None not in (to, target_lang), "to", "target_lang")
-        into = self._into(to or target_lang, source_lang)
+        into = self._directions.into(to or target_lang, source_lang)
         if request.sampling is not None and "torch" not in self.engine:
             raise InputError("this engine does not draw reproducible samples", "load the model with engine='torch'")
         if attention and self._opened.model is None:
@@ -290,62 +248,12 @@ class Translator:
                 if not isinstance(line, str):
                     raise InputError(f"{line!r:.50} is not a string", "give a string, or a list of strings")
             if source_lang == AUTO:
-                translated = self._detect_and_translate(block, into.target_lang, options)
+                translated = self._directions.translate_detected(block, into.target_lang, options)
             else:
                 translated = into.translate(block, options, first_line)
             for line, candidates in zip(block, translated, strict=True):
                 yield self._result(line, best_of(candidates, utility, n_best, options.sampling is not None), attention)
             first_line += len(block)
-
-    def _into(self, to: str | None, source_lang: str | None) -> LineTranslator:
-        """Return the translator of a direction, and warn once of one that was not trained."""
-        translator = self._opened.translator
-        if source_lang == AUTO:
-            self._require_detectable()
-            # Any of them: each line gets its own.
-            source_lang = next((s for s in self.source_langs if s != to), None)
-            return translator.to(to, source_lang)
-        into = translator.to(to, source_lang)
-        pair = into.format.source_lang, into.chosen or ""
-        if into.is_zero_shot and pair not in self._warned:
-            self._warned.add(pair)
-            log.warning("from %s to %s is zero-shot: the model was not trained on this pair of its languages", *pair)
-        return into
-
-    def _detected(self, text: str, target_lang: str) -> str:
-        """Return the likeliest of the model's source languages of a text; or the target, if it is in that already."""
-        codes = [code for code in self.source_langs if code != target_lang] or list(self.source_langs)
-        return codes[0] if self._detector is None else self._detector.source_of(text, codes, target_lang)[0]
-
-    def _require_detectable(self) -> None:
-        """Load the detector of the source language, if there are several.
-
-        Raises:
-            InputError: its package is not installed, or does not know one of the languages.
-        """
-        if len(self.source_langs) < 2 or self._detector is not None:
-            return
-        require_identification("detection of the source language")
-        detector = Detector(self.source_langs)
-        if unknown := [code for code in self.source_langs if not detector.supports(code)]:
-            raise InputError(f"the source language cannot be detected: {unknown[0]} is unknown to py3langid", "name it")
-        self._detector = detector
-
-    def _detect_and_translate(
-        self, lines: list[str], target_lang: str, options: "SearchOptions"
-    ) -> list[list[Candidate]]:
-        """Translate lines from the language of each; those in the target language stay as they are."""
-        detected = [self._detected(line, target_lang) for line in lines]
-        found: dict[int, list[Candidate]] = {}
-        for code in dict.fromkeys(detected):
-            numbers = [i for i, each in enumerate(detected) if each == code]
-            texts = [lines[i] for i in numbers]
-            if code == target_lang and len(self.source_langs) > 1:
-                translated = [[Candidate(text, 0.0, 0.0)] for text in texts]
-            else:
-                translated = self._into(target_lang, code).translate(texts, options, None)
-            found |= zip(numbers, translated, strict=True)
-        return [found[i] for i in range(len(lines))]
 
     def _result(self, line: str, best: list[Candidate], attention: bool) -> Translation:
         source, target = self._opened.tokenizers.source, self._opened.tokenizers.target

@@ -25,7 +25,8 @@ from mt.storage.output_path import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
     from mt.api.search import SearchRequest
-    from mt.api.translation import Translation, Translator
+    from mt.api.translated import Translation
+    from mt.api.translation import Translator
 
 _LONG = 100  # lines of a file that takes a while
 _USABLE = 5  # BLEU below which a model has learned next to nothing

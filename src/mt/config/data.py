@@ -6,6 +6,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
 from mt.config.base import LanguageCode, Line, OneOrList, Rule, Section, as_tuple, without_repeats
+from mt.config.source_facts import is_synthetic, opposite
 from mt.config.sources import (
     FromTrain,
     HubDataset,
@@ -14,8 +15,6 @@ from mt.config.sources import (
     TableFile,
     TestSources,
     ValidSources,
-    is_synthetic,
-    opposite,
 )
 
 # A single language may be written without the list; in Python it is always a tuple.

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from mt.config import DataConfig
 from mt.data.eval_texts import EvalText, read_pair, read_texts
+from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
 from mt.storage.find_model import run_of, run_of_checkpoint
 from mt.storage.run_dir import ModelDir, RunDir
@@ -56,9 +57,10 @@ def run_texts(
     return texts
 
 
-def texts_in(languages: Sequence[str], texts: Sequence[EvalText]) -> list[EvalText]:
-    """Return the texts in some languages: those of an ensemble, which may be fewer than the first model's."""
-    matching = [text for text in texts if text.target_lang in languages]
+def texts_in(settings: TranslationSettings, texts: Sequence[EvalText]) -> list[EvalText]:
+    """Return the texts in the languages of an ensemble, which may be fewer than the first model's."""
+    sources, targets = ("", *settings.source_langs), settings.target_langs
+    matching = [text for text in texts if text.source_lang in sources and text.target_lang in targets]
     if not matching:
         raise InputError("there is no text in a language that all of these models have", "leave some of them out")
     return matching

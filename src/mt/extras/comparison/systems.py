@@ -32,7 +32,7 @@ class Comparison:
 
 
 def stored_translations(
-    paths: Sequence[Path], runs: Path, test_set: str, method: str | None, to: str | None
+    paths: Sequence[Path], runs: Path, test_set: str, method: str | None, chosen: tuple[str | None, str | None]
 ) -> list[Comparison]:
     """Read the translations of a test set in the runs' eval/, one comparison a direction.
 
@@ -40,7 +40,7 @@ def stored_translations(
         paths: run folders and files of translations, the baseline first.
         runs: the folder that holds the run folders.
         test_set, method: the name of its files, and the search method; by default beam if all have it.
-        to: compare in this language only.
+        chosen: compare from this source or in this target language only.
 
     Raises:
         InputError: a run has no such translations, or those of another text.
@@ -51,7 +51,7 @@ def stored_translations(
     stored = list(by_index.values())
     first = stored[0]
     method = _common_method(stored, method)
-    languages = _common_languages(stored, to)
+    languages = _common_languages(stored, *chosen)
     if len(languages) > 1 and len(stored) < len(paths):
         raise InputError(
             f"{paths[0]}: the test set is in {', '.join(languages)}; the language of the files is unknown",
@@ -75,20 +75,22 @@ def new_translations(
     source: Path | None,
     reference: Path,
     method: str | None,
-    to: str | None,
+    chosen: tuple[str | None, str | None],
     choice: EngineChoice,
 ) -> Comparison:
     """Translate a text with each model; files among the paths are translations of it already.
 
     Args:
-        paths, runs, to: as for `stored_translations`; paths may be model folders, too.
+        paths, runs: as for `stored_translations`; paths may be model folders, too.
         source, reference: the text, not needed for files alone, and its translation, aligned by line.
         method: greedy or beam (default).
+        chosen: the languages of the text; the source's is needed only where a tag of the models names it.
         choice: the engine.
 
     Raises:
         InputError: the files are not aligned, or options do not fit the systems.
     """
+    source_lang, to = chosen
     models = {i: find_model(path, runs) for i, path in enumerate(paths) if _is_folder(path)}
     if models and source is None:
         raise InputError(f"--reference alone gives {paths[next(iter(models))]} nothing to translate", "give --source")
@@ -109,7 +111,7 @@ def new_translations(
     for i, path in enumerate(paths):
         if i in models:
             log.info("translating %d sentences with %s", len(sources), path)
-            translator = open_model(models[i], choice).translator.to(language)
+            translator = open_model(models[i], choice).translator.to(language, source_lang)
             translator.warn_long_lines(sources, str(source))
             hypotheses = translator.best(sources, search_options(configs[i], method or "beam"))
         else:
@@ -221,19 +223,21 @@ def _common_method(stored: Sequence[_StoredTestSet], method: str | None) -> str:
     return method or ("beam" if "beam" in common else common[0])
 
 
-def _common_languages(stored: Sequence[_StoredTestSet], to: str | None) -> list[str]:
-    """Return the names of the directions that all have: those into a language `to`, or the one of this name."""
-    first = {name: (name, text.target_lang) for name, text in stored[0].texts.items()}
-    if all(len(one.prefixes) == 1 for one in stored) and (to is None or to in next(iter(first.values()))):
-        return list(first)
+def _common_languages(stored: Sequence[_StoredTestSet], source_lang: str | None, to: str | None) -> list[str]:
+    """Return the names of the directions that all have, those from and into some languages."""
+    texts = stored[0].texts
+    single = all(len(one.prefixes) == 1 for one in stored)  # whose codes may differ
     common = [
         name
-        for name, names in first.items()
-        if all(name in one.prefixes for one in stored) and (to is None or to in names)
+        for name, text in texts.items()
+        if (single or all(name in one.prefixes for one in stored))
+        and source_lang in (None, text.source_lang)
+        and to in (None, text.target_lang)
     ]
     if not common:
         tested = "; ".join(f"{one.path} was tested on {', '.join(one.prefixes)}" for one in stored)
-        raise InputError(f"no language in common{f' that is {to}' if to else ''}: {tested}")
+        wanted = "".join(f" {word} {code}" for word, code in (("from", source_lang), ("that is", to)) if code)
+        raise InputError(f"no language in common{wanted}: {tested}")
     return common
 
 
