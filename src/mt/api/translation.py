@@ -200,9 +200,8 @@ class Translator:
         opened, remaining = self._opened, iter(pairs)
         if opened.model is None:
             raise InputError("scores take a single model on torch", "load the model with engine='torch'")
-        scorer = PairScorer(
-            opened.model, opened.tokenizers, self._directions.into(to, source_lang).tags, opened.settings
-        )
+        tags = opened.translator.to(to, source_lang).tags
+        scorer = PairScorer(opened.model, opened.tokenizers, tags, opened.settings)
         while block := list(islice(remaining, BLOCK_LINES)):
             yield from scorer.score(block)
 

@@ -41,13 +41,8 @@ SPLITS = ("train", "valid", "test")
 HELD_OUT = "held out for validation or test"
 
 _MIN_DUPLICATES_WARNED = 0.1  # share of a weighted source's pairs that an earlier source has
-_NOT_CONTENT = {
-    "source_lang",
-    "target_lang",
-    "weight",
-    "streaming",
-    "synthetic",
-}  # keys of a source that do not change its text
+# Keys of a source that do not change its text.
+_NOT_CONTENT = {"source_lang", "target_lang", "weight", "streaming", "synthetic"}
 
 
 def drop_missing_sources(config: Config) -> Config:
