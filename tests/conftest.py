@@ -5,6 +5,7 @@ import os
 import random
 import signal
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 # One thread a process: several test processes of many threads each slow one another down by far.
@@ -135,6 +136,87 @@ def two_languages(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (folder / f"{split}.{language}").write_text("".join(f"{into(language, s)}\n" for s in sources))
     (folder / "two.yaml").write_text(TWO_LANGUAGES)
     mt("train", "--config", "two.yaml", cwd=folder)
+    return folder
+
+
+MANY_LANGUAGES = """\
+name: many
+data:
+  source_lang: [en, de, fr]
+  target_lang: [en, de, fr]
+  train:
+    - {source: train.en, target: train.de, source_lang: en, target_lang: de, both_ways: true}
+    - {source: train.en, target: train.fr, source_lang: en, target_lang: fr, both_ways: true}
+  valid:
+    - {source: valid.en, target: valid.de, source_lang: en, target_lang: de, both_ways: true}
+    - {source: valid.en, target: valid.fr, source_lang: en, target_lang: fr, both_ways: true}
+  test:
+    - {source: valid.en, target: valid.de, source_lang: en, target_lang: de, both_ways: true}
+    - {source: valid.en, target: valid.fr, source_lang: en, target_lang: fr, both_ways: true}
+    - {source: valid.de, target: valid.fr, source_lang: de, target_lang: fr}
+  max_length: 40
+tokenizer: {vocab_size: 400}
+model: {d_model: 32, n_heads: 2, d_ff: 64, encoder_layers: 1, decoder_layers: 1, norm: pre, dropout: 0.0}
+training:
+  max_tokens: 1000
+  max_steps: 200
+  precision: fp32
+  learning_rate: 8.0e-3
+  warmup_steps: 30
+  validate_every: 100
+  tensorboard: false
+  report: false
+decoding: {beam_size: 2, max_length: 20}
+evaluation: {bootstrap_samples: 20}
+"""
+WORDS = {
+    "en": ["a dog", "a man", "a woman", "a child", "sees", "holds", "likes", "the house", "the ball", "the horse"],
+    "de": [
+        "ein Hund",
+        "ein Mann",
+        "eine Frau",
+        "ein Kind",
+        "sieht",
+        "hält",
+        "mag",
+        "das Haus",
+        "den Ball",
+        "das Pferd",
+    ],
+    "fr": [
+        "un chien",
+        "un homme",
+        "une femme",
+        "un enfant",
+        "voit",
+        "tient",
+        "aime",
+        "la maison",
+        "le ballon",
+        "le cheval",
+    ],
+}
+
+
+def write_many_languages(folder: Path) -> None:
+    """Write the same short sentences in English, German and French, and the configuration."""
+    rng = random.Random(1)
+    every = list(product(range(4), range(4, 7), range(7, 10), range(7, 10)))
+    rng.shuffle(every)
+    for split, chosen in (("train", every[12:]), ("valid", every[:12])):
+        for language, words in WORDS.items():
+            joined = {"en": "and", "de": "und", "fr": "et"}[language]
+            lines = (f"{words[s]} {words[v]} {words[o]} {joined} {words[p]}\n" for s, v, o, p in chosen)
+            (folder / f"{split}.{language}").write_text("".join(lines))
+    (folder / "many.yaml").write_text(MANY_LANGUAGES)
+
+
+@pytest.fixture(scope="session")
+def many_languages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose model translates English to German and French, and both back; no test may write into it."""
+    folder = tmp_path_factory.mktemp("many")
+    write_many_languages(folder)
+    mt("train", "--config", "many.yaml", cwd=folder)
     return folder
 
 

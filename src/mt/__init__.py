@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from mt.api.runs import Run, list_runs
     from mt.api.synthesis import synthesize
     from mt.api.training import train
-    from mt.api.translation import Translation, Translator
+    from mt.api.translated import Translation
+    from mt.api.translation import Translator
 
 __version__ = "0.1.0"
 
@@ -55,7 +56,7 @@ _HOMES = {
     "score_corpus": "corpora",
     "synthesize": "synthesis",
     "train": "training",
-    "Translation": "translation",
+    "Translation": "translated",
     "Translator": "translation",
     "load": "loading",
 }

@@ -19,7 +19,7 @@ def test_set_changes_the_file() -> None:
     assert (config.name, config.training.max_steps, config.training.learning_rate) == ("other", 7, 1e-4)
     assert (config.training.patience, config.training.betas, config.decoding.beam_size) == (None, (0.8, 0.9), 2)
     assert config.data.train == (PairFiles(source="c=d.txt", target="b"),)
-    assert config.data.source_lang == "no"
+    assert config.data.source_lang == ("no",)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_set_reaches_into_lists() -> None:
         ("name.x=1", "name is a single value"),
         (
             "data.train.0.x.y=1",
-            "data.train.0: unknown key; known here: source, target, target_lang, weight, optional, synthetic",
+            "data.train.0: unknown key; known here: source, target, source_lang, target_lang, both_ways, weight",
         ),
         ("training.learning_rte=5", "training.learning_rte: unknown key; did you mean learning_rate?"),
         ("traning.max_steps=5", "traning: unknown key; did you mean training?"),

@@ -16,7 +16,7 @@ import yaml
 
 import mt as mt_package
 from command import mt
-from conftest import CONFIG, TWO_LANGUAGES, into, write_corpus
+from conftest import CONFIG, TWO_LANGUAGES, into, write_corpus, write_many_languages
 from web_helpers import zipped
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +39,7 @@ NOT_RUN = {
     "mt import Helsinki-NLP/": "needs the hub; tests of its own",
     "mt import facebook/": "needs the hub; tests of its own",
     "mt translate --model opus-en-de": "needs the hub; tests of its own",
+    "mt translate --model m2m-both": "needs the hub; tests of its own",
     "make ": "continuous integration runs `make test`, and the others take minutes",
     ". .venv": "the tests run in the environment already",
     ".venv/bin/": "the tests run in an environment of their own",
@@ -138,10 +139,14 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (folder / f"{split}.{language}").write_text("".join(f"{into(theirs, line)}\n" for line in lines))
     two = TWO_LANGUAGES.replace("name: two", "name: books").replace("xx", "it").replace("yy", "fr").replace("300", "6")
     (folder / "books.yaml").write_text(two)
+    (folder / "many").mkdir()
+    write_many_languages(folder / "many")
+    (folder / "mixed.txt").write_text("ein Hund\nun chien\n")
     for config in (
         "mine.yaml",
         "reverse.yaml",
         "books.yaml",
+        "many/many.yaml --set data.root=many --set training.max_steps=6",
         "mine.yaml --set decoding.shortlist=20 --set name=multi30k-en-de-deep-shallow",
     ):
         run(folder, f"mt train --config {config}")

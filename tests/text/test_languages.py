@@ -151,7 +151,7 @@ def test_a_pretrained_tokenizer_must_have_the_languages(
 def test_length_penalties_are_scored_in_every_language(two_languages: Path) -> None:
     run = RunDir(two_languages / "runs" / "two")
     opened, config = open_model(run.model), read_config(run.model)
-    texts = read_texts(run, "valid", config.data.target_lang)
+    texts = read_texts(run, "valid", config.data)
     worse = [texts[0], EvalText("yy", texts[1].sources, ["x y z"] * len(texts[1].sources))]
     [both], [half] = (try_length_penalties(opened.translator, config, each, None, [1.0]) for each in (texts, worse))
     assert half.bleu < both.bleu / 2 + 10
@@ -184,7 +184,7 @@ def test_held_out_sentences_are_the_same_in_every_language(two_languages: Path, 
     run = RunDir(tmp_path / "runs" / "two")
     train_sources = set(run.text_file("train", "source").read_text().split("\n")[:-1])
     for split, number in (("valid", 30), ("test", 20)):
-        texts = read_texts(run, split, ["xx", "yy"])
+        texts = read_texts(run, split, parse_config(CONFIG, "two.yaml").data)
         assert [text.target_lang for text in texts] == ["xx", "yy"]
         assert [len(text.sources) for text in texts] == [number, number]
         assert sorted(texts[0].sources) == sorted(texts[1].sources)

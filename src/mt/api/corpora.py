@@ -67,8 +67,8 @@ def score_corpus(
         [load(each.root, engine="torch", device=device, runs=runs) for each in find_models(models, runs)]
         for models in (forward, backward)
     ]
-    directions = {code: _direction(loaded, settings.data.source_lang, code) for code in settings.data.target_lang}
     bitexts = [bitext for bitext in bitexts_of(settings.data) if bitext.split == "train"]
+    directions = {bitext.direction: _direction(loaded, *bitext.languages) for bitext in bitexts}
     facts = survey(bitexts)
     weights = [learned_files(read_manifest(each.path)["files"]) for models in loaded for each in models]
     key = stage_key(facts.digest, weights, str(embeddings))
@@ -87,11 +87,12 @@ def _direction(loaded: "list[list[Translator]]", source_lang: str, target_lang: 
         (loaded[0], "--forward", source_lang, target_lang),
         (loaded[1], "--backward", target_lang, source_lang),
     ):
-        fitting = [each for each in models if each.direction.split()[0] == own and other in each.target_langs]
+        fitting = [each for each in models if own in each.source_langs and other in each.target_langs]
         if not fitting:
             given = ", ".join(f"{each.path} ({each.direction})" for each in models)
             raise InputError(f"{option} {given}: not a model from {own} to {other}", "give one of the text's languages")
-        scorers.append(partial(fitting[0].score, to=other if len(fitting[0].target_langs) > 1 else None))
+        chosen: dict[str, Any] = {"to": other, "source_lang": own if len(fitting[0].source_langs) > 1 else None}
+        scorers.append(partial(fitting[0].score, **chosen))
     return Direction(*scorers)
 
 
@@ -116,7 +117,7 @@ def _similarity(folder: Path, device: str) -> "Similarity":
 
 
 def _train_pair(settings: "Config", folder: Path, device: str, runs: Path) -> tuple[list[Path], list[Path]]:
-    """Train a small model of each direction, and for each target language, on the clean part of the training text."""
+    """Train a small model each way, for each pair of languages, on the clean part of the training text."""
     from mt.extras.doctor.check import check_corpus
     from mt.extras.doctor.clean import dropping_rules, write_clean
 
@@ -125,13 +126,18 @@ def _train_pair(settings: "Config", folder: Path, device: str, runs: Path) -> tu
     cleaned = write_clean(check_corpus(settings, runs, 1, dropped_for=rules), text, rules)
     data = settings.data
     models: tuple[list[Path], list[Path]] = ([], [])
-    for code in data.target_lang:
-        sources = [each for each in cleaned.sources if each.get("target_lang", data.target_lang[0]) == code]
-        for side, (own, other) in enumerate(((data.source_lang, code), (code, data.source_lang))):
+    keys = ("source_lang", "target_lang")
+    for pair in data.pairs:
+        sources = [
+            each
+            for each in cleaned.sources
+            if all(each.get(key, code) == code for key, code in zip(keys, pair, strict=True))
+        ]
+        for side, (own, other) in enumerate((pair, pair[::-1])):
             name = f"{own}-{other}"
             log.info("training %s, a small model that scores", folder / name)
-            keys = ("source", "target") if side == 0 else ("target", "source")
-            train = [dict(zip(("source", "target"), (each[k] for k in keys), strict=True)) for each in sources]
+            files = ("source", "target") if side == 0 else ("target", "source")
+            train = [dict(zip(("source", "target"), (each[k] for k in files), strict=True)) for each in sources]
             size = sum((Path(data.root) / each["target"]).stat().st_size for each in train)
             start(_small_model(name, (own, other), data.root, train, size, device), [], folder)
             models[side].append(folder / name)

@@ -26,7 +26,7 @@ class Evaluation:
     """The scores of a model on a test set.
 
     Attributes:
-        results: one item per language and search method, with `method`, `target_lang`, `scores` and the translations.
+        results: one item per direction and search method, with `method`, `target_lang`, `scores` and the translations.
         folder, name: where `write` puts the files; no folder for a model outside its run.
     """
 
@@ -40,7 +40,7 @@ class Evaluation:
         return results_table(self.results)
 
     def __getitem__(self, method: str) -> dict[str, Any]:
-        """Return the scores of a method (`greedy`, `beam`, ...) as a dictionary, of the first language."""
+        """Return the scores of a method (`greedy`, `beam`, ...) as a dictionary, of the first direction."""
         for result in self.results:
             if result.method == method:
                 return result.as_dict()
@@ -66,6 +66,7 @@ def evaluate(
     source: str | Path | None = None,
     reference: str | Path | None = None,
     to: str | None = None,
+    source_lang: str | None = None,
     metrics: Sequence[str] = (),
     comet_model: str | Path | None = None,
     output: str | Path | None = None,
@@ -82,7 +83,8 @@ def evaluate(
     Args:
         model: as of `mt.load`.
         source, reference: a test set, two files aligned by line; None: the test set of the model's run.
-        to: score this language only.
+        to: score this target language only.
+        source_lang: likewise; of `source`, it is needed only where a tag names it.
         metrics: some of bleu, chrf, ter and comet; none: the configured ones.
         comet_model: with the metric comet: the folder of a COMET checkpoint.
         output: the folder that `Evaluation.write` writes to; None: the run's `eval/`.
@@ -100,13 +102,13 @@ def evaluate(
     choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
     models = find_models(model, runs)
     config = read_config(models[0])
-    texts = _texts(config, models[0], _path(source), _path(reference), to)
+    texts = _texts(config, models[0], (_path(source), _path(reference)), (source_lang, to))
     comet = _comet(metrics, _path(comet_model), device)
     opened = open_model(models[0], choice, models[1:])
-    texts = texts_in(opened.settings.target_langs, texts) if to is None else texts
+    texts = texts_in(opened.settings, texts) if to is None else texts
     methods = _methods(config, request, opened.settings.search)
     usual = request.is_default and choice == EngineChoice(device=device) and _covers(metrics, config)
-    folder, name = _output(models, config, usual, _path(source), to, _path(output))
+    folder, name = _output(models, config, usual, _path(source), (source_lang, to), _path(output))
     if folder is not None:
         kinds = ("source", "reference", "json", *(method.name for method in methods))
         refuse_inputs([folder / f"{name}.{kind}" for kind in kinds], [_path(source), _path(reference)])
@@ -130,6 +132,7 @@ def tune_length_penalty(
     source: Path | None,
     reference: Path | None,
     to: str | None,
+    source_lang: str | None = None,
     beam_size: int | None,
     runs: Path,
 ) -> TunedPenalties:
@@ -145,11 +148,11 @@ def tune_length_penalty(
 
     models = find_models(model, runs)
     config = read_config(models[0])
-    texts = _texts(config, models[0], source, reference, to, "valid")
+    texts = _texts(config, models[0], (source, reference), (source_lang, to), "valid")
     for each in models:
-        refuse_test_text(each, read_config(each).data.target_lang, texts)
+        refuse_test_text(each, read_config(each).data, texts)
     opened: OpenedModel = open_model(models[0], choice, models[1:])
-    texts = texts_in(opened.settings.target_langs, texts) if to is None else texts
+    texts = texts_in(opened.settings, texts) if to is None else texts
     if (beam_size or config.decoding.beam_size) == 1:
         raise InputError("--tune-length-penalty: greedy search has no length penalty", "give --beam 5")
     tried = try_length_penalties(opened.translator, config, texts, beam_size)
@@ -164,26 +167,30 @@ def _path(path: str | Path | None) -> Path | None:
 def _texts(
     config: "Config",
     model: "ModelDir",
-    source: Path | None,
-    reference: Path | None,
-    to: str | None,
+    files: tuple[Path | None, Path | None],
+    languages: tuple[str | None, str | None],
     split: str = "test",
 ) -> "list[EvalText]":
-    """Read the text to score on: two files, or a split of the model's run."""
+    """Read the text to score on: two files, or a split of the model's run, in the source and target language."""
     from mt.evaluation.texts import pair_text, run_texts
     from mt.metrics.scores import bleu_tokenizer, refuse_missing_tokenizer
 
+    (source, reference), (source_lang, to), data = files, languages, config.data
     if (source is None) != (reference is None):
         raise InputError("source and reference go together", "give both, or neither for the run's own text")
-    languages = config.data.target_lang
-    refuse_missing_tokenizer(*(bleu_tokenizer(config.evaluation.bleu_tokenize, language) for language in languages))
+    refuse_missing_tokenizer(*(bleu_tokenizer(config.evaluation.bleu_tokenize, code) for code in data.target_lang))
     if source is not None and reference is not None:
-        return [pair_text(source, reference, languages, to)]
-    return run_texts(model, split, languages, to)
+        return [pair_text(source, reference, data, to, source_lang)]
+    return run_texts(model, split, data, to, source_lang)
 
 
 def _output(
-    models: "list[ModelDir]", config: "Config", usual: bool, source: Path | None, to: str | None, output: Path | None
+    models: "list[ModelDir]",
+    config: "Config",
+    usual: bool,
+    source: Path | None,
+    languages: tuple[str | None, str | None],
+    output: Path | None,
 ) -> tuple[Path | None, str]:
     """Return the folder of the results, None if there is none, and the name of their files.
 
@@ -192,8 +199,9 @@ def _output(
     """
     from mt.storage.find_model import run_of
 
-    language = f".{to}" if to is not None and len(config.data.target_lang) > 1 else ""
-    name = f"{source.stem if source else 'test'}{language}"
+    known = config.data.source_lang, config.data.target_lang
+    chosen = "-".join(code for code, codes in zip(languages, known, strict=True) if code and len(codes) > 1)
+    name = f"{source.stem if source else 'test'}{f'.{chosen}' if chosen else ''}"
     if output is not None:
         return output, name
     if source is not None and f"{source.stem}.".startswith("test."):

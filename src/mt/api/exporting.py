@@ -16,6 +16,7 @@ def export(
     source: str | Path | None = None,
     reference: str | Path | None = None,
     to: str | None = None,
+    source_lang: str | None = None,
     force: bool = False,
     runs: str | Path = "runs",
 ) -> str:
@@ -28,7 +29,7 @@ def export(
         quantization: weights of ctranslate2 and argos: float32, float16 or int8.
         max_loss: BLEU points that quantization may cost on the validation set; None: 0.5.
         source, reference: two files aligned by line, to measure that on; None: the run's validation set.
-        to: the language of `reference`, where the model has several.
+        to, source_lang: the languages of `reference` and `source`, where the model has several.
         force: replace an earlier export.
 
     Returns:
@@ -54,9 +55,9 @@ def export(
     run = owner(folder)
     inputs = [Path(path) for path in (folder.root, run.root if run else None, source, reference) if path]
     require_replaceable(Path(output), "mt export", "export", inputs, force)
-    target_langs = read_config(folder).data.target_lang
+    data = read_config(folder).data
     if source is not None and reference is not None:
-        texts = [pair_text(Path(source), Path(reference), target_langs, to)]
+        texts = [pair_text(Path(source), Path(reference), data, to, source_lang)]
     else:
-        texts = read_texts(run, "valid", target_langs) if run is not None and has_split(run, "valid") else []
+        texts = read_texts(run, "valid", data) if run is not None and has_split(run, "valid") else []
     return write(folder, known_format, Path(output), texts, options)

@@ -8,7 +8,7 @@ def import_model(
     model: str | Path,
     output: str | Path,
     *,
-    source_lang: str | None = None,
+    source_lang: str | Sequence[str] | None = None,
     target_langs: Sequence[str] = (),
     force: bool = False,
 ) -> str:
@@ -17,7 +17,7 @@ def import_model(
     Args:
         model: a Hugging Face folder of MarianMT, M2M-100, NLLB, mBART or our own export, or its name on the hub.
         output: the folder to write; it appears when it is complete.
-        source_lang: the language to translate from, where the model knows several.
+        source_lang: the language to translate from, or several, where the model knows several.
         target_langs: the languages to translate into; empty: all that it knows.
         force: replace an earlier import.
 
@@ -32,4 +32,5 @@ def import_model(
 
     folder = find_folder(str(model))
     require_replaceable(Path(output), "mt import", "imported", [folder], force)
-    return import_folder(folder, Path(output), str(model), source_lang, target_langs)
+    sources = [source_lang] if isinstance(source_lang, str) else source_lang or ()
+    return import_folder(folder, Path(output), str(model), sources, target_langs)

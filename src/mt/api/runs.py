@@ -60,7 +60,7 @@ class Run:
 
     @property
     def scores(self) -> list[dict[str, Any]]:
-        """The scores on the test set, one dictionary per language and search method; empty without them."""
+        """The scores on the test set, one dictionary per direction and search method; empty without them."""
         try:
             results = json.loads((self._dir.scores / "test.json").read_bytes())["results"]
         except (OSError, ValueError, KeyError):
@@ -69,9 +69,9 @@ class Run:
 
     @property
     def bleu(self) -> float | None:
-        """The mean BLEU over the languages of beam search, or of the only method; None without scores."""
+        """The mean BLEU over the trained directions of beam search, or of the only method; None without scores."""
         beam = [each for each in self.scores if each.get("method") == "beam"] or self.scores
-        values = [each["bleu"] for each in beam if each.get("bleu") is not None]
+        values = [each["bleu"] for each in beam if each.get("bleu") is not None and not each.get("zero_shot")]
         return sum(values) / len(values) if values else None
 
     @property
@@ -111,8 +111,8 @@ class Run:
         """Return what a table of runs shows; values of damaged files are None.
 
         Returns:
-            name, state (finished, unfinished or damaged), source_lang, target_langs, bleu, steps, megabytes (of the
-            model folder) and time (of its last change, in seconds since the epoch).
+            name, state (finished, unfinished or damaged), source_lang (a list of several), target_langs, bleu, steps,
+            megabytes (of the model folder) and time (of its last change, in seconds since the epoch).
         """
         try:
             data = self.config["data"]

@@ -19,6 +19,7 @@ def synthesize(
     references: str | Path | None = None,
     n_best: int | None = None,
     to: str | None = None,
+    source_lang: str | None = None,
     engine: str = "auto",
     compute_type: str = "auto",
     device: str = "auto",
@@ -36,7 +37,7 @@ def synthesize(
         references: human translations, aligned by line; the most similar of the `n_best` is written (Kim and
             Rush 2016).
         n_best: with `references`: how many to choose from; None: the whole beam.
-        to: the target language, where the model has several.
+        to, source_lang: the languages, where the model has several.
         request: the search, where it was checked before; otherwise the arguments of `Search`.
 
     Raises:
@@ -59,8 +60,8 @@ def synthesize(
         if options.n_best < 2:
             message = "--closest-to needs more than one translation to choose from"
             raise InputError(message, "add --beam N, or --n-best N")
-    translator = opened.translator.to(to)
+    translator = opened.translator.to(to, source_lang)
     weights = [learned_files(read_manifest(folder.root)["files"]) for folder in folders]
-    model_key = [opened.engine, translator.target_lang, *weights]
+    model_key = [opened.engine, *filter(None, (source_lang,)), translator.target_lang, *weights]
     closest_to = None if references is None else Path(references)
     return write(translator, options, Path(source), Path(output), model_key, tag, references=closest_to)

@@ -3,63 +3,25 @@
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
+from mt.api.directions import AUTO, Directions
 from mt.api.search import Search, SearchRequest, best_of
+from mt.api.translated import Translation
 from mt.decoding.translator import Candidate, lines_at_once
-from mt.errors import InputError
+from mt.errors import InputError, contradict
 from mt.storage.manifest import DamagedError, read_manifest
 from mt.storage.run_dir import ModelDir
 
 if TYPE_CHECKING:
     from mt.bundle.load_translator import OpenedModel
-    from mt.decoding.attention_weights import Attention
     from mt.decoding.scoring import Scored
     from mt.extras.documents.translating import DocumentSummary
 
 BLOCK_LINES = 4000  # sorted by length they make good batches, and results still flow
 _DOCUMENT_BLOCK = 256  # sentences between two calls of `progress`
-
-
-@dataclass(frozen=True)
-class Translation:
-    """The translation of one line, with what the search knows about it.
-
-    Attributes:
-        source: the line.
-        n_best: the translations found, best first, each with `text`, `score` (by which it was ranked) and `log_prob`
-            (natural logarithm, the end of the sentence counted).
-        source_tokens, tokens: the pieces that the model read and wrote.
-        attention: with `attention=True`, the weights, one item per part of a long line.
-    """
-
-    source: str
-    n_best: tuple[Candidate, ...]
-    source_tokens: tuple[str, ...]
-    tokens: tuple[str, ...]
-    attention: "tuple[Attention, ...] | None" = None
-
-    @property
-    def text(self) -> str:
-        """The best translation."""
-        return self.n_best[0].text
-
-    @property
-    def score(self) -> float:
-        """The score of the best translation: its log-probability, normalised by length."""
-        return self.n_best[0].score
-
-    @property
-    def alignment(self) -> list[tuple[int, int]] | None:
-        """Pairs (source word, target word), counted from 0, read from the attention; None without it."""
-        if self.attention is None:
-            return None
-        from mt.decoding.attention_weights import word_pairs
-
-        return word_pairs(self.attention)
 
 
 class Translator:
@@ -74,6 +36,7 @@ class Translator:
         self._opened = opened
         self.path = path
         self._attention_lock = threading.Lock()  # weights are read by hooks, which all threads would share
+        self._directions = Directions(opened.translator)
 
     def __repr__(self) -> str:
         return f"<Translator {self.path}, into {', '.join(self.target_langs)}, {self.engine}>"
@@ -89,13 +52,25 @@ class Translator:
         return self._opened.settings.target_langs
 
     @property
-    def direction(self) -> str:
-        """The languages, as in `en to de`."""
+    def source_langs(self) -> tuple[str, ...]:
+        """The languages that the model translates from; empty for an old folder that does not say."""
+        if known := self._opened.settings.source_langs:
+            return known
         # Reading the whole configuration would import what takes longer than a short translation.
         config = ModelDir(self.path).config
         text = config.read_text(encoding="utf-8") if config.is_file() else ""
         found = re.search(r"^  source_lang: (\S+)$", text, re.MULTILINE)
-        return f"{found[1] if found else '?'} to {', '.join(self.target_langs)}"
+        return (found[1],) if found else ()
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of a source and a target language that the model was trained on."""
+        return self._opened.settings.trained_pairs
+
+    @property
+    def direction(self) -> str:
+        """The languages, as in `en to de`."""
+        return f"{', '.join(self.source_langs) or '?'} to {', '.join(self.target_langs)}"
 
     @property
     def test_bleu(self) -> float | None:
@@ -139,8 +114,9 @@ class Translator:
             text: one string, or several.
             n_best: return a list of so many translations of each text, best first.
             details: return a `Translation` for each text instead of strings.
-            **options: `to` (target language, where the model has several), `attention` (with `details`), and the
-                arguments of `mt.api.search.Search`: `beam_size`, `length_penalty`, `sample`, `mbr`, ...
+            **options: `source_lang` and `target_lang`, where the model has several (the former also "auto", which
+                detects it; the latter also as `to`), `attention` (with `details`), and the arguments of
+                `mt.api.search.Search`: `beam_size`, `length_penalty`, `sample`, `mbr`, ...
 
         Raises:
             InputError: not strings, unknown or contradicting arguments, or an unknown language.
@@ -166,6 +142,7 @@ class Translator:
         format_: str | None = None,
         columns: str | None = None,
         to: str | None = None,
+        source_lang: str | None = None,
         progress: Callable[[int, int], None] | None = None,
         request: SearchRequest | None = None,
         **search: Unpack[Search],
@@ -177,7 +154,7 @@ class Translator:
             format_: the kind, where the name of `source` does not say it: docx, odt, pptx, epub, html, md, srt, vtt,
                 po, xliff, tmx, csv or tsv.
             columns: of a table: SOURCE or SOURCE:TARGET, names or numbers from 1.
-            to: the target language, where the model has several.
+            to, source_lang: the languages, where the model has several.
             progress: called with the number of sentences translated so far, and of all.
             request: the search, where it was checked before; otherwise the arguments of `Search`.
 
@@ -187,22 +164,29 @@ class Translator:
         from mt.extras.documents.translating import translate_document
 
         request = request or SearchRequest.of(search)
-        into = self._opened.translator.to(to)
-        languages = (self.direction.partition(" ")[0], into.target_lang)
+        into = self._directions.into(to, source_lang)
+        known = source_lang if source_lang not in (None, AUTO) else (*self.source_langs, "?")[0]
+        chosen: dict[str, Any] = {"to": to, "source_lang": source_lang, "scores": False, "request": request}
 
         def translate(texts: list[str]) -> list[str]:
             done: list[str] = []
+            if source_lang == AUTO:
+                chosen["source_lang"] = self._directions.source_of(" ".join(texts), into.target_lang)
+                if chosen["source_lang"] is None:
+                    return texts
             for start in range(0, len(texts), _DOCUMENT_BLOCK):
                 block = texts[start : start + _DOCUMENT_BLOCK]
-                done += [each.text for each in self.results(block, to=to, scores=False, request=request)]
+                done += [each.text for each in self.results(block, **chosen)]
                 if progress is not None:
                     progress(len(done), len(texts))
             return done
 
-        paths = Path(source), Path(output)
+        paths, languages = (Path(source), Path(output)), (known or "?", into.target_lang)
         return translate_document(*paths, translate, format_=format_, columns=columns, languages=languages)
 
-    def score(self, pairs: Iterable[tuple[str, str]], *, to: str | None = None) -> "Iterator[Scored | None]":
+    def score(
+        self, pairs: Iterable[tuple[str, str]], *, to: str | None = None, source_lang: str | None = None
+    ) -> "Iterator[Scored | None]":
         """Yield `log_prob` and `tokens` of each (source, translation) under a single model on torch.
 
         `log_prob` is the natural logarithm of the translation's probability, the end of the sentence counted among the
@@ -216,7 +200,8 @@ class Translator:
         opened, remaining = self._opened, iter(pairs)
         if opened.model is None:
             raise InputError("scores take a single model on torch", "load the model with engine='torch'")
-        scorer = PairScorer(opened.model, opened.tokenizers, opened.translator.to(to).tags, opened.settings)
+        tags = opened.translator.to(to, source_lang).tags
+        scorer = PairScorer(opened.model, opened.tokenizers, tags, opened.settings)
         while block := list(islice(remaining, BLOCK_LINES)):
             yield from scorer.score(block)
 
@@ -226,6 +211,8 @@ class Translator:
         n_best: int = 1,
         *,
         to: str | None = None,
+        source_lang: str | None = None,
+        target_lang: str | None = None,
         attention: bool = False,
         scores: bool = True,
         first_line: int = 1,
@@ -238,13 +225,16 @@ class Translator:
             lines: the lines to translate.
             n_best: how many translations to keep of each, distinct unless they are sampled.
             to: the target language, where the model has several.
+            source_lang: likewise, needed only where a tag names it; "auto" detects that of each line.
+            target_lang: another name of `to`.
             attention: read the attention weights, and so word alignments; takes a single model on torch.
             scores: False where they are not needed, which makes greedy search faster.
             first_line: the number of the first line, for warnings of long lines.
             request: the search, where it was checked before; otherwise the arguments of `Search`.
         """
         request = request or SearchRequest.of(search, n_best)
-        into = self._opened.translator.to(to)
+        contradict(None not in (to, target_lang), "to", "target_lang")
+        into = self._directions.into(to or target_lang, source_lang)
         if request.sampling is not None and "torch" not in self.engine:
             raise InputError("this engine does not draw reproducible samples", "load the model with engine='torch'")
         if attention and self._opened.model is None:
@@ -256,7 +246,11 @@ class Translator:
             for line in block:
                 if not isinstance(line, str):
                     raise InputError(f"{line!r:.50} is not a string", "give a string, or a list of strings")
-            for line, candidates in zip(block, into.translate(block, options, first_line), strict=True):
+            if source_lang == AUTO:
+                translated = self._directions.translate_detected(block, into.target_lang, options)
+            else:
+                translated = into.translate(block, options, first_line)
+            for line, candidates in zip(block, translated, strict=True):
                 yield self._result(line, best_of(candidates, utility, n_best, options.sampling is not None), attention)
             first_line += len(block)
 
@@ -283,4 +277,6 @@ class _Options(Search, total=False):
     """Arguments of `Translator.translate`."""
 
     to: str | None
+    target_lang: str | None
+    source_lang: str | None
     attention: bool

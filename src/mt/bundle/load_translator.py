@@ -197,10 +197,13 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
         if other.tokenizers.files() != tokenizers.files():
             hint = "models can only translate together when they were trained with the same tokenizer"
             raise InputError(f"{folder.root}: its vocabulary is not that of {folders[0].root}", hint)
+    sources, targets, pairs = _common_languages(folders, configs)
     settings = replace(
         TranslationSettings.of(configs[0]),
         max_source_tokens=min(TranslationSettings.of(config).max_source_tokens for config in configs),
-        target_lang=",".join(_common_languages(folders, configs)),
+        source_lang=sources,
+        target_lang=targets,
+        pairs=pairs if "," in sources else "",
     )
     dtype = torch_dtype(choice.compute_type)
     models = [model.model.to(dtype) for model in loaded]
@@ -215,20 +218,26 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
     return _opened(engine, settings, tokenizers, f"{len(models)} models together, {name}")
 
 
-def _common_languages(folders: Sequence[ModelDir], configs: "Sequence[Config]") -> tuple[str, ...]:
-    """Return the target languages that all models have, in the order of the first; refuse other source languages."""
-    first = configs[0].data
-    languages = first.target_lang
+def _common_languages(folders: Sequence[ModelDir], configs: "Sequence[Config]") -> tuple[str, str, str]:
+    """Return the source and target languages and the pairs that all models have, as `TranslationSettings` has them.
+
+    Raises:
+        InputError: two have no pair of languages in common, or one source language each and not the same.
+    """
+    pairs = configs[0].data.pairs
     for folder, config in zip(folders, configs, strict=True):
-        data = config.data
-        languages = tuple(code for code in languages if code in data.target_lang)
-        if data.source_lang != first.source_lang or not languages:
+        pairs = tuple(pair for pair in pairs if pair in config.data.pairs)
+        if not pairs:
+            own, first = (
+                f"from {', '.join(data.source_lang)} to {', '.join(data.target_lang)}"
+                for data in (config.data, configs[0].data)
+            )
             raise InputError(
-                f"{folder.root}: translates from {data.source_lang} to {', '.join(data.target_lang)}, "
-                f"and {folders[0].root} from {first.source_lang} to {', '.join(first.target_lang)}",
+                f"{folder.root}: translates {own}, and {folders[0].root} {first}",
                 "models can only translate together in the same direction",
             )
-    return languages
+    sources, targets = (",".join(dict.fromkeys(side)) for side in zip(*pairs, strict=True))
+    return sources, targets, ",".join(map(">".join, pairs))
 
 
 def _opened(
@@ -239,7 +248,4 @@ def _opened(
     model: "TranslationModel | None" = None,
 ) -> OpenedModel:
     log.debug("engine: %s", name)
-    translator = Translator(
-        engine, tokenizers, settings.max_source_tokens, settings.target_langs, settings.sentence_format
-    )
-    return OpenedModel(translator, settings, name, tokenizers, model)
+    return OpenedModel(Translator.of(engine, tokenizers, settings), settings, name, tokenizers, model)

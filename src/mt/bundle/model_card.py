@@ -6,6 +6,13 @@ from typing import Any
 from mt.config import Config
 
 
+def direction_options(config: Config) -> str:
+    """Return the options that an example of `mt translate` needs to choose a direction, with a space behind each."""
+    data = config.data
+    (source, target), several = data.pairs[0], (len(data.source_lang) > 1, len(data.target_lang) > 1)
+    return f"--from {source} " * several[0] + f"--to {target} " * several[1]
+
+
 def model_card(config: Config, facts: Mapping[str, Any], is_converted: bool) -> str:
     """Describe a model in Markdown, with its manifest's facts.
 
@@ -22,7 +29,7 @@ def model_card(config: Config, facts: Mapping[str, Any], is_converted: bool) -> 
 `ctranslate2/` (the same weights for the CTranslate2 library, in float32 and int8; any of its clients can read them),"""
     if shape.architecture == "decoder_only":
         stack = f"One stack of {shape.decoder_layers} layers"
-    to = f"--to {config.data.target_lang[0]} " if len(config.data.target_lang) > 1 else ""
+    options = direction_options(config)
     origin = f"A machine-translation Transformer trained with `mt`, {steps:,} steps; weights: {weights}."
     front = ""
     if "imported" in facts:
@@ -30,13 +37,13 @@ def model_card(config: Config, facts: Mapping[str, Any], is_converted: bool) -> 
         licence = facts.get("license")
         front = f"---\nlicense: {licence}\n---\n\n" if licence else ""
         origin += f" Its licence is {licence}." if licence else " Its model card names no licence."
-    return f"""{front}# {config.name}: {config.data.source_lang} to {", ".join(config.data.target_lang)}
+    return f"""{front}# {config.name}: {", ".join(config.data.source_lang)} to {", ".join(config.data.target_lang)}
 
 {origin}
 {stack}, d_model {shape.d_model}, d_ff {shape.d_ff},
 {shape.n_heads} heads.
 
-    mt translate --model THIS_FOLDER {to}"some text"
+    mt translate --model THIS_FOLDER {options}"some text"
 
 {result}
 

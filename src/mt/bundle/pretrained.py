@@ -84,7 +84,7 @@ class Pretrained:
         Raises:
             InputError: they are gone or damaged, do not fit, or lack a language tag.
         """
-        owner, settings, tagged = self.tokenizer_owner, self.config.tokenizer, self.config.data.tagged
+        owner, settings, tagged = self.tokenizer_owner, self.config.tokenizer, self.config.tags
         if owner is None:
             tokenizers = TokenizerPair.given(settings, tagged)
             message, remedy = "tokenizer.file: it", "give a SentencePiece model"
@@ -97,7 +97,7 @@ class Pretrained:
             return None
         for language in tagged:
             if language not in tokenizers.source.tags:
-                hint = f"{remedy}, or remove that language from data.target_lang"
+                hint = f"{remedy}, or remove that language from data"
                 raise InputError(f"{message} has no tag for {language}", hint)
         for tokenizer in tokenizers if settings.is_sampled else ():
             make_segmenter(tokenizer, settings)  # refuses another kind of tokenizer
@@ -166,9 +166,11 @@ class Pretrained:
             raise InputError(f"{name} is gone, and training needs it until its end", "restore it")
         loaded = load_model(teacher.folder, torch.device("cpu"))
         theirs, ours = loaded.config.data, self.config.data
-        if theirs.source_lang != ours.source_lang or not set(ours.target_lang) <= set(theirs.target_lang):
-            hint = f"choose a teacher from {ours.source_lang} into {', '.join(ours.target_lang)}"
-            raise InputError(f"{name} translates from {theirs.source_lang} into {', '.join(theirs.target_lang)}", hint)
+        if not set(ours.pairs) <= set(theirs.pairs):
+            own, known = (
+                f"from {', '.join(data.source_lang)} into {', '.join(data.target_lang)}" for data in (ours, theirs)
+            )
+            raise InputError(f"{name} translates {known}", f"choose a teacher {own}")
         if loaded.config.tokenizer.shared != self.config.tokenizer.shared:
             raise InputError(f"{name} has tokenizer.shared: {loaded.config.tokenizer.shared}")
         if SentenceFormat.of(loaded.config)[:2] != SentenceFormat.of(self.config)[:2]:

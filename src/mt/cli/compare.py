@@ -34,6 +34,7 @@ _RESAMPLINGS = click.IntRange(2, 1_000_000)  # more add no precision, and fill t
 @click.option("--reference", type=path_type, help="Its translation, aligned by line; enough where all are plain files.")
 @click.option("--test-set", default="test", show_default=True, help="Name of the files in the runs' eval/.")
 @click.option("--method", help="greedy, beam, ...; default: beam where all runs have it.")
+@click.option("--from", "source_lang", metavar="LANG", help="Compare from this language only.")
 @click.option("--to", metavar="LANG", help="Compare in this language only.")
 @click.option("--sentences", type=click.IntRange(min=0), default=5, show_default=True, help="Shown in each direction.")
 @click.option("--samples", type=_RESAMPLINGS, default=1000, show_default=True, help="Bootstrap resamplings.")
@@ -63,11 +64,11 @@ def compare(
     from mt.extras.comparison.results import comparison_json, comparison_text
     from mt.extras.comparison.systems import new_translations, stored_translations
 
-    runs, method, to = options["runs"], options["method"], options["to"]
+    runs, method, languages = options["runs"], options["method"], (options["source_lang"], options["to"])
     if reference is None:
-        comparisons = stored_translations(systems, runs, options["test_set"], method, to)
+        comparisons = stored_translations(systems, runs, options["test_set"], method, languages)
     else:
-        comparisons = [new_translations(systems, runs, source, reference, method, to, engine_choice(options))]
+        comparisons = [new_translations(systems, runs, source, reference, method, languages, engine_choice(options))]
     results = [test(each, metrics or _METRICS, options["samples"], options["trials"]) for each in comparisons]
     if options["as_json"]:
         print_result(json.dumps(comparison_json(results, options["sentences"]), ensure_ascii=False))

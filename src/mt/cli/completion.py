@@ -66,7 +66,7 @@ def _yaml_files(folder: str) -> Iterator[str]:
 
 
 def languages(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the target languages of the model in --model, or of the newest run's."""
+    """Complete the languages of the model in --model, or of the newest run's."""
     from mt.decoding.settings import TranslationSettings
     from mt.errors import MtError
     from mt.storage.find_model import find_model
@@ -74,7 +74,8 @@ def languages(context: click.Context, parameter: click.Parameter, incomplete: st
     with contextlib.suppress(MtError, OSError):
         models = context.params.get("models") or (context.params.get("model"),)
         folder = find_model(models[0], Path(context.params.get("runs") or "runs"))
-        codes = TranslationSettings.read(folder.settings).target_langs
+        settings = TranslationSettings.read(folder.settings)
+        codes = settings.target_langs if parameter.name == "to" else settings.source_langs
         return [CompletionItem(code) for code in codes if code.startswith(incomplete)]
     return []
 

@@ -45,7 +45,12 @@ def translate_document(path: Path, kind: str, output: Path | None, request: Any,
 
     engine = {name: options[name] for name in ENGINE_OPTIONS}
     translator = load(options["models"], **engine, runs=options["runs"], sampling=request.sampling is not None)
-    chosen = {"format_": kind, "columns": options["columns"], "to": options["to"]}
+    chosen = {
+        "format_": kind,
+        "columns": options["columns"],
+        "to": options["to"],
+        "source_lang": options["source_lang"],
+    }
     with progress(unit="sentence", desc="translating") as bar:
 
         def show(done: int, total: int) -> None:

@@ -48,7 +48,7 @@ def evaluate_command(source: Path | None, reference: Path | None, to: str | None
     from mt.api.runs import Run
 
     models, runs = options["models"], options["runs"]
-    text: dict[str, Any] = {"source": source, "reference": reference, "to": to}
+    text: dict[str, Any] = {"source": source, "reference": reference, "to": to, "source_lang": options["source_lang"]}
     if options["tune_length_penalty"]:
         _check_tuning(options)
         choice = engine_choice(options)

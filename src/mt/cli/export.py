@@ -21,6 +21,7 @@ from mt.errors import InputError
 @click.option("--reference", type=path_type, help="Its translation, aligned by line.")
 @click.option("--force", is_flag=True, help="Replace an earlier export.")
 @click.option("--to", metavar="LANG", shell_complete=languages, help="Language of --reference, if there are several.")
+@click.option("--from", "source_lang", metavar="LANG", help="Language of --source, where a tag names it.")
 @runs_option
 @debug_option
 def export_command(
@@ -33,6 +34,7 @@ def export_command(
     reference: Path | None,
     force: bool,
     to: str | None,
+    source_lang: str | None,
     runs: Path,
 ) -> None:
     """Write a model for other software.
@@ -47,6 +49,6 @@ def export_command(
         raise InputError("--to says which language --reference is in", "give both, or leave it out")
     from mt.api.exporting import export
 
-    texts: dict[str, Any] = {"source": source, "reference": reference, "to": to}
+    texts: dict[str, Any] = {"source": source, "reference": reference, "to": to, "source_lang": source_lang}
     weights: dict[str, Any] = {"quantization": quantization, "max_loss": max_loss}
     print_result(export(format_, output, model, **weights, **texts, force=force, runs=runs))

@@ -78,6 +78,13 @@ set_option = click.option(
 to_option = click.option(
     "--to", metavar="LANG", shell_complete=languages, help="Target language, where the model has several."
 )
+from_option = click.option(
+    "--from",
+    "source_lang",
+    metavar="LANG",
+    shell_complete=languages,
+    help="Source language, where the model has several; mt translate takes auto, which detects it.",
+)
 runs_option = click.option(
     "--runs",
     type=path_type,
@@ -120,7 +127,9 @@ engine_options = option_group(
     device_option,
     verbose_option,
 )
-model_options = option_group(to_option, models_option, search_options, engine_options, runs_option, debug_option)
+model_options = option_group(
+    from_option, to_option, models_option, search_options, engine_options, runs_option, debug_option
+)
 
 
 def metrics_option(*known: str) -> Option:

@@ -51,13 +51,15 @@ def show(name: Path, runs: Path) -> None:
     run = find_run(name, runs)
     facts = run.facts()
     lines = [
-        f"{run.name}: {facts['source_lang'] or '?'} to {', '.join(facts['target_langs']) or '?'}, {facts['state']}",
+        f"{run.name}: {_languages(facts, ', ', ' to ')}, {facts['state']}",
         f"steps: {facts['steps']:,}; last change {_date(facts['time'])}",
     ]
     for each in run.scores:
         interval = "" if each.get("bleu_low") is None else f" ({each['bleu_low']:.1f} to {each['bleu_high']:.1f})"
         bleu = "-" if each.get("bleu") is None else f"{each['bleu']:.1f}{interval}"
-        lines.append(f"{each['method']} into {each['target_lang']}: BLEU {bleu}")
+        origin = f" from {each['source_lang']}" if "source_lang" in each else ""
+        zero_shot = " (zero-shot)" if each.get("zero_shot") else ""
+        lines.append(f"{each['method']}{origin} into {each['target_lang']}{zero_shot}: BLEU {bleu}")
     files = {"configuration": run.path / "config.yaml", "model": run.model, "report": run.report}
     lines += [f"{title}: {path}" for title, path in files.items() if path.exists()]
     if run.is_finished:
@@ -67,8 +69,14 @@ def show(name: Path, runs: Path) -> None:
     print_result("\n".join(lines))
 
 
+def _languages(facts: dict[str, Any], separator: str, between: str) -> str:
+    sources = facts["source_lang"] or []
+    sides = [sources] if isinstance(sources, str) else sources, facts["target_langs"]
+    return between.join(separator.join(side) or "?" for side in sides)
+
+
 def _row(facts: dict[str, Any]) -> list[str]:
-    languages = f"{facts['source_lang'] or '?'}-{'+'.join(facts['target_langs']) or '?'}"
+    languages = _languages(facts, "+", "-")
     bleu = "-" if facts["bleu"] is None else f"{facts['bleu']:.1f}"
     megabytes = "-" if facts["megabytes"] is None else f"{facts['megabytes']:.1f}"
     return [facts["name"], languages, bleu, f"{facts['steps']:,}", megabytes, _date(facts["time"]), facts["state"]]

@@ -12,6 +12,7 @@ from mt.cli.options import (
     device_option,
     force_option,
     format_type,
+    from_option,
     model_option,
     path_type,
     runs_option,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 @click.option("--output", type=path_type, help="Write to this file; - is stdout.")
 @click.option("--format", "format_", type=format_type, default="text", help="text, or jsonl with the lines themselves.")
 @force_option
+@from_option
 @to_option
 @model_option
 @device_option
@@ -41,6 +43,7 @@ def score(
     output: Path | None,
     force: bool,
     format_: str,
+    source_lang: str | None,
     to: str | None,
     model: Path | None,
     device: str,
@@ -65,7 +68,7 @@ def score(
     pairs, again = read_parallel(source, target), read_parallel(source, target)
     log_prob, tokens, unscored = 0.0, 0, 0
     with writer(output) as write:
-        for pair, scored in zip(pairs, translator.score(again, to=to), strict=True):
+        for pair, scored in zip(pairs, translator.score(again, to=to, source_lang=source_lang), strict=True):
             write(_formatted(pair, scored, format_))
             if scored is None:
                 unscored += 1

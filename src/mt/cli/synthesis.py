@@ -74,7 +74,7 @@ def _synthesize(options: dict[str, Any], tag: str, n_best: int | None = 1, refer
     from mt.api.synthesis import synthesize
 
     source, output = options["input_"], options["output"]
-    model = {name: options[name] for name in ("to", "runs", *ENGINE_OPTIONS)}
+    model = {name: options[name] for name in ("to", "source_lang", "runs", *ENGINE_OPTIONS)}
     texts: dict[str, Any] = {"tag": tag, "references": references, "n_best": n_best}
     lines = synthesize(source, output, options["models"], **texts, **model, request=request)
     print_result(f"{output}: {lines:,} lines")

@@ -25,7 +25,8 @@ from mt.storage.output_path import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
     from mt.api.search import SearchRequest
-    from mt.api.translation import Translation, Translator
+    from mt.api.translated import Translation
+    from mt.api.translation import Translator
 
 _LONG = 100  # lines of a file that takes a while
 _USABLE = 5  # BLEU below which a model has learned next to nothing
@@ -97,8 +98,8 @@ def _write_translations(
     translator = load(options["models"], **engine, runs=options["runs"], one_by_one=one_by_one, sampling=sampled)
     n_best, format_ = options["n_best"], options["format_"] or "text"
     alignment, draws = options["alignment"], options["attention"] is not None
-    search: dict[str, Any] = {"to": options["to"], "request": request, "scores": format_ == "jsonl" or n_best > 1}
-    search["attention"] = alignment or draws
+    search: dict[str, Any] = {name: options[name] for name in ("to", "source_lang")} | {"request": request}
+    search |= {"scores": format_ == "jsonl" or n_best > 1, "attention": alignment or draws}
     drawn: list[Any] = []
     first_line = 1
     if sys.stderr.isatty():

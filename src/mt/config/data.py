@@ -1,11 +1,12 @@
 """The `data` section of the configuration."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
 from mt.config.base import LanguageCode, Line, OneOrList, Rule, Section, as_tuple, without_repeats
+from mt.config.source_facts import is_synthetic, opposite
 from mt.config.sources import (
     FromTrain,
     HubDataset,
@@ -14,11 +15,10 @@ from mt.config.sources import (
     TableFile,
     TestSources,
     ValidSources,
-    is_synthetic,
 )
 
 # A single language may be written without the list; in Python it is always a tuple.
-TargetLanguages = Annotated[
+Languages = Annotated[
     tuple[LanguageCode, ...],
     Field(min_length=1, max_length=1000),
     BeforeValidator(as_tuple),
@@ -31,9 +31,9 @@ TargetLanguages = Annotated[
 class DataConfig(Section):
     """The corpora, and what is dropped from the training text."""
 
-    source_lang: Annotated[LanguageCode, Field(examples=["en"])]
-    """Code of the language to translate from."""
-    target_lang: Annotated[TargetLanguages, Field(examples=["de"])]
+    source_lang: Annotated[Languages, Field(examples=["en"])]
+    """Code of the language to translate from; or a list, for one model of several: each source then names its own."""
+    target_lang: Annotated[Languages, Field(examples=["de"])]
     """Code of the language to translate to; or a list, for one model of several: each source then names its own."""
     root: Line = "."
     """Folder that the paths of sources are relative to, itself relative to the current directory."""
@@ -51,8 +51,9 @@ class DataConfig(Section):
     """Whether a pair that occurs again in the training text is dropped; the first stays, with the weight of its
     source."""
     temperature: Annotated[float, Field(ge=1, le=1000)] = 1.0
-    """Evens out training sources of different sizes: above 1, smaller ones are read more than once in an epoch, as if
-    each had its pairs to the power of 1 / temperature (Arivazhagan et al. 2019)."""
+    """Evens out training sources of different sizes, or with several pairs of languages these: above 1, smaller ones
+    are read more than once in an epoch, as if each had its sentence pairs to the power of 1 / temperature (Arivazhagan
+    et al. 2019)."""
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield sources that cannot be read or used, and languages and splits without text."""
@@ -64,21 +65,32 @@ class DataConfig(Section):
                     yield from _training_only_rules(source, path)
                 if isinstance(source, TableFile | HubDataset):
                     yield from self._column_rules(source, path)
-        languages = {self.language_of(source) for source in self.train}
-        for code in self.target_lang:
-            if code not in languages:
-                yield Rule(("target_lang", "train"), f"no source of data.train is in {code}")
+        for side, key, declared in ((0, "source_lang", self.source_lang), (1, "target_lang", self.target_lang)):
+            languages = {self.languages_of(source)[side] for source in self._both_ways(self.train)}
+            for code in declared:
+                if code not in languages:
+                    reason = f"no source of data.train is {'from' if side == 0 else 'in'} {code}"
+                    yield Rule((key, "train"), reason)
         for key, split in (("valid", self.valid), ("test", self.test)):
             if isinstance(split, FromTrain) and all(map(is_synthetic, self.train)):
                 reason = "cannot be split off the training text, all of which is synthetic; name files of its own"
                 yield Rule((key, "train"), reason)
 
     def _language_rules(self, source: Source, path: str) -> Iterator[Rule]:
-        keys = (path, "target_lang")
-        if len(self.target_lang) > 1 and source.target_lang is None:
-            yield Rule(keys, f"needs a target_lang of its own, one of {', '.join(self.target_lang)}")
-        if source.target_lang is not None and source.target_lang not in self.target_lang:
-            yield Rule(keys, f"is in {source.target_lang}, which data.target_lang does not name")
+        for key, declared in (("source_lang", self.source_lang), ("target_lang", self.target_lang)):
+            own, keys = getattr(source, key), (path, key)
+            if len(declared) > 1 and own is None:
+                yield Rule(keys, f"needs a {key} of its own, one of {', '.join(declared)}")
+            if own is not None and own not in declared:
+                yield Rule(keys, f"is {'in' if key == 'target_lang' else 'from'} {own}, which data.{key} does not name")
+        source_lang, target_lang = self.languages_of(source)
+        if source.both_ways and is_synthetic(source):
+            yield Rule((path, "both_ways"), "is synthetic, so it cannot be read both ways: people wrote one side only")
+        if source.both_ways and not (target_lang in self.source_lang and source_lang in self.target_lang):
+            reason = (
+                f"is read both ways, so data.source_lang and data.target_lang must name {source_lang}, {target_lang}"
+            )
+            yield Rule((path, "source_lang", "target_lang"), reason)
 
     def _column_rules(self, source: TableFile | HubDataset, path: str) -> Iterator[Rule]:
         source_column, target_column = self.columns_of(source)
@@ -88,14 +100,41 @@ class DataConfig(Section):
                 f"reads source and target from the same column, {source_column}; set source_column and target_column",
             )
 
-    def language_of(self, source: Source) -> str:
-        """Return the target language of one of the sources."""
-        return source.target_lang or self.target_lang[0]
+    @model_validator(mode="after")
+    def _expand(self) -> Self:
+        """Replace a source that is read both ways by two."""
+        for key in ("train", "valid", "test"):
+            sources = getattr(self, key)
+            if isinstance(sources, tuple):
+                object.__setattr__(self, key, self._both_ways(sources))  # the section is frozen
+        return self
+
+    def _both_ways(self, sources: tuple[Source, ...]) -> tuple[Source, ...]:
+        expanded: list[Source] = []
+        for source in sources:
+            expanded.append(source.model_copy(update={"both_ways": False}) if source.both_ways else source)
+            if source.both_ways:
+                expanded.append(opposite(source, self.languages_of(source)))
+        return tuple(expanded)
+
+    def languages_of(self, source: Source) -> tuple[str, str]:
+        """Return the source and the target language of one of the sources."""
+        return source.source_lang or self.source_lang[0], source.target_lang or self.target_lang[0]
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of a source and a target language that the model is trained on."""
+        trained = set(map(self.languages_of, self.train))
+        return tuple((s, t) for s in self.source_lang for t in self.target_lang if (s, t) in trained)
+
+    def own_source(self, source_lang: str) -> str:
+        """Return a source language where the model has several; empty where it goes without saying."""
+        return source_lang if len(self.source_lang) > 1 else ""
 
     def columns_of(self, source: TableFile | HubDataset) -> tuple[str, str]:
         """Return the names of the source and target columns; without a header, their numbers from 1."""
         has_names = isinstance(source, HubDataset) or source.header
-        defaults = (self.source_lang, self.language_of(source)) if has_names else ("1", "2")
+        defaults = self.languages_of(source) if has_names else ("1", "2")
         return source.source_column or defaults[0], source.target_column or defaults[1]
 
     @property

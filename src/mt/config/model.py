@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from mt.config.base import Fraction, Line, Rule, Section
 
-SourceFormat = Literal["<s> text </s>", "text </s>", "lang text </s>", "text </s> lang"]
+SourceFormat = Literal["<s> text </s>", "<s> lang text </s>", "text </s>", "lang text </s>", "text </s> lang"]
 
 
 class TokenizerConfig(Section):
@@ -108,7 +108,8 @@ class ModelConfig(Section):
     init: Literal["xavier", "normal"] = "xavier"
     """How weights are initialised."""
     source_format: SourceFormat = "<s> text </s>"
-    """Special tokens around a source sentence; lang is the tag of its language. Imported models have other ones."""
+    """Special tokens around a source sentence; lang is the tag of its language. Imported models have forms of their
+    own."""
     target_tag: Literal["source", "target", "none"] = "source"
     """Where the tag that asks for a target language is: before the source, if the tokenizer has it, or as a
     translation's first token."""

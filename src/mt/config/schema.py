@@ -48,6 +48,18 @@ class Config(Section):
     """Other software to export the model for at the end of training."""
 
     @property
+    def tags(self) -> tuple[str, ...]:
+        """The languages that the tokenizer needs a tag for: those to be asked for, and those named before a source."""
+        sources = self.data.source_lang if "lang" in self.model.source_format else ()
+        targets = self.data.target_lang if self.data.tagged or self.model.target_tag == "target" else ()
+        return tuple(dict.fromkeys((*targets, *sources)))
+
+    @property
+    def source_tags(self) -> int:
+        """The most tags that a source sentence has."""
+        return bool(self.data.tagged) + ("lang" in self.model.source_format)
+
+    @property
     def longest_translation(self) -> int:
         """The most tokens that a translation may have."""
         return self.decoding.max_length or max(_DEFAULT_MAX_LENGTH, self.data.max_length)
@@ -98,12 +110,12 @@ class Config(Section):
                 f"a translation of at least {min_length} tokens and its end need more learned positions "
                 f"than the model has (data.max_length, {max_length})",
             )
-        needed = 7 + bool(self.data.tagged)
+        needed = 7 + self.source_tags
         if max_length < needed:
             yield Rule(
                 ("data.max_length", "model.positions"),
                 f"must be at least {needed} with learned positions: one character may take {needed} tokens "
-                f"(start, {'tag, ' * bool(self.data.tagged)}space, 4 bytes, end)",
+                f"(start, {'tag, ' * self.source_tags}space, 4 bytes, end)",
             )
 
     def _bidirectional_rules(self) -> Iterator[Rule]:
@@ -113,10 +125,11 @@ class Config(Section):
                 "each sentence is source and target in turn, so both languages need one vocabulary "
                 "(tokenizer.shared: true)",
             )
-        if len(self.data.target_lang) > 1:
+        if len(self.data.pairs) > 1 or self.tags:
             yield Rule(
                 ("training.bidirectional_epochs", "data.target_lang"),
-                "is for one target language: in the opposite direction the language tags would be learned as text",
+                "is for one target language and one source language: in the opposite direction their tags would be "
+                "learned as text",
             )
 
     def _matrix_size_rules(self) -> Iterator[Rule]:
@@ -154,6 +167,7 @@ def export_rules(config: Config, export_format: ExportFormat) -> Iterator[Rule]:
         yield Rule(("model.source_format", "exports"), reason)
     if export_format in ("huggingface", "onnx") and config.tokenizer.type != "bpe":
         yield Rule(("tokenizer.type", "exports"), f"a SentencePiece tokenizer cannot be exported as {export_format}")
-    if export_format == "argos" and len(config.data.target_lang) > 1:
-        reason = "a model of several target languages cannot be exported as argos: its packages have one each"
-        yield Rule(("data.target_lang", "exports"), reason)
+    for key, side in (("source_lang", "source"), ("target_lang", "target")):
+        if export_format == "argos" and len(getattr(config.data, key)) > 1:
+            reason = f"a model of several {side} languages cannot be exported as argos: its packages have one each"
+            yield Rule((f"data.{key}", "exports"), reason)

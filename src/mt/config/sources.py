@@ -2,9 +2,17 @@
 
 import posixpath
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    model_serializer,
+)
 
 from mt.config.base import (
     DELIMITER,
@@ -46,8 +54,17 @@ def _unquoted_number(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+_SourceLang = Annotated[
+    LanguageCode | None, Field(description="Its source language, where the configuration lists several.")
+]
 _TargetLang = Annotated[
     LanguageCode | None, Field(description="Its target language, where the configuration lists several.")
+]
+_BothWays = Annotated[
+    bool,
+    Field(
+        description="Whether it is also read the other way, from the target to the source language, as another source."
+    ),
 ]
 _Weight = Annotated[
     float, Field(gt=0, le=1000, description="Times it is read per epoch of training; 0.5: another half each time.")
@@ -65,14 +82,26 @@ _Synthetic = Annotated[
 _Column = Annotated[Line | None, BeforeValidator(_unquoted_number)]
 
 
-class PairFiles(Section):
+class _Corpus(Section):
+    """A source of sentence pairs."""
+
+    @model_serializer(mode="wrap")
+    def _without_unset(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Runs of one source language keep the configuration, and so the stages, that they had before these keys.
+        unset = {"source_lang": None, "both_ways": False}
+        return {key: value for key, value in serialize(self).items() if key not in unset or value != unset[key]}
+
+
+class PairFiles(_Corpus):
     """Two text files, line by line translations of each other."""
 
     source: Line
     """Text file in the source language, one sentence a line."""
     target: Line
     """Text file in the target language, line by line its translation."""
+    source_lang: _SourceLang = None
     target_lang: _TargetLang = None
+    both_ways: _BothWays = False
     weight: _Weight = 1.0
     optional: _Optional = False
     synthetic: _Synthetic = False
@@ -83,7 +112,7 @@ class PairFiles(Section):
             yield Rule(("target", "source"), "is the same file as source")
 
 
-class TableFile(Section):
+class TableFile(_Corpus):
     """One file with both languages: a table, a translation memory, a catalogue, or an archive of paired texts."""
 
     file: Annotated[Line, AfterValidator(_corpus_name)]
@@ -103,7 +132,9 @@ class TableFile(Section):
     """Column of the source text, or language of it; null takes the source language's code, or without header 1."""
     target_column: _Column = None
     """Column of the target text, or language of it; null takes the target language's code, or without header 2."""
+    source_lang: _SourceLang = None
     target_lang: _TargetLang = None
+    both_ways: _BothWays = False
     weight: _Weight = 1.0
     optional: _Optional = False
     synthetic: _Synthetic = False
@@ -129,41 +160,47 @@ class TableFile(Section):
                 yield Rule((key,), f"is for {', '.join(kinds)} files only")
 
 
-class TextFolder(Section):
+class TextFolder(_Corpus):
     """A folder of paired texts: the language's code in one name is the other's in the other."""
 
     folder: Line
     """Folder with texts such as train.en and train.de, or en/a.txt and de/a.txt; they may be compressed."""
     stem: Line | None = None
     """What the names of two texts have in common, as train of train.en and train.de; null reads all."""
+    source_lang: _SourceLang = None
     target_lang: _TargetLang = None
+    both_ways: _BothWays = False
     weight: _Weight = 1.0
     optional: _Optional = False
     synthetic: _Synthetic = False
 
 
-class OpusCorpus(Section):
+class OpusCorpus(_Corpus):
     """A corpus of OPUS (opus.nlpl.eu), downloaded once."""
 
     opus: Annotated[Line, Field(pattern=RUN_NAME)]
     """Name of the corpus, as Books."""
     version: Annotated[Line, Field(pattern=RUN_NAME)] = "latest"
     """Its version, as v1; latest is the newest at the first download."""
+    source_lang: _SourceLang = None
     target_lang: _TargetLang = None
+    both_ways: _BothWays = False
     weight: _Weight = 1.0
     synthetic: _Synthetic = False
 
 
-class SacrebleuSet(Section):
+class SacrebleuSet(_Corpus):
     """A test set of sacreBLEU, downloaded once into its own cache."""
 
     sacrebleu: Line
     """Name of the test set, as wmt14/full; `sacrebleu --list` prints all."""
+    source_lang: _SourceLang = None
     target_lang: _TargetLang = None
+    both_ways: _BothWays = False
     weight: _Weight = 1.0
 
 
-class HubDataset(Section):
+class HubDataset(_Corpus):
     """A data set on the Hugging Face hub."""
 
     hub: Line
@@ -180,19 +217,23 @@ class HubDataset(Section):
     """Column of the source text; null takes the language's code, alone or in `translation`."""
     target_column: Line | None = None
     """Column of the target text; null takes the language's code, alone or in `translation`."""
+    source_lang: _SourceLang = None
     target_lang: _TargetLang = None
+    both_ways: _BothWays = False
     weight: _Weight = 1.0
     synthetic: _Synthetic = False
 
 
-class Builtin(Section):
+class Builtin(_Corpus):
     """A small corpus that comes with this package."""
 
     builtin: Literal["phrasebook"]
     """Name of a corpus that comes with this package."""
     split: Literal["train", "valid", "test"] = "train"
     """The split to read."""
+    source_lang: _SourceLang = None
     target_lang: _TargetLang = None
+    both_ways: _BothWays = False
     weight: _Weight = 1.0
 
 
@@ -200,7 +241,7 @@ class FromTrain(Section):
     """Sentence pairs split off the training text."""
 
     from_train: Annotated[int, Field(ge=1, le=10**7)]
-    """Number of sentence pairs to split off the training text; with several target languages, of source sentences."""
+    """Number of sentence pairs to split off the training text; with several languages, of source sentences."""
 
 
 # The angle brackets keep pydantic's tags apart from the keys of a file in the location of an error.
@@ -253,19 +294,3 @@ Sources = Annotated[tuple[Source, ...], Field(min_length=1, max_length=1000), Be
 _SourcesOrSplit = Annotated[Sources, Tag("<list>")] | Annotated[FromTrain, Tag("<from_train>")]
 ValidSources = Annotated[_SourcesOrSplit, Discriminator(_split_kind)]
 TestSources = Annotated[_SourcesOrSplit | Annotated[None, Tag("<none>")], Discriminator(_split_kind)]
-
-
-def name_of(source: Source) -> str:
-    """Return the name that a user knows a source by: its files, or the data set's name.
-
-    Not its number in the list, which changes once optional sources are left out.
-    """
-    if isinstance(source, PairFiles):
-        return f"{source.source} and {source.target}"
-    tag = next(tag for tag, kind in SOURCE_KINDS.items() if isinstance(source, kind))
-    return str(getattr(source, tag.strip("<>")))
-
-
-def is_synthetic(source: Source) -> bool:
-    """Return True if a model wrote one side of it."""
-    return getattr(source, "synthetic", False)

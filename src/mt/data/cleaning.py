@@ -11,7 +11,7 @@ from pathlib import Path
 from mt.config import DataConfig
 from mt.console import table
 from mt.data.duplicates import repeated_indices
-from mt.data.mixture import MixturePart, target_languages
+from mt.data.mixture import MixturePart, part_of_each
 from mt.text.lines import nfc
 
 # Characters that the ratio of lengths forgives: short sentences may differ in length ("Yes." - "Ja, das stimmt.").
@@ -47,13 +47,13 @@ def reason_to_drop(src: str, tgt: str, max_ratio: float | None) -> str | None:
     return None
 
 
-def pair_hash(src: str, tgt: str, target_lang: str) -> bytes:
-    """Hash a pair into 8 bytes: pairs of one target language are equal where they are so in Unicode's normal form C."""
-    return blake2b(f"{nfc(src)}\n{nfc(tgt)}\n".encode(), digest_size=8, key=target_lang.encode()).digest()
+def pair_hash(src: str, tgt: str, direction: str) -> bytes:
+    """Hash a pair into 8 bytes: pairs of one direction are equal where they are so in Unicode's normal form C."""
+    return blake2b(f"{nfc(src)}\n{nfc(tgt)}\n".encode(), digest_size=8, key=direction.encode()[:64]).digest()
 
 
 def drop_duplicates(text: tuple[Path, Path], parts: Sequence[MixturePart], folder: Path) -> list[MixturePart]:
-    """Remove all but the first of equal pairs from two aligned files, within each target language.
+    """Remove all but the first of equal pairs from two aligned files, within each direction.
 
     Pairs are compared by a 64-bit hash: among 400 million pairs, two different ones collide with probability 0.4 %.
 
@@ -63,8 +63,8 @@ def drop_duplicates(text: tuple[Path, Path], parts: Sequence[MixturePart], folde
         folder: for temporary files.
     """
     hashes = (
-        pair_hash(src.decode().removesuffix("\n"), tgt.decode().removesuffix("\n"), language)
-        for (src, tgt), language in zip(_raw_pairs(text), target_languages(parts), strict=True)
+        pair_hash(src.decode().removesuffix("\n"), tgt.decode().removesuffix("\n"), part.direction)
+        for (src, tgt), part in zip(_raw_pairs(text), part_of_each(parts), strict=True)
     )
     repeated = repeated_indices((int.from_bytes(value, "little") for value in hashes), folder)
     if not repeated.count:

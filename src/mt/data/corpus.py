@@ -68,12 +68,12 @@ def read_numbered(source: Source, data: DataConfig, on_issue: IssueHandler = rai
         return _numbered(_read_builtin(source, data))
     if isinstance(source, TextFolder):
         folder = Path(data.root) / source.folder
-        return read_paired(folder, (data.source_lang, data.language_of(source)), source.stem, on_issue)
+        return read_paired(folder, data.languages_of(source), source.stem, on_issue)
     if isinstance(source, OpusCorpus):
-        languages = data.source_lang, data.language_of(source)
+        languages = data.languages_of(source)
         return read_paired(opus_archive(source.opus, source.version, languages)[0], languages, None, on_issue)
     if isinstance(source, SacrebleuSet):
-        files = sacrebleu_files(source.sacrebleu, (data.source_lang, data.language_of(source)))
+        files = sacrebleu_files(source.sacrebleu, data.languages_of(source))
         return _numbered(read_parallel(files[0], files[1], on_issue))
     if isinstance(source, TableFile):
         return _read_file(Path(data.root) / source.file, source, data, on_issue)
@@ -94,14 +94,14 @@ def _read_file(path: Path, source: TableFile, data: DataConfig, on_issue: IssueH
 
 
 def _read_builtin(source: Builtin, data: DataConfig) -> Iterator[Pair]:
-    target_lang = data.language_of(source)
-    if (data.source_lang, target_lang) not in {("en", "it"), ("it", "en")}:
+    source_lang, target_lang = data.languages_of(source)
+    if (source_lang, target_lang) not in {("en", "it"), ("it", "en")}:
         raise InputError(
-            f"data: the built-in phrasebook is English-Italian, not {data.source_lang}-{target_lang}",
+            f"data: the built-in phrasebook is English-Italian, not {source_lang}-{target_lang}",
             "set data.source_lang and data.target_lang to en and it",
         )
     pairs = phrasebook.sentence_pairs(source.split)
-    yield from pairs if data.source_lang == "en" else ((it, en) for en, it in pairs)
+    yield from pairs if source_lang == "en" else ((it, en) for en, it in pairs)
 
 
 def _hub_rows(source: HubDataset) -> Iterator[dict[str, Any]]:

@@ -1,23 +1,39 @@
 """Validation and test text: raw source sentences and their references."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mt.console import log
-from mt.data.mixture import read_parts, target_languages
+from mt.data.mixture import direction, part_of_each, read_parts
 from mt.errors import InputError
 from mt.storage.run_dir import RunDir
 from mt.text.lines import nfc, read_lines, read_parallel
 
+if TYPE_CHECKING:
+    from mt.config import DataConfig
+
 
 @dataclass(frozen=True)
 class EvalText:
-    """Sentences and their references in one target language, aligned."""
+    """Sentences and their references in one direction, aligned.
+
+    Attributes:
+        source_lang: empty where the model has one source language, or it is unknown.
+        zero_shot: the model was trained on both languages, but not on this pair of them.
+    """
 
     target_lang: str
     sources: list[str]
     references: list[str]
+    source_lang: str = ""
+    zero_shot: bool = False
+
+    @property
+    def direction(self) -> str:
+        """The direction as tables and files name it."""
+        return direction(self.source_lang, self.target_lang)
 
 
 def nfc_lines(lines: Iterable[str], name: object) -> list[str]:
@@ -29,22 +45,28 @@ def nfc_lines(lines: Iterable[str], name: object) -> list[str]:
     return normalized
 
 
-def read_texts(run: RunDir, split: str, target_langs: Sequence[str]) -> list[EvalText]:
-    """Return a run's `valid` or `test` text, one for each of its languages that has any."""
+def read_texts(run: RunDir, split: str, data: "DataConfig") -> list[EvalText]:
+    """Return a run's `valid` or `test` text, one for each of its directions that has any."""
     sources, path = list(read_lines(run.text_file(split, "source"))), run.text_file(split, "target")
     references = nfc_lines(read_lines(path), path)
-    if len(target_langs) == 1:
-        return [EvalText(target_langs[0], sources, references)]
-    texts = {language: EvalText(language, [], []) for language in target_langs}
-    languages = target_languages(read_parts(run.prepared_counts, split))
-    for language, source, reference in zip(languages, sources, references, strict=True):
-        texts[language].sources.append(source)
-        texts[language].references.append(reference)
+    if len(data.target_lang) == len(data.source_lang) == 1:
+        return [EvalText(data.target_lang[0], sources, references)]
+    texts = {}
+    for source in data.source_lang:
+        for target in data.target_lang:
+            text = EvalText(target, [], [], data.own_source(source), (source, target) not in data.pairs)
+            texts[text.direction] = text
+    parts = part_of_each(read_parts(run.prepared_counts, split))
+    for part, source, reference in zip(parts, sources, references, strict=True):
+        texts[part.direction].sources.append(source)
+        texts[part.direction].references.append(reference)
     return [text for text in texts.values() if text.sources]
 
 
-def read_pair(source: Path, reference: Path, target_lang: str) -> EvalText:
-    """Read two aligned files.
+def read_pair(
+    source: Path, reference: Path, target_lang: str, source_lang: str = "", zero_shot: bool = False
+) -> EvalText:
+    """Read two aligned files in a direction of a model.
 
     Raises:
         InputError: they have different numbers of lines, or none.
@@ -52,4 +74,5 @@ def read_pair(source: Path, reference: Path, target_lang: str) -> EvalText:
     pairs = list(read_parallel(source, reference))
     if not pairs:
         raise InputError(f"{source}: the file is empty", "a test set needs at least one sentence")
-    return EvalText(target_lang, [source for source, _ in pairs], nfc_lines((target for _, target in pairs), reference))
+    references = nfc_lines((target for _, target in pairs), reference)
+    return EvalText(target_lang, [source for source, _ in pairs], references, source_lang, zero_shot)

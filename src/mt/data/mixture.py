@@ -1,17 +1,38 @@
-"""Mixtures of training sources: the language of each part, and how often an epoch repeats it."""
+"""Mixtures of training sources: the languages of each part, and how often an epoch repeats it."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
 class MixturePart:
-    """Consecutive sentence pairs from one source, all in one target language."""
+    """Consecutive sentence pairs from one source, all in one direction.
+
+    Attributes:
+        source_lang: empty where the model has one source language.
+    """
 
     pairs: int
     target_lang: str
+    source_lang: str = ""
+
+    @property
+    def direction(self) -> str:
+        """The target language, or de-fr where there are several source languages."""
+        return direction(self.source_lang, self.target_lang)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields that are not empty."""
+        return {key: value for key, value in vars(self).items() if value != ""}
+
+
+def direction(source_lang: str, target_lang: str) -> str:
+    """Name a direction in tables and files: de-fr, or fr where the model has one source language."""
+    return f"{source_lang}-{target_lang}" if source_lang else target_lang
 
 
 def read_parts(counts: Path, split: str) -> list[MixturePart]:
@@ -19,11 +40,11 @@ def read_parts(counts: Path, split: str) -> list[MixturePart]:
     return [MixturePart(**part) for part in json.loads(counts.read_bytes())["parts"][split]]
 
 
-def target_languages(parts: Sequence[MixturePart]) -> Iterator[str]:
-    """Yield the target language of each pair."""
+def part_of_each(parts: Sequence[MixturePart]) -> Iterator[MixturePart]:
+    """Yield the part of each pair."""
     for part in parts:
         for _ in range(part.pairs):
-            yield part.target_lang
+            yield part
 
 
 @dataclass(frozen=True)
@@ -34,19 +55,27 @@ class Share:
     repeats: float = 1.0
 
 
-def training_shares(sentences: Sequence[int], weights: Sequence[float], temperature: float) -> tuple[Share, ...]:
+def training_shares(
+    sentences: Sequence[int], weights: Sequence[float], temperature: float, pairs: Sequence[Hashable] = ()
+) -> tuple[Share, ...]:
     """Return how often an epoch repeats each source.
 
     With a temperature T, source i of n_i sentences has a probability proportional to n_i^(1/T) (Arivazhagan et al.
-    2019, arXiv:1907.05019); the largest source is still read once, the others more often.
+    2019, arXiv:1907.05019); the largest source is still read once, the others more often. Of several pairs of
+    languages, it is these that are evened out: all sources of a pair are repeated alike.
 
     Args:
         sentences: number of each source, in corpus order.
         weights: factor of each source.
         temperature: 1 leaves the sizes as they are.
+        pairs: the languages of each source; none: those of all are the same.
     """
-    largest = max(sentences, default=0)
+    groups = list(pairs) if len(set(pairs)) > 1 else list(range(len(sentences)))
+    sizes = Counter[Hashable]()
+    for group, number in zip(groups, sentences, strict=True):
+        sizes[group] += number
+    largest = max(sizes.values(), default=0)
     return tuple(
-        Share(number, weight * (largest / max(number, 1)) ** (1 - 1 / temperature))
-        for number, weight in zip(sentences, weights, strict=True)
+        Share(number, weight * (largest / max(sizes[group], 1)) ** (1 - 1 / temperature))
+        for group, number, weight in zip(groups, sentences, weights, strict=True)
     )

@@ -6,6 +6,7 @@ validation scores are computed on raw text.
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,8 @@ SPLITS = ("train", "valid", "test")
 HELD_OUT = "held out for validation or test"
 
 _MIN_DUPLICATES_WARNED = 0.1  # share of a weighted source's pairs that an earlier source has
-_NOT_CONTENT = {"target_lang", "weight", "streaming", "synthetic"}  # keys of a source that do not change its text
+# Keys of a source that do not change its text.
+_NOT_CONTENT = {"source_lang", "target_lang", "weight", "streaming", "synthetic"}
 
 
 def drop_missing_sources(config: Config) -> Config:
@@ -61,8 +63,9 @@ def drop_missing_sources(config: Config) -> Config:
             log.warning("data.train.%d is optional and left out: %s does not exist", number, " and ".join(missing))
         else:
             present.append(source.model_copy(update={"optional": False}))
-    for code in data.target_lang:
-        if not any(data.language_of(source) == code for source in present):
+    left = {code for source in present for code in data.languages_of(source)}
+    for code in (*data.target_lang, *data.source_lang):
+        if code not in left:
             raise InputError(f"data.train: no source in {code} exists", "all are optional, but one is needed")
     for split, sources in (("valid", data.valid), ("test", data.test)):
         if isinstance(sources, FromTrain) and all(map(is_synthetic, present)):
@@ -101,7 +104,7 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
         content = {
             "pairs": {split: _pairs(split_parts) for split, split_parts in parts.items()},
             "train": counts,
-            "parts": {split: list(map(vars, split_parts)) for split, split_parts in parts.items()},
+            "parts": {split: [part.as_dict() for part in split_parts] for split, split_parts in parts.items()},
         }
         atomic.write_json(partial / COUNTS, content)
     return counts
@@ -115,24 +118,29 @@ def _write_splits(config: Config, folder: Path, cleaner: Cleaner) -> dict[str, l
         # The small files come first, so that their errors are reported early.
         for split, sources in (("valid", data.valid), ("test", data.test)):
             for source in sources if isinstance(sources, tuple) else ():
-                writers[split].begin_part(data.language_of(source))
+                writers[split].begin_part(_part_of(source, data))
                 for src, tgt in read_pairs(source, data):
                     writers[split].write(src, tgt)
         held_out = Split(data, config.seed, folder)
         for source in data.train:
-            language, synthetic = data.language_of(source), is_synthetic(source)
+            part, synthetic = _part_of(source, data), is_synthetic(source)
             for writer in writers.values():
-                writer.begin_part(language)
+                writer.begin_part(part)
             for src, tgt in read_pairs(source, data):
                 if held_out and not synthetic:
                     _refuse_back_translation(src, name_of(source))
                 if held_out.holds_out(src, tgt, synthetic):
                     cleaner.counts[HELD_OUT] += 1
-                    if not synthetic and (assigned := held_out.assign(src, language)):
+                    if not synthetic and (assigned := held_out.assign(src, part.direction)):
                         writers[assigned].write(src, tgt)
                 elif cleaner.keeps(src, tgt):
                     writers["train"].write(src, tgt)
     return {s: [part for part in writer.parts() if part.pairs or s == "train"] for s, writer in writers.items()}
+
+
+def _part_of(source: Source, data: DataConfig) -> MixturePart:
+    source_lang, target_lang = data.languages_of(source)
+    return MixturePart(0, target_lang, data.own_source(source_lang))
 
 
 def _refuse_back_translation(src: str, name: str) -> None:
@@ -177,7 +185,7 @@ class _PairWriter:
 
     def __init__(self, folder: Path, split: str) -> None:
         self._files = [(folder / f"{split}.{side}").open("wb") for side in ("source", "target")]
-        self._languages: list[str] = []
+        self._parts: list[MixturePart] = []
         self._counts: list[int] = []
 
     def __enter__(self) -> "_PairWriter":
@@ -187,8 +195,8 @@ class _PairWriter:
         for file in self._files:
             file.close()
 
-    def begin_part(self, target_lang: str) -> None:
-        self._languages.append(target_lang)
+    def begin_part(self, part: MixturePart) -> None:
+        self._parts.append(part)
         self._counts.append(0)
 
     def write(self, src: str, tgt: str) -> None:
@@ -197,7 +205,7 @@ class _PairWriter:
         self._counts[-1] += 1
 
     def parts(self) -> list[MixturePart]:
-        return list(map(MixturePart, self._counts, self._languages))
+        return [replace(part, pairs=pairs) for part, pairs in zip(self._parts, self._counts, strict=True)]
 
 
 def _files(source: object) -> dict[str, str]:
@@ -224,8 +232,7 @@ def input_digests(data: DataConfig) -> dict[str, Any]:
             if isinstance(source, TextFolder):
                 digests[prefix] = [_file_digest(data, name) for name in _texts(source, data)]
             elif isinstance(source, OpusCorpus):
-                languages = data.source_lang, data.language_of(source)
-                digests[prefix] = sha256(opus_archive(source.opus, source.version, languages)[0])
+                digests[prefix] = sha256(opus_archive(source.opus, source.version, data.languages_of(source))[0])
             elif files := _files(source):
                 digests |= {f"{prefix}.{key}": _file_digest(data, name) for key, name in files.items()}
             elif source is not None:
@@ -235,8 +242,7 @@ def input_digests(data: DataConfig) -> dict[str, Any]:
 
 def _texts(source: TextFolder, data: DataConfig) -> list[str]:
     """Return the texts of a folder that are read, relative to data.root as the folder is."""
-    languages = data.source_lang, data.language_of(source)
-    pairs = chosen_pairs(Path(data.root) / source.folder, languages, source.stem)
+    pairs = chosen_pairs(Path(data.root) / source.folder, data.languages_of(source), source.stem)
     return [f"{source.folder}/{name}" for pair in pairs for name in pair]
 
 
@@ -256,7 +262,7 @@ def warn_of_shared_text(data: DataConfig) -> None:
 
 def _same_text(data: DataConfig, one: Source, other: Source) -> bool:
     """Compare the pairs of two sources up to the first difference."""
-    if data.language_of(one) != data.language_of(other):
+    if data.languages_of(one) != data.languages_of(other):
         return False
     if not (_files(one) and _files(other)):
         return one.model_dump(exclude=_NOT_CONTENT) == other.model_dump(exclude=_NOT_CONTENT)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mt.config import Config
     from mt.data.tokenizer import TokenizerPair
 
-SOURCE_FORMATS = ("<s> text </s>", "text </s>", "lang text </s>", "text </s> lang")
+SOURCE_FORMATS = ("<s> text </s>", "<s> lang text </s>", "text </s>", "lang text </s>", "text </s> lang")
 TARGET_TAGS = ("source", "target", "none")
 
 
@@ -39,7 +39,7 @@ class SentenceFormat(NamedTuple):
     Attributes:
         source: one of SOURCE_FORMATS.
         target_tag: one of TARGET_TAGS, the place of the tag that asks for a language.
-        source_lang: the language of the text.
+        source_lang: the language of the text; empty where the model has several and none is chosen.
     """
 
     source: str = SOURCE_FORMATS[0]
@@ -49,7 +49,17 @@ class SentenceFormat(NamedTuple):
     @classmethod
     def of(cls, config: "Config") -> "SentenceFormat":
         """Return the format of a configuration."""
-        return cls(config.model.source_format, config.model.target_tag, config.data.source_lang)
+        languages = config.data.source_lang
+        return cls(config.model.source_format, config.model.target_tag, languages[0] if len(languages) == 1 else "")
+
+    def of_source(self, source_lang: str) -> "SentenceFormat":
+        """Return the format for text in a source language; an empty one changes nothing."""
+        return self._replace(source_lang=source_lang or self.source_lang)
+
+    @property
+    def names_source(self) -> bool:
+        """True if a tag says the language of the source."""
+        return "lang" in self.source
 
     def tags(self, tokenizers: "TokenizerPair", target_lang: str, required: bool = False) -> Tags:
         """Return the tags of a target language.
@@ -58,9 +68,9 @@ class SentenceFormat(NamedTuple):
             InputError: the tokenizer lacks a tag that the format or, where `required`, the language needs.
         """
         known = tokenizers.source.tags
-        of_source = (self._tag(known, self.source_lang),) if "lang" in self.source else ()
-        after = (EOS_ID, *of_source) if self.source.endswith("lang") else ()
-        before: tuple[int, ...] = () if after else of_source
+        source_tag = (self._tag(known, self.source_lang),) if self.names_source else ()
+        after = (EOS_ID, *source_tag) if self.source.endswith("lang") else ()
+        before: tuple[int, ...] = () if after else source_tag
         if self.target_tag == "target":
             return Tags(before, after, self._tag(tokenizers.target.tags, target_lang))
         if self.target_tag == "source" and (target_lang in known or required):

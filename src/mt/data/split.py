@@ -25,9 +25,10 @@ class Split:
     """The assignment of training pairs to validation and test sets, where the configuration asks for it.
 
     The held-out source sentences are those with the smallest hashes, a pure function of the seed and the sentences. All
-    pairs with a held-out source leave the training text; the first one in each target language is evaluated on.
-    Synthetic pairs are never evaluated on, and leave the training text if either side is held out: back-translation has
-    human sentences as targets.
+    pairs with a held-out source leave the training text; the first one in each direction is evaluated on. Synthetic
+    pairs are never evaluated on, and leave the training text if either side is held out: back-translation has human
+    sentences as targets. So do all pairs where there are several source languages: a sentence may be a source in one
+    direction and a target in another.
     """
 
     def __init__(self, data: DataConfig, seed: int, folder: Path) -> None:
@@ -35,6 +36,7 @@ class Split:
         self._split_of_hash: dict[int, str] = {}
         self._assigned: set[tuple[int, str]] = set()
         self._held_out_targets: set[int] = set()
+        self._both_sides = len(data.source_lang) > 1
         sizes = {s: v.from_train for s, v in (("test", data.test), ("valid", data.valid)) if isinstance(v, FromTrain)}
         if not sizes:
             return
@@ -46,8 +48,11 @@ class Split:
             if number > limit:
                 log.warning("data.%s: from_train lowered from %d to %d, a tenth of the text", split, number, limit)
             self._split_of_hash.update(dict.fromkeys(islice(candidates, min(number, limit)), split))
-        if any(map(is_synthetic, data.train)):
-            self._held_out_targets = {self._hash(tgt) for src, tgt in _human_pairs(data) if self.holds_out(src, tgt)}
+        if self._both_sides or any(map(is_synthetic, data.train)):
+            pairs = ((self._hash(src), tgt) for src, tgt in _human_pairs(data) if src and tgt)
+            self._held_out_targets = {self._hash(tgt) for key, tgt in pairs if key in self._split_of_hash}
+        if self._both_sides:
+            self._held_out_targets |= self._split_of_hash.keys()
 
     def __bool__(self) -> bool:
         """Return True if any pair is held out."""
@@ -62,15 +67,17 @@ class Split:
             return False
         if synthetic:
             src = src.removeprefix(f"{BACK_TRANSLATION_TAG} ")
+        if self._both_sides:
+            return not self._held_out_targets.isdisjoint((self._hash(src), self._hash(tgt)))
         return self._hash(src) in self._split_of_hash or (synthetic and self._hash(tgt) in self._held_out_targets)
 
-    def assign(self, src: str, target_lang: str) -> str | None:
-        """Return the split of a held-out sentence on its first call for a language, None on later ones."""
+    def assign(self, src: str, direction: str) -> str | None:
+        """Return the split of a held-out sentence on its first call for a direction, None on later ones."""
         key = self._hash(src)
-        if (key, target_lang) in self._assigned:
+        if (key, direction) in self._assigned:
             return None
-        self._assigned.add((key, target_lang))
-        return self._split_of_hash[key]
+        self._assigned.add((key, direction))
+        return self._split_of_hash.get(key)
 
 
 def _human_pairs(data: DataConfig) -> Iterator[tuple[str, str]]:

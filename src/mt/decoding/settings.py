@@ -26,17 +26,32 @@ class TranslationSettings:
     compute_type: str  # CTranslate2's default number format
     shortlist: bool  # choose target tokens from a shortlist by default
     search: SearchOptions
-    source_lang: str = ""
+    source_lang: str = ""  # several are separated by commas
     source_format: str = SOURCE_FORMATS[0]
     target_tag: str = "source"
+    pairs: str = ""  # trained ones of several source languages, as in `en>de,de>en`; empty: all
 
     @property
     def sentence_format(self) -> SentenceFormat:
-        return SentenceFormat(self.source_format, self.target_tag, self.source_lang)
+        languages = self.source_langs
+        return SentenceFormat(self.source_format, self.target_tag, languages[0] if len(languages) == 1 else "")
 
     @property
     def target_langs(self) -> tuple[str, ...]:
         return tuple(self.target_lang.split(","))
+
+    @property
+    def source_langs(self) -> tuple[str, ...]:
+        return tuple(filter(None, self.source_lang.split(",")))
+
+    @property
+    def trained_pairs(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of a source and a target language that the model was trained on; empty if the source is unknown."""
+        if self.pairs:
+            return tuple(
+                (source, target) for source, _, target in (pair.partition(">") for pair in self.pairs.split(","))
+            )
+        return tuple((source, target) for source in self.source_langs for target in self.target_langs)
 
     @classmethod
     def of(cls, config: "Config") -> "TranslationSettings":
@@ -58,9 +73,10 @@ class TranslationSettings:
             compute_type=decoding.compute_type,
             shortlist=decoding.shortlist > 0,
             search=search,
-            source_lang=config.data.source_lang,
+            source_lang=",".join(config.data.source_lang),
             source_format=config.model.source_format,
             target_tag=config.model.target_tag,
+            pairs=",".join(map(">".join, config.data.pairs)) if len(config.data.source_lang) > 1 else "",
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -68,6 +84,8 @@ class TranslationSettings:
         content = asdict(self)
         for name in ("sampling", "attention", "first_token"):  # chosen by each call, never by the model
             del content["search"][name]
+        if not self.pairs:
+            del content["pairs"]
         return content
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Translation of evaluation texts, each with references in one language, and their BLEU."""
+"""Translation of evaluation texts, each with references in one direction, and their BLEU."""
 
 import time
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ class Translated:
 def translate_texts(
     translator: Translator, texts: Sequence[EvalText], options: SearchOptions, utility: str | None = None
 ) -> list[Translated]:
-    """Translate each text into its language.
+    """Translate each text in its direction.
 
     With a utility, chrf or bleu, choose among the n best by minimum Bayes risk; otherwise take the best.
     """
     results = []
     for text in texts:
-        into = translator.to(text.target_lang)
+        into = translator.for_text(text)
         started = time.perf_counter()
         hypotheses = (
             into.best(text.sources, options)
@@ -52,12 +52,19 @@ def _translate_mbr(translator: Translator, lines: Sequence[str], options: Search
 
 
 def mean_bleu(translated: Sequence[Translated], tokenize: str) -> float:
-    """Return BLEU without interval; of several languages the mean, since BLEU of a mixed corpus means nothing.
+    """Return BLEU without interval; of several directions the mean, since BLEU of a mixed corpus means nothing.
 
     sacreBLEU's tokenizer is `tokenize`, or each language's own with `auto`.
     """
-    scores = [
-        corpus_bleu(each.hypotheses, each.text.references, bleu_tokenizer(tokenize, each.text.target_lang))
-        for each in translated
-    ]
+    scores = bleu_by_direction(translated, tokenize).values()
     return sum(scores) / len(scores)
+
+
+def bleu_by_direction(translated: Sequence[Translated], tokenize: str) -> dict[str, float]:
+    """Return BLEU of each text, by its direction, as `mean_bleu` averages it."""
+    return {
+        each.text.direction: corpus_bleu(
+            each.hypotheses, each.text.references, bleu_tokenizer(tokenize, each.text.target_lang)
+        )
+        for each in translated
+    }

@@ -1,8 +1,8 @@
 """Translation of strings: tokenizer, engine, and what joins them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mt.console import log
 from mt.data.sentence_format import NO_TAGS, OUR_FORMAT, SentenceFormat, Tags
@@ -10,8 +10,13 @@ from mt.data.tokenizer import TokenizerPair, normalized
 from mt.decoding.alignment import Unit, align_units
 from mt.decoding.engine import DistributedEngine, Engine, Hypothesis, SearchOptions
 from mt.decoding.long_input import split_long
+from mt.decoding.settings import TranslationSettings
+from mt.errors import InputError
 from mt.system.distributed import Distributed
 from mt.text.languages import chosen_language, is_spaced
+
+if TYPE_CHECKING:
+    from mt.data.eval_texts import EvalText
 
 _MAX_CANDIDATES = 100_000  # held in memory together
 
@@ -60,15 +65,25 @@ class Translator:
     tokenizers: TokenizerPair
     max_source_tokens: int  # the model's limit, specials counted; longer lines are translated in parts
     target_langs: Sequence[str]  # that the model translates into
-    format: SentenceFormat = OUR_FORMAT
-    chosen: str | None = None  # one of them; None where it is still to be chosen with `to`
+    format: SentenceFormat = OUR_FORMAT  # with the source language, once it is known
+    chosen: str | None = None  # one of target_langs; None where it is still to be chosen with `to`
+    source_langs: Sequence[str] = ()  # that the model translates from; empty if unknown
+    pairs: Collection[tuple[str, str]] = ()  # of a source and a target language that it was trained on
     tags: Tags = field(init=False)  # ask for the target language; empty where the model knows one language
     separator: str = field(init=False)  # joins sentences of the output
+
+    @classmethod
+    def of(cls, engine: Engine, tokenizers: TokenizerPair, settings: TranslationSettings) -> "Translator":
+        """Return a translator with the settings of a model."""
+        limit, form = settings.max_source_tokens, settings.sentence_format
+        sources, pairs = settings.source_langs, settings.trained_pairs
+        return cls(engine, tokenizers, limit, settings.target_langs, form, source_langs=sources, pairs=pairs)
 
     def __post_init__(self) -> None:
         self.chosen = self.chosen or (self.target_langs[0] if len(self.target_langs) == 1 else None)
         several = len(self.target_langs) > 1
-        self.tags = NO_TAGS if self.chosen is None else self.format.tags(self.tokenizers, self.chosen, several)
+        undecided = self.chosen is None or (self.format.names_source and not self.format.source_lang)
+        self.tags = NO_TAGS if undecided else self.format.tags(self.tokenizers, self.chosen or "", several)
         self._limit = self.max_source_tokens - 2 - len(self.tags.source([]))
         self.separator = " " if self.chosen is None or is_spaced(self.chosen) else ""
 
@@ -76,15 +91,36 @@ class Translator:
         """Return the same translator with its work sharded over the ranks."""
         return replace(self, engine=DistributedEngine(self.engine, distributed))
 
-    def to(self, target_lang: str | None) -> "Translator":
-        """Return the same translator into one of its languages; None is the only one.
+    def to(self, target_lang: str | None, source_lang: str | None = None) -> "Translator":
+        """Return the same translator for one of its directions; None is the only language, or the one chosen before.
+
+        A source language need not be chosen unless a tag names it.
 
         Raises:
-            InputError: the model does not translate into that language, or into several and none is named.
+            InputError: the model does not have that language, or has several and none is named, or the direction would
+                translate a language into itself.
         """
-        if self.chosen is not None and target_lang in (None, self.chosen):
+        source = source_lang or self.format.source_lang
+        if source_lang and self.source_langs:
+            source = chosen_language(self.source_langs, source_lang, "source")
+        elif not source and self.format.names_source:
+            chosen_language(self.source_langs, None, "source")  # raises
+        if self.chosen is not None and target_lang in (None, self.chosen) and source == self.format.source_lang:
             return self
-        return replace(self, chosen=chosen_language(self.target_langs, target_lang))
+        target = chosen_language(self.target_langs, target_lang or self.chosen)
+        into = replace(self, chosen=target, format=self.format.of_source(source))
+        if into.is_zero_shot and source == target:
+            raise InputError(f"the text is in {source} already, and so would be the translation", "choose another --to")
+        return into
+
+    def for_text(self, text: "EvalText") -> "Translator":
+        """Return the same translator for the direction of a text."""
+        return self.to(text.target_lang, text.source_lang or None)
+
+    @property
+    def is_zero_shot(self) -> bool:
+        """True if the model was not trained on this pair of languages."""
+        return bool(self.pairs and self.format.source_lang) and (self.format.source_lang, self.chosen) not in self.pairs
 
     @property
     def target_lang(self) -> str:

@@ -15,6 +15,7 @@ from mt.decoding.translator import Translator
 from mt.metrics.comet import Comet
 from mt.metrics.scores import Scores, score
 from mt.storage import atomic
+from mt.text.language_id import LanguageCheck
 
 
 @dataclass(frozen=True)
@@ -28,19 +29,37 @@ class Method:
 
 @dataclass(frozen=True)
 class MethodResult:
-    """The scores of a decoding method on a test set in one language."""
+    """The scores of a decoding method on a test set in one direction.
+
+    Attributes:
+        wrong_language: percentage of translations in another of the model's languages than the target; None where it
+            has one target language, or they cannot be identified.
+    """
 
     method: str
     scores: Scores
     sentences_per_second: float
     translated: Translated
+    wrong_language: float | None = None
 
     @property
     def target_lang(self) -> str:
         return self.translated.text.target_lang
 
+    @property
+    def direction(self) -> str:
+        """The direction as tables and files name it."""
+        return self.translated.text.direction
+
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields of the public JSON object; COMET only where it was asked for."""
+        """Return the fields of the public JSON object; COMET only where it was asked for.
+
+        Those of models of several languages are there only where the model is one.
+        """
+        text = self.translated.text
+        several = {"source_lang": text.source_lang, "zero_shot": text.zero_shot} if text.source_lang else {}
+        if self.wrong_language is not None:
+            several["wrong_language"] = round(self.wrong_language, 4)
         scores = asdict(self.scores)
         signatures = scores.pop("signatures")
         if "comet" not in signatures:
@@ -48,6 +67,7 @@ class MethodResult:
         return {
             "method": self.method,
             "target_lang": self.target_lang,
+            **several,
             **{key: value if value is None else round(value, 4) for key, value in scores.items()},
             "sentences_per_second": round(self.sentences_per_second, 2),
             "signature": signatures.get("bleu"),
@@ -74,7 +94,7 @@ def configured_methods(config: Config, **changes: Any) -> list[Method]:
 def warn_long_lines(translator: Translator, texts: Sequence[EvalText]) -> None:
     """Log one warning per text with lines longer than the model's limit."""
     for text in texts:
-        translator.to(text.target_lang).warn_long_lines(text.sources, f"text to translate into {text.target_lang}")
+        translator.for_text(text).warn_long_lines(text.sources, f"text to translate into {text.target_lang}")
 
 
 def evaluate(
@@ -84,12 +104,13 @@ def evaluate(
     methods: Sequence[Method] | None = None,
     comet: Comet | None = None,
 ) -> list[MethodResult]:
-    """Translate and score a test set by language and method (default: the configured ones), with COMET if given."""
-    results = []
+    """Translate and score a test set by direction and method (default: the configured ones), with COMET if given."""
+    results, identifier = [], LanguageCheck.of(config.data.source_lang, config.data.target_lang)
     for text in texts:
         warn_long_lines(translator, [text])
         for method in configured_methods(config) if methods is None else methods:
-            log.info("translating %d sentences into %s, %s", len(text.sources), text.target_lang, method.name)
+            origin = f"from {text.source_lang} " if text.source_lang else ""
+            log.info("translating %d sentences %sinto %s, %s", len(text.sources), origin, text.target_lang, method.name)
             [translated] = translate_texts(translator, [text], method.options, method.utility)
             hypotheses = translated.hypotheses
             scores = score(hypotheses, text.references, config.evaluation, text.target_lang)
@@ -97,41 +118,70 @@ def evaluate(
                 learned = comet.score(text.sources, hypotheses, text.references)
                 scores = replace(scores, comet=learned, signatures=scores.signatures | {"comet": comet.signature})
             rate = len(text.sources) / max(translated.seconds, 1e-9)
-            results.append(MethodResult(method.name, scores, rate, translated))
+            wrong = identifier.wrong_share(hypotheses, text.target_lang) if identifier else None
+            results.append(MethodResult(method.name, scores, rate, translated, wrong))
     return results
 
 
 def results_json(results: Sequence[MethodResult]) -> dict[str, Any]:
     """Return the public JSON object of an evaluation."""
-    sentences = {result.target_lang: len(result.translated.hypotheses) for result in results}
+    sentences = {result.direction: len(result.translated.hypotheses) for result in results}
     return {"sentences": sum(sentences.values()), "results": [result.as_dict() for result in results]}
 
 
 def results_table(results: Sequence[MethodResult]) -> str:
-    """Format results as a table, with the signatures of all metrics."""
-    rows = []
-    for result in results:
-        s = result.scores
-        rows.append(
-            {
-                "language": result.target_lang,
-                "method": result.method,
-                "BLEU": _one_decimal(s.bleu),
-                "95 % interval": "-" if s.bleu_low is None else f"{s.bleu_low:.1f} to {s.bleu_high:.1f}",
-                "chrF": _one_decimal(s.chrf),
-                "TER": _one_decimal(s.ter),
-                "COMET": "-" if s.comet is None else f"{s.comet:.4f}",
-                "exact %": _one_decimal(s.exact_match),
-                "length ratio": f"{s.length_ratio:.3f}",
-                "sentences/s": _one_decimal(result.sentences_per_second),
-            }
-        )
-    hidden = set() if len({result.target_lang for result in results}) > 1 else {"language"}
+    """Format results as a table, with the signatures of all metrics; with several source languages, also means."""
+    rows = [_row(result) for result in results]
+    by_source = any(result.translated.text.source_lang for result in results)
+    if by_source:
+        rows += _mean_rows(results)
+    hidden = set() if len({result.direction for result in results}) > 1 else {"language"}
     hidden |= set() if any("comet" in result.scores.signatures for result in results) else {"COMET"}
+    hidden |= set() if any(result.wrong_language is not None for result in results) else {"wrong language %"}
     header = [name for name in rows[0] if name not in hidden]
     names = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER", "comet": "COMET"}
     signatures = [f"{names[metric]}: {signature}" for r in results for metric, signature in r.scores.signatures.items()]
-    return "\n".join([table(header, [[row[name] for name in header] for row in rows]), *dict.fromkeys(signatures)])
+    titles = ["pair" if name == "language" and by_source else name for name in header]
+    return "\n".join([table(titles, [[row[name] for name in header] for row in rows]), *dict.fromkeys(signatures)])
+
+
+def _row(result: MethodResult) -> dict[str, str]:
+    s = result.scores
+    return {
+        "language": f"{result.direction}{' (zero-shot)' if result.translated.text.zero_shot else ''}",
+        "method": result.method,
+        "BLEU": _one_decimal(s.bleu),
+        "95 % interval": "-" if s.bleu_low is None else f"{s.bleu_low:.1f} to {s.bleu_high:.1f}",
+        "chrF": _one_decimal(s.chrf),
+        "TER": _one_decimal(s.ter),
+        "COMET": "-" if s.comet is None else f"{s.comet:.4f}",
+        "exact %": _one_decimal(s.exact_match),
+        "wrong language %": _one_decimal(result.wrong_language),
+        "length ratio": f"{s.length_ratio:.3f}",
+        "sentences/s": _one_decimal(result.sentences_per_second),
+    }
+
+
+def _mean_rows(results: Sequence[MethodResult]) -> list[dict[str, str]]:
+    """Return a row with the means of each method over the trained pairs, and one over the others."""
+    rows = []
+    for zero_shot in (False, True):
+        for method in dict.fromkeys(result.method for result in results):
+            chosen = [r for r in results if r.method == method and r.translated.text.zero_shot == zero_shot]
+            if len(chosen) < 2:
+                continue
+            columns = {"BLEU": "bleu", "chrF": "chrf", "TER": "ter", "exact %": "exact_match"}
+            means = {name: _mean([getattr(r.scores, key) for r in chosen]) for name, key in columns.items()}
+            means["wrong language %"] = _mean([r.wrong_language for r in chosen])
+            name = f"mean of {len(chosen)}{' (zero-shot)' if zero_shot else ''}"
+            row = dict.fromkeys(_row(chosen[0]), "-") | {"language": name, "method": method}
+            rows.append(row | {name: _one_decimal(mean) for name, mean in means.items()})
+    return rows
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
 
 
 def _one_decimal(value: float | None) -> str:
@@ -141,11 +191,11 @@ def _one_decimal(value: float | None) -> str:
 def write_results(folder: Path, name: str, results: Sequence[MethodResult]) -> None:
     """Write sources, references, hypotheses of each method, and scores to files named after the test set.
 
-    With several languages, the names of text files contain the language.
+    With several directions, the names of text files contain the target language or the pair.
     """
-    several = len({result.target_lang for result in results}) > 1
+    several = len({result.direction for result in results}) > 1
     for result in results:
-        stem = f"{name}.{result.target_lang}" if several else name
+        stem = f"{name}.{result.direction}" if several else name
         text = result.translated.text
         files = {"source": text.sources, "reference": text.references, result.method: result.translated.hypotheses}
         for suffix, lines in files.items():

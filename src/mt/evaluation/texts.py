@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from mt.config import DataConfig
 from mt.data.eval_texts import EvalText, read_pair, read_texts
+from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
 from mt.storage.find_model import run_of, run_of_checkpoint
 from mt.storage.run_dir import ModelDir, RunDir
@@ -20,42 +22,56 @@ def has_split(run: RunDir | None, split: str) -> bool:
     return run is not None and run.text_file(split, "source").is_file()
 
 
-def pair_text(source: Path, reference: Path, languages: Sequence[str], to: str | None) -> EvalText:
-    """Read two files as a text in the language `to`, or in a model's only target language."""
-    return read_pair(source, reference, chosen_language(languages, to))
+def pair_text(source: Path, reference: Path, data: DataConfig, to: str | None, source_lang: str | None) -> EvalText:
+    """Read two files as a text in a direction of a model; None is its only language, or an unknown source language."""
+    target = chosen_language(data.target_lang, to)
+    if source_lang is None:
+        return read_pair(source, reference, target)
+    own = chosen_language(data.source_lang, source_lang, "source")
+    return read_pair(source, reference, target, data.own_source(own), (own, target) not in data.pairs)
 
 
-def run_texts(folder: ModelDir, split: str, languages: Sequence[str], to: str | None) -> list[EvalText]:
-    """Read the `valid` or `test` split of a model's run, in the language `to` or in all.
+def run_texts(
+    folder: ModelDir, split: str, data: DataConfig, to: str | None, source_lang: str | None
+) -> list[EvalText]:
+    """Read the `valid` or `test` split of a model's run, in all directions or those of some languages.
 
     Raises:
         InputError: the model has no such split, or the split has no sentence.
     """
     if to is not None:
-        chosen_language(languages, to)
+        chosen_language(data.target_lang, to)
+    if source_lang is not None:
+        source_lang = data.own_source(chosen_language(data.source_lang, source_lang, "source"))
     name, run = "validation" if split == "valid" else "test", owner(folder)
     if run is None or not has_split(run, split):
         raise InputError(f"{folder.root}: no {name} set beside this model", "give --source FILE --reference FILE")
-    texts = [text for text in read_texts(run, split, languages) if to in (None, text.target_lang)]
+    texts = [
+        text
+        for text in read_texts(run, split, data)
+        if to in (None, text.target_lang) and source_lang in (None, text.source_lang)
+    ]
     if not any(text.sources for text in texts):
-        raise InputError(f"{folder.root}: its {name} set has no sentence{f' in {to}' if to else ''}")
+        wanted = "".join(f" {word} {code}" for word, code in (("from", source_lang), ("in", to)) if code)
+        raise InputError(f"{folder.root}: its {name} set has no sentence{wanted}")
     return texts
 
 
-def texts_in(languages: Sequence[str], texts: Sequence[EvalText]) -> list[EvalText]:
-    """Return the texts in some languages: those of an ensemble, which may be fewer than the first model's."""
-    matching = [text for text in texts if text.target_lang in languages]
+def texts_in(settings: TranslationSettings, texts: Sequence[EvalText]) -> list[EvalText]:
+    """Return the texts in the languages of an ensemble, which may be fewer than the first model's."""
+    sources, targets = ("", *settings.source_langs), settings.target_langs
+    matching = [text for text in texts if text.source_lang in sources and text.target_lang in targets]
     if not matching:
         raise InputError("there is no text in a language that all of these models have", "leave some of them out")
     return matching
 
 
-def refuse_test_text(folder: ModelDir, languages: Sequence[str], texts: Sequence[EvalText]) -> None:
+def refuse_test_text(folder: ModelDir, data: DataConfig, texts: Sequence[EvalText]) -> None:
     """Refuse to tune on the test set of a model's run, whose score would then be worthless."""
     run = owner(folder)
     if run is None or not has_split(run, "test"):
         return
-    for test in read_texts(run, "test", languages):
+    for test in read_texts(run, "test", data):
         if any(text.sources == test.sources or text.references == test.references for text in texts):
             reason = f"this is the test set of {run.root}, and what is chosen on it cannot be scored on it"
             hint = "leave out --source and --reference to tune on the validation set"

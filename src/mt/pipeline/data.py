@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from mt.bundle.pretrained import Pretrained
@@ -11,7 +10,7 @@ from mt.config import Config, name_of
 from mt.console import log
 from mt.data.cleaning import cleaning_table
 from mt.data.encode import TaggedPairs, encode_corpus, read_counts, shards_folder
-from mt.data.mixture import read_parts
+from mt.data.mixture import direction, read_parts
 from mt.data.prepare import prepare_text
 from mt.data.sentence_format import SentenceFormat
 from mt.data.tokenizer import TokenizerPair
@@ -46,7 +45,7 @@ def make_tokenizers(
         InputError: checkpoints were made with another tokenizer.
     """
     settings, owner = config.tokenizer, pretrained.tokenizer_owner
-    given = TokenizerPair.given(settings, config.data.tagged) if owner is None else None
+    given = TokenizerPair.given(settings, config.tags) if owner is None else None
     own = (settings.model_dump(exclude={"bpe_dropout", "sampling_alpha"}), text_key if given is None else given.files())
     key = stage_key("tokenizer", *(own if owner is None else (owner.identity, settings.shared)))
     if not is_done(run_dir.tokenizer, key):
@@ -71,7 +70,7 @@ def _train_tokenizers(config: Config, run_dir: RunDir) -> TokenizerPair:
     pairs = json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"]
     stride = -(-pairs // settings.train_pairs)
     source, target = (TextFile(run_dir.text_file("train", side), stride) for side in ("source", "target"))
-    return TokenizerPair.train(source, target, settings.vocab_size, settings.shared, config.data.tagged, settings.type)
+    return TokenizerPair.train(source, target, settings.vocab_size, settings.shared, config.tags, settings.type)
 
 
 def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, files: Mapping[str, str], text_key: str) -> None:
@@ -85,9 +84,10 @@ def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, files: Ma
         if not is_done(run_dir.encoded(split), key):
             log.info("encoding %s", split)
             text = (run_dir.text_file(split, "source"), run_dir.text_file(split, "target"))
-            tags_of = partial(SentenceFormat.of(config).tags, tokenizers)
-            parts = [TaggedPairs(p.pairs, tags_of(p.target_lang)) for p in read_parts(run_dir.prepared_counts, split)]
-            encode_corpus(text, tokenizers, run_dir.encoded(split), key, limit, parts)
+            form, parts = SentenceFormat.of(config), read_parts(run_dir.prepared_counts, split)
+            tags = [form.of_source(part.source_lang).tags(tokenizers, part.target_lang) for part in parts]
+            tagged = [TaggedPairs(part.pairs, tag) for part, tag in zip(parts, tags, strict=True)]
+            encode_corpus(text, tokenizers, run_dir.encoded(split), key, limit, tagged)
         atomic.remove(shards_folder(run_dir.encoded(split)))  # a crash may leave them
 
 
@@ -95,7 +95,7 @@ def report_cleaning(config: Config, run_dir: RunDir) -> None:
     """Write and log the number of training pairs kept and dropped, by reason.
 
     Raises:
-        InputError: no pair is left, or none into one of the target languages.
+        InputError: no pair is left, or none in one of the directions.
     """
     prepared = json.loads(run_dir.prepared_counts.read_bytes())
     encoded = read_counts(run_dir.encoded_counts("train"))
@@ -112,19 +112,29 @@ def report_cleaning(config: Config, run_dir: RunDir) -> None:
         raise InputError(message, "raise data.max_length")
     _check_sources(config, encoded.kept)
     for split in ("valid", "test"):
-        languages = {part["target_lang"] for part in prepared["parts"][split]}
-        for code in config.data.target_lang if languages else ():
-            if code not in languages:
-                log.warning("data.%s: no pair into %s, so no score covers that language", split, code)
+        covered = {part.direction for part in read_parts(run_dir.prepared_counts, split)}
+        for source, target in config.data.pairs if covered else ():
+            if direction(config.data.own_source(source), target) not in covered:
+                named, unit = _named(config, source, target)
+                log.warning("data.%s: no pair %s, so no score covers that %s", split, named, unit)
 
 
 def _check_sources(config: Config, kept: Sequence[int]) -> None:
-    """Warn of sources without pairs; refuse a target language without pairs."""
+    """Warn of sources without pairs; refuse a direction without pairs."""
     data = config.data
     for source, pairs in zip(data.train, kept, strict=True):
         if not pairs:
             log.warning("data.train: %s: none of its pairs is left to train on", name_of(source))
-    for code in data.target_lang:
-        if not any(n for n, source in zip(kept, data.train, strict=True) if data.language_of(source) == code):
-            hint = f"look at what cleaning and data.max_length dropped, or remove {code} from data.target_lang"
-            raise InputError(f"data.train: no pair into {code} is left to train on", hint)
+    left = {data.languages_of(source) for n, source in zip(kept, data.train, strict=True) if n}
+    for pair in data.pairs:
+        if pair not in left:
+            named, unit = _named(config, *pair)
+            what = f"remove {pair[1]} from data.target_lang" if unit == "language" else "remove its sources"
+            hint = f"look at what cleaning and data.max_length dropped, or {what}"
+            raise InputError(f"data.train: no pair {named} is left to train on", hint)
+
+
+def _named(config: Config, source: str, target: str) -> tuple[str, str]:
+    """Name a direction in a message, and what it is."""
+    several = len(config.data.source_lang) > 1
+    return (f"from {source} into {target}", "direction") if several else (f"into {target}", "language")

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mt.bundle.load_translator import open_converted
+from mt.bundle.model_card import direction_options
 from mt.bundle.model_folder import new_model
 from mt.config import Config
 from mt.console import duration, log
@@ -98,6 +99,8 @@ def _write_folder(
         translator = _translator(config, tokenizers, model, distributed.broadcast(converted))
         results = _score(config, run_dir, translator, distributed)
         signature = bleu_signature(config.evaluation, config.data.target_lang)
+        if len(config.data.source_lang) > 1:
+            facts["pairs"] = [list(pair) for pair in config.data.pairs]
         facts["formats"] = [asdict(result) for result in formats]
         facts["formats_table"] = formats_table(formats, signature) if formats else ""
         facts["test"] = [result.as_dict() for result in results]
@@ -134,7 +137,7 @@ def _measure_formats(
         return []
     try:
         log.info("measuring number formats on the validation set")
-        return try_formats(folder, config, tokenizers, read_texts(run_dir, "valid", config.data.target_lang))
+        return try_formats(folder, config, tokenizers, read_texts(run_dir, "valid", config.data))
     except UnusableError as error:
         log.warning("%s; the folder works with torch", error)
         return []
@@ -148,14 +151,14 @@ def _translator(
     if converted is not None:
         return open_converted(converted, settings, tokenizers, EngineChoice()).translator
     engine = TorchEngine(model, settings.batch_tokens)
-    return Translator(engine, tokenizers, settings.max_source_tokens, settings.target_langs, settings.sentence_format)
+    return Translator.of(engine, tokenizers, settings)
 
 
 def _score(config: Config, run_dir: RunDir, translator: Translator, distributed: Distributed) -> list[MethodResult]:
     """Translate and score the test set, if there is one, and write hypotheses and scores to the run's eval/."""
     if config.data.test is None:
         return []
-    texts = read_texts(run_dir, "test", config.data.target_lang)
+    texts = read_texts(run_dir, "test", config.data)
     results = evaluate(translator.distribute(distributed), config, texts)
     if distributed.is_main:
         write_results(run_dir.scores, "test", results)
@@ -176,6 +179,6 @@ def _summary(config: Config, run_dir: RunDir, state: TrainState, facts: dict[str
         lines += ["validation set, beam search:", facts["formats_table"]]
     if facts["scores"]:
         lines += ["test set:", facts["scores"]]
-    to = f" --to {config.data.target_lang[0]}" if len(config.data.target_lang) > 1 else ""
-    lines += [f"model: {run_dir.model.root}", f'next: mt translate --model {quote(str(run_dir.root))}{to} "..."']
+    command = f"mt translate --model {quote(str(run_dir.root))} {direction_options(config)}"
+    lines += [f"model: {run_dir.model.root}", f'next: {command}"..."']
     return "\n".join(lines)

@@ -53,9 +53,10 @@ def make_trainer(
         pretrained.initialize(model, tokenizers)
     freeze(model, config.training.freeze)
     log.info("model: %s parameters, on %s", f"{sum(p.numel() for p in model.parameters()):,}", device)
-    valid_texts = read_texts(run_dir, "valid", config.data.target_lang)
+    valid_texts = read_texts(run_dir, "valid", config.data)
     validator = Validator(config, EncodedCorpus.open(run_dir.encoded("valid")), valid_texts, tokenizers, distributed)
-    weights = [source.weight for source in config.data.train]
+    data = config.data
+    weights, languages = [source.weight for source in data.train], list(map(data.languages_of, data.train))
     kept = read_counts(run_dir.encoded_counts("train")).kept
     return Trainer(
         config,
@@ -64,7 +65,7 @@ def make_trainer(
         _training_corpus(config, run_dir, tokenizers),
         validator,
         distributed,
-        training_shares(kept, weights, config.data.temperature),
+        training_shares(kept, weights, data.temperature, languages),
         lambda: pretrained.load_teachers(tokenizers, device),
         origin,
         listener,

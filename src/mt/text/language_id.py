@@ -1,12 +1,23 @@
 """Language identification with py3langid."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from mt.errors import InputError
 from mt.text.languages import LANGUAGE_NAMES, base_language
 
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
+
+_CONFIDENT = 50.0  # percent of confidence that a text need not be translated
+
+
+def require_identification(option: str) -> None:
+    """Refuse an option that needs a package which is not installed."""
+    if find_spec("py3langid") is None:
+        message = f"{option} needs a package that is not installed (py3langid)"
+        raise InputError(message, "pip install 'mt-train[data]', or name the language")
 
 
 class Detector:
@@ -40,6 +51,11 @@ class Detector:
         confidence = dict(self.rank(text))
         return max(((code, confidence.get(base_language(code), 0.0)) for code in codes), key=lambda pair: pair[1])
 
+    def source_of(self, text: str, sources: Sequence[str], target_lang: str) -> tuple[str, float]:
+        """Return the language of a text to translate, one of `sources`; or the target, if it surely is in that."""
+        already, found = self.best_of(text, [target_lang]), self.best_of(text, sources)
+        return already if already[1] > _CONFIDENT and already[1] >= found[1] else found
+
     def library(self) -> "LanguageIdentifier":
         """Return the loaded identifier."""
         if self._identifier is None:
@@ -49,3 +65,30 @@ class Detector:
             identifier.set_languages([code for code in identifier.nb_classes if code in self._candidates])
             self._identifier = identifier
         return self._identifier
+
+
+class LanguageCheck:
+    """Identification of a model's languages in its translations.
+
+    Only its own languages are candidates: short sentences are often mistaken for some other one.
+    """
+
+    def __init__(self, codes: Sequence[str]) -> None:
+        detector = Detector(codes)
+        self._known = {base_language(code) for code in codes if detector.supports(code)}
+        self._identifier = detector.library()
+        self._identifier.set_languages(self._known)
+
+    @classmethod
+    def of(cls, sources: Sequence[str], targets: Sequence[str]) -> "LanguageCheck | None":
+        """Return the check of a model's languages; None without py3langid, or with a single target language."""
+        return cls([*sources, *targets]) if len(targets) > 1 and find_spec("py3langid") else None
+
+    def wrong_share(self, texts: Sequence[str], target_lang: str) -> float | None:
+        """Return the percentage of texts in another language; None if the target or the others are not identified."""
+        target = base_language(target_lang)
+        if target not in self._known or len(self._known) < 2:
+            return None
+        lines = [text for text in texts if any(map(str.isalpha, text))]
+        wrong = sum(self._identifier.classify(line)[0] != target for line in lines)
+        return 100 * int(wrong) / max(len(texts), 1)

@@ -25,21 +25,33 @@ LANGUAGE_NAMES = dict(
 )
 
 
+# Their three-letter codes (ISO 639-3), which NLLB's codes begin with.
+_THREE_LETTERS = dict(
+    entry.split(" ")
+    for entry in (
+        "ara ar, arb ar, bul bg, ben bn, cat ca, ces cs, cym cy, dan da, deu de, ell el, eng en, epo eo, spa es, "
+        "est et, eus eu, fas fa, pes fa, fin fi, fra fr, gle ga, glg gl, guj gu, heb he, hin hi, hrv hr, hun hu, "
+        "hye hy, ind id, isl is, ita it, jpn ja, kat ka, kaz kk, khm km, kor ko, lat la, lit lt, lav lv, lvs lv, "
+        "mkd mk, mon mn, khk mn, mar mr, msa ms, zsm ms, mlt mt, mya my, nep ne, npi ne, nld nl, nor no, nob no, "
+        "oci oc, pol pl, por pt, ron ro, rus ru, slk sk, slv sl, sqi sq, als sq, srp sr, swe sv, swa sw, swh sw, "
+        "tam ta, tha th, tur tr, ukr uk, urd ur, vie vi, zho zh"
+    ).split(", ")
+)
+
+
 @cache
 def base_language(code: str) -> str:
-    """Return the language of a code without region or script: zh for zh-Hans, zh_TW or ZH."""
-    return re.split("[-_]", code.lower())[0]
+    """Return the language of a code without region or script: zh for zh-Hans, zh_TW or ZH, de for deu_Latn."""
+    base = re.split("[-_]", code.lower())[0]
+    return _THREE_LETTERS.get(base, base)
 
 
 # Written without spaces between words.
 _UNSPACED = {"zh", "ja", "th", "lo", "km", "my", "bo", "dz"}
-# Three-letter codes of these and of Korean, and languages with the same writing system.
+# More three-letter codes of these, and languages with the same writing system.
 _WRITTEN_AS = dict(
     pair.split(" ")
-    for pair in (
-        "zho zh, chi zh, cmn zh, yue zh, wuu zh, lzh zh, jpn ja, kor ko, tha th, lao lo, khm km, mya my, bur my, "
-        "bod bo, tib bo, dzo dz"
-    ).split(", ")
+    for pair in ("chi zh, cmn zh, yue zh, wuu zh, lzh zh, lao lo, bur my, bod bo, tib bo, dzo dz").split(", ")
 )
 
 
@@ -59,12 +71,12 @@ def language_name(code: str) -> str:
     base = base_language(code)
     if base not in LANGUAGE_NAMES:
         return code
-    rest = code[len(base) + 1 :]
+    rest = code[len(re.split("[-_]", code)[0]) + 1 :]
     return f"{LANGUAGE_NAMES[base]} ({rest})" if rest else LANGUAGE_NAMES[base]
 
 
-def chosen_language(languages: Sequence[str], chosen: str | None) -> str:
-    """Return the chosen target language of a model, or its only one if `chosen` is None.
+def chosen_language(languages: Sequence[str], chosen: str | None, side: str = "target") -> str:
+    """Return the chosen language of a model's side, or its only one if `chosen` is None.
 
     Raises:
         InputError: the model does not have it, or has several and none is chosen.
@@ -72,8 +84,8 @@ def chosen_language(languages: Sequence[str], chosen: str | None) -> str:
     if chosen is None and len(languages) == 1:
         return languages[0]
     if chosen is None or chosen not in languages:
-        problem = "no target language was chosen" if chosen is None else f"not into {chosen}"
-        raise InputError(
-            f"the model translates into {', '.join(languages)}; {problem}", f"choose with --to {languages[0]}"
-        )
+        preposition, option = ("into", "--to") if side == "target" else ("from", "--from")
+        problem = f"no {side} language was chosen" if chosen is None else f"not {preposition} {chosen}"
+        message = f"the model translates {preposition} {', '.join(languages)}; {problem}"
+        raise InputError(message, f"choose with {option} {languages[0]}")
     return chosen

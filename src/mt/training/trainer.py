@@ -13,7 +13,6 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from torch import Tensor
@@ -171,7 +170,7 @@ class Trainer:
         score = -math.inf if math.isnan(score) else score  # nothing compares with NaN
         state.record_validation(score, self.settings.average_checkpoints)
         result.log(state.step, is_best=state.best_step == state.step)
-        self.metrics.write("validation", state.step, epoch=state.epoch, **asdict(result))
+        self.metrics.write("validation", state.step, epoch=state.epoch, **result.as_dict())
         self._length.add_validation(time.perf_counter() - started)
         self._set_length(self._length.replan(state.step))
 
@@ -184,7 +183,7 @@ class Trainer:
             result = self._validate(model)
         log.info("the model to start from, before any step:")
         result.log(0, is_best=False)
-        self.metrics.write("validation", 0, epoch=0, **asdict(result))
+        self.metrics.write("validation", 0, epoch=0, **result.as_dict())
 
     @property
     def save_every(self) -> int:

@@ -1,8 +1,9 @@
 """Validation during training: loss, perplexity, and greedy BLEU on raw text."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain, islice, zip_longest
+from typing import Any
 
 import torch
 
@@ -10,11 +11,11 @@ from mt.config import Config
 from mt.console import log, shortened
 from mt.data.batching import assemble, plan_epoch
 from mt.data.eval_texts import EvalText
-from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import DistributedEngine, SearchOptions
-from mt.decoding.text_translation import Translated, mean_bleu, translate_texts
+from mt.decoding.settings import TranslationSettings
+from mt.decoding.text_translation import Translated, bleu_by_direction, translate_texts
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator
 from mt.metrics.scores import bleu_signature
@@ -31,6 +32,7 @@ class Validation:
     Attributes:
         signature: the sacreBLEU signature.
         samples: (source, hypothesis, reference) of the first sentences.
+        bleu_by_pair: of a model of several source languages; `bleu` is the mean.
     """
 
     loss: float
@@ -38,6 +40,14 @@ class Validation:
     bleu: float
     signature: str
     samples: list[tuple[str, str, str]]
+    bleu_by_pair: dict[str, float] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields of the event in metrics.jsonl."""
+        content = asdict(self)
+        if not self.bleu_by_pair:
+            del content["bleu_by_pair"]
+        return content
 
     def log(self, step: int, is_best: bool) -> None:
         """Log the scores and the samples, shortened; the metrics log has them in full."""
@@ -49,6 +59,8 @@ class Validation:
             self.bleu,
             ", the best so far" if is_best else "",
         )
+        if self.bleu_by_pair:
+            log.info("  BLEU by pair: %s", ", ".join(f"{pair} {bleu:.2f}" for pair, bleu in self.bleu_by_pair.items()))
         for sample in self.samples:
             log.info("  %s → %s (reference: %s)", *(shortened(text) for text in sample))
 
@@ -77,20 +89,21 @@ class Validator:
         signature = bleu_signature(config.evaluation, [text.target_lang for text in self.texts])
         loss = self._loss(model)
         engine = DistributedEngine(TorchEngine(model, config.decoding.batch_tokens), self.distributed)
-        languages, sentence_format = config.data.target_lang, SentenceFormat.of(config)
-        translator = Translator(engine, self.tokenizers, config.data.max_length, languages, sentence_format)
+        translator = Translator.of(engine, self.tokenizers, TranslationSettings.of(config))
         options = SearchOptions(
             beam_size=1, max_length=config.longest_translation, max_length_ratio=config.decoding.max_length_ratio
         )
         if self.distributed.is_main and not self._warned:
             for text in self.texts:
-                translator.to(text.target_lang).warn_long_lines(text.sources, "validation set")
+                translator.for_text(text).warn_long_lines(text.sources, "validation set")
             log.info("validation with greedy search, %s", signature)
             self._warned = True
         translated = translate_texts(translator, self.texts, options)
-        bleu = mean_bleu(translated, config.evaluation.bleu_tokenize)
+        by_pair = bleu_by_direction(translated, config.evaluation.bleu_tokenize)
+        bleu = sum(by_pair.values()) / len(by_pair)
+        by_pair = by_pair if len(config.data.source_lang) > 1 else {}
         samples = _samples(translated, config.training.sample_translations)
-        return Validation(loss, math.exp(min(loss, 700.0)), bleu, signature, samples)
+        return Validation(loss, math.exp(min(loss, 700.0)), bleu, signature, samples, by_pair)
 
     @torch.no_grad()
     def _loss(self, model: TranslationModel) -> float:
@@ -115,7 +128,7 @@ class Validator:
 
 
 def _samples(translated: list[Translated], number: int) -> list[tuple[str, str, str]]:
-    """Take the first sentences, alternating between the target languages."""
+    """Take the first sentences, alternating between the directions."""
     triples = [zip(one.text.sources, one.hypotheses, one.text.references, strict=True) for one in translated]
     interleaved = chain.from_iterable(zip_longest(*triples))
     return list(islice((sample for sample in interleaved if sample is not None), number))

@@ -190,6 +190,21 @@ def test_languages_must_be_known(tmp_path: Path) -> None:
     assert "it does not say its languages name them: --from LANG --to LANG" in refused(tmp_path / "marian")
 
 
+def test_a_model_is_imported_for_several_source_languages(tmp_path: Path) -> None:
+    m2m_100(tmp_path / "m2m")
+    languages = ("--from", "en", "--from", "de", *(word for code in ("en", "de", "fr") for word in ("--to", code)))
+    mt("import", "m2m", "--output", "many", *languages, cwd=tmp_path)
+    mt("import", "m2m", "--output", "one", "--from", "de", "--to", "fr", cwd=tmp_path)
+    many, one = (mt_api.load(tmp_path / name) for name in ("many", "one"))
+    assert many.pairs == (("en", "de"), ("en", "fr"), ("de", "en"), ("de", "fr"))
+    text = "a small dog"
+    first, second = (model.translate(text, source_lang="de", to="fr", details=True) for model in (many, one))
+    assert (first.text, first.source_tokens) == (second.text, second.source_tokens)
+    assert many.translate(text, source_lang="en", to="fr", details=True).source_tokens != first.source_tokens
+    with pytest.raises(InputError, match="no source language was chosen"):
+        many.translate(text, to="fr")
+
+
 def _without_languages(state: dict[str, Any]) -> None:
     for token in (*state["added_tokens"], *state["model"]["vocab"]):
         key = "content" if isinstance(token, dict) else 0

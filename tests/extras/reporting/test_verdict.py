@@ -131,6 +131,13 @@ def test_copies_and_loops(run: RunDir) -> None:
     assert "mt data clean" in verdict_of(run).advice
 
 
+def test_translations_in_another_language(run: RunDir) -> None:
+    rewrite_scores(run, wrong_language=0.9)
+    assert reasons_of(run) == []
+    rewrite_scores(run, wrong_language=4.2)
+    assert reasons_of(run) == ["4 % of the translations are in another language than asked for"]
+
+
 def test_what_a_reference_has_too_is_no_fault(run: RunDir) -> None:
     """Names are copied, songs repeat themselves; numbers with many zeros are no loop."""
     for suffix in ("reference", "beam"):

@@ -76,6 +76,23 @@ def test_libretranslates_own_client_is_served(server: ServerProcess, expected: d
     assert client.detect(ENGLISH)[0]["language"] == "en"
 
 
+def test_a_model_of_several_source_languages_serves_its_pairs(many_languages: Path) -> None:
+    with ServerProcess("--model", many_languages / "runs" / "many", cwd=many_languages) as server:
+        status, languages = server.ask("/languages")
+        assert (status, {one["code"]: one["targets"] for one in languages}) == (
+            200,
+            {"en": ["de", "fr"], "de": ["en"], "fr": ["en"]},
+        )
+        german, english = "ein Hund mag das Haus und den Ball", "a dog likes the house and the ball"
+        for source in ("de", "auto"):
+            answer = server.ask("/translate", {"q": german, "source": source, "target": "en"})[1]
+            assert answer["translatedText"] == english
+        assert server.ask("/translate", {"q": german, "source": "de", "target": "fr"}) == (
+            400,
+            {"error": "no model here translates from de to fr"},
+        )
+
+
 def test_a_list_gives_a_list_and_a_text_a_text(server: ServerProcess, expected: dict[str, str]) -> None:
     assert server.ask("/translate", question(LINES)) == (200, {"translatedText": list(expected.values())})
     assert server.ask("/translate", question("a b c")) == (200, {"translatedText": expected["a b c"]})

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mt.bundle.load_translator import open_model, read_config
 from mt.config.data import DataConfig
 from mt.console import log
 from mt.data.eval_texts import EvalText, nfc_lines
+from mt.data.mixture import direction
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
 from mt.evaluation.test_set import search_options
@@ -31,15 +32,15 @@ class Comparison:
 
 
 def stored_translations(
-    paths: Sequence[Path], runs: Path, test_set: str, method: str | None, to: str | None
+    paths: Sequence[Path], runs: Path, test_set: str, method: str | None, chosen: tuple[str | None, str | None]
 ) -> list[Comparison]:
-    """Read the translations of a test set in the runs' eval/, one comparison a language.
+    """Read the translations of a test set in the runs' eval/, one comparison a direction.
 
     Args:
         paths: run folders and files of translations, the baseline first.
         runs: the folder that holds the run folders.
         test_set, method: the name of its files, and the search method; by default beam if all have it.
-        to: compare in this language only.
+        chosen: compare from this source or in this target language only.
 
     Raises:
         InputError: a run has no such translations, or those of another text.
@@ -50,7 +51,7 @@ def stored_translations(
     stored = list(by_index.values())
     first = stored[0]
     method = _common_method(stored, method)
-    languages = _common_languages(stored, to)
+    languages = _common_languages(stored, *chosen)
     if len(languages) > 1 and len(stored) < len(paths):
         raise InputError(
             f"{paths[0]}: the test set is in {', '.join(languages)}; the language of the files is unknown",
@@ -62,7 +63,8 @@ def stored_translations(
             _require_same_text(first, other, language)
         hypotheses = (by_index[i].lines(language, method) if i in by_index else _read(p) for i, p in enumerate(paths))
         systems = [System(str(path), lines) for path, lines in zip(paths, hypotheses, strict=True)]
-        comparison = Comparison(first.text(language), systems, bleu_tokenizer(first.bleu_tokenize, language))
+        text = first.text(language)
+        comparison = Comparison(text, systems, bleu_tokenizer(first.bleu_tokenize, text.target_lang))
         comparisons.append(_checked(comparison))
     return comparisons
 
@@ -73,20 +75,22 @@ def new_translations(
     source: Path | None,
     reference: Path,
     method: str | None,
-    to: str | None,
+    chosen: tuple[str | None, str | None],
     choice: EngineChoice,
 ) -> Comparison:
     """Translate a text with each model; files among the paths are translations of it already.
 
     Args:
-        paths, runs, to: as for `stored_translations`; paths may be model folders, too.
+        paths, runs: as for `stored_translations`; paths may be model folders, too.
         source, reference: the text, not needed for files alone, and its translation, aligned by line.
         method: greedy or beam (default).
+        chosen: the languages of the text; the source's is needed only where a tag of the models names it.
         choice: the engine.
 
     Raises:
         InputError: the files are not aligned, or options do not fit the systems.
     """
+    source_lang, to = chosen
     models = {i: find_model(path, runs) for i, path in enumerate(paths) if _is_folder(path)}
     if models and source is None:
         raise InputError(f"--reference alone gives {paths[next(iter(models))]} nothing to translate", "give --source")
@@ -107,7 +111,7 @@ def new_translations(
     for i, path in enumerate(paths):
         if i in models:
             log.info("translating %d sentences with %s", len(sources), path)
-            translator = open_model(models[i], choice).translator.to(language)
+            translator = open_model(models[i], choice).translator.to(language, source_lang)
             translator.warn_long_lines(sources, str(source))
             hypotheses = translator.best(sources, search_options(configs[i], method or "beam"))
         else:
@@ -148,7 +152,8 @@ class _StoredTestSet:
 
     path: Path  # as the user wrote it
     folder: Path
-    prefixes: dict[str, str]  # of the files' names, by language
+    texts: dict[str, EvalText]  # by direction, still without sentences
+    prefixes: dict[str, str]  # of the files' names, by direction
     methods: list[str]
     bleu_tokenize: str
 
@@ -162,7 +167,7 @@ class _StoredTestSet:
         file = run.scores / f"{test_set}.json"
         try:
             results = [
-                (result["method"], result.get("target_lang", config.data.target_lang[0]))
+                (result["method"], result.get("source_lang", ""), result.get("target_lang", config.data.target_lang[0]))
                 for result in json.loads(file.read_bytes())["results"]
             ]
         except FileNotFoundError:
@@ -171,16 +176,17 @@ class _StoredTestSet:
             results = []
         if not results or not all(isinstance(text, str) for result in results for text in result):
             raise InputError(f"{file}: not a score file of `mt eval`", f"score it again: mt eval --model {path}")
-        methods, languages = (list(dict.fromkeys(column)) for column in zip(*results, strict=True))
-        prefixes = {code: f"{test_set}.{code}" if len(languages) > 1 else test_set for code in languages}
-        return cls(path, run.scores, prefixes, methods, config.evaluation.bleu_tokenize)
+        methods = list(dict.fromkeys(method for method, _, _ in results))
+        texts = {direction(*languages): EvalText(languages[1], [], [], languages[0]) for _, *languages in results}
+        prefixes = {name: f"{test_set}.{name}" if len(texts) > 1 else test_set for name in texts}
+        return cls(path, run.scores, texts, prefixes, methods, config.evaluation.bleu_tokenize)
 
-    def text(self, language: str) -> EvalText:
-        return EvalText(language, self.lines(language, "source"), self.lines(language, "reference"))
+    def text(self, name: str) -> EvalText:
+        return replace(self.texts[name], sources=self.lines(name, "source"), references=self.lines(name, "reference"))
 
-    def lines(self, language: str, suffix: str) -> list[str]:
+    def lines(self, name: str, suffix: str) -> list[str]:
         # Two runs of one language each may write its code differently.
-        prefix = self.prefixes.get(language) or next(iter(self.prefixes.values()))
+        prefix = self.prefixes.get(name) or next(iter(self.prefixes.values()))
         return _read(self.folder / f"{prefix}.{suffix}")
 
 
@@ -190,7 +196,7 @@ def _not_scored(path: Path, file: Path, test_set: str, data: DataConfig) -> Inpu
     if test_set.startswith("changed."):
         arguments = " and the settings to be compared"
     elif name != "test":
-        arguments = f" --source {test_set}.{data.source_lang} --reference {test_set}.{data.target_lang[0]}"
+        arguments = f" --source {test_set}.{data.source_lang[0]} --reference {test_set}.{data.target_lang[0]}"
     elif data.test is None:
         return InputError(f"{path}: its configuration has no test set, so it has no translations of one", _OTHER_TEXT)
     else:
@@ -217,20 +223,27 @@ def _common_method(stored: Sequence[_StoredTestSet], method: str | None) -> str:
     return method or ("beam" if "beam" in common else common[0])
 
 
-def _common_languages(stored: Sequence[_StoredTestSet], to: str | None) -> list[str]:
-    first = stored[0].prefixes
-    if all(len(one.prefixes) == 1 for one in stored) and to in (None, *first):
-        return list(first)
-    common = [code for code in first if all(code in one.prefixes for one in stored) and to in (None, code)]
+def _common_languages(stored: Sequence[_StoredTestSet], source_lang: str | None, to: str | None) -> list[str]:
+    """Return the names of the directions that all have, those from and into some languages."""
+    texts = stored[0].texts
+    single = all(len(one.prefixes) == 1 for one in stored)  # whose codes may differ
+    common = [
+        name
+        for name, text in texts.items()
+        if (single or all(name in one.prefixes for one in stored))
+        and source_lang in (None, text.source_lang)
+        and to in (None, text.target_lang)
+    ]
     if not common:
         tested = "; ".join(f"{one.path} was tested on {', '.join(one.prefixes)}" for one in stored)
-        raise InputError(f"no language in common{f' that is {to}' if to else ''}: {tested}")
+        wanted = "".join(f" {word} {code}" for word, code in (("from", source_lang), ("that is", to)) if code)
+        raise InputError(f"no language in common{wanted}: {tested}")
     return common
 
 
-def _require_same_text(first: _StoredTestSet, other: _StoredTestSet, language: str) -> None:
-    one, two = first.text(language), other.text(language)
-    for side, ours, theirs in (("references", one.references, two.references), ("sources", one.sources, two.sources)):
+def _require_same_text(first: _StoredTestSet, other: _StoredTestSet, name: str) -> None:
+    for side in ("reference", "source"):
+        ours, theirs = first.lines(name, side), other.lines(name, side)
         if ours == theirs:
             continue
         position = f"{len(ours)} and {len(theirs)} lines"
@@ -238,6 +251,6 @@ def _require_same_text(first: _StoredTestSet, other: _StoredTestSet, language: s
             line = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=True), 1) if a != b)
             position = f"line {line} is the first"
         raise InputError(
-            f"{first.path} and {other.path} were tested on different texts: their {side} differ ({position})",
+            f"{first.path} and {other.path} were tested on different texts: their {side}s differ ({position})",
             _OTHER_TEXT,
         )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from mt.config import DataConfig, PairFiles, Source, TableFile, name_of
 from mt.data.corpus import Pair, one_line, read_numbered
+from mt.data.mixture import direction
 from mt.errors import InputError
 from mt.extras.doctor.align_files import parting_line
 from mt.extras.doctor.alignment import Link
@@ -66,11 +67,16 @@ class Bitext:
 
     @property
     def languages(self) -> tuple[str, str]:
-        return self.data.source_lang, self.target_lang
+        return self.data.languages_of(self.source)
 
     @property
     def target_lang(self) -> str:
-        return self.data.language_of(self.source)
+        return self.languages[1]
+
+    @property
+    def direction(self) -> str:
+        """The target language, or the pair of languages where there are several source languages."""
+        return direction(self.data.own_source(self.languages[0]), self.target_lang)
 
     @property
     def files(self) -> tuple[str, str]:

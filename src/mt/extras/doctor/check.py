@@ -22,7 +22,7 @@ from mt.extras.doctor.rules import BIT, ERROR, PAIR_RULES, SEVERITIES, TEXT_RULE
 from mt.extras.doctor.statistics import (
     BitextStatistics,
     collect_statistics,
-    criteria_by_language,
+    criteria_by_direction,
     load_tokenizers,
     write_tokenizers,
 )
@@ -100,7 +100,7 @@ def check_corpus(
         if any(one.sample for one in statistics if one.bitext.split == "train"):
             description, tokenizers = load_tokenizers(config, runs, statistics)
             files = write_tokenizers(tokenizers, folder)
-        criteria = criteria_by_language(config, statistics, files)
+        criteria = criteria_by_direction(config, statistics, files)
         if files is not None:
             coverage = measure_coverage(description, tokenizers, statistics, criteria, findings)
         masks = check_pairs(statistics, criteria, findings, folder, dropped_for, scores, max_per_template)
@@ -125,8 +125,11 @@ def _check_usable(
     elif distinct <= split_off:
         problems.append(("train", "perhaps no pair is left when those for validation and test are split off"))
     else:
-        unused = sorted(set(config.data.target_lang) - _usable_languages(statistics, usable))
-        problems += [("train", f"no pair into {code} that training would take") for code in unused]
+        unused = sorted(
+            {one.bitext.direction for one in statistics if one.bitext.split == "train"} - _usable(statistics, usable)
+        )
+        word = "of" if len(config.data.source_lang) > 1 else "into"
+        problems += [("train", f"no pair {word} {name} that training would take") for name in unused]
     for split, sources in held_out.items():
         if isinstance(sources, tuple) and not any(one.pairs for one in statistics if one.bitext.split == split):
             problems.append((split, "no sentence pair in it"))
@@ -134,12 +137,12 @@ def _check_usable(
         findings.add("no-pairs", Example(split, (), f"data.{split}: {message}"))
 
 
-def _usable_languages(statistics: Sequence[BitextStatistics], usable: NDArray[np.bool_]) -> set[str]:
-    """Return the target languages with usable training pairs; `usable` (N,) has all training pairs in order."""
+def _usable(statistics: Sequence[BitextStatistics], usable: NDArray[np.bool_]) -> set[str]:
+    """Return the directions with usable training pairs; `usable` (N,) has all training pairs in order."""
     training = [one for one in statistics if one.bitext.split == "train"]
     ends = np.cumsum([one.pairs for one in training]).tolist()
     return {
-        one.bitext.target_lang for one, end in zip(training, ends, strict=True) if usable[end - one.pairs : end].any()
+        one.bitext.direction for one, end in zip(training, ends, strict=True) if usable[end - one.pairs : end].any()
     }
 
 

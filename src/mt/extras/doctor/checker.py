@@ -127,7 +127,7 @@ def _chunks(
                 pairs=[(pair.source, pair.target) for pair in pairs],
                 encoding_errors={index: pair.error for index, pair in enumerate(pairs) if pair.error},
                 max_examples=max_examples,
-                criteria=criteria[bitext.target_lang],
+                criteria=criteria[bitext.direction],
             )
             offset[split] += len(pairs)
 

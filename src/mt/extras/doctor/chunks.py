@@ -17,8 +17,9 @@ HASHES = np.dtype([(name, np.uint64) for name in ("pair", "source", "target", "l
 
 @dataclass(frozen=True)
 class Criteria:
-    """Criteria for pairs of one target language; of two values, the first is the source's."""
+    """Criteria for pairs of one direction; of two values, the first is the source's."""
 
+    direction: str
     languages: tuple[str, str]
     scripts: tuple[frozenset[str], frozenset[str]]  # empty if unknown
     max_ratio: float | None

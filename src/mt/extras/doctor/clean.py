@@ -141,7 +141,7 @@ class _Tables:
 
 
 def _names(bitext: Bitext, bitexts: Sequence[Bitext]) -> tuple[str, str]:
-    sides = (bitext.data.source_lang, bitext.target_lang)
+    sides = bitext.languages
     if sides[0] == sides[1]:
         sides = SIDES
     number = f"-{bitext.number}" if len(bitexts) > 1 else ""
@@ -154,5 +154,7 @@ def _as_source(bitext: Bitext, bitexts: Sequence[Bitext], output: Path) -> dict[
     root = os.path.realpath(bitext.data.root)
     folder = output if output.is_absolute() else Path(os.path.relpath(os.path.realpath(output), root))
     source, target = (str(folder / name) for name in _names(bitext, bitexts))
-    options = bitext.source.model_dump(include={"target_lang", "weight", "synthetic"}, exclude_defaults=True)
+    options = bitext.source.model_dump(
+        include={"source_lang", "target_lang", "weight", "synthetic"}, exclude_defaults=True
+    )
     return {"source": source, "target": target, **options}

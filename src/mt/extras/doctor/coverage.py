@@ -55,7 +55,7 @@ def measure_coverage(
     """Encode the samples and count their tokens; add rare characters to `findings`."""
     coverage = Coverage(description)
     for one in statistics:
-        split, own = one.bitext.split, criteria[one.bitext.target_lang]
+        split, own = one.bitext.split, criteria[one.bitext.direction]
         findings.checked[RARE][split] += len(one.sample)
         with_bytes: set[int] = set()
         for side, tokenizer in enumerate((tokenizers.source, tokenizers.target)):

@@ -32,7 +32,7 @@ _MAX_EXAMPLES = 100  # of a finding; the JSON document has all
 def html_report(report: CorpusReport, config: str = "CONFIG") -> str:
     """Return the page; `config` is the configuration as a shell reads it."""
     data, verdict = report.config.data, judge(report, config)
-    languages = f"{language_name(data.source_lang)} to {', '.join(map(language_name, data.target_lang))}"
+    languages = " to ".join(", ".join(map(language_name, codes)) for codes in (data.source_lang, data.target_lang))
     sections = [
         ("Findings", _findings(report)),
         ("Map", maps(report)),

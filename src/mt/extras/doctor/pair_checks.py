@@ -52,7 +52,7 @@ def check_chunk(chunk: Chunk) -> ChunkResult:
                 result.examples.add(rule, chunk.example(index, note, side, position))
 
     for index, (raw, pair) in enumerate(zip(chunk.pairs, pairs, strict=True)):
-        digests.append(_digests(pair, target_lang))
+        digests.append(_digests(pair, chunk.criteria.direction))
         if error := chunk.encoding_errors.get(index):
             side = int("\ufffd" not in raw[0])
             add(index, ("encoding", error, side, raw[side].find("\ufffd")))
@@ -112,15 +112,15 @@ def _compare_sides(pair: Pair, criteria: Criteria) -> Iterator[tuple[str, str]]:
         yield "punctuation", note
 
 
-def _digests(pair: Pair, language: str) -> bytes:
+def _digests(pair: Pair, direction: str) -> bytes:
     """Return the bytes of one item of dtype `HASHES`."""
-    key = language.encode()
+    key = direction.encode()[:64]
     src, tgt = map(nfc, pair)
     letters = [_letters(side).encode() for side in (src, tgt)]
     sides = (_hash(side, key) if len(side) >= _MIN_COMPARED else bytes(8) for side in letters)
     both = _hash(b"\n".join(letters), key) if sum(map(len, letters)) >= 2 * _MIN_COMPARED else bytes(8)
     sentences = (_hash(f"{side}\n".encode(), key) for side in (src, tgt))
-    return b"".join((pair_hash(src, tgt, language), *sentences, both, *sides))
+    return b"".join((pair_hash(src, tgt, direction), *sentences, both, *sides))
 
 
 def _letters(text: str) -> str:

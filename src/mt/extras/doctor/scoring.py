@@ -62,7 +62,7 @@ class CorpusFacts:
 
     sizes: list[int]  # pairs of each source
     digest: str
-    lexicons: dict[str, WordLexicon]  # by target language
+    lexicons: dict[str, WordLexicon]  # by direction
 
     @property
     def pairs(self) -> int:
@@ -70,17 +70,17 @@ class CorpusFacts:
 
 
 def survey(bitexts: Sequence[Bitext]) -> CorpusFacts:
-    """Count the pairs, hash them, and learn a lexicon for each target language.
+    """Count the pairs, hash them, and learn a lexicon for each direction.
 
     Raises:
         InputError: there is no pair, or the text cannot be read to its end.
     """
     findings = Findings(1)
     digest, sizes = blake2b(digest_size=16), []
-    samples = {bitext.target_lang: EvenSample[Pair](_LEXICON_SAMPLE) for bitext in bitexts}
+    samples = {bitext.direction: EvenSample[Pair](_LEXICON_SAMPLE) for bitext in bitexts}
     counts = dict.fromkeys(samples, 0)
     for bitext in bitexts:
-        language, size = bitext.target_lang, 0
+        language, size = bitext.direction, 0
         for raw in read_bitext(bitext, findings):
             pair = raw.cleaned()
             digest.update(pair_hash(*pair, language))
@@ -110,13 +110,13 @@ def score_pairs(
     Args:
         bitexts: of the training text.
         facts: from `survey`.
-        directions: by target language.
+        directions: by their names.
         path: of the table; it gets this name once it is complete.
         key: of the text and the models.
         similarity: of a pair's sentences, by a model of sentence embeddings.
     """
     every = min(max(facts.pairs // _RANDOM_PAIRS, 1), 20)
-    languages = {bitext.target_lang: _LanguageShares(bitext) for bitext in bitexts}
+    languages = {bitext.direction: _LanguageShares(bitext) for bitext in bitexts}
     with (
         ResumableFile(path, key) as file,
         progress(total=facts.pairs, unit="pair", desc="scoring", unit_scale=True) as bar,
@@ -128,7 +128,7 @@ def score_pairs(
             rows = len(block) + len(range(0, len(block), every))
             done += rows
             if done > file.lines:
-                code = bitext.target_lang
+                code = bitext.direction
                 features = _Features(directions[code], facts.lexicons[code], languages[code], similarity)
                 file.append(list(features.rows(bitext, block, every)))
             bar.update(len(block))
@@ -162,7 +162,7 @@ class _Features:
             (forward, forward_contrast), (backward, backward_contrast) = (each[number] for each in entropies)
             ratio = len(pair[1]) / len(pair[0]) if pair[0] else math.nan
             found = (forward, backward, forward_contrast, backward_contrast, self.lexicon.coverage(pair), ratio)
-            key = pair_hash(*pair, bitext.target_lang).hex()
+            key = pair_hash(*pair, bitext.direction).hex()
             yield "\t".join(
                 [str(bitext.number), str(line), key, *(f"{x:.4g}" for x in (*found, *shares[number], similar))]
             )

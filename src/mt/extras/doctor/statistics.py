@@ -61,32 +61,32 @@ def collect_statistics(bitext: Bitext, findings: Findings, max_sample: int) -> B
     return statistics
 
 
-def criteria_by_language(
+def criteria_by_direction(
     config: Config, statistics: Sequence[BitextStatistics], tokenizers: tuple[Path, Path] | None
 ) -> dict[str, Criteria]:
-    """Return the criteria for each target language."""
-    data = config.data
-    reasons = {language: undetectable(language) for language in (data.source_lang, *data.target_lang)}
+    """Return the criteria for each direction."""
+    data, tag = config.data, config.source_tags
+    reasons = {language: undetectable(language) for language in (*data.source_lang, *data.target_lang)}
     for language, reason in reasons.items():
         if reason:
             console.info("the language of sentences in %s is not checked: %s", language, reason)
-    source_scripts = scripts_of(data.source_lang, (src for s in statistics for _, (src, _) in s.sample))
-    tag = len(data.target_lang) > 1
     criteria = {}
-    for language in data.target_lang:
-        training = (s for s in statistics if s.bitext.split == "train" and s.bitext.target_lang == language)
+    for name, languages in {s.bitext.direction: s.bitext.languages for s in statistics}.items():
+        sources = (src for s in statistics if s.bitext.languages[0] == languages[0] for _, (src, _) in s.sample)
+        training = (s for s in statistics if s.bitext.split == "train" and s.bitext.direction == name)
         pairs = [pair for s in training for _, pair in s.sample if all(pair)]
-        criteria[language] = Criteria(
-            languages=(data.source_lang, language),
-            scripts=(source_scripts, scripts_of(language, (tgt for _, tgt in pairs))),
+        criteria[name] = Criteria(
+            direction=name,
+            languages=languages,
+            scripts=(scripts_of(languages[0], sources), scripts_of(languages[1], (tgt for _, tgt in pairs))),
             max_ratio=data.max_ratio,
             max_length=(data.max_length - tag, data.max_length),
             typical_ratio=_typical_ratio(pairs),
             tokenizers=tokenizers,
-            detectable=(not reasons[data.source_lang], not reasons[language]),
+            detectable=(not reasons[languages[0]], not reasons[languages[1]]),
             frequent=(
                 frequent_words([src for src, _ in pairs]),
-                frequent_words([tgt for _, tgt in pairs], language),
+                frequent_words([tgt for _, tgt in pairs], languages[1]),
             ),
         )
     return criteria

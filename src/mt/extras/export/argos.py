@@ -31,8 +31,8 @@ _POSITIONS = 1024 + 2
 
 def package_name(job: ExportJob) -> str:
     """Return the name of the zip and of the folder in it, such as translate-en_de-1_0."""
-    [target] = job.config.data.target_lang
-    return f"translate-{job.config.data.source_lang}_{target}-{VERSION.replace('.', '_')}"
+    [source], [target] = job.config.data.source_lang, job.config.data.target_lang
+    return f"translate-{source}_{target}-{VERSION.replace('.', '_')}"
 
 
 def write_argos(job: ExportJob, folder: Path, card: str, number_format: str, check: BleuCheck | None) -> str:
@@ -71,7 +71,7 @@ def write_argos(job: ExportJob, folder: Path, card: str, number_format: str, che
 
 
 def _metadata(job: ExportJob) -> dict[str, object]:
-    source, [target] = job.config.data.source_lang, job.config.data.target_lang
+    [source], [target] = job.config.data.source_lang, job.config.data.target_lang
     return {
         "package_version": VERSION,
         "argos_version": _ARGOS_VERSION,
@@ -109,7 +109,7 @@ def _compare_bleu(content: Path, number_format: str, check: BleuCheck) -> str:
 
 
 def _usage(job: ExportJob, name: str) -> str:
-    source, [target] = job.config.data.source_lang, job.config.data.target_lang
+    [source], [target] = job.config.data.source_lang, job.config.data.target_lang
     return f'''
 ## Installing
 

@@ -49,9 +49,18 @@ class ExportJob:
 
     @property
     def tags(self) -> dict[str, int]:
-        """Ids of the model's language tags by language; a pretrained tokenizer may have more tags."""
+        """Ids of the tags that ask for the model's target languages; a pretrained tokenizer may have more tags."""
         ids = self.tokenizers.source.tags
         return {code: ids[code] for code in self.config.data.target_lang if code in ids}
+
+    @property
+    def title(self) -> str:
+        """The model's name and languages."""
+        source, target = (
+            ", ".join(map(language_name, codes))
+            for codes in (self.config.data.source_lang, self.config.data.target_lang)
+        )
+        return f"{self.config.name}: {source} to {target}"
 
     @property
     def example(self) -> str:
@@ -88,14 +97,15 @@ def load_job(folder: ModelDir, export_format: ExportFormat, texts: Sequence[Eval
 def export_card(job: ExportJob, export_format: ExportFormat, number_format: str) -> str:
     """Describe the model in Markdown; each format adds its own usage."""
     config, shape = job.config, job.config.model
-    languages = ", ".join(map(language_name, config.data.target_lang))
     software = _SOFTWARE[export_format].format(numbers=number_format)
     sections = [
-        f"# {config.name}: {language_name(config.data.source_lang)} to {languages}",
+        f"# {job.title}",
         f"A machine-translation Transformer trained with `mt`, exported for {software}.\n"
         f"{shape.encoder_layers} encoder and {shape.decoder_layers} decoder layers, d_model {shape.d_model}, "
         f"d_ff {shape.d_ff}, {shape.n_heads} heads.",
     ]
+    if len(config.data.source_lang) > 1:
+        sections.append(f"It was trained on {', '.join(f'{s} to {t}' for s, t in config.data.pairs)}.")
     scores = read_manifest(job.folder.root).get("scores")
     if scores:
         sections.append(f"Scores of the model before its export on its test set, by sacreBLEU:\n\n```\n{scores}\n```")

@@ -43,13 +43,11 @@ def write_ctranslate2(job: ExportJob, folder: Path, card: str, number_format: st
     compute_type = "float32" if number_format == "float16" else "default"
     limits = (settings.max_positions, settings.batch_tokens)
     engine = CTranslate2Engine(folder, tokenizers, *limits, compute_type=compute_type)
-    translator = Translator(
-        engine, tokenizers, settings.max_source_tokens, settings.target_langs, settings.sentence_format
-    )
+    translator = Translator.of(engine, tokenizers, settings)
     return check.compare(
         f"CTranslate2, {number_format}",
         settings.search,
-        lambda text: translator.to(text.target_lang).best(text.sources, settings.search),
+        lambda text: translator.for_text(text).best(text.sources, settings.search),
     )
 
 
@@ -76,7 +74,8 @@ def _usage(job: ExportJob, settings: TranslationSettings) -> str:
         names, package, opened = _SENTENCEPIECE, "sentencepiece", "SentencePieceProcessor"
         encoded, decoded = f'source.encode("{job.example}", out_type=str)', "found[0].hypotheses[0]"
     search = settings.search
-    tags = settings.sentence_format.tags(job.tokenizers, settings.target_langs[0])
+    source, target = settings.trained_pairs[0]
+    tags = settings.sentence_format.of_source(source).tags(job.tokenizers, target)
     before, after = (job.tokenizers.source.tokens(ids) for ids in (tags.before, tags.after))
     pieces = " + ".join([*([str(before)] if before else []), encoded, *([str(after)] if after else [])])
     prefix = ""
@@ -87,6 +86,9 @@ def _usage(job: ExportJob, settings: TranslationSettings) -> str:
     added_note = f"; the library itself adds {added}" if added else ""
     codes = ", ".join(f"`<2{code}>`" for code in job.tags)
     tag_note = f"\nThe tags of the languages to translate into are {codes}." if codes else ""
+    if settings.sentence_format.names_source:
+        codes = ", ".join(f"`<2{code}>`" for code in settings.source_langs)
+        tag_note += f"\nThe tags that name the language of a source are {codes}."
     return f'''
 ## Translating
 

@@ -146,7 +146,7 @@ def write_exports(config: Config, run_dir: RunDir) -> str:
             lines.append(f"{export_format}: {output}")
             continue
         log.info("exporting the model as %s", export_format)
-        texts = read_texts(run_dir, "valid", config.data.target_lang)
+        texts = read_texts(run_dir, "valid", config.data)
         try:
             lines.append(export(run_dir.model, export_format, output, texts, ExportOptions(), key=key))
         except Exception as error:  # from any of the libraries; the model and its scores are complete without it

@@ -108,7 +108,8 @@ def _generation_config(config: Config, shift: int) -> dict[str, Any]:
 
 
 def _card_header(config: Config) -> str:
-    languages = "\n".join(f'- "{language}"' for language in (config.data.source_lang, *config.data.target_lang))
+    codes = dict.fromkeys((*config.data.source_lang, *config.data.target_lang))
+    languages = "\n".join(f'- "{language}"' for language in codes)
     return f"---\nlanguage:\n{languages}\npipeline_tag: translation\nlibrary_name: transformers\ntags:\n- mt\n---\n\n"
 
 

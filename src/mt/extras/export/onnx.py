@@ -46,8 +46,9 @@ def _decoding_config(job: ExportJob) -> dict[str, Any]:
     shape = config.model
     source_tokenizer, target_tokenizer = tokenizer_names(job.tokenizers.shared)
     return {
-        "source_lang": config.data.source_lang,
+        "source_lang": settings.source_lang if len(settings.source_langs) == 1 else settings.source_langs,
         "target_lang": settings.target_langs,
+        **({"pairs": settings.trained_pairs} if settings.pairs else {}),
         "source_tokenizer": source_tokenizer,
         "target_tokenizer": target_tokenizer,
         "pad": PAD_ID,

@@ -19,6 +19,7 @@ from mt.extras.importing.vocabularies import Vocabulary, read_vocabulary
 from mt.extras.importing.weights import Plan, tensor2tensor_sinusoids
 from mt.storage.run_dir import ModelDir
 
+_MAX_PAIRS = 1000  # of languages; a configuration has no more texts
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
 _SIZES = {
     "d_model": ("d_model",),
@@ -47,7 +48,7 @@ FAMILIES = {
 }
 
 
-def read_plan(folder: Path, name: str, source_lang: str | None, target_langs: Sequence[str]) -> Plan:
+def read_plan(folder: Path, name: str, source_langs: Sequence[str], target_langs: Sequence[str]) -> Plan:
     """Read everything in a folder but its weights.
 
     Raises:
@@ -61,7 +62,7 @@ def read_plan(folder: Path, name: str, source_lang: str | None, target_langs: Se
         raise InputError(f"{folder}: its model_type is {kind!r:.50}, which is none of {', '.join(FAMILIES)}")
     settings = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {}
     vocabulary, family = read_vocabulary(folder, settings), FAMILIES[kind]
-    source, targets = _languages(folder, vocabulary, settings, source_lang, target_langs)
+    sources, targets = _languages(folder, vocabulary, settings, source_langs, target_langs)
     form, start = _form(folder, theirs, settings, vocabulary, targets)
     model = _model_section(folder, theirs, family) | form
     model["tie_embeddings"] &= vocabulary.shared == theirs.get("share_encoder_decoder_embeddings", True)
@@ -71,7 +72,7 @@ def read_plan(folder: Path, name: str, source_lang: str | None, target_langs: Se
     tokenizers, tokenizer_kind, rows = vocabulary.tokenizers(start, (sizes[0], sizes[1]))
     tree = {
         "name": name,
-        "data": _data_section(source, targets, _integer(folder, theirs, "max_position_embeddings")),
+        "data": _data_section(folder, sources, targets, _integer(folder, theirs, "max_position_embeddings")),
         "tokenizer": {"type": tokenizer_kind, "shared": vocabulary.shared, "vocab_size": max(300, len(rows[0]))},
         "model": model,
         "decoding": _decoding_section(folder, theirs),
@@ -147,10 +148,19 @@ def _model_section(folder: Path, theirs: Mapping[str, Any], family: Family) -> d
     }
 
 
-def _data_section(source: str, targets: Sequence[str], positions: int) -> dict[str, Any]:
-    """Return a data section whose corpus is to be filled in by who trains on."""
-    files = [{"source": f"train.{source}", "target": f"train.{target}", "target_lang": target} for target in targets]
-    return {"source_lang": source, "target_lang": list(targets), "train": files, "max_length": positions}
+def _data_section(folder: Path, sources: Sequence[str], targets: Sequence[str], positions: int) -> dict[str, Any]:
+    """Return a data section whose corpus, one text for each pair of languages, is to be filled in by who trains on."""
+    pairs = [(source, target) for source in sources for target in targets if source != target or len(sources) == 1]
+    if len(pairs) > _MAX_PAIRS:
+        raise InputError(
+            f"{folder}: {len(pairs):,} pairs of languages are too many", "choose fewer with --from and --to"
+        )
+    files = [
+        {"source": f"train.{source}", "target": f"train.{target}", "target_lang": target}
+        | ({"source_lang": source} if len(sources) > 1 else {})
+        for source, target in pairs
+    ]
+    return {"source_lang": list(sources), "target_lang": list(targets), "train": files, "max_length": positions}
 
 
 def _decoding_section(folder: Path, theirs: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,20 +173,25 @@ def _decoding_section(folder: Path, theirs: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _languages(
-    folder: Path, vocabulary: Vocabulary, settings: Mapping[str, Any], source: str | None, targets: Sequence[str]
-) -> tuple[str, list[str]]:
+    folder: Path, vocabulary: Vocabulary, settings: Mapping[str, Any], sources: Sequence[str], targets: Sequence[str]
+) -> tuple[list[str], list[str]]:
     """Return the source and the target languages: the user's choice, or the only ones that the folder knows."""
     named = re.search(r"-([a-z]{2,3})-([a-z]{2,3})$", folder.resolve().name)
-    source = source or settings.get("source_lang") or settings.get("src_lang") or (named and named[1])
+    own_source = settings.get("source_lang") or settings.get("src_lang") or (named and named[1])
+    sources = list(sources) or [str(own_source or "")]
     own_target = settings.get("target_lang") or settings.get("tgt_lang") or (named and named[2])
-    chosen = list(targets) or [code for code in vocabulary.tags if code != source] or [str(own_target or "")]
-    if not source or "" in chosen:
+    chosen = (
+        list(targets)
+        or [code for code in vocabulary.tags if len(sources) > 1 or code != sources[0]]
+        or [str(own_target or "")]
+    )
+    if "" in (*sources, *chosen):
         raise InputError(f"{folder}: it does not say its languages", "name them: --from LANG --to LANG")
     is_tagged = bool(vocabulary.tags)
-    needed = [] if not is_tagged else chosen if (folder / "source.spm").is_file() else [source, *chosen]
+    needed = [] if not is_tagged else chosen if (folder / "source.spm").is_file() else [*sources, *chosen]
     for code in needed:
         if code not in vocabulary.tags:
             raise InputError(
                 f"{folder}: it does not know the language {code}", f"it knows {', '.join(vocabulary.tags)}"
             )
-    return str(source), chosen
+    return sources, chosen

@@ -20,7 +20,9 @@ from mt.storage.run_dir import ModelDir
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
-def import_folder(folder: Path, output: Path, origin: str, source_lang: str | None, target_langs: Sequence[str]) -> str:
+def import_folder(
+    folder: Path, output: Path, origin: str, source_langs: Sequence[str], target_langs: Sequence[str]
+) -> str:
     """Write a model folder with the weights and tokenizers of another; return lines for the user.
 
     Raises:
@@ -29,7 +31,7 @@ def import_folder(folder: Path, output: Path, origin: str, source_lang: str | No
     """
     name = re.sub(r"[^A-Za-z0-9._-]", "-", folder.resolve().name).strip("._-")[:100] or "imported"
     tensors = SafeTensors(folder)
-    plan = read_plan(folder, name, source_lang, target_langs)
+    plan = read_plan(folder, name, source_langs, target_langs)
     with torch.device("meta"):
         model = build_model(plan.config, plan.tokenizers)
     weights = read_weights(tensors, plan, model)
@@ -38,7 +40,7 @@ def import_folder(folder: Path, output: Path, origin: str, source_lang: str | No
         pass
     data = plan.config.data
     pieces = plan.tokenizers.target.vocab_size
-    return f"{data.source_lang} to {', '.join(data.target_lang)}, {pieces:,} pieces\n{output}"
+    return f"{', '.join(data.source_lang)} to {', '.join(data.target_lang)}, {pieces:,} pieces\n{output}"
 
 
 def find_folder(name: str) -> Path:

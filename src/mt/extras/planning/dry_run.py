@@ -53,7 +53,7 @@ def dry_run(config: Config, runs: Path) -> str:
     train, complete = texts.train, texts.train.complete
     trained_on_all = tokenizers is not None or len(train.sample) == train.clean
     if tokenizers is None:
-        tokenizers = train_on_sample(config.tokenizer, train.sample, config.data.tagged)
+        tokenizers = train_on_sample(config.tokenizer, train.sample, config.tags)
     log.info("timing a few steps, whose result is discarded")
     measured = probe(config, train.sample, tokenizers, trained_on_all, pretrained)
     valid_pairs, _ = texts.held_out["valid"]
@@ -115,11 +115,12 @@ def _refuse_unusable(data: DataConfig, train: CorpusSample, split_off: int) -> N
             "name files of their own for these",
         )
     sources = list(zip(data.train, train.clean_pairs, train.back_translated, strict=True))
-    languages = {data.language_of(source) for source, clean, _ in sources if clean}
-    for code in data.target_lang:
-        if code not in languages:
+    left = {data.languages_of(source) for source, clean, _ in sources if clean}
+    for source_lang, code in data.pairs:
+        if (source_lang, code) not in left:
+            origin = f"from {source_lang} " if len(data.source_lang) > 1 else ""
             raise InputError(
-                f"data.train: no pair into {code} is left to train on",
+                f"data.train: no pair {origin}into {code} is left to train on",
                 f"look at what cleaning drops, or take {code} out of data.target_lang",
             )
     for source, _, back_translated in sources:

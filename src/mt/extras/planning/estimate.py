@@ -45,7 +45,9 @@ def estimate(
         complete: False if the training text has more than these pairs, so that the end of an epoch is unknown.
     """
     training = config.training
-    shares = training_shares(pairs, [source.weight for source in config.data.train], config.data.temperature)
+    data = config.data
+    languages = list(map(data.languages_of, data.train))
+    shares = training_shares(pairs, [source.weight for source in data.train], data.temperature, languages)
     steps_per_epoch = sum(share.sentences * share.repeats for share in shares) * measured.steps_per_pair
     steps = training.max_steps
     if training.max_epochs is not None and complete:

@@ -76,11 +76,12 @@ class Start:
         source = self._language("--source-lang", source, data.source_lang)
         return source, self._language("--target-lang", target, data.target_lang)
 
-    def _language(self, option: str, wanted: str | None, of_model: str | Sequence[str]) -> str:
-        known = [of_model] if isinstance(of_model, str) else list(of_model)
+    def _language(self, option: str, wanted: str | None, known: Sequence[str]) -> str:
+        if wanted in known:
+            return str(wanted)
         same = [code for code in known if wanted is None or base_language(code) == base_language(wanted)]
-        if wanted in known or len(same) == 1:
-            return wanted if wanted in known else same[0]
+        if len(same) == 1:
+            return same[0]
         side, what = ("from", "into")["target" in option], wanted or "no language is given"
         hint = f"give {option}; for a language new to it write a configuration with init_tokenizer: false"
         raise InputError(f"{option}: {what}, but {self.path} translates {side} {', '.join(known)}", hint)
@@ -161,7 +162,8 @@ def _score(start: Start, texts: Texts, options: InitOptions) -> str:
     sample = texts.inputs.sample if texts.valid is None else texts.valid
     pairs: list[Pair] = sample.sample[:: max(1, len(sample.sample) // _SCORED)][:_SCORED]
     opened = open_model(start.folder, EngineChoice(device=options.device))
-    translator, search = opened.translator.to(options.target_lang), replace(opened.settings.search, beam_size=1)
+    translator = opened.translator.to(options.target_lang, options.source_lang)
+    search = replace(opened.settings.search, beam_size=1)
     hypotheses: list[str] = []
     started = time.perf_counter()
     while len(hypotheses) < len(pairs) and time.perf_counter() - started < _SCORING_SECONDS:

@@ -80,7 +80,7 @@ def report_html(data: RunData) -> str:
         ("Configuration", details("All settings", f'<div class="lines">{html.escape(data.config_text)}</div>')),
     ]
     texts, name = data.config.data, data.config.name
-    languages = f"{language_name(texts.source_lang)} to {', '.join(map(language_name, texts.target_lang))}"
+    languages = " to ".join(", ".join(map(language_name, codes)) for codes in (texts.source_lang, texts.target_lang))
     top, style, script = _headline(data), attention_map.STYLE, attention_map.SCRIPT
     return page(f"{name}: report", languages, _subtitle(data), top, sections, style, script) + _signature(data.manifest)
 
@@ -114,13 +114,15 @@ def _headline(data: RunData) -> str:
 
 def _scores(data: RunData) -> str:
     scores = [test.scores for test in data.tests] or data.manifest.get("test", [])
-    rows = []
+    rows, several = [], any("wrong_language" in s for s in scores)
     for s in scores:
         bleu, *others, speed = ("-" if s[name] is None else f"{s[name]:.1f}" for name in _NUMBERS)
         interval = "-" if s["bleu_low"] is None else f"{s['bleu_low']:.1f} to {s['bleu_high']:.1f}"
-        language, ratio = language_name(s.get("target_lang", "")), f"{s['length_ratio']:.3f}"
-        rows.append([language, s["method"], bleu, interval, *others, ratio, speed])
-    header = ["language", "method", "BLEU", "95 % interval", "chrF", "TER", "exact %", "length ratio", "sentences/s"]
+        language, ratio = _direction(s), f"{s['length_ratio']:.3f}"
+        wrong = [f"{s['wrong_language']:.1f}" if "wrong_language" in s else "-"] * several
+        rows.append([language, s["method"], bleu, interval, *others, *wrong, ratio, speed])
+    header = ["language", "method", "BLEU", "95 % interval", "chrF", "TER", "exact %"]
+    header += ["wrong language %"] * several + ["length ratio", "sentences/s"]
     content = table(header, rows, "numbers named") if rows else ""
     signatures = [f"{name}: {value}" for s in scores for name, value in s["signatures"].items()]
     if formats := data.manifest.get("formats_table"):
@@ -129,6 +131,14 @@ def _scores(data: RunData) -> str:
         content += f"<h3>Number formats on the validation set</h3>{table(header, rows, 'numbers')}"
         signatures.append(f"validation, {signature}")
     return content + details("Signatures", listing(dict.fromkeys(signatures)))
+
+
+def _direction(scores: dict[str, Any]) -> str:
+    """Name the direction of a score: its target language, or the pair where there are several source languages."""
+    target = language_name(scores.get("target_lang", ""))
+    if "source_lang" not in scores:
+        return target
+    return f"{language_name(scores['source_lang'])} to {target}{' (zero-shot)' if scores['zero_shot'] else ''}"
 
 
 def _curves(data: RunData) -> str:
@@ -189,7 +199,7 @@ def _data(data: RunData) -> str:
 
 def _bleu_by_length(test: TestSet, config: Config) -> str:
     tokenizer = bleu_tokenizer(config.evaluation.bleu_tokenize, test.scores.get("target_lang", ""))
-    spaced = is_spaced(config.data.source_lang)
+    spaced = is_spaced(test.scores.get("source_lang", config.data.source_lang[0]))
     unit = "words" if spaced else "characters"
     lengths = [len(source.split()) if spaced else len("".join(source.split())) for source in test.sources]
     try:
@@ -253,9 +263,9 @@ def _attention(data: RunData) -> str:
         opened = open_model(data.run.model, EngineChoice("torch"))
         assert opened.model is not None, "a single model that torch runs"
         split = "valid" if data.config.data.test is None else "test"
-        for text in read_texts(data.run, split, data.config.data.target_lang):
+        for text in read_texts(data.run, split, data.config.data):
             sources = [source for source in text.sources if len(source) <= _MAP_CHARACTERS][:_MAPS]
-            for [candidate] in opened.translator.to(text.target_lang).translate(sources, opened.settings.search):
+            for [candidate] in opened.translator.for_text(text).translate(sources, opened.settings.search):
                 attentions += read_attention(opened.model, opened.tokenizers, candidate)
     except MtError as error:
         log.warning("the report has no attention maps: %s", error.message)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mt.config import Config, parse_config
+from mt.data.mixture import direction
 from mt.data.token_store import EncodedCorpus
 from mt.errors import InputError
 from mt.storage.manifest import DamagedError, read_manifest
@@ -26,9 +27,9 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class TestSet:
-    """A scored test set, in one language with one search method."""
+    """A scored test set, in one direction with one search method."""
 
-    name: str  # of its files: `test`, or `test.de` of several languages
+    name: str  # of its files: `test`, or `test.de` of several languages, or `test.en-de` of several source languages
     scores: dict[str, Any]  # the public JSON object of the method
     sources: list[str]
     references: list[str]
@@ -61,7 +62,7 @@ class RunData:
 
     @property
     def best_tests(self) -> list[TestSet]:
-        """The test set in each language as beam search, or the last method if there is none, translated it."""
+        """The test set in each direction as beam search, or the last method if there is none, translated it."""
         ranked = sorted(self.tests, key=lambda test: test.scores["method"] == "beam")
         return list({test.name: test for test in ranked}.values())
 
@@ -158,11 +159,14 @@ def _test_sets(run: RunDir) -> Iterator[TestSet]:
     remedy = f"score it again: mt eval --model {run.root}"
     with _report_damage(path, remedy):
         results: Sequence[dict[str, Any]] = json.loads(path.read_bytes())["results"]
-        kinds = [(result["method"], result.get("target_lang")) for result in results]
+        kinds = [
+            (result["method"], direction(result.get("source_lang", ""), result.get("target_lang", "")))
+            for result in results
+        ]
         _ = [result[key] for result in results for key in _COLUMNS]
-    has_several = len({language for _, language in kinds}) > 1
-    for result, (method, language) in zip(results, kinds, strict=True):
-        name = f"test.{language}" if has_several else "test"
+    has_several = len({name for _, name in kinds}) > 1
+    for result, (method, own) in zip(results, kinds, strict=True):
+        name = f"test.{own}" if has_several else "test"
         files = [run.scores / f"{name}.{suffix}" for suffix in ("source", "reference", method)]
         if all(file.is_file() for file in files):
             sources, references, hypotheses = (list(read_lines(file)) for file in files)

@@ -20,7 +20,7 @@ _LOOP = re.compile(r"([^\W\d_].{1,39}?)\1{3}")
 class Facts:
     """The measurements that a verdict rests on; None where a run does not have them."""
 
-    bleu: float  # mean over the target languages
+    bleu: float  # mean over the directions; over the trained ones, if there are others
     pairs: int | None
     passes: int | None  # complete ones
     longer: int  # steps to go on to: twice as many, or with a small corpus about 20 passes
@@ -28,6 +28,7 @@ class Facts:
     ratio: float  # length of translations by that of references, in BLEU's tokens; of the worst language
     copied: float  # % of translations
     looping: float  # % of translations
+    wrong_language: float  # % of translations, in the mean of the directions where it is known
     is_demo: bool
 
 
@@ -83,6 +84,12 @@ CHECKS = (
         "{copied:.0f} % of the translations repeat the source",
         "find untranslated pairs with mt data check, drop them with mt data clean",
         "Khayrallah and Koehn 2018",
+    ),
+    Check(
+        lambda f: f.wrong_language >= 1,
+        "{wrong_language:.0f} % of the translations are in another language than asked for",
+        "train the pairs concerned, too (see the scores), or set model.target_tag: target",
+        "Zhang et al. 2020",
     ),
     Check(
         lambda f: f.passes is not None and f.passes < 5 and (f.pairs or 0) < 1_000_000 and f.bleu < 30,
@@ -150,8 +157,11 @@ def _facts(data: RunData, tests: list[TestSet]) -> Facts:
     looping = sum(bool(_LOOP.search(f"{h} ")) and not _LOOP.search(f"{r} ") for _, r, h in triples)
     passes = max((event["epoch"] for event in data.events if "epoch" in event), default=None)
     pairs = data.pairs.get("train")
+    trained = [test.scores["bleu"] for test in tests if not test.scores.get("zero_shot")]
+    bleu = trained or [test.scores["bleu"] for test in tests]
+    wrong = [test.scores["wrong_language"] for test in tests if "wrong_language" in test.scores]
     return Facts(
-        bleu=sum(test.scores["bleu"] for test in tests) / len(tests),
+        bleu=sum(bleu) / len(bleu),
         pairs=pairs,
         passes=passes,
         longer=data.steps * max(2, 20 // ((passes or 0) + 1) if (pairs or 0) < 1_000_000 else 2),
@@ -159,5 +169,6 @@ def _facts(data: RunData, tests: list[TestSet]) -> Facts:
         ratio=max((test.scores["length_ratio"] for test in tests), key=lambda ratio: abs(ratio - 1)),
         copied=100 * copied / max(len(triples), 1),
         looping=100 * looping / max(len(triples), 1),
+        wrong_language=sum(wrong) / max(len(wrong), 1),
         is_demo=any(isinstance(source, Builtin) for source in sources),
     )

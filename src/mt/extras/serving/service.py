@@ -22,7 +22,6 @@ from mt.text.languages import language_name
 
 _T = TypeVar("_T")
 _MAX_SUGGESTIONS = 100_000_000  # bytes of their file
-_CONFIDENT = 50.0  # percent of confidence that a text need not be translated
 
 
 @dataclass(frozen=True)
@@ -42,15 +41,16 @@ def open_directions(folders: Sequence[ModelDir], choice: EngineChoice) -> list[D
     owners: dict[tuple[str, str], ModelDir] = {}
     for folder in folders:
         config, opened = read_config(folder), open_model(folder, choice)
-        for target in config.data.target_lang:
-            pair = (config.data.source_lang, target)
+        for source, target in config.data.pairs:
+            pair = (source, target)
             if pair in owners:
                 raise InputError(
                     f"{folder.root}: it translates from {pair[0]} to {pair[1]}, and so does {owners[pair].root}",
                     "serve one of them",
                 )
             owners[pair] = folder
-            directions.append(Direction(*pair, opened.translator.to(target), opened.settings.search, config.name))
+            translator = opened.translator.to(target, source)
+            directions.append(Direction(*pair, translator, opened.settings.search, config.name))
     return directions
 
 
@@ -166,10 +166,7 @@ class Service:
                 raise RequestError(400, f"{target} is not supported")
             candidates = [source for source, other in self._directions if other == target]
             content = " ".join(segment_html(text, " ").sentences) if request.is_html else text
-            already = self._detector.best_of(content, [target])
-            detected = self._detector.best_of(content, candidates or sorted(self._codes))
-            if already[1] > _CONFIDENT and already[1] >= detected[1]:
-                return None, already
+            detected = self._detector.source_of(content, candidates or sorted(self._codes), target)
             source = detected[0]
         if (source, target) in self._directions:
             return self._directions[source, target], detected

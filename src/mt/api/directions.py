@@ -1,0 +1,72 @@
+"""Directions of a loaded model: their choice, a notice of zero-shot pairs, and detection of the source language."""
+
+from collections.abc import Sequence
+
+from mt.console import log
+from mt.decoding.engine import SearchOptions
+from mt.decoding.translator import Candidate, Translator
+from mt.errors import InputError
+from mt.text.language_id import Detector, require_identification
+
+AUTO = "auto"  # the source language is to be detected
+
+
+class Directions:
+    """The directions of a model.
+
+    Args:
+        translator: of the model, with its languages still to be chosen.
+    """
+
+    def __init__(self, translator: Translator) -> None:
+        self._translator = translator
+        self._detector: Detector | None = None
+        self._warned: set[tuple[str, str]] = set()  # zero-shot pairs
+
+    def into(self, to: str | None, source_lang: str | None) -> Translator:
+        """Return the translator of a direction; with "auto", of any from which `to` is reached.
+
+        Raises:
+            InputError: the model does not have the languages, needs to be told one, or cannot detect them.
+        """
+        if source_lang == AUTO:
+            self._load_detector()
+            return self._translator.to(to, next((code for code in self._translator.source_langs if code != to), None))
+        into = self._translator.to(to, source_lang)
+        pair = into.format.source_lang, into.chosen or ""
+        if into.is_zero_shot and pair not in self._warned:
+            self._warned.add(pair)
+            log.warning("from %s to %s is zero-shot: the model was not trained on this pair of its languages", *pair)
+        return into
+
+    def source_of(self, text: str, target_lang: str) -> str | None:
+        """Return the likeliest of the model's source languages of a text; None if it is in the target language."""
+        codes = self._translator.source_langs
+        if self._detector is None:
+            return next(iter(codes), "")
+        others = [code for code in codes if code != target_lang]
+        found = self._detector.source_of(text, others, target_lang)[0]
+        return None if found == target_lang else found
+
+    def translate_detected(
+        self, lines: Sequence[str], target_lang: str, options: SearchOptions
+    ) -> list[list[Candidate]]:
+        """Translate each line from the language that it is in; one in the target language stays as it is."""
+        sources = [self.source_of(line, target_lang) for line in lines]
+        found = {i: [Candidate(line, 0.0, 0.0)] for i, line in enumerate(lines)}
+        for code in dict.fromkeys(sources):
+            if code is not None:
+                numbers = [i for i, source in enumerate(sources) if source == code]
+                translated = self.into(target_lang, code).translate([lines[i] for i in numbers], options, None)
+                found |= zip(numbers, translated, strict=True)
+        return [found[i] for i in range(len(lines))]
+
+    def _load_detector(self) -> None:
+        codes = self._translator.source_langs
+        if len(codes) < 2 or self._detector is not None:
+            return
+        require_identification("detection of the source language")
+        detector = Detector(codes)
+        if unknown := [code for code in codes if not detector.supports(code)]:
+            raise InputError(f"the source language cannot be detected: {unknown[0]} is unknown to py3langid", "name it")
+        self._detector = detector
