@@ -34,7 +34,7 @@ def check_plan(plan: Plan) -> None:
         InputError: all problems of the first kind that has any, each with file and line.
     """
     checker = _Checker(plan)
-    for check in (checker.missing, checker.unfit_models, checker.other_languages, checker.other_lengths):
+    for check in (checker.missing, checker.other_languages, checker.unfit_models, checker.other_lengths):
         plan.pipeline.refuse([found for step in plan.steps.values() for found in check(step)])
 
 
@@ -50,12 +50,14 @@ class _Checker:
         for path in step.reads:
             if self._plan.writer(path) is None and not path.exists():
                 yield self._problem(step, f"there is no {path}, and no step writes it")
-        for path in self._corpus_files(step):
+        for split, path in self._corpus_files(step):
             writer = self._plan.writer(path)
             if writer is None and not path.exists():
-                yield self._problem(step, f"there is no {path}, and no step writes it", "config")
+                yield self._problem(step, f"there is no {path}, and no step writes it", f"data.{split}")
             elif writer is not None and writer.kind == "clean" and path.name not in (names := _clean_names(writer)):
-                yield self._problem(step, f"step {writer.name} writes {', '.join(names)}, not {path.name}", "set")
+                yield self._problem(
+                    step, f"step {writer.name} writes {', '.join(names)}, not {path.name}", f"data.{split}"
+                )
         if step.kind == "train" and step.config is not None:
             check_requirements(step.config)
             require_packages(*step.config.exports)
@@ -84,15 +86,15 @@ class _Checker:
         try:
             different = start_differences(self._config_of(Path(start)), config) if start else []
         except InputError as error:
-            yield self._problem(step, error.message, "set", "training.init_layers")
+            yield self._problem(step, error.message, "training.init_layers")
             return
         if different:
             reason = f"{start} differs from this configuration in {', '.join(different)}"
-            yield self._problem(step, reason, "set", "training.init_from")
+            yield self._problem(step, reason, "training.init_from")
         for teacher in map(Path, teachers):
             if self._differ(self._vocabulary(teacher), self._config_vocabulary(config)):
                 reason = f"the vocabulary of {teacher} is not that of the student; training.init_from keeps one"
-                yield self._problem(step, reason, "set", "training.distill_from")
+                yield self._problem(step, reason, "training.distill_from")
 
     def _config_of(self, model: Path) -> Config:
         writer = self._plan.writer(model)
@@ -162,8 +164,7 @@ class _Checker:
                     continue
                 language = self._language(path, set())
                 if language is not None and language != expected:
-                    reason = f"data.{split}: {path} is {language} text, not {expected}"
-                    yield self._problem(step, reason, "set", f"data.{split}")
+                    yield self._problem(step, f"{path} is {language} text, not {expected}", f"data.{split}")
 
     def _direction(self, model: Path) -> tuple[str, tuple[str, ...]]:
         data = self._config_of(model).data
@@ -194,7 +195,7 @@ class _Checker:
             for source in pair_files(step.config, split) if step.config else ():
                 first, second = (Path(step.config.data.root, file) for file in (source.source, source.target))  # type: ignore[union-attr]
                 if reason := self._unaligned(first, second):
-                    yield self._problem(step, f"data.{split}: {reason}", "set", f"data.{split}")
+                    yield self._problem(step, reason, f"data.{split}")
 
     def _unaligned(self, first: Path, second: Path) -> str:
         rows = self._rows(first), self._rows(second)
@@ -219,7 +220,7 @@ class _Checker:
         option = f"--{key.replace('_', '-')}"
         return Path(step.words[step.words.index(option) + 1]) if option in step.words else None
 
-    def _corpus_files(self, step: Step) -> Iterator[Path]:
+    def _corpus_files(self, step: Step) -> Iterator[tuple[str, Path]]:
         for split in _SPLITS if step.config is not None else ():
             sources = getattr(step.config.data, split)  # type: ignore[union-attr]
             for source in sources if isinstance(sources, tuple) else ():
@@ -228,9 +229,12 @@ class _Checker:
                 files = [source.source, source.target] if isinstance(source, PairFiles) else []
                 files += [source.file] if isinstance(source, TableFile) else []
                 files += [source.folder] if isinstance(source, TextFolder) else []
-                yield from (Path(step.config.data.root, file) for file in files)  # type: ignore[union-attr]
+                yield from ((split, Path(step.config.data.root, file)) for file in files)  # type: ignore[union-attr]
 
     def _problem(self, step: Step, message: str, *keys: str) -> Problem:
+        """Return a problem with a step's key, or with a dotted one of its configuration."""
+        if keys and "." in keys[0]:
+            return problem(message, *self._plan.pipeline.set_path(step.name, keys[0]))
         return problem(message, "steps", step.name, step.kind, *keys)
 
 

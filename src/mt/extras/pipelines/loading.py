@@ -39,7 +39,14 @@ class Pipeline:
         if problems:
             raise InputError(report_problems(problems, str(self.path), self.origins))
 
-    def origin(self, *path: str) -> str:
+    def set_path(self, name: str, key: str) -> TreePath:
+        """Return the path of a step's value for a key of its configuration: `set`, or `config` where it has none."""
+        step: TreePath = ("steps", name, self.steps[name][0])
+        section, _, rest = key.partition(".")
+        own = ((*step, "set", key), (*step, "set", section, rest), ("set", key), ("set", section, rest))
+        return next((path for path in own if path in self.origins), (*step, "config"))
+
+    def origin(self, *path: str | int) -> str:
         """Return file and line of a key, or of the nearest one around it."""
         while path not in self.origins:
             path = path[:-1]

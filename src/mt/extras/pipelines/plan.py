@@ -174,7 +174,8 @@ def _output_problems(pipeline: Pipeline, outputs: Mapping[str, Path]) -> Iterato
         for other, theirs in taken.items():
             if f"{real}/".startswith(f"{other}/") or f"{other}/".startswith(f"{real}/"):
                 message = f"writes to {output}, and so does {theirs}"
-                yield problem(message, "steps", name, pipeline.steps[name][0], "output")
+                given = next((n for n in (name, theirs) if getattr(pipeline.steps[n][1], "output", None)), name)
+                yield problem(message, "steps", given, pipeline.steps[given][0])
         taken[real] = name
     for name, (kind, settings) in pipeline.steps.items():
         for path, place in places(settings):
@@ -259,8 +260,7 @@ def _load(pipeline: Pipeline, name: str, kind: str, path: Path, overrides: list[
         message = error.message
         for override in overrides:
             key = override.partition("=")[0]
-            place = pipeline.origin("steps", name, kind, "set", key)
-            message = message.replace(f"--set {override}", place)
+            message = message.replace(f"--set {override}", pipeline.origin(*pipeline.set_path(name, key)))
         raise InputError(
             f"{pipeline.origin('steps', name, kind, 'config')}: step {name}: {message}", error.hint
         ) from None
