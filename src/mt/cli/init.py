@@ -70,6 +70,7 @@ class _Init(click.Command):
 @click.option("--delimiter", metavar="CHAR", help="Character between the columns of a .csv or .tsv.")
 @click.option("--quoting/--no-quoting", default=None, help="Whether double quotes around a cell are not its text.")
 @click.option("--minutes", type=click.FloatRange(1, 10_000_000), help="Limit of the time for the whole training.")
+@click.option("--pipeline", type=click.Choice(["student"]), help="Write a pipeline, too: teachers and a fast student.")
 @click.option("--device", default="auto", help="auto, cpu, cuda or mps.")
 @click.option("--output", type=path_type, help="The file to write; default: NAME.yaml.")
 @click.option("--force", is_flag=True, help="Overwrite it.")
@@ -94,6 +95,7 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
     if like is not None:
         _convert(like, output, force, options, given, is_terminal)
         return
+    pipeline = options.pop("pipeline")
     asks = is_terminal and not options["train"] and not options["opus"]
     paths = _inspect_training(options, given, is_terminal, asks)
     from mt.extras.planning.finetuning import draft_finetuning
@@ -105,26 +107,41 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
     validated_data(InitOptions(**{**own, "valid": None, "test": None, "general": ()}))
     path = output or Path(f"{options['name']}.yaml")
     schema_path = path.with_name(_SCHEMA)
+    student = path.with_name(f"{path.stem}-student.yaml")
     _check_outputs(path, schema_path, force)
+    if pipeline is not None:
+        _check_outputs(student, schema_path, force)
     paths += _inspect_held_out(options, given, is_terminal, asks)
     if asks:
         options["minutes"] = options["minutes"] or _ask_minutes()
-    refuse_inputs([path, schema_path], _files(paths))
+    refuse_inputs([path, schema_path, student], _files(paths))
     draft = draft_config if options["start"] is None else draft_finetuning
-    _write(path, schema_path, *draft(InitOptions(**options), f"./{_SCHEMA}"))
+    if pipeline is None:
+        _write(path, schema_path, *draft(InitOptions(**options), f"./{_SCHEMA}"))
+        return
+    from mt.extras.pipelines.template import draft_pipeline
+    from mt.storage import atomic
+
+    text, steps, summary = draft_pipeline(InitOptions(**options), draft, f"./{_SCHEMA}", path)
+    atomic.write_text(student, steps)
+    _write(path, schema_path, text, f"each teacher: {summary}\nwritten: {student}", run=student)
 
 
-def _write(path: Path, schema_path: Path, text: str, summary: str, option: str = "") -> None:
+def _write(path: Path, schema_path: Path, text: str, summary: str, option: str = "", run: Path | None = None) -> None:
+    """Write a configuration and its schema; `run` is the file to train with next, if another."""
     from mt.config.json_schema import json_schema
     from mt.storage import atomic
 
     atomic.write_text(schema_path, json_schema())
     atomic.write_text(path, text)
-    print_result(f"{summary}\nwritten: {path}, and {schema_path} for editors\nnext: mt train --config {path}{option}")
+    following = f"next: mt train --config {run or path}{option}"
+    print_result(f"{summary}\nwritten: {path}, and {schema_path} for editors\n{following}")
 
 
 def _refuse_contradictions(like: Path | None, options: dict[str, Any]) -> None:
     contradict(None not in (like, options["start"]), "--like", "--from")
+    contradict(like is not None and options["pipeline"] is not None, "--like", "--pipeline")
+    contradict(None not in (options["start"], options["pipeline"]), "--from", "--pipeline")
     contradict(None not in (like, options["minutes"]), "--like, which takes the other file's steps,", "--minutes")
     if options["general"] and options["start"] is None:
         raise InputError("--general is for fine-tuning", "add --from MODEL, or give the text with --train")

@@ -147,8 +147,10 @@ class _Checker:
             path = self._place(step, key)
             if place is None or path is None:
                 continue
+            known = {*directions[0][1], directions[0][0]}
             expected = (directions[0][0],) if key in ("input", "source") else _common(directions)
-            language = self._language(path, {*directions[0][1], directions[0][0]})
+            expected = tuple(known) if self._is_bidirectional(models["model"][0]) else expected
+            language = self._language(path, known)
             if language is not None and language not in expected:
                 yield self._problem(step, f"{path} is {language} text, not {' or '.join(expected)}", key)
         for split in _SPLITS if step.config is not None else ():
@@ -170,6 +172,9 @@ class _Checker:
         data = self._config_of(model).data
         return data.source_lang, data.target_lang
 
+    def _is_bidirectional(self, model: Path) -> bool:
+        return self._config_of(model).training.bidirectional_epochs > 0
+
     def _language(self, path: Path, known: set[str]) -> str | None:
         """Return the language of a text: what a step writes, or of the known ones what its name ends in."""
         writer = self._plan.writer(path)
@@ -180,7 +185,11 @@ class _Checker:
             return ending
         if writer.kind in ("distill", "backtranslate"):
             to = getattr(writer.settings, "to", None)
-            targets = self._direction(_models(writer)["model"][0])[1]
+            model = _models(writer)["model"][0]
+            source, targets = self._direction(model)
+            text = self._place(writer, "input")
+            if self._is_bidirectional(model) and text is not None and self._language(text, set(targets)) in targets:
+                return source
             return to or (targets[0] if len(targets) == 1 else None)
         return None
 
