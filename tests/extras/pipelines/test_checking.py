@@ -23,7 +23,7 @@ BAD = {
     "an empty step": (TRANSLATED, "{}", ":15: ", "a step has one key of train, distill"),
     "an unknown kind": ("distill:", "destill:", ":16: ", "did you mean distill?"),
     "an unknown key": ("closest_to:", "closest:", ":16: ", "unknown key; did you mean closest_to?"),
-    "a missing key": ("input: train.en, ", "", ":16: ", "steps.translated.distill.input: missing: The text to"),
+    "a missing key": ("input: train.en, ", "", ":16: ", "steps.translated.distill.input: missing"),
     "a wrong value": ("beam: 2", "beam: wide", ":16: ", "must be a whole number, not 'wide'"),
     "no place": ("input: train.en", "input: 5", ":16: ", "must be a path or {step: NAME}"),
     "an empty place": ("input: train.en", "input: {}", ":16: ", "names neither a step nor a file"),

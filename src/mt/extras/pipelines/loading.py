@@ -123,7 +123,7 @@ def _explain(error: ValidationError, model: type[Section], tree: Any, prefix: Tr
             yield problem(f"unknown key; {hint}", *prefix, *path)
         elif detail["type"] == "missing":
             if not any(path[-1] in similar(str(key), fields) for key in unknown):  # else it is mistyped
-                yield problem(f"missing: {fields[str(path[-1])].description}", *prefix, *path)
+                yield problem(f"missing: {fields[str(path[-1])].description or 'this step needs it'}", *prefix, *path)
         else:
             yield problem(sentence(detail), *prefix, *path)
 

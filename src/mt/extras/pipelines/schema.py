@@ -41,7 +41,7 @@ _Count = Annotated[int, Field(ge=1)]
 
 
 class StepSettings(Section):
-    """The keys of a step; those that are not `own` are the options of its command."""
+    """The keys of a step: options of its command, but for those that are its `own`."""
 
     own: ClassVar[tuple[str, ...]] = ()
 
@@ -65,13 +65,9 @@ class Score(OnCorpus):
     """`mt data score`."""
 
     forward: _Places | None = None
-    """Models from the source to the target language."""
     backward: _Places | None = None
-    """Models from the target to the source language."""
     train: bool = False
-    """Whether two small models are trained for it."""
     device: Line | None = None
-    """auto, cpu, cuda or mps."""
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield scores without models."""
@@ -83,21 +79,13 @@ class Clean(OnCorpus):
     """`mt data clean`."""
 
     scores: _Place | None = None
-    """Scores of the pairs, a score step: pairs with low ones are dropped."""
     min_score: float | None = None
-    """The least score that stays; null: what the scores suggest."""
     keep_share: Annotated[float, Field(gt=0, le=1)] | None = None
-    """The share of the pairs that stays, those with the best scores."""
     by: Line | None = None
-    """Column of the scores to select by."""
     keep: Lines = ()
-    """Findings whose pairs stay."""
     drop: Lines = ()
-    """Findings whose pairs are dropped, besides the default ones."""
     max_per_template: _Count | None = None
-    """Pairs of each template that stay."""
     repair: bool = False
-    """Whether sentences are fixed before they are judged."""
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield selections without scores, and both of them at once."""
@@ -109,49 +97,31 @@ class Clean(OnCorpus):
 
 class _Search(StepSettings):
     model: _Places
-    """The model, or several that translate together."""
     to: LanguageCode | None = None
-    """Target language, where the model has several."""
     beam: _Count | None = None
-    """Beam size."""
     length_penalty: float | None = None
-    """Length penalty of beam search."""
     sample: bool = False
-    """Whether translations are sampled."""
     temperature: float | None = None
-    """Of sampling."""
     top_k: _Count | None = None
-    """Of sampling: only the K most likely tokens."""
     top_p: float | None = None
-    """Of sampling: only the most likely tokens, of total probability P."""
     seed: Annotated[int, Field(ge=0)] | None = None
-    """Of sampling."""
     engine: Line | None = None
-    """auto, ctranslate2, torch or torch-graphs."""
     compute_type: Line | None = None
-    """Number format: auto, float32, int8, bfloat16, ..."""
     shortlist: bool | None = None
-    """Whether only likely target words are considered; null: as the model does."""
     device: Line | None = None
-    """auto, cpu, cuda or mps."""
 
 
 class _Synthesis(_Search):
     input: _Place
-    """The text to translate, one sentence a line."""
     output: Line | None = None
-    """The file to write; null: one in the step's folder."""
     greedy: bool = False
-    """Whether search is greedy."""
 
 
 class Distill(_Synthesis):
     """`mt distill`."""
 
     closest_to: _Place | None = None
-    """References: of the n best translations, the most similar is written."""
     n_best: _Count | None = None
-    """With closest_to: how many; null: the whole beam."""
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield choices among translations that there are not."""
@@ -165,24 +135,17 @@ class Backtranslate(_Synthesis):
     """`mt backtranslate`."""
 
     tag: str | None = None
-    """Word before every translation; '' for none, null for `<BT>`."""
 
 
 class Eval(_Search):
     """`mt eval`."""
 
     source: _Place | None = None
-    """Test text; null: the run's test set."""
     reference: _Place | None = None
-    """Its translation, aligned by line."""
     metrics: Lines = ()
-    """Some of bleu, chrf, ter and comet."""
     comet_model: Line | None = None
-    """Folder of a COMET checkpoint."""
     mbr: Annotated[int, Field(ge=2)] | None = None
-    """Minimum Bayes risk: choose among N candidates."""
     utility: Literal["chrf", "bleu"] | None = None
-    """Its metric."""
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield a text without its translation."""
@@ -195,21 +158,13 @@ class Export(StepSettings):
     own = ("format",)
 
     format: ExportFormat
-    """Other software to write the model for."""
     model: _Place
-    """The model."""
     output: Line | None = None
-    """The folder to write; null: the step's."""
     quantization: Literal["float32", "float16", "int8"] | None = None
-    """Weights of ctranslate2 and argos."""
     max_loss: Annotated[float, Field(ge=0)] | None = None
-    """BLEU that quantization may cost on the validation set."""
     source: _Place | None = None
-    """Text to measure that on; null: the run's validation set."""
     reference: _Place | None = None
-    """Its translation, aligned by line."""
     to: LanguageCode | None = None
-    """Language of the reference, where the model has several."""
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield a text without its translation."""
