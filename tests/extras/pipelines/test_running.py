@@ -188,7 +188,7 @@ def test_a_signal_stops_all_commands_cleanly(number: signal.Signals, tmp_path: P
     deadline = time.monotonic() + 120
     while not all(log.is_file() and "step 4," in log.read_text() for log in logs):
         assert time.monotonic() < deadline
-        assert command.process.exitcode is None
+        assert command.process.exitcode is None, command.wait().stderr
         time.sleep(0.05)
     children = commands_of(command.process.pid or 0)
     command.signal(number)
