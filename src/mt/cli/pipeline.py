@@ -71,7 +71,7 @@ def run(
 def status(config: Path, overrides: tuple[str, ...], runs: Path) -> None:
     """Show the steps of a pipeline with their states, scores and costs.
 
-    A step is done, new, changed (its command, input or output is another one now) or waiting for others.
+    A step is done, new, changed (its command or input is another one now), lost (its output is) or waiting for others.
 
     Example: mt pipeline status student.yaml
     """

@@ -8,13 +8,13 @@ from typing import Any
 
 from mt.bundle.load_translator import read_config
 from mt.bundle.pretrained import Pretrained, start_differences
-from mt.config import Config, PairFiles, TableFile, TextFolder
+from mt.config import Config
 from mt.config.problems import Problem
 from mt.config.schema import export_rules
 from mt.errors import InputError
 from mt.extras.export.exporting import ExportOptions, check_options, require_packages
 from mt.extras.pipelines.loading import problem
-from mt.extras.pipelines.plan import Plan, Step, pair_files
+from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.schema import Export, Score
 from mt.pipeline.preflight import check_requirements
 from mt.storage.find_model import find_model
@@ -50,14 +50,14 @@ class _Checker:
         for path in step.reads:
             if self._plan.writer(path) is None and not path.exists():
                 yield self._problem(step, f"there is no {path}, and no step writes it")
-        for split, path in self._corpus_files(step):
-            writer = self._plan.writer(path)
-            if writer is None and not path.exists():
-                yield self._problem(step, f"there is no {path}, and no step writes it", f"data.{split}")
-            elif writer is not None and writer.kind == "clean" and path.name not in (names := _clean_names(writer)):
-                yield self._problem(
-                    step, f"step {writer.name} writes {', '.join(names)}, not {path.name}", f"data.{split}"
-                )
+        for split, source, paths in self._sources(step):
+            for path in paths if not getattr(source, "optional", False) else ():
+                writer = self._plan.writer(path)
+                if writer is None and not path.exists():
+                    yield self._problem(step, f"there is no {path}, and no step writes it", f"data.{split}")
+                elif writer is not None and writer.kind == "clean" and path.name not in (names := _clean_names(writer)):
+                    message = f"step {writer.name} writes {', '.join(names)}, not {path.name}"
+                    yield self._problem(step, message, f"data.{split}")
         if step.kind == "train" and step.config is not None:
             check_requirements(step.config)
             require_packages(*step.config.exports)
@@ -153,20 +153,12 @@ class _Checker:
             language = self._language(path, known)
             if language is not None and language not in expected:
                 yield self._problem(step, f"{path} is {language} text, not {' or '.join(expected)}", key)
-        for split in _SPLITS if step.config is not None else ():
-            yield from self._corpus_languages(step, step.config, split)
-
-    def _corpus_languages(self, step: Step, config: Config | None, split: str) -> Iterator[Problem]:
-        assert config is not None
-        for source in pair_files(config, split):
-            sides = (config.data.source_lang, source.source), (config.data.language_of(source), source.target)
-            for expected, file in sides:
-                path = Path(config.data.root, file)
-                if self._plan.writer(path) is None:
-                    continue
-                language = self._language(path, set())
-                if language is not None and language != expected:
-                    yield self._problem(step, f"{path} is {language} text, not {expected}", f"data.{split}")
+        for split, source, paths in self._sources(step):
+            expected = (step.config.data.source_lang, step.config.data.language_of(source)) if step.config else ()
+            for path, code in zip(paths, expected, strict=False):
+                language = self._language(path, set()) if self._plan.writer(path) else None
+                if language is not None and language != code:
+                    yield self._problem(step, f"{path} is {language} text, not {code}", f"data.{split}")
 
     def _direction(self, model: Path) -> tuple[str, tuple[str, ...]]:
         data = self._config_of(model).data
@@ -195,16 +187,13 @@ class _Checker:
 
     def other_lengths(self, step: Step) -> Iterator[Problem]:
         """Report two texts that should be aligned by line, and cannot be."""
-        pairs = [(self._place(step, key), self._place(step, other), other) for key, other in
-                 (("input", "closest_to"), ("source", "reference"))]  # fmt: skip
-        for first, second, key in pairs:
-            if first is not None and second is not None and (reason := self._unaligned(first, second)):
+        for first, key in (("input", "closest_to"), ("source", "reference")):
+            paths = [path for path in (self._place(step, first), self._place(step, key)) if path is not None]
+            if len(paths) == 2 and (reason := self._unaligned(*paths)):
                 yield self._problem(step, reason, key)
-        for split in _SPLITS if step.config is not None else ():
-            for source in pair_files(step.config, split) if step.config else ():
-                first, second = (Path(step.config.data.root, file) for file in (source.source, source.target))  # type: ignore[union-attr]
-                if reason := self._unaligned(first, second):
-                    yield self._problem(step, reason, f"data.{split}")
+        for split, _, paths in self._sources(step):
+            if len(paths) == 2 and (reason := self._unaligned(*paths)):
+                yield self._problem(step, reason, f"data.{split}")
 
     def _unaligned(self, first: Path, second: Path) -> str:
         rows = self._rows(first), self._rows(second)
@@ -229,16 +218,16 @@ class _Checker:
         option = f"--{key.replace('_', '-')}"
         return Path(step.words[step.words.index(option) + 1]) if option in step.words else None
 
-    def _corpus_files(self, step: Step) -> Iterator[tuple[str, Path]]:
+    @staticmethod
+    def _sources(step: Step) -> Iterator[tuple[str, Any, list[Path]]]:
+        """Yield split, source and paths of the sources in files or folders: two paths of aligned texts."""
         for split in _SPLITS if step.config is not None else ():
-            sources = getattr(step.config.data, split)  # type: ignore[union-attr]
+            data = step.config.data  # type: ignore[union-attr]
+            sources = getattr(data, split)
             for source in sources if isinstance(sources, tuple) else ():
-                if getattr(source, "optional", False):
-                    continue
-                files = [source.source, source.target] if isinstance(source, PairFiles) else []
-                files += [source.file] if isinstance(source, TableFile) else []
-                files += [source.folder] if isinstance(source, TextFolder) else []
-                yield from ((split, Path(step.config.data.root, file)) for file in files)  # type: ignore[union-attr]
+                names = [getattr(source, key) for key in ("source", "target", "file", "folder") if hasattr(source, key)]
+                if names:
+                    yield split, source, [Path(data.root, name) for name in names]
 
     def _problem(self, step: Step, message: str, *keys: str) -> Problem:
         """Return a problem with a step's key, or with a dotted one of its configuration."""

@@ -124,7 +124,7 @@ class _Runner:
         # The command holds the lock as long as it lives; in a group of its own, a terminal's signals do not reach it.
         own_group: dict[str, Any] = {"pass_fds": [lock], "process_group": 0} if atomic.POSIX_FILES else {}
         process = subprocess.Popen(
-            [sys.executable, "-m", "mt", *step.words],
+            [sys.executable, "-P", "-m", "mt", *step.words],
             stdin=subprocess.PIPE,  # closed when this process dies, however it does
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mt.bundle.pretrained import Pretrained, learned_files
-from mt.config import dump_config
 from mt.data.prepare import drop_missing_sources, input_digests
 from mt.errors import InputError
 from mt.extras.pipelines.plan import Plan, Step
@@ -19,7 +18,7 @@ from mt.storage.find_model import find_model
 from mt.storage.run_dir import ModelDir, RunDir
 from mt.storage.stage import stage_key
 
-State = Literal["done", "new", "changed", "waiting"]
+State = Literal["done", "new", "changed", "lost", "waiting"]
 
 
 @dataclass(frozen=True)
@@ -88,8 +87,9 @@ def _attempts(plan: Plan, step: Step) -> Iterator[dict[str, Any]]:
 def step_key(plan: Plan, step: Step) -> str:
     """Return the key of a step whose inputs are all there."""
     config = None if step.config is None else drop_missing_sources(step.config)
+    settings = {} if config is None else config.model_dump(mode="json", exclude_defaults=True)
     digests = {} if config is None else input_digests(config.data)
-    return stage_key(step.words, config and dump_config(config), digests, [input_digest(path) for path in step.reads])
+    return stage_key(step.words, settings, digests, [input_digest(path) for path in step.reads])
 
 
 def input_digest(path: Path) -> str:
@@ -136,15 +136,19 @@ def _scores(step: Step) -> list[dict[str, Any]]:
 
 
 def states(plan: Plan) -> dict[str, State]:
-    """Return the state of each step: a changed one was done with other inputs, a waiting one needs steps not done."""
+    """Return the state of each step: changed: done with other inputs; lost: its output is gone or another one now."""
     found: dict[str, State] = {}
     for name, step in plan.steps.items():
         if any(found[other] != "done" for other in step.needs):
             found[name] = "waiting"
             continue
         record = read_record(plan, step)
-        is_done = record is not None and record.key == step_key(plan, step) and record.output == output_digest(step)
-        found[name] = "done" if is_done else "new" if record is None else "changed"
+        if record is None:
+            found[name] = "new"
+        elif record.key != step_key(plan, step):
+            found[name] = "changed"
+        else:
+            found[name] = "done" if record.output == output_digest(step) else "lost"
     return found
 
 
