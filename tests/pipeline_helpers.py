@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from command import Command, Done, mt
+from command import Command, Done
 from conftest import make_project
 from mt.storage.manifest import sha256
 
@@ -78,7 +78,9 @@ def make_pipeline(folder: Path, text: str = TEACHERS) -> Path:
 
 
 def run(folder: Path, *words: str, code: int | None = 0) -> Done:
-    return mt("train", "--config", "pipeline.yaml", *words, cwd=folder, code=code)
+    done = Command("train", "--config", "pipeline.yaml", *words, cwd=folder).wait(timeout=1800)
+    assert code is None or done.code == code, f"exit {done.code}\n{done.stdout}\n{done.stderr}"
+    return done
 
 
 def products(folder: Path) -> dict[str, str]:
@@ -113,7 +115,7 @@ def run_with_kills(folder: Path, kills: int, seed: int, longest: float) -> int:
                 os.kill(rng.choice(own), signal.SIGKILL)
             except ProcessLookupError:  # it has ended meanwhile
                 made -= 1
-            assert command.wait().code in (0, 137)
+            assert command.wait(timeout=1800).code in (0, 137)
         else:
             command.signal(signal.SIGKILL)
             command.wait()
