@@ -26,6 +26,7 @@ from mt.config import (
 )
 from mt.config.base import Section, as_tuple
 from mt.config.problems import SECTIONS
+from mt.extras.pipelines.schema import PipelineFile, Place, Train
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 WIDTH = 100  # columns of a page's lines
@@ -39,6 +40,11 @@ _SOURCES: dict[str, type[Section]] = {
     "The Hugging Face hub": HubDataset,
     "Text of this package": Builtin,
     "Pairs of the training text (only for `data.valid` and `data.test`)": FromTrain,
+}
+_PIPELINES: dict[str, type[Section]] = {
+    "A pipeline": PipelineFile,
+    "A pipeline: a step of kind train": Train,
+    "A pipeline: the output of a step": Place,
 }
 _NAMES = {int: "whole number", float: "number", str: "text", bool: "true, false", type(None): "null"}
 # The upper limits (`le`) only catch slips of the finger, and would be noise here.
@@ -63,6 +69,7 @@ def configuration_page() -> str:
     sections = {name: SECTIONS.get(name) for name in Config.model_fields}
     parts += [f"## {name}\n\n{_keys(section)}" for name, section in sections.items() if section]
     parts += [f"## A source: {title[0].lower()}{title[1:]}\n\n{_keys(kind)}" for title, kind in _SOURCES.items()]
+    parts += [f"## {title}\n\n{_keys(kind)}" for title, kind in _PIPELINES.items()]
     return "\n\n".join(parts) + "\n"
 
 
@@ -183,6 +190,8 @@ def _kind(field: FieldInfo) -> str:
 
 
 def _type_name(annotation: Any) -> str:
+    if get_origin(annotation) is dict:
+        return "map"
     if annotation in _NAMES:
         return _NAMES[annotation]
     if get_origin(annotation) is Literal:
@@ -212,7 +221,7 @@ def _bounds(field: FieldInfo) -> Iterator[str]:
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
-    value = field.default
+    value = field.get_default(call_default_factory=True)
     if isinstance(value, FromTrain):
         return f"default `{{from_train: {value.from_train}}}`"
     if isinstance(value, tuple):

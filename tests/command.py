@@ -105,7 +105,7 @@ def _main(words: list[str], cwd: str, streams: list[str], environment: dict[str,
     sys.argv = words
     from mt.cli import main
 
-    if "init" in words or "--dry-run" in words:
+    if {"init", "--dry-run", "pipeline.yaml"} & set(words):
         from mt.extras.planning import probe
 
         probe.probe.__defaults__ = (0.5,)  # seconds of timed steps, 8 for users

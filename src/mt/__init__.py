@@ -4,7 +4,7 @@ Importing this package imports no library: a name is loaded when it is first use
 
 >>> import mt
 >>> sorted(name for name in mt.__all__ if name[0].islower())
-['evaluate', 'export', 'import_model', 'list_runs', 'load', 'score_corpus', 'synthesize', 'train']
+['evaluate', 'export', 'import_model', 'list_runs', 'load', 'run_pipeline', 'score_corpus', 'synthesize', 'train']
 """
 
 from importlib import import_module
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mt.api.exporting import export
     from mt.api.importing import import_model
     from mt.api.loading import load
+    from mt.api.pipelines import run_pipeline
     from mt.api.runs import Run, list_runs
     from mt.api.synthesis import synthesize
     from mt.api.training import train
@@ -41,6 +42,7 @@ __all__ = [
     "import_model",
     "list_runs",
     "load",
+    "run_pipeline",
     "score_corpus",
     "synthesize",
     "train",
@@ -53,6 +55,7 @@ _HOMES = {
     "import_model": "importing",
     "Run": "runs",
     "list_runs": "runs",
+    "run_pipeline": "pipelines",
     "score_corpus": "corpora",
     "synthesize": "synthesis",
     "train": "training",

@@ -127,6 +127,9 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         name = re.search(r"^name: (.*)$", path.read_text(), re.MULTILINE)
         target.write_text(small.replace("name: mine", f"name: {name[1] if name else 'x'}"))
+    teacher, model = "teacher: {train: {config: mine.yaml}}", "model: {step: teacher}"
+    pipeline = f"name: student\nsteps:\n  {teacher}\n  text: {{distill: {{{model}, input: corpus.en}}}}\n"
+    (folder / "student.yaml").write_text(pipeline)
     shutil.copytree(ROOT / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     reverse = (
         small.replace("name: mine", "name: de-en").replace("_lang: en", "_lang: xx").replace("_lang: de", "_lang: en")

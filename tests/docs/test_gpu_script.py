@@ -33,7 +33,8 @@ def test_all_steps_work_at_toy_size_without_optional_packages(tmp_path: Path, le
         for language, suffix in {"en": "en", "xx": "de"}.items():
             (tmp_path / f"{ours}.{language}").rename(tmp_path / f"{theirs}.{suffix}")
     only = " ".join(sorted(steps - {"machine"}))
-    variables = {"ONLY": only, "DRY": level, "DATA": str(tmp_path), "OUT": str(tmp_path / "out"), "PYTHON": sys.executable}
+    variables = {"ONLY": only, "DRY": level, "DATA": str(tmp_path), "OUT": str(tmp_path / "out")}
+    variables["PYTHON"] = sys.executable
     environment = os.environ | variables | {"PYTHONPATH": block_packages(tmp_path / "blocked")}
     done = subprocess.run([SCRIPT], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr

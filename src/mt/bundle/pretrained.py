@@ -114,17 +114,7 @@ class Pretrained:
         if self.start.folder is None:
             raise InputError(f"{INIT_FROM}: there is no model at {self.start.path}")
         loaded = load_model(self.start.folder, torch.device("cpu"))
-        theirs, ours = loaded.config.model.model_dump(), self.config.model.model_dump()
-        layers = self.config.training.init_layers or InitLayers()
-        for key, chosen in (("encoder_layers", layers.encoder), ("decoder_layers", layers.decoder)):
-            if chosen is not None:
-                _require_layers(chosen, key, ours[key], theirs[key])
-                theirs[key] = ours[key]
-        different = [f"model.{key}" for key in ours if key not in _WEIGHTLESS and theirs[key] != ours[key]]
-        if theirs["positions"] == "learned" and loaded.config.data.max_length != self.config.data.max_length:
-            different.append("data.max_length")
-        if loaded.config.tokenizer.shared != self.config.tokenizer.shared:
-            different.append("tokenizer.shared")
+        different = start_differences(loaded.config, self.config)
         if different:
             message = f"{self.start.folder.root} differs from this configuration in {', '.join(different)}"
             hint = "copy these values from its config.yaml, or start from another model"
@@ -195,6 +185,26 @@ def _find(path: str, runs: Path, recorded: str | None, key: str) -> PretrainedMo
         log.warning("%s: %s is gone; it is needed only %s", key, path, needed)
         return PretrainedModel(path, None, recorded)
     return PretrainedModel(path, folder, hashlib.sha256(learned.encode()).hexdigest())
+
+
+def start_differences(start: Config, config: Config) -> list[str]:
+    """Return the keys in which a model to start from must not differ from a configuration, and does.
+
+    Raises:
+        InputError: training.init_layers does not fit.
+    """
+    theirs, ours = start.model.model_dump(), config.model.model_dump()
+    layers = config.training.init_layers or InitLayers()
+    for key, chosen in (("encoder_layers", layers.encoder), ("decoder_layers", layers.decoder)):
+        if chosen is not None:
+            _require_layers(chosen, key, ours[key], theirs[key])
+            theirs[key] = ours[key]
+    different = [f"model.{key}" for key in ours if key not in _WEIGHTLESS and theirs[key] != ours[key]]
+    if theirs["positions"] == "learned" and start.data.max_length != config.data.max_length:
+        different.append("data.max_length")
+    if start.tokenizer.shared != config.tokenizer.shared:
+        different.append("tokenizer.shared")
+    return different
 
 
 def learned_files(files: Mapping[str, Any]) -> dict[str, Any]:

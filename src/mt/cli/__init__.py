@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import traceback
 from importlib import import_module
 from pathlib import Path
@@ -29,6 +30,7 @@ _COMMANDS = {
     "score": "score:score",
     "distill": "synthesis:distill",
     "backtranslate": "synthesis:backtranslate",
+    "pipeline": "pipeline:pipeline",
     "runs": "runs:runs_command",
     "report": "report:report",
     "import": "import_:import_command",
@@ -67,6 +69,8 @@ def app() -> None:
 def main() -> None:
     """Run the command line and exit; every failure becomes one sentence and an exit code."""
     _open_closed_streams()
+    if os.environ.pop("MT_ENDS_WITH_PARENT", None):  # a step of a pipeline
+        threading.Thread(target=_end_with_parent, daemon=True).start()
     # An exception, so that unfinished output is removed, as at Ctrl-C. `train` and `serve` have handlers of their own.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     for stream in (sys.stdout, sys.stderr):  # UTF-8 whatever the locale, and the same bytes on Windows
@@ -86,6 +90,13 @@ def main() -> None:
         with contextlib.suppress(OSError):  # stderr may be closed; the exit code still reports the failure
             print(harmless(f"mt: {known}"), file=sys.stderr)
         sys.exit(known.exit_code)
+
+
+def _end_with_parent() -> None:
+    """End this process, as a kill would, when the pipeline that started it has died and so closed its input."""
+    while os.read(0, 4096):
+        pass
+    os._exit(1)
 
 
 def _check_seed() -> None:

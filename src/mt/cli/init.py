@@ -2,19 +2,22 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, combinations
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from mt.cli.init_dialogue import ask_minutes, ask_texts, ask_value
 from mt.cli.options import debug_option, path_type
 from mt.cli.text import print_result
 from mt.errors import InputError, contradict
 from mt.storage.output_path import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
+    from mt.extras.pipelines.template import Draft
+    from mt.extras.planning.init_options import InitOptions
     from mt.extras.planning.inspection import Found
 
 _SCHEMA = "mt.schema.json"
@@ -70,6 +73,7 @@ class _Init(click.Command):
 @click.option("--delimiter", metavar="CHAR", help="Character between the columns of a .csv or .tsv.")
 @click.option("--quoting/--no-quoting", default=None, help="Whether double quotes around a cell are not its text.")
 @click.option("--minutes", type=click.FloatRange(1, 10_000_000), help="Limit of the time for the whole training.")
+@click.option("--pipeline", type=click.Choice(["student"]), help="Write a pipeline, too: teachers and a fast student.")
 @click.option("--device", default="auto", help="auto, cpu, cuda or mps.")
 @click.option("--output", type=path_type, help="The file to write; default: NAME.yaml.")
 @click.option("--force", is_flag=True, help="Overwrite it.")
@@ -94,6 +98,7 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
     if like is not None:
         _convert(like, output, force, options, given, is_terminal)
         return
+    pipeline = options.pop("pipeline")
     asks = is_terminal and not options["train"] and not options["opus"]
     paths = _inspect_training(options, given, is_terminal, asks)
     from mt.extras.planning.finetuning import draft_finetuning
@@ -105,26 +110,44 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
     validated_data(InitOptions(**{**own, "valid": None, "test": None, "general": ()}))
     path = output or Path(f"{options['name']}.yaml")
     schema_path = path.with_name(_SCHEMA)
-    _check_outputs(path, schema_path, force)
+    student = None if pipeline is None else path.with_name(f"{path.stem}-{pipeline}.yaml")
+    for written in (path, student):
+        _check_outputs(written or path, schema_path, force)
     paths += _inspect_held_out(options, given, is_terminal, asks)
     if asks:
-        options["minutes"] = options["minutes"] or _ask_minutes()
-    refuse_inputs([path, schema_path], _files(paths))
+        options["minutes"] = options["minutes"] or ask_minutes()
+    refuse_inputs([path, schema_path, student], _files(paths))
     draft = draft_config if options["start"] is None else draft_finetuning
+    if student is not None:
+        _write_pipeline(path, schema_path, student, draft, InitOptions(**options))
+        return
     _write(path, schema_path, *draft(InitOptions(**options), f"./{_SCHEMA}"))
 
 
-def _write(path: Path, schema_path: Path, text: str, summary: str, option: str = "") -> None:
+def _write_pipeline(path: Path, schema_path: Path, pipeline: Path, draft: "Draft", options: "InitOptions") -> None:
+    from mt.extras.pipelines.template import draft_pipeline
+    from mt.storage import atomic
+
+    text, steps, summary = draft_pipeline(options, draft, f"./{_SCHEMA}", path)
+    atomic.write_text(pipeline, steps)
+    _write(path, schema_path, text, f"each teacher: {summary}\nwritten: {pipeline}", run=pipeline)
+
+
+def _write(path: Path, schema_path: Path, text: str, summary: str, option: str = "", run: Path | None = None) -> None:
+    """Write a configuration and its schema; `run` is the file to train with next, if another."""
     from mt.config.json_schema import json_schema
     from mt.storage import atomic
 
     atomic.write_text(schema_path, json_schema())
     atomic.write_text(path, text)
-    print_result(f"{summary}\nwritten: {path}, and {schema_path} for editors\nnext: mt train --config {path}{option}")
+    following = f"next: mt train --config {run or path}{option}"
+    print_result(f"{summary}\nwritten: {path}, and {schema_path} for editors\n{following}")
 
 
 def _refuse_contradictions(like: Path | None, options: dict[str, Any]) -> None:
-    contradict(None not in (like, options["start"]), "--like", "--from")
+    exclusive = {"--like": like, "--from": options["start"], "--pipeline": options["pipeline"]}
+    for one, other in combinations(exclusive, 2):
+        contradict(None not in (exclusive[one], exclusive[other]), one, other)
     contradict(None not in (like, options["minutes"]), "--like, which takes the other file's steps,", "--minutes")
     if options["general"] and options["start"] is None:
         raise InputError("--general is for fine-tuning", "add --from MODEL, or give the text with --train")
@@ -157,7 +180,7 @@ def _inspect_training(options: dict[str, Any], given: dict[str, Any], is_termina
 
     texts, opus = list(options["train"]), options.pop("opus")
     if asks:
-        texts = [_ask_texts("Training text, {}")]
+        texts = [ask_texts("Training text, {}")]
     if not texts and not opus:
         hint = "give the training text and its translation: --train corpus.en corpus.de"
         raise InputError("--train is missing", hint)
@@ -180,7 +203,7 @@ def _inspect_held_out(options: dict[str, Any], given: dict[str, Any], is_termina
     for split, title in (("valid", "Validation"), ("test", "Test")):
         names = options[split]
         if asks and not names and split not in held_out:
-            names = _ask_texts(f"{title} text, {{}} (no answer: split off)", optional=True)
+            names = ask_texts(f"{title} text, {{}} (no answer: split off)", optional=True)
         found = _inspect(names, {**given, **languages}, is_terminal).sources[0] if names else None
         options[split] = found or held_out.get(split)
         paths += names or ()
@@ -220,55 +243,14 @@ def _complete_names(options: dict[str, Any], given: dict[str, Any], is_terminal:
         default = f"{start.config.name}-tuned"
     for key, side, direction in zip(_KEYS[:2], ("source", "target"), ("from", "to"), strict=True):
         if options["start"] is None and not given[key] and (asks or (options[key] is None and is_terminal)):
-            options[key] = _ask_value(key, f"Language to translate {direction}", options[key])
+            options[key] = ask_value(key, f"Language to translate {direction}", options[key])
         elif options[key] is None:
             source, option = options["train"][0], f"--{key.replace('_', '-')}"
             file = f"the name of {source[side]} does not end in a language code" if side in source else ""
             file = file or f"{next(iter(source.values()))} does not name the language"
             raise InputError(f"{option} is missing, and {file}", f"add {option} CODE, such as en")
     default = default or f"{options['source_lang']}-{options['target_lang']}"
-    options["name"] = options["name"] or (_ask_value("name", "Name of the run", default) if asks else default)
-
-
-def _ask_minutes() -> float | None:
-    question = "Minutes that training may take (at least 1; 0: no limit)"
-    while 0 < (minutes := float(click.prompt(question, 0, type=click.FloatRange(0, 10_000_000), err=True))) < 1:
-        pass
-    return minutes or None
-
-
-def _ask_texts(question: str, optional: bool = False) -> tuple[str, ...]:
-    """Ask for two texts, or one file or folder of both, until they exist; the answer to an optional one may be none."""
-    from mt.config.sources import file_kind
-
-    first = _ask_file(question.format("in the source language, or with both"), optional)
-    if not first or Path(first).is_dir() or file_kind(first):
-        return (first,) if first else ()
-    return first, _ask_file(question.format("its translation"), other=first)
-
-
-def _ask_file(question: str, optional: bool = False, other: str = "") -> str:
-    def existing(answer: str) -> str:
-        if answer and not Path(answer).exists():
-            raise click.UsageError(f"{answer}: no such file")
-        if answer and answer == other:
-            raise click.UsageError(f"{answer}: that is the file in the source language")
-        return answer
-
-    return str(click.prompt(question, "" if optional else None, value_proc=existing, show_default=False, err=True))
-
-
-def _ask_value(key: str, question: str, default: str | None) -> str:
-    """Ask until the answer is valid for a key of the configuration."""
-
-    def valid(answer: str) -> str:
-        from mt.extras.planning.init_options import option_error
-
-        if problem := option_error(key, answer):
-            raise click.UsageError(f"{answer}: {problem}")
-        return answer
-
-    return str(click.prompt(question, default, value_proc=valid, err=True))
+    options["name"] = options["name"] or (ask_value("name", "Name of the run", default) if asks else default)
 
 
 def _check_outputs(path: Path, schema_path: Path, force: bool) -> None:

@@ -49,9 +49,23 @@ def read_limited(path: Path) -> bytes:
 
 def parse_config(text: str | bytes, name: str, overrides: Sequence[str] = ()) -> Config:
     """Parse the content of a configuration file, which messages call `name`; else as `load_config`."""
+    tree, origins = parse_tree(text, name, overrides, "A configuration needs at least `name` and `data`.")
+    config, problems = validate(tree)
+    if config is None:
+        raise InputError(report_problems(problems, name, origins))
+    return config
+
+
+def parse_tree(
+    text: str | bytes, name: str, overrides: Sequence[str], needed: str
+) -> tuple[dict[str, Value], dict[TreePath, Origin]]:
+    """Parse a file's sections and apply overrides; return them with the origins of all keys.
+
+    `needed` says which keys an empty file lacks.
+    """
     tree, lines = parse_yaml(text, name)
     if tree is None:
-        raise InputError(f"{name}: empty", "A configuration needs at least `name` and `data`.")
+        raise InputError(f"{name}: empty", needed)
     if not isinstance(tree, dict):
         kind = "a list" if isinstance(tree, list) else "a single value"
         raise InputError(f"{name}: holds {kind} instead of sections", "Write `name: ...`, `data: ...` and so on.")
@@ -61,10 +75,7 @@ def parse_config(text: str | bytes, name: str, overrides: Sequence[str] = ()) ->
         changed = _apply_override(tree, override)
         origins = {path: origin for path, origin in origins.items() if path[: len(changed)] != changed}
         origins[changed] = (math.inf, f"--set {override}")
-    config, problems = validate(tree)
-    if config is None:
-        raise InputError(_report(problems, name, origins))
-    return config
+    return tree, origins
 
 
 def dump_config(config: Config) -> str:
@@ -153,7 +164,8 @@ def _child_key(node: dict[str, Value] | list[Value], key: str, path: TreePath, o
     return int(key)
 
 
-def _report(problems: Sequence[Problem], name: str, origins: dict[TreePath, Origin]) -> str:
+def report_problems(problems: Sequence[Problem], name: str, origins: dict[TreePath, Origin]) -> str:
+    """Return a message that lists problems in the order of the file, each with the place of its key."""
     lines = []
     for problem in problems:
         path = problem.path

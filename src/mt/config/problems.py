@@ -95,7 +95,7 @@ def _explain(error: ValidationError, tree: Mapping[str, Any]) -> Iterator[Proble
     suggested: set[TreePath] = set()
     missing: list[Problem] = []
     for detail in error.errors(include_url=False):
-        path = _tree_path(detail["loc"], tree)
+        path = tree_path(detail["loc"], tree)
         if detail["type"] == "rules":
             yield from (_broken_rule(rule, path, tree) for rule in detail["ctx"]["rules"])
         elif detail["type"] == "extra_forbidden":
@@ -118,7 +118,7 @@ def _child(node: Any, part: Any) -> Any:
         return _MISSING
 
 
-def _tree_path(location: tuple[str | int, ...], tree: Mapping[str, Any]) -> TreePath:
+def tree_path(location: tuple[str | int, ...], tree: Mapping[str, Any]) -> TreePath:
     """Remove from pydantic's location what the file does not have: tags, and the list around a single source."""
     path: list[str | int] = []
     node: Any = tree

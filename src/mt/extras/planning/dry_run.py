@@ -26,7 +26,7 @@ from mt.training.checkpoints import Checkpoints
 
 
 @dataclass(frozen=True)
-class _Texts:
+class Texts:
     """The texts of a configuration."""
 
     train: CorpusSample
@@ -49,7 +49,7 @@ def dry_run(config: Config, runs: Path) -> str:
     run_lock.refuse_locked(run_dir.lock)
     steps_done = max(Checkpoints(run_dir).steps(), default=0)
     pretrained, tokenizers = _check_pretrained(config, runs, run_dir)
-    texts = _read(config.data)
+    texts = read_texts(config.data)
     train, complete = texts.train, texts.train.complete
     trained_on_all = tokenizers is not None or len(train.sample) == train.clean
     if tokenizers is None:
@@ -86,7 +86,8 @@ def _check_pretrained(config: Config, runs: Path, run_dir: RunDir) -> tuple[Pret
     return pretrained, tokenizers
 
 
-def _read(data: DataConfig) -> _Texts:
+def read_texts(data: DataConfig) -> Texts:
+    """Read samples of all texts; refuse those that cannot be trained on."""
     train = sample_corpus(data.train, data)
     if train.clean == 0:
         raise InputError("data.train: no sentence pair in it", "check the files, and what cleaning drops")
@@ -104,7 +105,7 @@ def _read(data: DataConfig) -> _Texts:
     if train.complete:
         _refuse_unusable(data, train, split_off)
     # Pairs held out of a partly read text come from all of it, not from these first rows.
-    return _Texts(train, train.training_pairs(split_off if train.complete else 0), held_out)
+    return Texts(train, train.training_pairs(split_off if train.complete else 0), held_out)
 
 
 def _refuse_unusable(data: DataConfig, train: CorpusSample, split_off: int) -> None:
@@ -132,7 +133,7 @@ def _refuse_unusable(data: DataConfig, train: CorpusSample, split_off: int) -> N
             )
 
 
-def _text_rows(texts: _Texts, measured: Measurements) -> dict[str, str]:
+def _text_rows(texts: Texts, measured: Measurements) -> dict[str, str]:
     def size(number: int, complete: bool) -> str:
         return f"{'' if complete else 'at least '}{number:,} pairs"
 

@@ -1,0 +1,138 @@
+"""Pipelines from Python: several trainings, translations, filters, scores and exports from one file."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mt.api.search import SearchRequest
+from mt.console import log
+from mt.errors import InputError
+
+if TYPE_CHECKING:
+    from mt.extras.pipelines.plan import Plan, Step
+    from mt.extras.pipelines.records import State
+
+
+def is_pipeline(config: Path) -> bool:
+    """Return True for a pipeline, False for the configuration of a training."""
+    from mt.extras.pipelines.loading import is_pipeline
+
+    return is_pipeline(config)
+
+
+def read_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> "Plan":
+    """Read a pipeline and check everything that can be checked before it runs.
+
+    Raises:
+        InputError: one message lists all problems, each with file and line.
+    """
+    from mt.extras.pipelines.checks import check_plan
+    from mt.extras.pipelines.loading import load_pipeline
+    from mt.extras.pipelines.plan import make_plan
+
+    plan = make_plan(load_pipeline(Path(config), overrides), Path(runs))
+    check_plan(plan)
+    for step in plan.steps.values():
+        _check_search(plan, step)
+    return plan
+
+
+def show_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs", jobs: int = 1) -> str:
+    """Return the plan of a pipeline as a table, with estimates for the steps that are not done; run nothing."""
+    from mt.extras.pipelines.records import states
+
+    plan = read_plan(config, overrides, runs)
+    return _plan_table(plan, jobs, keep=False, found=states(plan))
+
+
+def run_pipeline(
+    config: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    runs: str | Path = "runs",
+    jobs: int = 1,
+    only: str | None = None,
+) -> str:
+    """Run the steps that are not done, and return the table of scores and costs; the same call again resumes.
+
+    Args:
+        config: the pipeline's file.
+        overrides: changes to it, as in `steps.student.train.set.seed=2`.
+        runs: the folder of runs; the pipeline has a folder in it.
+        jobs: the most steps that run at once.
+        only: run this step alone; those that it needs must be done.
+
+    Raises:
+        InputError: the pipeline is wrong, or a training would have to resume with other inputs.
+        StoppedError: Ctrl-C or SIGTERM; all steps have saved their work.
+        MtError: a step failed; the exit code is its own.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError("a pipeline starts its processes itself", "start it without torchrun")
+    from mt.extras.pipelines.execution import execute
+    from mt.extras.pipelines.records import refuse_lost_trainings, states
+    from mt.extras.pipelines.results import status_table, write_report
+
+    plan = read_plan(config, overrides, runs)
+    found = states(plan)
+    refuse_lost_trainings(plan, found)
+    if only is not None:
+        missing = [name for name in _step(plan, only).needs if found[name] != "done"]
+        if missing:
+            raise InputError(f"step {only} needs {', '.join(missing)}", "run these first")
+    elif set(found.values()) != {"done"}:
+        log.info("%s", _plan_table(plan, jobs, keep=True, found=found))
+    execute(plan, jobs, only)
+    log.info("report: %s", write_report(plan))
+    return status_table(plan)
+
+
+def _plan_table(plan: "Plan", jobs: int, keep: bool, found: "dict[str, State]") -> str:
+    from mt.extras.pipelines.estimates import estimate_costs
+    from mt.extras.pipelines.results import plan_table
+
+    pending = [name for name, state in found.items() if state != "done"]
+    return plan_table(plan, found, estimate_costs(plan, pending, keep), jobs)
+
+
+def pipeline_status(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> str:
+    """Return the table of states, scores and costs."""
+    from mt.extras.pipelines.loading import load_pipeline
+    from mt.extras.pipelines.plan import make_plan
+    from mt.extras.pipelines.results import status_table
+
+    return status_table(make_plan(load_pipeline(Path(config), overrides), Path(runs)))
+
+
+def slurm_script(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> str:
+    """Return a shell script that submits the steps that are not done as jobs of Slurm."""
+    from mt.extras.pipelines.records import refuse_lost_trainings, states
+    from mt.extras.pipelines.slurm import slurm_script
+
+    plan = read_plan(config, overrides, runs)
+    found = states(plan)
+    refuse_lost_trainings(plan, found)
+    return slurm_script(plan, tuple(overrides), Path(runs), [name for name in found if found[name] != "done"])
+
+
+def _step(plan: "Plan", name: str) -> "Step":
+    from mt.config.suggestions import similar
+
+    if name not in plan.steps:
+        suggestions = similar(name, plan.steps) or list(plan.steps)
+        raise InputError(f"--step {name}: there is no such step", f"one of {', '.join(suggestions)}")
+    return plan.steps[name]
+
+
+def _check_search(plan: "Plan", step: "Step") -> None:
+    """Refuse a search that the step's command would refuse."""
+    names = ("length_penalty", "sample", "temperature", "top_k", "top_p", "seed", "mbr", "utility")
+    if not hasattr(step.settings, "beam"):
+        return
+    search = {name: getattr(step.settings, name, None) for name in names} | {"beam_size": step.settings.beam}
+    try:
+        SearchRequest.of(search, getattr(step.settings, "n_best", None) or 1)
+    except InputError as error:
+        place = plan.pipeline.origin("steps", step.name, step.kind)
+        raise InputError(f"{place}: step {step.name}: {error.message}", error.hint) from None

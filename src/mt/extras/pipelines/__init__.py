@@ -1,0 +1,1 @@
+"""Pipelines: recipes of several commands in one file."""

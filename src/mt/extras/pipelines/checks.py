@@ -1,0 +1,257 @@
+"""Checks of a plan before anything runs: files, languages, vocabularies, and texts of as many lines."""
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mt.bundle.load_translator import read_config
+from mt.bundle.pretrained import Pretrained, start_differences
+from mt.config import Config
+from mt.config.problems import Problem
+from mt.config.schema import export_rules
+from mt.errors import InputError
+from mt.extras.export.exporting import ExportOptions, check_options, require_packages
+from mt.extras.pipelines.loading import problem
+from mt.extras.pipelines.plan import Plan, Step
+from mt.extras.pipelines.schema import Export, Score
+from mt.pipeline.preflight import check_requirements
+from mt.storage.find_model import find_model
+from mt.storage.manifest import read_manifest
+from mt.text.lines import read_lines
+
+_SPLITS = ("train", "valid", "test")
+_FOLDERS = ("model", "forward", "backward")
+# Settings of a tokenizer that do not change what is learned
+_SAMPLING = {"bpe_dropout", "sampling_alpha"}
+
+
+def check_plan(plan: Plan) -> None:
+    """Check that each step's inputs are there or will be, and fit.
+
+    Raises:
+        InputError: all problems of the first kind that has any, each with file and line.
+    """
+    checker = _Checker(plan)
+    for check in (checker.missing, checker.other_languages, checker.unfit_models, checker.other_lengths):
+        plan.pipeline.refuse([found for step in plan.steps.values() for found in check(step)])
+
+
+class _Checker:
+    """Checks of one plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._lines = cache(lambda path: sum(1 for _ in read_lines(path)))
+
+    def missing(self, step: Step) -> Iterator[Problem]:
+        """Report files, models and packages that are not there."""
+        for path in step.reads:
+            if self._plan.writer(path) is None and not path.exists():
+                yield self._problem(step, f"there is no {path}, and no step writes it")
+        for split, source, paths in self._sources(step):
+            for path in paths if not getattr(source, "optional", False) else ():
+                writer = self._plan.writer(path)
+                if writer is None and not path.exists():
+                    yield self._problem(step, f"there is no {path}, and no step writes it", f"data.{split}")
+                elif writer is not None and writer.kind == "clean" and path.name not in (names := _clean_names(writer)):
+                    message = f"step {writer.name} writes {', '.join(names)}, not {path.name}"
+                    yield self._problem(step, message, f"data.{split}")
+        if step.kind == "train" and step.config is not None:
+            check_requirements(step.config)
+            require_packages(*step.config.exports)
+
+    def unfit_models(self, step: Step) -> Iterator[Problem]:
+        """Report models of another shape or vocabulary than the step needs, and exports that hold no such model."""
+        settings = step.settings
+        if isinstance(settings, Export):
+            check_options(settings.format, ExportOptions(settings.quantization, settings.max_loss))
+            require_packages(settings.format)
+            for rule in export_rules(self._config_of(step.reads[0]), settings.format):
+                yield self._problem(step, rule.reason, "format")
+        if step.kind == "train" and step.config is not None:
+            yield from self._unfit_pretrained(step, step.config)
+        models = _models(step)["model"]
+        for other in models[1:]:
+            if self._differ(self._vocabulary(models[0]), self._vocabulary(other)):
+                yield self._problem(step, f"the vocabulary of {other} is not that of {models[0]}", "model")
+
+    def _unfit_pretrained(self, step: Step, config: Config) -> Iterator[Problem]:
+        start, teachers = config.training.init_from, config.training.distill_from
+        named = [Path(each) for each in (start, *teachers) if each]
+        if named and not any(map(self._plan.writer, named)):
+            Pretrained.find(config, self._plan.folder, {}).check()
+            return
+        try:
+            different = start_differences(self._config_of(Path(start)), config) if start else []
+        except InputError as error:
+            yield self._problem(step, error.message, "training.init_layers")
+            return
+        if different:
+            reason = f"{start} differs from this configuration in {', '.join(different)}"
+            yield self._problem(step, reason, "training.init_from")
+        for teacher in map(Path, teachers):
+            if self._differ(self._vocabulary(teacher), self._config_vocabulary(config)):
+                reason = f"the vocabulary of {teacher} is not that of the student; training.init_from keeps one"
+                yield self._problem(step, reason, "training.distill_from")
+
+    def _config_of(self, model: Path) -> Config:
+        writer = self._plan.writer(model)
+        return writer.config if writer and writer.config else read_config(find_model(model, self._plan.folder))
+
+    def _vocabulary(self, model: Path) -> Any:
+        """Return what determines the vocabulary of a model: its files, or the settings and text of its tokenizer."""
+        writer = self._plan.writer(model)
+        if writer is not None and writer.config is not None:
+            return self._config_vocabulary(writer.config)
+        files = read_manifest(find_model(model, self._plan.folder).root)["files"]
+        return {name: file["sha256"] for name, file in files.items() if name.startswith("tokenizer/")}
+
+    def _config_vocabulary(self, config: Config) -> Any:
+        training, data = config.training, config.data
+        owners = [training.init_from if training.init_tokenizer else None, *training.distill_from]
+        if owner := next(filter(None, owners), None):
+            return self._vocabulary(Path(owner))
+        settings = config.tokenizer.model_dump(exclude=_SAMPLING)
+        if config.tokenizer.given:
+            return [settings]
+        splits = {split: getattr(data, split) for split in _SPLITS}
+        seed = config.seed if any(hasattr(each, "from_train") for each in splits.values()) else None
+        text = data.model_dump(exclude={"root", "max_length", "temperature"} | {"train"})
+        train = [source.model_dump(exclude={"weight"}) for source in data.train]
+        return [settings, seed, text, train]
+
+    @staticmethod
+    def _differ(one: Any, other: Any) -> bool:
+        """Return True if two vocabularies cannot be the same; of a file and of settings that is not known."""
+        return type(one) is type(other) and json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True)
+
+    def other_languages(self, step: Step) -> Iterator[Problem]:
+        """Report models and texts of other languages than the step needs."""
+        models, settings = _models(step), step.settings
+        if isinstance(settings, Score) and step.config is not None:
+            own, targets = (step.config.data.source_lang,), step.config.data.target_lang
+            for key, sources, others in (("forward", own, targets), ("backward", targets, own)):
+                for model in models[key]:
+                    source, target = self._direction(model)
+                    if not (source in sources and set(target) & set(others)):
+                        reason = f"{model} translates {source} to {', '.join(target)}, not {sources[0]} to {others[0]}"
+                        yield self._problem(step, reason, key)
+        directions = [self._direction(model) for model in models["model"]]
+        if len({source for source, _ in directions}) > 1 or (directions and not _common(directions)):
+            yield self._problem(step, "these models translate in different directions", "model")
+            return
+        for key in ("input", "source", "closest_to", "reference") if directions else ():
+            place = getattr(settings, key, None)
+            path = self._place(step, key)
+            if place is None or path is None:
+                continue
+            known = {*directions[0][1], directions[0][0]}
+            expected = (directions[0][0],) if key in ("input", "source") else _common(directions)
+            expected = tuple(known) if self._is_bidirectional(models["model"][0]) else expected
+            language = self._language(path, known)
+            if language is not None and language not in expected:
+                yield self._problem(step, f"{path} is {language} text, not {' or '.join(expected)}", key)
+        for split, source, paths in self._sources(step):
+            expected = (step.config.data.source_lang, step.config.data.language_of(source)) if step.config else ()
+            for path, code in zip(paths, expected, strict=False):
+                language = self._language(path, set()) if self._plan.writer(path) else None
+                if language is not None and language != code:
+                    yield self._problem(step, f"{path} is {language} text, not {code}", f"data.{split}")
+
+    def _direction(self, model: Path) -> tuple[str, tuple[str, ...]]:
+        data = self._config_of(model).data
+        return data.source_lang, data.target_lang
+
+    def _is_bidirectional(self, model: Path) -> bool:
+        return self._config_of(model).training.bidirectional_epochs > 0
+
+    def _language(self, path: Path, known: set[str]) -> str | None:
+        """Return the language of a text: what a step writes, or of the known ones what its name ends in."""
+        writer = self._plan.writer(path)
+        ending = path.suffix[1:]
+        if writer is None:
+            return ending if ending in known else None
+        if writer.kind == "clean" and writer.config is not None:
+            return ending
+        if writer.kind in ("distill", "backtranslate"):
+            to = getattr(writer.settings, "to", None)
+            model = _models(writer)["model"][0]
+            source, targets = self._direction(model)
+            text = self._place(writer, "input")
+            if self._is_bidirectional(model) and text is not None and self._language(text, set(targets)) in targets:
+                return source
+            return to or (targets[0] if len(targets) == 1 else None)
+        return None
+
+    def other_lengths(self, step: Step) -> Iterator[Problem]:
+        """Report two texts that should be aligned by line, and cannot be."""
+        for first, key in (("input", "closest_to"), ("source", "reference")):
+            paths = [path for path in (self._place(step, first), self._place(step, key)) if path is not None]
+            if len(paths) == 2 and (reason := self._unaligned(*paths)):
+                yield self._problem(step, reason, key)
+        for split, _, paths in self._sources(step):
+            if len(paths) == 2 and (reason := self._unaligned(*paths)):
+                yield self._problem(step, reason, f"data.{split}")
+
+    def _unaligned(self, first: Path, second: Path) -> str:
+        rows = self._rows(first), self._rows(second)
+        if None in rows or rows[0] == rows[1]:
+            return ""
+        if all(isinstance(each, int) for each in rows):
+            return f"{second} has {rows[1]:,} lines, {first} has {rows[0]:,}"
+        return f"the lines of {second} are not those of {first}"
+
+    def _rows(self, path: Path) -> int | str | None:
+        """Return the number of lines of a text, or the cleaned source whose pairs they are; None where unknown."""
+        writer = self._plan.writer(path)
+        if writer is None:
+            return self._lines(path) if path.is_file() else None  # an optional source
+        if writer.kind in ("distill", "backtranslate"):
+            found = self._place(writer, "input")
+            return None if found is None else self._rows(found)
+        return f"{writer.name}/{path.stem}" if writer.kind == "clean" else None
+
+    def _place(self, step: Step, key: str) -> Path | None:
+        """Return the path of one of a step's places, as it stands in its command."""
+        option = f"--{key.replace('_', '-')}"
+        return Path(step.words[step.words.index(option) + 1]) if option in step.words else None
+
+    @staticmethod
+    def _sources(step: Step) -> Iterator[tuple[str, Any, list[Path]]]:
+        """Yield split, source and paths of the sources in files or folders: two paths of aligned texts."""
+        for split in _SPLITS if step.config is not None else ():
+            data = step.config.data  # type: ignore[union-attr]
+            sources = getattr(data, split)
+            for source in sources if isinstance(sources, tuple) else ():
+                names = [getattr(source, key) for key in ("source", "target", "file", "folder") if hasattr(source, key)]
+                if names:
+                    yield split, source, [Path(data.root, name) for name in names]
+
+    def _problem(self, step: Step, message: str, *keys: str) -> Problem:
+        """Return a problem with a step's key, or with a dotted one of its configuration."""
+        if keys and "." in keys[0]:
+            return problem(message, *self._plan.pipeline.set_path(step.name, keys[0]))
+        return problem(message, "steps", step.name, step.kind, *keys)
+
+
+def _models(step: Step) -> dict[str, list[Path]]:
+    """Return the models that a step's command names, by key."""
+    words = step.words
+    found = {key: [Path(words[n + 1]) for n, word in enumerate(words) if word == f"--{key}"] for key in _FOLDERS}
+    return found if step.kind != "train" else {key: [] for key in _FOLDERS}
+
+
+def _common(directions: list[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
+    """Return the target languages that all models have."""
+    return tuple(code for code in directions[0][1] if all(code in targets for _, targets in directions))
+
+
+def _clean_names(step: Step) -> list[str]:
+    """Return the names of the texts that a cleaning writes."""
+    assert step.config is not None
+    data = step.config.data
+    numbers = [f"-{n}" for n in range(1, len(data.train) + 1)] if len(data.train) > 1 else [""]
+    pairs = zip(numbers, map(data.language_of, data.train), strict=True)
+    return [f"train{number}.{side}" for number, code in pairs for side in (data.source_lang, code)]

@@ -1,0 +1,154 @@
+"""Estimates of time and disk for each step, from timed training steps and the sizes of the texts.
+
+The factors between a training step and the other commands were measured once (docs/pipelines.md).
+"""
+
+import contextlib
+import json
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from mt.bundle.pretrained import Pretrained
+from mt.config import Config, PairFiles, Source
+from mt.console import log
+from mt.errors import MtError
+from mt.extras.pipelines.plan import Plan, Step, pair_files
+from mt.extras.planning.corpus_sample import train_on_sample
+from mt.extras.planning.dry_run import Texts, read_texts
+from mt.extras.planning.estimate import estimate
+from mt.extras.planning.probe import Measurements, probe
+from mt.storage import atomic
+from mt.storage.stage import stage_key
+from mt.text.lines import read_lines
+
+_START = 6.0  # seconds until a command works
+_FEW_STEPS = 20  # training steps, which a probe would make, too
+_CLEANED_PER_SECOND = 5000  # pairs
+_SCORE_BYTES, _WEIGHT_BYTES = 160, 4
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """The estimated cost of a step: seconds, and bytes on the disk; None: unknown."""
+
+    seconds: float | None = None
+    disk: int | None = None
+
+
+def estimate_costs(plan: Plan, names: list[str], keep: bool = True) -> dict[str, StepCost]:
+    """Estimate the cost of some steps; with `keep` the timings are kept for the next time."""
+    estimator = _Estimator(plan, keep)
+    costs = {}
+    for name in names:
+        costs[name] = estimator.cost(plan.steps[name])
+    return costs
+
+
+class _Estimator:
+    def __init__(self, plan: Plan, keep: bool) -> None:
+        self._plan, self._keep = plan, keep
+        self._path = plan.records / "timings.json"
+        self._measured: dict[str, Measurements] = {}
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            timings = json.loads(self._path.read_bytes())
+            self._measured = {key: Measurements(**values) for key, values in timings.items()}
+        self._translations = {
+            Path(step.config.data.root, pair.source): Path(step.config.data.root, pair.target)
+            for step in plan.steps.values() if step.config is not None
+            for pair in pair_files(step.config) if not plan.writer(Path(step.config.data.root, pair.target))
+        }  # fmt: skip
+
+    def cost(self, step: Step) -> StepCost:
+        """Return the estimated cost of a step."""
+        if step.config is not None:
+            return self._corpus_cost(step, step.config)
+        writers = [self._plan.writer(Path(word)) for option, word in pairwise(step.words) if option == "--model"]
+        models = [writer.config for writer in writers if writer is not None and writer.config is not None]
+        measured = [each for each in map(self._measure, models) if each is not None]
+        if step.kind == "export":
+            return StepCost(3 * _START, measured[0].parameters * _WEIGHT_BYTES if measured else None)
+        options = dict(pairwise(step.words))
+        key = "--source" if step.kind == "eval" else "--input"
+        text = self._stand_in(Path(options[key])) if key in options else None
+        if text is None or not measured or len(measured) < len(writers):
+            return StepCost()
+        beam = 1 if "--greedy" in step.words else int(options.get("--beam", models[0].decoding.beam_size))
+        seconds = sum(each.seconds_per_sentence for each in measured) * (0.4 + 0.25 * beam)
+        lines = sum(1 for _ in read_lines(text))
+        return StepCost(_START + lines * seconds * (2 if step.kind == "eval" else 1), text.stat().st_size)
+
+    def _corpus_cost(self, step: Step, config: Config) -> StepCost:
+        config = self._with_stand_ins(config)
+        try:
+            texts = read_texts(config.data)
+            if step.kind == "clean":
+                size = sum(texts.pairs) * texts.train.bytes_per_pair()
+                return StepCost(_START + sum(texts.pairs) / _CLEANED_PER_SECOND, round(size))
+            if config.training.max_steps <= _FEW_STEPS:
+                return StepCost()
+            measured = self._measure(config, texts)
+        except (MtError, OSError) as error:
+            log.debug("%s: no estimate: %s", step.name, error)
+            return StepCost()
+        if measured is None:
+            return StepCost()
+        if step.kind == "score":
+            passes = 4 * sum(texts.pairs) * measured.steps_per_pair * config.training.accumulate
+            return StepCost(2 * _START + passes * measured.seconds_per_step / 3, 2 * _SCORE_BYTES * sum(texts.pairs))
+        valid = texts.held_out["valid"][0]
+        found = estimate(config, measured, texts.pairs, valid, texts.train.bytes_per_pair(), texts.train.complete)
+        teachers = 1 + len(config.training.distill_from) / 3  # each makes a forward pass, a third of a step
+        return StepCost(2 * _START + found.training_seconds * teachers + found.validation_seconds, found.disk)
+
+    def _measure(self, config: Config, texts: Texts | None = None) -> Measurements | None:
+        """Time some steps of a training, or of one of the same shape that was timed before."""
+        training = config.training
+        if training.max_steps <= _FEW_STEPS:
+            return None
+        shape = (training.max_tokens, training.accumulate, training.optimizer, training.r_drop, training.precision)
+        key = stage_key(config.model, config.tokenizer, training.device, training.recompute, *shape)
+        if key not in self._measured:
+            plain = training.model_copy(update={"init_from": None, "init_layers": None, "distill_from": ()})
+            config = self._with_stand_ins(config.model_copy(update={"training": plain}))
+            try:
+                train = (texts or read_texts(config.data)).train
+                tokenizers = train_on_sample(config.tokenizer, train.sample, config.data.tagged)
+                log.info("timing a few steps of %s, whose result is discarded", config.name)
+                complete = len(train.sample) == train.clean
+                self._measured[key] = probe(config, train.sample, tokenizers, complete, Pretrained(config))
+            except (MtError, OSError) as error:
+                log.debug("%s: cannot be timed: %s", config.name, error)
+                return None
+            if self._keep:
+                atomic.write_json(self._path, {key: asdict(each) for key, each in self._measured.items()})
+        return self._measured[key]
+
+    def _with_stand_ins(self, config: Config) -> Config:
+        """Return a configuration whose texts are there: for those that steps are to write, texts of as many lines."""
+        train: list[Source] = []
+        for source in config.data.train:
+            if not isinstance(source, PairFiles):
+                train.append(source)
+                continue
+            found = [self._stand_in(Path(config.data.root, side)) for side in (source.source, source.target)]
+            paths = [str(path.absolute()) for path in found if path is not None]
+            if len(paths) == 2:
+                train.append(source.model_copy(update=dict(zip(("source", "target"), paths, strict=True))))
+        return config.model_copy(update={"data": config.data.model_copy(update={"train": tuple(train)})})
+
+    def _stand_in(self, path: Path) -> Path | None:
+        """Return a text that is there and has the lines, or more, of one that may still have to be written."""
+        if path.exists():
+            return path
+        writer = self._plan.writer(path)
+        if writer is None:
+            return None
+        if writer.config is not None:  # a cleaning
+            sides = [side for pair in pair_files(writer.config) for side in (pair.source, pair.target)]
+            same = [side for side in sides if Path(side).suffix == path.suffix] or sides[:1]
+            return self._stand_in(Path(writer.config.data.root, same[0])) if same else None
+        options = dict(pairwise(writer.words))
+        source = Path(options["--input"])
+        known = options.get("--closest-to") or self._translations.get(source) or source
+        return self._stand_in(Path(known))

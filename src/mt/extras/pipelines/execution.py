@@ -1,0 +1,194 @@
+"""Execution of a plan: each step is a process, and independent steps run side by side."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from filelock import lock_descriptor
+
+from mt.console import duration, harmless, log
+from mt.errors import MtError, StoppedError
+from mt.extras.pipelines.plan import Plan, Step
+from mt.extras.pipelines.records import note_attempt, output_digest, read_record, step_key, write_record
+from mt.storage import atomic
+from mt.system.cpus import usable_cores
+from mt.training.signals import StopRequest
+
+ENDS_WITH_PARENT = "MT_ENDS_WITH_PARENT"  # tells a command to end when its standard input does
+_LAST_LINES = 3  # of a failed step's output
+
+
+class StepError(MtError):
+    """A step's command failed, with its exit code."""
+
+    def __init__(self, code: int, message: str, hint: str) -> None:
+        super().__init__(message, hint)
+        self.exit_code = code
+
+
+def execute(plan: Plan, jobs: int, only: str | None = None) -> None:
+    """Run the steps that are not done, at most `jobs` at once, or just one whose inputs are there.
+
+    Each process gets its share of the cores by OMP_NUM_THREADS, and of several GPUs one.
+
+    Raises:
+        StepError: a step failed; those that were running have ended.
+        StoppedError: Ctrl-C or SIGTERM; all processes have saved their work and ended.
+    """
+    with atomic.explained(plan.records):
+        plan.records.mkdir(parents=True, exist_ok=True)
+    names = list(plan.steps) if only is None else [only]
+    with StopRequest() as stop, ThreadPoolExecutor(jobs) as pool:
+        runner = _Runner(plan, jobs, stop)
+        waiting, running = dict.fromkeys(names), dict[Future[None], str]()
+        done = set(plan.steps) - set(names)
+        while running or (waiting and not runner.ends):
+            for name in [name for name in waiting if done.issuperset(plan.steps[name].needs)]:
+                if len(running) < jobs and not runner.ends:
+                    del waiting[name]
+                    running[pool.submit(runner.run, plan.steps[name])] = name
+            for future in wait(running, timeout=0.1, return_when=FIRST_COMPLETED).done:
+                done.add(running.pop(future))
+                runner.failures += [error] if (error := future.exception()) else []
+            runner.forward_signal()
+    if stop.signal is not None:
+        hint = "run the same command to resume"
+        raise StoppedError(stop.signal, f"pipeline {plan.pipeline.file.name} was stopped", hint)
+    if runner.failures:
+        raise runner.failures[0]
+
+
+class _Runner:
+    """Runs single steps in threads of their own."""
+
+    def __init__(self, plan: Plan, jobs: int, stop: StopRequest) -> None:
+        self._plan, self._stop = plan, stop
+        self._slots: SimpleQueue[int] = SimpleQueue()
+        for slot in range(jobs):
+            self._slots.put(slot)
+        self._gpus = _gpus() if jobs > 1 else []
+        threads = os.environ.get("OMP_NUM_THREADS", "")
+        cores = int(threads) if threads.isdecimal() and int(threads) else usable_cores()
+        self._threads = str(max(1, cores // jobs))
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._is_forwarded = False
+        self.failures: list[BaseException] = []
+
+    @property
+    def ends(self) -> bool:
+        """Return True if no more steps are started."""
+        return bool(self.failures) or self._stop.signal is not None
+
+    def forward_signal(self) -> None:
+        """Pass a signal that was received on to the running commands, once."""
+        if self._stop.signal is None or self._is_forwarded:
+            return
+        self._is_forwarded = True
+        for process in list(self._processes):
+            with contextlib.suppress(OSError, ValueError):
+                process.send_signal(self._stop.signal)
+
+    def run(self, step: Step) -> None:
+        """Run a step unless it is done."""
+        with _locked(self._plan.records / f"{step.name}.lock", self._stop) as lock:
+            if self._stop.signal is not None:
+                return
+            key, record = step_key(self._plan, step), read_record(self._plan, step)
+            if record is not None and record.key == key and record.output == output_digest(step):
+                log.info("%s: done before", step.name)
+                return
+            if record is not None:
+                log.info("%s: runs again, since its command, its input or its output has changed", step.name)
+            slot = self._slots.get()
+            try:
+                self._run_command(step, key, slot, lock)
+            finally:
+                self._slots.put(slot)
+            record = write_record(self._plan, step, key)
+            log.info("%s: done in %s", step.name, duration(record.seconds))
+
+    def _run_command(self, step: Step, key: str, slot: int, lock: int) -> None:
+        log.info("%s: mt %s", step.name, " ".join(step.words))
+        environment = os.environ | {"OMP_NUM_THREADS": self._threads, ENDS_WITH_PARENT: "1"}
+        if self._gpus:
+            environment["CUDA_VISIBLE_DEVICES"] = self._gpus[slot % len(self._gpus)]
+        started, last = time.time(), list[str]()
+        note_attempt(self._plan, step, key, started)
+        # The command holds the lock as long as it lives; in a group of its own, a terminal's signals do not reach it.
+        own_group: dict[str, Any] = {"pass_fds": [lock], "process_group": 0} if atomic.POSIX_FILES else {}
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "mt", *step.words],
+            stdin=subprocess.PIPE,  # closed when this process dies, however it does
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            **own_group,
+        )
+        self._processes.add(process)
+        if self._stop.signal is not None:
+            process.send_signal(self._stop.signal)
+        try:
+            assert process.stdout is not None
+            with (self._plan.records / f"{step.name}.log").open("ab") as file:
+                for line in process.stdout:
+                    file.write(line)
+                    file.flush()
+                    last = [*last, harmless(line.decode(errors="replace").rstrip())][-_LAST_LINES:]
+                    with contextlib.suppress(OSError):
+                        print(f"{step.name}| {last[-1]}", file=sys.stderr, flush=True)
+            cores = _wait(process)
+        finally:
+            self._processes.discard(process)
+        note_attempt(self._plan, step, key, started, seconds=round(time.time() - started, 2), core_seconds=cores)
+        if process.returncode and self._stop.signal is None:
+            code = process.returncode if process.returncode > 0 else 128 - process.returncode
+            shown = "\n  ".join(last) or "it printed nothing"
+            place = self._plan.pipeline.origin("steps", step.name)
+            raise StepError(code, f"{place}: step {step.name} failed: {shown}", "the same command resumes")
+        if process.returncode:
+            raise StoppedError(self._stop.signal or 2, f"step {step.name} was stopped")
+
+
+def _wait(process: subprocess.Popen[bytes]) -> float:
+    """Wait for a process and return the core-seconds of it and its children; 0 where the system does not tell."""
+    if not hasattr(os, "wait4"):
+        process.wait()
+        return 0.0
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return round(usage.ru_utime + usage.ru_stime, 2)
+
+
+@contextlib.contextmanager
+def _locked(path: Path, stop: StopRequest) -> Iterator[int]:
+    """Hold a step's lock; wait while another pipeline, or a command whose pipeline was killed, holds it."""
+    with atomic.explained(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        is_told = False
+        while not lock_descriptor(descriptor, blocking=False):
+            if stop.signal is not None:
+                break
+            if not is_told:
+                log.info("%s: another process works on this step; waiting for it", path.stem)
+            is_told = True
+            time.sleep(0.2)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _gpus() -> list[str]:
+    """Return the GPUs to share among the steps, as CUDA_VISIBLE_DEVICES names them."""
+    if given := os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return given.split(",")
+    import torch
+
+    return [str(n) for n in range(torch.cuda.device_count())]

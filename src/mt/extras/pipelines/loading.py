@@ -1,0 +1,146 @@
+"""Pipeline files: parsing, and validation of each step with all problems at once."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from mt.config.base import Section
+from mt.config.loading import Origin, parse_tree, read_limited, report_problems
+from mt.config.problems import Problem, sentence, tree_path
+from mt.config.suggestions import similar
+from mt.config.yaml_tree import TreePath, parse_yaml
+from mt.errors import InputError, MtError
+from mt.extras.pipelines.schema import KINDS, STEP_NAME, PipelineFile, Place, StepSettings
+
+_S = TypeVar("_S", bound=Section)
+_NEEDED = "A pipeline needs `name` and `steps`."
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A parsed pipeline file.
+
+    Attributes:
+        steps: kind and settings by name, in the order of the file.
+        origins: the place of each key, for messages.
+    """
+
+    path: Path
+    file: PipelineFile
+    steps: dict[str, tuple[str, StepSettings]]
+    origins: dict[TreePath, Origin]
+
+    def refuse(self, problems: Sequence[Problem]) -> None:
+        """Raise an InputError that lists all problems, if there are any."""
+        if problems:
+            raise InputError(report_problems(problems, str(self.path), self.origins))
+
+    def set_path(self, name: str, key: str) -> TreePath:
+        """Return the path of a step's value for a key of its configuration: `set`, or `config` where it has none."""
+        step: TreePath = ("steps", name, self.steps[name][0])
+        section, _, rest = key.partition(".")
+        own = ((*step, "set", key), (*step, "set", section, rest), ("set", key), ("set", section, rest))
+        return next((path for path in own if path in self.origins), (*step, "config"))
+
+    def origin(self, *path: str | int) -> str:
+        """Return file and line of a key, or of the nearest one around it."""
+        while path not in self.origins:
+            path = path[:-1]
+        return self.origins[path][1]
+
+
+def is_pipeline(path: Path) -> bool:
+    """Return True for a readable YAML file with a `steps` key; whatever else is wrong with it is reported later."""
+    try:
+        tree = parse_yaml(read_limited(path), str(path)).root
+    except MtError:
+        return False
+    return isinstance(tree, dict) and "steps" in tree
+
+
+def load_pipeline(path: Path, overrides: Sequence[str] = ()) -> Pipeline:
+    """Read a pipeline file; one InputError lists all problems with its keys."""
+    tree, origins = parse_tree(read_limited(path), str(path), overrides, _NEEDED)
+    problems: list[Problem] = []
+    file = _validated(PipelineFile, tree, (), problems)
+    steps: dict[str, tuple[str, StepSettings]] = {}
+    named = tree.get("steps")
+    for name, step in named.items() if isinstance(named, dict) else ():
+        if found := _read_step(name, step, problems):
+            steps[name] = found
+    if file is None or problems:
+        raise InputError(report_problems(problems, str(path), origins))
+    return Pipeline(path, file, steps, origins)
+
+
+def problem(message: str, *path: str | int) -> Problem:
+    """Return a problem with a key."""
+    return Problem(path, message, frozenset())
+
+
+def _read_step(name: str, step: Any, problems: list[Problem]) -> tuple[str, StepSettings] | None:
+    known = ", ".join(KINDS)
+    if not re.fullmatch(STEP_NAME, name):
+        problems.append(problem("the name of a step has letters, digits, - and _ only (at most 100)", "steps", name))
+    elif not isinstance(step, Mapping) or len(step) != 1:
+        has = f"has {', '.join(step)}" if isinstance(step, Mapping) and step else "names nothing to do"
+        problems.append(problem(f"{has}; a step has one key of {known}", "steps", name))
+    elif (kind := next(iter(step))) not in KINDS:
+        suggestions = similar(kind, KINDS)
+        hint = f"did you mean {' or '.join(suggestions)}?" if suggestions else f"known here: {known}"
+        problems.append(problem(f"unknown kind of step; {hint}", "steps", name, kind))
+    else:
+        settings = _validated(KINDS[kind], step[kind] or {}, ("steps", name, kind), problems)
+        return None if settings is None else (kind, settings)
+    return None
+
+
+def _validated(model: type[_S], tree: Any, prefix: TreePath, problems: list[Problem]) -> _S | None:
+    try:
+        return model.model_validate(tree)
+    except ValidationError as error:
+        problems += _explain(error, model, tree, prefix)
+        return None
+
+
+def _explain(error: ValidationError, model: type[Section], tree: Any, prefix: TreePath) -> Iterator[Problem]:
+    details = error.errors(include_url=False)
+    unknown = {detail["loc"][-1] for detail in details if detail["type"] == "extra_forbidden"}
+    for detail in details:
+        path = tree_path(detail["loc"], tree) if isinstance(tree, Mapping) else detail["loc"]
+        owner = Place if len(path) > 1 and "set" not in path else model
+        fields = owner.model_fields
+        if detail["type"] == "rules":
+            for rule in detail["ctx"]["rules"]:
+                yield problem(rule.reason, *prefix, *path, *rule.keys[:1])
+        elif detail["type"] == "extra_forbidden":
+            suggestions = similar(str(path[-1]), fields)
+            hint = f"did you mean {' or '.join(suggestions)}?" if suggestions else f"known here: {', '.join(fields)}"
+            yield problem(f"unknown key; {hint}", *prefix, *path)
+        elif detail["type"] == "missing":
+            if not any(path[-1] in similar(str(key), fields) for key in unknown):  # else it is mistyped
+                yield problem(f"missing: {fields[str(path[-1])].description or 'this step needs it'}", *prefix, *path)
+        else:
+            yield problem(sentence(detail), *prefix, *path)
+
+
+def places(settings: StepSettings) -> Iterator[tuple[tuple[str | int, ...], Place]]:
+    """Yield the places that a step's keys name, with the path to each."""
+    for key in type(settings).model_fields:
+        value = getattr(settings, key)
+        if isinstance(value, Place):
+            yield (key,), value
+        elif isinstance(value, tuple):
+            several = len(value) > 1
+            yield from (
+                ((key, n) if several else (key,), each) for n, each in enumerate(value) if isinstance(each, Place)
+            )
+
+
+def is_place(value: Any) -> bool:
+    """Return True for {step: NAME}, with or without a file, in the values of `set`."""
+    return isinstance(value, Mapping) and "step" in value and set(value) <= {"step", "file"}

@@ -1,0 +1,276 @@
+"""Plans: the steps of a pipeline in an order in which they can run, each with its command."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mt.config import Config, PairFiles, load_config
+from mt.config.loading import as_yaml, parse_tree, read_limited
+from mt.config.problems import SECTIONS, Problem
+from mt.config.suggestions import similar
+from mt.errors import InputError
+from mt.extras.pipelines.loading import Pipeline, is_place, places, problem
+from mt.extras.pipelines.schema import COMMANDS, Export, OnCorpus, Place, StepSettings, Train
+from mt.storage.run_dir import RunDir
+
+_MODELS = ("model", "forward", "backward")  # keys of models, whose paths are not relative to `root`
+_TEXTS = ("distill", "backtranslate")  # kinds of steps whose output is one file
+# Kinds of steps that a key can name; of the others those that write text
+_PRODUCERS = {**dict.fromkeys(_MODELS, ("train",)), "scores": ("score",)}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step.
+
+    Attributes:
+        words: the arguments of `mt`.
+        needs: names of the steps whose output it reads.
+        reads: files and models that it reads, besides the texts of `config`.
+        output: the file or folder that it writes.
+        config: of a training or of the corpus that it works on.
+    """
+
+    name: str
+    kind: str
+    settings: StepSettings
+    words: tuple[str, ...]
+    needs: tuple[str, ...]
+    reads: tuple[Path, ...]
+    output: Path
+    config: Config | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A pipeline with the commands of its steps; `folder` has their outputs."""
+
+    pipeline: Pipeline
+    folder: Path
+    steps: dict[str, Step]
+
+    @property
+    def records(self) -> Path:
+        return self.folder / ".pipeline"
+
+    def writer(self, path: Path) -> Step | None:
+        """Return the step that writes a file or folder."""
+        real = os.path.realpath(path)
+        return next((s for s in self.steps.values() if f"{real}/".startswith(f"{os.path.realpath(s.output)}/")), None)
+
+    def upstream(self, name: str) -> set[str]:
+        """Return the names of all steps that a step depends on."""
+        direct = self.steps[name].needs
+        return set(direct).union(*map(self.upstream, direct))
+
+
+def make_plan(pipeline: Pipeline, runs: Path) -> Plan:
+    """Resolve the references between steps.
+
+    Raises:
+        InputError: a step names another that is not there or writes something else; there is a cycle; two steps write
+            one place; a configuration is invalid.
+    """
+    folder = runs / pipeline.file.name
+    if RunDir(folder).config.is_file():
+        raise InputError(f"{pipeline.origin('name')}: {folder} is the run of a training", "choose another name")
+    named = {name: list(_all_places(pipeline, name)) for name in pipeline.steps}
+    pipeline.refuse([found for name in named for found in _reference_problems(pipeline, name, named[name])])
+    needs = {name: tuple(dict.fromkeys(p.step for _, p in named[name] if p.step)) for name in named}
+    order = _order(pipeline, needs)
+    outputs = {name: _output(pipeline, folder, name) for name in order}
+    pipeline.refuse(list(_output_problems(pipeline, outputs)))
+    return Plan(pipeline, folder, {name: _make_step(pipeline, folder, outputs, name, needs[name]) for name in order})
+
+
+def merged_set(pipeline: Pipeline, settings: StepSettings) -> dict[str, Any]:
+    """Return the values for a step's configuration by dotted key: those of the pipeline, then its own."""
+    merged: dict[str, Any] = {}
+    for values in (pipeline.file.set, settings.set if isinstance(settings, OnCorpus) else {}):
+        for key, value in values.items():
+            inner = key in SECTIONS and isinstance(value, Mapping)
+            merged |= {f"{key}.{name}": each for name, each in value.items()} if inner else {key: value}
+    return merged
+
+
+def _all_places(pipeline: Pipeline, name: str) -> Iterator[tuple[tuple[str | int, ...], Place]]:
+    """Yield the places that a step names, those in the values of its configuration included."""
+    kind, settings = pipeline.steps[name]
+    for path, place in places(settings):
+        yield ("steps", name, kind, *path), place
+    for key, value in merged_set(pipeline, settings).items() if isinstance(settings, OnCorpus) else ():
+        yield from _places_in(value, ("steps", name, kind, "set", key))
+
+
+def _places_in(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Place]]:
+    if is_place(value):
+        yield path, Place.model_construct(step=str(value["step"]), file=value.get("file"))
+    elif isinstance(value, Mapping | list):
+        for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _places_in(inner, (*path, key))
+
+
+def _reference_problems(
+    pipeline: Pipeline, name: str, named: list[tuple[tuple[str | int, ...], Place]]
+) -> Iterator[Problem]:
+    for path, place in named:
+        if place.step is None:
+            continue
+        if place.step not in pipeline.steps:
+            suggestions = similar(place.step, pipeline.steps)
+            known = (
+                f"did you mean {' or '.join(suggestions)}?" if suggestions else f"there are {', '.join(pipeline.steps)}"
+            )
+            yield problem(f"there is no step {place.step}; {known}", *path)
+            continue
+        kind = pipeline.steps[place.step][0]
+        key = next((str(part) for part in reversed(path) if not isinstance(part, int)), "")
+        is_model = key in _MODELS or key in ("training.init_from", "training.distill_from")
+        wanted = ("train",) if is_model else _PRODUCERS.get(key, ())
+        if wanted and (kind not in wanted or place.file):
+            yield problem(f"needs a {wanted[0]} step, and {place.step} is a {kind} step", *path)
+        elif not wanted and kind in _TEXTS and place.file:
+            yield problem(f"{place.step} writes one file; leave out `file`", *path)
+        elif not wanted and kind not in _TEXTS and not place.file:
+            yield problem(f"{place.step} writes a folder; add `file` to name the text in it", *path)
+
+
+def _order(pipeline: Pipeline, needs: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return the steps in the order of the file, but each after those that it needs."""
+    order: dict[str, None] = {}
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if name in path:
+            cycle = " needs ".join((*path[path.index(name) :], name))
+            pipeline.refuse([problem(f"the steps wait for one another: {cycle}", "steps", name)])
+        for other in needs[name] if name not in order else ():
+            visit(other, (*path, name))
+        order[name] = None
+
+    for name in needs:
+        visit(name, ())
+    return list(order)
+
+
+def _output(pipeline: Pipeline, folder: Path, name: str) -> Path:
+    kind, settings = pipeline.steps[name]
+    given = getattr(settings, "output", None)
+    if given is not None:
+        return Path(given) if isinstance(settings, Export) else _text(pipeline, given)
+    return folder / name / "translations.txt" if kind in _TEXTS else folder / name
+
+
+def _text(pipeline: Pipeline, path: str) -> Path:
+    return Path(pipeline.file.root or ".", path)
+
+
+def _output_problems(pipeline: Pipeline, outputs: Mapping[str, Path]) -> Iterator[Problem]:
+    """Report outputs that are the same, that lie in one another, or that are a text which a step reads."""
+    taken: dict[str, str] = {}
+    for name, output in outputs.items():
+        real = os.path.realpath(output).lower()  # on some systems A and a are one file
+        for other, theirs in taken.items():
+            if f"{real}/".startswith(f"{other}/") or f"{other}/".startswith(f"{real}/"):
+                message = f"writes to {output}, and so does {theirs}"
+                given = next((n for n in (name, theirs) if getattr(pipeline.steps[n][1], "output", None)), name)
+                yield problem(message, "steps", given, pipeline.steps[given][0])
+        taken[real] = name
+    for name, (kind, settings) in pipeline.steps.items():
+        for path, place in places(settings):
+            if place.step is None and place.file and path[0] not in _MODELS:
+                real = os.path.realpath(_text(pipeline, place.file)).lower()
+                if real in taken:
+                    message = f"{place.file} is what {taken[real]} writes; write {{step: {taken[real]}}}"
+                    yield problem(message, "steps", name, kind, *path)
+
+
+def _make_step(
+    pipeline: Pipeline, folder: Path, outputs: Mapping[str, Path], name: str, needs: tuple[str, ...]
+) -> Step:
+    kind, settings = pipeline.steps[name]
+
+    def path_of(place: Place, is_model: bool) -> Path:
+        if place.step is None:
+            assert place.file is not None
+            return Path(place.file) if is_model else _text(pipeline, place.file)
+        return outputs[place.step] / place.file if place.file else outputs[place.step]
+
+    words, reads = [*COMMANDS[kind], *([settings.format] if isinstance(settings, Export) else [])], []
+    config = None
+    if isinstance(settings, OnCorpus):
+        path = pipeline.path.parent / settings.config
+        if not path.is_file():
+            pipeline.refuse([problem(f"there is no file {path}", "steps", name, kind, "config")])
+        overrides = _overrides(pipeline, name, settings, path, path_of)
+        config = _load(pipeline, name, kind, path, overrides)
+        words += ["--config", str(path), *(word for each in overrides for word in ("--set", each))]
+        reads += [Path(each) for each in (config.training.init_from, *config.training.distill_from) if each]
+        reads += map(Path, config.tokenizer.given or ())
+    for key, field in type(settings).model_fields.items():
+        value = getattr(settings, key)
+        if key in (*settings.own, "output") or value == field.get_default(call_default_factory=True):
+            continue
+        option = f"--{key.replace('_', '-')}"
+        values = value if isinstance(value, tuple) else (value,)
+        found = [path_of(each, key in _MODELS) if isinstance(each, Place) else each for each in values]
+        reads += [each for each in found if isinstance(each, Path)]
+        if key == "metrics":
+            found = [",".join(values)]
+        if isinstance(value, bool):
+            words.append(option if value else f"--no-{option[2:]}")
+        else:
+            words += [word for each in found for word in (option, str(each))]
+    words += [] if kind == "train" else ["--output", str(outputs[name])]
+    words += ["--force"] if kind == "export" else []
+    words += ["--runs", str(folder)]
+    return Step(name, kind, settings, tuple(words), needs, tuple(reads), outputs[name], config)
+
+
+def _overrides(pipeline: Pipeline, name: str, settings: StepSettings, path: Path, path_of: Any) -> list[str]:
+    """Return the `--set` arguments of a step; paths of texts in them are relative to its data.root."""
+    values = merged_set(pipeline, settings)
+    if pipeline.file.root is not None:
+        values = {"data.root": pipeline.file.root} | values
+    root = values.get("data.root")
+    if root is None:
+        data = parse_tree(read_limited(path), str(path), (), "")[0].get("data")
+        root = data.get("root", ".") if isinstance(data, dict) else "."
+
+    def resolved(value: Any, is_text: bool) -> Any:
+        if is_place(value):
+            found = path_of(Place(step=value["step"], file=value.get("file")), False)
+            # Without links: `..` out of one leads elsewhere.
+            is_relative = is_text and not found.is_absolute()
+            return os.path.relpath(os.path.realpath(found), os.path.realpath(str(root))) if is_relative else str(found)
+        if isinstance(value, Mapping):
+            return {key: resolved(inner, is_text) for key, inner in value.items()}
+        return [resolved(inner, is_text) for inner in value] if isinstance(value, list) else value
+
+    values = ({"name": name} if isinstance(settings, Train) else {}) | values
+    return [f"{key}={as_yaml(resolved(value, key.startswith('data.')))}" for key, value in values.items()]
+
+
+def _load(pipeline: Pipeline, name: str, kind: str, path: Path, overrides: list[str]) -> Config:
+    """Load a step's configuration; problems with its overrides are reported at their place in the pipeline."""
+    try:
+        config = load_config(path, overrides)
+    except InputError as error:
+        message = error.message
+        for override in overrides:
+            key = override.partition("=")[0]
+            message = message.replace(f"--set {override}", pipeline.origin(*pipeline.set_path(name, key)))
+        raise InputError(
+            f"{pipeline.origin('steps', name, kind, 'config')}: step {name}: {message}", error.hint
+        ) from None
+    if kind == "train" and config.name != name:
+        message = f"the run of a step is named after it, {name}"
+        pipeline.refuse([problem(message, "steps", name, kind, "set", "name")])
+    return config
+
+
+def pair_files(config: Config, split: str = "train") -> list[PairFiles]:
+    """Return the sources of a split that are two text files."""
+    sources = getattr(config.data, split)
+    return [each for each in sources if isinstance(each, PairFiles)] if isinstance(sources, tuple) else []

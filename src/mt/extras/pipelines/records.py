@@ -1,0 +1,178 @@
+"""Records of finished steps: a key of the command and its inputs, digests of the outputs, costs and scores."""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from mt.bundle.pretrained import Pretrained, learned_files
+from mt.data.prepare import drop_missing_sources, input_digests
+from mt.errors import InputError
+from mt.extras.pipelines.plan import Plan, Step
+from mt.pipeline.resume import recorded_inputs, refuse_changes
+from mt.storage import atomic, manifest
+from mt.storage.find_model import find_model
+from mt.storage.run_dir import ModelDir, RunDir
+from mt.storage.stage import stage_key
+
+State = Literal["done", "new", "changed", "lost", "waiting"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished step.
+
+    Attributes:
+        key: of its command and inputs.
+        output: the digest of what it wrote.
+        seconds: in all attempts with this key, as far as is known.
+        core_seconds: of all its processes, in the attempts that were not killed.
+        disk: bytes of its output.
+        scores: those of `mt eval`, or of a training's test set.
+    """
+
+    key: str
+    output: str
+    seconds: float
+    core_seconds: float
+    disk: int
+    ended: str
+    scores: list[dict[str, Any]] = field(default_factory=list)
+
+
+def read_record(plan: Plan, step: Step) -> Record | None:
+    """Return the record of a step, None if it never finished."""
+    try:
+        return Record(**json.loads((plan.records / f"{step.name}.json").read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def write_record(plan: Plan, step: Step, key: str) -> Record:
+    """Write the record of a step that has just finished."""
+    attempts = [each for each in _attempts(plan, step) if each["key"] == key]
+    seconds, cores = (round(sum(each[name] for each in attempts), 2) for name in ("seconds", "core_seconds"))
+    output = output_digest(step)
+    if output is None:
+        raise InputError(f"step {step.name}: {step.output} was not written", "run the same command again")
+    files = step.output.rglob("*") if step.output.is_dir() else [step.output]
+    disk = sum(path.stat().st_size for path in files if path.is_file())
+    record = Record(key, output, seconds, cores, disk, time.strftime("%Y-%m-%d %H:%M:%S"), _scores(step))
+    atomic.write_json(plan.records / f"{step.name}.json", asdict(record))
+    return record
+
+
+def note_attempt(plan: Plan, step: Step, key: str, started: float, **costs: float) -> None:
+    """Append the start or, with its costs, the end of an attempt."""
+    line = {"key": key, "started": started, **costs}
+    atomic.append_line(plan.records / f"{step.name}.attempts", json.dumps(line))
+
+
+def _attempts(plan: Plan, step: Step) -> Iterator[dict[str, Any]]:
+    """Yield the attempts; one that was killed lasted until its last line in the log, or is left out."""
+    path = plan.records / f"{step.name}.attempts"
+    by_start: dict[float, dict[str, Any]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        try:
+            attempt = json.loads(line)
+            by_start[attempt["started"]] = by_start.get(attempt["started"], {}) | attempt
+        except (ValueError, TypeError, KeyError):  # a kill has truncated the line
+            continue
+    yield from ({"seconds": 0.0, "core_seconds": 0.0} | each for each in by_start.values())
+
+
+def step_key(plan: Plan, step: Step) -> str:
+    """Return the key of a step whose inputs are all there."""
+    config = None if step.config is None else drop_missing_sources(step.config)
+    settings = {} if config is None else config.model_dump(mode="json", exclude_defaults=True)
+    digests = {} if config is None else input_digests(config.data)
+    return stage_key(step.words, settings, digests, [input_digest(path) for path in step.reads])
+
+
+def input_digest(path: Path) -> str:
+    """Return the digest of a file, of what a model has learned, or of scores of pairs."""
+    if path.is_file():
+        status = path.stat()
+        return _sha256(path, status.st_size, status.st_mtime_ns)
+    if (table := path / "scores.tsv").is_file():
+        return input_digest(table)
+    return _model_digest(find_model(path, path.parent))
+
+
+@cache
+def _sha256(path: Path, size: int, time_ns: int) -> str:
+    return manifest.sha256(path)
+
+
+def _model_digest(model: ModelDir) -> str:
+    files = manifest.read_manifest(model.root)["files"]
+    settings = {name: each for name, each in files.items() if name.endswith("settings.json") or name == "config.yaml"}
+    return stage_key(learned_files(files), settings)
+
+
+def output_digest(step: Step) -> str | None:
+    """Return the digest of what a step wrote; None if it is not there or not complete."""
+    output = step.output
+    try:
+        if step.kind == "train":
+            return _model_digest(RunDir(output).model)
+        if step.kind in ("clean", "export"):
+            return stage_key(manifest.read_manifest(output)["files"])
+        if step.kind == "eval" and any(output.glob("*.json")):
+            return stage_key([input_digest(path) for path in sorted(output.glob("*.json"))])
+        return input_digest(output if output.is_file() or step.kind != "score" else output / "scores.tsv")
+    except (manifest.DamagedError, InputError, OSError):
+        return None
+
+
+def _scores(step: Step) -> list[dict[str, Any]]:
+    paths = {"train": RunDir(step.output).scores.glob("test.json"), "eval": step.output.glob("*.json")}
+    names = ("target_lang", "method", "bleu", "bleu_low", "bleu_high", "chrf", "ter")
+    results = (result for path in paths.get(step.kind, ()) for result in json.loads(path.read_bytes())["results"])
+    return [{name: result.get(name) for name in names} for result in results]
+
+
+def states(plan: Plan) -> dict[str, State]:
+    """Return the state of each step: changed: done with other inputs; lost: its output is gone or another one now."""
+    found: dict[str, State] = {}
+    for name, step in plan.steps.items():
+        if any(found[other] != "done" for other in step.needs):
+            found[name] = "waiting"
+            continue
+        record = read_record(plan, step)
+        if record is None:
+            found[name] = "new"
+        elif record.key != step_key(plan, step):
+            found[name] = "changed"
+        else:
+            found[name] = "done" if record.output == output_digest(step) else "lost"
+    return found
+
+
+def refuse_lost_trainings(plan: Plan, found: dict[str, State]) -> None:
+    """Refuse a plan by which a training would have to resume with other inputs than it began with.
+
+    Raises:
+        InputError: what changed, and what to do.
+    """
+    for name, step in plan.steps.items():
+        run = RunDir(step.output)
+        if step.kind != "train" or found[name] == "done" or step.config is None or not run.checkpoint_steps():
+            continue
+        place = f"{plan.pipeline.origin('steps', name)}: step {name}"
+        changed = [other for other in plan.upstream(name) if found[other] == "changed"]
+        if changed:
+            message = f"{place} has a training in {run.root}, and its input, step {changed[0]}, runs again"
+            hint = "its command, its input or its output has changed; undo that"
+            raise InputError(message, f"{hint}, or remove {run.root} to train again, or rename the pipeline")
+        if found[name] == "waiting":
+            continue
+        config = drop_missing_sources(step.config)
+        pretrained = Pretrained.find(config, plan.folder, recorded_inputs(run))
+        try:
+            refuse_changes(run, config, input_digests(config.data) | pretrained.identities())
+        except InputError as error:
+            raise InputError(f"{place}: {error.message}", f"undo the change, or remove {run.root}") from None

@@ -1,0 +1,203 @@
+"""The keys of a pipeline file, and of each kind of step."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from mt.config.base import RUN_NAME, LanguageCode, Line, Lines, OneOrList, Rule, Section, as_tuple, value_error
+from mt.config.schema import ExportFormat
+
+STEP_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"  # no dot: such names stay free for files beside the steps' folders
+
+
+class Place(Section):
+    """A file or folder, or the output of a step."""
+
+    step: Line | None = None
+    """Name of the step that writes it."""
+    file: Line | None = None
+    """A path; of a step: a file in its folder."""
+
+    def broken_rules(self) -> Iterator[Rule]:
+        """Yield a place that names nothing, or a file outside the step's folder."""
+        if self.step is None and self.file is None:
+            yield Rule(("step",), "names neither a step nor a file")
+        elif self.step and self.file and (self.file.startswith("/") or ".." in self.file.split("/")):
+            yield Rule(("file",), "is not in the step's folder")
+
+
+def _as_place(value: object) -> object:
+    if isinstance(value, str):
+        return {"file": value}
+    if not isinstance(value, Mapping | Place):
+        raise value_error("must be a path or {step: NAME}")
+    return value
+
+
+_Place = Annotated[Place, BeforeValidator(_as_place)]
+_Places = Annotated[tuple[_Place, ...], Field(min_length=1), BeforeValidator(as_tuple), OneOrList()]
+_Count = Annotated[int, Field(ge=1)]
+
+
+class StepSettings(Section):
+    """The keys of a step: options of its command, but for those that are its `own`."""
+
+    own: ClassVar[tuple[str, ...]] = ()
+
+
+class OnCorpus(StepSettings):
+    """A step with a configuration."""
+
+    own = ("config", "set")
+
+    config: Line
+    """Configuration of a training, relative to the pipeline's file."""
+    set: dict[str, Any] = Field(default_factory=dict)
+    """Values that replace the configuration's, by dotted key; {step: NAME} in them is that step's output."""
+
+
+class Train(OnCorpus):
+    """`mt train`."""
+
+
+class Score(OnCorpus):
+    """`mt data score`."""
+
+    forward: _Places | None = None
+    backward: _Places | None = None
+    train: bool = False
+    device: Line | None = None
+
+    def broken_rules(self) -> Iterator[Rule]:
+        """Yield scores without models."""
+        if self.train == bool(self.forward and self.backward) or (self.train and (self.forward or self.backward)):
+            yield Rule(("forward", "train"), "give `forward` and `backward`, or `train: true`")
+
+
+class Clean(OnCorpus):
+    """`mt data clean`."""
+
+    scores: _Place | None = None
+    min_score: float | None = None
+    keep_share: Annotated[float, Field(gt=0, le=1)] | None = None
+    by: Line | None = None
+    keep: Lines = ()
+    drop: Lines = ()
+    max_per_template: _Count | None = None
+    repair: bool = False
+
+    def broken_rules(self) -> Iterator[Rule]:
+        """Yield selections without scores, and both of them at once."""
+        if self.min_score is not None and self.keep_share is not None:
+            yield Rule(("min_score", "keep_share"), "min_score and keep_share contradict each other")
+        if self.scores is None and (self.min_score, self.keep_share, self.by) != (None, None, None):
+            yield Rule(("scores", "min_score", "keep_share", "by"), "min_score, keep_share and by select by `scores`")
+
+
+class _Search(StepSettings):
+    model: _Places
+    to: LanguageCode | None = None
+    beam: _Count | None = None
+    length_penalty: float | None = None
+    sample: bool = False
+    temperature: float | None = None
+    top_k: _Count | None = None
+    top_p: float | None = None
+    seed: Annotated[int, Field(ge=0)] | None = None
+    engine: Line | None = None
+    compute_type: Line | None = None
+    shortlist: bool | None = None
+    device: Line | None = None
+
+
+class _Synthesis(_Search):
+    input: _Place
+    output: Line | None = None
+    greedy: bool = False
+
+
+class Distill(_Synthesis):
+    """`mt distill`."""
+
+    closest_to: _Place | None = None
+    n_best: _Count | None = None
+
+    def broken_rules(self) -> Iterator[Rule]:
+        """Yield choices among translations that there are not."""
+        if self.closest_to is None and self.n_best is not None:
+            yield Rule(("n_best",), "belongs to closest_to")
+        if self.closest_to is not None and (self.greedy or (self.sample and self.n_best is None)):
+            yield Rule(("closest_to",), "needs several translations: a beam, or `sample` with `n_best`")
+
+
+class Backtranslate(_Synthesis):
+    """`mt backtranslate`."""
+
+    tag: str | None = None
+
+
+class Eval(_Search):
+    """`mt eval`."""
+
+    source: _Place | None = None
+    reference: _Place | None = None
+    metrics: Lines = ()
+    comet_model: Line | None = None
+    mbr: Annotated[int, Field(ge=2)] | None = None
+    utility: Literal["chrf", "bleu"] | None = None
+
+    def broken_rules(self) -> Iterator[Rule]:
+        """Yield a text without its translation."""
+        yield from _unpaired(self.source, self.reference)
+
+
+class Export(StepSettings):
+    """`mt export`."""
+
+    own = ("format",)
+
+    format: ExportFormat
+    model: _Place
+    output: Line | None = None
+    quantization: Literal["float32", "float16", "int8"] | None = None
+    max_loss: Annotated[float, Field(ge=0)] | None = None
+    source: _Place | None = None
+    reference: _Place | None = None
+    to: LanguageCode | None = None
+
+    def broken_rules(self) -> Iterator[Rule]:
+        """Yield a text without its translation."""
+        yield from _unpaired(self.source, self.reference)
+
+
+def _unpaired(source: Place | None, reference: Place | None) -> Iterator[Rule]:
+    if (source is None) != (reference is None):
+        yield Rule(("source", "reference"), "source and reference go together; give both, or neither")
+
+
+KINDS: dict[str, type[StepSettings]] = {
+    kind.__name__.lower(): kind for kind in (Train, Distill, Backtranslate, Score, Clean, Eval, Export)
+}
+# The first words of each kind's command
+COMMANDS = {kind: (kind,) for kind in KINDS} | {"score": ("data", "score"), "clean": ("data", "clean")}
+
+
+def _step_names(steps: dict[str, Any]) -> dict[str, Any]:
+    if not steps:
+        raise value_error("there is no step in it")
+    return steps
+
+
+class PipelineFile(Section):
+    """A pipeline."""
+
+    name: Annotated[str, Field(pattern=RUN_NAME, examples=["my-pipeline"])]
+    """Name of the pipeline, and of its folder among the runs."""
+    root: Line | None = None
+    """Folder that the paths of texts are relative to, itself relative to the current directory, and the trainings'
+    data.root; null: the current directory, and what each configuration says."""
+    set: dict[str, Any] = Field(default_factory=dict)
+    """Values for the configurations of all steps, by dotted key; a step's own go before them."""
+    steps: Annotated[dict[str, Any], AfterValidator(_step_names), Field(examples=[{"x": {}}])]
+    """The steps by name, in any order; each has one key, the kind of step, with the keys of that kind."""

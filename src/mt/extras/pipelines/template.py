@@ -1,0 +1,124 @@
+"""`mt init --pipeline`: a pipeline around the configuration of a teacher, for the user's text and time."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from mt.config import Config, FromTrain, PairFiles, parse_config
+from mt.config.loading import as_yaml
+from mt.errors import InputError
+from mt.extras.planning.init_options import InitOptions
+from mt.extras.planning.recipe import rounded
+
+# Shares of the time of two teachers, the reverse model and the student; the rest is for translating and scoring
+_TEACHER, _REVERSE, _STUDENT = 0.18, 0.14, 0.34
+_STUDENT_LAYERS = (6, 1)
+_DECODER_LAYER = 1.6  # cost of a layer of the decoder, of one of the encoder
+
+Draft = Callable[[InitOptions, str], tuple[str, str]]
+
+
+def draft_pipeline(options: InitOptions, draft: Draft, schema: str, path: Path) -> tuple[str, str, str]:
+    """Write the configuration of a teacher, and a pipeline that makes a student of two such teachers.
+
+    Args:
+        options: of `mt init`; `minutes` is the time for the whole pipeline, one step after the other.
+        draft: writes a configuration, and a summary for the terminal.
+        schema: as for `draft`.
+        path: of the configuration, beside which the pipeline lies.
+
+    Returns:
+        the text of the configuration, that of the pipeline, and the summary.
+
+    Raises:
+        InputError: the training text is not one pair of text files, or there are several target languages.
+    """
+    if len(options.train) != 1 or "target" not in options.train[0]:
+        hint = "give --train SOURCE TARGET; `mt data clean` writes such files"
+        raise InputError("--pipeline student needs the training text as two text files", hint)
+    minutes = options.minutes
+    text, summary = draft(replace(options, minutes=minutes and max(1.0, _TEACHER * minutes)), schema)
+    config = parse_config(text, str(path))
+    return text, _student(config, path, minutes), summary
+
+
+def _student(config: Config, path: Path, minutes: float | None) -> str:
+    data, model, training = config.data, config.model, config.training
+    pair = data.train[0]
+    assert isinstance(pair, PairFiles)
+    own = f"{{source: {as_yaml(pair.source)}, target: {as_yaml(pair.target)}}}"
+    translated = f"{{source: {as_yaml(pair.source)}, target: {{step: translated}}}}"
+    held_out = any(isinstance(split, FromTrain) for split in (data.valid, data.test))
+    # A split depends on the seed, and the teachers' must be the same, or their vocabularies would differ.
+    other = f"model.encoder_layers: {model.encoder_layers + 2}" if held_out else f"seed: {config.seed + 1}"
+    encoder, decoder = _STUDENT_LAYERS
+    teacher_cost = model.encoder_layers + _DECODER_LAYER * model.decoder_layers
+    speed = teacher_cost / (encoder + _DECODER_LAYER * decoder)
+    steps = training.max_steps
+    student, reverse = (rounded(steps * share / _TEACHER) for share in (speed * _STUDENT, _REVERSE))
+    time = f"{minutes:g} minutes, one step after the other" if minutes else "`--dry-run` shows the time"
+    valid = "" if isinstance(data.valid, FromTrain) else f"\n          valid: {_reversed(data.valid)}"
+    return f"""\
+# Written by `mt init --pipeline student`: two teachers translate the training text together, a model of the other
+# direction filters what they wrote, and a small, fast student learns from both. {time}.
+#
+#     mt train --config {path.stem}-student.yaml
+name: {config.name}-student
+steps:
+  teacher_1:
+    train: {{config: {path.name}}}
+  teacher_2:
+    train: {{config: {path.name}, set: {{{other}}}}}
+  reverse:
+    train:
+      config: {path.name}
+      set:
+        data:
+          source_lang: {data.target_lang[0]}
+          target_lang: {data.source_lang}
+          train: {{source: {as_yaml(pair.target)}, target: {as_yaml(pair.source)}}}{valid}
+          test: null
+        training: {{{_length(reverse)}}}
+
+  translated:
+    distill: {{model: [{{step: teacher_1}}, {{step: teacher_2}}], input: {as_yaml(pair.source)}}}
+  scores:
+    score:
+      config: {path.name}
+      set: {{data.train: {translated}}}
+      forward: {{step: teacher_1}}
+      backward: {{step: reverse}}
+  filtered:
+    clean:
+      config: {path.name}
+      set: {{data.train: {translated}}}
+      scores: {{step: scores}}
+      keep_share: 0.9
+
+  student:
+    train:
+      config: {path.name}
+      set:
+        data.train:
+          - {own}
+          - source: {{step: filtered, file: train.{data.source_lang}}}
+            target: {{step: filtered, file: train.{data.target_lang[0]}}}
+            synthetic: true
+        model: {{encoder_layers: {encoder}, decoder_layers: {decoder}}}
+        training: {{{_length(student)}}}
+        decoding: {{compute_type: int8, shortlist: 30}}
+"""
+
+
+def _length(steps: int) -> str:
+    return f"max_steps: {steps}, warmup_steps: {max(1, min(500, steps // 8))}, validate_every: {max(1, steps // 8)}"
+
+
+def _reversed(sources: object) -> str:
+    """Return sources with their sides exchanged."""
+    assert isinstance(sources, tuple)
+    pairs = [each for each in sources if isinstance(each, PairFiles)]
+    if len(pairs) < len(sources):
+        raise InputError("--pipeline student needs --valid as two text files", "give --valid SOURCE TARGET")
+    texts = [f"{{source: {as_yaml(pair.target)}, target: {as_yaml(pair.source)}}}" for pair in pairs]
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

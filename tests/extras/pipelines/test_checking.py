@@ -1,0 +1,221 @@
+"""Pipelines that are wrong: one sentence with file and line, before anything runs."""
+
+from pathlib import Path
+
+import pytest
+
+from command import mt
+from conftest import CONFIG
+from pipeline_helpers import TEACHERS, make_pipeline
+
+TRANSLATED = "distill: {model: [{step: teacher_1}, {step: teacher_2}], input: train.en, beam: 2, closest_to: train.xx}"
+STUDENT = "{source: train.en, target: {step: translated}, synthetic: true}"
+OTHER = "another: {train: {config: tiny.yaml, set: {tokenizer.vocab_size: 310}}}"
+REVERSE = (
+    "reverse: {train: {config: tiny.yaml, set: {data: {source_lang: xx, target_lang: en, "
+    "train: {source: train.xx, target: train.en}, valid: {source: valid.xx, target: valid.en}, test: null}}}}"
+)
+
+# A change of TEACHERS, and what is said of it
+BAD = {
+    "an unknown step": ("{step: teacher_2}]", "{step: techer_2}]", "pipeline.yaml:16: ", "did you mean teacher_2"),
+    "a step that names nothing": ("  translated:\n    " + TRANSLATED, "  translated:", ":15: ", "names nothing to do"),
+    "an empty step": (TRANSLATED, "{}", ":15: ", "a step has one key of train, distill"),
+    "an unknown kind": ("distill:", "destill:", ":16: ", "did you mean distill?"),
+    "an unknown key": ("closest_to:", "closest:", ":16: ", "unknown key; did you mean closest_to?"),
+    "a missing key": ("input: train.en, ", "", ":16: ", "steps.translated.distill.input: missing"),
+    "a wrong value": ("beam: 2", "beam: wide", ":16: ", "must be a whole number, not 'wide'"),
+    "no place": ("input: train.en", "input: 5", ":16: ", "must be a path or {step: NAME}"),
+    "an empty place": ("input: train.en", "input: {}", ":16: ", "names neither a step nor a file"),
+    "a bad name": ("  teacher_1:", "  teacher.1:", ":11: ", "letters, digits, - and _ only"),
+    "a file elsewhere": (
+        "source: valid.en",
+        "source: {step: student, file: ../x}",
+        ":18: ",
+        "not in the step's folder",
+    ),
+    "a cycle": ("{seed: 1,", "{training.init_from: {step: student},", "", "student needs"),
+    "a step that needs itself": (
+        "{seed: 1,",
+        "{training.init_from: {step: teacher_1},",
+        ":11: ",
+        "teacher_1 needs teacher_1",
+    ),
+    "no model": ("model: {step: student}", "model: {step: translated}", ":18: ", "needs a train step"),
+    "a folder as text": ("input: train.en", "input: {step: teacher_1}", ":16: ", "writes a folder; add `file`"),
+    "a file of a file": ("{step: translated}", "{step: translated, file: x}", ":9: ", "writes one file; leave out"),
+    "two steps in one place": (
+        TRANSLATED,
+        TRANSLATED.replace("beam", "output: runs/tiny-student/student/x, beam"),
+        ":16: ",
+        "so does",
+    ),
+    "names that differ by case": (
+        "  final:",
+        f"  Teacher_1:\n    {OTHER[9:]}\n  final:",
+        ":18: ",
+        "and so does teacher_1",
+    ),
+    "an output that is read": (
+        TRANSLATED,
+        TRANSLATED.replace("beam", "output: train.xx, beam"),
+        ":16: ",
+        "train.xx is what translated writes",
+    ),
+    "no such text": ("input: train.en", "input: train.de", ":16: ", "there is no train.de, and no step writes it"),
+    "no such configuration": (
+        "train: {config: tiny.yaml, set: {seed: 1",
+        "train: {config: tyni.yaml, set: {seed: 1",
+        ":12: ",
+        "there is no file tyni.yaml",
+    ),
+    "no such corpus": (
+        "- {source: train.en, target: train.xx}",
+        "- {source: train.en, target: train.yy}",
+        ":7: ",
+        "there is no train.yy",
+    ),
+    "a bad value for a configuration": (
+        "{seed: 1,",
+        "{seed: one,",
+        "pipeline.yaml:12: seed: must be a whole number",
+        "",
+    ),
+    "a key that no configuration has": (
+        "{seed: 1,",
+        "{training.max_stpes: 1,",
+        ":12: training.max_stpes: unknown key",
+        "",
+    ),
+    "another name": ("{seed: 1,", "{name: other,", ":12: ", "the run of a step is named after it, teacher_1"),
+    "models of other vocabularies": ("{step: teacher_2}]", "{step: another}]", ":16: ", "the vocabulary of"),
+    "a teacher with another vocabulary": (
+        "init_from: {step: teacher_1}",
+        "init_from: {step: teacher_1}, distill_from: {step: another}",
+        ":10: ",
+        "is not that of the student",
+    ),
+    "a start of another shape": (
+        "init_from: {step: teacher_1}}",
+        "init_from: {step: teacher_1}}\n        model.d_model: 32",
+        ":10: ",
+        "differs from this configuration in model.d_model",
+    ),
+    "models in two directions": ("{step: teacher_2}]", "{step: reverse}]", ":16: ", "different directions"),
+    "text of another language": ("input: train.en", "input: train.xx", ":16: ", "train.xx is xx text, not en"),
+    "translations of another language": (
+        "model: [{step: teacher_1}, {step: teacher_2}], input: train.en, beam: 2, closest_to",
+        "model: {step: reverse}, input: train.xx, beam: 2, closest_to",
+        ":7: ",
+        "translations.txt is en text, not xx",
+    ),
+    "references of other lines": (
+        "closest_to: train.xx",
+        "closest_to: valid.xx",
+        ":16: ",
+        "valid.xx has 12 lines, train.en has 300",
+    ),
+    "translations of other lines": (
+        STUDENT,
+        STUDENT.replace("train.en", "valid.en"),
+        ":7: ",
+        "translations.txt has 300 lines, valid.en has 12",
+    ),
+    "a search that cannot be": ("beam: 2, closest_to: train.xx", "temperature: 2.0", ":16: ", "temperature"),
+    "half a test text": (", reference: valid.xx", "", ":18: ", "source and reference go together"),
+    "n best of nothing": ("closest_to: train.xx", "n_best: 3", ":16: ", "belongs to closest_to"),
+    "no steps": ("name: tiny-student\nsteps:", "name: tiny-student\nset: {a: 1}\nstep:", "", "unknown key"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_pipeline(tmp_path_factory.mktemp("bad"))
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused_with_file_and_line(name: str, folder: Path) -> None:
+    old, new, *said = BAD[name]
+    text = TEACHERS.rstrip("\n") + f"\n  {REVERSE}\n  {OTHER}\n"
+    if name == "names that differ by case":
+        text = TEACHERS
+    assert old in text
+    (folder / "pipeline.yaml").write_text(text.replace(old, new, 1))
+    refused = mt("pipeline", "pipeline.yaml", cwd=folder, code=2).stderr
+    assert "pipeline.yaml" in refused
+    assert refused.count("Traceback") == 0
+    for part in said:
+        assert part in refused
+    assert not (folder / "runs").exists()
+
+
+def test_all_problems_are_listed_at_once(folder: Path) -> None:
+    text = TEACHERS.replace("beam: 2", "beam: wide").replace("source: valid.en", "source: 5")
+    (folder / "pipeline.yaml").write_text(text)
+    refused = mt("train", "--config", "pipeline.yaml", cwd=folder, code=2).stderr
+    assert "2 problems in pipeline.yaml" in refused
+
+
+def test_a_filter_is_checked_too(folder: Path) -> None:
+    base = f"name: f\nsteps:\n  {REVERSE}\n  t: {{train: {{config: tiny.yaml}}}}\n"
+    score = "  s: {score: {config: tiny.yaml, forward: {step: %s}, backward: {step: %s}}}\n"
+    clean = "  c: {clean: {config: tiny.yaml, %s}}\n"
+    use = "  u: {train: {config: tiny.yaml, set: {data.train: {source: {step: c, file: %s}, target: %s}}}}\n"
+    good = base + score % ("t", "reverse")
+    kept = good + clean % "scores: {step: s}"
+    bad = {
+        base + score % ("reverse", "t"): "translates xx to en, not en to xx",
+        base + "  s: {score: {config: tiny.yaml, forward: {step: t}}}\n": "give `forward` and `backward`",
+        good + clean % "keep_share: 0.5": "select by `scores`",
+        good + clean % "scores: {step: t}": "needs a score step, and t is a train step",
+        good + clean % "scores: {step: s}, keep_share: 2": "must be at most 1",
+        kept + use % ("train.yy", "{step: c, file: train.xx}"): "step c writes train.en, train.xx, not train.yy",
+        kept + use % ("train.en", "train.xx"): "the lines of train.xx are not those of",
+        kept + use % ("train.xx", "{step: c, file: train.en}"): "is xx text, not en",
+    }
+    for text, said in bad.items():
+        (folder / "pipeline.yaml").write_text(text.replace("name: f", "name: filter"))
+        assert said in mt("train", "--config", "pipeline.yaml", cwd=folder, code=2).stderr, text
+    (folder / "pipeline.yaml").write_text(kept + use % ("train.en", "{step: c, file: train.xx}"))
+    mt("pipeline", "pipeline.yaml", "--emit", "slurm", cwd=folder)
+
+
+def test_values_for_all_steps_give_way_to_a_steps_own(folder: Path) -> None:
+    text = TEACHERS.replace("steps:", "set: {seed: 7, training.max_steps: 5}\nsteps:", 1)
+    (folder / "pipeline.yaml").write_text(text)
+    (folder / "texts").mkdir()
+    for name in ("train", "valid", "test"):
+        for code in ("en", "xx"):
+            (folder / "texts" / f"{name}.{code}").write_bytes((folder / f"{name}.{code}").read_bytes())
+    from mt.api.pipelines import read_plan
+
+    plan = read_plan(folder / "pipeline.yaml", ["root=" + str(folder / "texts")], folder / "runs")
+    config = plan.steps["teacher_2"].config
+    assert config is not None
+    assert (config.seed, config.training.max_steps, config.data.root) == (2, 8, str(folder / "texts"))
+    assert plan.steps["student"].config.seed == 7  # type: ignore[union-attr]
+
+
+def test_a_dry_run_estimates_and_leaves_nothing(tmp_path: Path) -> None:
+    make_pipeline(tmp_path, TEACHERS.replace("max_steps: 8", "max_steps: 800"))
+    before = sorted(tmp_path.rglob("*"))
+    shown = mt("train", "--config", "pipeline.yaml", "--dry-run", cwd=tmp_path).stdout
+    assert sorted(tmp_path.rglob("*")) == before
+    times = {line.split()[0]: line for line in shown.splitlines()[1:]}
+    for name in ("teacher_1", "teacher_2", "translated", "student", "final"):
+        assert " s " in times[name] or " min " in times[name], shown
+    assert shown.splitlines()[-1].startswith("estimated: ")
+    assert "unknown" not in shown
+
+
+def test_a_run_is_not_overwritten_by_a_pipeline(folder: Path) -> None:
+    (folder / "runs" / "mine").mkdir(parents=True)
+    (folder / "runs" / "mine" / "config.yaml").write_text(CONFIG)
+    (folder / "pipeline.yaml").write_text(TEACHERS.replace("name: tiny-student", "name: mine"))
+    refused = mt("pipeline", "pipeline.yaml", cwd=folder, code=2).stderr
+    assert "pipeline.yaml:1: runs/mine is the run of a training" in refused
+
+
+def test_help_and_other_files_are_as_before(folder: Path) -> None:
+    assert "--jobs" in mt("train", "--help", cwd=folder).stdout
+    assert "no-such.yaml: no such file" in mt("train", "--config", "no-such.yaml", cwd=folder, code=2).stderr

@@ -1,0 +1,219 @@
+"""Pipelines that run: order, skipped steps, kills, signals, costs and reports."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from command import Command, mt
+from pipeline_helpers import TEACHERS, WHOLE, commands_of, make_pipeline, products, run, run_with_kills
+
+STEPS = ["teacher_1", "teacher_2", "translated", "student", "final"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pipeline of two teachers and a student that has run; no test may write into it."""
+    folder = make_pipeline(tmp_path_factory.mktemp("finished"))
+    done = run(folder, "--jobs", "2")
+    (folder / "stdout").write_text(done.stdout)
+    (folder / "stderr").write_text(done.stderr)
+    return folder
+
+
+@pytest.fixture
+def again(finished: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(finished, tmp_path / "again")
+
+
+def attempts(folder: Path, step: str) -> list[dict]:
+    path = folder / "runs" / "tiny-student" / ".pipeline" / f"{step}.attempts"
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def states(folder: Path) -> dict[str, str]:
+    lines = mt("pipeline", "status", "pipeline.yaml", cwd=folder).stdout.splitlines()[1:-1]
+    return {line.split()[0]: line.split()[2] for line in lines}
+
+
+def test_steps_run_side_by_side_and_after_those_that_they_need(finished: Path) -> None:
+    spans = {}
+    for step in STEPS:
+        start, end = attempts(finished, step)
+        spans[step] = (start["started"], start["started"] + end["seconds"])
+        assert end["core_seconds"] > 0
+    assert spans["teacher_2"][0] < spans["teacher_1"][1]
+    assert spans["teacher_1"][0] < spans["teacher_2"][1]
+    assert spans["translated"][0] >= max(spans["teacher_1"][1], spans["teacher_2"][1])
+    assert spans["student"][0] >= spans["translated"][1]
+    assert spans["final"][0] >= spans["student"][1]
+
+
+def test_the_plan_comes_first_and_scores_and_costs_last(finished: Path) -> None:
+    log = (finished / "stderr").read_text()
+    plan = re.search(r"translated +distill +waiting +teacher_1, teacher_2 +\S", log)
+    assert plan
+    assert plan.start() < log.index("teacher_1: mt train --config tiny.yaml")
+    assert "teacher_1| " in log
+    header, *rows, total = (finished / "stdout").read_text().splitlines()
+    assert header.split() == "step command state needs BLEU chrF time core time MB".split()
+    assert [row.split()[:3] for row in rows] == [
+        ["teacher_1", "train", "done"],
+        ["teacher_2", "train", "done"],
+        ["translated", "distill", "done"],
+        ["student", "train", "done"],
+        ["final", "eval", "done"],
+    ]
+    assert re.search(r"student +\d+\.\d", rows[4]), "the score of the test text"
+    assert total.startswith("all")
+    page = (finished / "runs" / "tiny-student" / "report.html").read_text()
+    assert "5 of 5 steps are done" in page
+    assert "mt distill --model runs/tiny-student/teacher_1 --model runs/tiny-student/teacher_2" in page
+
+
+def test_the_steps_are_commands_that_a_user_could_type(finished: Path, tmp_path: Path) -> None:
+    folder = make_pipeline(tmp_path)
+    for line in re.findall(
+        r"^\S+ (?:teacher_1|teacher_2|translated): mt (.*)$", (finished / "stderr").read_text(), re.M
+    ):
+        mt(*line.split(), cwd=folder)
+    ours, theirs = products(finished), products(folder)
+    assert len(theirs) == 3
+    assert ours | theirs == ours
+
+
+def test_a_finished_pipeline_runs_nothing(again: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in again.rglob("*.safetensors")}
+    done = run(again)
+    assert "mt train" not in done.stderr
+    assert len(re.findall("done before", done.stderr)) == 5
+    assert {path: path.stat().st_mtime_ns for path in again.rglob("*.safetensors")} == before
+    assert set(states(again).values()) == {"done"}
+
+
+def test_a_changed_step_runs_again_and_others_only_if_their_input_changed(again: Path) -> None:
+    text = (again / "pipeline.yaml").read_text()
+    (again / "pipeline.yaml").write_text(text.replace("source: valid.en", "beam: 3, source: valid.en"))
+    assert states(again) == dict.fromkeys(STEPS[:4], "done") | {"final": "changed"}
+    done = run(again)
+    assert "final: runs again" in done.stderr
+    assert len(re.findall(": done before", done.stderr)) == 4
+    assert set(states(again).values()) == {"done"}
+
+
+def test_a_training_is_never_continued_with_other_text(again: Path) -> None:
+    models = products(again)
+    (again / "train.xx").write_text((again / "train.xx").read_text().replace("p", "q", 1))
+    refused = run(again, code=2).stderr
+    assert "pipeline.yaml:11: step teacher_1: runs/tiny-student/teacher_1: cannot resume" in refused
+    assert products(again) == models
+    write = (again / "pipeline.yaml").write_text
+    make_pipeline(again, TEACHERS.replace("beam: 2, closest", "beam: 3, closest"))
+    refused = run(again, code=2).stderr
+    assert "pipeline.yaml:3: step student has a training in runs/tiny-student/student" in refused
+    assert "step translated, runs again" in refused
+    write(TEACHERS.replace("beam: 2, closest", "beam: 3, closest").replace("tiny-student", "other"))
+    script = mt("pipeline", "pipeline.yaml", "--emit", "slurm", cwd=again).stdout
+    assert script.count("sbatch") == 5
+
+
+def test_a_lost_output_is_made_again(again: Path) -> None:
+    path = again / "runs" / "tiny-student" / "translated" / "translations.txt"
+    content = path.read_bytes()
+    path.unlink()
+    assert states(again)["translated"] == "lost"
+    done = run(again)
+    assert path.read_bytes() == content
+    assert len(re.findall("done before", done.stderr)) == 4
+
+
+def test_one_step_runs_alone(again: Path) -> None:
+    shutil.rmtree(again / "runs" / "tiny-student" / "final")
+    refused = mt("pipeline", "run", "pipeline.yaml", "--step", "fianl", cwd=again, code=2)
+    assert "--step fianl: there is no such step" in refused.stderr
+    assert "one of final" in refused.stderr
+    done = mt("pipeline", "run", "pipeline.yaml", "--step", "final", cwd=again)
+    assert "final: done in" in done.stderr
+    assert "before" not in done.stderr
+    shutil.rmtree(again / "runs" / "tiny-student" / "student" / "model")
+    assert "needs student" in mt("pipeline", "run", "pipeline.yaml", "--step", "final", cwd=again, code=2).stderr
+
+
+def test_slurm_gets_jobs_with_dependencies(tmp_path: Path) -> None:
+    folder = make_pipeline(tmp_path)
+    script = mt("pipeline", "pipeline.yaml", "--emit", "slurm", "--set", "steps.final.eval.beam=3", cwd=folder).stdout
+    (folder / "sbatch").write_text('#!/bin/sh\necho "$@" >> jobs\nwc -l < jobs | tr -d " "\n')
+    (folder / "sbatch").chmod(0o755)
+    path = f"{folder}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=folder, env={"PATH": path}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "submitted: 1 2 3 4 5\n"
+    jobs = (folder / "jobs").read_text().splitlines()
+    needed = [re.findall(r"--dependency=(\S+)", job) for job in jobs]
+    assert needed == [[], [], ["afterok:1:2"], ["afterok:3:1"], ["afterok:4"]]
+    assert jobs[2].endswith(
+        "--wrap mt pipeline run pipeline.yaml --step translated --runs runs --set steps.final.eval.beam=3"
+    )
+
+
+def test_a_failed_step_names_itself_and_the_reason(again: Path) -> None:
+    runs = again / "runs" / "tiny-student"
+    shutil.rmtree(runs / "student")
+    (runs / "translated" / "translations.txt").unlink()
+    (runs / "translated" / "translations.txt").mkdir()
+    done = run(again, "--jobs", "2", code=2)
+    assert "pipeline.yaml:15: step translated failed: " in done.stderr
+    assert "translations.txt: this is a folder, not a file" in done.stderr
+    assert "student: mt train" not in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)], ids=str)
+def test_a_signal_stops_all_commands_cleanly(number: signal.Signals, tmp_path: Path) -> None:
+    slow = TEACHERS.replace("max_steps: 8", "max_steps: 100000").replace("validate_every: 4", "validate_every: 10000")
+    folder = make_pipeline(tmp_path, slow)
+    records = folder / "runs" / "tiny-student" / ".pipeline"
+    records.mkdir(parents=True)
+    (records / "timings.json").write_text("{}")
+    command = Command("train", "--config", "pipeline.yaml", "--jobs", "2", cwd=folder)
+    logs = [records / f"teacher_{n}.log" for n in (1, 2)]
+    deadline = time.monotonic() + 120
+    while not all(log.is_file() and "step 4," in log.read_text() for log in logs):
+        assert time.monotonic() < deadline
+        assert command.process.exitcode is None, command.wait().stderr
+        time.sleep(0.05)
+    children = commands_of(command.process.pid or 0)
+    command.signal(number)
+    done = command.wait()
+    assert done.code == 128 + number
+    assert "pipeline tiny-student was stopped" in done.stderr
+    assert len(children) >= 2
+    assert not any(Path(f"/proc/{child}").exists() for child in children)
+    for log in logs:
+        assert "saving a checkpoint and stopping" in log.read_text()
+
+
+def test_kills_change_no_byte(finished: Path, tmp_path: Path) -> None:
+    folder = make_pipeline(tmp_path)
+    assert run_with_kills(folder, kills=2, seed=4, longest=9) >= 1
+    assert products(folder) == products(finished)
+    assert len(products(folder)) == 5
+
+
+@pytest.mark.slow
+def test_twenty_kills_over_all_kinds_of_steps_change_no_byte(tmp_path: Path) -> None:
+    whole, killed = (tmp_path / name for name in ("whole", "killed"))
+    for folder in (whole, killed):
+        folder.mkdir()
+        make_pipeline(folder, WHOLE)
+    run(whole, "--jobs", "2")
+    assert run_with_kills(killed, kills=20, seed=1, longest=20) >= 10
+    assert products(killed) == products(whole)
+    assert len(products(whole)) == 12

@@ -1,0 +1,93 @@
+"""The shipped pipelines, and those that `mt init` writes."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from command import mt
+from conftest import make_project
+from mt.api.pipelines import read_plan
+from mt.config import load_config
+
+CONFIGS = Path(__file__).parents[3] / "configs"
+PIPELINES = sorted(path for path in (CONFIGS / "pipelines").glob("*.yaml") if "\nsteps:" in path.read_text())
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all texts that the pipelines name, of four lines each."""
+    folder = tmp_path_factory.mktemp("texts")
+    for split in ("train", "valid", "val", "test", "test_2016_flickr", "mono"):
+        for code in ("en", "de", "fr"):
+            (folder / f"{split}.{code}").write_text(f"{code} a\nb\nc d\ne\n")
+    return folder
+
+
+@pytest.mark.parametrize("path", PIPELINES, ids=lambda path: path.stem)
+def test_every_shipped_pipeline_passes_its_checks(path: Path, texts: Path) -> None:
+    plan = read_plan(path, [f"root={texts}"], texts / "runs")
+    assert path.read_text().startswith("# ")
+    assert f"mt train --config configs/pipelines/{path.name}" in path.read_text()
+    assert len(plan.steps) >= 3
+    assert not (texts / "runs").exists()
+
+
+def test_they_are_four_of_different_names(texts: Path) -> None:
+    assert [path.stem for path in PIPELINES] == ["backtranslation", "multi30k_en_de", "multi30k_en_fr", "student"]
+    names = [read_plan(path, [f"root={texts}"]).pipeline.file.name for path in PIPELINES]
+    assert len(set(names)) == 4
+
+
+def test_the_recipe_of_multi30k_is_that_of_its_pages(texts: Path) -> None:
+    steps = read_plan(CONFIGS / "pipelines" / "multi30k_en_de.yaml", [f"root={texts}"], Path("runs")).steps
+    assert [name for name in steps if steps[name].kind == "train"] == [
+        *("both_ways", "first_1", "first_2", "first_3", "student_1", "student_2", "student_3"),
+    ]
+    folder = "runs/multi30k-en-de-students"
+    assert " ".join(steps["closest_2"].words) == (
+        f"distill --model {folder}/first_2 --beam 12 --length-penalty 1.6 --compute-type int8 --input {texts}/train.en "
+        f"--closest-to {texts}/train.de --output {folder}/closest_2/translations.txt --runs {folder}"
+    )
+    student = steps["student_3"].config
+    assert student is not None
+    assert (student.seed, student.training.init_from) == (3, f"{folder}/first_3")
+    assert (student.training.max_steps, student.model.dropout, len(student.data.train)) == (6000, 0.2, 6)
+
+
+@pytest.mark.parametrize("held_out", [True, False], ids=["split off", "files"])
+def test_init_writes_a_pipeline_for_the_users_text(held_out: bool, tmp_path: Path) -> None:
+    make_project(tmp_path)
+    files = [] if held_out else ["--valid", "valid.en", "valid.xx", "--test", "test.en", "test.xx"]
+    words = ["init", "--name", "own", "--train", "train.en", "train.xx", *files, "--pipeline", "student"]
+    done = mt(*words, "--minutes", "10", cwd=tmp_path)
+    assert "written: own-student.yaml" in done.stdout
+    assert "next: mt train --config own-student.yaml" in done.stdout
+    script = mt("pipeline", "own-student.yaml", "--emit", "slurm", cwd=tmp_path).stdout
+    assert (
+        re.findall(r"--step (\w+)", script) == "teacher_1 teacher_2 reverse translated scores filtered student".split()
+    )
+    plan = read_plan(tmp_path / "own-student.yaml", [f"root={tmp_path}"], tmp_path / "runs")
+    teacher, other, student = (plan.steps[name].config for name in ("teacher_1", "teacher_2", "student"))
+    assert teacher is not None
+    assert other is not None
+    assert student is not None
+    assert (teacher.seed == other.seed) == held_out
+    assert (teacher.model == other.model) != held_out
+    assert student.model.decoder_layers == 1
+    assert student.training.max_steps > teacher.training.max_steps
+    own = load_config(tmp_path / "own.yaml")
+    assert own.training.max_steps == teacher.training.max_steps
+    assert "already exists" in mt(*words, cwd=tmp_path, code=2).stderr
+
+
+def test_init_refuses_what_a_pipeline_cannot_use(tmp_path: Path) -> None:
+    make_project(tmp_path)
+    pairs = zip((tmp_path / "train.en").open(), (tmp_path / "train.xx").open(), strict=True)
+    (tmp_path / "both.tsv").write_text("en\txx\n" + "".join(f"{a.strip()}\t{b}" for a, b in pairs))
+    refused = mt("init", "--train", "both.tsv", "--header", "--pipeline", "student", cwd=tmp_path, code=2)
+    assert "needs the training text as two text files" in refused.stderr
+    words = ["init", "--from", "runs/x", "--train", "train.en", "train.xx", "--pipeline", "student"]
+    refused = mt(*words, cwd=tmp_path, code=2)
+    assert "--from and --pipeline contradict each other" in refused.stderr
+    assert not list(tmp_path.glob("*student*"))

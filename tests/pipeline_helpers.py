@@ -1,0 +1,123 @@
+"""Helpers of tests that run pipelines."""
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+from command import Command, Done
+from conftest import make_project
+from mt.storage.manifest import sha256
+
+FEW = "training.max_steps: 8, training.save_every: 4, training.validate_every: 4"
+TEACHERS = f"""\
+name: tiny-student
+steps:
+  student:
+    train:
+      config: tiny.yaml
+      set:
+        data.train:
+          - {{source: train.en, target: train.xx}}
+          - {{source: train.en, target: {{step: translated}}, synthetic: true}}
+        training: {{max_steps: 8, save_every: 4, validate_every: 8, init_from: {{step: teacher_1}}}}
+  teacher_1:
+    train: {{config: tiny.yaml, set: {{seed: 1, {FEW}}}}}
+  teacher_2:
+    train: {{config: tiny.yaml, set: {{seed: 2, {FEW}}}}}
+  translated:
+    distill: {{model: [{{step: teacher_1}}, {{step: teacher_2}}], input: train.en, beam: 2, closest_to: train.xx}}
+  final:
+    eval: {{model: {{step: student}}, source: valid.en, reference: valid.xx}}
+"""
+# A reverse model, scores and a filter besides
+WHOLE = (
+    TEACHERS.replace("name: tiny-student", "name: whole").replace(
+        "{source: train.en, target: {step: translated}, synthetic: true}",
+        "{source: {step: kept, file: train.en}, target: {step: kept, file: train.xx}, synthetic: true}",
+    )
+    + f"""\
+  reverse:
+    train:
+      config: tiny.yaml
+      set:
+        data:
+          source_lang: xx
+          target_lang: en
+          train: {{source: train.xx, target: train.en}}
+          valid: {{source: valid.xx, target: valid.en}}
+          test: null
+        {FEW.replace(", ", chr(10) + "        ")}
+  sources:
+    backtranslate: {{model: {{step: reverse}}, input: train.xx, sample: true, seed: 3}}
+  scores:
+    score:
+      config: tiny.yaml
+      set: {{data.train: {{source: train.en, target: {{step: translated}}, synthetic: true}}}}
+      forward: {{step: teacher_1}}
+      backward: {{step: reverse}}
+  kept:
+    clean:
+      config: tiny.yaml
+      set: {{data.train: {{source: train.en, target: {{step: translated}}, synthetic: true}}}}
+      scores: {{step: scores}}
+      keep_share: 0.5
+      keep: [identical, ratio, replacement]
+  fast:
+    export: {{model: {{step: student}}, format: ctranslate2, quantization: int8, max_loss: 100}}
+"""
+)
+
+
+def make_pipeline(folder: Path, text: str = TEACHERS) -> Path:
+    """Write a tiny corpus, its configuration and a pipeline."""
+    make_project(folder)
+    (folder / "pipeline.yaml").write_text(text)
+    return folder
+
+
+def run(folder: Path, *words: str, code: int | None = 0) -> Done:
+    done = Command("train", "--config", "pipeline.yaml", *words, cwd=folder).wait(timeout=1800)
+    assert code is None or done.code == code, f"exit {done.code}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def products(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of all models and texts that a pipeline has made."""
+    names = ("model/model.safetensors", "translations.txt", "train.??", "scores.tsv", "test.beam", "valid.beam")
+    runs = folder / "runs"
+    found = [path for name in (*names, "model.bin") for path in runs.glob(f"*/*/{name}")]
+    return {path.relative_to(runs).as_posix(): sha256(path) for path in found}
+
+
+def commands_of(process: int) -> list[int]:
+    """Return the processes that a process has started, of which the tests may kill one."""
+    children = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(number) for path in children for number in path.read_text().split()]
+
+
+def run_with_kills(folder: Path, kills: int, seed: int, longest: float) -> int:
+    """Run a pipeline to its end, killing it or one of its commands at random moments; return the kills made."""
+    rng, made = random.Random(seed), 0
+    while made < kills:
+        command = Command("train", "--config", "pipeline.yaml", "--jobs", "2", cwd=folder)
+        deadline = time.monotonic() + rng.uniform(0.5, longest)
+        while time.monotonic() < deadline and command.process.exitcode is None:
+            time.sleep(0.02)
+        if command.process.exitcode is not None:
+            break
+        made += 1
+        assert command.process.pid is not None
+        own = commands_of(command.process.pid)
+        if own and rng.random() < 0.4:
+            try:
+                os.kill(rng.choice(own), signal.SIGKILL)
+            except ProcessLookupError:  # it has ended meanwhile
+                made -= 1
+            assert command.wait(timeout=1800).code in (0, 137)
+        else:
+            command.signal(signal.SIGKILL)
+            command.wait()
+    run(folder, "--jobs", "2")
+    return made
