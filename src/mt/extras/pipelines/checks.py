@@ -131,12 +131,13 @@ class _Checker:
         """Report models and texts of other languages than the step needs."""
         models, settings = _models(step), step.settings
         if isinstance(settings, Score) and step.config is not None:
-            own, targets = (step.config.data.source_lang,), step.config.data.target_lang
+            own, targets = step.config.data.source_lang, step.config.data.target_lang
             for key, sources, others in (("forward", own, targets), ("backward", targets, own)):
                 for model in models[key]:
                     source, target = self._direction(model)
-                    if not (source in sources and set(target) & set(others)):
-                        reason = f"{model} translates {source} to {', '.join(target)}, not {sources[0]} to {others[0]}"
+                    if not (set(source) & set(sources) and set(target) & set(others)):
+                        ways = f"{', '.join(source)} to {', '.join(target)}"
+                        reason = f"{model} translates {ways}, not {sources[0]} to {others[0]}"
                         yield self._problem(step, reason, key)
         directions = [self._direction(model) for model in models["model"]]
         if len({source for source, _ in directions}) > 1 or (directions and not _common(directions)):
@@ -147,20 +148,20 @@ class _Checker:
             path = self._place(step, key)
             if place is None or path is None:
                 continue
-            known = {*directions[0][1], directions[0][0]}
-            expected = (directions[0][0],) if key in ("input", "source") else _common(directions)
+            known = {*directions[0][1], *directions[0][0]}
+            expected = directions[0][0] if key in ("input", "source") else _common(directions)
             expected = tuple(known) if self._is_bidirectional(models["model"][0]) else expected
             language = self._language(path, known)
             if language is not None and language not in expected:
                 yield self._problem(step, f"{path} is {language} text, not {' or '.join(expected)}", key)
         for split, source, paths in self._sources(step):
-            expected = (step.config.data.source_lang, step.config.data.language_of(source)) if step.config else ()
+            expected = step.config.data.languages_of(source) if step.config else ()
             for path, code in zip(paths, expected, strict=False):
                 language = self._language(path, set()) if self._plan.writer(path) else None
                 if language is not None and language != code:
                     yield self._problem(step, f"{path} is {language} text, not {code}", f"data.{split}")
 
-    def _direction(self, model: Path) -> tuple[str, tuple[str, ...]]:
+    def _direction(self, model: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
         data = self._config_of(model).data
         return data.source_lang, data.target_lang
 
@@ -181,7 +182,7 @@ class _Checker:
             source, targets = self._direction(model)
             text = self._place(writer, "input")
             if self._is_bidirectional(model) and text is not None and self._language(text, set(targets)) in targets:
-                return source
+                return source[0]
             return to or (targets[0] if len(targets) == 1 else None)
         return None
 
@@ -243,7 +244,7 @@ def _models(step: Step) -> dict[str, list[Path]]:
     return found if step.kind != "train" else {key: [] for key in _FOLDERS}
 
 
-def _common(directions: list[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
+def _common(directions: list[tuple[tuple[str, ...], tuple[str, ...]]]) -> tuple[str, ...]:
     """Return the target languages that all models have."""
     return tuple(code for code in directions[0][1] if all(code in targets for _, targets in directions))
 
@@ -253,5 +254,5 @@ def _clean_names(step: Step) -> list[str]:
     assert step.config is not None
     data = step.config.data
     numbers = [f"-{n}" for n in range(1, len(data.train) + 1)] if len(data.train) > 1 else [""]
-    pairs = zip(numbers, map(data.language_of, data.train), strict=True)
-    return [f"train{number}.{side}" for number, code in pairs for side in (data.source_lang, code)]
+    pairs = zip(numbers, map(data.languages_of, data.train), strict=True)
+    return [f"train{number}.{code}" for number, codes in pairs for code in codes]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from mt.config import Config, FromTrain, PairFiles, parse_config
+from mt.config import Config, FromTrain, PairFiles, TrainingConfig, parse_config
 from mt.config.loading import as_yaml
 from mt.errors import InputError
 from mt.extras.planning.init_options import InitOptions
@@ -54,8 +54,8 @@ def _student(config: Config, path: Path, minutes: float | None) -> str:
     encoder, decoder = _STUDENT_LAYERS
     teacher_cost = model.encoder_layers + _DECODER_LAYER * model.decoder_layers
     speed = teacher_cost / (encoder + _DECODER_LAYER * decoder)
-    steps = training.max_steps
-    student, reverse = (rounded(steps * share / _TEACHER) for share in (speed * _STUDENT, _REVERSE))
+    student = _length(training, speed * _STUDENT, _STUDENT)
+    reverse = _length(training, _REVERSE, _REVERSE)
     time = f"{minutes:g} minutes, one step after the other" if minutes else "`--dry-run` shows the time"
     valid = "" if isinstance(data.valid, FromTrain) else f"\n          valid: {_reversed(data.valid)}"
     return f"""\
@@ -75,10 +75,10 @@ steps:
       set:
         data:
           source_lang: {data.target_lang[0]}
-          target_lang: {data.source_lang}
+          target_lang: {data.source_lang[0]}
           train: {{source: {as_yaml(pair.target)}, target: {as_yaml(pair.source)}}}{valid}
           test: null
-        training: {{{_length(reverse)}}}
+        training: {{{reverse}}}
 
   translated:
     distill: {{model: [{{step: teacher_1}}, {{step: teacher_2}}], input: {as_yaml(pair.source)}}}
@@ -101,17 +101,22 @@ steps:
       set:
         data.train:
           - {own}
-          - source: {{step: filtered, file: train.{data.source_lang}}}
+          - source: {{step: filtered, file: train.{data.source_lang[0]}}}
             target: {{step: filtered, file: train.{data.target_lang[0]}}}
             synthetic: true
         model: {{encoder_layers: {encoder}, decoder_layers: {decoder}}}
-        training: {{{_length(student)}}}
+        training: {{{student}}}
         decoding: {{compute_type: int8, shortlist: 30}}
 """
 
 
-def _length(steps: int) -> str:
-    return f"max_steps: {steps}, warmup_steps: {max(1, min(500, steps // 8))}, validate_every: {max(1, steps // 8)}"
+def _length(teacher: TrainingConfig, steps_share: float, time_share: float) -> str:
+    """Return the length of a training as keys, for shares of all steps and of the time as those of a teacher."""
+    steps = rounded(teacher.max_steps * steps_share / _TEACHER)
+    keys = f"max_steps: {steps}, warmup_steps: {max(1, min(500, steps // 8))}, validate_every: {max(1, steps // 8)}"
+    if teacher.minutes is None:
+        return keys
+    return f"{keys}, minutes: {teacher.minutes * time_share / _TEACHER:.3g}"
 
 
 def _reversed(sources: object) -> str:
