@@ -93,6 +93,13 @@ def test_each_kind_of_change() -> None:
     assert all(source == target and not {"dogs", "cani"} & set(source.split()) for source, target in noise)
 
 
+@pytest.mark.parametrize("kind", sorted(ROBUST))
+def test_the_tag_of_back_translations_stays(kind: str) -> None:
+    for seed in range(9):
+        plain, tagged = (changed(kind, (f"{tag}Two dogs.", "Due cani."), seed) for tag in ("", "<BT> "))
+        assert tagged == (f"<BT> {plain[0]}", plain[1])
+
+
 def test_typos_are_single_slips_within_words() -> None:
     rng, words, misspelt, kinds = random.Random(1), 0, 0, set()
     for line in SOURCE:

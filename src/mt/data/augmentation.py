@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mt.text.languages import base_language, is_spaced
+from mt.text.languages import BACK_TRANSLATION_TAG, base_language, is_spaced
 
 Pair = tuple[str, str]
 
@@ -190,6 +190,11 @@ def augment(kind: str, pair: Pair, following: Pair, rng: random.Random, language
         rng: draws what is left open.
         languages: of both sides.
     """
+    tag = f"{BACK_TRANSLATION_TAG} "
+    if pair[0].startswith(tag):  # it stays as it is
+        others = following[0].removeprefix(tag), following[1]
+        source, target = augment(kind, (pair[0].removeprefix(tag), pair[1]), others, rng, languages)
+        return tag + source, target
     source, target = pair
     match kind:
         case "upper_case" | "title_case":
