@@ -138,40 +138,25 @@ def _name(rng: random.Random) -> str:
 
 def insert(pair: Pair, span: str, rng: random.Random, languages: Languages) -> Pair:
     """Put a span into both sides: at the start, the end, before the last mark, after the first comma, or in between."""
-    places = [_start, _end, _end]
-    if all(map(_FINAL.search, pair)):
-        places += [_before_mark, _before_mark]
-    if all(", " in text for text in pair):
-        places += [_after_comma]
-    place, fraction = rng.choice([*places, _between]), rng.random()
+    places = ["start", "end", "end", *(["mark"] * 2 if all(map(_FINAL.search, pair)) else [])]
+    places += ["comma"] if all(", " in text for text in pair) else []
+    place, fraction = rng.choice([*places, "between"]), rng.random()
     source, target = (
-        place(text, span, _separator(language), fraction) for text, language in zip(pair, languages, strict=True)
+        _inserted(text, span, place, fraction, _separator(language))
+        for text, language in zip(pair, languages, strict=True)
     )
     return source, target
 
 
-def _start(text: str, span: str, space: str, fraction: float) -> str:
-    return f"{span}{space}{text}"
-
-
-def _end(text: str, span: str, space: str, fraction: float) -> str:
-    return f"{text}{space}{span}"
-
-
-def _before_mark(text: str, span: str, space: str, fraction: float) -> str:
-    end = _FINAL.search(text)
-    return f"{text[: end.start()]}{space}{span}{text[end.start() :]}" if end else text
-
-
-def _after_comma(text: str, span: str, space: str, fraction: float) -> str:
-    before, comma, after = text.partition(", ")
-    return f"{before}{comma}{span} {after}"
-
-
-def _between(text: str, span: str, space: str, fraction: float) -> str:
-    words = text.split(" ") if space else list(text)
-    words.insert(round(fraction * len(words)), span)
-    return space.join(words)
+def _inserted(text: str, span: str, place: str, fraction: float, space: str) -> str:
+    words, end = text.split(" ") if space else list(text), _FINAL.search(text)
+    cut = {"start": 0, "mark": end.start() if end else 0, "comma": text.find(", ") + 1, "end": len(text)}.get(place)
+    if cut is None:
+        cut = len(space.join(words[: round(fraction * len(words))]))
+    before, after = text[:cut].rstrip(), text[cut:]
+    if place != "mark" and after:
+        after = space + after.lstrip()
+    return f"{before}{space if before else ''}{span}{after}"
 
 
 def noise_line(rng: random.Random) -> str:
