@@ -3,8 +3,8 @@
 Importing this package imports no library: a name is loaded when it is first used.
 
 >>> import mt
->>> sorted(name for name in mt.__all__ if name[0].islower())
-['evaluate', 'export', 'import_model', 'list_runs', 'load', 'run_pipeline', 'score_corpus', 'synthesize', 'train']
+>>> sorted(name for name in mt.__all__ if name[0].islower())[:4]
+['evaluate', 'evaluate_robustness', 'export', 'import_model']
 """
 
 from importlib import import_module
@@ -14,7 +14,7 @@ from mt.errors import DivergedError, InputError, MachineError, MtError, StoppedE
 
 if TYPE_CHECKING:
     from mt.api.corpora import score_corpus
-    from mt.api.evaluation import Evaluation, evaluate
+    from mt.api.evaluation import Evaluation, ScoreTable, evaluate, evaluate_robustness
     from mt.api.exporting import export
     from mt.api.importing import import_model
     from mt.api.loading import load
@@ -34,10 +34,12 @@ __all__ = [
     "MachineError",
     "MtError",
     "Run",
+    "ScoreTable",
     "StoppedError",
     "Translation",
     "Translator",
     "evaluate",
+    "evaluate_robustness",
     "export",
     "import_model",
     "list_runs",
@@ -50,7 +52,9 @@ __all__ = [
 
 _HOMES = {
     "Evaluation": "evaluation",
+    "ScoreTable": "evaluation",
     "evaluate": "evaluation",
+    "evaluate_robustness": "evaluation",
     "export": "exporting",
     "import_model": "importing",
     "Run": "runs",

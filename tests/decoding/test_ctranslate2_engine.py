@@ -84,6 +84,19 @@ def test_specials_are_in_no_translation_and_have_no_probability(tmp_path: Path, 
     assert all(min(h.ids, default=4) >= len(SPECIALS) for hypotheses in found for h in hypotheses)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize(("beam_size", "n_best"), [(1, 1), (4, 3)])
+def test_no_ngram_is_repeated(lively: Twins, endless: Twins, beam_size: int, n_best: int, size: int) -> None:
+    """Also where the bound ends a translation, whose probability there is without that of the banned tokens."""
+    free = SearchOptions(beam_size, n_best, max_length=12)
+    for both in (lively, endless):
+        found = both_find(both, IDS, replace(free, no_repeat_ngram_size=size))
+        for ids in (h.ids for hypotheses in found for h in hypotheses):
+            ngrams = [tuple(ids[i : i + size]) for i in range(len(ids) - size + 1)]
+            assert len(set(ngrams)) == len(ngrams)
+    assert [h.ids for [h, *_] in found] != [h.ids for [h, *_] in both_find(endless, IDS, free)]
+
+
 # Order and batches --------------------------------------------------------------------------------------------------
 
 

@@ -67,6 +67,16 @@ def likelihoods(model: Transformer, src_tokens: Tensor, space: list[list[int]], 
     return forced
 
 
+def repeating(ids: list[int], size: int, vocab: int) -> list[int]:
+    """Return the tokens with which a translation would have the same n-gram twice."""
+
+    def repeats(tokens: list[int]) -> bool:
+        ngrams = [tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)]
+        return len(set(ngrams)) < len(ngrams)
+
+    return [token for token in range(4, vocab) if size and repeats([*ids, token])]
+
+
 def textbook_beam(model: Transformer, src_tokens: Tensor, options: SearchOptions, bound: int) -> list[Hypothesis]:
     """Search one sentence without caches or batches until beam_size hypotheses have ended."""
     live: list[tuple[float, list[int]]] = [(0.0, [])]
@@ -77,6 +87,9 @@ def textbook_beam(model: Transformer, src_tokens: Tensor, options: SearchOptions
             logits = model(src_tokens.expand(len(live), -1), tgt_in)[:, -1]
         if len(live[0][1]) < options.min_length:
             logits[:, EOS_ID] = -math.inf
+        for row, (_, ids) in enumerate(live):
+            for token in repeating(ids, options.no_repeat_ngram_size, vocab=logits.shape[1]):
+                logits[row, token] = -math.inf
         log_probs = log_probs_of(logits).tolist()
         candidates = []
         for (total, ids), row in zip(live, log_probs, strict=True):
@@ -143,6 +156,23 @@ def test_equals_a_textbook_beam_search(beam_size: int, n_best: int, alpha: float
         options = SearchOptions(beam_size, n_best, alpha, min_length=seed % 3, max_length=8)
         expected = [textbook_beam(model, src_tokens[row : row + 1], options, bound=8) for row in range(3)]
         same(beam_search(model, src_tokens, options), expected)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_no_ngram_is_repeated(beam_size: int, size: int) -> None:
+    """Models that repeat one token or two: the ban equals that of the textbook."""
+    changed = 0
+    for seed in range(8):
+        model, src_tokens = lively_model(seed, vocab=9), sources([6, 2, 4], 9, seed)
+        free = SearchOptions(beam_size, beam_size, max_length=12)
+        options = replace(free, no_repeat_ngram_size=size)
+        expected = [textbook_beam(model, src_tokens[row : row + 1], options, bound=12) for row in range(3)]
+        found = search(model, src_tokens, options)
+        same(found, expected)
+        assert all(h.ids[i] not in repeating(h.ids[:i], size, 9) for r in found for h in r for i in range(len(h.ids)))
+        changed += [h.ids for [h, *_] in found] != [h.ids for [h, *_] in search(model, src_tokens, free)]
+    assert changed >= 2
 
 
 def test_search_continues_while_a_longer_translation_can_win() -> None:

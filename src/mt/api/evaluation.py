@@ -118,11 +118,59 @@ def evaluate(
 
 
 @dataclass(frozen=True)
-class TunedPenalties:
-    """Length penalties with their scores on a validation set: as a table, and as the public JSON object."""
+class ScoreTable:
+    """Scores of several searches or texts: as a table, and as the public JSON object."""
 
     table: str
     json: dict[str, Any]
+
+    def __str__(self) -> str:
+        return self.table
+
+
+def evaluate_robustness(
+    model: Models = None,
+    *,
+    source: str | Path | None = None,
+    reference: str | Path | None = None,
+    to: str | None = None,
+    source_lang: str | None = None,
+    engine: str = "auto",
+    compute_type: str = "auto",
+    device: str = "auto",
+    shortlist: bool | None = None,
+    runs: str | Path = "runs",
+    request: SearchRequest | None = None,
+    **search: Unpack[Search],
+) -> ScoreTable:
+    """Score a model on a test set under each of several perturbations: capitals, typos, spans to copy, ...
+
+    Args:
+        model, engine, compute_type, device, shortlist, runs: as of `mt.load`.
+        source, reference, to, source_lang: as of `mt.evaluate`.
+        request: the search, where it was checked before; otherwise the arguments of `mt.api.search.Search`.
+
+    Raises:
+        InputError: there is no such model or text, or the arguments contradict each other.
+    """
+    from mt.bundle.load_translator import open_model, read_config
+    from mt.evaluation import perturbation
+    from mt.evaluation.texts import texts_in
+    from mt.metrics.scores import bleu_signature
+
+    request = request or SearchRequest.of(search)
+    models = find_models(model, runs)
+    config = read_config(models[0])
+    texts = _texts(config, models[0], (_path(source), _path(reference)), (source_lang, to))
+    choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
+    opened = open_model(models[0], choice, models[1:])
+    texts = texts_in(opened.settings, texts) if to is None else texts
+    options, tokenize = request.options(opened.settings.search), config.evaluation.bleu_tokenize
+    results = perturbation.evaluate_perturbed(opened.translator, texts, options, config.data.source_lang[0], tokenize)
+    signature = bleu_signature(config.evaluation, [texts[0].target_lang])
+    return ScoreTable(
+        perturbation.perturbations_table(results, signature), perturbation.perturbations_json(results, signature)
+    )
 
 
 def tune_length_penalty(
@@ -135,7 +183,7 @@ def tune_length_penalty(
     source_lang: str | None = None,
     beam_size: int | None,
     runs: Path,
-) -> TunedPenalties:
+) -> ScoreTable:
     """Try length penalties on a validation set.
 
     Raises:
@@ -157,7 +205,7 @@ def tune_length_penalty(
         raise InputError("--tune-length-penalty: greedy search has no length penalty", "give --beam 5")
     tried = try_length_penalties(opened.translator, config, texts, beam_size)
     signature = bleu_signature(config.evaluation, [text.target_lang for text in texts])
-    return TunedPenalties(penalties_table(tried, signature), penalties_json(tried, signature))
+    return ScoreTable(penalties_table(tried, signature), penalties_json(tried, signature))
 
 
 def _path(path: str | Path | None) -> Path | None:

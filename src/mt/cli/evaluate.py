@@ -31,6 +31,7 @@ from mt.storage.output_path import require_writable
 @metrics_option("bleu", "chrf", "ter", "comet")
 @click.option("--comet-model", type=path_type, help="With --metrics comet: the folder of a COMET checkpoint.")
 @click.option("--tune-length-penalty", is_flag=True, help="Try length penalties on the validation set; no test set.")
+@click.option("--perturb", is_flag=True, help="Score the text in capitals, with typos, URLs to copy, and so on.")
 @mbr_options
 @model_options
 def evaluate_command(source: Path | None, reference: Path | None, to: str | None, **options: Any) -> None:
@@ -44,16 +45,20 @@ def evaluate_command(source: Path | None, reference: Path | None, to: str | None
     if options["output"] is not None:
         require_writable(options["output"] / "file", "--output")
     request = search_request(options)
-    from mt.api.evaluation import evaluate, tune_length_penalty
+    from mt.api.evaluation import evaluate, evaluate_robustness, tune_length_penalty
     from mt.api.runs import Run
 
     models, runs = options["models"], options["runs"]
     text: dict[str, Any] = {"source": source, "reference": reference, "to": to, "source_lang": options["source_lang"]}
-    if options["tune_length_penalty"]:
-        _check_tuning(options)
-        choice = engine_choice(options)
-        tuned = tune_length_penalty(models, choice, **text, beam_size=request.beam_size, runs=runs)
-        print_result(json.dumps(tuned.json) if options["as_json"] else tuned.table)
+    if options["tune_length_penalty"] or options["perturb"]:
+        _check_excluded(options)
+        if options["perturb"]:
+            engine = {name: options[name] for name in ENGINE_OPTIONS}
+            scores = evaluate_robustness(models, **text, **engine, runs=runs, request=request)
+        else:
+            choice = engine_choice(options)
+            scores = tune_length_penalty(models, choice, **text, beam_size=request.beam_size, runs=runs)
+        print_result(json.dumps(scores.json) if options["as_json"] else scores.table)
         return
     scored = ("metrics", "comet_model", "output", *ENGINE_OPTIONS)
     evaluation = evaluate(models, **text, **{name: options[name] for name in scored}, runs=runs, request=request)
@@ -70,7 +75,11 @@ def evaluate_command(source: Path | None, reference: Path | None, to: str | None
         log.info("written: %s; next: mt translate, mt report or mt compare", evaluation.folder / evaluation.name)
 
 
-def _check_tuning(options: dict[str, Any]) -> None:
-    contradict(options["length_penalty"] is not None, "--tune-length-penalty", "--length-penalty")
+def _check_excluded(options: dict[str, Any]) -> None:
+    """Refuse options of the usual scores beside those that give a table of their own."""
+    tuning, perturb = "--tune-length-penalty", "--perturb"
+    contradict(options["tune_length_penalty"] and options["perturb"], tuning, perturb)
+    chosen = perturb if options["perturb"] else tuning
+    contradict(chosen == tuning and options["length_penalty"] is not None, tuning, "--length-penalty")
     for option in ("sample", "mbr", "output", "metrics"):
-        contradict(bool(options[option]), "--tune-length-penalty", f"--{option}")
+        contradict(bool(options[option]), chosen, f"--{option}")

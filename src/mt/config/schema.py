@@ -8,6 +8,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field, field_validator
 
+from mt.config.augmentation import AugmentationConfig
 from mt.config.base import RUN_NAME, Rule, Section, without_repeats
 from mt.config.data import DataConfig
 from mt.config.decoding import DecodingConfig, EvaluationConfig
@@ -34,6 +35,8 @@ class Config(Section):
         Field(examples=[{"source_lang": "en", "target_lang": "de", "train": {"source": "a", "target": "b"}}]),
     ]
     """The corpora."""
+    augmentation: AugmentationConfig = AugmentationConfig()
+    """How training sentences are changed, so that the model holds up on text as users write it."""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """How text becomes tokens."""
     model: ModelConfig = ModelConfig()
@@ -64,7 +67,7 @@ class Config(Section):
         """The most tokens that a translation may have."""
         return self.decoding.max_length or max(_DEFAULT_MAX_LENGTH, self.data.max_length)
 
-    @field_validator("data", "tokenizer", "model", "training", "decoding", "evaluation", mode="before")
+    @field_validator("data", "augmentation", "tokenizer", "model", "training", "decoding", "evaluation", mode="before")
     @classmethod
     def _empty_section(cls, value: object) -> object:
         # `training:` with every key below it commented out is YAML for null.

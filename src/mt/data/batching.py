@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mt.data.mixture import Share
 from mt.data.sentence_format import SOURCE_FORMATS
-from mt.data.shuffle import ShuffledWindows
+from mt.data.shuffle import WINDOW, ShuffledWindows
 from mt.data.token_store import Ids, Indices, Lengths, sentence_tokens
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.system.distributed import SINGLE_PROCESS, Distributed
@@ -157,7 +157,7 @@ class BatchStream:
 
     def _begin_window(self) -> None:
         self._sentences, self._indices = self._epoch_sentences, self._windows.indices(self.window)
-        if len(self._windows) > 1:
+        if len(self._windows) > 1 or len(self._sentences) > WINDOW:
             self._sentences = self._sentences.select(self._indices)
             self._indices = np.arange(len(self._indices))
         lengths = self._sentences.lengths(self._indices)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.batching import Sentences, TrainingCorpus
+from mt.data.shuffle import hash_indices
 from mt.data.token_store import Ids, Indices, Lengths
 
 _OPPOSITE = {"source": "target", "target": "source"}
@@ -71,11 +72,7 @@ class _PartlyReversed:
         return ids, np.where(is_reversed, opposite[1], straight[1])
 
     def _is_reversed(self, indices: Indices) -> NDArray[np.bool_]:
-        """Hash each pair's index to one bit with SplitMix64 (Steele et al. 2014), so that no list is stored."""
-        z = self._in_corpus(indices).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + self.key
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        bit = ((z ^ (z >> np.uint64(31))) & np.uint64(1)).astype(np.bool_)
+        bit = (hash_indices(self._in_corpus(indices), self.key) & np.uint64(1)).astype(np.bool_)
         return bit & (self.sentences.lengths(indices)[1] < self.max_length)
 
     def _in_corpus(self, indices: Indices) -> Indices:

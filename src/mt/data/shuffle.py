@@ -7,6 +7,7 @@ fits into one window keeps its order; `batching` shuffles within a window.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mt.data.mixture import Share
 from mt.data.token_store import Indices
@@ -69,6 +70,14 @@ class ShuffledWindows:
 
     def _random(self, *purpose: int) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64([self.seed, self.epoch, *purpose]))
+
+
+def hash_indices(indices: Indices, key: np.uint64) -> NDArray[np.uint64]:
+    """Hash the indices of sentences (N,) with SplitMix64 (Steele et al. 2014), so that no list of draws is stored."""
+    z = indices.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + key
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
 
 
 def _units(share: Share, size: int) -> tuple[int, int, int]:

@@ -185,6 +185,7 @@ class CTranslate2Engine:
                     num_hypotheses=n_best,
                     min_decoding_length=options.min_length,
                     max_decoding_length=max(bounds[row] for row in rows) + extra,
+                    no_repeat_ngram_size=options.no_repeat_ngram_size,
                     max_input_length=0,
                     disable_unk=True,
                     suppress_sequences=[[PAD], [SOS]],
@@ -203,15 +204,19 @@ class CTranslate2Engine:
             if pieces[-1] == EOS:
                 pieces = pieces[:-1]
             else:
-                log_prob += self._end_log_prob(source, pieces)
+                log_prob += self._end_log_prob(source, pieces, options.no_repeat_ngram_size)
             ids = [self._target_ids[piece] for piece in pieces]
             # A beam wider than the search space may return a hypothesis twice.
             hypothesis = Hypothesis.of(ids, log_prob, options.length_penalty)
             hypotheses.setdefault(tuple(ids), replace(hypothesis, attention=attention))
         return sorted(hypotheses.values(), key=lambda h: -h.score)[: options.n_best]
 
-    def _end_log_prob(self, source: Sequence[int], pieces: list[str]) -> float:
-        """Return the log-probability of EOS after some target pieces."""
-        sources = [[self._source_pieces[i] for i in source]]
-        [scored] = self._translator.score_batch(sources, [pieces], max_input_length=0)
-        return float(scored.log_probs[-1])
+    def _end_log_prob(self, source: Sequence[int], pieces: list[str], no_repeat: int) -> float:
+        """Return the log-probability of EOS after some target pieces, where no n-gram of `no_repeat` may repeat."""
+        starts = range(len(pieces) - no_repeat + 1) if no_repeat else ()
+        current = pieces[len(pieces) - no_repeat + 1 :]
+        banned = {pieces[i + no_repeat - 1] for i in starts if pieces[i : i + no_repeat - 1] == current}
+        targets = [pieces, *([*pieces, piece] for piece in sorted(banned))]
+        sources = [[self._source_pieces[i] for i in source]] * len(targets)
+        ending, *others = self._translator.score_batch(sources, targets, max_input_length=0)
+        return float(ending.log_probs[-1]) - math.log1p(-sum(math.exp(other.log_probs[-2]) for other in others))

@@ -79,11 +79,27 @@ def _length_bounds(model: Model, src_tokens: Tensor, options: SearchOptions) -> 
     return [options.longest(n, model.max_positions) for n in (src_tokens != PAD_ID).sum(dim=1).tolist()]
 
 
-def _next_log_probs(logits: Tensor, options: SearchOptions, length: int, bounds: Tensor, min_bound: int) -> Tensor:
-    """Return log-probabilities (B, W, V) from logits (B * W, V), minus infinity where a length bound forbids a token.
+def _ban_repetitions(logits: Tensor, tokens: Tensor, size: int) -> None:
+    """Set logits (B * W, V) to minus infinity where a token would complete an n-gram that is in `tokens` (B, W, T)."""
+    ngrams = tokens.flatten(0, 1).unfold(1, size, 1)  # (B * W, T - n + 1, n)
+    current = tokens.flatten(0, 1)[:, tokens.shape[2] - size + 1 :]  # (B * W, n - 1)
+    rows, places = (ngrams[:, :, :-1] == current[:, None]).all(dim=2).nonzero(as_tuple=True)
+    logits[rows, ngrams[rows, places, -1]] = -math.inf
 
-    The smallest of the `bounds` (B,) is known to the host, so that the mask is computed only where it matters.
+
+def _next_log_probs(logits: Tensor, options: SearchOptions, tokens: Tensor, bounds: Tensor, min_bound: int) -> Tensor:
+    """Return log-probabilities (B, W, V) from logits (B * W, V), minus infinity where a rule forbids a token.
+
+    Args:
+        logits: of the token behind those of each hypothesis.
+        options: have the rules.
+        tokens: those of the hypotheses so far (B, W, T), without SOS.
+        bounds: maximum lengths (B,).
+        min_bound: the smallest, known to the host so that the mask is computed only where it matters.
     """
+    length = tokens.shape[2]
+    if 0 < options.no_repeat_ngram_size <= length:
+        _ban_repetitions(logits, tokens, options.no_repeat_ngram_size)
     if length == 0 and options.first_token is not None:  # it costs nothing, as in transformers
         logits = torch.full_like(logits, -math.inf)
         logits[:, options.first_token] = 0.0
@@ -142,7 +158,8 @@ def greedy_search(
     while active:
         length = state.position
         logits = model.step(tokens[:, None], state)  # (B, V)
-        log_probs = _next_log_probs(logits, options, length, bounds, min(limits))[:, 0]  # (B, V)
+        so_far = ids[rows.sentences, None, :length]  # (B, 1, T)
+        log_probs = _next_log_probs(logits, options, so_far, bounds, min(limits))[:, 0]  # (B, V)
         if draw is None:
             best, tokens = (x[:, 0] for x in block_topk(log_probs, 1))
         else:
@@ -181,7 +198,7 @@ def beam_search(model: Model, src_tokens: Tensor, options: SearchOptions) -> lis
     while active:
         # 1. Score all continuations of all live hypotheses, and take the best.
         logits = model.step(beam.tokens[:, :, -1], state)  # (B * W, V)
-        log_probs = _next_log_probs(logits, options, beam.length, bounds, min(limits))  # (B, W, V)
+        log_probs = _next_log_probs(logits, options, beam.tokens[:, :, 1:], bounds, min(limits))  # (B, W, V)
         beam.extend(log_probs, options.beam_size)
         # 2. Those with EOS are finished.
         finished.add(beam.ends & ~rows.done[:, None], beam.ending_log_probs, beam.ending_tokens)

@@ -63,6 +63,7 @@ class TranslationSettings:
             min_length=decoding.min_length,
             max_length=config.longest_translation,
             max_length_ratio=decoding.max_length_ratio,
+            no_repeat_ngram_size=decoding.no_repeat_ngram_size,
         )
         return cls(
             target_lang=",".join(config.data.target_lang),
@@ -129,6 +130,7 @@ _BOUNDS = {
     "min_length": (0, 100_000),
     "max_length": (1, 100_000),
     "max_length_ratio": (0, 1000),
+    "no_repeat_ngram_size": (0, 1000),
     "max_source_tokens": (3, 100_000),
     "max_positions": (3, 100_001),
     "batch_tokens": (1, 10**8),

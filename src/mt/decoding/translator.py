@@ -10,6 +10,7 @@ from mt.data.tokenizer import TokenizerPair, normalized
 from mt.decoding.alignment import Unit, align_units
 from mt.decoding.engine import DistributedEngine, Engine, Hypothesis, SearchOptions
 from mt.decoding.long_input import split_long
+from mt.decoding.runaway import search_without_loops
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
 from mt.system.distributed import Distributed
@@ -151,7 +152,7 @@ class Translator:
                     log.warning("line %d is longer than the model's limit; translated in %d parts", number, len(parts))
         encoded = self.tokenizers.source.encode_batch([part for parts in split for part in parts])
         ids = [self.tags.source(sentence) if sentence else [] for sentence in encoded]
-        found = self.engine.translate(ids, replace(options, first_token=self.tags.first))
+        found = search_without_loops(self.engine, ids, replace(options, first_token=self.tags.first))
         if self.tags.first is not None:
             found = [[_without_first(hypothesis) for hypothesis in hypotheses] for hypotheses in found]
         results = zip(ids, found, strict=True)

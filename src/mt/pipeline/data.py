@@ -8,11 +8,13 @@ from typing import Any
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config, name_of
 from mt.console import log
+from mt.data.augmented_corpus import CasedLines, languages_of
 from mt.data.cleaning import cleaning_table
 from mt.data.encode import TaggedPairs, encode_corpus, read_counts, shards_folder
 from mt.data.mixture import direction, read_parts
 from mt.data.prepare import prepare_text
 from mt.data.sentence_format import SentenceFormat
+from mt.data.token_store import SIDES
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.pipeline.resume import refuse_other_tokenizer, tokenizer_files
@@ -46,7 +48,12 @@ def make_tokenizers(
     """
     settings, owner = config.tokenizer, pretrained.tokenizer_owner
     given = TokenizerPair.given(settings, config.tags) if owner is None else None
-    own = (settings.model_dump(exclude={"bpe_dropout", "sampling_alpha"}), text_key if given is None else given.files())
+    own: tuple[Any, ...] = (
+        settings.model_dump(exclude={"bpe_dropout", "sampling_alpha"}),
+        text_key if given is None else given.files(),
+    )
+    if given is None and (cases := config.augmentation.cases):
+        own += (cases,)
     key = stage_key("tokenizer", *(own if owner is None else (owner.identity, settings.shared)))
     if not is_done(run_dir.tokenizer, key):
         if owner is not None:
@@ -69,7 +76,10 @@ def _train_tokenizers(config: Config, run_dir: RunDir) -> TokenizerPair:
     log.info("training the tokenizer")
     pairs = json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"]
     stride = -(-pairs // settings.train_pairs)
-    source, target = (TextFile(run_dir.text_file("train", side), stride) for side in ("source", "target"))
+    source, target = (
+        CasedLines(TextFile(run_dir.text_file("train", side), stride), config.augmentation.cases, config.seed, language)
+        for side, language in zip(SIDES, languages_of(config), strict=True)
+    )
     return TokenizerPair.train(source, target, settings.vocab_size, settings.shared, config.tags, settings.type)
 
 

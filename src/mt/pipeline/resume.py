@@ -14,6 +14,7 @@ from mt.storage.run_dir import CheckpointDir, RunDir
 FROZEN = (
     "seed",
     "data.",
+    "augmentation.",
     "tokenizer.",
     "model.",
     "training.max_tokens",

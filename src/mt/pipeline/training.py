@@ -8,12 +8,13 @@ import torch
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config
 from mt.console import log
+from mt.data.augmented_corpus import AugmentedCorpus, languages_of
 from mt.data.batching import TrainingCorpus
 from mt.data.bidirectional import BidirectionalCorpus
 from mt.data.encode import read_counts
 from mt.data.eval_texts import read_texts
 from mt.data.mixture import training_shares
-from mt.data.subword_sampling import SampledCorpus, make_segmenter
+from mt.data.subword_sampling import Lattice, Merges, SampledCorpus, make_segmenter
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
@@ -96,8 +97,12 @@ def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair)
     folder, max_length = run_dir.encoded("train"), config.data.max_length
     encoded = EncodedCorpus.open(folder)
     corpus: TrainingCorpus = encoded
+    segmenters: list[Lattice | Merges] = []
     if config.tokenizer.is_sampled:
         segmenters = [make_segmenter(tokenizer, config.tokenizer) for tokenizer in tokenizers]
         corpus = SampledCorpus(encoded, tokenizers, segmenters, config.seed, max_length, folder.parent)
-    epochs = config.training.bidirectional_epochs
-    return BidirectionalCorpus(corpus, epochs, config.seed, max_length) if epochs else corpus
+    if epochs := config.training.bidirectional_epochs:
+        corpus = BidirectionalCorpus(corpus, epochs, config.seed, max_length)
+    if not (shares := config.augmentation.shares):
+        return corpus
+    return AugmentedCorpus(corpus, tokenizers, shares, config.seed, max_length, languages_of(config), segmenters)

@@ -1,0 +1,68 @@
+"""The `augmentation` section of the configuration."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from mt.config.base import Rule, Section
+
+# Shares of sentences, chosen on the validation set of Multi30k (docs/lab/robustness.md).
+ROBUST = {
+    "upper_case": 0.05,
+    "title_case": 0.02,
+    "lower_case": 0.02,
+    "typos": 0.05,
+    "punctuation": 0.02,
+    "merge": 0.02,
+    "copy_spans": 0.05,
+    "noise": 0.01,
+}
+_CASES = ("upper_case", "title_case", "lower_case")
+
+_Share = Annotated[float | None, Field(ge=0, le=1)]
+
+
+class AugmentationConfig(Section):
+    """Changes of training sentences as users make them; another choice of sentences in each epoch.
+
+    Each key is the share of sentences that are changed so; null: 0, or with `robust` a share of a few percent.
+    """
+
+    robust: bool = False
+    """Whether every kind of change below is on, unless its own key says otherwise."""
+    upper_case: _Share = None
+    """Share of pairs in capitals, on both sides."""
+    title_case: _Share = None
+    """Share of pairs in which every word begins with a capital, on both sides."""
+    lower_case: _Share = None
+    """Share of pairs whose source is in small letters; the target stays as it is."""
+    typos: _Share = None
+    """Share of pairs whose source has misspelt words: a neighbouring key, and letters swapped, left out or doubled."""
+    punctuation: _Share = None
+    """Share of pairs whose last punctuation mark is left out on both sides, or repeated in the source."""
+    merge: _Share = None
+    """Share of pairs that are joined with the next pair of the corpus, on both sides."""
+    copy_spans: _Share = None
+    """Share of pairs that get a URL, emoji, number or piece of code to copy, on both sides at the same place."""
+    noise: _Share = None
+    """Share of pairs replaced by a line of such spans and symbols that is its own translation."""
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of each kind of change that is on."""
+        kinds = {kind: getattr(self, kind) for kind in ROBUST}
+        shares = {kind: ROBUST[kind] * self.robust if share is None else share for kind, share in kinds.items()}
+        return {kind: share for kind, share in shares.items() if share > 0}
+
+    @property
+    def cases(self) -> dict[str, float]:
+        """The shares of the kinds that need pieces of their own: capitals would be spelt letter by letter."""
+        return {kind: share for kind, share in self.shares.items() if kind in _CASES}
+
+    def broken_rules(self) -> Iterator[Rule]:
+        """Yield shares that are more than all sentences."""
+        total = sum(self.shares.values())
+        if total > 1 + 1e-9:
+            given = tuple(kind for kind in ROBUST if getattr(self, kind)) or ("robust",)
+            yield Rule(given, f"the shares add up to {total:.2f}, but each sentence has at most one change (1.0)")

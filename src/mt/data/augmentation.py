@@ -1,0 +1,199 @@
+"""Changes of sentence pairs as users make them: case, typos, punctuation, and spans that are copied.
+
+All functions are pure functions of their arguments, the generator's state among them.
+"""
+
+import random
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from mt.text.languages import BACK_TRANSLATION_TAG, base_language, is_spaced
+
+Pair = tuple[str, str]
+
+SPANS = ("url", "emoji", "number", "code")
+
+_DOTTED_I = {"tr", "az", "tt", "crh"}  # languages with the letters ı and İ
+_TYPO_SHARE = 0.15  # of the words of a sentence
+_WORD = re.compile(r"\W*[^\W\d_]{4,}\W*")
+_FIRST_LETTER = re.compile(r"(?<!\S)([^\w\s]*)(\w)")
+_FINAL = re.compile(r"\s*([.!?…。！？।؟])[\"'»”’)]*\s*$")
+_KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю")
+# Ranges without unassigned code points and without modifiers.
+_EMOJI = (range(0x1F300, 0x1F3FB), range(0x1F400, 0x1F650), range(0x1F680, 0x1F6C6), range(0x1F910, 0x1F93B))
+_SYMBOLS = ("---", "***", "===", "...", "|", "#", ">>", "+", "~", "/", "::", "•", "_____")
+
+
+class Languages(NamedTuple):
+    """The codes of a pair's languages, which casing and spaces depend on; empty where unknown."""
+
+    source: str = ""
+    target: str = ""
+
+
+def upper_case(text: str, language: str = "") -> str:
+    """Return a text in capitals; letters that would become several, but for ß, stay as they are."""
+    return _recased(text.translate({0x69: "İ"}) if base_language(language) in _DOTTED_I else text, str.upper)
+
+
+def lower_case(text: str, language: str = "") -> str:
+    """Return a text in small letters; letters that would become several stay as they are."""
+    dotted = base_language(language) in _DOTTED_I
+    return _recased(text.translate({0x49: "ı", 0x130: "i"}) if dotted else text, str.lower)
+
+
+def _recased(text: str, change: Callable[[str], str]) -> str:
+    changed = change(text)
+    if len(changed) == len(text):
+        return changed
+    return "".join(c if len(change(c)) > 1 and c != "ß" else change(c) for c in text)
+
+
+def title_case(text: str, language: str = "") -> str:
+    """Return a text in which every word begins with a capital; the other letters stay as they are."""
+    return _FIRST_LETTER.sub(lambda match: match[1] + upper_case(match[2], language), text)
+
+
+def add_typos(text: str, rng: random.Random, share: float) -> str:
+    """Misspell a share of the words, among those of at least four letters."""
+    words = text.split(" ")
+    chosen = [i for i, word in enumerate(words) if _WORD.fullmatch(word)]
+    number = int(share * len(words) + rng.random())
+    for i in rng.sample(chosen, min(number, len(chosen))):
+        words[i] = _misspelt(words[i], rng)
+    return " ".join(words)
+
+
+def _misspelt(word: str, rng: random.Random) -> str:
+    """Change one letter of a word, not the first; or swap it with the next."""
+    letters = [i for i in range(len(word) - 1) if word[i].isalpha() and word[i + 1].isalpha()][1:]
+    if not letters:  # numerals such as ² are no letters
+        return word
+    i = rng.choice(letters)
+    before, letter, after = word[:i], word[i], word[i + 1 :]
+    kind = rng.randrange(4)
+    if kind == 0:
+        return before + after
+    if kind == 1 and letter != after[0]:
+        return before + after[0] + letter + after[1:]
+    if kind == 2 and (row := next((row for row in _KEYBOARD if letter.lower() in row), "")):
+        place = row.index(letter.lower())
+        other = rng.choice(row[max(0, place - 1) : place] + row[place + 1 : place + 2])
+        return before + (other.upper() if letter.isupper() else other) + after
+    return before + 2 * letter + after
+
+
+def without_final_punctuation(pair: Pair) -> Pair:
+    """Leave out the last punctuation mark of both sides; a pair with a side that has none stays as it is."""
+    ends = [_FINAL.search(text) for text in pair]
+    if not all(ends):
+        return pair
+    source, target = (text[: end.start()] + text[end.end(1) :] for text, end in zip(pair, ends, strict=True) if end)
+    return source, target
+
+
+def doubled_punctuation(text: str, rng: random.Random) -> str:
+    """Repeat the last punctuation mark once or twice."""
+    end = _FINAL.search(text)
+    return f"{text[: end.end(1)]}{end[1] * rng.randint(1, 2)}{text[end.end(1) :]}" if end else text
+
+
+def merge(pair: Pair, following: Pair, languages: Languages) -> Pair:
+    """Join two pairs."""
+    source, target = (
+        f"{one}{_separator(language)}{other}" for one, other, language in zip(pair, following, languages, strict=True)
+    )
+    return source, target
+
+
+def _separator(language: str) -> str:
+    return " " if is_spaced(language) else ""
+
+
+def draw_span(rng: random.Random, kind: str) -> str:
+    """Draw a span that is the same in every language; `kind` is one of SPANS."""
+    if kind == "emoji":
+        emoji = rng.choices(_EMOJI, [len(each) for each in _EMOJI])[0]
+        return chr(rng.choice(emoji)) * rng.choice((1, 1, 1, 2, 3))
+    if kind == "number":
+        n, d = rng.randrange(10 ** rng.randint(1, 7)), rng.randrange(10, 100)
+        date = f"{rng.randint(1900, 2099)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
+        clock = f"{rng.randrange(24)}:{rng.randrange(60):02}"
+        return rng.choice((f"{n}", f"{n}", f"{n}.{d}", f"{n}%", f"#{n}", date, clock, f"{d % 10}.{d // 10}.{n % 100}"))
+    one, two = _name(rng), _name(rng)
+    if kind == "url":
+        host = f"{one}.{rng.choice(('com', 'org', 'net', 'de', 'fr', 'io', 'co.uk'))}"
+        path = rng.choice(("", "/", f"/{two}", f"/{two}/{rng.randrange(1000)}", f"/{two}?{_name(rng)}={_name(rng)}"))
+        hosts = (f"https://{host}", f"https://www.{host}", f"http://{host}", f"www.{host}")
+        return rng.choice((*(start + path for start in hosts), f"{two}@{host}"))
+    flags = (f"--{one}", f"<{one}>", f"%{one[0]}", f"{{{one}}}", f"@{one}", f"${one}", f"#{one}")
+    names = (f"{one}_{two}", f"{one}()", f"/{one}/{two}", f"{one}.{two[:3]}", f"`{one} {two}`")
+    return rng.choice((*names, *flags, f"{one.upper()}-{rng.randrange(1000)}"))
+
+
+def _name(rng: random.Random) -> str:
+    return "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9)))
+
+
+def insert(pair: Pair, span: str, rng: random.Random, languages: Languages) -> Pair:
+    """Put a span into both sides: at the start, the end, before the last mark, after the first comma, or in between."""
+    places = ["start", "end", "end", *(["mark"] * 2 if all(map(_FINAL.search, pair)) else [])]
+    places += ["comma"] if all(", " in text for text in pair) else []
+    place, fraction = rng.choice([*places, "between"]), rng.random()
+    source, target = (
+        _inserted(text, span, place, fraction, _separator(language))
+        for text, language in zip(pair, languages, strict=True)
+    )
+    return source, target
+
+
+def _inserted(text: str, span: str, place: str, fraction: float, space: str) -> str:
+    words, end = text.split(" ") if space else list(text), _FINAL.search(text)
+    cut = {"start": 0, "mark": end.start() if end else 0, "comma": text.find(", ") + 1, "end": len(text)}.get(place)
+    if cut is None:
+        cut = len(space.join(words[: round(fraction * len(words))]))
+    before, after = text[:cut].rstrip(), text[cut:]
+    if place != "mark" and after:
+        after = space + after.lstrip()
+    return f"{before}{space if before else ''}{span}{after}"
+
+
+def noise_line(rng: random.Random) -> str:
+    """Draw a line without words of any language."""
+    parts = [rng.choice(_SYMBOLS) if rng.random() < 0.3 else draw_span(rng, rng.choice(SPANS)) for _ in range(3)]
+    return " ".join(parts[: rng.randint(1, 3)])
+
+
+def augment(kind: str, pair: Pair, following: Pair, rng: random.Random, languages: Languages) -> Pair:
+    """Change a pair in one of the ways of the configuration's `augmentation` section.
+
+    Args:
+        kind: a key of that section.
+        pair: source and target.
+        following: the next pair of the corpus, for merge.
+        rng: draws what is left open.
+        languages: of both sides.
+    """
+    tag = f"{BACK_TRANSLATION_TAG} "
+    if pair[0].startswith(tag):  # it stays as it is
+        others = following[0].removeprefix(tag), following[1]
+        source, target = augment(kind, (pair[0].removeprefix(tag), pair[1]), others, rng, languages)
+        return tag + source, target
+    source, target = pair
+    match kind:
+        case "upper_case" | "title_case":
+            change = upper_case if kind == "upper_case" else title_case
+            return change(source, languages.source), change(target, languages.target)
+        case "lower_case":
+            return lower_case(source, languages.source), target
+        case "typos":
+            return add_typos(source, rng, _TYPO_SHARE), target
+        case "punctuation":
+            return without_final_punctuation(pair) if rng.random() < 0.5 else (doubled_punctuation(source, rng), target)
+        case "merge":
+            return merge(pair, following, languages)
+        case "copy_spans":
+            return insert(pair, draw_span(rng, rng.choice(SPANS)), rng, languages)
+    line = noise_line(rng)
+    return line, line

@@ -1,0 +1,61 @@
+"""Runaway translations: far longer than their source, or the same words over and over; they are searched again.
+
+A model that gets an input unlike its training text, such as a single rare word, may find no end.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mt.decoding.engine import Engine, Hypothesis, SearchOptions
+
+_MIN_COPIES = 4  # of a phrase in a row
+_MAX_PHRASE = 8  # tokens
+_RETRY_NGRAM = 2  # tokens that may not occur twice in the second search
+
+
+def is_runaway(source: Sequence[int], target: Sequence[int]) -> bool:
+    """Return True for a translation much longer than its source, or with a phrase at least four times in a row.
+
+    What repeats as often in the source, such as a row of dots, may do so in the translation, too.
+    """
+    if len(target) > 2 * len(source) + 10:
+        return True
+    if len(target) < _MIN_COPIES or max(Counter(target).values()) < _MIN_COPIES:
+        return False
+    return most_copies(target) >= max(_MIN_COPIES, 2 * most_copies(source))
+
+
+def most_copies(ids: Sequence[int]) -> int:
+    """Return how often a phrase of at most eight tokens follows itself, at most: 3 for a b a b a b."""
+    most = 1
+    for size in range(1, min(_MAX_PHRASE, len(ids) // 2) + 1):
+        run = 0
+        for i in range(size, len(ids)):
+            run = run + 1 if ids[i] == ids[i - size] else 0
+            most = max(most, run // size + 1)
+    return most
+
+
+def search_without_loops(
+    engine: Engine, sentences: Sequence[Sequence[int]], options: SearchOptions
+) -> list[list[Hypothesis]]:
+    """Translate sentences; where the best hypothesis is a runaway one, search again without repeated bigrams.
+
+    The second hypotheses count if the best of them is no runaway, or shorter. Samples stay as they are drawn.
+    """
+    found = engine.translate(sentences, options)
+    if options.sampling is not None or options.no_repeat_ngram_size:
+        return found
+    rows = [
+        row
+        for row, (source, [best, *_]) in enumerate(zip(sentences, found, strict=True))
+        if len(best.ids) > options.min_length and is_runaway(source, best.ids)
+    ]
+    if not rows:
+        return found
+    retry = replace(options, no_repeat_ngram_size=_RETRY_NGRAM)
+    for row, again in zip(rows, engine.translate([sentences[row] for row in rows], retry), strict=True):
+        if not is_runaway(sentences[row], again[0].ids) or len(again[0].ids) < len(found[row][0].ids):
+            found[row] = again
+    return found

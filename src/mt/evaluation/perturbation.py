@@ -1,0 +1,120 @@
+"""Scores on a test set as users might write it: in capitals, with typos, or with a URL to copy."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+from mt.console import log, table
+from mt.data import augmentation
+from mt.data.augmentation import Languages, Pair
+from mt.data.eval_texts import EvalText
+from mt.data.mixture import direction
+from mt.decoding.engine import SearchOptions
+from mt.decoding.text_translation import mean_bleu, translate_texts
+from mt.decoding.translator import Translator
+
+CLEAN = "clean"
+TYPO_SHARE = 0.05  # of the words
+
+# A perturbation changes a pair and returns the span to be copied, if any.
+_Perturbation = Callable[[Pair, random.Random, Languages], tuple[Pair, str]]
+
+
+def _augmented(kind: str, pair: Pair, rng: random.Random, languages: Languages) -> tuple[Pair, str]:
+    return augmentation.augment(kind, pair, pair, rng, languages), ""
+
+
+def _with_span(kind: str, pair: Pair, rng: random.Random, languages: Languages) -> tuple[Pair, str]:
+    span = augmentation.draw_span(rng, kind)
+    return augmentation.insert(pair, span, rng, languages), span
+
+
+PERTURBATIONS: dict[str, _Perturbation] = {
+    CLEAN: lambda pair, rng, languages: (pair, ""),
+    "upper case": partial(_augmented, "upper_case"),
+    "title case": partial(_augmented, "title_case"),
+    "lower case": partial(_augmented, "lower_case"),
+    "typos": lambda pair, rng, languages: ((augmentation.add_typos(pair[0], rng, TYPO_SHARE), pair[1]), ""),
+    "no final mark": lambda pair, rng, languages: (augmentation.without_final_punctuation(pair), ""),
+    "doubled mark": lambda pair, rng, languages: ((augmentation.doubled_punctuation(pair[0], rng), pair[1]), ""),
+    **{f"with {kind}": partial(_with_span, kind) for kind in augmentation.SPANS},
+}
+
+
+@dataclass(frozen=True)
+class PerturbationResult:
+    """BLEU under a perturbation.
+
+    Attributes:
+        perturbation: of PERTURBATIONS.
+        direction: the target language, or de-fr where the model has several source languages.
+        bleu: against references that were changed likewise.
+        share_of_clean: percent of the BLEU without a change; None where that is 0.
+        copied: percent of the inserted spans that the translations have letter by letter; None without any.
+    """
+
+    perturbation: str
+    direction: str
+    bleu: float
+    share_of_clean: float | None
+    copied: float | None
+
+
+def perturbed(text: EvalText, name: str, source_lang: str, seed: int = 1) -> tuple[EvalText, list[str]]:
+    """Return a text under a perturbation, a pure function of the arguments, and the span in each sentence."""
+    change, languages = PERTURBATIONS[name], Languages(source_lang, text.target_lang)
+    pairs = zip(text.sources, text.references, strict=True)
+    changed = [change(pair, random.Random(f"{seed} {name} {row}"), languages) for row, pair in enumerate(pairs)]
+    sources, references = [pair[0] for pair, _ in changed], [pair[1] for pair, _ in changed]
+    return replace(text, sources=sources, references=references), [span for _, span in changed]
+
+
+def evaluate_perturbed(
+    translator: Translator, texts: Sequence[EvalText], options: SearchOptions, source_lang: str, tokenize: str
+) -> list[PerturbationResult]:
+    """Translate and score each text clean and under each perturbation.
+
+    Args:
+        translator: of the model.
+        texts: a test set, by language.
+        options: of the search.
+        source_lang: the language of the sources, for their case, where the texts do not say it.
+        tokenize: sacreBLEU's tokenizer, or auto.
+    """
+    results: list[PerturbationResult] = []
+    for text in texts:
+        clean = 0.0
+        for name in PERTURBATIONS:
+            log.info("translating %d sentences into %s, %s", len(text.sources), text.target_lang, name)
+            changed, spans = perturbed(text, name, text.source_lang or source_lang)
+            [translated] = translate_texts(translator, [changed], options)
+            bleu = mean_bleu([translated], tokenize)
+            clean = bleu if name == CLEAN else clean
+            found = [span in hypothesis for span, hypothesis in zip(spans, translated.hypotheses, strict=True) if span]
+            copied = 100 * sum(found) / len(found) if found else None
+            share = 100 * bleu / clean if clean else None
+            results.append(PerturbationResult(name, direction(text.source_lang, text.target_lang), bleu, share, copied))
+    return results
+
+
+def perturbations_table(results: Sequence[PerturbationResult], signature: str) -> str:
+    """Format results as a table, with BLEU's signature."""
+    several = len({result.direction for result in results}) > 1
+    header = [*(["language"] if several else []), "text", "BLEU", "% of clean", "copied %"]
+    rows = [
+        [*([r.direction] if several else []), r.perturbation]
+        + ["-" if value is None else f"{value:.1f}" for value in (r.bleu, r.share_of_clean, r.copied)]
+        for r in results
+    ]
+    return "\n".join([table(header, rows), signature])
+
+
+def perturbations_json(results: Sequence[PerturbationResult], signature: str) -> dict[str, Any]:
+    """Return results as a JSON object."""
+    rows = [
+        {key: round(value, 4) if isinstance(value, float) else value for key, value in asdict(r).items()}
+        for r in results
+    ]
+    return {"perturbations": rows, "signature": signature}
