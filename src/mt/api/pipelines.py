@@ -93,7 +93,7 @@ def _plan_table(plan: "Plan", jobs: int, keep: bool, found: "dict[str, State]") 
     from mt.extras.pipelines.results import plan_table
 
     pending = [name for name, state in found.items() if state != "done"]
-    return plan_table(plan, found, estimate_costs(plan, pending, keep), jobs)
+    return plan_table(plan, found, estimate_costs(plan, pending, jobs, keep), jobs)
 
 
 def pipeline_status(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> str:

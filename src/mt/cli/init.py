@@ -106,8 +106,8 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
     from mt.extras.planning.init_options import InitOptions, validated_data
 
     _complete_names(options, given, is_terminal, asks)
-    own = {key: value for key, value in options.items() if key != "held_out"}
-    validated_data(InitOptions(**{**own, "valid": None, "test": None, "general": ()}))
+    unread = {"valid": None, "test": None, "general": ()}
+    validated_data(InitOptions(**{key: value for key, value in (options | unread).items() if key != "held_out"}))
     path = output or Path(f"{options['name']}.yaml")
     schema_path = path.with_name(_SCHEMA)
     student = None if pipeline is None else path.with_name(f"{path.stem}-{pipeline}.yaml")
@@ -125,6 +125,7 @@ def init(output: Path | None, force: bool, schema: bool, like: Path | None, **op
 
 
 def _write_pipeline(path: Path, schema_path: Path, pipeline: Path, draft: "Draft", options: "InitOptions") -> None:
+    """Write the configuration of a teacher and the pipeline."""
     from mt.extras.pipelines.template import draft_pipeline
     from mt.storage import atomic
 

@@ -208,6 +208,19 @@ def test_a_dry_run_estimates_and_leaves_nothing(tmp_path: Path) -> None:
     assert "unknown" not in shown
 
 
+def test_the_estimated_time_is_that_of_steps_side_by_side(folder: Path) -> None:
+    from mt.api.pipelines import read_plan
+    from mt.extras.pipelines.estimates import StepCost, makespan
+
+    (folder / "pipeline.yaml").write_text(TEACHERS)
+    plan = read_plan(folder / "pipeline.yaml", (), folder / "runs")
+    seconds = {"teacher_1": 50.0, "teacher_2": 70.0, "translated": 10.0, "student": 90.0, "final": None}
+    costs = {name: StepCost(each) for name, each in seconds.items()}
+    assert makespan(plan, costs, 1) == 220
+    assert makespan(plan, costs, 2) == makespan(plan, costs, 5) == 170
+    assert makespan(plan, {"student": costs["student"]}, 2) == 90
+
+
 def test_a_run_is_not_overwritten_by_a_pipeline(folder: Path) -> None:
     (folder / "runs" / "mine").mkdir(parents=True)
     (folder / "runs" / "mine" / "config.yaml").write_text(CONFIG)

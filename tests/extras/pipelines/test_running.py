@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -83,7 +84,7 @@ def test_the_steps_are_commands_that_a_user_could_type(finished: Path, tmp_path:
     for line in re.findall(
         r"^\S+ (?:teacher_1|teacher_2|translated): mt (.*)$", (finished / "stderr").read_text(), re.M
     ):
-        mt(*line.split(), cwd=folder)
+        mt(*shlex.split(line), cwd=folder)
     ours, theirs = products(finished), products(folder)
     assert len(theirs) == 3
     assert ours | theirs == ours

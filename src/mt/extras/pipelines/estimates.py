@@ -5,6 +5,8 @@ The factors between a training step and the other commands were measured once (d
 
 import contextlib
 import json
+import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +22,7 @@ from mt.extras.planning.estimate import estimate
 from mt.extras.planning.probe import Measurements, probe
 from mt.storage import atomic
 from mt.storage.stage import stage_key
+from mt.system.cpus import usable_cores
 from mt.text.lines import read_lines
 
 _START = 6.0  # seconds until a command works
@@ -36,18 +39,38 @@ class StepCost:
     disk: int | None = None
 
 
-def estimate_costs(plan: Plan, names: list[str], keep: bool = True) -> dict[str, StepCost]:
-    """Estimate the cost of some steps; with `keep` the timings are kept for the next time."""
-    estimator = _Estimator(plan, keep)
-    costs = {}
-    for name in names:
-        costs[name] = estimator.cost(plan.steps[name])
-    return costs
+def cores_per_step(jobs: int) -> int:
+    """Return the cores that each of so many steps has if they run at once; OMP_NUM_THREADS limits those of all."""
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    cores = int(threads) if threads.isdecimal() and int(threads) else usable_cores()
+    return max(1, cores // jobs)
+
+
+def estimate_costs(plan: Plan, names: list[str], jobs: int = 1, keep: bool = True) -> dict[str, StepCost]:
+    """Estimate the cost of some steps if `jobs` run at once; with `keep` the timings are kept for the next time."""
+    given, cores = os.environ.get("OMP_NUM_THREADS"), cores_per_step(jobs)
+    os.environ["OMP_NUM_THREADS"] = str(cores)  # for the processes that time
+    try:
+        estimator = _Estimator(plan, cores, keep)
+        return {name: estimator.cost(plan.steps[name]) for name in names}
+    finally:
+        del os.environ["OMP_NUM_THREADS"]
+        os.environ |= {} if given is None else {"OMP_NUM_THREADS": given}
+
+
+def makespan(plan: Plan, costs: Mapping[str, StepCost], jobs: int) -> float:
+    """Return the seconds until the last of these steps has ended if `jobs` run at once."""
+    free, ends = [0.0] * jobs, dict[str, float]()
+    for name in filter(costs.__contains__, plan.steps):
+        start = max(min(free), *(ends.get(other, 0.0) for other in plan.steps[name].needs), 0.0)
+        ends[name] = start + (costs[name].seconds or 0.0)
+        free[free.index(min(free))] = ends[name]
+    return max(ends.values(), default=0.0)
 
 
 class _Estimator:
-    def __init__(self, plan: Plan, keep: bool) -> None:
-        self._plan, self._keep = plan, keep
+    def __init__(self, plan: Plan, cores: int, keep: bool) -> None:
+        self._plan, self._cores, self._keep = plan, cores, keep
         self._path = plan.records / "timings.json"
         self._measured: dict[str, Measurements] = {}
         with contextlib.suppress(OSError, ValueError, TypeError):
@@ -107,7 +130,7 @@ class _Estimator:
         if training.max_steps <= _FEW_STEPS:
             return None
         shape = (training.max_tokens, training.accumulate, training.optimizer, training.r_drop, training.precision)
-        key = stage_key(config.model, config.tokenizer, training.device, training.recompute, *shape)
+        key = stage_key(config.model, config.tokenizer, training.device, training.recompute, self._cores, *shape)
         if key not in self._measured:
             plain = training.model_copy(update={"init_from": None, "init_layers": None, "distill_from": ()})
             config = self._with_stand_ins(config.model_copy(update={"training": plain}))

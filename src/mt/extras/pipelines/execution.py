@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -15,10 +16,10 @@ from filelock import lock_descriptor
 
 from mt.console import duration, harmless, log
 from mt.errors import MtError, StoppedError
+from mt.extras.pipelines.estimates import cores_per_step
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.records import note_attempt, output_digest, read_record, step_key, write_record
 from mt.storage import atomic
-from mt.system.cpus import usable_cores
 from mt.training.signals import StopRequest
 
 ENDS_WITH_PARENT = "MT_ENDS_WITH_PARENT"  # tells a command to end when its standard input does
@@ -74,9 +75,7 @@ class _Runner:
         for slot in range(jobs):
             self._slots.put(slot)
         self._gpus = _gpus() if jobs > 1 else []
-        threads = os.environ.get("OMP_NUM_THREADS", "")
-        cores = int(threads) if threads.isdecimal() and int(threads) else usable_cores()
-        self._threads = str(max(1, cores // jobs))
+        self._threads = {"OMP_NUM_THREADS": str(cores_per_step(jobs))}
         self._processes: set[subprocess.Popen[bytes]] = set()
         self._is_forwarded = False
         self.failures: list[BaseException] = []
@@ -115,8 +114,8 @@ class _Runner:
             log.info("%s: done in %s", step.name, duration(record.seconds))
 
     def _run_command(self, step: Step, key: str, slot: int, lock: int) -> None:
-        log.info("%s: mt %s", step.name, " ".join(step.words))
-        environment = os.environ | {"OMP_NUM_THREADS": self._threads, ENDS_WITH_PARENT: "1"}
+        log.info("%s: mt %s", step.name, shlex.join(step.words))
+        environment = os.environ | self._threads | {ENDS_WITH_PARENT: "1"}
         if self._gpus:
             environment["CUDA_VISIBLE_DEVICES"] = self._gpus[slot % len(self._gpus)]
         started, last = time.time(), list[str]()

@@ -101,12 +101,12 @@ def _all_places(pipeline: Pipeline, name: str) -> Iterator[tuple[tuple[str | int
     for path, place in places(settings):
         yield ("steps", name, kind, *path), place
     for key, value in merged_set(pipeline, settings).items() if isinstance(settings, OnCorpus) else ():
-        yield from _places_in(value, ("steps", name, kind, "set", key))
+        yield from _places_in(value, pipeline.set_path(name, key))
 
 
 def _places_in(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Place]]:
     if is_place(value):
-        yield path, Place.model_construct(step=str(value["step"]), file=value.get("file"))
+        yield path, Place.model_construct(step=str(value["step"]), file=value.get("file") and str(value["file"]))
     elif isinstance(value, Mapping | list):
         for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from _places_in(inner, (*path, key))
@@ -127,10 +127,12 @@ def _reference_problems(
             continue
         kind = pipeline.steps[place.step][0]
         key = next((str(part) for part in reversed(path) if not isinstance(part, int)), "")
-        is_model = key in _MODELS or key in ("training.init_from", "training.distill_from")
+        is_model = key.rpartition(".")[2] in (*_MODELS, "init_from", "distill_from")
         wanted = ("train",) if is_model else _PRODUCERS.get(key, ())
         if wanted and (kind not in wanted or place.file):
             yield problem(f"needs a {wanted[0]} step, and {place.step} is a {kind} step", *path)
+        elif place.file and (place.file.startswith("/") or ".." in place.file.split("/")):
+            yield problem(f"{place.file} is not in the step's folder", *path)
         elif not wanted and kind in _TEXTS and place.file:
             yield problem(f"{place.step} writes one file; leave out `file`", *path)
         elif not wanted and kind not in _TEXTS and not place.file:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 
 from mt.console import duration, table
-from mt.extras.pipelines.estimates import StepCost
+from mt.extras.pipelines.estimates import StepCost, makespan
 from mt.extras.pipelines.plan import Plan
 from mt.extras.pipelines.records import Record, State, read_record, states
 from mt.extras.reporting.html import Html, details, headline, page
@@ -26,8 +26,8 @@ def plan_table(plan: Plan, found: Mapping[str, State], costs: Mapping[str, StepC
     seconds, disk = ([getattr(cost, key) for cost in costs.values()] for key in ("seconds", "disk"))
     known = [each for each in seconds if each is not None]
     unknown = f", without {len(seconds) - len(known)} steps of unknown length" if len(known) < len(seconds) else ""
-    together = f" one after the other, less with --jobs {jobs}" if jobs > 1 else ""
-    total = f"estimated: {duration(sum(known))}{together}{unknown}; {sum(each or 0 for each in disk) / 1e6:,.0f} MB"
+    megabytes = sum(each or 0 for each in disk) / 1e6
+    total = f"estimated: {duration(makespan(plan, costs, jobs))}, {jobs} at once{unknown}; {megabytes:,.0f} MB"
     return "\n".join([table(["step", "command", "state", "needs", "time", "MB"], rows), total])
 
 

@@ -20,11 +20,9 @@ class Place(Section):
     """A path; of a step: a file in its folder."""
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield a place that names nothing, or a file outside the step's folder."""
+        """Yield a place that names nothing."""
         if self.step is None and self.file is None:
             yield Rule(("step",), "names neither a step nor a file")
-        elif self.step and self.file and (self.file.startswith("/") or ".." in self.file.split("/")):
-            yield Rule(("file",), "is not in the step's folder")
 
 
 def _as_place(value: object) -> object:

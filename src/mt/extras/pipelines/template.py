@@ -15,6 +15,57 @@ _TEACHER, _REVERSE, _STUDENT = 0.18, 0.14, 0.34
 _STUDENT_LAYERS = (6, 1)
 _DECODER_LAYER = 1.6  # cost of a layer of the decoder, of one of the encoder
 
+_STUDENT_PIPELINE = """\
+# Written by `mt init --pipeline student`: two teachers translate the training text together, a model of the other
+# direction filters what they wrote, and a small, fast student learns from both. {time}.
+#
+#     mt train --config {stem}-student.yaml
+name: {name}-student
+steps:
+  teacher_1:
+    train: {{config: {file}}}
+  teacher_2:
+    train: {{config: {file}, set: {{{other}}}}}
+  reverse:
+    train:
+      config: {file}
+      set:
+        data:
+          source_lang: {target_lang}
+          target_lang: {source_lang}
+          train: {{source: {target}, target: {source}}}{valid}
+          test: null
+        training: {{{reverse}}}
+
+  translated:
+    distill: {{model: [{{step: teacher_1}}, {{step: teacher_2}}], input: {source}}}
+  scores:
+    score:
+      config: {file}
+      set: {{data.train: {translated}}}
+      forward: {{step: teacher_1}}
+      backward: {{step: reverse}}
+  filtered:
+    clean:
+      config: {file}
+      set: {{data.train: {translated}}}
+      scores: {{step: scores}}
+      keep_share: 0.9
+
+  student:
+    train:
+      config: {file}
+      set:
+        data.train:
+          - {own}
+          - source: {{step: filtered, file: train.{source_lang}}}
+            target: {{step: filtered, file: train.{target_lang}}}
+            synthetic: true
+        model: {{encoder_layers: {encoder}, decoder_layers: {decoder}}}
+        training: {{{student}}}
+        decoding: {{compute_type: int8, shortlist: 30}}
+"""
+
 Draft = Callable[[InitOptions, str], tuple[str, str]]
 
 
@@ -58,56 +109,24 @@ def _student(config: Config, path: Path, minutes: float | None) -> str:
     reverse = _length(training, _REVERSE, _REVERSE)
     time = f"{minutes:g} minutes, one step after the other" if minutes else "`--dry-run` shows the time"
     valid = "" if isinstance(data.valid, FromTrain) else f"\n          valid: {_reversed(data.valid)}"
-    return f"""\
-# Written by `mt init --pipeline student`: two teachers translate the training text together, a model of the other
-# direction filters what they wrote, and a small, fast student learns from both. {time}.
-#
-#     mt train --config {path.stem}-student.yaml
-name: {config.name}-student
-steps:
-  teacher_1:
-    train: {{config: {path.name}}}
-  teacher_2:
-    train: {{config: {path.name}, set: {{{other}}}}}
-  reverse:
-    train:
-      config: {path.name}
-      set:
-        data:
-          source_lang: {data.target_lang[0]}
-          target_lang: {data.source_lang[0]}
-          train: {{source: {as_yaml(pair.target)}, target: {as_yaml(pair.source)}}}{valid}
-          test: null
-        training: {{{reverse}}}
-
-  translated:
-    distill: {{model: [{{step: teacher_1}}, {{step: teacher_2}}], input: {as_yaml(pair.source)}}}
-  scores:
-    score:
-      config: {path.name}
-      set: {{data.train: {translated}}}
-      forward: {{step: teacher_1}}
-      backward: {{step: reverse}}
-  filtered:
-    clean:
-      config: {path.name}
-      set: {{data.train: {translated}}}
-      scores: {{step: scores}}
-      keep_share: 0.9
-
-  student:
-    train:
-      config: {path.name}
-      set:
-        data.train:
-          - {own}
-          - source: {{step: filtered, file: train.{data.source_lang[0]}}}
-            target: {{step: filtered, file: train.{data.target_lang[0]}}}
-            synthetic: true
-        model: {{encoder_layers: {encoder}, decoder_layers: {decoder}}}
-        training: {{{student}}}
-        decoding: {{compute_type: int8, shortlist: 30}}
-"""
+    return _STUDENT_PIPELINE.format(
+        time=time,
+        stem=path.stem,
+        name=config.name,
+        file=path.name,
+        other=other,
+        source_lang=data.source_lang[0],
+        target_lang=data.target_lang[0],
+        source=as_yaml(pair.source),
+        target=as_yaml(pair.target),
+        valid=valid,
+        reverse=reverse,
+        student=student,
+        translated=translated,
+        own=own,
+        encoder=encoder,
+        decoder=decoder,
+    )
 
 
 def _length(teacher: TrainingConfig, steps_share: float, time_share: float) -> str:
