@@ -10,6 +10,7 @@ def import_model(
     *,
     source_lang: str | None = None,
     target_langs: Sequence[str] = (),
+    prune: Sequence[str | Path] = (),
     force: bool = False,
 ) -> str:
     """Write a model folder with the weights and the tokenizer of a model of other software.
@@ -19,6 +20,8 @@ def import_model(
         output: the folder to write; it appears when it is complete.
         source_lang: the language to translate from, where the model knows several.
         target_langs: the languages to translate into; empty: all that it knows.
+        prune: text files; only the pieces that they need remain in the vocabulary, and `model` may be a model folder
+            with a SentencePiece tokenizer.
         force: replace an earlier import.
 
     Returns:
@@ -30,6 +33,6 @@ def import_model(
     from mt.extras.importing.importing import find_folder, import_folder
     from mt.storage.output_path import require_replaceable
 
-    folder = find_folder(str(model))
-    require_replaceable(Path(output), "mt import", "imported", [folder], force)
-    return import_folder(folder, Path(output), str(model), source_lang, target_langs)
+    folder, corpus = find_folder(str(model)), [Path(path) for path in prune]
+    require_replaceable(Path(output), "mt import", "imported", [folder, *corpus], force)
+    return import_folder(folder, Path(output), str(model), source_lang, target_langs, corpus)

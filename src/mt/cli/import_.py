@@ -13,10 +13,22 @@ from mt.cli.text import print_result
 @click.option("--output", type=path_type, required=True, help="The model folder to write.")
 @click.option("--from", "source_lang", metavar="LANG", help="Source language, where the model has several.")
 @click.option("--to", "target_langs", metavar="LANG", multiple=True, help="Target language; may be repeated.")
+@click.option(
+    "--prune",
+    type=path_type,
+    metavar="CORPUS",
+    multiple=True,
+    help="Keep only the pieces of the vocabulary that these text files need; may be repeated.",
+)
 @click.option("--force", is_flag=True, help="Replace an earlier import.")
 @debug_option
 def import_command(
-    model: str, output: Path, source_lang: str | None, target_langs: tuple[str, ...], force: bool
+    model: str,
+    output: Path,
+    source_lang: str | None,
+    target_langs: tuple[str, ...],
+    prune: tuple[Path, ...],
+    force: bool,
 ) -> None:
     """Make a model folder of a model of other software.
 
@@ -27,4 +39,6 @@ def import_command(
     """
     from mt.api.importing import import_model
 
-    print_result(import_model(model, output, source_lang=source_lang, target_langs=target_langs, force=force))
+    print_result(
+        import_model(model, output, source_lang=source_lang, target_langs=target_langs, prune=prune, force=force)
+    )

@@ -2,16 +2,18 @@
 
 import importlib.util
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
+from torch import Tensor
 
-from mt.bundle.model_folder import build_model, new_model
+from mt.bundle.model_folder import build_model, load_model, new_model
 from mt.errors import InputError
 from mt.extras.importing.huggingface import read_plan
+from mt.extras.importing.pruning import prune
 from mt.extras.importing.safe_tensors import SafeTensors
 from mt.extras.importing.weights import read_weights
 from mt.storage.download import offline_switch
@@ -20,25 +22,54 @@ from mt.storage.run_dir import ModelDir
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
-def import_folder(folder: Path, output: Path, origin: str, source_lang: str | None, target_langs: Sequence[str]) -> str:
+def import_folder(
+    folder: Path,
+    output: Path,
+    origin: str,
+    source_lang: str | None,
+    target_langs: Sequence[str],
+    corpus: Sequence[Path] = (),
+) -> str:
     """Write a model folder with the weights and tokenizers of another; return lines for the user.
+
+    With a corpus, the vocabulary is reduced to the pieces that it needs, and the folder may be a model folder of ours.
 
     Raises:
         InputError: the folder is of another architecture or incomplete, its parts do not fit together, or a language
             must be chosen.
     """
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", folder.resolve().name).strip("._-")[:100] or "imported"
-    tensors = SafeTensors(folder)
-    plan = read_plan(folder, name, source_lang, target_langs)
-    with torch.device("meta"):
-        model = build_model(plan.config, plan.tokenizers)
-    weights = read_weights(tensors, plan, model)
+    if corpus and ModelDir(folder).config.is_file():
+        loaded = load_model(ModelDir(folder), torch.device("cpu"))
+        config, tokenizers = loaded.config, loaded.tokenizers
+        weights = {name: parameter.detach() for name, parameter in loaded.model.named_parameters()}
+    else:
+        name = re.sub(r"[^A-Za-z0-9._-]", "-", folder.resolve().name).strip("._-")[:100] or "imported"
+        tensors = SafeTensors(folder)
+        plan = read_plan(folder, name, source_lang, target_langs)
+        config, tokenizers = plan.config, plan.tokenizers
+        with torch.device("meta"):
+            model = build_model(config, tokenizers)
+        weights = read_weights(tensors, plan, model)
+    lines = []
+    if corpus:
+        before = _megabytes(weights), tokenizers.target.vocab_size
+        pruned = prune(config, tokenizers, corpus)
+        config, tokenizers, weights = pruned.config, pruned.tokenizers, pruned.weights(weights)
+        lines.append(
+            f"{tokenizers.target.vocab_size:,} of {before[1]:,} pieces remain, and {_megabytes(weights):,.1f} of "
+            f"{before[0]:,.1f} MB of weights; {pruned.unchanged / pruned.lines:.2%} of {pruned.lines:,} lines of the "
+            "corpus are split as before"
+        )
     facts = {"imported": origin, **_card_facts(folder / "README.md")}
-    with new_model(ModelDir(output), plan.config, plan.tokenizers, weights, facts):
+    with new_model(ModelDir(output), config, tokenizers, weights, facts):
         pass
-    data = plan.config.data
-    pieces = plan.tokenizers.target.vocab_size
-    return f"{data.source_lang} to {', '.join(data.target_lang)}, {pieces:,} pieces\n{output}"
+    data = config.data
+    head = f"{data.source_lang} to {', '.join(data.target_lang)}, {tokenizers.target.vocab_size:,} pieces"
+    return "\n".join([head, *lines, str(output)])
+
+
+def _megabytes(weights: Mapping[str, Tensor]) -> float:
+    return sum(tensor.nbytes for tensor in weights.values()) / 1e6
 
 
 def find_folder(name: str) -> Path:
