@@ -55,7 +55,7 @@ def read_plan(folder: Path, name: str, source_lang: str | None, target_langs: Se
     """
     theirs = read_json(folder / "config.json")
     if (folder / OWN).is_dir():
-        return _own_plan(ModelDir(folder / OWN))
+        return _own_plan(ModelDir(folder / OWN), bool(theirs.get("share_encoder_decoder_embeddings", True)))
     kind = theirs.get("model_type")
     if kind not in FAMILIES:
         raise InputError(f"{folder}: its model_type is {kind!r:.50}, which is none of {', '.join(FAMILIES)}")
@@ -108,14 +108,15 @@ def _form(
     return form, names[start]
 
 
-def _own_plan(own: ModelDir) -> Plan:
+def _own_plan(own: ModelDir, in_one_matrix: bool) -> Plan:
     config = load_config(own.config)
     tokenizers = TokenizerPair.load(own.tokenizer, config.tokenizer.shared)
     source, target = (torch.arange(tokenizer.vocab_size) for tokenizer in tokenizers)
-    if not (config.model.tie_embeddings and tokenizers.shared):  # the target's rows follow the source's
+    sizes = len(source), len(target)
+    if in_one_matrix and not (config.model.tie_embeddings and tokenizers.shared):  # the target's rows follow
         target = target + len(source)
-    size = int(target[-1]) + 1
-    return Plan(config, tokenizers, source, target, (size, size), exact=True)
+        sizes = sum(sizes), sum(sizes)
+    return Plan(config, tokenizers, source, target, sizes, exact=True)
 
 
 def _class(settings: Mapping[str, Any]) -> str:
