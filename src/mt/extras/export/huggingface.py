@@ -178,7 +178,8 @@ def _usage(job: ExportJob, shift: int) -> str:
         )
     if tags:
         notes.append(
-            f"The tag before a text asks for the language: {', '.join(f'`{mark.format(code).strip()}`' for code in tags)}."
+            "The tag before a text asks for the language: "
+            f"{', '.join(f'`{mark.format(code).strip()}`' for code in tags)}."
         )
     if shift:
         notes.append(

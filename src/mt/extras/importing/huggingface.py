@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mt.config import load_config
+from mt.config import Config, load_config
 from mt.config.problems import dotted, validate
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
@@ -31,11 +31,12 @@ _SIZES = {
 
 @dataclass(frozen=True)
 class Family:
-    """An architecture of transformers: keys of our model section, and its positions as `Plan` has them."""
+    """An architecture: keys of our model section, and its positions as `Plan` has them."""
 
     model: Mapping[str, Any]
     offset: int = 0
     sinusoids: Callable[[int, int], Tensor] | None = None
+    sines_first: bool = True
 
 
 _TAGGED = {"source_format": "lang text </s>", "target_tag": "target"}
@@ -60,7 +61,21 @@ def read_plan(folder: Path, name: str, source_lang: str | None, target_langs: Se
     if kind not in FAMILIES:
         raise InputError(f"{folder}: its model_type is {kind!r:.50}, which is none of {', '.join(FAMILIES)}")
     settings = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {}
-    vocabulary, family = read_vocabulary(folder, settings), FAMILIES[kind]
+    languages = source_lang, target_langs
+    return make_plan(folder, name, theirs, settings, read_vocabulary(folder, settings), FAMILIES[kind], *languages)
+
+
+def make_plan(
+    folder: Path,
+    name: str,
+    theirs: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    vocabulary: Vocabulary,
+    family: Family,
+    source_lang: str | None,
+    target_langs: Sequence[str],
+) -> Plan:
+    """Plan the import of a model that is described as config.json and tokenizer_config.json would; errors as above."""
     source, targets = _languages(folder, vocabulary, settings, source_lang, target_langs)
     form, start = _form(folder, theirs, settings, vocabulary, targets)
     model = _model_section(folder, theirs, family) | form
@@ -76,11 +91,42 @@ def read_plan(folder: Path, name: str, source_lang: str | None, target_langs: Se
         "model": model,
         "decoding": _decoding_section(folder, theirs),
     }
+    tied = bool(theirs.get("tie_word_embeddings", True))
+    rest = (sizes[0], sizes[1]), family.offset, family.sinusoids, tied, family.sines_first
+    return Plan(_validated(folder, tree), tokenizers, rows[0], rows[1], *rest)
+
+
+def make_own_plan(
+    folder: Path,
+    name: str,
+    theirs: Mapping[str, Any],
+    tokenizers: TokenizerPair,
+    family: Family,
+    source_lang: str | None,
+    target_langs: Sequence[str],
+) -> Plan:
+    """Plan the import of a model with tokenizers of ours, whose ids it has; errors as above."""
+    source, target = (torch.arange(tokenizer.vocab_size) for tokenizer in tokenizers)
+    targets = list(target_langs or tokenizers.source.tags)
+    if source_lang is None or not targets:
+        raise InputError(f"{folder}: it does not say its languages", "name them: --from LANG --to LANG")
+    model = _model_section(folder, theirs, family)
+    model["tie_embeddings"] &= tokenizers.shared == theirs["share_encoder_decoder_embeddings"]
+    tree = {
+        "name": name,
+        "data": _data_section(source_lang, targets, theirs["max_position_embeddings"]),
+        "tokenizer": {"shared": tokenizers.shared, "vocab_size": max(300, len(target))},
+        "model": model,
+    }
+    sizes = len(source), len(target)
+    return Plan(_validated(folder, tree), tokenizers, source, target, sizes, sines_first=family.sines_first, exact=True)
+
+
+def _validated(folder: Path, tree: dict[str, Any]) -> Config:
     config, problems = validate(tree)
     if config is None:
         raise InputError(f"{folder}: {dotted(problems[0].path)}: {problems[0].message}")
-    tied = bool(theirs.get("tie_word_embeddings", True))
-    return Plan(config, tokenizers, *rows, (sizes[0], sizes[1]), family.offset, family.sinusoids, tied)
+    return config
 
 
 def _form(
@@ -140,11 +186,11 @@ def _model_section(folder: Path, theirs: Mapping[str, Any], family: Family) -> d
     return {
         **{ours: _integer(folder, theirs, *keys) for ours, keys in _SIZES.items()},
         **rates,
-        **family.model,
         "activation": _ACTIVATIONS[activation],
         "scale_embeddings": bool(theirs.get("scale_embedding")),
         "tie_embeddings": bool(theirs.get("tie_word_embeddings", True)),
         "output_bias": True,  # also where theirs has none: it excludes a second row of the piece that begins the target
+        **family.model,
     }
 
 

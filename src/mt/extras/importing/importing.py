@@ -14,8 +14,8 @@ from mt.bundle.model_folder import build_model, load_model, new_model
 from mt.errors import InputError
 from mt.extras.importing.huggingface import read_plan
 from mt.extras.importing.pruning import prune
-from mt.extras.importing.safe_tensors import SafeTensors
-from mt.extras.importing.weights import read_weights
+from mt.extras.importing.safe_tensors import SafeTensors, Tensors
+from mt.extras.importing.weights import Plan, read_weights
 from mt.storage.download import offline_switch
 from mt.storage.run_dir import ModelDir
 
@@ -44,8 +44,7 @@ def import_folder(
         weights = {name: parameter.detach() for name, parameter in loaded.model.named_parameters()}
     else:
         name = re.sub(r"[^A-Za-z0-9._-]", "-", folder.resolve().name).strip("._-")[:100] or "imported"
-        tensors = SafeTensors(folder)
-        plan = read_plan(folder, name, source_lang, target_langs)
+        plan, tensors = _read(folder, name, source_lang, target_langs)
         config, tokenizers = plan.config, plan.tokenizers
         with torch.device("meta"):
             model = build_model(config, tokenizers)
@@ -66,6 +65,16 @@ def import_folder(
     data = config.data
     head = f"{data.source_lang} to {', '.join(data.target_lang)}, {tokenizers.target.vocab_size:,} pieces"
     return "\n".join([head, *lines, str(output)])
+
+
+def _read(folder: Path, name: str, source_lang: str | None, target_langs: Sequence[str]) -> tuple[Plan, Tensors]:
+    """Read a folder of any of the formats but its large tensors."""
+    if (folder / "model.bin").is_file():
+        from mt.extras.importing.ctranslate2 import read_ctranslate2
+
+        return read_ctranslate2(folder, name, source_lang, target_langs)
+    tensors = SafeTensors(folder)
+    return read_plan(folder, name, source_lang, target_langs), tensors
 
 
 def _megabytes(weights: Mapping[str, Tensor]) -> float:

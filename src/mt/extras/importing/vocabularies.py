@@ -97,6 +97,23 @@ def read_vocabulary(folder: Path, settings: Mapping[str, Any]) -> Vocabulary:
     return Vocabulary((model, model), (pieces, pieces), _tags(pieces, kind))
 
 
+def marian_vocabulary(folder: Path, source: Sequence[str], target: Sequence[str] | None) -> Vocabulary:
+    """Return the vocabulary of a folder with `source.spm` and `target.spm`, whose pieces come from elsewhere.
+
+    Args:
+        folder: the folder.
+        source: the pieces by id.
+        target: those of the target, if it has others.
+
+    Raises:
+        InputError: a SentencePiece model is missing.
+    """
+    models = _model(folder, "source.spm"), _model(folder, "target.spm")
+    pieces = {piece: i for i, piece in enumerate(source)}
+    of_target = pieces if target is None else {piece: i for i, piece in enumerate(target)}
+    return Vocabulary(models, (pieces, of_target), _tags(pieces, "marian") if target is None else {})
+
+
 def _tokenizer_json(path: Path) -> dict[str, int]:
     """Return the ids by piece in a tokenizer.json, added tokens included."""
     if not path.is_file():
