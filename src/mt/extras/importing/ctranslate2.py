@@ -76,7 +76,8 @@ def read_ctranslate2(
         if flags.get("start_from_zero_embedding"):
             add_start(tensors, theirs, len(target))
             source, target = ([*pieces, "<pad>"] for pieces in (source, target))
-        vocabulary = marian_vocabulary(folder, source, None if shared else target)
+        models = folder / "source.spm", folder / "target.spm"
+        vocabulary = marian_vocabulary(models, source, None if shared else target)
         family = Family({**ours, "source_format": "text </s>"}, sines_first=sines_first)
         return make_plan(folder, name, theirs, {}, vocabulary, family, *languages), ArrayTensors(folder, tensors)
     pair = TokenizerPair.load(folder, shared)

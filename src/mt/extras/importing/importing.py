@@ -13,6 +13,7 @@ from torch import Tensor
 from mt.bundle.model_folder import build_model, load_model, new_model
 from mt.errors import InputError
 from mt.extras.importing.huggingface import read_plan
+from mt.extras.importing.marian import find_npz, read_marian
 from mt.extras.importing.pruning import prune
 from mt.extras.importing.safe_tensors import SafeTensors, Tensors
 from mt.extras.importing.weights import Plan, read_weights
@@ -43,7 +44,8 @@ def import_folder(
         config, tokenizers = loaded.config, loaded.tokenizers
         weights = {name: parameter.detach() for name, parameter in loaded.model.named_parameters()}
     else:
-        name = re.sub(r"[^A-Za-z0-9._-]", "-", folder.resolve().name).strip("._-")[:100] or "imported"
+        named = folder.resolve().parent.name if folder.is_file() else folder.resolve().name
+        name = re.sub(r"[^A-Za-z0-9._-]", "-", named).strip("._-")[:100] or "imported"
         plan, tensors = _read(folder, name, source_lang, target_langs)
         config, tokenizers = plan.config, plan.tokenizers
         with torch.device("meta"):
@@ -59,7 +61,7 @@ def import_folder(
             f"{before[0]:,.1f} MB of weights; {pruned.unchanged / pruned.lines:.2%} of {pruned.lines:,} lines of the "
             "corpus are split as before"
         )
-    facts = {"imported": origin, **_card_facts(folder / "README.md")}
+    facts = {"imported": origin, **_card_facts(folder.parent if folder.is_file() else folder)}
     with new_model(ModelDir(output), config, tokenizers, weights, facts):
         pass
     data = config.data
@@ -73,6 +75,8 @@ def _read(folder: Path, name: str, source_lang: str | None, target_langs: Sequen
         from mt.extras.importing.ctranslate2 import read_ctranslate2
 
         return read_ctranslate2(folder, name, source_lang, target_langs)
+    if not (folder / "config.json").is_file() and (npz := find_npz(folder)):
+        return read_marian(npz, name, source_lang, target_langs)
     tensors = SafeTensors(folder)
     return read_plan(folder, name, source_lang, target_langs), tensors
 
@@ -82,13 +86,13 @@ def _megabytes(weights: Mapping[str, Tensor]) -> float:
 
 
 def find_folder(name: str) -> Path:
-    """Return the folder of a path, or of a name on the hub, which is downloaded once.
+    """Return the path of a folder or a model of Marian, or of a name on the hub, which is downloaded once.
 
     Raises:
         InputError: there is no such folder, and the hub does not have it or cannot be reached.
     """
     path = Path(name)
-    if path.is_dir():
+    if path.is_dir() or (path.is_file() and path.suffix == ".npz"):
         return path
     if path.exists() or not _HUB_NAME.fullmatch(name):
         raise InputError(f"{name}: no such folder", "name a folder, or a model of the hub as OWNER/NAME")
@@ -106,10 +110,10 @@ def find_folder(name: str) -> Path:
         raise InputError(f"{name}: no such folder, and the hub does not give it ({reason})", hint) from None
 
 
-def _card_facts(readme: Path) -> dict[str, Any]:
+def _card_facts(folder: Path) -> dict[str, Any]:
     """Return the licence in the front matter of a model card, if it says one."""
     try:
-        _, front, _ = readme.read_text(encoding="utf-8").split("---\n", 2)
+        _, front, _ = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
         licence = yaml.safe_load(front)["license"]
     except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError):
         return {}
