@@ -16,7 +16,8 @@ def import_model(
     """Write a model folder with the weights and the tokenizer of a model of other software.
 
     Args:
-        model: a Hugging Face folder of MarianMT, M2M-100, NLLB, mBART or our own export, or its name on the hub.
+        model: a Hugging Face folder of MarianMT, M2M-100, NLLB, mBART or our own export, or its name on the hub; a
+            folder with Marian's .npz, or that file; a folder of CTranslate2.
         output: the folder to write; it appears when it is complete.
         source_lang: the language to translate from, where the model knows several.
         target_langs: the languages to translate into; empty: all that it knows.

@@ -33,7 +33,7 @@ def import_command(
     """Make a model folder of a model of other software.
 
     MODEL is a Hugging Face folder of MarianMT (OPUS-MT), M2M-100, NLLB, mBART or `mt export huggingface`, or its name
-    on the hub.
+    on the hub; a folder with Marian's .npz; or one of CTranslate2. With --prune, a model folder of mt, too.
 
     Example: mt import Helsinki-NLP/opus-mt-en-de --output opus-en-de
     """
