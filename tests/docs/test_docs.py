@@ -38,6 +38,7 @@ NOT_RUN = {
     "mt init --opus": "needs OPUS's server; tests of its own",
     "mt import Helsinki-NLP/": "needs the hub; tests of its own",
     "mt import facebook/": "needs the hub; tests of its own",
+    "mt import opus-2020": "needs a model of OPUS-MT; tests of its own",
     "mt translate --model opus-en-de": "needs the hub; tests of its own",
     "mt translate --model m2m-both": "needs the hub; tests of its own",
     "make ": "continuous integration runs `make test`, and the others take minutes",

@@ -64,13 +64,6 @@ def test_the_export_for_ctranslate2_is_used_with_the_library_alone(
     assert output == f"{into('xx', sentence)}\n"
 
 
-@pytest.mark.parametrize("export_format", ["huggingface", "onnx"])
-def test_formats_without_sentencepiece_refuse(unigram_run: Path, tmp_path: Path, export_format: str) -> None:
-    arguments = ("export", export_format, "--output", tmp_path / "out")
-    assert "SentencePiece" in mt(*arguments, cwd=unigram_run, code=2).stderr
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_file_that_another_run_made_is_given(unigram_run: Path, tiny: Path) -> None:
     tokenizer = SentencePieceTokenizer.load(unigram_run / "runs" / "two" / "tokenizer" / "target.json")
     (tiny / "given.json").write_text(tokenizer.to_json())

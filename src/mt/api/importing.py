@@ -10,15 +10,19 @@ def import_model(
     *,
     source_lang: str | Sequence[str] | None = None,
     target_langs: Sequence[str] = (),
+    prune: Sequence[str | Path] = (),
     force: bool = False,
 ) -> str:
     """Write a model folder with the weights and the tokenizer of a model of other software.
 
     Args:
-        model: a Hugging Face folder of MarianMT, M2M-100, NLLB, mBART or our own export, or its name on the hub.
+        model: a Hugging Face folder of MarianMT, M2M-100, NLLB, mBART or our own export, or its name on the hub; a
+            folder with Marian's .npz, or that file; a folder of CTranslate2.
         output: the folder to write; it appears when it is complete.
         source_lang: the language to translate from, or several, where the model knows several.
         target_langs: the languages to translate into; empty: all that it knows.
+        prune: text files; only the pieces that they need remain in the vocabulary, and `model` may be a model folder
+            with a SentencePiece tokenizer.
         force: replace an earlier import.
 
     Returns:
@@ -30,7 +34,7 @@ def import_model(
     from mt.extras.importing.importing import find_folder, import_folder
     from mt.storage.output_path import require_replaceable
 
-    folder = find_folder(str(model))
-    require_replaceable(Path(output), "mt import", "imported", [folder], force)
+    folder, corpus = find_folder(str(model)), [Path(path) for path in prune]
+    require_replaceable(Path(output), "mt import", "imported", [folder, *corpus], force)
     sources = [source_lang] if isinstance(source_lang, str) else source_lang or ()
-    return import_folder(folder, Path(output), str(model), sources, target_langs)
+    return import_folder(folder, Path(output), str(model), sources, target_langs, corpus)

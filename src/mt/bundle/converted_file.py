@@ -21,7 +21,7 @@ from typing import BinaryIO
 from mt.decoding.engine import UnusableError
 
 _VERSION = 6
-_NUMBER_TYPES = ("f", "b", "h", "i", "e", "H")  # float32, int8, int16, int32, float16, bfloat16
+NUMBER_TYPES = ("f", "b", "h", "i", "e", "H")  # float32, int8, int16, int32, float16, bfloat16
 _FLOAT32, _INT8 = 0, 1
 _MAX_ENTRIES = 100_000  # variables or aliases; a layer has about twenty
 _MAX_RANK = 4
@@ -50,12 +50,13 @@ _SETTINGS = re.compile(
 
 
 @dataclass(frozen=True, eq=False)
-class _Variable:
-    """A variable's header: the shape is empty for a setting, which has a value."""
+class Variable:
+    """A variable's header: the shape is empty for a setting, which has a value; `offset` is the place of its data."""
 
     shape: tuple[int, ...]
     number_type: int
     value: float
+    offset: int
 
 
 def check_converted(path: Path, source_vocab: int, target_vocab: int) -> None:
@@ -65,11 +66,23 @@ def check_converted(path: Path, source_vocab: int, target_vocab: int) -> None:
         UnusableError: the version is unsupported, or the sizes are inconsistent or not those of our models.
     """
     try:
+        _check_variables(read_variables(path), source_vocab, target_vocab)
+    except ValueError as error:
+        raise UnusableError(f"{path}: not a CTranslate2 model ({error})") from None
+
+
+def read_variables(path: Path) -> dict[str, Variable]:
+    """Read the headers of a model file's variables, by name; an alias maps to its variable.
+
+    Raises:
+        UnusableError: the version is unsupported, or the sizes are inconsistent.
+    """
+    try:
         with path.open("rb") as file:
             (version,) = _unpack(file, "I")
             if version != _VERSION:
                 raise UnusableError(f"{path}: CTranslate2 format {version}; only format {_VERSION} is supported")
-            _check_variables(_read_variables(file, path.stat().st_size), source_vocab, target_vocab)
+            return _read_variables(file, path.stat().st_size)
     except (ValueError, struct.error) as error:
         raise UnusableError(f"{path}: not a CTranslate2 model ({error})") from None
 
@@ -85,13 +98,12 @@ def check_map(path: Path) -> None:
         raise UnusableError(f"{path}: not a vocabulary map")
 
 
-def _read_variables(file: BinaryIO, size: int) -> dict[str, _Variable]:
-    """Read the headers of all variables, by name; an alias maps to its variable."""
+def _read_variables(file: BinaryIO, size: int) -> dict[str, Variable]:
     _read_name(file)
     _unpack(file, "I")  # the revision
-    variables: dict[str, _Variable] = {}
+    variables: dict[str, Variable] = {}
 
-    def add(name: str, variable: _Variable) -> None:
+    def add(name: str, variable: Variable) -> None:
         if name in variables:
             raise ValueError(f"duplicate name {name!r:.50}")
         variables[name] = variable
@@ -109,20 +121,22 @@ def _read_variables(file: BinaryIO, size: int) -> dict[str, _Variable]:
     return variables
 
 
-def _read_variable(file: BinaryIO, name: str, size: int) -> _Variable:
+def _read_variable(file: BinaryIO, name: str, size: int) -> Variable:
     (rank,) = _unpack(file, "B")
     if rank > _MAX_RANK:
         raise ValueError(f"{name!r:.50} has {rank} dimensions")
     shape = _unpack(file, f"{rank}I")
     number_type, n_bytes = _unpack(file, "=BI")
-    if number_type >= len(_NUMBER_TYPES) or n_bytes != math.prod(shape) * struct.calcsize(_NUMBER_TYPES[number_type]):
+    if number_type >= len(NUMBER_TYPES) or n_bytes != math.prod(shape) * struct.calcsize(NUMBER_TYPES[number_type]):
         raise ValueError(f"the sizes of {name!r:.50} are inconsistent")
     if file.tell() + n_bytes > size:
         raise ValueError(f"{name!r:.50} extends past the end of the file")
+    offset = file.tell()
     if shape:
         file.seek(n_bytes, 1)
-        return _Variable(shape, number_type, 0)
-    return _Variable(shape, number_type, *_unpack(file, _NUMBER_TYPES[number_type]))
+        return Variable(shape, number_type, 0, offset)
+    (value,) = _unpack(file, NUMBER_TYPES[number_type])
+    return Variable(shape, number_type, value, offset)
 
 
 def _unpack(file: BinaryIO, layout: str) -> tuple[int, ...]:
@@ -144,7 +158,7 @@ def _read_count(file: BinaryIO) -> int:
     return count
 
 
-def _check_variables(variables: Mapping[str, _Variable], source_vocab: int, target_vocab: int) -> None:
+def _check_variables(variables: Mapping[str, Variable], source_vocab: int, target_vocab: int) -> None:
     sizes = {"S": source_vocab, "T": target_vocab}
     for name, symbol, axis in (("decoder/embeddings/weight", "D", 1), ("decoder/layer_0/ffn/linear_0/weight", "F", 0)):
         if name not in variables or len(variables[name].shape) != 2:
@@ -163,7 +177,7 @@ def _check_variables(variables: Mapping[str, _Variable], source_vocab: int, targ
     _check_settings(variables, sizes["D"])
 
 
-def _check_tensor(name: str, variables: Mapping[str, _Variable], sizes: Mapping[str, int]) -> None:
+def _check_tensor(name: str, variables: Mapping[str, Variable], sizes: Mapping[str, int]) -> None:
     variable = variables[name]
     module, _, kind = name.rpartition("/")
     if variable.number_type != _FLOAT32 and not (kind == "weight" and variable.number_type == _INT8):
@@ -183,7 +197,7 @@ def _check_tensor(name: str, variables: Mapping[str, _Variable], sizes: Mapping[
         raise ValueError(f"{name!r:.60} has the shape {variable.shape}, but {expected} is expected")
 
 
-def _check_settings(variables: Mapping[str, _Variable], d_model: int) -> None:
+def _check_settings(variables: Mapping[str, Variable], d_model: int) -> None:
     def setting(name: str) -> float:
         return variables[name].value if name in variables else 0
 

@@ -18,7 +18,7 @@ from mt.config.training import TrainingConfig
 ExportFormat = Literal["ctranslate2", "huggingface", "onnx", "argos"]
 EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
 
-OUR_FORMAT = ("<s> text </s>", "source")
+OUR_FORMAT, MARIAN_FORMAT = ("<s> text </s>", "source"), ("text </s>", "source")
 _DEFAULT_MAX_LENGTH = 256  # of translations, in tokens
 _MAX_MATRIX_BYTES = 2**32
 
@@ -165,11 +165,10 @@ def export_rules(config: Config, export_format: ExportFormat) -> Iterator[Rule]:
     if export_format == "huggingface" and config.model.embedding_norm:
         reason = "a norm of embeddings cannot be exported as huggingface: the classes that are used have none"
         yield Rule(("model.embedding_norm", "exports"), reason)
-    if export_format != "ctranslate2" and (config.model.source_format, config.model.target_tag) != OUR_FORMAT:
-        reason = f"sentences of another form cannot be exported as {export_format}: its programs begin them with <s>"
+    forms = (OUR_FORMAT,) if export_format == "argos" else (OUR_FORMAT, MARIAN_FORMAT)
+    if export_format != "ctranslate2" and (config.model.source_format, config.model.target_tag) not in forms:
+        reason = f"sentences of this form cannot be exported as {export_format}: its programs write others"
         yield Rule(("model.source_format", "exports"), reason)
-    if export_format in ("huggingface", "onnx") and config.tokenizer.type != "bpe":
-        yield Rule(("tokenizer.type", "exports"), f"a SentencePiece tokenizer cannot be exported as {export_format}")
     for key, side in (("source_lang", "source"), ("target_lang", "target")):
         if export_format == "argos" and len(getattr(config.data, key)) > 1:
             reason = f"a model of several {side} languages cannot be exported as argos: its packages have one each"

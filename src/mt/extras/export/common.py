@@ -11,7 +11,7 @@ from mt.bundle.model_folder import load_model
 from mt.config import Config
 from mt.config.schema import EXPORT_FORMATS, ExportFormat, export_rules
 from mt.data.eval_texts import EvalText
-from mt.data.tokenizer import BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.model.embedding import Embedding, LearnedPositions
 from mt.model.transformer import Transformer
@@ -88,9 +88,6 @@ def load_job(folder: ModelDir, export_format: ExportFormat, texts: Sequence[Eval
     require_exportable(read_config(folder), export_format)
     loaded = load_model(folder, torch.device("cpu"))
     assert isinstance(loaded.model, Transformer), "the rules admit no other architecture"
-    if export_format in ("huggingface", "onnx") and not all(isinstance(t, BpeTokenizer) for t in loaded.tokenizers):
-        message = f"{folder.root}: its SentencePiece tokenizer cannot be exported as {export_format}"
-        raise InputError(message, "export it as ctranslate2 or argos")
     return ExportJob(folder, loaded.config, loaded.model, loaded.tokenizers, texts)
 
 

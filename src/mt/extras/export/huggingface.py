@@ -8,11 +8,13 @@ from typing import Any
 import torch
 
 from mt.config import Config, dump_config
-from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID, TokenizerPair
+from mt.data.sentence_format import framed
+from mt.data.tokenizer import EOS_ID, PAD_ID, SOS, SOS_ID, UNK_ID, normalized
 from mt.decoding.settings import TranslationSettings
 from mt.errors import MtError
 from mt.extras.export.common import ExportJob
 from mt.extras.export.equivalence import random_batch, require_equal, sample_texts
+from mt.extras.export.huggingface_sentencepiece import is_marian, write_marian_tokenizer
 from mt.extras.export.huggingface_tokenizer import tokenizer_config, tokenizer_json
 from mt.extras.export.huggingface_weights import class_of, huggingface_weights, n_positions, target_shift
 from mt.storage import atomic
@@ -28,13 +30,17 @@ def write_huggingface(job: ExportJob, folder: Path, card: str) -> str:
         MtError: logits or tokens differ.
     """
     config, model, tokenizers = job.config, job.model, job.tokenizers
-    shift = target_shift(model)
-    atomic.write_tensors(folder / "model.safetensors", huggingface_weights(model, config), format="pt")
-    atomic.write_json(folder / "config.json", _model_config(config, tokenizers, shift))
+    has_marian_tokenizer = is_marian(config, tokenizers)
+    shift = 0 if has_marian_tokenizer else target_shift(model)
+    atomic.write_tensors(folder / "model.safetensors", huggingface_weights(model, config, shift), format="pt")
+    atomic.write_json(folder / "config.json", _model_config(job, shift))
     atomic.write_json(folder / "generation_config.json", _generation_config(config, shift))
     longest = TranslationSettings.of(config).max_source_tokens
-    atomic.write_text(folder / "tokenizer.json", tokenizer_json(tokenizers, shift))
-    atomic.write_json(folder / "tokenizer_config.json", tokenizer_config(tokenizers, shift, longest))
+    if has_marian_tokenizer:
+        write_marian_tokenizer(config, tokenizers, longest, folder)
+    else:
+        atomic.write_text(folder / "tokenizer.json", tokenizer_json(tokenizers, shift, config.model.source_format))
+        atomic.write_json(folder / "tokenizer_config.json", tokenizer_config(tokenizers, shift, longest))
     atomic.write_text(folder / "README.md", _card_header(config) + card + _usage(job, shift))
     own = ModelDir(folder / OWN)  # what `mt import` needs beside the weights
     atomic.write_text(own.config, dump_config(config))
@@ -45,17 +51,20 @@ def write_huggingface(job: ExportJob, folder: Path, card: str) -> str:
         return _compare_logits(job, folder, shift)
 
 
-def _model_config(config: Config, tokenizers: TokenizerPair, shift: int) -> dict[str, Any]:
+def _model_config(job: ExportJob, shift: int) -> dict[str, Any]:
     """Return `config.json` with every key whose default could matter."""
-    shape = config.model
+    config, shape = job.config, job.config.model
     model_type, class_name = class_of(shape)
-    vocab_size = shift + tokenizers.target.vocab_size
+    decoder_vocab_size = shift + job.tokenizers.target.vocab_size
+    is_shared = shift > 0 or target_shift(job.model) == 0
     return {
         "architectures": [class_name],
         "model_type": model_type,
-        "vocab_size": vocab_size,
+        "vocab_size": decoder_vocab_size if is_shared else job.tokenizers.source.vocab_size,
         **(
-            {"decoder_vocab_size": vocab_size, "share_encoder_decoder_embeddings": True} if shape.norm == "post" else {}
+            {"decoder_vocab_size": decoder_vocab_size, "share_encoder_decoder_embeddings": is_shared}
+            if shape.norm == "post"
+            else {}
         ),
         "d_model": shape.d_model,
         "encoder_layers": shape.encoder_layers,
@@ -146,25 +155,33 @@ def _compare_tokenizer(job: ExportJob, folder: Path, shift: int) -> None:
 
     theirs = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     tokenizers = job.tokenizers
-    texts = sample_texts(tokenizers.source, job.sources)
-    expected = [[SOS_ID, *ids, EOS_ID] for ids in tokenizers.source.encode_batch(texts)]
+    texts = list(map(normalized, sample_texts(tokenizers.source, job.sources)))
+    form = job.config.model.source_format
+    expected = [framed(ids, form) for ids in tokenizers.source.encode_batch(texts)]
     if theirs(texts)["input_ids"] != expected:
         raise MtError("transformers does not encode text as the model's tokenizer does", "please report it")
     targets = tokenizers.target.encode_batch(sample_texts(tokenizers.target, job.references))
     shifted = [[shift + i for i in (SOS_ID, *ids, EOS_ID)] for ids in targets]
-    if theirs.batch_decode(shifted, skip_special_tokens=True) != tokenizers.target.decode_batch(targets):
+    decoded = theirs.batch_decode(shifted, skip_special_tokens=True), tokenizers.target.decode_batch(targets)
+    if [text.strip() for text in decoded[0]] != [text.strip() for text in decoded[1]]:
         raise MtError("transformers does not decode tokens as the model's tokenizer does", "please report it")
 
 
 def _usage(job: ExportJob, shift: int) -> str:
     tags = job.tags
-    tag = f"<2{next(iter(tags))}> " if tags else ""
-    notes = [
-        f"A source may have {job.config.data.max_length:,} tokens; what is beyond is cut off. To train on, give "
-        "labels without the `<s>` that the tokenizer begins with: the library puts one before them itself."
-    ]
+    mark = ">>{}<<" if is_marian(job.config, job.tokenizers) else "<2{}> "
+    tag = mark.format(next(iter(tags))) if tags else ""
+    notes = [f"A source may have {job.config.data.max_length:,} tokens; what is beyond is cut off."]
+    if job.config.model.source_format.startswith(SOS):
+        notes[0] += (
+            " To train on, give labels without the `<s>` that the tokenizer begins with: the library puts one before "
+            "them itself."
+        )
     if tags:
-        notes.append(f"The tag before a text asks for the language: {', '.join(f'`<2{code}>`' for code in tags)}.")
+        notes.append(
+            "The tag before a text asks for the language: "
+            f"{', '.join(f'`{mark.format(code).strip()}`' for code in tags)}."
+        )
     if shift:
         notes.append(
             f"Source and target have matrices of their own: target ids begin at {shift}, and the tokenizer encodes "

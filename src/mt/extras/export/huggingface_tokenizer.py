@@ -7,21 +7,29 @@ target's pieces follow the source's with a prefix that decoding removes.
 import json
 from typing import Any
 
+from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.tokenizer import EOS, PAD, SOS, SPECIALS, UNK, TokenizerPair
+from mt.extras.export.huggingface_sentencepiece import tokenizer_state
 
 # A prefix that no piece has: in pieces, the escape character is followed by one of two other letters.
 _TARGET = "\ue000t"
 
 
-def tokenizer_json(tokenizers: TokenizerPair, shift: int) -> str:
+def tokenizer_json(tokenizers: TokenizerPair, shift: int, source_format: str) -> str:
     """Return the content of `tokenizer.json`; `shift` is the first target id, 0 for a shared vocabulary."""
-    state: dict[str, Any] = json.loads(tokenizers.source.to_json())
+    source = tokenizers.source
+    state: dict[str, Any] = json.loads(source.to_json())
+    if isinstance(source, SentencePieceTokenizer):
+        state = tokenizer_state(source)
     state["normalizer"]["normalizers"].insert(0, {"type": "Strip", "strip_left": True, "strip_right": True})
-    state["post_processor"] = _sos_and_eos_template()
+    state["post_processor"] = _template(source_format)
     names = dict(enumerate(SPECIALS))
     if shift:
         target = tokenizers.target.tokens(range(tokenizers.target.vocab_size))
-        state["model"]["vocab"].update({_TARGET + piece: shift + i for i, piece in enumerate(target)})
+        if isinstance(state["model"]["vocab"], list):  # of a unigram model
+            state["model"]["vocab"] += [[_TARGET + piece, 0.0] for piece in target]
+        else:
+            state["model"]["vocab"].update({_TARGET + piece: shift + i for i, piece in enumerate(target)})
         state["decoder"]["decoders"].insert(0, {"type": "Replace", "pattern": {"String": _TARGET}, "content": ""})
         names.update({shift + i: _TARGET + special for i, special in enumerate(SPECIALS)})
     state["added_tokens"] = [_added_token(i, name, special=True) for i, name in names.items()]
@@ -49,12 +57,13 @@ def tokenizer_config(tokenizers: TokenizerPair, shift: int, max_source_tokens: i
     }
 
 
-def _sos_and_eos_template() -> dict[str, Any]:
+def _template(source_format: str) -> dict[str, Any]:
     sos, eos = ({"SpecialToken": {"id": name, "type_id": 0}} for name in (SOS, EOS))
     one, other = ({"Sequence": {"id": name, "type_id": 0}} for name in ("A", "B"))
     ids = {name: {"id": name, "ids": [SPECIALS.index(name)], "tokens": [name]} for name in (SOS, EOS)}
-    pair = [sos, one, other, eos]
-    return {"type": "TemplateProcessing", "single": [sos, one, eos], "pair": pair, "special_tokens": ids}
+    start = [sos] if source_format.startswith(SOS) else []
+    single, pair = [*start, one, eos], [*start, one, other, eos]
+    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": ids}
 
 
 def _added_token(number: int, name: str, special: bool) -> dict[str, Any]:

@@ -6,7 +6,8 @@ Differences:
   order, to which a Transformer is invariant outside the attention heads;
 * they have biases everywhere: a model without biases gets zeros;
 * they have one embedding matrix: with separate matrices, the target's rows follow the source's, target ids are shifted
-  by V, and an output bias keeps source ids out of translations.
+  by V, and an output bias keeps source ids out of translations. Only with MarianTokenizer, which has two vocabularies,
+  a Marian model has a matrix for each side.
 
 V, U source and target vocabulary   D d_model
 """
@@ -56,12 +57,12 @@ def n_positions(config: Config) -> int:
     return max(settings.max_positions, config.longest_translation + 1, _MIN_POSITIONS)
 
 
-def huggingface_weights(model: Transformer, config: Config) -> dict[str, Tensor]:
-    """Return all tensors of the file by name."""
+def huggingface_weights(model: Transformer, config: Config, shift: int) -> dict[str, Tensor]:
+    """Return all tensors of the file by name; `shift` is the first target id."""
     dimensions = torch.arange(config.model.d_model)
     is_learned = config.model.positions == "learned"
     weights = _Weights(dimensions if is_learned else torch.cat([dimensions[::2], dimensions[1::2]]))
-    _embeddings(weights, model, config.model.tie_embeddings)
+    _embeddings(weights, model, config.model.tie_embeddings, shift)
     for side, layers, embedding in (
         ("encoder", model.encoder, model.source_embedding),
         ("decoder", model.decoder, model.target_embedding),
@@ -105,15 +106,17 @@ class _Weights:
         self.tensors[name] = zeros if ours is None else ours.detach().cpu()[self._order]
 
 
-def _embeddings(weights: _Weights, model: Transformer, tied: bool) -> None:
-    source, target, output = (
-        layer.weight.detach().cpu()
-        for layer in (model.source_embedding.tokens, model.target_embedding.tokens, model.output)
-    )
-    shift = target_shift(model)
-    matrix = torch.cat([source, target]) if shift else source
-    weights.embedding("model.shared", matrix)
-    if not tied:
+def _embeddings(weights: _Weights, model: Transformer, tied: bool, shift: int) -> None:
+    layers = model.source_embedding.tokens, model.target_embedding.tokens, model.output
+    source, target, output = (layer.weight.detach().cpu() for layer in layers)
+    matrix = torch.cat([source, target]) if shift else target
+    if layers[0] is not layers[1] and not shift:
+        weights.embedding("model.encoder.embed_tokens", source)
+        weights.embedding("model.decoder.embed_tokens", target)
+        weights.embedding("lm_head", output)
+    else:
+        weights.embedding("model.shared", matrix)
+    if shift and not tied:
         # With untied embeddings, transformers 5 has a matrix per side.
         weights.embedding("model.encoder.embed_tokens", matrix)
         weights.embedding("model.decoder.embed_tokens", matrix)

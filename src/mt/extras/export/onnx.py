@@ -4,6 +4,7 @@ B sentences   S source positions   T target positions
 """
 
 import contextlib
+import functools
 import logging
 import warnings
 from collections.abc import Iterator
@@ -13,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID
+from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
+from mt.data.tokenizer import EOS_ID, PAD_ID, SOS, SOS_ID, UNK_ID
 from mt.decoding.settings import TranslationSettings
 from mt.extras.export.common import ExportJob
 from mt.extras.export.equivalence import random_batch, require_equal
@@ -33,8 +35,17 @@ def write_onnx(job: ExportJob, folder: Path, card: str) -> str:
     """
     for name, content in job.tokenizers.files().items():
         atomic.write_text(folder / name, content)
+    parts = _TOKENIZERS
+    if isinstance(job.tokenizers.source, SentencePieceTokenizer):
+        parts = _SENTENCEPIECE
+        for side, tokenizer in zip(("source", "target"), job.tokenizers, strict=True):
+            assert isinstance(tokenizer, SentencePieceTokenizer)
+            atomic.write_bytes(folder / f"{side}.spm", tokenizer.models[0])
+            pieces = {piece: i for i, piece in enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))}
+            atomic.write_json(folder / f"{side}_pieces.json", pieces)
     atomic.write_json(folder / "config.json", _decoding_config(job))
-    atomic.write_text(folder / "README.md", card + _DECODING.replace("@", job.example))
+    program = functools.reduce(lambda text, part: text.replace(*part), parts.items(), _DECODING)
+    atomic.write_text(folder / "README.md", card + program.replace("@", job.example))
     with torch.no_grad(), _quiet():
         _write_graphs(job, folder)
         return _compare_logits(job, folder)
@@ -55,6 +66,7 @@ def _decoding_config(job: ExportJob) -> dict[str, Any]:
         "unk": UNK_ID,
         "sos": SOS_ID,
         "eos": EOS_ID,
+        "source_start": [SOS_ID] if shape.source_format.startswith(SOS) else [],
         "tags": job.tags,
         "decoder_layers": shape.decoder_layers,
         "heads": shape.n_heads,
@@ -135,26 +147,46 @@ def _quiet() -> Iterator[None]:
         exporter.setLevel(level)
 
 
+_TOKENIZERS = {
+    "PACKAGE": "tokenizers",
+    "IMPORTS": "import numpy as np\nimport onnxruntime\nfrom tokenizers import Tokenizer\n",
+    "OPENED": 'source, target = (Tokenizer.from_file(config[f"{side}_tokenizer"]) for side in ("source", "target"))',
+    "ENCODED": "source.encode(text.strip()).ids",
+    "DECODED": 'target.decode(row[: row.index(config["eos"])], skip_special_tokens=False)',
+}
+_SENTENCEPIECE = {
+    "PACKAGE": "sentencepiece",
+    "IMPORTS": "import unicodedata\nimport numpy as np\nimport onnxruntime\n"
+    "from sentencepiece import SentencePieceProcessor\n",
+    "OPENED": """source, target = (SentencePieceProcessor(f"{side}.spm") for side in ("source", "target"))
+ids_of, ids_of_target = (json.load(open(f"{side}_pieces.json")) for side in ("source", "target"))
+pieces = list(ids_of_target)
+
+
+def encode(text):
+    text = unicodedata.normalize("NFC", text.strip())
+    return [ids_of.get(piece, config["unk"]) for piece in source.encode(text, out_type=str)]
+""",
+    "ENCODED": "encode(text)",
+    "DECODED": 'target.decode([pieces[i] for i in row[: row.index(config["eos"])]])',
+}
 _DECODING = """
 ## Decoding
 
-Greedy search with `pip install numpy onnxruntime tokenizers`, in this folder:
+Greedy search with `pip install numpy onnxruntime PACKAGE`, in this folder:
 
 ```python
 import json
-import numpy as np
-import onnxruntime
-from tokenizers import Tokenizer
-
+IMPORTS
 config = json.load(open("config.json"))
-source, target = (Tokenizer.from_file(config[f"{side}_tokenizer"]) for side in ("source", "target"))
+OPENED
 encoder, decoder = (onnxruntime.InferenceSession(f"{part}.onnx") for part in ("encoder", "decoder"))
 
 tag = list(config["tags"].values())[:1]  # of the language to translate into, where the model wants one
 
 
 def translate(texts):
-    ids = [[config["sos"], *tag, *source.encode(text.strip()).ids, config["eos"]] for text in texts]
+    ids = [[*config["source_start"], *tag, *ENCODED, config["eos"]] for text in texts]
     src_tokens = np.full((len(ids), max(map(len, ids))), config["pad"])
     for row, tokens in zip(src_tokens, ids):
         row[: len(tokens)] = tokens
@@ -170,7 +202,7 @@ def translate(texts):
         if all(config["eos"] in row for row in np.array(found).T):
             break
     rows = (list(row) + [config["eos"]] for row in np.array(found).T)
-    return [target.decode(row[: row.index(config["eos"])], skip_special_tokens=False) for row in rows]
+    return [DECODED for row in rows]
 
 
 print(translate(["@"]))
@@ -178,5 +210,5 @@ print(translate(["@"]))
 
 Sizes that may be anything: B sentences, S source tokens (at most `max_source_tokens`), T target tokens. `memory` holds
 the keys and values of the source, `cache` those of the target so far, both (2 x layers, B, heads, tokens, head_width).
-Where `config.json` has `tags`, the number of the language's tag comes behind `sos`.
+Where `config.json` has `tags`, the number of the language's tag comes behind `source_start`.
 """

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mt.config import load_config
+from mt.config import Config, load_config
 from mt.config.problems import dotted, validate
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
@@ -32,11 +32,12 @@ _SIZES = {
 
 @dataclass(frozen=True)
 class Family:
-    """An architecture of transformers: keys of our model section, and its positions as `Plan` has them."""
+    """An architecture: keys of our model section, and its positions as `Plan` has them."""
 
     model: Mapping[str, Any]
     offset: int = 0
     sinusoids: Callable[[int, int], Tensor] | None = None
+    sines_first: bool = True
 
 
 _TAGGED = {"source_format": "lang text </s>", "target_tag": "target"}
@@ -56,12 +57,26 @@ def read_plan(folder: Path, name: str, source_langs: Sequence[str], target_langs
     """
     theirs = read_json(folder / "config.json")
     if (folder / OWN).is_dir():
-        return _own_plan(ModelDir(folder / OWN))
+        return _own_plan(ModelDir(folder / OWN), bool(theirs.get("share_encoder_decoder_embeddings", True)))
     kind = theirs.get("model_type")
     if kind not in FAMILIES:
         raise InputError(f"{folder}: its model_type is {kind!r:.50}, which is none of {', '.join(FAMILIES)}")
     settings = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {}
-    vocabulary, family = read_vocabulary(folder, settings), FAMILIES[kind]
+    languages = source_langs, target_langs
+    return make_plan(folder, name, theirs, settings, read_vocabulary(folder, settings), FAMILIES[kind], *languages)
+
+
+def make_plan(
+    folder: Path,
+    name: str,
+    theirs: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    vocabulary: Vocabulary,
+    family: Family,
+    source_langs: Sequence[str],
+    target_langs: Sequence[str],
+) -> Plan:
+    """Plan the import of a model that is described as config.json and tokenizer_config.json would; errors as above."""
     sources, targets = _languages(folder, vocabulary, settings, source_langs, target_langs)
     form, start = _form(folder, theirs, settings, vocabulary, targets)
     model = _model_section(folder, theirs, family) | form
@@ -77,11 +92,42 @@ def read_plan(folder: Path, name: str, source_langs: Sequence[str], target_langs
         "model": model,
         "decoding": _decoding_section(folder, theirs),
     }
+    tied = bool(theirs.get("tie_word_embeddings", True))
+    rest = (sizes[0], sizes[1]), family.offset, family.sinusoids, tied, family.sines_first
+    return Plan(_validated(folder, tree), tokenizers, rows[0], rows[1], *rest)
+
+
+def make_own_plan(
+    folder: Path,
+    name: str,
+    theirs: Mapping[str, Any],
+    tokenizers: TokenizerPair,
+    family: Family,
+    source_langs: Sequence[str],
+    target_langs: Sequence[str],
+) -> Plan:
+    """Plan the import of a model with tokenizers of ours, whose ids it has; errors as above."""
+    source, target = (torch.arange(tokenizer.vocab_size) for tokenizer in tokenizers)
+    targets = list(target_langs or tokenizers.source.tags)
+    if not source_langs or not targets:
+        raise InputError(f"{folder}: it does not say its languages", "name them: --from LANG --to LANG")
+    model = _model_section(folder, theirs, family)
+    model["tie_embeddings"] &= tokenizers.shared == theirs["share_encoder_decoder_embeddings"]
+    tree = {
+        "name": name,
+        "data": _data_section(folder, source_langs, targets, theirs["max_position_embeddings"]),
+        "tokenizer": {"shared": tokenizers.shared, "vocab_size": max(300, len(target))},
+        "model": model,
+    }
+    sizes = len(source), len(target)
+    return Plan(_validated(folder, tree), tokenizers, source, target, sizes, sines_first=family.sines_first, exact=True)
+
+
+def _validated(folder: Path, tree: dict[str, Any]) -> Config:
     config, problems = validate(tree)
     if config is None:
         raise InputError(f"{folder}: {dotted(problems[0].path)}: {problems[0].message}")
-    tied = bool(theirs.get("tie_word_embeddings", True))
-    return Plan(config, tokenizers, *rows, (sizes[0], sizes[1]), family.offset, family.sinusoids, tied)
+    return config
 
 
 def _form(
@@ -109,14 +155,15 @@ def _form(
     return form, names[start]
 
 
-def _own_plan(own: ModelDir) -> Plan:
+def _own_plan(own: ModelDir, in_one_matrix: bool) -> Plan:
     config = load_config(own.config)
     tokenizers = TokenizerPair.load(own.tokenizer, config.tokenizer.shared)
     source, target = (torch.arange(tokenizer.vocab_size) for tokenizer in tokenizers)
-    if not (config.model.tie_embeddings and tokenizers.shared):  # the target's rows follow the source's
+    sizes = len(source), len(target)
+    if in_one_matrix and not (config.model.tie_embeddings and tokenizers.shared):  # the target's rows follow
         target = target + len(source)
-    size = int(target[-1]) + 1
-    return Plan(config, tokenizers, source, target, (size, size), exact=True)
+        sizes = sum(sizes), sum(sizes)
+    return Plan(config, tokenizers, source, target, sizes, exact=True)
 
 
 def _class(settings: Mapping[str, Any]) -> str:
@@ -140,11 +187,11 @@ def _model_section(folder: Path, theirs: Mapping[str, Any], family: Family) -> d
     return {
         **{ours: _integer(folder, theirs, *keys) for ours, keys in _SIZES.items()},
         **rates,
-        **family.model,
         "activation": _ACTIVATIONS[activation],
         "scale_embeddings": bool(theirs.get("scale_embedding")),
         "tie_embeddings": bool(theirs.get("tie_word_embeddings", True)),
         "output_bias": True,  # also where theirs has none: it excludes a second row of the piece that begins the target
+        **family.model,
     }
 
 

@@ -2,18 +2,21 @@
 
 import importlib.util
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
+from torch import Tensor
 
-from mt.bundle.model_folder import build_model, new_model
+from mt.bundle.model_folder import build_model, load_model, new_model
 from mt.errors import InputError
 from mt.extras.importing.huggingface import read_plan
-from mt.extras.importing.safe_tensors import SafeTensors
-from mt.extras.importing.weights import read_weights
+from mt.extras.importing.marian import find_npz, read_marian
+from mt.extras.importing.pruning import prune
+from mt.extras.importing.safe_tensors import SafeTensors, Tensors
+from mt.extras.importing.weights import Plan, read_weights
 from mt.storage.download import offline_switch
 from mt.storage.run_dir import ModelDir
 
@@ -21,36 +24,75 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def import_folder(
-    folder: Path, output: Path, origin: str, source_langs: Sequence[str], target_langs: Sequence[str]
+    folder: Path,
+    output: Path,
+    origin: str,
+    source_langs: Sequence[str],
+    target_langs: Sequence[str],
+    corpus: Sequence[Path] = (),
 ) -> str:
     """Write a model folder with the weights and tokenizers of another; return lines for the user.
+
+    With a corpus, the vocabulary is reduced to the pieces that it needs, and the folder may be a model folder of ours.
 
     Raises:
         InputError: the folder is of another architecture or incomplete, its parts do not fit together, or a language
             must be chosen.
     """
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", folder.resolve().name).strip("._-")[:100] or "imported"
-    tensors = SafeTensors(folder)
-    plan = read_plan(folder, name, source_langs, target_langs)
-    with torch.device("meta"):
-        model = build_model(plan.config, plan.tokenizers)
-    weights = read_weights(tensors, plan, model)
-    facts = {"imported": origin, **_card_facts(folder / "README.md")}
-    with new_model(ModelDir(output), plan.config, plan.tokenizers, weights, facts):
+    if corpus and ModelDir(folder).config.is_file():
+        loaded = load_model(ModelDir(folder), torch.device("cpu"))
+        config, tokenizers = loaded.config, loaded.tokenizers
+        weights = {name: parameter.detach() for name, parameter in loaded.model.named_parameters()}
+    else:
+        named = folder.resolve().parent.name if folder.is_file() else folder.resolve().name
+        name = re.sub(r"[^A-Za-z0-9._-]", "-", named).strip("._-")[:100] or "imported"
+        plan, tensors = _read(folder, name, source_langs, target_langs)
+        config, tokenizers = plan.config, plan.tokenizers
+        with torch.device("meta"):
+            model = build_model(config, tokenizers)
+        weights = read_weights(tensors, plan, model)
+    lines = []
+    if corpus:
+        before = _megabytes(weights), tokenizers.target.vocab_size
+        pruned = prune(config, tokenizers, corpus)
+        config, tokenizers, weights = pruned.config, pruned.tokenizers, pruned.weights(weights)
+        lines.append(
+            f"{tokenizers.target.vocab_size:,} of {before[1]:,} pieces remain, and {_megabytes(weights):,.1f} of "
+            f"{before[0]:,.1f} MB of weights; {pruned.unchanged / pruned.lines:.2%} of {pruned.lines:,} lines of the "
+            "corpus are split as before"
+        )
+    facts = {"imported": origin, **_card_facts(folder.parent if folder.is_file() else folder)}
+    with new_model(ModelDir(output), config, tokenizers, weights, facts):
         pass
-    data = plan.config.data
-    pieces = plan.tokenizers.target.vocab_size
-    return f"{', '.join(data.source_lang)} to {', '.join(data.target_lang)}, {pieces:,} pieces\n{output}"
+    data = config.data
+    head = f"{', '.join(data.source_lang)} to {', '.join(data.target_lang)}, {tokenizers.target.vocab_size:,} pieces"
+    return "\n".join([head, *lines, str(output)])
+
+
+def _read(folder: Path, name: str, source_langs: Sequence[str], target_langs: Sequence[str]) -> tuple[Plan, Tensors]:
+    """Read a folder of any of the formats but its large tensors."""
+    if (folder / "model.bin").is_file():
+        from mt.extras.importing.ctranslate2 import read_ctranslate2
+
+        return read_ctranslate2(folder, name, source_langs, target_langs)
+    if not (folder / "config.json").is_file() and (npz := find_npz(folder)):
+        return read_marian(npz, name, source_langs, target_langs)
+    tensors = SafeTensors(folder)
+    return read_plan(folder, name, source_langs, target_langs), tensors
+
+
+def _megabytes(weights: Mapping[str, Tensor]) -> float:
+    return sum(tensor.nbytes for tensor in weights.values()) / 1e6
 
 
 def find_folder(name: str) -> Path:
-    """Return the folder of a path, or of a name on the hub, which is downloaded once.
+    """Return the path of a folder or a model of Marian, or of a name on the hub, which is downloaded once.
 
     Raises:
         InputError: there is no such folder, and the hub does not have it or cannot be reached.
     """
     path = Path(name)
-    if path.is_dir():
+    if path.is_dir() or (path.is_file() and path.suffix == ".npz"):
         return path
     if path.exists() or not _HUB_NAME.fullmatch(name):
         raise InputError(f"{name}: no such folder", "name a folder, or a model of the hub as OWNER/NAME")
@@ -68,10 +110,10 @@ def find_folder(name: str) -> Path:
         raise InputError(f"{name}: no such folder, and the hub does not give it ({reason})", hint) from None
 
 
-def _card_facts(readme: Path) -> dict[str, Any]:
+def _card_facts(folder: Path) -> dict[str, Any]:
     """Return the licence in the front matter of a model card, if it says one."""
     try:
-        _, front, _ = readme.read_text(encoding="utf-8").split("---\n", 2)
+        _, front, _ = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
         licence = yaml.safe_load(front)["license"]
     except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError):
         return {}

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -33,6 +33,17 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{path}: holds no JSON object")
     return content
+
+
+class Tensors(Protocol):
+    """The weights of a folder, under transformers' names."""
+
+    folder: Path
+
+    @property
+    def names(self) -> set[str]: ...
+
+    def read(self, name: str, shape: Sequence[int]) -> Tensor: ...
 
 
 class SafeTensors:

@@ -97,6 +97,24 @@ def read_vocabulary(folder: Path, settings: Mapping[str, Any]) -> Vocabulary:
     return Vocabulary((model, model), (pieces, pieces), _tags(pieces, kind))
 
 
+def marian_vocabulary(models: tuple[Path, Path], source: Sequence[str], target: Sequence[str] | None) -> Vocabulary:
+    """Return a vocabulary of two SentencePiece models whose pieces have the ids of another file.
+
+    Args:
+        models: the models of source and target.
+        source: the pieces by id.
+        target: those of the target, if it has others.
+
+    Raises:
+        InputError: a SentencePiece model is missing.
+    """
+    for path in models:
+        _model(path.parent, path.name)
+    pieces = {piece: i for i, piece in enumerate(source)}
+    of_target = pieces if target is None else {piece: i for i, piece in enumerate(target)}
+    return Vocabulary(models, (pieces, of_target), _tags(pieces, "marian") if target is None else {})
+
+
 def _tokenizer_json(path: Path) -> dict[str, int]:
     """Return the ids by piece in a tokenizer.json, added tokens included."""
     if not path.is_file():

@@ -17,7 +17,7 @@ from torch import Tensor
 from mt.config import Config
 from mt.data.tokenizer import SOS_ID, TokenizerPair
 from mt.errors import InputError
-from mt.extras.importing.safe_tensors import SafeTensors
+from mt.extras.importing.safe_tensors import Tensors
 from mt.model.build import TranslationModel
 
 # Our name, theirs with * for each of some letters whose matrices ours joins; a tied matrix has one of several names.
@@ -52,6 +52,7 @@ class Plan:
         offset: rows of their table of positions before the first position.
         sinusoids: returns the table (P, D) of positions that are learned here but computed there.
         tied: their output is their target embeddings.
+        sines_first: their sinusoids are all sines, then all cosines; ours alternate.
         exact: the folder is our own export: every row is a token's, and biases that we lack are zero.
     """
 
@@ -63,6 +64,7 @@ class Plan:
     offset: int = 0
     sinusoids: Callable[[int, int], Tensor] | None = None
     tied: bool = True
+    sines_first: bool = True
     exact: bool = False
 
 
@@ -75,7 +77,7 @@ def tensor2tensor_sinusoids(length: int, d_model: int) -> Tensor:
     return torch.nn.functional.pad(table, (0, d_model % 2))
 
 
-def read_weights(tensors: SafeTensors, plan: Plan, model: TranslationModel) -> dict[str, Tensor]:
+def read_weights(tensors: Tensors, plan: Plan, model: TranslationModel) -> dict[str, Tensor]:
     """Return all weights of a model by our names; the model itself may have no memory.
 
     Raises:
@@ -83,7 +85,7 @@ def read_weights(tensors: SafeTensors, plan: Plan, model: TranslationModel) -> d
     """
     shape = plan.config.model
     dimensions = torch.arange(shape.d_model)
-    if shape.positions == "sinusoidal":  # ours alternate
+    if shape.positions == "sinusoidal" and plan.sines_first:
         dimensions = torch.cat([dimensions[::2], dimensions[1::2]]).argsort()
     weights, read = {}, set()
     for name, parameter in model.named_parameters():
@@ -105,7 +107,7 @@ def _d_model_axis(name: str) -> int | None:
     return None if name.endswith("bias") else 1
 
 
-def _read(tensors: SafeTensors, plan: Plan, name: str, shape: Sequence[int]) -> tuple[Tensor, set[str]]:
+def _read(tensors: Tensors, plan: Plan, name: str, shape: Sequence[int]) -> tuple[Tensor, set[str]]:
     """Return one of our weights, its dimensions in their order, and the names of the tensors it was made of."""
     module, _, kind = name.rpartition(".")
     side, _, part = module.partition("_embedding.")
@@ -128,7 +130,7 @@ def _read(tensors: SafeTensors, plan: Plan, name: str, shape: Sequence[int]) -> 
     raise AssertionError(f"no name for {name}")
 
 
-def _rows(tensors: SafeTensors, plan: Plan, side: str, kind: str, shape: Sequence[int]) -> tuple[Tensor, set[str]]:
+def _rows(tensors: Tensors, plan: Plan, side: str, kind: str, shape: Sequence[int]) -> tuple[Tensor, set[str]]:
     """Return the rows of our ids in a matrix of their embeddings or output, or in the output's bias."""
     is_source = side == "source"
     rows, count = (plan.source_rows if is_source else plan.target_rows), plan.vocab_sizes[not is_source]

@@ -1,0 +1,104 @@
+"""Weights under transformers' names that were read from other formats, and what they say of their architecture."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mt.errors import InputError
+from mt.model.embedding import SinusoidalPositions
+
+SIDES = ("encoder", "decoder")
+_EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
+_ACTIVATIONS = ("relu", None, "silu", "gelu")  # of CTranslate2, by number
+
+
+class ArrayTensors:
+    """Weights in memory; see `mt.extras.importing.safe_tensors.Tensors`."""
+
+    def __init__(self, folder: Path, tensors: Mapping[str, Tensor]) -> None:
+        self.folder, self._tensors = folder, tensors
+
+    @property
+    def names(self) -> set[str]:
+        return set(self._tensors)
+
+    def read(self, name: str, shape: Sequence[int]) -> Tensor:
+        """Return a tensor in float32; an InputError if it is missing or has another shape."""
+        if name not in self._tensors:
+            raise InputError(f"{self.folder}: the weights of '{name}' are missing")
+        tensor = self._tensors[name]
+        if tuple(tensor.shape) != tuple(shape):
+            message = f"'{name}' has shape {list(tensor.shape)}, but {list(shape)} is expected"
+            raise InputError(f"{self.folder}: {message}")
+        return tensor.float()
+
+
+def describe(
+    folder: Path, tensors: dict[str, Tensor], flags: Mapping[str, float]
+) -> tuple[dict[str, Any], dict[str, Any], bool]:
+    """Return what transformers' config.json would say, keys of our model section, and the order of sinusoids.
+
+    Args:
+        folder: for messages.
+        tensors: the weights; learned positions remain among them.
+        flags: `activation`, `num_heads`, `pre_norm` and `scale_embeddings` as CTranslate2 has them.
+
+    Raises:
+        InputError: the activation is not one of ours, or a weight is missing.
+    """
+    is_gated = tensors.pop("gated", None) is not None
+    try:
+        source, target, output = (tensors[name] for name in _EMBEDDINGS)
+        positions = [tensors[f"model.{side}.embed_positions.weight"] for side in SIDES]
+        d_ff = len(tensors["model.decoder.layers.0.fc1.weight"])
+        activation = _ACTIVATIONS[int(flags["activation"])]
+        heads, pre_norm, scale = int(flags["num_heads"]), bool(flags["pre_norm"]), flags["scale_embeddings"]
+    except (KeyError, IndexError) as error:
+        raise InputError(f"{folder}: it has no {error}, so this is another architecture") from None
+    d_model, layers = source.shape[-1], [_layers(tensors, side) for side in SIDES]
+    if scale not in (0, 1) and abs(scale - d_model**0.5) > 1e-3:
+        raise InputError(f"{folder}: its embeddings are multiplied by {scale:g}, and ours by the root of d_model or 1")
+    one_matrix = torch.equal(source, target)
+    theirs = {
+        "model_type": "marian",
+        "d_model": d_model,
+        **{f"{side}_attention_heads": heads for side in SIDES},
+        **{f"{side}_ffn_dim": d_ff // (1 + is_gated) for side in SIDES},
+        **{f"{side}_layers": count for side, count in zip(SIDES, layers, strict=True)},
+        "activation_function": activation,
+        "scale_embedding": bool(scale),
+        "tie_word_embeddings": torch.equal(target, output),
+        "share_encoder_decoder_embeddings": one_matrix,
+        "vocab_size": len(source),
+        "decoder_vocab_size": len(target),
+        "max_position_embeddings": min(map(len, positions)),
+        "decoder_start_token_id": 0,
+    }
+    sines = SinusoidalPositions(d_model, 0).sinusoids(len(positions[0])) if d_model % 2 == 0 else torch.zeros(0)
+    orders = {False: sines, True: torch.cat([sines[:, ::2], sines[:, 1::2]], dim=1)} if len(sines) else {}
+    order = next((each for each, table in orders.items() if torch.allclose(table, positions[0], atol=1e-4)), None)
+    ours: dict[str, Any] = {
+        "norm": "pre" if pre_norm else "post",
+        "positions": "learned" if order is None else "sinusoidal",
+        "embedding_norm": "model.encoder.layernorm_embedding.weight" in tensors,
+    }
+    return theirs, ours | ({"activation": "swiglu"} if is_gated else {}), order is not False
+
+
+def add_start(tensors: dict[str, Tensor], theirs: dict[str, Any], size: int) -> None:
+    """Append the row of zeros that begins Marian's translations, behind `size` of the target; it is HF's `<pad>`."""
+    for name in _EMBEDDINGS:
+        tensors[name] = F.pad(tensors[name], (0, 0, 0, 1))
+    if "final_logits_bias" in tensors:
+        tensors["final_logits_bias"] = F.pad(tensors["final_logits_bias"], (0, 1))
+    theirs["vocab_size"] += 1
+    theirs["decoder_vocab_size"] += 1
+    theirs["decoder_start_token_id"] = size
+
+
+def _layers(tensors: Mapping[str, Tensor], side: str) -> int:
+    return len([name for name in tensors if name.startswith(f"model.{side}.layers.") and name.endswith(".fc1.weight")])

@@ -1,0 +1,168 @@
+"""Folders of CTranslate2 whose architecture is ours: of `mt export ctranslate2`, or converted from MarianMT."""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mt.bundle.converted_file import NUMBER_TYPES, Variable, read_variables
+from mt.data.tokenizer import TokenizerPair
+from mt.decoding.engine import UnusableError
+from mt.errors import InputError
+from mt.extras.importing.arrays import SIDES, ArrayTensors, add_start, describe
+from mt.extras.importing.huggingface import Family, make_own_plan, make_plan
+from mt.extras.importing.safe_tensors import read_json
+from mt.extras.importing.vocabularies import marian_vocabulary
+from mt.extras.importing.weights import Plan
+from mt.storage.run_dir import tokenizer_names
+
+Array = np.ndarray[Any, Any]
+
+_EPSILON = 1e-5
+# Their module in a layer, and transformers' ones; a matrix that they join is split.
+_MODULES = {
+    "self_attention/linear_0": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "self_attention/linear_1": ("self_attn.out_proj",),
+    "self_attention/layer_norm": ("self_attn_layer_norm",),
+    "attention/linear_0": ("encoder_attn.q_proj",),
+    "attention/linear_1": ("encoder_attn.k_proj", "encoder_attn.v_proj"),
+    "attention/linear_2": ("encoder_attn.out_proj",),
+    "attention/layer_norm": ("encoder_attn_layer_norm",),
+    "ffn/linear_0": ("fc1",),
+    "ffn/linear_0_noact": ("fc1_noact",),
+    "ffn/linear_1": ("fc2",),
+    "ffn/layer_norm": ("final_layer_norm",),
+}
+_STACK = {"layer_norm": "layer_norm", "layernorm_embedding": "layernorm_embedding"}
+_KINDS = {"weight": "weight", "bias": "bias", "gamma": "weight", "beta": "bias"}
+# Variables that are no weights, and the value of those that only our architecture's may have
+_FLAGS: dict[str, int | None] = {
+    **dict.fromkeys(("alibi", "multi_query_attention", "embeddings_merge"), 0),
+    **dict.fromkeys(("alibi_use_positive_positions", "alignment_heads", "alignment_layer", "scale_alibi")),
+    **dict.fromkeys(
+        ("embeddings/multiply_by_sqrt_depth", "embeddings_0/multiply_by_sqrt_depth")
+    ),  # as scale_embeddings
+    **dict.fromkeys(("activation", "num_heads", "pre_norm", "scale_embeddings", "start_from_zero_embedding")),
+}
+
+
+def read_ctranslate2(
+    folder: Path, name: str, source_langs: Sequence[str], target_langs: Sequence[str]
+) -> tuple[Plan, ArrayTensors]:
+    """Read a folder.
+
+    Raises:
+        InputError: it is damaged or of another architecture, its tokenizer is missing, or a language must be chosen.
+    """
+    try:
+        variables = read_variables(folder / "model.bin")
+    except UnusableError as error:
+        raise InputError(str(error), "convert the model again with CTranslate2 4") from None
+    flags, tensors = _flags(folder, variables), _weights(folder, variables)
+    settings = read_json(folder / "config.json")
+    if settings.get("layer_norm_epsilon") not in (None, _EPSILON):
+        raise InputError(f"{folder / 'config.json'}: layer_norm_epsilon is not {_EPSILON}, as ours is")
+    shared, names = (folder / "shared_vocabulary.json").is_file(), ("source_vocabulary.json", "target_vocabulary.json")
+    source, target = (_pieces(folder / each) for each in (("shared_vocabulary.json",) * 2 if shared else names))
+    theirs, ours, sines_first = describe(folder, tensors, flags)
+    languages = source_langs, target_langs
+    if not all((folder / each).is_file() for each in tokenizer_names(shared)):
+        if flags.get("start_from_zero_embedding"):
+            add_start(tensors, theirs, len(target))
+            source, target = ([*pieces, "<pad>"] for pieces in (source, target))
+        models = folder / "source.spm", folder / "target.spm"
+        vocabulary = marian_vocabulary(models, source, None if shared else target)
+        family = Family({**ours, "source_format": "text </s>"}, sines_first=sines_first)
+        return make_plan(folder, name, theirs, {}, vocabulary, family, *languages), ArrayTensors(folder, tensors)
+    pair = TokenizerPair.load(folder, shared)
+    if [tokenizer.tokens(range(tokenizer.vocab_size)) for tokenizer in pair] != [source, target]:
+        raise InputError(f"{folder}: its vocabulary is not that of its tokenizer")
+    form = "<s> text </s>" if settings.get("add_source_bos") else "text </s>"
+    biases = {
+        "bias": "model.decoder.layers.0.fc1.bias" in tensors,
+        "attention_bias": "model.decoder.layers.0.self_attn.q_proj.bias" in tensors,
+        "output_bias": "final_logits_bias" in tensors,
+    }
+    family = Family({**ours, **biases, "source_format": form}, sines_first=sines_first)
+    return make_own_plan(folder, name, theirs, pair, family, *languages), ArrayTensors(folder, tensors)
+
+
+def _flags(folder: Path, variables: Mapping[str, Variable]) -> dict[str, float]:
+    """Return the settings that both stacks have, or one of them."""
+    flags: dict[str, float] = {}
+    for name, variable in variables.items():
+        side, _, flag = name.partition("/")
+        if side in SIDES and flag in _FLAGS and not variable.shape:
+            needed, number = _FLAGS[flag], variable.value
+            if flag == "scale_embeddings" and NUMBER_TYPES[variable.number_type] == "f" and number == 1:
+                number = 0.0  # a factor, not a switch
+            if flags.setdefault(flag, number) != number or (needed is not None and number != needed):
+                raise InputError(f"{folder / 'model.bin'}: {name} is {number:g}, so this is another architecture")
+    return flags
+
+
+def _weights(folder: Path, variables: Mapping[str, Variable]) -> dict[str, Tensor]:
+    """Return the weights by transformers' names, in float32."""
+    names = {
+        "encoder/embeddings_0/weight": "model.encoder.embed_tokens.weight",
+        "decoder/embeddings/weight": "model.decoder.embed_tokens.weight",
+        "decoder/projection/weight": "lm_head.weight",
+        "decoder/projection/bias": "final_logits_bias",
+        **{f"{side}/position_encodings/encodings": f"model.{side}.embed_positions.weight" for side in SIDES},
+    }
+    content = np.memmap(folder / "model.bin", dtype=np.uint8, mode="r")
+    # Aliases share their variable's scale, which is stored under the variable's name only.
+    scales = {variables.get(name.removesuffix("_scale")): each for name, each in variables.items() if "_scale" in name}
+    tensors: dict[str, Tensor] = {}
+    for name, variable in variables.items():
+        side, _, rest = name.partition("/")
+        if (side in SIDES and rest in _FLAGS) or name.endswith("_scale"):
+            continue
+        module, _, kind = rest.rpartition("/")
+        weight = _read(content, variable, scales.get(variable))
+        if match := re.fullmatch(r"layer_(\d+)/(.+)", module):
+            their_modules = [f"model.{side}.layers.{match[1]}.{each}" for each in _MODULES.get(match[2], ())]
+        else:
+            their_modules = [f"model.{side}.{_STACK[module]}"] if module in _STACK else []
+        if name in names:
+            tensors[names[name]] = weight
+        elif their_modules and kind in _KINDS and len(weight) % len(their_modules) == 0:
+            parts = weight.chunk(len(their_modules))
+            tensors |= {f"{each}.{_KINDS[kind]}": part for each, part in zip(their_modules, parts, strict=True)}
+        else:
+            message = f"{folder / 'model.bin'}: unexpected variable {name!r:.100}, so this is another architecture"
+            raise InputError(message)
+    for name in [name for name in tensors if ".fc1_noact." in name]:  # the linear half of a gated layer
+        gate = name.replace("fc1_noact", "fc1")
+        tensors[gate] = torch.cat([tensors[gate], tensors.pop(name)])
+        tensors.setdefault("gated", torch.zeros(0))
+    if "final_logits_bias" in tensors:
+        tensors["final_logits_bias"] = tensors["final_logits_bias"][None]
+    return tensors
+
+
+def _read(content: Array, variable: Variable, scale: Variable | None) -> Tensor:
+    """Return a tensor in float32; int8 has a scale for each row, int16 one, by which numbers were multiplied."""
+    dtype = np.dtype(NUMBER_TYPES[variable.number_type])
+    size = math.prod(variable.shape) * dtype.itemsize
+    array = content[variable.offset : variable.offset + size].view(dtype).reshape(variable.shape)
+    weight = torch.from_numpy(array.astype(np.float32))
+    if NUMBER_TYPES[variable.number_type] == "H":  # the upper halves of float32
+        weight = torch.from_numpy((array.astype(np.uint32) << 16).view(np.float32))
+    return weight if scale is None else weight / _read(content, scale, None).reshape(-1, *[1] * (weight.dim() - 1))
+
+
+def _pieces(path: Path) -> list[str]:
+    try:
+        pieces = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be read: {str(error)[:200]}", "name a folder of CTranslate2 4") from None
+    if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
+        raise InputError(f"{path}: not a list of pieces")
+    return pieces

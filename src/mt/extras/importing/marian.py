@@ -1,0 +1,214 @@
+"""Models of Marian: an `.npz` with the parameters and their configuration, SentencePiece models, and vocabularies.
+
+Sizes are checked before an array is read, and nothing is unpickled. Matrices multiply from the right, so they are
+transposed. The decoder begins with a vector of zeros.
+"""
+
+import math
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from torch import Tensor
+
+from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
+from mt.errors import InputError
+from mt.extras.importing.arrays import SIDES, ArrayTensors, add_start, describe
+from mt.extras.importing.huggingface import Family, make_plan
+from mt.extras.importing.vocabularies import marian_vocabulary
+from mt.extras.importing.weights import Plan
+from mt.model.embedding import SinusoidalPositions
+
+_CONFIG = "special:model.yml"
+_POSITIONS = 512  # that transformers gives these models, whose sinusoids have no end
+_ACTIVATIONS = {"relu": 0, "swish": 2}  # by CTranslate2's numbers; Marian's gelu is an approximation that we lack
+_FIXED = {
+    "type": "transformer",
+    "transformer-decoder-autoreg": "self-attention",
+    "transformer-no-projection": False,
+    "transformer-ffn-depth": 2,
+    "transformer-decoder-dim-ffn": 0,
+    "transformer-tied-layers": [],
+}
+_NORMS = {("", "dan", ""): False, ("n", "da", "n"): True}  # preprocess, postprocess, postprocess-top: pre-norm
+_BLOCKS = {"self": "self_attn", "context": "encoder_attn"}
+_FFN = {"1": "fc1", "2": "fc2"}
+
+
+def find_npz(path: Path) -> Path | None:
+    """Return the model file of a path, which is one or holds one; None if there is none.
+
+    Raises:
+        InputError: there are several.
+    """
+    if path.is_file():
+        return path if path.suffix == ".npz" else None
+    settings = _read_yaml(path / "decoder.yml") if (path / "decoder.yml").is_file() else {}
+    named = [path / Path(str(each)).name for each in settings.get("models") or []]
+    found = [each for each in named or sorted(path.glob("*.npz")) if not each.name.endswith(".optimizer.npz")]
+    if len(found) > 1:
+        raise InputError(f"{path}: it has several models of Marian", f"name one of them, as {found[0]}")
+    return found[0] if found else None
+
+
+def read_marian(
+    path: Path, name: str, source_langs: Sequence[str], target_langs: Sequence[str]
+) -> tuple[Plan, ArrayTensors]:
+    """Read a model file and the tokenizers beside it.
+
+    Raises:
+        InputError: it is damaged or of another architecture, a vocabulary is missing, or a language must be chosen.
+    """
+    folder, arrays = path.parent, _load(path)
+    config = arrays.pop(_CONFIG, np.zeros(0, np.int8)).tobytes().rstrip(b"\0")
+    flags = _settings(path, config)
+    tensors = _weights(path, arrays)
+    theirs, ours, _ = describe(path, tensors, flags)
+    models, (source, target) = _vocabularies(folder)
+    add_start(tensors, theirs, len(target))
+    source, target = ([*pieces, "<pad>"] for pieces in (source, target))
+    vocabulary = marian_vocabulary(models, source, None if source == target else target)
+    family = Family({**ours, "source_format": "text </s>"})
+    plan = make_plan(folder, name, theirs, {}, vocabulary, family, source_langs, target_langs)
+    return plan, ArrayTensors(path, tensors)
+
+
+def _load(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for entry in archive.infolist():
+                with archive.open(entry) as file:
+                    version = np.lib.format.read_magic(file)
+                    read = getattr(np.lib.format, f"read_array_header_{version[0]}_{version[1]}")
+                    shape, _, dtype = read(file)
+                is_sized = math.prod(shape) * dtype.itemsize <= entry.file_size <= path.stat().st_size
+                if dtype.hasobject or dtype.kind not in "fiu" or not is_sized:
+                    raise ValueError(f"{entry.filename[:50]} is no array of numbers, or larger than the file")
+        with np.load(path, allow_pickle=False) as content:
+            return {name: content[name] for name in content.files}
+    except (ValueError, LookupError, AttributeError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: not a model of Marian: {str(error)[:200]}") from None
+
+
+def _settings(path: Path, content: bytes) -> dict[str, float]:
+    """Return the settings that `describe` wants."""
+    try:
+        config = yaml.safe_load(content)
+        norms = [config.get(f"transformer-{key}", "") for key in ("preprocess", "postprocess", "postprocess-top")]
+        embedding = config.get("transformer-postprocess-emb", "")
+    except (yaml.YAMLError, AttributeError, UnicodeDecodeError):
+        raise InputError(f"{path}: it has no configuration ({_CONFIG})", "take the file that Marian wrote") from None
+    for key, needed in _FIXED.items():
+        if (given := config.get(key, needed)) != needed:
+            raise InputError(f"{path}: {key} is {given!r:.50}, and only {needed!r} is one of our architectures")
+    activation, heads = config.get("transformer-ffn-activation"), config.get("transformer-heads")
+    for key, given, known in (
+        ("transformer-ffn-activation", activation, activation in _ACTIVATIONS),
+        ("transformer-heads", heads, isinstance(heads, int)),
+        ("transformer-preprocess, -postprocess and -postprocess-top", norms, tuple(norms) in _NORMS),
+        ("transformer-postprocess-emb", embedding, embedding in ("", "d", "n", "nd")),
+    ):
+        if not known:
+            raise InputError(f"{path}: {key}: {given!r:.50} is not one of our architectures")
+    pre_norm = _NORMS[norms[0], norms[1], norms[2]]
+    return {"activation": _ACTIVATIONS[activation], "num_heads": heads, "pre_norm": pre_norm, "scale_embeddings": 1}
+
+
+def _weights(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Tensor]:
+    """Return the weights by transformers' names, all embeddings and positions included."""
+    tensors: dict[str, Tensor] = {}
+    for name, array in arrays.items():
+        their = _name(name)
+        if their is None:
+            raise InputError(f"{path}: unexpected parameter {name!r:.100}, so this is another architecture")
+        tensor = torch.from_numpy(array)
+        is_vector = their.endswith("bias") or "norm" in their
+        keeps = name.endswith(("Wemb", "Wpos", "_Wt"))
+        tensors[their] = tensor.flatten() if is_vector else tensor if keeps else tensor.t()
+    if (shared := tensors.pop("shared", None)) is not None:
+        for side in SIDES:
+            tensors.setdefault(f"model.{side}.embed_tokens.weight", shared)
+    if "final_logits_bias" in tensors:
+        tensors["final_logits_bias"] = tensors["final_logits_bias"][None]
+    target = tensors.get("model.decoder.embed_tokens.weight")
+    if target is None or "model.encoder.embed_tokens.weight" not in tensors or target.dim() != 2:
+        raise InputError(f"{path}: it has no embeddings")
+    tensors.setdefault("lm_head.weight", target)
+    positions = tensors.pop("positions", None)
+    if positions is None:
+        table = SinusoidalPositions(target.shape[1], 0).sinusoids(_POSITIONS)
+        positions = torch.cat([table[:, ::2], table[:, 1::2]], dim=1)
+    return tensors | {f"model.{side}.embed_positions.weight": positions for side in SIDES}
+
+
+def _name(name: str) -> str | None:
+    """Return transformers' name of a parameter; None for one of other architectures."""
+    fixed = {
+        "Wemb": "shared",
+        "Wpos": "positions",
+        **{f"{side}_Wemb": f"model.{side}.embed_tokens.weight" for side in SIDES},
+        **dict.fromkeys(("decoder_ff_logit_out_W", "decoder_ff_logit_out_Wt"), "lm_head.weight"),
+        "decoder_ff_logit_out_b": "final_logits_bias",
+    }
+    norm = re.fullmatch(r"(.+)_ln_(scale|bias)(?:_pre)?", name)
+    kind = "weight" if not norm or norm[2] == "scale" else "bias"
+    if norm and (top := re.fullmatch(r"(encoder|decoder)_(top|emb)", norm[1])):
+        return f"model.{top[1]}.{'layer_norm' if top[2] == 'top' else 'layernorm_embedding'}.{kind}"
+    match = re.fullmatch(r"(encoder|decoder)_l(\d+)_(self|context|ffn)_(.+)", norm[1] if norm else name)
+    if match is None:
+        return fixed.get(name)
+    layer, block, part = f"model.{match[1]}.layers.{int(match[2]) - 1}", match[3], match[4]
+    if norm:
+        known = {"ffn": "final"}.get(block, _BLOCKS.get(block))
+        return f"{layer}.{known}_layer_norm.{kind}" if part == ("ffn" if block == "ffn" else "Wo") else None
+    kind = {"W": "weight", "b": "bias"}.get(part[0], "")
+    modules = _FFN if block == "ffn" else {each: f"{_BLOCKS[block]}.{each}_proj" for each in "qkv"}
+    module = f"{_BLOCKS[block]}.out_proj" if block != "ffn" and part[1:] == "o" else modules.get(part[1:])
+    return f"{layer}.{module}.{kind}" if kind and module else None
+
+
+def _vocabularies(folder: Path) -> tuple[tuple[Path, Path], tuple[list[str], list[str]]]:
+    """Return the SentencePiece models of source and target, and the pieces of their vocabularies by id."""
+    settings = _read_yaml(folder / "decoder.yml") if (folder / "decoder.yml").is_file() else {}
+    named = [folder / Path(str(each)).name for each in settings.get("vocabs") or []]
+    found = named or sorted(folder.glob("*vocab*.yml")) or sorted(folder.glob("*.spm"))
+    models = [folder / "source.spm", folder / "target.spm"]
+    if not all(path.is_file() for path in models):
+        models = [path for path in found if path.suffix == ".spm"] or sorted(folder.glob("*.spm"))
+    for what, paths in (("vocabulary (*vocab*.yml, *.spm)", found), ("SentencePiece model (*.spm)", models)):
+        if not 1 <= len(paths) <= 2:
+            raise InputError(f"{folder}: {len(paths)} files are a {what}, but one is needed, or one for each language")
+    source, target = (_pieces(path) for path in (found[0], found[-1]))
+    return (models[0], models[-1]), (source, target)
+
+
+def _pieces(path: Path) -> list[str]:
+    if path.suffix == ".spm":
+        SentencePieceTokenizer.from_files(path)  # refuses another kind of file
+        from sentencepiece import SentencePieceProcessor
+
+        processor = SentencePieceProcessor(model_file=str(path))
+        return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+    content = _read_yaml(path, yaml.BaseLoader)
+    try:
+        ids = {str(piece): int(i) for piece, i in content.items()}
+    except (TypeError, ValueError):
+        ids = {}
+    if sorted(ids.values()) != list(range(len(ids))) or not ids:
+        raise InputError(f"{path}: its values are not the numbers of all pieces, from 0, each once")
+    return sorted(ids, key=ids.__getitem__)
+
+
+def _read_yaml(path: Path, loader: Any = yaml.SafeLoader) -> dict[str, Any]:
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0][:200]}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: holds no keys with values")
+    return content

@@ -1,0 +1,173 @@
+"""Import of CTranslate2 folders: of our own export, and of MarianMT as the library's converter writes it."""
+
+import shutil
+import struct
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import pytest
+import torch
+
+import mt as mt_api
+from bundle_helpers import edit_json
+from command import mt
+from engine_helpers import ENGLISH
+from export_helpers import random_job
+from import_helpers import marian
+from mt.bundle.load_translator import open_model
+from mt.bundle.model_folder import load_model
+from mt.bundle.to_ctranslate2 import write_converted
+from mt.decoding.engine import EngineChoice, SearchOptions
+from mt.errors import InputError
+from mt.storage.run_dir import ModelDir
+
+LANGUAGES = {"source_lang": "en", "target_langs": ["de"]}
+
+
+def written(folder: Path, number_format: str, *changes: str) -> Any:
+    """Write what `mt export ctranslate2` does, without its comparison."""
+    job = random_job(*changes)
+    write_converted(job.model, job.config, job.tokenizers, folder, number_format)
+    for name, content in job.tokenizers.files().items():
+        (folder / name).write_text(content, encoding="utf-8")
+    return job
+
+
+SHAPES = [
+    ["model.norm=post"],
+    ["model.norm=pre", "model.activation=swiglu", "tokenizer.shared=false", "model.tie_embeddings=false"],
+    ["model.norm=pre", "model.positions=learned", "model.activation=gelu", "model.output_bias=true"],
+    ["model.norm=post", "model.bias=false", "model.activation=silu", "tokenizer.shared=false"],
+    ["model.embedding_norm=true", "model.scale_embeddings=false", "model.attention_bias=false"],
+]
+
+
+@pytest.mark.parametrize("changes", SHAPES, ids=lambda changes: "-".join(c.split("=")[1] for c in changes))
+def test_our_own_export_comes_back(changes: list[str], tmp_path: Path) -> None:
+    job = written(tmp_path / "ct2", "float32", *changes)
+    mt_api.import_model(tmp_path / "ct2", tmp_path / "ours", **LANGUAGES)
+    loaded = load_model(ModelDir(tmp_path / "ours"), torch.device("cpu"))
+    shape, before = loaded.config.model.model_dump(), job.config.model.model_dump()
+    without = ("dropout", "attention_dropout", "activation_dropout", "init", "attention_bias")
+    assert {k: v for k, v in shape.items() if k not in without} == {k: v for k, v in before.items() if k not in without}
+    weights, expected = (dict(model.named_parameters()) for model in (loaded.model, job.model))
+    assert weights.keys() == expected.keys()
+    for name, tensor in weights.items():
+        if "positions" in name:
+            tensor = tensor[: len(expected[name])]  # the last row is repeated
+        assert torch.equal(tensor, expected[name])
+    assert loaded.tokenizers.files() == job.tokenizers.files()
+
+
+@pytest.mark.parametrize("number_format", ["int8", "float16", "int16"])
+def test_other_number_formats_become_float32(number_format: str, tmp_path: Path) -> None:
+    job = written(tmp_path / "ct2", number_format)
+    mt_api.import_model(tmp_path / "ct2", tmp_path / "ours", **LANGUAGES)
+    weights = dict(load_model(ModelDir(tmp_path / "ours"), torch.device("cpu")).model.named_parameters())
+    assert {tensor.dtype for tensor in weights.values()} == {torch.float32}
+    for name, expected in job.model.named_parameters():
+        scale = expected.abs().amax(dim=-1, keepdim=True) if number_format == "int8" else expected.abs().max()
+        assert ((weights[name] - expected).abs() <= scale / 127 + 1e-3).all()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(marian),
+        partial(marian, scale_embedding=False, activation_function="relu"),
+        partial(marian, tags=("deu", "fra")),
+    ],
+    ids=["plain", "unscaled", "tags"],
+)
+def test_a_converted_marian_model_is_the_one_that_was_converted(make: Callable[..., Any], tmp_path: Path) -> None:
+    theirs = make(tmp_path / "theirs")
+    with torch.no_grad():  # as in real models, whose decoder begins with zeros
+        theirs.model.shared.weight[theirs.config.pad_token_id] = 0.0
+        theirs.final_logits_bias[:, theirs.config.pad_token_id] = 0.0
+    theirs.save_pretrained(tmp_path / "theirs")
+    files = ["source.spm", "target.spm"]
+    converter = ctranslate2.converters.TransformersConverter(str(tmp_path / "theirs"), copy_files=files)
+    converter.convert(str(tmp_path / "ct2"))
+    targets = make.keywords.get("tags", ("de",))
+    mt_api.import_model(tmp_path / "theirs", tmp_path / "direct", source_lang="en", target_langs=targets)
+    mt_api.import_model(tmp_path / "ct2", tmp_path / "ours", source_lang="en", target_langs=targets)
+    direct, ours = (open_model(ModelDir(tmp_path / name), EngineChoice("torch")) for name in ("direct", "ours"))
+    assert ours.tokenizers.files() == direct.tokenizers.files()
+    weights, expected = (dict(opened.model.named_parameters()) for opened in (ours, direct))
+    assert weights.keys() == expected.keys()
+    for name, tensor in weights.items():
+        assert torch.equal(tensor, expected[name]), name
+    options = SearchOptions(5, 1, max_length=12)
+    found = [opened.translator.to(targets[0]).best(ENGLISH, options) for opened in (ours, direct)]
+    assert found[0] == found[1]
+
+
+def test_the_command_reads_an_export(tmp_path: Path) -> None:
+    written(tmp_path / "ct2", "float32")
+    done = mt("import", "ct2", "--from", "en", "--to", "de", "--output", "ours", cwd=tmp_path)
+    assert done.stdout.startswith("en to de, ")
+    assert "does not say its languages" in mt("import", "ct2", "--output", "other", cwd=tmp_path, code=2).stderr
+
+
+# Refused --------------------------------------------------------------------------------------------------------------
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _version(path: Path) -> None:
+    path.write_bytes(struct.pack("<I", 5) + path.read_bytes()[4:])
+
+
+def _huge(path: Path) -> None:
+    """Claim a first dimension of four billion for a matrix."""
+    content, name = path.read_bytes(), b"decoder/embeddings/weight\0"
+    at = content.index(name) + len(name) + 1
+    path.write_bytes(content[:at] + b"\xff" * 4 + content[at + 4 :])
+
+
+def _renamed(old: bytes, new: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(path.read_bytes().replace(old, new))
+
+
+BAD = {
+    "cut": (_cut, "not a CTranslate2 model"),
+    "version": (_version, "CTranslate2 format 5"),
+    "size": (_huge, "the sizes of 'decoder/embeddings/weight' are inconsistent"),
+    "setting": (_renamed(b"/multi_query_attention", b"/rotary_4_attention___"), "unexpected variable"),
+    "variable": (_renamed(b"layer_0/ffn/linear_1", b"layer_0/ffn/linear_7"), "unexpected variable"),
+    "empty": (lambda path: path.write_bytes(b""), "not a CTranslate2 model"),
+}
+
+
+@pytest.mark.parametrize(("damage", "message"), BAD.values(), ids=BAD)
+def test_damaged_models_are_refused(damage: Callable[[Path], object], message: str, tmp_path: Path) -> None:
+    written(tmp_path / "ct2", "float32")
+    damage(tmp_path / "ct2" / "model.bin")
+    with pytest.raises(InputError, match=message):
+        mt_api.import_model(tmp_path / "ct2", tmp_path / "out", **LANGUAGES)
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
+    written(tmp_path / "ct2", "float32")
+
+    def refusal(change: Callable[[Path], object]) -> str:
+        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+        shutil.copytree(tmp_path / "ct2", tmp_path / "copy")
+        change(tmp_path / "copy")
+        with pytest.raises(InputError) as caught:
+            mt_api.import_model(tmp_path / "copy", tmp_path / "out", **LANGUAGES)
+        return str(caught.value)
+
+    assert "source.spm: no such file" in refusal(lambda folder: (folder / "tokenizer.json").unlink())
+    vocabulary = refusal(lambda folder: edit_json(folder / "shared_vocabulary.json", lambda pieces: pieces.pop()))
+    assert "not that of its tokenizer" in vocabulary
+    numbers = refusal(lambda folder: (folder / "shared_vocabulary.json").write_text("[1]"))
+    assert "not a list of pieces" in numbers
+    epsilon = refusal(lambda folder: edit_json(folder / "config.json", lambda c: c.update(layer_norm_epsilon=0.1)))
+    assert "layer_norm_epsilon is not 1e-05" in epsilon

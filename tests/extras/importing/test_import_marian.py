@@ -1,0 +1,229 @@
+"""Import of Marian's own files: the same logits as transformers' MarianMTModel, whose weights they hold."""
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+
+import mt as mt_api
+from bundle_helpers import Trap
+from command import mt
+from engine_helpers import ENGLISH
+from import_helpers import TEXT, marian
+from mt.bundle.load_translator import open_model
+from mt.decoding.engine import EngineChoice, SearchOptions
+from mt.errors import InputError
+from mt.storage.run_dir import ModelDir
+
+CONFIG = {
+    "type": "transformer",
+    "transformer-decoder-autoreg": "self-attention",
+    "transformer-no-projection": False,
+    "transformer-heads": 2,
+    "transformer-ffn-activation": "swish",
+    "transformer-preprocess": "",
+    "transformer-postprocess": "dan",
+    "transformer-postprocess-emb": "d",
+}
+LANGUAGES = {"source_lang": "en", "target_langs": ["de"]}
+
+
+def arrays_of(model: Any, keep: list[int]) -> dict[str, np.ndarray[Any, Any]]:
+    """Return Marian's parameters; `keep` are the rows of the pieces that its vocabulary has."""
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    state = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    for side in ("encoder", "decoder"):
+        for number in range(getattr(model.config, f"{side}_layers")):
+            theirs, ours = f"model.{side}.layers.{number}", f"{side}_l{number + 1}"
+            for block, name in (("self", "self_attn"), ("context", "encoder_attn"))[: 1 + (side == "decoder")]:
+                for letter, part in (("q", "q_proj"), ("k", "k_proj"), ("v", "v_proj"), ("o", "out_proj")):
+                    arrays[f"{ours}_{block}_W{letter}"] = state[f"{theirs}.{name}.{part}.weight"].T
+                    arrays[f"{ours}_{block}_b{letter}"] = state[f"{theirs}.{name}.{part}.bias"][None]
+                arrays[f"{ours}_{block}_Wo_ln_scale"] = state[f"{theirs}.{name}_layer_norm.weight"][None]
+                arrays[f"{ours}_{block}_Wo_ln_bias"] = state[f"{theirs}.{name}_layer_norm.bias"][None]
+            for number_ in "12":
+                arrays[f"{ours}_ffn_W{number_}"] = state[f"{theirs}.fc{number_}.weight"].T
+                arrays[f"{ours}_ffn_b{number_}"] = state[f"{theirs}.fc{number_}.bias"][None]
+            arrays[f"{ours}_ffn_ffn_ln_scale"] = state[f"{theirs}.final_layer_norm.weight"][None]
+            arrays[f"{ours}_ffn_ffn_ln_bias"] = state[f"{theirs}.final_layer_norm.bias"][None]
+    if model.config.share_encoder_decoder_embeddings:
+        arrays["Wemb"] = state["model.shared.weight"][keep]
+    else:
+        for side in ("encoder", "decoder"):
+            rows = [row for row in range(len(state[f"model.{side}.embed_tokens.weight"])) if row != 2]
+            arrays[f"{side}_Wemb"] = state[f"model.{side}.embed_tokens.weight"][rows]
+    arrays["decoder_ff_logit_out_b"] = state["final_logits_bias"][:, keep]
+    return arrays
+
+
+def written(folder: Path, config: dict[str, Any] = CONFIG, **changes: Any) -> Any:
+    """Write a folder as OPUS-MT publishes it, and beside it the one of transformers; return the latter's model."""
+    theirs = marian(folder.with_name("theirs"), **changes)
+    pad, separate = theirs.config.pad_token_id, not theirs.config.share_encoder_decoder_embeddings
+    with torch.no_grad():  # as transformers' conversion makes it
+        for module in (theirs.get_encoder().embed_tokens, theirs.get_decoder().embed_tokens):
+            module.weight[pad] = 0.0
+        theirs.final_logits_bias[:, pad] = 0.0
+    theirs.save_pretrained(folder.with_name("theirs"))
+    folder.mkdir()
+    keep = [row for row in range(theirs.config.decoder_vocab_size) if row != pad]
+    content = np.frombuffer((yaml.safe_dump(config) + "\0").encode(), dtype=np.int8)
+    np.savez(folder / "model.npz", **{"special:model.yml": content}, **arrays_of(theirs, keep))
+    for name in ("source.spm", "target.spm"):
+        (folder / name).write_bytes((folder.with_name("theirs") / name).read_bytes())
+    names = ["vocab.json", "target_vocab.json"] if separate else ["vocab.json"]
+    for name, ours in zip(names, ("src.vocab.yml", "trg.vocab.yml"), strict=False):
+        pieces = json.loads((folder.with_name("theirs") / name).read_text())
+        kept = [piece for piece in sorted(pieces, key=pieces.__getitem__) if piece != "<pad>"]
+        text = "".join(f"{json.dumps(piece, ensure_ascii=False)}: {i}\n" for i, piece in enumerate(kept))
+        (folder / ours).write_text(text, encoding="utf-8")
+    return theirs
+
+
+@pytest.mark.parametrize(
+    ("config", "changes"),
+    [
+        ({}, {}),
+        ({"transformer-ffn-activation": "relu"}, {"activation_function": "relu"}),
+        ({}, {"separate": True}),
+        ({}, {"tags": ("deu", "fra")}),
+    ],
+    ids=["swish", "relu", "separate", "tags"],
+)
+def test_weights_and_translations_are_those_of_transformers(
+    config: dict[str, Any], changes: dict[str, Any], tmp_path: Path
+) -> None:
+    written(tmp_path / "opus", CONFIG | config, **changes)
+    languages = LANGUAGES | ({"target_langs": changes["tags"]} if "tags" in changes else {})
+    mt_api.import_model(tmp_path / "theirs", tmp_path / "direct", **languages)
+    mt_api.import_model(tmp_path / "opus", tmp_path / "ours", **languages)
+    direct, ours = (open_model(ModelDir(tmp_path / name), EngineChoice("torch")) for name in ("direct", "ours"))
+    sides = [[t.tokens(range(t.vocab_size)) for t in opened.tokenizers] for opened in (ours, direct)]
+    assert sides[0] == sides[1]
+    weights, expected = (dict(opened.model.named_parameters()) for opened in (ours, direct))
+    assert weights.keys() == expected.keys()
+    for name, tensor in weights.items():
+        assert torch.equal(tensor, expected[name]), name
+    options = SearchOptions(5, 1, max_length=12)
+    language = languages["target_langs"][0]
+    found = [opened.translator.to(language).best(ENGLISH, options) for opened in (ours, direct)]
+    assert found[0] == found[1]
+
+
+def test_logits(tmp_path: Path) -> None:
+    theirs = written(tmp_path / "opus")
+    done = mt("import", "opus/model.npz", "--from", "en", "--to", "de", "--output", "ours", cwd=tmp_path)
+    assert done.stdout.startswith("en to de, ")
+    ours = open_model(ModelDir(tmp_path / "ours"), EngineChoice("torch"))
+    ids = ours.tokenizers.source.encode(ENGLISH[0])
+    rows = json.loads((tmp_path / "theirs" / "vocab.json").read_text())
+    their_ids = [rows[ours.tokenizers.source.piece(i)] for i in ids]
+    with torch.no_grad():
+        target = torch.tensor([[theirs.config.decoder_start_token_id, *their_ids[:3]]])
+        expected = theirs(torch.tensor([[*their_ids, 0]]), decoder_input_ids=target).logits
+        found = ours.model(torch.tensor([[*ids, 3]]), torch.tensor([[2, *ids[:3]]]))
+    kept = [i for i in range(found.shape[-1]) if i not in (0, 2)]
+    columns = [rows[ours.tokenizers.target.piece(i)] for i in kept]
+    assert (found[..., kept] - expected[..., columns]).abs().max() < 1e-4
+
+
+def test_a_sentencepiece_model_is_its_own_vocabulary(tmp_path: Path) -> None:
+    """As Marian trains one itself: </s> 0, <unk> 1, no <s>."""
+    written(tmp_path / "opus")
+    with np.load(tmp_path / "opus" / "model.npz") as content:
+        arrays = dict(content)
+    size = len(arrays["Wemb"])
+    for path in tmp_path.glob("opus/*[yms][mlp]*"):
+        if path.suffix in (".yml", ".spm"):
+            path.unlink()
+    ids = {"unk_id": 1, "eos_id": 0, "bos_id": -1, "pad_id": -1}
+    prefix = str(tmp_path / "opus" / "vocab.ende")
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT), model_prefix=prefix, vocab_size=60, hard_vocab_limit=False, minloglevel=2, **ids
+    )
+    (tmp_path / "opus" / "vocab.ende.model").rename(tmp_path / "opus" / "vocab.ende.spm")
+    pieces = SentencePieceProcessor(model_file=f"{prefix}.spm").get_piece_size()
+    assert pieces <= size
+    arrays |= {"Wemb": arrays["Wemb"][:pieces], "decoder_ff_logit_out_b": arrays["decoder_ff_logit_out_b"][:, :pieces]}
+    np.savez(tmp_path / "opus" / "model.npz", **arrays)
+    mt_api.import_model(tmp_path / "opus", tmp_path / "ours", **LANGUAGES)
+    ours = open_model(ModelDir(tmp_path / "ours"), EngineChoice("torch"))
+    assert ours.tokenizers.source.decode(ours.tokenizers.source.encode(ENGLISH[0])) == ENGLISH[0]
+    assert sorted(ours.model.output.weight[3].tolist()) == sorted(arrays["Wemb"][0].tolist())  # in another order
+
+
+# Refused --------------------------------------------------------------------------------------------------------------
+
+
+def _changed(**changes: Any) -> Callable[[Path], None]:
+    """Replace arrays by others, or by functions of them; None removes one."""
+
+    def change(folder: Path) -> None:
+        with np.load(folder / "model.npz") as content:
+            arrays = dict(content)
+        for name, new in changes.items():
+            array = arrays.pop(name.replace("special_model", "special:model.yml"), np.zeros((1, 1), np.float32))
+            if new is not None:
+                arrays[name.replace("special_model", "special:model.yml")] = new(array)
+        np.savez(folder / "model.npz", **arrays)
+
+    return change
+
+
+def _configured(**changes: Any) -> Callable[[Path], None]:
+    config = CONFIG | {key.replace("_", "-"): value for key, value in changes.items()}
+    content = np.frombuffer(yaml.safe_dump(config).encode(), dtype=np.int8)
+    return _changed(special_model=lambda array: content)
+
+
+def _huge(folder: Path) -> None:
+    """Claim an array of a terabyte."""
+    with zipfile.ZipFile(folder / "model.npz", "w") as archive, archive.open("Wemb.npy", "w") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (2**20, 2**18)})
+
+
+def _pickled(folder: Path) -> None:
+    np.savez(folder / "model.npz", Wemb=np.array([Trap(folder / "trapped")], dtype=object))
+
+
+BAD = {
+    "type": (_configured(type="s2s"), "type is 's2s', and only 'transformer'"),
+    "activation": (_configured(transformer_ffn_activation="gelu"), "'gelu' is not one of our architectures"),
+    "norm": (_configured(transformer_postprocess="da"), "-postprocess-top: .* is not one of our architectures"),
+    "no-config": (_changed(special_model=None), "no configuration"),
+    "shape": (_changed(encoder_l1_ffn_W1=lambda array: array[:-1]), r"has shape \[24, 15\], but \[24, 16\]"),
+    "missing": (_changed(decoder_l1_context_Wq=None), "the weights of '.*encoder_attn.q_proj.weight' are missing"),
+    "unexpected": (_changed(encoder_l1_self_Wx=lambda array: array), "unexpected parameter 'encoder_l1_self_Wx'"),
+    "no-embeddings": (_changed(Wemb=None), "it has no embeddings"),
+    "huge": (_huge, "not a model of Marian: Wemb.npy is no array of numbers, or larger than the file"),
+    "pickled": (_pickled, "not a model of Marian: Wemb.npy is no array of numbers"),
+    "text": (lambda folder: (folder / "model.npz").write_text("no archive"), "not a model of Marian"),
+    "several": (lambda folder: (folder / "model.best.npz").write_bytes(b""), "several models of Marian"),
+    "no-vocabulary": (lambda folder: (folder / "src.vocab.yml").write_text("- a\n"), "holds no keys with values"),
+    "hole": (lambda folder: (folder / "src.vocab.yml").write_text('"</s>": 0\n"<unk>": 2\n'), "each once"),
+    "other-size": (
+        lambda folder: (folder / "src.vocab.yml").write_text("".join(f"p{i}: {i}\n" for i in range(999))),
+        "its tokenizer has 1,000 pieces, but its embeddings",
+    ),
+    "no-spm": (
+        lambda folder: [(folder / f"{side}.spm").unlink() for side in ("source", "target")],
+        "0 files are a Sen",
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "message"), BAD.values(), ids=BAD)
+def test_what_is_refused(damage: Callable[[Path], object], message: str, tmp_path: Path) -> None:
+    written(tmp_path / "opus")
+    damage(tmp_path / "opus")
+    with pytest.raises(InputError, match=message):
+        mt_api.import_model(tmp_path / "opus", tmp_path / "out", **LANGUAGES)
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "opus" / "trapped").exists()
