@@ -452,7 +452,7 @@ def test_too_long_pairs_are_those_that_training_drops(two_languages: Path, tmp_p
     expected = 0
     for source in config.data.train:
         assert isinstance(source, PairFiles)
-        tag = tokenizers.source.tags[config.data.language_of(source)]
+        tag = tokenizers.source.tags[config.data.languages_of(source)[1]]
         text = (two_languages / source.source, two_languages / source.target)
         expected += encode_corpus(
             text, tokenizers, tmp_path / "out", "key", 7, [TaggedPairs(400, Tags((tag,)))]

@@ -56,7 +56,7 @@ def initialised(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_configuration_loads_and_fits_the_text(initialised: Path) -> None:
     config = load_config(initialised / "en-xx.yaml")
     assert config.name == "en-xx"
-    assert (config.data.source_lang, config.data.target_lang) == ("en", ("xx",))
+    assert (config.data.source_lang, config.data.target_lang) == (("en",), ("xx",))
     assert config.data.train[0].source == "train.en"
     assert config.data.valid.from_train == config.data.test.from_train == 15  # a twentieth
     assert config.model.d_model == 128
@@ -215,7 +215,7 @@ def test_it_asks_on_a_terminal(tmp_path: Path) -> None:
     assert "no language: must be a short code" in shown
     assert "../mine: must be letters" in shown
     config = load_config(tmp_path / "mine.yaml")
-    assert (config.data.source_lang, config.data.target_lang) == ("en", ("yy",))
+    assert (config.data.source_lang, config.data.target_lang) == (("en",), ("yy",))
     assert config.data.valid[0].source == "valid.en"
     assert config.data.test.from_train == 15
 

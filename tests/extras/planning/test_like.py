@@ -168,7 +168,7 @@ def test_joeynmt(tmp_path: Path) -> None:
     assert (config.name, config.seed, config.data.source_lang, config.data.target_lang) == (
         "small_en_de",
         7,
-        "en",
+        ("en",),
         ("de",),
     )
     assert paths(config.data.train) == [("corpus/train.en", "corpus/train.de")]
@@ -225,7 +225,7 @@ def test_options_that_depend_on_others(tmp_path: Path, changes: dict[str, str], 
 
 def test_opennmt(tmp_path: Path) -> None:
     config, comments = converted(tmp_path, OPENNMT)
-    assert (config.name, config.data.source_lang, config.data.target_lang) == ("fi-sv", "fi", ("sv",))
+    assert (config.name, config.data.source_lang, config.data.target_lang) == ("fi-sv", ("fi",), ("sv",))
     assert paths(config.data.train) == [("web.fi.gz", "web.sv.gz"), ("books.fi", "books.sv")]
     assert paths(config.data.valid) == [("dev.fi", "dev.sv")]
     assert (config.tokenizer.vocab_size, config.tokenizer.shared, config.data.max_length) == (24000, True, 122)
@@ -255,7 +255,7 @@ def test_eole(tmp_path: Path) -> None:
 
 def test_fairseq(tmp_path: Path) -> None:
     config, comments = converted(tmp_path, FAIRSEQ)
-    assert (config.name, config.data.source_lang, config.data.target_lang) == ("en-de", "en", ("de",))
+    assert (config.name, config.data.source_lang, config.data.target_lang) == ("en-de", ("en",), ("de",))
     assert paths(config.data.train) == [("corpora/wmt/train.en", "corpora/wmt/train.de")]
     assert [source for source, _ in paths(config.data.valid)] == ["corpora/wmt/dev1.en", "corpora/wmt/dev2.en"]
     model, training = config.model, config.training
