@@ -40,10 +40,8 @@ def read_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Pat
 
 def show_plan(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs", jobs: int = 1) -> str:
     """Return the plan of a pipeline as a table, with estimates for the steps that are not done; run nothing."""
-    from mt.extras.pipelines.records import states
-
-    plan = read_plan(config, overrides, runs)
-    return _plan_table(plan, jobs, keep=False, found=states(plan))
+    plan, found = _checked(config, overrides, runs)
+    return _plan_table(plan, jobs, keep=False, found=found)
 
 
 def run_pipeline(
@@ -71,12 +69,9 @@ def run_pipeline(
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("a pipeline starts its processes itself", "start it without torchrun")
     from mt.extras.pipelines.execution import execute
-    from mt.extras.pipelines.records import refuse_lost_trainings, states
     from mt.extras.pipelines.results import status_table, write_report
 
-    plan = read_plan(config, overrides, runs)
-    found = states(plan)
-    refuse_lost_trainings(plan, found)
+    plan, found = _checked(config, overrides, runs)
     if only is not None:
         missing = [name for name in _step(plan, only).needs if found[name] != "done"]
         if missing:
@@ -86,6 +81,16 @@ def run_pipeline(
     execute(plan, jobs, only)
     log.info("report: %s", write_report(plan))
     return status_table(plan)
+
+
+def _checked(config: str | Path, overrides: Sequence[str], runs: str | Path) -> "tuple[Plan, dict[str, State]]":
+    """Return a plan and the states of its steps; refuse one that would lose a training."""
+    from mt.extras.pipelines.records import refuse_lost_trainings, states
+
+    plan = read_plan(config, overrides, runs)
+    found = states(plan)
+    refuse_lost_trainings(plan, found)
+    return plan, found
 
 
 def _plan_table(plan: "Plan", jobs: int, keep: bool, found: "dict[str, State]") -> str:
@@ -107,12 +112,9 @@ def pipeline_status(config: str | Path, overrides: Sequence[str] = (), runs: str
 
 def slurm_script(config: str | Path, overrides: Sequence[str] = (), runs: str | Path = "runs") -> str:
     """Return a shell script that submits the steps that are not done as jobs of Slurm."""
-    from mt.extras.pipelines.records import refuse_lost_trainings, states
     from mt.extras.pipelines.slurm import slurm_script
 
-    plan = read_plan(config, overrides, runs)
-    found = states(plan)
-    refuse_lost_trainings(plan, found)
+    plan, found = _checked(config, overrides, runs)
     return slurm_script(plan, tuple(overrides), Path(runs), [name for name in found if found[name] != "done"])
 
 

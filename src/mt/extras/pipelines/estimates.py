@@ -27,7 +27,9 @@ from mt.text.lines import read_lines
 
 _START = 6.0  # seconds until a command works
 _FEW_STEPS = 20  # training steps, which a probe would make, too
-_CLEANED_PER_SECOND = 5000  # pairs
+_BEAM_FACTOR = 0.42  # of greedy search in a probe: 0.84, 2.4 and 5.4 times its time with a beam of 1, 5 and 12
+_TORCH = 1.6  # times as slow as CTranslate2 in float32 (docs/performance.md)
+_CLEANED_PER_SECOND = 1800  # pairs
 _SCORE_BYTES, _WEIGHT_BYTES = 160, 4
 
 
@@ -96,8 +98,13 @@ class _Estimator:
         text = self._stand_in(Path(options[key])) if key in options else None
         if text is None or not measured or len(measured) < len(writers):
             return StepCost()
-        beam = 1 if "--greedy" in step.words else int(options.get("--beam", models[0].decoding.beam_size))
-        seconds = sum(each.seconds_per_sentence for each in measured) * (0.4 + 0.25 * beam)
+        beam = (
+            1
+            if {"--greedy", "--sample"} & set(step.words)
+            else int(options.get("--beam", models[0].decoding.beam_size))
+        )
+        seconds = sum(each.seconds_per_sentence for each in measured) * _BEAM_FACTOR * (1 + beam)
+        seconds *= _TORCH if len(models) > 1 or "--sample" in step.words else 1
         lines = sum(1 for _ in read_lines(text))
         return StepCost(_START + lines * seconds * (2 if step.kind == "eval" else 1), text.stat().st_size)
 
