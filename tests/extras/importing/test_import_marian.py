@@ -194,9 +194,9 @@ def _pickled(folder: Path) -> None:
 
 
 BAD = {
-    "type": (_configured(type="s2s"), "type is 's2s', and only 'transformer'"),
+    "type": (_configured(type="s2s"), "type: 's2s' is not one of our architectures"),
     "activation": (_configured(transformer_ffn_activation="gelu"), "'gelu' is not one of our architectures"),
-    "norm": (_configured(transformer_postprocess="da"), "-postprocess-top: .* is not one of our architectures"),
+    "norm": (_configured(transformer_postprocess="da"), "norms: 'da' is not one of our architectures"),
     "no-config": (_changed(special_model=None), "no configuration"),
     "shape": (_changed(encoder_l1_ffn_W1=lambda array: array[:-1]), r"has shape \[24, 15\], but \[24, 16\]"),
     "missing": (_changed(decoder_l1_context_Wq=None), "the weights of '.*encoder_attn.q_proj.weight' are missing"),

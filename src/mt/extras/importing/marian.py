@@ -27,17 +27,35 @@ from mt.model.embedding import SinusoidalPositions
 _CONFIG = "special:model.yml"
 _POSITIONS = 512  # that transformers gives these models, whose sinusoids have no end
 _ACTIVATIONS = {"relu": 0, "swish": 2}  # by CTranslate2's numbers; Marian's gelu is an approximation that we lack
-_FIXED = {
-    "type": "transformer",
-    "transformer-decoder-autoreg": "self-attention",
-    "transformer-no-projection": False,
-    "transformer-ffn-depth": 2,
-    "transformer-decoder-dim-ffn": 0,
-    "transformer-tied-layers": [],
+_NORMS = {"dan": False, "n da n": True}  # transformer-preprocess, -postprocess, -postprocess-top: is it pre-norm
+_ALLOWED: dict[str, tuple[Any, ...]] = {
+    "type": ("transformer",),
+    "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-no-projection": (False,),
+    "transformer-ffn-depth": (2,),
+    "transformer-tied-layers": ([],),
+    "transformer-ffn-activation": tuple(_ACTIVATIONS),
+    "transformer-postprocess-emb": ("d", "", "n", "nd"),
 }
-_NORMS = {("", "dan", ""): False, ("n", "da", "n"): True}  # preprocess, postprocess, postprocess-top: pre-norm
-_BLOCKS = {"self": "self_attn", "context": "encoder_attn"}
-_FFN = {"1": "fc1", "2": "fc2"}
+# Patterns of names, with transformers' ones; a layer's number is one less there.
+_NAMES = {
+    r"(\w+coder)_l(\d+)_self_([Wb])([qkv])": r"model.{0}.layers.{1}.self_attn.{3}_proj.{2}",
+    r"(\w+coder)_l(\d+)_self_([Wb])o": r"model.{0}.layers.{1}.self_attn.out_proj.{2}",
+    r"(\w+coder)_l(\d+)_self_Wo_ln_(\w+?)(?:_pre)?": r"model.{0}.layers.{1}.self_attn_layer_norm.{2}",
+    r"(decoder)_l(\d+)_context_([Wb])([qkv])": r"model.{0}.layers.{1}.encoder_attn.{3}_proj.{2}",
+    r"(decoder)_l(\d+)_context_([Wb])o": r"model.{0}.layers.{1}.encoder_attn.out_proj.{2}",
+    r"(decoder)_l(\d+)_context_Wo_ln_(\w+?)(?:_pre)?": r"model.{0}.layers.{1}.encoder_attn_layer_norm.{2}",
+    r"(\w+coder)_l(\d+)_ffn_([Wb])([12])": r"model.{0}.layers.{1}.fc{3}.{2}",
+    r"(\w+coder)_l(\d+)_ffn_ffn_ln_(\w+?)(?:_pre)?": r"model.{0}.layers.{1}.final_layer_norm.{2}",
+    r"(\w+coder)_()top_ln_(\w+?)(?:_pre)?": r"model.{0}.layer_norm.{2}",
+    r"(\w+coder)_()emb_ln_(\w+?)(?:_pre)?": r"model.{0}.layernorm_embedding.{2}",
+    r"(\w+coder)_()Wemb": r"model.{0}.embed_tokens.weight",
+    r"decoder_ff_logit_out_Wt?": "lm_head.weight",
+    r"decoder_ff_logit_out_b": "final_logits_bias",
+    r"Wemb": "shared",
+    r"Wpos": "positions",
+}
+_KINDS = {"W": "weight", "b": "bias", "scale": "weight", "bias": "bias"}
 
 
 def find_npz(path: Path) -> Path | None:
@@ -98,24 +116,17 @@ def _load(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 def _settings(path: Path, content: bytes) -> dict[str, float]:
     """Return the settings that `describe` wants."""
     try:
-        config = yaml.safe_load(content)
-        norms = [config.get(f"transformer-{key}", "") for key in ("preprocess", "postprocess", "postprocess-top")]
-        embedding = config.get("transformer-postprocess-emb", "")
-    except (yaml.YAMLError, AttributeError, UnicodeDecodeError):
+        config = dict(yaml.safe_load(content))
+        heads, activation = int(config["transformer-heads"]), str(config["transformer-ffn-activation"])
+    except (yaml.YAMLError, LookupError, TypeError, ValueError):
         raise InputError(f"{path}: it has no configuration ({_CONFIG})", "take the file that Marian wrote") from None
-    for key, needed in _FIXED.items():
-        if (given := config.get(key, needed)) != needed:
-            raise InputError(f"{path}: {key} is {given!r:.50}, and only {needed!r} is one of our architectures")
-    activation, heads = config.get("transformer-ffn-activation"), config.get("transformer-heads")
-    for key, given, known in (
-        ("transformer-ffn-activation", activation, activation in _ACTIVATIONS),
-        ("transformer-heads", heads, isinstance(heads, int)),
-        ("transformer-preprocess, -postprocess and -postprocess-top", norms, tuple(norms) in _NORMS),
-        ("transformer-postprocess-emb", embedding, embedding in ("", "d", "n", "nd")),
-    ):
-        if not known:
+    steps = (config.get(f"transformer-{key}", "") for key in ("preprocess", "postprocess", "postprocess-top"))
+    norms = " ".join(map(str, filter(None, steps)))
+    for key, allowed in (*_ALLOWED.items(), ("norms", tuple(_NORMS))):
+        given = norms if key == "norms" else config.get(key, allowed[0])
+        if given not in allowed:
             raise InputError(f"{path}: {key}: {given!r:.50} is not one of our architectures")
-    pre_norm = _NORMS[norms[0], norms[1], norms[2]]
+    pre_norm = _NORMS[norms]
     return {"activation": _ACTIVATIONS[activation], "num_heads": heads, "pre_norm": pre_norm, "scale_embeddings": 1}
 
 
@@ -148,28 +159,11 @@ def _weights(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str
 
 def _name(name: str) -> str | None:
     """Return transformers' name of a parameter; None for one of other architectures."""
-    fixed = {
-        "Wemb": "shared",
-        "Wpos": "positions",
-        **{f"{side}_Wemb": f"model.{side}.embed_tokens.weight" for side in SIDES},
-        **dict.fromkeys(("decoder_ff_logit_out_W", "decoder_ff_logit_out_Wt"), "lm_head.weight"),
-        "decoder_ff_logit_out_b": "final_logits_bias",
-    }
-    norm = re.fullmatch(r"(.+)_ln_(scale|bias)(?:_pre)?", name)
-    kind = "weight" if not norm or norm[2] == "scale" else "bias"
-    if norm and (top := re.fullmatch(r"(encoder|decoder)_(top|emb)", norm[1])):
-        return f"model.{top[1]}.{'layer_norm' if top[2] == 'top' else 'layernorm_embedding'}.{kind}"
-    match = re.fullmatch(r"(encoder|decoder)_l(\d+)_(self|context|ffn)_(.+)", norm[1] if norm else name)
-    if match is None:
-        return fixed.get(name)
-    layer, block, part = f"model.{match[1]}.layers.{int(match[2]) - 1}", match[3], match[4]
-    if norm:
-        known = {"ffn": "final"}.get(block, _BLOCKS.get(block))
-        return f"{layer}.{known}_layer_norm.{kind}" if part == ("ffn" if block == "ffn" else "Wo") else None
-    kind = {"W": "weight", "b": "bias"}.get(part[0], "")
-    modules = _FFN if block == "ffn" else {each: f"{_BLOCKS[block]}.{each}_proj" for each in "qkv"}
-    module = f"{_BLOCKS[block]}.out_proj" if block != "ffn" and part[1:] == "o" else modules.get(part[1:])
-    return f"{layer}.{module}.{kind}" if kind and module else None
+    for pattern, template in _NAMES.items():
+        if match := re.fullmatch(pattern, name):
+            side, number, kind, part = (*match.groups(), *[""] * 4)[:4]
+            return template.format(side, int(number or 1) - 1, _KINDS.get(kind), part)
+    return None
 
 
 def _vocabularies(folder: Path) -> tuple[tuple[Path, Path], tuple[list[str], list[str]]]:
