@@ -54,16 +54,13 @@ WHOLE = (
   scores:
     score:
       config: tiny.yaml
-      set: {{data.train: {{source: train.en, target: {{step: translated}}, synthetic: true}}}}
       forward: {{step: teacher_1}}
       backward: {{step: reverse}}
   kept:
     clean:
       config: tiny.yaml
-      set: {{data.train: {{source: train.en, target: {{step: translated}}, synthetic: true}}}}
       scores: {{step: scores}}
       keep_share: 0.5
-      keep: [identical, ratio, replacement]
   fast:
     export: {{model: {{step: student}}, format: ctranslate2, quantization: int8, max_loss: 100}}
 """

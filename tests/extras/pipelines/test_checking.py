@@ -213,7 +213,7 @@ def test_the_estimated_time_is_that_of_steps_side_by_side(folder: Path) -> None:
     from mt.extras.pipelines.estimates import StepCost, makespan
 
     (folder / "pipeline.yaml").write_text(TEACHERS)
-    plan = read_plan(folder / "pipeline.yaml", (), folder / "runs")
+    plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
     seconds = {"teacher_1": 50.0, "teacher_2": 70.0, "translated": 10.0, "student": 90.0, "final": None}
     costs = {name: StepCost(each) for name, each in seconds.items()}
     assert makespan(plan, costs, 1) == 220

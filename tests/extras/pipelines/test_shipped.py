@@ -85,7 +85,8 @@ def test_init_refuses_what_a_pipeline_cannot_use(tmp_path: Path) -> None:
     make_project(tmp_path)
     pairs = zip((tmp_path / "train.en").open(), (tmp_path / "train.xx").open(), strict=True)
     (tmp_path / "both.tsv").write_text("en\txx\n" + "".join(f"{a.strip()}\t{b}" for a, b in pairs))
-    refused = mt("init", "--train", "both.tsv", "--header", "--pipeline", "student", cwd=tmp_path, code=2)
+    table = ["--train", "both.tsv", "--header", "--source-lang", "en", "--target-lang", "xx"]
+    refused = mt("init", *table, "--pipeline", "student", cwd=tmp_path, code=2)
     assert "needs the training text as two text files" in refused.stderr
     words = ["init", "--from", "runs/x", "--train", "train.en", "train.xx", "--pipeline", "student"]
     refused = mt(*words, cwd=tmp_path, code=2)
