@@ -189,13 +189,17 @@ def compare(kind, data, minutes, sentences, output):
     results = {"kind": kind, "cores": cores(), "steps": steps, "loss": loss, "sentences": len(lines), "logits": logits}
     generate(model, tokenizer, lines[:TRANSLATED_AT_ONCE], first, early_stopping=True)  # warm up
     theirs, texts, their_seconds = generate(model, tokenizer, lines, first, early_stopping=True)
+    # Where the longest translation is reached, transformers' forced end costs nothing, and ours what the model says.
+    ended = [len(pieces) < MAX_LENGTH - (first is not None) for pieces in theirs]
     longer, _, _ = generate(model, tokenizer, lines, first, early_stopping=False)
-    results |= {"bleu": sacrebleu.corpus_bleu(texts, [references]).score, "seconds": their_seconds}
+    results |= {"bleu": sacrebleu.corpus_bleu(texts, [references]).score, "seconds": their_seconds, "ended": sum(ended)}
     for name, opened in engines.items():
         translate(opened, lines[:TRANSLATED_AT_ONCE])
         pieces, texts, seconds = translate(opened, lines)
+        same = list(map(list.__eq__, pieces, theirs))
         results |= {
-            f"{name}_same": sum(map(list.__eq__, pieces, theirs)) / len(lines),
+            f"{name}_same": sum(same) / len(lines),
+            f"{name}_same_of_ended": sum(s and e for s, e in zip(same, ended, strict=True)) / max(1, sum(ended)),
             f"{name}_same_without_early_stopping": sum(map(list.__eq__, pieces, longer)) / len(lines),
             f"{name}_bleu": sacrebleu.corpus_bleu(texts, [references]).score,
             f"{name}_seconds": seconds,
