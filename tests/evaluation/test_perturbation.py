@@ -28,7 +28,7 @@ class Copier:
     def __init__(self, lose: str = "") -> None:
         self.lose = lose
 
-    def to(self, target_lang: str) -> "Copier":
+    def for_text(self, text: EvalText) -> "Copier":
         return self
 
     def best(self, lines: list[str], options: SearchOptions) -> list[str]:
