@@ -57,7 +57,7 @@ def test_every_key_that_a_page_names_exists() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     for page in pages:
         named = re.findall(
-            r"`(data|tokenizer|model|training|decoding|evaluation)\.(?!safetensors|json)([a-z_]+)", page.read_text()
+            r"`(data|tokenizer|model|training|decoding|evaluation)\.(?!safetensors|json|bin)([a-z_]+)", page.read_text()
         )
         for section, key in named:
             assert key in SECTIONS[section].model_fields, f"{page.name}: {section}.{key}"
