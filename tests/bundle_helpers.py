@@ -50,7 +50,7 @@ class Trap:
 
 
 def configured(*changes: str) -> Config:
-    return parse_config(SMALLEST, "x.yaml", [*SHAPE, *changes])
+    return parse_config(SMALLEST, "x.yaml", [*SHAPE, "decoding.retry_loops=false", *changes])
 
 
 def make(folder: Path, *changes: str) -> tuple[ModelDir, Transformer, TokenizerPair]:

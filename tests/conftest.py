@@ -51,7 +51,7 @@ training:
   tensorboard: false
   report: false
   sample_translations: 1
-decoding: {beam_size: 2, max_length: 12}
+decoding: {beam_size: 2, max_length: 12, retry_loops: false}
 evaluation: {bootstrap_samples: 20}
 """
 
@@ -112,7 +112,7 @@ training:
   validate_every: 100
   tensorboard: false
   report: false
-decoding: {beam_size: 2, max_length: 12}
+decoding: {beam_size: 2, max_length: 12, retry_loops: false}
 evaluation: {bootstrap_samples: 20}
 """
 LETTERS = "abcdefghij"
@@ -166,7 +166,7 @@ training:
   validate_every: 100
   tensorboard: false
   report: false
-decoding: {beam_size: 2, max_length: 20}
+decoding: {beam_size: 2, max_length: 20, retry_loops: false}
 evaluation: {bootstrap_samples: 20}
 """
 WORDS = {

@@ -56,7 +56,7 @@ def test_runaways(source: list[int], target: list[int], expected: bool) -> None:
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_loops_are_searched_again_by_both_engines(tmp_path: Path, beam_size: int) -> None:
     both = twins(tmp_path, *PUSHABLE, model=endless_model)
-    options = SearchOptions(beam_size, max_length=11)  # too short to be a runaway by its length
+    options = SearchOptions(beam_size, max_length=11, retry_loops=True)  # too short to be a runaway by its length
     plain = both_find(both, IDS, options)
     loops = [is_runaway(ids, best.ids) for ids, [best] in zip(IDS, plain, strict=True)]
     assert any(loops)
@@ -76,7 +76,7 @@ def test_a_translator_gives_no_loop_and_leaves_the_others(tmp_path: Path) -> Non
         return ending_model(config, encoded, SearchOptions(2, max_length=30))
 
     both = twins(tmp_path, model=model)
-    options = SearchOptions(1, max_length=30)
+    options = SearchOptions(1, max_length=30, retry_loops=True)
     translator = Translator(both.slow(), both.tokenizers, 40, ["de"])
     encoded = both.tokenizers.source.encode_batch(lines)
     plain = both.slow().translate(encoded, options)
@@ -88,5 +88,6 @@ def test_a_translator_gives_no_loop_and_leaves_the_others(tmp_path: Path) -> Non
 
 def test_samples_and_banned_searches_stay(tmp_path: Path) -> None:
     both = twins(tmp_path, *PUSHABLE, model=endless_model)
-    for options in (SearchOptions(1, max_length=30, sampling=Sampling()), SearchOptions(1, no_repeat_ngram_size=4)):
+    sampled = SearchOptions(1, max_length=30, sampling=Sampling(), retry_loops=True)
+    for options in (sampled, SearchOptions(1, no_repeat_ngram_size=4, retry_loops=True), SearchOptions(1)):
         assert search_without_loops(both.slow(), IDS, options) == both.slow().translate(IDS, options)

@@ -22,8 +22,10 @@ class DecodingConfig(Section):
     max_length_ratio: Annotated[float, Field(gt=0, le=1000)] = 3.0
     """Longest translation as a multiple of the source's tokens, plus ten; the smaller bound holds."""
     no_repeat_ngram_size: Annotated[int, Field(ge=0, le=1000)] = 0
-    """Number of tokens in a row that may not occur twice in a translation; 0: any may. A translation that repeats
-    itself is searched again without repetitions in any case."""
+    """Number of tokens in a row that may not occur twice in a translation; 0: any may."""
+    retry_loops: bool = True
+    """Whether a translation that is far too long, or repeats a phrase four times, is searched again without repeated
+    pairs of tokens."""
     batch_tokens: Annotated[int, Field(ge=1, le=10**8)] = 4096
     """Size of a batch in translation, in tokens with padding counted."""
     compute_type: Literal["float32", "int8"] = "float32"

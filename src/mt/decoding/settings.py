@@ -64,6 +64,7 @@ class TranslationSettings:
             max_length=config.longest_translation,
             max_length_ratio=decoding.max_length_ratio,
             no_repeat_ngram_size=decoding.no_repeat_ngram_size,
+            retry_loops=decoding.retry_loops,
         )
         return cls(
             target_lang=",".join(config.data.target_lang),
