@@ -42,7 +42,8 @@ def search_without_loops(
 ) -> list[list[Hypothesis]]:
     """Translate sentences; where the best hypothesis is a runaway one, search again without repeated bigrams.
 
-    Only with the option `retry_loops`. The second hypotheses count if the best of them is no runaway, or shorter. Samples stay as they are drawn.
+    Only with the option `retry_loops`. The second hypotheses count if the best of them is no runaway, or shorter.
+    Samples stay as they are drawn.
     """
     found = engine.translate(sentences, options)
     if not options.retry_loops or options.sampling is not None or options.no_repeat_ngram_size:
