@@ -11,6 +11,7 @@ import mt
 from command import mt as command
 
 
+@pytest.mark.slow
 def test_a_training_from_python_is_that_of_the_command_line(
     tiny: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -252,6 +252,7 @@ def check(shipped: Path, folder: Path, number: int, seed: int) -> None:
     assert number // 3 < refused < number
 
 
+@pytest.mark.slow
 def test_mutated_folders_are_refused(shipped: Path, tmp_path: Path) -> None:
     check(shipped, tmp_path, 30, seed=1)
 

@@ -237,6 +237,7 @@ def test_an_unfinished_run_is_refused(given: Path) -> None:
     assert "has not finished" in refusal(given, f"training.init_from={given / 'runs' / 'begun'}")
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_ends_in_the_same_weights_and_another_model_is_refused(given: Path) -> None:
     changes = (
         *("training.max_steps=40", "training.save_every=5", "training.validate_every=20", "training.log_every=5"),

@@ -257,6 +257,7 @@ def test_a_closed_stream_is_an_empty_one(trained: Path, closed: str) -> None:
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_log_that_cannot_be_written_does_not_end_training(tiny: Path) -> None:
     done = in_bash("mt train --config tiny.yaml --set training.max_steps=40 2> /dev/full", tiny)
     assert done.returncode == 0

@@ -132,6 +132,7 @@ def test_the_model_also_learns_the_reverse_direction(tiny: Path) -> None:
 BIDIRECTIONAL = ("training.bidirectional_epochs=8", *LONG)
 
 
+@pytest.mark.slow
 def test_a_run_killed_in_either_phase_ends_with_the_same_weights(tiny: Path) -> None:
     expected = tiny / "uninterrupted"
     shutil.copytree(tiny, expected)

@@ -378,6 +378,7 @@ MORE = CONFIG.replace(
 )
 
 
+@pytest.mark.slow
 def test_a_missing_optional_source_is_left_out_and_reported(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     (tmp_path / "tiny.yaml").write_text(MORE)

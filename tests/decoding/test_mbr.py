@@ -200,7 +200,7 @@ class Chinese:
 
     target_lang = "zh"
 
-    def to(self, target_lang: str) -> "Chinese":
+    def for_text(self, text: EvalText) -> "Chinese":
         return self
 
     def translate(self, lines: Sequence[str], options: object, first_line: int | None = 1) -> list[list[Candidate]]:

@@ -16,6 +16,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="fake CUDA needs g++")
 @pytest.mark.skipif(torch.backends.cuda.is_built(), reason="this torch has real CUDA: run `pytest -m gpu`")
 def test_checks_on_fake_cuda_pass() -> None:

@@ -37,6 +37,7 @@ def bytes_of(tokens: dict[int, int]) -> tuple[float, float]:
     return per_token, 0.9 * 80 * GB - tokens[80] * per_token
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="fake CUDA needs g++")
 @pytest.mark.skipif(torch.backends.cuda.is_built(), reason="this torch has real CUDA, which fake CUDA cannot replace")
 def test_memory_grows_with_tokens_layers_and_parameters(tmp_path: Path) -> None:

@@ -152,6 +152,7 @@ def test_it_samples_from_the_top_k_and_reports_attention(decoder_only: Path) -> 
     assert mt("translate", "--to", "xx", "a", cwd=decoder_only).stderr == ""
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_it_ends_in_the_same_weights(tiny: Path) -> None:
     changes, whole = (DECODER, "training.max_steps=200"), project_copy(tiny, "whole")
     train(whole, *changes)

@@ -65,6 +65,7 @@ def test_killed_anywhere_ends_in_the_same_weights(uninterrupted: str, tiny: Path
     kill_until(tiny, KILLS, LONG, uninterrupted)
 
 
+@pytest.mark.slow
 def test_killed_anywhere_ends_in_the_same_average(tiny: Path) -> None:
     changes = (*LONG, "training.accumulate=2", "training.final_weights=average")
     train(copy_of(tiny, tiny / "uninterrupted"), *changes)

@@ -102,6 +102,7 @@ def write_other_text(folder: Path) -> None:
         (folder / name).write_text(20 * line + (folder / name).read_text())
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_ends_in_the_same_weights(given: Path) -> None:
     whole, alone = project_copy(given, "whole"), project_copy(given, "alone")
     for folder in (whole, alone):

@@ -183,6 +183,7 @@ def test_a_signal_to_one_stops_all_after_the_same_step(tiny: Path) -> None:
     assert run_of(tiny, "stopped").checkpoint(int(step[1])).is_dir()
 
 
+@pytest.mark.slow
 def test_the_launcher_starts_again_after_a_death(tiny: Path) -> None:
     """The real torchrun: a killed process, a restart from the last checkpoint, and a polite end of the launcher."""
     changes = (*CHANGES, "training.max_steps=100000", "training.save_every=5")

@@ -263,6 +263,7 @@ def test_models_translate_a_new_text(trained: Path, tmp_path: Path) -> None:
     assert "no run folder" in mt("compare", "moved", trained / "runs" / "tiny", cwd=tmp_path, code=2).stderr
 
 
+@pytest.mark.slow
 def test_several_languages_are_compared_separately(two_languages: Path, tmp_path: Path) -> None:
     run = two_languages / "runs" / "two"
     out = mt("compare", run, run, *QUICK, "--metrics", "chrf", cwd=tmp_path).stdout

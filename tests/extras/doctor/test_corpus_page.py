@@ -77,6 +77,7 @@ def test_clean_text_needs_nothing(tmp_path: Path) -> None:
     assert 'class="headline good"' in (project / "page.html").read_text()
 
 
+@pytest.mark.slow
 def test_the_actions_foretell_what_their_commands_do(tmp_path: Path) -> None:
     project = set_up(tmp_path, faulty(), text("valid", 30))
     override = ("--set", "data.max_length=90")
@@ -109,6 +110,7 @@ def test_what_only_a_person_can_judge_is_an_action_of_its_own(tmp_path: Path) ->
     assert "1 fault (markup 1)" in second["gain"]
 
 
+@pytest.mark.slow
 def test_errors_come_with_their_correction(tmp_path: Path) -> None:
     project = set_up(tmp_path, faulty(), text("valid", 30))
     write_lines(project / "valid.it", [tgt for _, tgt in text("valid", 30)][:-1])

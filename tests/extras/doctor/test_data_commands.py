@@ -119,6 +119,7 @@ def test_exit_code_2_means_that_training_would_refuse(project: Path) -> None:
     assert "no such file" in mt("data", "check", "none.yaml", cwd=project, code=2).stderr
 
 
+@pytest.mark.slow
 def test_the_tokenizer_of_a_run_is_used(trained: Path) -> None:
     reports = [
         json.loads(mt("data", "check", "tiny.yaml", "--json", *words, cwd=trained).stdout)
@@ -208,6 +209,7 @@ def test_unreadable_rows_are_counted(tmp_path: Path) -> None:
     assert "1 rows cannot be read and were dropped" in done.stderr
 
 
+@pytest.mark.slow
 def test_duplicates_that_a_configuration_keeps_stay(project: Path) -> None:
     keep = ("--set", "data.drop_duplicates=false")
     [line] = [line for line in check(project, *keep).split("\n") if line.startswith("duplicate (")]

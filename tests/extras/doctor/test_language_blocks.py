@@ -89,6 +89,7 @@ def test_the_corpus_itself_tells_unlisted_languages_and_close_relatives_apart(
     assert same(found, LanguageBlock(500, 540, None, ""))
 
 
+@pytest.mark.slow
 def test_short_lines_in_a_third_language_are_named_and_dropped(pairs: list[Pair], tmp_path: Path) -> None:
     foreign = [(source, german) for (source, _), german in zip(pairs[1200:], SHORT_GERMAN, strict=False)]
     write(tmp_path, [*pairs[:1200], *foreign, *pairs[1200 + len(foreign) :]])

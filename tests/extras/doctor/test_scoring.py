@@ -81,6 +81,7 @@ def test_wrong_pairs_have_low_scores_whatever_their_length(judges: list[object],
         assert float(row["ratio"]) == pytest.approx(1, abs=12)
 
 
+@pytest.mark.slow
 def test_an_interrupted_scoring_resumes_to_the_same_bytes(judges: list[object], tmp_path: Path) -> None:
     folders = [tmp_path / "whole", tmp_path / "killed"]
     for folder in folders:

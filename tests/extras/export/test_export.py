@@ -185,6 +185,7 @@ def test_the_loss_is_relative_to_the_model_without_shortlist(tmp_path: Path) -> 
     assert check.translator.best(text.sources, search) == exact.best(text.sources, search)
 
 
+@pytest.mark.slow
 def test_only_the_models_own_language_tags_are_exported(two_languages: Path, tmp_path: Path) -> None:
     for path in two_languages.glob("*.*"):
         (tmp_path / path.name).write_bytes(path.read_bytes())

@@ -196,6 +196,7 @@ def test_values_for_all_steps_give_way_to_a_steps_own(folder: Path) -> None:
     assert plan.steps["student"].config.seed == 7  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_a_dry_run_estimates_and_leaves_nothing(tmp_path: Path) -> None:
     make_pipeline(tmp_path, TEACHERS.replace("max_steps: 8", "max_steps: 800"))
     before = sorted(tmp_path.rglob("*"))

@@ -79,6 +79,7 @@ def test_the_plan_comes_first_and_scores_and_costs_last(finished: Path) -> None:
     assert "mt distill --model runs/tiny-student/teacher_1 --model runs/tiny-student/teacher_2" in page
 
 
+@pytest.mark.slow
 def test_the_steps_are_commands_that_a_user_could_type(finished: Path, tmp_path: Path) -> None:
     folder = make_pipeline(tmp_path)
     for line in re.findall(
@@ -125,6 +126,7 @@ def test_a_training_is_never_continued_with_other_text(again: Path) -> None:
     assert script.count("sbatch") == 5
 
 
+@pytest.mark.slow
 def test_a_lost_output_is_made_again(again: Path) -> None:
     path = again / "runs" / "tiny-student" / "translated" / "translations.txt"
     content = path.read_bytes()
@@ -201,6 +203,7 @@ def test_a_signal_stops_all_commands_cleanly(number: signal.Signals, tmp_path: P
         assert "saving a checkpoint and stopping" in log.read_text()
 
 
+@pytest.mark.slow
 def test_kills_change_no_byte(finished: Path, tmp_path: Path) -> None:
     folder = make_pipeline(tmp_path)
     assert run_with_kills(folder, kills=2, seed=4, longest=9) >= 1

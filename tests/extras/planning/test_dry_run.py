@@ -65,6 +65,7 @@ def test_the_number_format_is_shown(tiny: Path) -> None:
     assert rows(dry(tiny, "training.precision=bf16").stdout)["device"] == "cpu, bf16"
 
 
+@pytest.mark.slow
 def test_estimated_epochs_are_those_of_training(tiny: Path) -> None:
     estimated = float(re.search(r"(\S+) passes", dry(tiny, "data.drop_duplicates=false").stdout)[1])
     mt("train", "--config", "tiny.yaml", "--set", "data.drop_duplicates=false", cwd=tiny)

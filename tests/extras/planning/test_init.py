@@ -227,6 +227,7 @@ def test_on_a_terminal_an_existing_file_is_refused_at_once(tmp_path: Path) -> No
     assert "mine.yaml already exists" in shown
 
 
+@pytest.mark.slow
 def test_on_a_terminal_one_file_may_have_both_languages(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     rows = zip(*((tmp_path / f"train.{code}").read_text().splitlines() for code in ("en", "xx")), strict=True)
@@ -247,6 +248,7 @@ def test_a_folder_fills_all_splits(tiny: Path) -> None:
     assert data.test[0].source == "test.en"
 
 
+@pytest.mark.slow
 def test_a_corpus_of_opus_is_named_with_its_version(tiny: Path) -> None:
     lines = {f"Books.en-xx.{code}": (tiny / f"train.{code}").read_text() for code in ("en", "xx")}
     with serving(Web()) as web:
@@ -339,6 +341,7 @@ def test_the_length_fits_the_time_limit_and_the_text() -> None:
     assert length(10_000.0).steps == 31_000  # more would not help
 
 
+@pytest.mark.slow
 def test_a_text_too_large_for_the_step_limit_is_logged_and_a_measured_format_is_written(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -41,7 +41,7 @@ def write_marian_tokenizer(config: Config, tokenizers: TokenizerPair, max_tokens
         "tokenizer_class": "MarianTokenizer",
         "model_max_length": max_tokens,
         "separate_vocabs": not tokenizers.shared,
-        "source_lang": config.data.source_lang,
+        "source_lang": config.data.source_lang[0],
         "target_lang": config.data.target_lang[0],
         "pad_token": PAD,
         "bos_token": SOS,  # never in text, but a translation begins with it
