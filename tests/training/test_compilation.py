@@ -93,6 +93,14 @@ def test_compiled_layers_compute_the_same_under_the_same_names() -> None:
     assert list(model.state_dict()) == names == [name for name in names if "_orig_mod" not in name]
 
 
+def test_formats_do_not_share_compiled_layers_on_disk() -> None:
+    tags = set()
+    for precision in ("bf16", "fp16"):
+        compile_layers(small_model(), True, precision)
+        tags.add(torch.compiler.config.cache_key_tag)
+    assert len(tags) == 2
+
+
 def test_passes_without_gradients_are_not_compiled() -> None:
     model, batch = small_model(), (sources([5, 3]), targets([2, 6]))
     compile_layers(model, True)

@@ -127,6 +127,7 @@ class Trainer:
                 self._length.add_step(seconds - compiled)
                 if self.state.step == self.settings.warmup_steps:
                     self._set_length(self._length.replan(self.state.step))
+                bar.total = self.settings.max_steps
                 bar.update()
                 if self._is_due(self.settings.log_every):
                     bar.set_postfix_str(self._log(is_shown=not bar.disable))

@@ -208,7 +208,7 @@ def test_kills_change_no_byte(finished: Path, tmp_path: Path) -> None:
     folder = make_pipeline(tmp_path)
     assert run_with_kills(folder, kills=2, seed=4, longest=9) >= 1
     assert products(folder) == products(finished)
-    assert len(products(folder)) == 5
+    assert len(products(folder)) == 8
 
 
 @pytest.mark.slow
@@ -218,6 +218,6 @@ def test_twenty_kills_over_all_kinds_of_steps_change_no_byte(tmp_path: Path) -> 
         folder.mkdir()
         make_pipeline(folder, WHOLE)
     run(whole, "--jobs", "2")
-    assert run_with_kills(killed, kills=20, seed=1, longest=20) >= 10
+    assert run_with_kills(killed, kills=20, seed=1, longest=2.5) >= 10
     assert products(killed) == products(whole)
-    assert len(products(whole)) == 12
+    assert len(products(whole)) == 14

@@ -84,11 +84,6 @@ def _usage(job: ExportJob, settings: TranslationSettings) -> str:
         decoded = decoded.replace("hypotheses[0]", "hypotheses[0][1:]")
     added = " and ".join(f"`{special}`" for special in (SOS, EOS) if special in settings.source_format and not after)
     added_note = f"; the library itself adds {added}" if added else ""
-    codes = ", ".join(f"`<2{code}>`" for code in job.tags)
-    tag_note = f"\nThe tags of the languages to translate into are {codes}." if codes else ""
-    if settings.sentence_format.names_source:
-        codes = ", ".join(f"`<2{code}>`" for code in settings.source_langs)
-        tag_note += f"\nThe tags that name the language of a source are {codes}."
     return f'''
 ## Translating
 
@@ -113,5 +108,14 @@ found = translator.translate_batch(
 print(target.decode({decoded}))
 ```
 
-A source may have {settings.max_source_tokens - 2:,} pieces{added_note}.{tag_note}
+A source may have {settings.max_source_tokens - 2:,} pieces{added_note}.{_tags_note(job, settings)}
 '''
+
+
+def _tags_note(job: ExportJob, settings: TranslationSettings) -> str:
+    codes = ", ".join(f"`<2{code}>`" for code in job.tags)
+    note = f"\nThe tags of the languages to translate into are {codes}." if codes else ""
+    if settings.sentence_format.names_source:
+        codes = ", ".join(f"`<2{code}>`" for code in settings.source_langs)
+        note += f"\nThe tags that name the language of a source are {codes}."
+    return note

@@ -198,7 +198,8 @@ def _pieces(path: Path) -> list[str]:
     return sorted(ids, key=ids.__getitem__)
 
 
-def _read_yaml(path: Path, loader: Any = yaml.SafeLoader) -> dict[str, Any]:
+def _read_yaml(path: Path, loader: type[yaml.SafeLoader | yaml.BaseLoader] = yaml.SafeLoader) -> dict[str, Any]:
+    """Read a map; both loaders make plain values only."""
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
