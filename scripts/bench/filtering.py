@@ -5,22 +5,26 @@
 
 Everything goes through the command line, and goes on where it was interrupted. The models that score are trained on
 the dirty text by `mt data score --train`. `clean` is the text as it was, `dirty` with the wrong pairs, `filtered` what
-`mt data clean --scores` leaves of that, `ideal` the dirty text without exactly the wrong pairs.
+`mt data clean --scores` leaves of that, `ideal` the dirty text without exactly the wrong pairs. `recovered` is `filtered`
+and the target sentences of the pairs dropped for their score, translated back by the model that judged them.
 """
 
 import argparse
+import csv
 import json
 import random
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 SHARE = 0.3
-SYSTEMS = ("clean", "filtered", "ideal", "dirty")
+SIDES = ("source", "target")
+SYSTEMS = ("clean", "filtered", "recovered", "ideal", "dirty")
 SHAPE = {"d_model": 128, "n_heads": 4, "d_ff": 256, "encoder_layers": 4, "decoder_layers": 4, "dropout": 0.1}
 
 
@@ -42,8 +46,10 @@ def main() -> int:
             (folder / f"{name}.{code}").write_text("\n".join(lines) + "\n", encoding="utf-8")
     for name in SYSTEMS:
         _write_config(folder, name, arguments)
-    if {"filtered", "scores"} & set(arguments.systems):
+    if {"filtered", "recovered", "scores"} & set(arguments.systems):
         _score(folder, wrong, sides[0])
+    if "recovered" in arguments.systems:
+        _translate_back(folder, *arguments.languages)
     for name in arguments.systems:
         if name in SYSTEMS:
             print(f"{name}: {_train(folder, name)}", flush=True)
@@ -77,6 +83,14 @@ def _score(folder: Path, wrong: set[int], sources: list[str]) -> None:
     _mt("data", "clean", folder / "dirty.yaml", "--scores", folder / "scores", "--output", folder / "cleaned")
 
 
+def _translate_back(folder: Path, source: str, target: str) -> None:
+    with (folder / "cleaned" / "dropped" / "low-score.tsv").open(encoding="utf-8", newline="") as table:
+        lines = [row["target"] for row in csv.DictReader(table, delimiter="\t", quoting=csv.QUOTE_NONE)]
+    (folder / f"dropped.{target}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    model, output = folder / "scores" / f"{target}-{source}", folder / f"dropped.{source}"
+    _mt("backtranslate", "--model", model, "--input", folder / f"dropped.{target}", "--output", output)
+
+
 def _train(folder: Path, name: str) -> str:
     _mt("train", "--config", folder / f"{name}.yaml", "--runs", folder / "runs")
     manifest = json.loads((folder / "runs" / name / "model" / "MANIFEST.json").read_text())
@@ -84,21 +98,22 @@ def _train(folder: Path, name: str) -> str:
 
 
 def _write_config(folder: Path, name: str, arguments: argparse.Namespace) -> None:
-    own = folder / "cleaned" / "train" if name == "filtered" else folder / name
-    texts = {"train": own, "valid": arguments.valid, "test": arguments.test}
+    own = folder / "cleaned" / "train" if name in ("filtered", "recovered") else folder / name
+    texts = {
+        split: _files(path, arguments.languages)
+        for split, path in (("valid", arguments.valid), ("test", arguments.test))
+    }
+    train: Any = _files(own, arguments.languages)
+    if name == "recovered":
+        train = [train, {**_files(folder / "dropped", arguments.languages), "synthetic": True}]
     config: dict[str, Any] = {
         "name": name,
         "data": {
             "source_lang": arguments.languages[0],
             "target_lang": arguments.languages[1],
             "root": "/",
-            **{
-                split: {
-                    side: str(Path(f"{path}.{code}").resolve())
-                    for side, code in zip(("source", "target"), arguments.languages, strict=True)
-                }
-                for split, path in texts.items()
-            },
+            "train": train,
+            **texts,
         },
         "tokenizer": {"vocab_size": 10000},
         "model": {**SHAPE, "norm": "pre"},
@@ -114,6 +129,10 @@ def _write_config(folder: Path, name: str, arguments: argparse.Namespace) -> Non
         "decoding": {"beam_size": 5, "length_penalty": 1.2},
     }
     (folder / f"{name}.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+
+
+def _files(path: Path, languages: Sequence[str]) -> dict[str, str]:
+    return {side: str(Path(f"{path}.{code}").resolve()) for side, code in zip(SIDES, languages, strict=True)}
 
 
 def _mt(*words: object) -> None:
