@@ -48,7 +48,18 @@ def test_unknown_words_have_the_case_of_rare_words() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["", "NASA", "USB 3.0", "XYZ", "NASA, ANNA", "The engineers", "the letter of NASA", "你好。", "1:0", "<BT> THE Letter"],
+    [
+        "",
+        "NASA",
+        "USB 3.0",
+        "XYZ",
+        "NASA, ANNA",
+        "The engineers",
+        "the letter of NASA",
+        "你好。",
+        "1:0",
+        "<BT> THE Letter",
+    ],
 )
 def test_other_lines_stay_as_they_are(line: str) -> None:
     casing = replace(learned(ENGLISH), words=("the", "letter", "NASA", "ANNA"))
