@@ -3,8 +3,9 @@
 import logging
 import os
 import random
+import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 
@@ -14,6 +15,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import hypothesis
 import pytest
+from filelock import FileLock
 
 from command import mt
 from mt.console import log
@@ -78,12 +80,29 @@ def tiny(tmp_path: Path) -> Path:
     return make_project(tmp_path)
 
 
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Make a folder for all workers of this run of the tests; the others wait. No test may write into it."""
+    base = factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, done = base / f"shared-{name}", base / f"shared-{name}.done"
+    with FileLock(f"{folder}.lock"):
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            make(folder)
+            done.touch()
+    return folder
+
+
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same, trained to the end once for all tests, which must not write into it."""
-    folder = make_project(tmp_path_factory.mktemp("trained"))
-    mt("train", "--config", "tiny.yaml", cwd=folder)
-    return folder
+
+    def make(folder: Path) -> None:
+        make_project(folder)
+        mt("train", "--config", "tiny.yaml", cwd=folder)
+
+    return made_once(tmp_path_factory, "trained", make)
 
 
 TWO_LANGUAGES = """\
@@ -124,10 +143,7 @@ def into(language: str, sentence: str) -> str:
     return " ".join(chr(ord(letter) + shift) for letter in sentence.split())
 
 
-@pytest.fixture(scope="session")
-def two_languages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose model knows two languages, well enough to tell them apart; no test may write into it."""
-    folder = tmp_path_factory.mktemp("languages")
+def _train_two_languages(folder: Path) -> None:
     rng = random.Random(1)
     for split, size in {"train": 400, "valid": 20}.items():
         sources = [" ".join(rng.choice(LETTERS) for _ in range(rng.randint(1, 6))) for _ in range(size)]
@@ -136,7 +152,12 @@ def two_languages(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (folder / f"{split}.{language}").write_text("".join(f"{into(language, s)}\n" for s in sources))
     (folder / "two.yaml").write_text(TWO_LANGUAGES)
     mt("train", "--config", "two.yaml", cwd=folder)
-    return folder
+
+
+@pytest.fixture(scope="session")
+def two_languages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose model knows two languages, well enough to tell them apart; no test may write into it."""
+    return made_once(tmp_path_factory, "languages", _train_two_languages)
 
 
 MANY_LANGUAGES = """\
@@ -214,10 +235,12 @@ def write_many_languages(folder: Path) -> None:
 @pytest.fixture(scope="session")
 def many_languages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose model translates English to German and French, and both back; no test may write into it."""
-    folder = tmp_path_factory.mktemp("many")
-    write_many_languages(folder)
-    mt("train", "--config", "many.yaml", cwd=folder)
-    return folder
+
+    def make(folder: Path) -> None:
+        write_many_languages(folder)
+        mt("train", "--config", "many.yaml", cwd=folder)
+
+    return made_once(tmp_path_factory, "many", make)
 
 
 class _Collector(logging.Handler):

@@ -14,7 +14,7 @@ import torch
 
 from bundle_helpers import Trap, reseal
 from command import mt
-from conftest import make_project
+from conftest import made_once, make_project
 from fuzz_helpers import Server, damaged, some_bytes
 from mt.storage.run_dir import ModelDir
 
@@ -180,9 +180,12 @@ def _fields(content: bytes) -> list[tuple[str, int, int]]:
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished model with a shortlist."""
-    folder = make_project(tmp_path_factory.mktemp("shipped"))
-    mt("train", "--config", "tiny.yaml", "--set", "decoding.shortlist=20", "--set", "training.max_steps=2", cwd=folder)
-    return folder / "runs" / "tiny" / "model"
+
+    def make(folder: Path) -> None:
+        changes = ("--set", "decoding.shortlist=20", "--set", "training.max_steps=2")
+        mt("train", "--config", "tiny.yaml", *changes, cwd=make_project(folder))
+
+    return made_once(tmp_path_factory, "shipped", make) / "runs" / "tiny" / "model"
 
 
 def ctranslate2_refusal(shipped: Path, folder: Path, name: str, change: Callable[[bytes], bytes]) -> str:

@@ -7,15 +7,20 @@ from typing import Any
 import pytest
 
 from command import mt
-from conftest import make_project
+from conftest import made_once, make_project
 
 
 @pytest.fixture(scope="module")
 def with_shortlist(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Return a finished run whose model has a shortlist, and the output of its training."""
-    folder = make_project(tmp_path_factory.mktemp("listed"))
-    changes = ["--set", "decoding.shortlist=8", "--set", "decoding.compute_type=int8"]
-    return folder, mt("train", "--config", "tiny.yaml", *changes, cwd=folder).stdout
+
+    def make(folder: Path) -> None:
+        make_project(folder)
+        changes = ["--set", "decoding.shortlist=8", "--set", "decoding.compute_type=int8"]
+        (folder / "stdout").write_text(mt("train", "--config", "tiny.yaml", *changes, cwd=folder).stdout)
+
+    folder = made_once(tmp_path_factory, "listed", make)
+    return folder, (folder / "stdout").read_text()
 
 
 def facts_of(folder: Path) -> dict[str, Any]:

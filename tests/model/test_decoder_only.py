@@ -11,7 +11,7 @@ from torch import Tensor
 
 from command import mt
 from config_helpers import SMALLEST, refusal
-from conftest import into
+from conftest import into, made_once
 from model_helpers import DECODER_ONLY, close, model_config, paper_positions, small_model, sources, targets
 from mt.bundle.load_translator import open_model
 from mt.data.tokenizer import PAD_ID
@@ -116,11 +116,12 @@ def test_positions_continue_from_source_to_target() -> None:
 
 @pytest.fixture(scope="session")
 def decoder_only(two_languages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("decoder_only")
-    for path in two_languages.glob("*.*"):
-        (folder / path.name).write_bytes(path.read_bytes())
-    mt("train", "--config", "two.yaml", "--set", DECODER, "--set", "training.max_steps=600", cwd=folder)
-    return folder
+    def make(folder: Path) -> None:
+        for path in two_languages.glob("*.*"):
+            (folder / path.name).write_bytes(path.read_bytes())
+        mt("train", "--config", "two.yaml", "--set", DECODER, "--set", "training.max_steps=600", cwd=folder)
+
+    return made_once(tmp_path_factory, "decoder-only", make)
 
 
 def test_it_learns_translates_and_scores(decoder_only: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from command import FAILPOINT
-from conftest import make_project
+from conftest import made_once, make_project
 from resume_helpers import run_of, train, weights
 
 KINDS = ("SIGKILL", "ENOSPC", "EIO", "EACCES")
@@ -18,10 +18,12 @@ SAMPLES = 12
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """A run, and every write, sync and rename that it did."""
-    folder = make_project(tmp_path_factory.mktemp("undisturbed"))
-    places = folder / "places"
-    train(folder, *SETTINGS, **{FAILPOINT: f"count:{places}"})
-    return folder, places.read_text().splitlines()
+
+    def make(folder: Path) -> None:
+        train(make_project(folder), *SETTINGS, **{FAILPOINT: f"count:{folder / 'places'}"})
+
+    folder = made_once(tmp_path_factory, "undisturbed", make)
+    return folder, (folder / "places").read_text().splitlines()
 
 
 def check(undisturbed: tuple[Path, list[str]], folder: Path, place: int, kind: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from sentencepiece import SentencePieceTrainer
 
 from command import mt
-from conftest import into
+from conftest import into, made_once
 from export_helpers import run_readme
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.tokenizer import TokenizerPair
@@ -21,12 +21,14 @@ LINES = ["a b c d", "j i h", "c", "e f g h i j"]
 @pytest.fixture(scope="module")
 def unigram_run(two_languages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two languages with a vocabulary for each side, so that ids differ, and the tags are the source's."""
-    folder = tmp_path_factory.mktemp("unigram")
-    for path in two_languages.glob("*.*"):
-        shutil.copy(path, folder)
-    changes = ("tokenizer.type=unigram", "tokenizer.shared=false", "decoding.shortlist=4")
-    mt("train", "--config", "two.yaml", *overrides(changes), cwd=folder)
-    return folder
+
+    def make(folder: Path) -> None:
+        for path in two_languages.glob("*.*"):
+            shutil.copy(path, folder)
+        changes = ("tokenizer.type=unigram", "tokenizer.shared=false", "decoding.shortlist=4")
+        mt("train", "--config", "two.yaml", *overrides(changes), cwd=folder)
+
+    return made_once(tmp_path_factory, "unigram", make)
 
 
 def translate(folder: Path, *options: str, lines: list[str] = LINES) -> list[str]:

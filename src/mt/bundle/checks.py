@@ -8,6 +8,7 @@ from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.storage.manifest import DamagedError, verify
 from mt.storage.run_dir import ModelDir, tokenizer_names
+from mt.text.casing import Casing
 
 
 def verify_files(folder: ModelDir, *parts: Path) -> dict[str, Any]:
@@ -42,3 +43,12 @@ def load_tokenizers(folder: ModelDir, listed: Mapping[str, Any], shared: bool) -
     """Load the tokenizers of a folder whose files were verified."""
     require_listed(folder, listed, *(folder.tokenizer / name for name in tokenizer_names(shared)))
     return TokenizerPair.load(folder.tokenizer, shared)
+
+
+def load_casing(folder: ModelDir) -> Casing | None:
+    """Verify and load the usual case of words; None where a folder, or a checkpoint, has none."""
+    if not folder.casing.is_file():
+        return None
+    if folder.manifest.exists():  # written last, when the folder is complete
+        require_listed(folder, verify_files(folder, folder.casing), folder.casing)
+    return Casing.read(folder.casing)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mt.bundle.checks import load_tokenizers, require_listed, verify_files
+from mt.bundle.checks import load_casing, load_tokenizers, require_listed, verify_files
 from mt.bundle.converted_file import check_converted, check_map
 from mt.console import log
 from mt.data.sentence_format import SentenceFormat
@@ -174,7 +174,7 @@ def open_converted(
         one_by_one=choice.one_by_one,
     )
     name = f"CTranslate2 {compute_type}{' with shortlist' if shortlist else ''} on {device}"
-    return _opened(engine, settings, tokenizers, name)
+    return _opened(folder, engine, settings, tokenizers, name)
 
 
 def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> OpenedModel:
@@ -213,9 +213,9 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
         raise InputError("--engine torch-graphs is for one model on a CUDA device", "use --engine torch")
     if len(models) == 1:
         engine = TorchEngine(models[0], settings.batch_tokens, graphs)
-        return _opened(engine, settings, tokenizers, name, models[0])
+        return _opened(folders[0], engine, settings, tokenizers, name, models[0])
     engine = TorchEngine(Ensemble(models), settings.batch_tokens)
-    return _opened(engine, settings, tokenizers, f"{len(models)} models together, {name}")
+    return _opened(folders[0], engine, settings, tokenizers, f"{len(models)} models together, {name}")
 
 
 def _common_languages(folders: Sequence[ModelDir], configs: "Sequence[Config]") -> tuple[str, str, str]:
@@ -241,6 +241,7 @@ def _common_languages(folders: Sequence[ModelDir], configs: "Sequence[Config]") 
 
 
 def _opened(
+    folder: ModelDir,
     engine: Engine,
     settings: TranslationSettings,
     tokenizers: TokenizerPair,
@@ -248,4 +249,5 @@ def _opened(
     model: "TranslationModel | None" = None,
 ) -> OpenedModel:
     log.debug("engine: %s", name)
-    return OpenedModel(Translator.of(engine, tokenizers, settings), settings, name, tokenizers, model)
+    translator = Translator.of(engine, tokenizers, settings, load_casing(folder))
+    return OpenedModel(translator, settings, name, tokenizers, model)

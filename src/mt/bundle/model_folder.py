@@ -28,6 +28,7 @@ from mt.model.transformer import Transformer, set_parameters
 from mt.storage import atomic
 from mt.storage.find_model import run_of_checkpoint
 from mt.storage.run_dir import CheckpointDir, ModelDir
+from mt.text.casing import Casing
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ def new_model(
     weights: Mapping[str, Tensor],
     facts: dict[str, Any],
     shortlist: Shortlist | None = None,
+    casing: Casing | None = None,
 ) -> Iterator[ModelDir]:
     """Write a model folder atomically, the converted CTranslate2 models included.
 
@@ -65,6 +67,8 @@ def new_model(
         atomic.write_text(partial.config, dump_config(config))
         for name, content in tokenizers.files().items():
             atomic.write_text(partial.tokenizer / name, content)
+        if casing is not None:
+            atomic.write_text(partial.casing, casing.text())
         atomic.write_tensors(partial.weights, {name: tensor.contiguous() for name, tensor in weights.items()})
         with SkipInit():
             model = build_model(config, tokenizers)

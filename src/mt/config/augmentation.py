@@ -9,7 +9,7 @@ from mt.config.base import Rule, Section
 
 # Shares of sentences, chosen on the validation set of Multi30k (docs/lab/robustness.md).
 ROBUST = {
-    "upper_case": 0.05,
+    "upper_case": 0.0,  # decoding.restore_case needs no training
     "title_case": 0.02,
     "lower_case": 0.02,
     "typos": 0.05,

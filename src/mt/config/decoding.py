@@ -26,6 +26,9 @@ class DecodingConfig(Section):
     retry_loops: bool = True
     """Whether a translation that is far too long, or repeats a phrase four times, is searched again without repeated
     pairs of tokens."""
+    restore_case: bool = True
+    """Whether a line in capitals is translated in the usual case of its words, and the translation put in capitals; the
+    training text teaches the case."""
     batch_tokens: Annotated[int, Field(ge=1, le=10**8)] = 4096
     """Size of a batch in translation, in tokens with padding counted."""
     compute_type: Literal["float32", "int8"] = "float32"

@@ -5,19 +5,17 @@ All functions are pure functions of their arguments, the generator's state among
 
 import random
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
-from mt.text.languages import BACK_TRANSLATION_TAG, base_language, is_spaced
+from mt.text.casing import lower_case, title_case, upper_case
+from mt.text.languages import BACK_TRANSLATION_TAG, is_spaced
 
 Pair = tuple[str, str]
 
 SPANS = ("url", "emoji", "number", "code")
 
-_DOTTED_I = {"tr", "az", "tt", "crh"}  # languages with the letters ı and İ
 _TYPO_SHARE = 0.15  # of the words of a sentence
 _WORD = re.compile(r"\W*[^\W\d_]{4,}\W*")
-_FIRST_LETTER = re.compile(r"(?<!\S)([^\w\s]*)(\w)")
 _FINAL = re.compile(r"\s*([.!?…。！？।؟])[\"'»”’)]*\s*$")
 _KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю")
 # Ranges without unassigned code points and without modifiers.
@@ -30,29 +28,6 @@ class Languages(NamedTuple):
 
     source: str = ""
     target: str = ""
-
-
-def upper_case(text: str, language: str = "") -> str:
-    """Return a text in capitals; letters that would become several, but for ß, stay as they are."""
-    return _recased(text.translate({0x69: "İ"}) if base_language(language) in _DOTTED_I else text, str.upper)
-
-
-def lower_case(text: str, language: str = "") -> str:
-    """Return a text in small letters; letters that would become several stay as they are."""
-    dotted = base_language(language) in _DOTTED_I
-    return _recased(text.translate({0x49: "ı", 0x130: "i"}) if dotted else text, str.lower)
-
-
-def _recased(text: str, change: Callable[[str], str]) -> str:
-    changed = change(text)
-    if len(changed) == len(text):
-        return changed
-    return "".join(c if len(change(c)) > 1 and c != "ß" else change(c) for c in text)
-
-
-def title_case(text: str, language: str = "") -> str:
-    """Return a text in which every word begins with a capital; the other letters stay as they are."""
-    return _FIRST_LETTER.sub(lambda match: match[1] + upper_case(match[2], language), text)
 
 
 def add_typos(text: str, rng: random.Random, share: float) -> str:

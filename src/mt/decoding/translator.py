@@ -14,6 +14,7 @@ from mt.decoding.runaway import search_without_loops
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
 from mt.system.distributed import Distributed
+from mt.text.casing import Casing, upper_case
 from mt.text.languages import chosen_language, is_spaced
 
 if TYPE_CHECKING:
@@ -70,15 +71,20 @@ class Translator:
     chosen: str | None = None  # one of target_langs; None where it is still to be chosen with `to`
     source_langs: Sequence[str] = ()  # that the model translates from; empty if unknown
     pairs: Collection[tuple[str, str]] = ()  # of a source and a target language that it was trained on
+    casing: Casing | None = None  # with it, lines in capitals are translated in their usual case
     tags: Tags = field(init=False)  # ask for the target language; empty where the model knows one language
     separator: str = field(init=False)  # joins sentences of the output
 
     @classmethod
-    def of(cls, engine: Engine, tokenizers: TokenizerPair, settings: TranslationSettings) -> "Translator":
+    def of(
+        cls, engine: Engine, tokenizers: TokenizerPair, settings: TranslationSettings, casing: Casing | None = None
+    ) -> "Translator":
         """Return a translator with the settings of a model."""
         limit, form = settings.max_source_tokens, settings.sentence_format
         sources, pairs = settings.source_langs, settings.trained_pairs
-        return cls(engine, tokenizers, limit, settings.target_langs, form, source_langs=sources, pairs=pairs)
+        return cls(
+            engine, tokenizers, limit, settings.target_langs, form, source_langs=sources, pairs=pairs, casing=casing
+        )
 
     def __post_init__(self) -> None:
         self.chosen = self.chosen or (self.target_langs[0] if len(self.target_langs) == 1 else None)
@@ -145,7 +151,8 @@ class Translator:
             InputError: the language is still to be chosen.
         """
         self.to(None)  # raises
-        split = [self._split(line) for line in lines]
+        usual = list(map(self._usual_case, lines))
+        split = [self._split(other or line) for line, other in zip(lines, usual, strict=True)]
         if first_line is not None:
             for number, parts in enumerate(split, first_line):
                 if len(parts) > 1:
@@ -156,7 +163,11 @@ class Translator:
         if self.tags.first is not None:
             found = [[_without_first(hypothesis) for hypothesis in hypotheses] for hypotheses in found]
         results = zip(ids, found, strict=True)
-        return [self._join([next(results) for _ in parts]) for parts in split]
+        candidates = [self._join([next(results) for _ in parts]) for parts in split]
+        return [
+            found if other is None else [replace(each, text=upper_case(each.text, self.chosen or "")) for each in found]
+            for found, other in zip(candidates, usual, strict=True)
+        ]
 
     def best(self, lines: Sequence[str], options: SearchOptions) -> list[str]:
         """Return the best translation of each line, without warnings about long lines."""
@@ -179,10 +190,18 @@ class Translator:
         if len(candidate.parts) != 1:
             return align_units(line, candidate.text)
         source, target, attention = candidate.parts[0]
-        text = slice(len(self.tags.before), len(source) - len(self.tags.after))
-        pieces = self.tokenizers.source.tokens(source[text]), self.tokenizers.target.tokens(target)
-        rows = None if attention is None else [row[text] for row in attention]
-        return align_units(line, candidate.text, pieces, rows)
+        span = slice(len(self.tags.before), len(source) - len(self.tags.after))
+        pieces = self.tokenizers.source.tokens(source[span]), self.tokenizers.target.tokens(target)
+        rows = None if attention is None else [row[span] for row in attention]
+        texts = line, candidate.text
+        if (usual := self._usual_case(line)) is not None:
+            # Where ß changes the length, positions of the pieces' text are not those of the line.
+            spelt = usual, self.tokenizers.target.decode(target).strip()
+            texts = spelt if list(map(len, spelt)) == list(map(len, texts)) else texts
+        return align_units(*texts, pieces, rows)
+
+    def _usual_case(self, line: str) -> str | None:
+        return self.casing.restored(line, self.format.source_lang) if self.casing else None
 
     def _split(self, line: str) -> list[str]:
         text = normalized(line)

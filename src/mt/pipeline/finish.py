@@ -1,6 +1,7 @@
 """The end of a run: final weights, model folder, number formats, test scores."""
 
 import hashlib
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -33,10 +34,13 @@ from mt.storage.run_dir import ModelDir, RunDir
 from mt.storage.stage import is_done, stage_key
 from mt.system.devices import peak_memory
 from mt.system.distributed import Distributed
+from mt.text.casing import Casing
+from mt.text.lines import TextFile
 from mt.training.train_state import TrainState
 from mt.training.trainer import Trainer
 
-_MODEL_FORMAT = 2  # a finished run with a folder of another format rebuilds it
+_MODEL_FORMAT = 3  # a finished run with a folder of another format rebuilds it
+_CASED_LINES = 200_000  # of the training text that teach the usual case of words
 
 
 def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: Trainer, state: TrainState) -> str:
@@ -72,7 +76,8 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
                 peak_memory=peak_memory(),
             )
         else:
-            _score(config, run_dir, _translator(config, tokenizers, model, distributed.broadcast(None)), distributed)
+            shared = distributed.broadcast((None, None))
+            _score(config, run_dir, _translator(config, tokenizers, model, *shared), distributed)
     return _summary(config, run_dir, state, read_manifest(run_dir.model.root)) if distributed.is_main else ""
 
 
@@ -91,12 +96,12 @@ def _write_folder(
     distributed: Distributed,
 ) -> None:
     """Write the model folder in rank 0, and add the measurements to its facts."""
-    with new_model(
-        run_dir.model, config, tokenizers, weights, facts, _shortlist(config, run_dir, tokenizers)
-    ) as folder:
+    extras = _shortlist(config, run_dir, tokenizers), _casing(config, run_dir)
+    with new_model(run_dir.model, config, tokenizers, weights, facts, *extras) as folder:
         formats = _measure_formats(config, run_dir, folder, tokenizers)
         converted = folder if formats and model.device.type == "cpu" else None
-        translator = _translator(config, tokenizers, model, distributed.broadcast(converted))
+        shared = distributed.broadcast((converted, extras[1]))
+        translator = _translator(config, tokenizers, model, *shared)
         results = _score(config, run_dir, translator, distributed)
         signature = bleu_signature(config.evaluation, config.data.target_lang)
         if len(config.data.source_lang) > 1:
@@ -129,6 +134,13 @@ def _shortlist(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> Sh
     return make_shortlist(EncodedCorpus.open(run_dir.encoded("train")), size, tokenizers)
 
 
+def _casing(config: Config, run_dir: RunDir) -> Casing | None:
+    if not config.decoding.restore_case:
+        return None
+    pairs = json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"]
+    return Casing.learn(TextFile(run_dir.text_file("train", "source"), -(-pairs // _CASED_LINES)))
+
+
 def _measure_formats(
     config: Config, run_dir: RunDir, folder: ModelDir, tokenizers: TokenizerPair
 ) -> list[FormatResult]:
@@ -144,14 +156,18 @@ def _measure_formats(
 
 
 def _translator(
-    config: Config, tokenizers: TokenizerPair, model: TranslationModel, converted: ModelDir | None
+    config: Config,
+    tokenizers: TokenizerPair,
+    model: TranslationModel,
+    converted: ModelDir | None,
+    casing: Casing | None,
 ) -> Translator:
     """Choose the engine as `mt eval` would: CTranslate2 with a converted folder, torch otherwise."""
     settings = TranslationSettings.of(config)
     if converted is not None:
         return open_converted(converted, settings, tokenizers, EngineChoice()).translator
     engine = TorchEngine(model, settings.batch_tokens)
-    return Translator.of(engine, tokenizers, settings)
+    return Translator.of(engine, tokenizers, settings, casing)
 
 
 def _score(config: Config, run_dir: RunDir, translator: Translator, distributed: Distributed) -> list[MethodResult]:

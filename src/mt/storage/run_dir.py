@@ -38,6 +38,7 @@ class ModelDir:
     config = _Path("config.yaml")
     weights = _Path("model.safetensors")
     tokenizer = _Path("tokenizer")
+    casing = _Path("casing.txt")  # usual case of the source language's words
     readme = _Path("README.md")
     ctranslate2 = _Path("ctranslate2")
     settings = _Path("ctranslate2/settings.json")  # the part of the configuration that translation needs

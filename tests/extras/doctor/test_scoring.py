@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from command import Command, mt
-from conftest import LETTERS, TWO_LANGUAGES, into
+from conftest import LETTERS, TWO_LANGUAGES, into, made_once
 from data_helpers import lines_in
 from mt.api.corpora import score_corpus
 from mt.errors import InputError
@@ -31,13 +31,16 @@ tokenizer: {vocab_size: 300}
 @pytest.fixture(scope="module")
 def judges(two_languages: Path, tmp_path_factory: pytest.TempPathFactory) -> list[object]:
     """Options that name a model into two languages, and one back from the first."""
-    folder = tmp_path_factory.mktemp("judges")
+
+    def make(folder: Path) -> None:
+        (folder / "back.yaml").write_text(yaml.safe_dump({**config, "name": "back"}))
+        mt("train", "--config", "back.yaml", cwd=folder)
+
     config = yaml.safe_load(TWO_LANGUAGES)
     texts = {split: [str(two_languages / f"{split}.{code}") for code in ("xx", "en")] for split in ("train", "valid")}
     data = {split: dict(zip(("source", "target"), sides, strict=True)) for split, sides in texts.items()}
     config["data"] = {"source_lang": "xx", "target_lang": "en", "test": None, **data}
-    (folder / "back.yaml").write_text(yaml.safe_dump({**config, "name": "back"}))
-    mt("train", "--config", "back.yaml", cwd=folder)
+    folder = made_once(tmp_path_factory, "judges", make)
     return ["--forward", two_languages / "runs" / "two", "--backward", folder / "runs" / "back"]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from command import Command, mt
+from conftest import made_once
 from pipeline_helpers import TEACHERS, WHOLE, commands_of, make_pipeline, products, run, run_with_kills
 
 STEPS = ["teacher_1", "teacher_2", "translated", "student", "final"]
@@ -21,11 +22,14 @@ STEPS = ["teacher_1", "teacher_2", "translated", "student", "final"]
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A pipeline of two teachers and a student that has run; no test may write into it."""
-    folder = make_pipeline(tmp_path_factory.mktemp("finished"))
-    done = run(folder, "--jobs", "2")
-    (folder / "stdout").write_text(done.stdout)
-    (folder / "stderr").write_text(done.stderr)
-    return folder
+
+    def make(folder: Path) -> None:
+        make_pipeline(folder)
+        done = run(folder, "--jobs", "2")
+        (folder / "stdout").write_text(done.stdout)
+        (folder / "stderr").write_text(done.stderr)
+
+    return made_once(tmp_path_factory, "pipeline", make)
 
 
 @pytest.fixture

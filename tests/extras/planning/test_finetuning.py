@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from command import mt
+from conftest import made_once
 from data_helpers import write_lines
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config, load_config
@@ -19,16 +20,18 @@ TRAIN = ["--train", "new.en", "new.yy"]
 @pytest.fixture(scope="module")
 def tuned(two_languages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a model, new text, general text, and the output of `mt init --from`; read-only for tests."""
-    folder = tmp_path_factory.mktemp("tuned")
-    shutil.copytree(two_languages, folder, dirs_exist_ok=True)
-    for code in ("en", "yy"):
-        lines = (folder / f"train.{code}").read_text().splitlines()
-        write_lines(folder / f"new.{code}", lines[:100])
-        write_lines(folder / f"general.{code}", lines[100:])
     general = ["--general", "general.en", "general.yy", "--general-share", "0.25", "--valid", "valid.en", "valid.yy"]
-    done = mt("init", "--from", "runs/two", *TRAIN, *general, cwd=folder)
-    (folder / "output").write_text(done.stdout)
-    return folder
+
+    def make(folder: Path) -> None:
+        shutil.copytree(two_languages, folder, dirs_exist_ok=True)
+        for code in ("en", "yy"):
+            lines = (folder / f"train.{code}").read_text().splitlines()
+            write_lines(folder / f"new.{code}", lines[:100])
+            write_lines(folder / f"general.{code}", lines[100:])
+        done = mt("init", "--from", "runs/two", *TRAIN, *general, cwd=folder)
+        (folder / "output").write_text(done.stdout)
+
+    return made_once(tmp_path_factory, "tuned", make)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from command import mt
-from conftest import write_corpus
+from conftest import made_once, write_corpus
 from data_helpers import make_data_config, write_lines
 from mt.bundle.pretrained import Pretrained
 from mt.config import Config, load_config, parse_config
@@ -45,12 +45,14 @@ TRAIN = ["--train", "train.en", "train.xx"]
 @pytest.fixture(scope="module")
 def initialised(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a corpus and the output of `mt init`; read-only for tests."""
-    folder = tmp_path_factory.mktemp("init")
-    write_corpus(folder)
-    (folder / "temporary").mkdir()
-    done = mt("init", *TRAIN, cwd=folder, TMPDIR=str(folder / "temporary"))
-    (folder / "output").write_text(done.stdout)
-    return folder
+
+    def make(folder: Path) -> None:
+        write_corpus(folder)
+        (folder / "temporary").mkdir()
+        done = mt("init", *TRAIN, cwd=folder, TMPDIR=str(folder / "temporary"))
+        (folder / "output").write_text(done.stdout)
+
+    return made_once(tmp_path_factory, "init", make)
 
 
 def test_the_configuration_loads_and_fits_the_text(initialised: Path) -> None:

@@ -20,7 +20,7 @@ from fastapi.responses import JSONResponse
 from libretranslatepy import LibreTranslateAPI
 
 from command import mt
-from conftest import CONFIG, write_corpus
+from conftest import CONFIG, made_once, write_corpus
 from mt.decoding.engine import SearchOptions
 from mt.decoding.translator import Candidate, Translator
 from mt.extras.serving.batching import Batcher
@@ -38,12 +38,15 @@ LINES = ["a b c", "d e", "f g h i", "j", "c c a", "b e d"]
 @pytest.fixture(scope="module")
 def models(two_languages: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """A model from en to xx and yy, and one back."""
-    folder = tmp_path_factory.mktemp("back")
-    write_corpus(folder)
     back = CONFIG.replace("source: ", "SIDE: ").replace("target: ", "source: ").replace("SIDE: ", "target: ")
     back = back.replace("source_lang: en", "source_lang: xx").replace("target_lang: xx", "target_lang: en")
-    (folder / "tiny.yaml").write_text(back)
-    mt("train", "--config", "tiny.yaml", "--set", "training.max_steps=16", cwd=folder)
+
+    def make(folder: Path) -> None:
+        write_corpus(folder)
+        (folder / "tiny.yaml").write_text(back)
+        mt("train", "--config", "tiny.yaml", "--set", "training.max_steps=16", cwd=folder)
+
+    folder = made_once(tmp_path_factory, "back", make)
     return [two_languages / "runs" / "two", folder / "runs" / "tiny" / "model"]
 
 

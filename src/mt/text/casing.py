@@ -1,0 +1,133 @@
+"""Letter case: changes of it, and the usual case of words, to which capitals are brought back before translation."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from mt.errors import InputError
+from mt.text.languages import base_language
+
+_DOTTED_I = {"tr", "az", "tt", "crh"}  # languages with the letters ı and İ
+_FIRST_LETTER = re.compile(r"(?<!\S)([^\w\s]*)(\w)")
+_WORD = re.compile(r"[^\W\d_]+")
+_SENTENCE_START = re.compile(r"(?:^|(?<!\b\w)[.!?…]\s)\W*$")  # not behind an initial
+_FINAL_MARK = re.compile(r"[.!?…:][\"'»”’)]*$")
+_HEADER = "mt casing 1"
+_MAX_WORDS = 30_000
+_MIN_COUNT = 2  # a word seen once teaches only the case of unknown words
+
+
+def upper_case(text: str, language: str = "") -> str:
+    """Return a text in capitals; letters that would become several, but for ß, stay as they are."""
+    return _recased(text.translate({0x69: "İ"}) if base_language(language) in _DOTTED_I else text, str.upper)
+
+
+def lower_case(text: str, language: str = "") -> str:
+    """Return a text in small letters; letters that would become several stay as they are."""
+    dotted = base_language(language) in _DOTTED_I
+    return _recased(text.translate({0x49: "ı", 0x130: "i"}) if dotted else text, str.lower)
+
+
+def _recased(text: str, change: Callable[[str], str]) -> str:
+    changed = change(text)
+    if len(changed) == len(text):
+        return changed
+    return "".join(c if len(change(c)) > 1 and c != "ß" else change(c) for c in text)
+
+
+def title_case(text: str, language: str = "") -> str:
+    """Return a text in which every word begins with a capital; the other letters stay as they are."""
+    return _FIRST_LETTER.sub(lambda match: match[1] + upper_case(match[2], language), text)
+
+
+@dataclass(frozen=True)
+class Casing:
+    """Usual case of a language's words within sentences.
+
+    Attributes:
+        words: the most frequent ones in their usual case.
+        capital_start: whether lines without and with a final mark usually begin with a capital.
+        capital_unknown: whether rare words usually do, as German ones, most of which are nouns.
+    """
+
+    words: tuple[str, ...]
+    capital_start: tuple[bool, bool]
+    capital_unknown: bool
+
+    @classmethod
+    def learn(cls, lines: Iterable[str]) -> "Casing | None":
+        """Learn the case of words from text; None from a script without case."""
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        starts = Counter[tuple[bool, bool]]()
+        for line in lines:
+            matches = list(_WORD.finditer(line))
+            if line.isupper() or not any(match[0].islower() for match in matches):
+                continue  # a line in capitals teaches nothing
+            for match in matches:
+                if _starts_sentence(match):
+                    starts[_has_final_mark(line), match[0][0].isupper()] += 1
+                else:
+                    counts[match[0].lower()][match[0]] += 1
+        usual = {word: forms.most_common(1)[0] for word, forms in counts.items()}
+        once = [form for form, count in usual.values() if count < _MIN_COUNT]
+        frequent = sorted((-count, form) for form, count in usual.values() if count >= _MIN_COUNT)
+        if not counts:
+            return None
+        capital_unknown = 2 * sum(form[0].isupper() for form in once) > len(once)
+        without, with_mark = (starts[mark, True] - starts[mark, False] for mark in (False, True))
+        capital_start = (without or with_mark) > 0, (with_mark or without) > 0  # the others count where a kind is missing
+        return cls(tuple(form for _, form in frequent[:_MAX_WORDS]), capital_start, capital_unknown)
+
+    def text(self) -> str:
+        """Return the content of a file that `read` reads."""
+        flags = "".join(str(int(flag)) for flag in (*self.capital_start, self.capital_unknown))
+        return "\n".join([f"{_HEADER} {flags}", *self.words]) + "\n"
+
+    @classmethod
+    def read(cls, path: Path) -> "Casing":
+        """Read a file.
+
+        Raises:
+            InputError: it is not a file of `text`.
+        """
+        header, *words = path.read_text(encoding="utf-8", errors="replace").splitlines() or [""]
+        match = re.fullmatch(f"{_HEADER} ([01])([01])([01])", header)
+        if match is None or len(words) > _MAX_WORDS:
+            raise InputError(f"{path}: not a list of the usual case of words")
+        without, with_mark, unknown = (flag == "1" for flag in match.groups())
+        return cls(tuple(words), (without, with_mark), unknown)
+
+    @cached_property
+    def _usual(self) -> Mapping[str, str]:
+        return {upper_case(word): word for word in reversed(self.words)}  # the most frequent of equal ones counts
+
+    def restored(self, line: str, language: str = "") -> str | None:
+        """Return a line in capitals in the usual case of its words; None for any other line."""
+        if not line.isupper() or not self._is_shouted(line):
+            return None
+        capital_start = self.capital_start[_has_final_mark(line)]
+
+        def restored_word(match: re.Match[str]) -> str:
+            small = lower_case(match[0], language)
+            usual = self._usual.get(match[0]) or (small.capitalize() if self.capital_unknown else small)
+            begins = capital_start and usual.islower() and _starts_sentence(match)
+            return upper_case(usual[0], language) + usual[1:] if begins else usual
+
+        return _WORD.sub(restored_word, line)
+
+    def _is_shouted(self, line: str) -> bool:
+        """Return False for abbreviations, which are usually in capitals, and a few unknown words, which may be some."""
+        words = _WORD.findall(line)
+        usual = [self._usual.get(word, "") for word in words]
+        return any(len(form) > 1 and not form.isupper() for form in usual) or sum(len(word) > 2 for word in words) >= 3
+
+
+def _starts_sentence(word: re.Match[str]) -> bool:
+    return _SENTENCE_START.search(word.string, max(0, word.start() - 8), word.start()) is not None
+
+
+def _has_final_mark(line: str) -> bool:
+    return _FINAL_MARK.search(line.rstrip()[-4:]) is not None

@@ -1,0 +1,101 @@
+"""Usual case of words: learned from text, restored in lines in capitals, kept in a file."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mt.bundle.load_translator import open_model
+from mt.decoding.engine import EngineChoice, SearchOptions
+from mt.errors import InputError
+from mt.storage.run_dir import ModelDir
+from mt.text.casing import Casing
+
+ENGLISH = [
+    "The engineers of NASA met Anna in Paris.",
+    "Yesterday Anna sent a letter from Paris to the engineers.",
+    "They say that NASA and Anna like the letter.",
+    "It is the new iPhone.",
+    "Is this the iPhone of Anna?",
+    "EVERYTHING HERE IS SHOUTED AND TEACHES NOTHING, SAYS ANNA OF PARIS.",
+]
+GERMAN = [
+    "Der Hund läuft über die Straße.",
+    "Am Abend ist die Straße leer, und der Hund bleibt im Haus.",
+    "Im Haus: Kuchen, Kaffee, Zimt, Honig, Milch, Brot und Salz.",
+]
+
+
+def learned(lines: list[str]) -> Casing:
+    casing = Casing.learn(lines)
+    assert casing is not None
+    return casing
+
+
+def test_the_usual_case_of_words_is_restored() -> None:
+    casing = learned(ENGLISH)
+    shouted = "ANNA SENT THE LETTER TO NASA. THE IPHONE IS NEW, SAYS ANNA."
+    assert casing.restored(shouted) == "Anna sent the letter to NASA. The iPhone is new, says Anna."
+    assert casing.restored("THE LETTER OF J. ANNA") == "The letter of j. Anna"  # an initial ends no sentence
+
+
+def test_unknown_words_have_the_case_of_rare_words() -> None:
+    assert learned(ENGLISH).restored("THE TURTLE OF ANNA") == "The turtle of Anna"
+    german = learned(GERMAN)
+    assert german.restored("DER HUND UND DIE SCHILDKRÖTE.") == "Der Hund und die Schildkröte."
+    assert german.restored("DIE STRASSE IST LEER") == "Die Straße Ist Leer"  # the last two were seen once
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "NASA",
+        "USB 3.0",
+        "XYZ",
+        "NASA, ANNA",
+        "The engineers",
+        "the letter of NASA",
+        "你好。",
+        "1:0",
+        "<BT> THE Letter",
+    ],
+)
+def test_other_lines_stay_as_they_are(line: str) -> None:
+    casing = replace(learned(ENGLISH), words=("the", "letter", "NASA", "ANNA"))
+    assert casing.restored(line) is None
+
+
+def test_lines_begin_as_those_of_the_text_do() -> None:
+    casing = learned(["file manager for the desktop", "server of the desktop files", "A server runs the files."])
+    assert casing.capital_start == (False, True)
+    assert casing.restored("THE DESKTOP FILES") == "the desktop files"
+    assert casing.restored("THE DESKTOP FILES.") == "The desktop files."
+
+
+def test_text_without_case_teaches_nothing() -> None:
+    assert Casing.learn(["你好。世界很大。", "我们再见。"]) is None
+    assert Casing.learn(["ALL OF THIS IS SHOUTED"]) is None
+
+
+def test_a_file_keeps_everything(tmp_path: Path) -> None:
+    casing, path = learned(GERMAN), tmp_path / "casing.txt"
+    path.write_text(casing.text(), encoding="utf-8")
+    assert Casing.read(path) == casing
+    path.write_text("{}", encoding="utf-8")
+    with pytest.raises(InputError, match=r"casing.txt: not a list of the usual case"):
+        Casing.read(path)
+
+
+@pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
+def test_a_model_translates_capitals_as_usual_text(engine: str, two_languages: Path) -> None:
+    opened = open_model(ModelDir(two_languages / "runs" / "two" / "model"), EngineChoice(engine)).translator.to("xx")
+    assert opened.casing is not None  # the training text taught it
+    translator = replace(opened, casing=Casing(("ab", "b", "c"), (False, False), False))
+    options = SearchOptions(2, n_best=2, max_length=12, attention=engine == "torch")
+    [usual], [shouted] = (translator.translate([line], options) for line in ("b a c ab d", "B A C AB D"))
+    assert [c.text for c in shouted] == [c.text.upper() for c in usual] != [c.text for c in usual]
+    assert [c.score for c in shouted] == pytest.approx([c.score for c in usual])
+    units = translator.align("b a c ab d", usual[0])
+    assert translator.align("B A C AB D", shouted[0]) == units
+    assert replace(opened, casing=None).translate(["B A C AB D"], options) != [shouted]
