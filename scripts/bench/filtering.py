@@ -5,8 +5,8 @@
 
 Everything goes through the command line, and goes on where it was interrupted. The models that score are trained on
 the dirty text by `mt data score --train`. `clean` is the text as it was, `dirty` with the wrong pairs, `filtered` what
-`mt data clean --scores` leaves of that, `ideal` the dirty text without exactly the wrong pairs. `recovered` is `filtered`
-and the target sentences of the pairs dropped for their score, translated back by the model that judged them.
+`mt data clean --scores` leaves of that, `ideal` the dirty text without exactly the wrong pairs. `recovered` is
+`filtered` and the target sentences of the pairs dropped for their score, translated back by the model that judged them.
 """
 
 import argparse

@@ -78,7 +78,8 @@ class Casing:
             return None
         capital_unknown = 2 * sum(form[0].isupper() for form in once) > len(once)
         without, with_mark = (starts[mark, True] - starts[mark, False] for mark in (False, True))
-        capital_start = (without or with_mark) > 0, (with_mark or without) > 0  # the others count where a kind is missing
+        # Where the text has no line of one kind, the others count.
+        capital_start = (without or with_mark) > 0, (with_mark or without) > 0
         return cls(tuple(form for _, form in frequent[:_MAX_WORDS]), capital_start, capital_unknown)
 
     def text(self) -> str:
