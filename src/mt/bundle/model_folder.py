@@ -42,7 +42,9 @@ class LoadedModel:
 def build_model(config: Config, tokenizers: TokenizerPair) -> TranslationModel:
     """Build and initialise the model of a configuration for its vocabularies."""
     sizes = tokenizers.source.vocab_size, tokenizers.target.vocab_size
-    return build(config.model, *sizes, config.data.max_length, tokenizers.shared)
+    model = build(config.model, *sizes, config.data.max_length, tokenizers.shared)
+    model.alignment_heads = config.alignment_heads
+    return model
 
 
 @contextlib.contextmanager

@@ -1,13 +1,10 @@
 """Word alignment of a translation to its source, from attention; without torch."""
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from mt.data.tokenizer import SPACE
-
-# Words and punctuation marks; single characters of scripts without spaces.
-_UNIT = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|\w+|[^\w\s]")
+from mt.text.words import WORD
 
 
 class Unit(NamedTuple):
@@ -29,7 +26,7 @@ def align_units(
     The attention (T, S) of the target's pieces to the source's is summed over words. Where it is missing, or the pieces
     do not spell the texts, words are aligned by their relative positions.
     """
-    sources, targets = ([match.span() for match in _UNIT.finditer(text)] for text in (source, target))
+    sources, targets = ([match.span() for match in WORD.finditer(text)] for text in (source, target))
     if not sources:
         return [Unit(start, end, 0) for start, end in targets]
     source_units = target_units = None
@@ -53,7 +50,7 @@ def align_units(
 
 def _units_of_pieces(text: str, pieces: Sequence[str]) -> list[int] | None:
     """Return the unit that each token begins in; None where the tokens do not spell the text."""
-    starts = [match.start() for match in _UNIT.finditer(text)]
+    starts = [match.start() for match in WORD.finditer(text)]
     position, unit, units = -1 if pieces and pieces[0].startswith(SPACE) else 0, 0, []
     for piece in pieces:
         spelled = piece.replace(SPACE, " ")

@@ -14,6 +14,7 @@ from mt.data.tokenizer import EOS, SOS, SOS_ID, SPACE, BpeTokenizer, TokenizerPa
 from mt.decoding.translator import Candidate
 from mt.model.build import TranslationModel
 from mt.model.decoder_only import DecoderOnly
+from mt.model.transformer import alignment_layer
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,13 @@ class Attention:
     Attributes:
         source, target: the tokens (S,) and (T,), with SOS and EOS.
         weights: (L, H, T, S); rows sum to 1, or to less in a decoder-only model, which attends to the target too.
+        heads: the number of first heads that align words.
     """
 
     source: list[str]
     target: list[str]
     weights: Tensor
+    heads: int | None = None
 
     @property
     def mean(self) -> Tensor:
@@ -42,6 +45,7 @@ def read_attention(model: TranslationModel, tokenizers: TokenizerPair, candidate
             tokenizers.source.tokens(framed(source, model.source_format)),
             [*tokenizers.target.tokens(target), EOS],
             attention_weights(model, source, target),
+            model.alignment_heads,
         )
         for source, target, _ in candidate.parts
     ]
@@ -70,12 +74,9 @@ def attention_weights(model: TranslationModel, source: Sequence[int], target: Se
     return torch.stack(layers)[:, :, -len(target) - 1 :, : len(sides[0])]
 
 
-def alignment_layer(weights: Tensor) -> Tensor:
-    """Return the mean over heads (T, S) of the penultimate layer of (L, H, T, S).
-
-    Of all layers it agrees best with word alignments (Garg et al. 2019, arXiv:1909.02074).
-    """
-    return weights[max(0, len(weights) - 2)].mean(dim=0)
+def aligning_weights(weights: Tensor, heads: int | None) -> Tensor:
+    """Return the mean (T, S) of some first heads of (L, H, T, S), in the layer that aligns words."""
+    return weights[alignment_layer(len(weights)), :heads].mean(dim=0)
 
 
 def align_words(attention: Attention) -> list[tuple[int, int]]:
@@ -83,7 +84,7 @@ def align_words(attention: Attention) -> list[tuple[int, int]]:
 
     The weights of a word's pieces are summed; SOS, EOS and language tags are no words.
     """
-    weights = alignment_layer(attention.weights)
+    weights = aligning_weights(attention.weights, attention.heads)
     source, target = _words(attention.source), _words(attention.target)
     if not source:
         return []

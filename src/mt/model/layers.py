@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt.config.model import ModelConfig
-from mt.model.attention import CrossAttention, SelfAttention
+from mt.model.attention import CrossAttention, Links, SelfAttention
 from mt.model.cache import KeyValueCache, KeyValues
 from mt.model.dropout import Dropout
 from mt.model.linear import Linear
@@ -104,12 +104,25 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.residuals = nn.ModuleList(Sublayer(config) for _ in range(3))
 
-    def forward(self, x: Tensor, tgt: Packing, memory: Tensor, src: Packing) -> Tensor:
-        """Transform all target positions x (N, D), given the encoder's output memory (M, D)."""
+    def forward(
+        self, x: Tensor, tgt: Packing, memory: Tensor, src: Packing, links: Links | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Transform all target positions x (N, D), given the encoder's output memory (M, D).
+
+        With word alignments also return the loss of the attention to the source against them.
+        """
+        losses: list[Tensor] = []
+
+        def attend_to_source(y: Tensor) -> Tensor:
+            if links is not None:
+                losses.append(self.cross_attention.alignment_loss(y, tgt, memory, src, links))
+            attended: Tensor = self.cross_attention(y, tgt, memory, src)
+            return attended
+
         x = self.residuals[0](x, lambda y: self.self_attention(y, tgt, causal=True))  # (N, D)
-        x = self.residuals[1](x, lambda y: self.cross_attention(y, tgt, memory, src))  # (N, D)
+        x = self.residuals[1](x, attend_to_source)  # (N, D)
         x = self.residuals[2](x, self.feed_forward)  # (N, D)
-        return x
+        return x if links is None else (x, losses[0])
 
     def step(
         self,

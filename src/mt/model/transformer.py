@@ -5,18 +5,35 @@ M, N real tokens of source and target: between embedding and output, tensors are
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from mt.config.model import ModelConfig
-from mt.model.attention import additive_mask
+from mt.model.attention import Links, additive_mask
 from mt.model.decoder_state import DecoderState
 from mt.model.embedding import Embedding, token_embeddings
 from mt.model.initialization import initialize
 from mt.model.layers import DecoderLayer, EncoderLayer, final_norm
 from mt.model.packing import Packing
+
+
+@dataclass
+class Guide:
+    """Word alignments of a batch for the layer that learns them, and the loss that a forward pass leaves here."""
+
+    links: Links
+    loss: Tensor | None = None
+
+
+def alignment_layer(layers: int) -> int:
+    """Return the decoder layer whose attention aligns words, counted from 0: the penultimate.
+
+    Of all layers it agrees best with word alignments (Garg et al. 2019, arXiv:1909.02074).
+    """
+    return max(0, layers - 2)
 
 
 class Transformer(nn.Module):
@@ -27,6 +44,9 @@ class Transformer(nn.Module):
         source_vocab, target_vocab: vocabulary sizes.
         max_length: positions to prepare for; the limit of learned ones.
         shared_vocab: both sides use one vocabulary; tying then joins all three matrices, otherwise target and output.
+
+    Attributes:
+        alignment_heads: the number of first heads, in the layer that aligns, that do; one if it was guided.
     """
 
     def __init__(
@@ -40,6 +60,7 @@ class Transformer(nn.Module):
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.max_positions = max_length if config.positions == "learned" else None
         self.source_format = config.source_format
+        self.alignment_heads = config.n_heads
         self.encoder_norm, self.decoder_norm = final_norm(config), final_norm(config)
         self.output = nn.Linear(config.d_model, target_vocab, bias=config.output_bias)
         if config.tie_embeddings:
@@ -53,10 +74,12 @@ class Transformer(nn.Module):
         logits: Tensor = self.output(tgt.unpack(x))  # (B, T, V)
         return logits
 
-    def states(self, src_tokens: Tensor, tgt_in: Tensor, src: Packing, tgt: Packing) -> Tensor:
+    def states(
+        self, src_tokens: Tensor, tgt_in: Tensor, src: Packing, tgt: Packing, guide: Guide | None = None
+    ) -> Tensor:
         """Return the decoder's last states (N, D): the forward pass up to the output layer, which the loss fuses."""
         memory = self.encode(src_tokens, src)  # (M, D)
-        return self.decode(tgt_in, tgt, memory, src)  # (N, D)
+        return self.decode(tgt_in, tgt, memory, src, guide)  # (N, D)
 
     def encode(self, src_tokens: Tensor, src: Packing) -> Tensor:
         """Encode source tokens (B, S) into memory (M, D)."""
@@ -66,11 +89,16 @@ class Transformer(nn.Module):
         memory: Tensor = self.encoder_norm(x)  # (M, D)
         return memory
 
-    def decode(self, tgt_in: Tensor, tgt: Packing, memory: Tensor, src: Packing) -> Tensor:
+    def decode(
+        self, tgt_in: Tensor, tgt: Packing, memory: Tensor, src: Packing, guide: Guide | None = None
+    ) -> Tensor:
         """Decode target tokens (B, T), given memory (M, D), into the decoder's last states (N, D)."""
         x: Tensor = self.target_embedding(tgt.pack(tgt_in), tgt.positions, tgt.shape[1])  # (N, D)
-        for layer in self.decoder:
-            x = layer(x, tgt, memory, src)  # (N, D)
+        for number, layer in enumerate(self.decoder):
+            if guide is not None and number == alignment_layer(len(self.decoder)):
+                x, guide.loss = layer(x, tgt, memory, src, guide.links)
+            else:
+                x = layer(x, tgt, memory, src)  # (N, D)
         x = self.decoder_norm(x)  # (N, D)
         return x
 

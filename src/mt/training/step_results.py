@@ -64,11 +64,12 @@ class StepResults:
         """
         while len(self._unread) > keep:
             step, counts, read = self._unread.popleft()
-            loss, nll, norm = read.get()
+            loss, nll, alignment, norm = read.get()
             if math.isfinite(loss) and math.isfinite(norm):
                 self._state.skipped_in_a_row = 0
                 self._loss += loss
                 self._nll += nll
+                self._alignment += alignment
                 self._n_target += counts.n_target
                 self._n_tokens += counts.n_tokens
             else:
@@ -86,13 +87,14 @@ class StepResults:
         means = {
             "loss": self._loss / self._n_target,
             "perplexity": math.exp(min(self._nll / self._n_target, 700.0)),
+            **({"alignment_loss": self._alignment / self._n_target} if self._alignment else {}),
             "tokens_per_second": self._n_tokens / seconds,
         }
         self._clear()
         return means
 
     def _clear(self) -> None:
-        self._loss = self._nll = 0.0
+        self._loss = self._nll = self._alignment = 0.0
         self._n_target = self._n_tokens = 0
 
     def _count_skipped(self, step: int, loss: float, norm: float) -> None:

@@ -20,6 +20,7 @@ from torch import Tensor
 from mt.config import Config
 from mt.console import duration, log, progress
 from mt.data.batching import BatchStream, TrainingCorpus
+from mt.data.guided_alignment import Alignments
 from mt.data.mixture import Share
 from mt.errors import StoppedError
 from mt.model.build import TranslationModel
@@ -54,6 +55,7 @@ class Trainer:
         load_teachers: loads the models to distil from.
         origin: digests of data and tokenizer, which checkpoints record.
         listener: called with each event of the metrics log, in rank 0.
+        alignments: word alignments of the corpus, for guided alignment.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Trainer:
         load_teachers: Callable[[], Sequence[TranslationModel]] = tuple,
         origin: Mapping[str, Any] | None = None,
         listener: Callable[[Mapping[str, Any]], None] = lambda event: None,
+        alignments: Alignments | None = None,
     ) -> None:
         self.config = config
         self.settings = config.training
@@ -87,7 +90,8 @@ class Trainer:
         self.state = state = self._resume()
         self.final_weights = FinalWeights(self.settings, self.save_every, self.checkpoints, state)
         position, form = (state.epoch, state.window, state.cursor), config.model.source_format
-        self.batches = BatchStream(corpus, self.settings.max_tokens, config.seed, *position, distributed, shares, form)
+        arguments = self.settings.max_tokens, config.seed, *position, distributed, shares, form, alignments
+        self.batches = BatchStream(corpus, *arguments)
         if not self.is_over():  # a finished training keeps its best score
             state.use_measure(validation_measure(config))
         self.metrics = MetricsLog(run, config, not distributed.is_main, listener)
@@ -281,17 +285,19 @@ class Trainer:
             return ""
         rate = self.optimizer.param_groups[0]["lr"]
         self.metrics.write("train", state.step, epoch=state.epoch, learning_rate=rate, **means)
+        guided = f", alignment {means['alignment_loss']:.3f}" if "alignment_loss" in means else ""
         start, first = self._session_start  # an earlier session may have run on another machine
         left = (self.settings.max_steps - state.step) * (time.monotonic() - start) / (state.step - first)
         log.log(
             logging.DEBUG if is_shown else logging.INFO,
-            "step %d, epoch %d: loss %.4f, perplexity %.2f, learning rate %.2e, %s tokens/s, at most %s left",
+            "step %d, epoch %d: loss %.4f%s, perplexity %.2f, learning rate %.2e, %s tokens/s, at most %s left",
             state.step,
             state.epoch + 1,
             means["loss"],
+            guided,
             means["perplexity"],
             rate,
             f"{means['tokens_per_second']:,.0f}",
             duration(left),
         )
-        return f"loss {means['loss']:.3f}, {means['tokens_per_second']:,.0f} tok/s"
+        return f"loss {means['loss']:.3f}{guided}, {means['tokens_per_second']:,.0f} tok/s"
