@@ -8,11 +8,20 @@ from mt.text.words import WORD
 
 
 class Unit(NamedTuple):
-    """A word or punctuation mark of a translation, text[start:end], and the start of its source word."""
+    """A word or punctuation mark of a translation, text[start:end], and the start of its source word.
+
+    With attention, `shares` are those of the source words, by their start; the origin has the largest.
+    """
 
     start: int
     end: int
     origin: int
+    shares: tuple[tuple[int, float], ...] = ()
+
+    def moved(self, positions: Sequence[int]) -> "Unit":
+        """Return the same for a source in which each character has another position."""
+        shares = tuple((positions[word], share) for word, share in self.shares)
+        return self._replace(origin=positions[self.origin], shares=shares)
 
 
 def align_units(
@@ -41,10 +50,11 @@ def align_units(
     units: list[Unit] = []
     for span, row in zip(targets, weights, strict=True):
         if any(row):
-            origin = sources[max(range(len(sources)), key=row.__getitem__)][0]
+            total = sum(row)
+            found = {word: weight / total for (word, _), weight in zip(sources, row, strict=True) if weight > 0}
+            units.append(Unit(*span, max(found, key=found.__getitem__), tuple(found.items())))
         else:  # no token begins in this word: it shares the previous word's
-            origin = units[-1].origin if units else 0
-        units.append(Unit(*span, origin))
+            units.append(Unit(*span, *(units[-1][2:] if units else (0,))))
     return units
 
 

@@ -1,7 +1,6 @@
 """Inline tags: removed before translation and transferred to the aligned words afterwards.
 
-A target word gets the elements of its source word, as in Bergamot (https://github.com/browsermt/bergamot-translator).
-Tags stay well-formed whatever the word order; an element is repeated if its words are no longer adjacent.
+Tags stay well-formed whatever the word order, and no element is repeated or lost (`placement`).
 """
 
 from bisect import bisect_left, bisect_right
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
 
 from mt.decoding.alignment import Unit
+from mt.extras.serving.placement import place
 
 
 @dataclass(eq=False)
@@ -81,21 +81,16 @@ class Writer:
         `units` are its words, with origins relative to `start`; empty if the span has no inner tags.
         """
         units = [part for unit in units for part in self._split_at_tags(unit, text, start)]
-        kept = {element for unit in units for element in self._line.around(start + unit.origin)}
-        kept.update(self._line.around(start) if not units else ())
-        # Elements without a word in the translation
-        lost = [one for one in self._line.elements if start <= one.start and one.end <= end and one not in kept]
-        self._put_unwritten(element for element in lost if element.end <= start)
-        written, stack = 0, self._line.around(start)
-        for unit in units:
-            position = start + unit.origin
-            stack = self._line.around(position)
+        if not units:
+            self._put_unwritten(one for one in self._line.elements if one.start == one.end == start)
+            self._write(text, self._line.around(start))
+        placement, written = place(self._line, start, end, units), 0
+        for number, (unit, stack) in enumerate(zip(units, placement.stacks, strict=True)):
             self.space(text[written : unit.start])
-            self._put_unwritten(element for element in lost if element.start <= position)
+            self._put_unwritten(placement.before[number])
             self._write(text[unit.start : unit.end], stack)
+            self._put_unwritten(placement.after[number])
             written = unit.end
-        self._write(text[written:], stack)
-        self._put_unwritten(lost)
 
     def finish(self) -> str:
         """Close all elements, add those not yet written, and return the text."""

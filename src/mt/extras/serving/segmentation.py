@@ -53,7 +53,7 @@ class _Segments:
             units: Sequence[Unit] = []
             if self.line.edges_within(start, end):
                 positions = [match.start() for match in _NOT_COLLAPSED.finditer(text[start:end])]
-                units = [unit._replace(origin=positions[unit.origin]) for unit in align(sentence, candidate)]
+                units = [unit.moved(positions) for unit in align(sentence, candidate)]
             writer.translated(start, end, candidate.text, units)
         writer.copy(end, len(text))
         return writer.finish()
