@@ -2,7 +2,8 @@
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 from mt.api.directions import AUTO, Directions
 from mt.api.search import Search, SearchRequest, best_of
 from mt.api.translated import Translation
+from mt.decoding.alignment import Unit, align_units
 from mt.decoding.translator import Candidate, lines_at_once
+from mt.decoding.translator import Translator as DirectedTranslator
 from mt.errors import InputError, contradict
 from mt.storage.manifest import DamagedError, read_manifest
 from mt.storage.run_dir import ModelDir
@@ -181,8 +184,33 @@ class Translator:
                     progress(len(done), len(texts))
             return done
 
+        def align(texts: list[str]) -> list[tuple[str, Sequence[Unit]]]:
+            own = source_lang
+            if own == AUTO and (own := self._directions.source_of(" ".join(texts), into.target_lang)) is None:
+                return [(text, align_units(text, text)) for text in texts]
+            return self._aligned(texts, self._directions.into(to, own), request, progress)
+
         paths, languages = (Path(source), Path(output)), (known or "?", into.target_lang)
-        return translate_document(*paths, translate, format_=format_, columns=columns, languages=languages)
+        return translate_document(*paths, translate, align, format_=format_, columns=columns, languages=languages)
+
+    def _aligned(
+        self,
+        texts: Sequence[str],
+        direction: DirectedTranslator,
+        request: SearchRequest,
+        progress: Callable[[int, int], None] | None,
+    ) -> list[tuple[str, Sequence[Unit]]]:
+        """Return the translation of each sentence, and its words aligned to the sentence."""
+        options = replace(request.options(self._opened.settings.search, False), attention=True)
+        utility, done = request.utility_in(direction.target_lang), list[tuple[str, Sequence[Unit]]]()
+        for start in range(0, len(texts), _DOCUMENT_BLOCK):
+            block = texts[start : start + _DOCUMENT_BLOCK]
+            for line, candidates in zip(block, direction.translate(block, options, None), strict=True):
+                [best] = best_of(candidates, utility, 1, options.sampling is not None)
+                done.append((best.text, direction.align(line, best)))
+            if progress is not None:
+                progress(len(done), len(texts))
+        return done
 
     def score(
         self, pairs: Iterable[tuple[str, str]], *, to: str | None = None, source_lang: str | None = None

@@ -1,6 +1,6 @@
 """Word alignments of an encoded corpus: computed once from its tokens, stored, and mapped to the pieces of a batch.
 
-    B sentences of a batch   S, T positions of source and target   L tokens   V vocabulary   N sentences
+B sentences of a batch   S, T positions of source and target   L tokens   V vocabulary   N sentences
 """
 
 import hashlib

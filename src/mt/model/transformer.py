@@ -89,9 +89,7 @@ class Transformer(nn.Module):
         memory: Tensor = self.encoder_norm(x)  # (M, D)
         return memory
 
-    def decode(
-        self, tgt_in: Tensor, tgt: Packing, memory: Tensor, src: Packing, guide: Guide | None = None
-    ) -> Tensor:
+    def decode(self, tgt_in: Tensor, tgt: Packing, memory: Tensor, src: Packing, guide: Guide | None = None) -> Tensor:
         """Decode target tokens (B, T), given memory (M, D), into the decoder's last states (N, D)."""
         x: Tensor = self.target_embedding(tgt.pack(tgt_in), tgt.positions, tgt.shape[1])  # (N, D)
         for number, layer in enumerate(self.decoder):

@@ -1,4 +1,4 @@
-"""Places of inline elements in a translation: each around consecutive words, inside its parent, and beside its siblings.
+"""Places of inline elements in a translation: around consecutive words, inside the parent, and beside siblings.
 
 An element gets the run of words with the most attention to its source words, so that a stray link does not stretch it.
 
@@ -122,14 +122,21 @@ class _Placer:
         if not self._line.text[element.start - 1].isspace() and number:
             aligned = [i for i in range(first, last) if self._origins[i] == self._words[number - 1]]
             if aligned:
-                placement.after[aligned[-1]].append(element)
+                outer = self._outermost(element, placement.stacks[aligned[-1]])
+                placement.after[self._ranges[outer][1] - 1 if outer else aligned[-1]].append(element)
                 return
         following = [i for i in range(first, last) if self._origins[i] in self._words[number : number + 1]]
         following += [i for i in range(first, last) if self._origins[i] >= element.start]
         if following:
-            placement.before[following[0]].append(element)
+            outer = self._outermost(element, placement.stacks[following[0]])
+            placement.before[self._ranges[outer][0] if outer else following[0]].append(element)
         else:
             placement.after[last - 1].append(element)
+
+    @staticmethod
+    def _outermost(element: "Element", stack: "list[Element]") -> "Element | None":
+        """Return the outermost element of a stack that an element is not inside of, and so must not split."""
+        return next((one for one in stack if one not in element.parents), None)
 
 
 def _families(elements: "Sequence[Element]") -> "Iterable[tuple[Element | None, list[Element]]]":

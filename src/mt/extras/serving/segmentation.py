@@ -6,7 +6,7 @@ space.
 
 import html
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from mt.decoding.alignment import Unit
@@ -91,6 +91,10 @@ def segment_plain(text: str, separator: str, language: str = "en") -> SegmentedT
 
 def segment_html(text: str, separator: str, language: str = "en") -> SegmentedText:
     """Segment HTML; tags, comments and untranslated elements (`<code>`, `translate="no"`) stay verbatim."""
-    parts = html_lines(text)
+    return segment_lines(html_lines(text), separator, language)
+
+
+def segment_lines(parts: Iterable[str | Line], separator: str, language: str = "en") -> SegmentedText:
+    """Segment lines of markup, between parts that stay verbatim."""
     lines = [part if isinstance(part, str) else _Segments(part, language, is_html=True) for part in parts]
     return SegmentedText(lines, separator, lambda translation: html.escape(translation, quote=False))
