@@ -97,7 +97,7 @@ def align_words(attention: Attention) -> list[tuple[int, int]]:
 
 
 def _words(tokens: Sequence[str]) -> list[list[int]]:
-    """Return the positions of each word's pieces."""
+    """Return the positions of each word's pieces; without punctuation, unless there is nothing else."""
     words: list[list[int]] = []
     for position, token in enumerate(tokens):
         if token in (SOS, EOS) or BpeTokenizer.is_tag(token):
@@ -106,7 +106,8 @@ def _words(tokens: Sequence[str]) -> list[list[int]]:
             words.append([])
         words[-1].append(position)
     # A space token begins the word whose pieces follow; with none it is no word.
-    return [word for word in words if any(tokens[position] != SPACE for position in word)]
+    words = [word for word in words if any(tokens[position] != SPACE for position in word)]
+    return [[place for place in word if any(map(str.isalnum, tokens[place]))] or word for word in words]
 
 
 def word_pairs(attentions: Sequence[Attention]) -> list[tuple[int, int]]:
