@@ -17,7 +17,7 @@ from mt.model.loss import (
     with_bias,
 )
 from mt.model.packing import Packing
-from mt.model.transformer import Guide, Transformer
+from mt.model.transformer import Guide
 from mt.training.compilation import compile_layers, train_with
 
 
@@ -44,6 +44,7 @@ class Objective(nn.Module):
         self._teachers = cache(load_teachers)
         self._smoothing, self._r_drop = config.label_smoothing, config.r_drop
         self._distill_weight = config.distill_weight
+        self._states: Callable[..., Tensor] = model.states
         compile_layers(model, config.compile, precision)
         if config.recompute:
             _recompute_layers(model)
@@ -56,11 +57,7 @@ class Objective(nn.Module):
         The third loss is that of attention against word alignments (`Links`); 0 without.
         """
         inputs, guide = (src_tokens, tgt_in, src, tgt), Guide(Links(*links)) if links else None
-        if guide is None:
-            states = self.model.states(*inputs)
-        else:
-            assert isinstance(self.model, Transformer)
-            states = self.model.states(*inputs, guide)
+        states = self._states(*inputs) if guide is None else self._states(*inputs, guide)  # (N, D)
         loss, nll = self._translation_loss(states, labels, inputs)
         return loss, nll, nll.new_zeros(()) if guide is None or guide.loss is None else guide.loss
 

@@ -46,7 +46,7 @@ def write_word_links(source: Path, target: Path, output: Path) -> str:
     sides = [_Side(lines) for lines in zip(*read_parallel(source, target), strict=True)]
     if len(sides) < 2 or not all(len(side.words.ids) for side in sides):
         raise InputError(f"{source} and {target}: no words to align", "give two files of sentences")
-    lines, linked, n_words = 0, 0, sum(sum(n is not None for n in line) for line in sides[1].spaced)
+    lines, linked, n_words = 0, 0, sum(len(set(line) - {None}) for line in sides[1].spaced)
     with atomic.new_file(output) as write:
         for links, src, tgt in zip(
             align_words(*(side.words for side in sides)), *(s.spaced for s in sides), strict=True
