@@ -24,7 +24,7 @@ from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.model.build import TranslationModel, build
 from mt.model.initialization import SkipInit
-from mt.model.transformer import Transformer, set_parameters
+from mt.model.transformer import Transformer, alignment_layer, set_parameters
 from mt.storage import atomic
 from mt.storage.find_model import run_of_checkpoint
 from mt.storage.run_dir import CheckpointDir, ModelDir
@@ -73,6 +73,7 @@ def new_model(
         set_parameters(model, weights)
         try:
             if isinstance(model, Transformer):
+                facts["alignment"] = {"layer": alignment_layer(len(model.decoder)), "heads": model.alignment_heads}
                 convert(model, config, tokenizers, partial, shortlist)
         except ImportError as error:  # the library is not built for every machine
             log.warning("CTranslate2 cannot be imported (%s): the model folder will work with torch only", error)

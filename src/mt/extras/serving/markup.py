@@ -84,6 +84,7 @@ class Writer:
         if not units:
             self._put_unwritten(one for one in self._line.elements if one.start == one.end == start)
             self._write(text, self._line.around(start))
+            return
         placement, written = place(self._line, start, end, units), 0
         for number, (unit, stack) in enumerate(zip(units, placement.stacks, strict=True)):
             self.space(text[written : unit.start])

@@ -119,19 +119,25 @@ class _Placer:
             placement.before[first].append(element)
             return
         number = bisect_left(self._words, element.start)
-        if not self._line.text[element.start - 1].isspace() and number:
-            aligned = [i for i in range(first, last) if self._origins[i] == self._words[number - 1]]
-            if aligned:
-                outer = self._outermost(element, placement.stacks[aligned[-1]])
-                placement.after[self._ranges[outer][1] - 1 if outer else aligned[-1]].append(element)
-                return
-        following = [i for i in range(first, last) if self._origins[i] in self._words[number : number + 1]]
-        following += [i for i in range(first, last) if self._origins[i] >= element.start]
-        if following:
-            outer = self._outermost(element, placement.stacks[following[0]])
-            placement.before[self._ranges[outer][0] if outer else following[0]].append(element)
+        is_attached = not self._line.text[element.start - 1].isspace()
+        previous = self._likeliest(number - 1, first, last) if is_attached else None
+        following = self._likeliest(number, first, last)
+        if previous is None and following is None:  # the first word that comes from further on
+            following = next((i for i in range(first, last) if self._origins[i] >= element.start), None)
+        if previous is not None or following is None:
+            place = last - 1 if previous is None else previous
+            outer = self._outermost(element, placement.stacks[place])
+            placement.after[self._ranges[outer][1] - 1 if outer else place].append(element)
         else:
-            placement.after[last - 1].append(element)
+            outer = self._outermost(element, placement.stacks[following])
+            placement.before[self._ranges[outer][0] if outer else following].append(element)
+
+    def _likeliest(self, word: int, first: int, last: int) -> int | None:
+        """Return the word of a range that translates a source word, given by its number; None if none does."""
+        if not 0 <= word < len(self._words):
+            return None
+        shares = self._sums[first:last, word + 1] - self._sums[first:last, word]
+        return first + int(shares.argmax()) if shares.max() >= _LEAST_SHARE else None
 
     @staticmethod
     def _outermost(element: "Element", stack: "list[Element]") -> "Element | None":
