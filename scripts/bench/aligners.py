@@ -7,8 +7,8 @@ Alignment error rate (Och and Ney 2003) over the content words that occur once: 
 text, of links in Pharaoh's format for the same tokens (--write-text writes them), and of each model's attention to the
 test set's sources, given the references. Tags are planted in the test set's sources around such words and phrases of
 them; `mt translate` translates them as a page of HTML. A tag is in the right place if exactly the translations of its
-words are inside of it; words without a true translation may be on either side. An image belongs before its word, or before such
-words next to it.
+words are inside of it; words without a true translation may be on either side. An image belongs before its word, or
+before such words next to it.
 """
 
 import argparse
@@ -89,7 +89,8 @@ def _attention_links(path: Path, sentences: Sequence[Sentence]) -> list[Links]:
     pair, links = loaded.tokenizers, list[Links]()
     for one in sentences:
         ids = pair.source.encode(one.english), pair.target.encode(one.italian)
-        weights = aligning_weights(attention_weights(loaded.model, *ids), loaded.model.alignment_heads)
+        is_guided = loaded.model.is_guided
+        weights = aligning_weights(attention_weights(loaded.model, *ids), is_guided)[int(is_guided) :]
         pieces = pair.source.tokens(ids[0]), pair.target.tokens(ids[1])
         units = align_units(one.english, one.italian, pieces, weights[:, 1:-1].tolist())
         starts = {match.start(): n for n, match in enumerate(re.finditer(r"\w+|[^\w\s]", one.english))}
@@ -127,8 +128,9 @@ def plant(kind: str, sentence: Sentence, rng: random.Random) -> tuple[str, dict[
     if len(linked) < 2 or len(spans) < 4:
         return None
     word = rng.choice(linked)
-    first = rng.randint(max(0, word - 2), word)
-    last = max(word, min(first + rng.randint(1, 3), len(spans) - 2)) + 1
+    # Only such words have known translations, so phrases begin and end with them.
+    other = rng.choice([one for one in linked if one != word])
+    first, last = min(word, other), max(word, other) + 1
     pairs = [(a, b) for a, b in pairwise(linked) if b == a + 1]
     wanted = {
         "word": {"b": (word, word + 1)},

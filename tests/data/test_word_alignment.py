@@ -104,11 +104,11 @@ def test_batches_have_the_alignments_of_their_sentences(tmp_path: Path) -> None:
         batch = stream.next()
         assert batch.aligned is not None
         for row in range(len(batch.src_tokens)):
-            text = pair.source.decode(batch.src_tokens[row]), pair.target.decode(batch.tgt_out[row])
+            text = pair.source.decode(batch.src_tokens[row]), pair.target.decode(batch.tgt_in[row])
             truth = links[list(zip(sources, targets, strict=True)).index(text)]
             numbers = (
                 side[0].numbers(batch.src_tokens[row : row + 1])[0],
-                side[1].numbers(batch.tgt_out[row : row + 1])[0],
+                side[1].numbers(batch.tgt_in[row : row + 1])[0],
             )
             found = {
                 (int(numbers[0][s]), int(numbers[1][t])) for t, s in zip(*np.nonzero(batch.aligned[row]), strict=True)

@@ -43,7 +43,7 @@ def build_model(config: Config, tokenizers: TokenizerPair) -> TranslationModel:
     """Build and initialise the model of a configuration for its vocabularies."""
     sizes = tokenizers.source.vocab_size, tokenizers.target.vocab_size
     model = build(config.model, *sizes, config.data.max_length, tokenizers.shared)
-    model.alignment_heads = config.alignment_heads
+    model.is_guided = config.is_guided
     return model
 
 
@@ -73,7 +73,8 @@ def new_model(
         set_parameters(model, weights)
         try:
             if isinstance(model, Transformer):
-                facts["alignment"] = {"layer": alignment_layer(len(model.decoder)), "heads": model.alignment_heads}
+                heads = 1 if config.is_guided else config.model.n_heads
+                facts["alignment"] = {"layer": alignment_layer(len(model.decoder)), "heads": heads}
                 convert(model, config, tokenizers, partial, shortlist)
         except ImportError as error:  # the library is not built for every machine
             log.warning("CTranslate2 cannot be imported (%s): the model folder will work with torch only", error)

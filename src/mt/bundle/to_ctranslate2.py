@@ -101,7 +101,7 @@ def _spec(model: Transformer, config: Config, positions: int) -> "TransformerSpe
         layernorm_embedding=shape.embedding_norm,
         # The attention that the library returns is then the one `align_words` expects.
         alignment_layer=alignment_layer(shape.decoder_layers),
-        alignment_heads=config.alignment_heads,
+        alignment_heads=1 if config.is_guided else shape.n_heads,
     )
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, SOS, EOS
     spec.config.decoder_start_token = SOS

@@ -63,9 +63,9 @@ class Config(Section):
         return bool(self.data.tagged) + ("lang" in self.model.source_format)
 
     @property
-    def alignment_heads(self) -> int:
-        """The number of first heads, in the decoder layer that aligns words, whose attention does."""
-        return 1 if self.training.guided_alignment > 0 else self.model.n_heads
+    def is_guided(self) -> bool:
+        """True if one attention head learns word alignment."""
+        return self.training.guided_alignment > 0
 
     @property
     def longest_translation(self) -> int:

@@ -48,7 +48,7 @@ class Batch:
         tgt_in: `<s> tokens`, the decoder's input (B, T).
         tgt_out: `tokens </s>`, the labels (B, T).
         n_src, n_tgt: tokens without padding, of all ranks together.
-        aligned: True where a source position is aligned to the label of a target position (B, T, S), for guided
+        aligned: True where a source position is aligned to the input of a target position (B, T, S), for guided
             alignment.
         weight: 1, or 0 for a placeholder on a rank that would otherwise have no sentence.
     """
@@ -194,7 +194,7 @@ class BatchStream:
         used = own if len(own) else rows[:1]
         batch = assemble(self._sentences, self._indices[used], source_format=self.source_format)
         if self.alignments is not None:
-            aligned = self.alignments.of_batch(self._corpus_indices[used], batch.src_tokens, batch.tgt_out)
+            aligned = self.alignments.of_batch(self._corpus_indices[used], batch.src_tokens, batch.tgt_in)
             batch = replace(batch, aligned=aligned)
         n_src, n_tgt = (int(lengths.sum()) for lengths in self._sentences.lengths(self._indices[rows]))
         return replace(batch, n_src=n_src, n_tgt=n_tgt, weight=float(len(own) > 0))

@@ -90,12 +90,12 @@ class Alignments:
         links, starts, sizes = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("links", "starts", "sizes"))
         return cls(links, starts, sizes, (PieceWords(tokenizers.source), PieceWords(tokenizers.target)))
 
-    def of_batch(self, sentences: Indices, src_tokens: Array, tgt_out: Array) -> Array:
+    def of_batch(self, sentences: Indices, src_tokens: Array, tgt_in: Array) -> Array:
         """Return the aligned positions (B, T, S) of a batch, as True, given its sentences' indices in the corpus.
 
         Sentences whose number of words an augmentation has changed are not aligned.
         """
-        source, target = (words.numbers(ids) for words, ids in zip(self.words, (src_tokens, tgt_out), strict=True))
+        source, target = (words.numbers(ids) for words, ids in zip(self.words, (src_tokens, tgt_in), strict=True))
         n_words = np.stack([numbers.max(axis=1) + 1 for numbers in (source, target)], axis=1)
         is_linked = np.zeros((len(sentences), n_words[:, 1].max() + 1, n_words[:, 0].max() + 1), np.bool_)
         for row in np.flatnonzero((n_words == self.sizes[sentences]).all(axis=1)).tolist():

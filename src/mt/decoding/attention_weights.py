@@ -24,13 +24,13 @@ class Attention:
     Attributes:
         source, target: the tokens (S,) and (T,), with SOS and EOS.
         weights: (L, H, T, S); rows sum to 1, or to less in a decoder-only model, which attends to the target too.
-        heads: the number of first heads that align words.
+        is_guided: the model has learned to align words.
     """
 
     source: list[str]
     target: list[str]
     weights: Tensor
-    heads: int | None = None
+    is_guided: bool = False
 
     @property
     def mean(self) -> Tensor:
@@ -45,7 +45,7 @@ def read_attention(model: TranslationModel, tokenizers: TokenizerPair, candidate
             tokenizers.source.tokens(framed(source, model.source_format)),
             [*tokenizers.target.tokens(target), EOS],
             attention_weights(model, source, target),
-            model.alignment_heads,
+            model.is_guided,
         )
         for source, target, _ in candidate.parts
     ]
@@ -74,9 +74,10 @@ def attention_weights(model: TranslationModel, source: Sequence[int], target: Se
     return torch.stack(layers)[:, :, -len(target) - 1 :, : len(sides[0])]
 
 
-def aligning_weights(weights: Tensor, heads: int | None) -> Tensor:
-    """Return the mean (T, S) of some first heads of (L, H, T, S), in the layer that aligns words."""
-    return weights[alignment_layer(len(weights)), :heads].mean(dim=0)
+def aligning_weights(weights: Tensor, is_guided: bool) -> Tensor:
+    """Return the weights (T, S), of (L, H, T, S), of the layer that aligns words: of its guided head, or the mean."""
+    layer = weights[alignment_layer(len(weights))]
+    return layer[0] if is_guided else layer.mean(dim=0)
 
 
 def align_words(attention: Attention) -> list[tuple[int, int]]:
@@ -84,7 +85,8 @@ def align_words(attention: Attention) -> list[tuple[int, int]]:
 
     The weights of a word's pieces are summed; SOS, EOS and language tags are no words.
     """
-    weights = aligning_weights(attention.weights, attention.heads)
+    weights = aligning_weights(attention.weights, attention.is_guided)
+    weights = weights[int(attention.is_guided) :]  # a guided head aligns a token when it reads it, one position later
     source, target = _words(attention.source), _words(attention.target)
     if not source:
         return []

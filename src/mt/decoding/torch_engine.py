@@ -98,7 +98,7 @@ class TorchEngine:
         if not source:
             return hypothesis
         model = self.model.first if isinstance(self.model, Ensemble) else self.model
-        weights = aligning_weights(attention_weights(model, source, hypothesis.ids), model.alignment_heads)
+        weights = aligning_weights(attention_weights(model, source, hypothesis.ids), model.is_guided)
         n_start = int(model.source_format.startswith("<s>"))
         return replace(hypothesis, attention=weights[:, n_start : n_start + len(source)].tolist())
 

@@ -46,7 +46,7 @@ class Transformer(nn.Module):
         shared_vocab: both sides use one vocabulary; tying then joins all three matrices, otherwise target and output.
 
     Attributes:
-        alignment_heads: the number of first heads, in the layer that aligns, that do; one if it was guided.
+        is_guided: the first head of the layer that aligns words has learned to, when it reads a target token.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Transformer(nn.Module):
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.max_positions = max_length if config.positions == "learned" else None
         self.source_format = config.source_format
-        self.alignment_heads = config.n_heads
+        self.is_guided = False
         self.encoder_norm, self.decoder_norm = final_norm(config), final_norm(config)
         self.output = nn.Linear(config.d_model, target_vocab, bias=config.output_bias)
         if config.tie_embeddings:
