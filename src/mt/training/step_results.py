@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -14,6 +15,12 @@ from mt.training.train_state import TrainState
 
 MAX_SKIPPED_IN_A_ROW = 5
 _LOSS_SCALE_HALVINGS = 16  # from its initial value to 1
+
+
+def losses_text(means: Mapping[str, float], digits: int) -> str:
+    """Name the losses of a summary."""
+    guided = f", alignment {means['alignment_loss']:.{digits}f}" if "alignment_loss" in means else ""
+    return f"loss {means['loss']:.{digits}f}{guided}"
 
 
 class AsyncRead:
