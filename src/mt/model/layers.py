@@ -111,18 +111,25 @@ class DecoderLayer(nn.Module):
 
         With word alignments also return the loss of the attention to the source against them.
         """
+        if links is not None:
+            return self._guided(x, tgt, memory, src, links)
+        x = self.residuals[0](x, lambda y: self.self_attention(y, tgt, causal=True))  # (N, D)
+        x = self.residuals[1](x, lambda y: self.cross_attention(y, tgt, memory, src))  # (N, D)
+        x = self.residuals[2](x, self.feed_forward)  # (N, D)
+        return x
+
+    def _guided(self, x: Tensor, tgt: Packing, memory: Tensor, src: Packing, links: Links) -> tuple[Tensor, Tensor]:
         losses: list[Tensor] = []
 
         def attend_to_source(y: Tensor) -> Tensor:
-            if links is not None:
-                losses.append(self.cross_attention.alignment_loss(y, tgt, memory, src, links))
+            losses.append(self.cross_attention.alignment_loss(y, tgt, memory, src, links))
             attended: Tensor = self.cross_attention(y, tgt, memory, src)
             return attended
 
-        x = self.residuals[0](x, lambda y: self.self_attention(y, tgt, causal=True))  # (N, D)
-        x = self.residuals[1](x, attend_to_source)  # (N, D)
-        x = self.residuals[2](x, self.feed_forward)  # (N, D)
-        return x if links is None else (x, losses[0])
+        x = self.residuals[0](x, lambda y: self.self_attention(y, tgt, causal=True))
+        x = self.residuals[1](x, attend_to_source)
+        x = self.residuals[2](x, self.feed_forward)
+        return x, losses[0]
 
     def step(
         self,

@@ -5,7 +5,6 @@ M, N real tokens of source and target: between embedding and output, tensors are
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -18,14 +17,6 @@ from mt.model.embedding import Embedding, token_embeddings
 from mt.model.initialization import initialize
 from mt.model.layers import DecoderLayer, EncoderLayer, final_norm
 from mt.model.packing import Packing
-
-
-@dataclass
-class Guide:
-    """Word alignments of a batch for the layer that learns them, and the loss that a forward pass leaves here."""
-
-    links: Links
-    loss: Tensor | None = None
 
 
 def alignment_layer(layers: int) -> int:
@@ -74,12 +65,25 @@ class Transformer(nn.Module):
         logits: Tensor = self.output(tgt.unpack(x))  # (B, T, V)
         return logits
 
-    def states(
-        self, src_tokens: Tensor, tgt_in: Tensor, src: Packing, tgt: Packing, guide: Guide | None = None
-    ) -> Tensor:
+    def states(self, src_tokens: Tensor, tgt_in: Tensor, src: Packing, tgt: Packing) -> Tensor:
         """Return the decoder's last states (N, D): the forward pass up to the output layer, which the loss fuses."""
         memory = self.encode(src_tokens, src)  # (M, D)
-        return self.decode(tgt_in, tgt, memory, src, guide)  # (N, D)
+        return self.decode(tgt_in, tgt, memory, src)  # (N, D)
+
+    def guided_states(
+        self, src_tokens: Tensor, tgt_in: Tensor, src: Packing, tgt: Packing, links: Links
+    ) -> tuple[Tensor, Tensor]:
+        """Return the same as `states`, and the loss of the layer that aligns words against word alignments."""
+        memory = self.encode(src_tokens, src)
+        x: Tensor = self.target_embedding(tgt.pack(tgt_in), tgt.positions, tgt.shape[1])
+        layers = list(self.decoder)
+        aligning = layers[alignment_layer(len(layers))]
+        for layer in layers:
+            if layer is aligning:
+                x, loss = layer(x, tgt, memory, src, links)
+            else:
+                x = layer(x, tgt, memory, src)
+        return self.decoder_norm(x), loss
 
     def encode(self, src_tokens: Tensor, src: Packing) -> Tensor:
         """Encode source tokens (B, S) into memory (M, D)."""
@@ -89,14 +93,11 @@ class Transformer(nn.Module):
         memory: Tensor = self.encoder_norm(x)  # (M, D)
         return memory
 
-    def decode(self, tgt_in: Tensor, tgt: Packing, memory: Tensor, src: Packing, guide: Guide | None = None) -> Tensor:
+    def decode(self, tgt_in: Tensor, tgt: Packing, memory: Tensor, src: Packing) -> Tensor:
         """Decode target tokens (B, T), given memory (M, D), into the decoder's last states (N, D)."""
         x: Tensor = self.target_embedding(tgt.pack(tgt_in), tgt.positions, tgt.shape[1])  # (N, D)
-        for number, layer in enumerate(self.decoder):
-            if guide is not None and number == alignment_layer(len(self.decoder)):
-                x, guide.loss = layer(x, tgt, memory, src, guide.links)
-            else:
-                x = layer(x, tgt, memory, src)  # (N, D)
+        for layer in self.decoder:
+            x = layer(x, tgt, memory, src)  # (N, D)
         x = self.decoder_norm(x)  # (N, D)
         return x
 

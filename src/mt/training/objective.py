@@ -17,7 +17,7 @@ from mt.model.loss import (
     with_bias,
 )
 from mt.model.packing import Packing
-from mt.model.transformer import Guide
+from mt.model.transformer import Transformer
 from mt.training.compilation import compile_layers, train_with
 
 
@@ -44,7 +44,7 @@ class Objective(nn.Module):
         self._teachers = cache(load_teachers)
         self._smoothing, self._r_drop = config.label_smoothing, config.r_drop
         self._distill_weight = config.distill_weight
-        self._states: Callable[..., Tensor] = model.states
+        self._states: Callable[[Tensor, Tensor, Packing, Packing], Tensor] = model.states
         compile_layers(model, config.compile, precision)
         if config.recompute:
             _recompute_layers(model)
@@ -56,10 +56,14 @@ class Objective(nn.Module):
 
         The third loss is that of attention against word alignments (`Links`); 0 without.
         """
-        inputs, guide = (src_tokens, tgt_in, src, tgt), Guide(Links(*links)) if links else None
-        states = self._states(*inputs) if guide is None else self._states(*inputs, guide)  # (N, D)
-        loss, nll = self._translation_loss(states, labels, inputs)
-        return loss, nll, nll.new_zeros(()) if guide is None or guide.loss is None else guide.loss
+        inputs = src_tokens, tgt_in, src, tgt
+        if links:
+            assert isinstance(self.model, Transformer)
+            states, alignment = self.model.guided_states(*inputs, Links(*links))  # (N, D)
+        else:
+            states = self._states(*inputs)  # (N, D)
+            alignment = states.new_zeros((), dtype=torch.float32)
+        return *self._translation_loss(states, labels, inputs), alignment
 
     def _translation_loss(
         self, states: Tensor, labels: Tensor, inputs: tuple[Tensor, Tensor, Packing, Packing]
