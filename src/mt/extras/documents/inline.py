@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mt.decoding.alignment import Unit
-from mt.decoding.translator import Candidate
 from mt.extras.serving.markup import Element, Line
-from mt.extras.serving.segmentation import segment_lines
 from mt.text.languages import is_spaced
 
-Align = Callable[[list[str]], Sequence[tuple[str, Sequence[Unit]]]]  # translations of sentences with aligned words
+if TYPE_CHECKING:
+    from mt.decoding.alignment import Unit
+
+Align = Callable[[list[str]], "Sequence[tuple[str, Sequence[Unit]]]"]  # translations of sentences with aligned words
 Parts = Sequence[str | Line]  # markup that stays, and lines with inline elements
 
 # Codes of other programs and marks without text
@@ -34,6 +34,9 @@ def translate_marked(
             with a sentence that loses it.
         languages: source and target language.
     """
+    from mt.decoding.translator import Candidate
+    from mt.extras.serving.segmentation import segment_lines
+
     separator = " " if is_spaced(languages[1]) else ""
     segmented = [segment_lines(parts, separator, languages[0]) for parts in marked]
     sentences = list(dict.fromkeys(sentence for text in segmented for sentence in text.sentences))

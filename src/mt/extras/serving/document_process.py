@@ -8,15 +8,18 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mt.decoding.alignment import Unit
 from mt.errors import InputError, MtError
 from mt.extras.documents.formats import document_format
 from mt.extras.documents.segments import Segment, Translate, translate_segments
 from mt.extras.documents.translating import translate_document
 from mt.storage import atomic
+
+if TYPE_CHECKING:
+    from mt.decoding.alignment import Unit
 
 MAX_MEMORY = 600_000_000  # bytes
 NO_MEMORY = 12  # exit code
@@ -35,7 +38,9 @@ def main(name: str, output: str, columns: str, source_lang: str, target_lang: st
         answer: list[str] = json.loads(sys.stdin.readline())
         return answer
 
-    def align(texts: list[str]) -> list[tuple[str, list[Unit]]]:
+    def align(texts: list[str]) -> "list[tuple[str, Sequence[Unit]]]":
+        from mt.decoding.alignment import Unit
+
         check(texts)
         print(json.dumps({"align": texts}), flush=True)
         answer: list[tuple[str, list[Any]]] = json.loads(sys.stdin.readline())

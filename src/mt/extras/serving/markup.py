@@ -8,9 +8,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING
 
-from mt.decoding.alignment import Unit
-from mt.extras.serving.placement import place
+if TYPE_CHECKING:
+    from mt.decoding.alignment import Unit
 
 
 @dataclass(eq=False)
@@ -75,11 +76,13 @@ class Writer:
         """Write white space between two words; it gets the elements common to both."""
         self._pending_space += text
 
-    def translated(self, start: int, end: int, text: str, units: Sequence[Unit]) -> None:
+    def translated(self, start: int, end: int, text: str, units: "Sequence[Unit]") -> None:
         """Write the translation of the span from start to end of the line.
 
         `units` are its words, with origins relative to `start`; empty if the span has no inner tags.
         """
+        from mt.extras.serving.placement import place  # imports numpy, which most documents do not need
+
         units = [part for unit in units for part in self._split_at_tags(unit, text, start)]
         if not units:
             self._put_unwritten(one for one in self._line.elements if one.start == one.end == start)
@@ -100,14 +103,17 @@ class Writer:
         self._go_to([])
         return "".join(self._parts)
 
-    def _split_at_tags(self, unit: Unit, text: str, start: int) -> list[Unit]:
+    def _split_at_tags(self, unit: "Unit", text: str, start: int) -> "list[Unit]":
         """Split a word that was copied at the tags inside it: m<sup>2</sup>."""
         origin, length = start + unit.origin, unit.end - unit.start
         if self._line.text[origin : origin + length] != text[unit.start : unit.end]:
             return [unit]
         edges = [origin, *self._line.edges_within(origin, origin + length), origin + length]
         shift = unit.start - origin
-        return [Unit(begin + shift, stop + shift, begin - start) for begin, stop in pairwise(edges)]
+        return [
+            unit._replace(start=begin + shift, end=stop + shift, origin=begin - start, shares=())
+            for begin, stop in pairwise(edges)
+        ]
 
     def _write(self, text: str, stack: list[Element]) -> None:
         if text:
