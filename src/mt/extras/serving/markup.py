@@ -1,6 +1,6 @@
 """Inline tags: removed before translation and transferred to the aligned words afterwards.
 
-Tags stay well-formed whatever the word order, and no element is repeated or lost (`placement`).
+Tags stay well-formed whatever the word order, and no element is lost (`placement`).
 """
 
 from bisect import bisect_left, bisect_right
@@ -68,6 +68,8 @@ class Writer:
 
     def copy(self, start: int, end: int) -> None:
         """Write a span of the line unchanged."""
+        if start == end:
+            return
         for begin, stop in pairwise([start, *self._line.edges_within(start, end), end]):
             self._put_unwritten(element for element in self._line.elements if element.start == element.end == begin)
             self._write(self._line.text[begin:stop], self._line.around(begin))

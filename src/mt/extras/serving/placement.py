@@ -113,6 +113,13 @@ class _Placer:
 
     def _place_empty(self, element: "Element", placement: Placement) -> None:
         """Place an element without a word: after the word that it is attached to, or before the next one."""
+        for outer in element.parents:
+            if outer not in self._ranges and outer.end > self._end:  # its words are in a later sentence
+                placement.after[len(self._origins) - 1].append(element)
+                return
+            if outer not in self._ranges and outer.start < self._start:  # or in an earlier one
+                placement.before[0].append(element)
+                return
         parent = element.parents[-1] if element.parents else None
         first, last = self._ranges[parent] if parent in self._ranges else (0, len(self._origins))
         if element.start <= self._start:
@@ -125,12 +132,17 @@ class _Placer:
         if previous is None and following is None:  # the first word that comes from further on
             following = next((i for i in range(first, last) if self._origins[i] >= element.start), None)
         if previous is not None or following is None:
-            place = last - 1 if previous is None else previous
-            outer = self._outermost(element, placement.stacks[place])
-            placement.after[self._ranges[outer][1] - 1 if outer else place].append(element)
+            self._put(element, placement, last - 1 if previous is None else previous, behind=True)
         else:
-            outer = self._outermost(element, placement.stacks[following])
-            placement.before[self._ranges[outer][0] if outer else following].append(element)
+            self._put(element, placement, following, behind=False)
+
+    def _put(self, element: "Element", placement: Placement, word: int, behind: bool) -> None:
+        """Put an element before or behind a word, without splitting another that it is not inside of."""
+        outer = next((one for one in placement.stacks[word] if one not in element.parents), None)
+        first, last = (word, word) if outer is None else (self._ranges[outer][0], self._ranges[outer][1] - 1)
+        if outer is not None:  # nor one that continues in another sentence
+            behind = outer.end <= self._end if behind else outer.start < self._start
+        (placement.after[last] if behind else placement.before[first]).append(element)
 
     def _likeliest(self, word: int, first: int, last: int) -> int | None:
         """Return the word of a range that translates a source word, given by its number; None if none does."""
@@ -138,11 +150,6 @@ class _Placer:
             return None
         shares = self._sums[first:last, word + 1] - self._sums[first:last, word]
         return first + int(shares.argmax()) if shares.max() >= _LEAST_SHARE else None
-
-    @staticmethod
-    def _outermost(element: "Element", stack: "list[Element]") -> "Element | None":
-        """Return the outermost element of a stack that an element is not inside of, and so must not split."""
-        return next((one for one in stack if one not in element.parents), None)
 
 
 def _families(elements: "Sequence[Element]") -> "Iterable[tuple[Element | None, list[Element]]]":
