@@ -64,10 +64,16 @@ class _Placer:
         for element in around:  # outer ones first
             for stack in stacks[slice(*self._ranges.get(element, (0, 0)))]:
                 stack.append(element)
-        placement = Placement(stacks)
+        placement, empty = Placement(stacks), set["Element"]()
         for element in self._line.elements:
             if self._start <= element.start and element.end <= self._end and element not in self._ranges:
-                self._place_empty(element, placement)
+                if empty.isdisjoint(element.parents):  # else it is written with its parent
+                    self._place_empty(element, placement)
+                empty.add(element)
+        for each in placement.before.values():  # outside of what opens there
+            each.sort(key=lambda element: len(element.parents))
+        for each in placement.after.values():
+            each.sort(key=lambda element: -len(element.parents))
         return placement
 
     def _siblings(
