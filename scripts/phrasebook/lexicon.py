@@ -58,7 +58,7 @@ class Verb(Word):
         return "essere" if "essere" in self.grammar else "avere"
 
 
-_VERB_PARTS = frozenset({"verb", "action", "motion", "move", "reflexive", "giving", "special", "modal"})
+VERB_PARTS = frozenset({"verb", "action", "motion", "move", "reflexive", "giving", "special", "modal"})
 
 
 def _parse(row: str) -> Word:
@@ -66,7 +66,7 @@ def _parse(row: str) -> Word:
     lemma = english_forms.split("/")[0]
     word_kinds = frozenset(kinds.split()) - {"-"}
     word_grammar = frozenset(grammar.split()) - {"-"}
-    if part in _VERB_PARTS:
+    if part in VERB_PARTS:
         forms = english.verb(english_forms)
         return Verb(part, lemma, forms.base, italian_forms, word_grammar, word_kinds, forms)
     if part != "noun":

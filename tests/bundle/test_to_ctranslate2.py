@@ -24,7 +24,10 @@ from engine_helpers import (
 from mt.bundle.to_ctranslate2 import convert
 from mt.data.sentence_format import SOURCE_FORMATS
 from mt.data.tokenizer import SOS_ID
+from mt.decoding.attention_weights import attention_weights
 from mt.decoding.engine import Hypothesis, SearchOptions
+from mt.decoding.settings import TranslationSettings
+from mt.decoding.translator import Translator
 from mt.storage.run_dir import ModelDir
 
 CHOICES = {
@@ -251,3 +254,26 @@ def test_both_number_formats_and_the_settings_are_written(tmp_path: Path) -> Non
     files = ("config.json", "model.bin", "source_vocabulary.json", "target_vocabulary.json")
     both_kinds = {f"ctranslate2/{kind}/{name}" for kind in ("float32", "int8") for name in files}
     assert names == {"ctranslate2/settings.json", *both_kinds}
+
+
+def test_a_guided_model_aligns_with_one_head_a_position_later(tmp_path: Path) -> None:
+    options = SearchOptions(beam_size=3, max_length=12, attention=True)
+    changes = "training.guided_alignment=0.1", "model.decoder_layers=3"
+    ids = sentences([7, 2, 4], 300)
+    both = twins(tmp_path, *changes, model=lambda config: ending_model(config, ids, options))
+    ids = ids[0]
+    [[fast]], [[slow]] = (engine.translate([ids], options) for engine in (both.fast(), both.slow()))
+    assert fast.ids == slow.ids
+    assert torch.allclose(torch.tensor(fast.attention), torch.tensor(slow.attention), atol=1e-5)
+    head = attention_weights(both.model, ids, slow.ids)[1, 0, :, 1:-1]
+    assert torch.allclose(torch.tensor(slow.attention), head, atol=1e-5)
+    settings = TranslationSettings.read(both.folder.settings)
+    assert settings.guided
+    line = both.tokenizers.source.decode(ids)
+    for engine in (both.fast(), both.slow()):
+        rows = [
+            Translator.of(engine, both.tokenizers, replace(settings, guided=guided)).translate([line], options)[0][0]
+            for guided in (False, True)
+        ]
+        assert rows[0].parts[0].attention is not None
+        assert rows[1].parts[0].attention == rows[0].parts[0].attention[1:]

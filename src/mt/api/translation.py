@@ -2,14 +2,16 @@
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
+from mt.api.aligned import SENTENCES, translate_aligned
 from mt.api.directions import AUTO, Directions
 from mt.api.search import Search, SearchRequest, best_of
 from mt.api.translated import Translation
+from mt.decoding.alignment import Unit, align_units
 from mt.decoding.translator import Candidate, lines_at_once
 from mt.errors import InputError, contradict
 from mt.storage.manifest import DamagedError, read_manifest
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from mt.extras.documents.translating import DocumentSummary
 
 BLOCK_LINES = 4000  # sorted by length they make good batches, and results still flow
-_DOCUMENT_BLOCK = 256  # sentences between two calls of `progress`
 
 
 class Translator:
@@ -163,7 +164,7 @@ class Translator:
         """
         from mt.extras.documents.translating import translate_document
 
-        request = request or SearchRequest.of(search)
+        request, defaults = request or SearchRequest.of(search), self._opened.settings.search
         into = self._directions.into(to, source_lang)
         known = source_lang if source_lang not in (None, AUTO) else (*self.source_langs, "?")[0]
         chosen: dict[str, Any] = {"to": to, "source_lang": source_lang, "scores": False, "request": request}
@@ -174,15 +175,21 @@ class Translator:
                 chosen["source_lang"] = self._directions.source_of(" ".join(texts), into.target_lang)
                 if chosen["source_lang"] is None:
                     return texts
-            for start in range(0, len(texts), _DOCUMENT_BLOCK):
-                block = texts[start : start + _DOCUMENT_BLOCK]
+            for start in range(0, len(texts), SENTENCES):
+                block = texts[start : start + SENTENCES]
                 done += [each.text for each in self.results(block, **chosen)]
                 if progress is not None:
                     progress(len(done), len(texts))
             return done
 
+        def align(texts: list[str]) -> list[tuple[str, Sequence[Unit]]]:
+            own = source_lang
+            if own == AUTO and (own := self._directions.source_of(" ".join(texts), into.target_lang)) is None:
+                return [(text, align_units(text, text)) for text in texts]
+            return translate_aligned(self._directions.into(to, own), texts, defaults, request, progress)
+
         paths, languages = (Path(source), Path(output)), (known or "?", into.target_lang)
-        return translate_document(*paths, translate, format_=format_, columns=columns, languages=languages)
+        return translate_document(*paths, translate, align, format_=format_, columns=columns, languages=languages)
 
     def score(
         self, pairs: Iterable[tuple[str, str]], *, to: str | None = None, source_lang: str | None = None

@@ -24,7 +24,7 @@ from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.model.build import TranslationModel, build
 from mt.model.initialization import SkipInit
-from mt.model.transformer import Transformer, set_parameters
+from mt.model.transformer import Transformer, alignment_layer, set_parameters
 from mt.storage import atomic
 from mt.storage.find_model import run_of_checkpoint
 from mt.storage.run_dir import CheckpointDir, ModelDir
@@ -43,7 +43,9 @@ class LoadedModel:
 def build_model(config: Config, tokenizers: TokenizerPair) -> TranslationModel:
     """Build and initialise the model of a configuration for its vocabularies."""
     sizes = tokenizers.source.vocab_size, tokenizers.target.vocab_size
-    return build(config.model, *sizes, config.data.max_length, tokenizers.shared)
+    model = build(config.model, *sizes, config.data.max_length, tokenizers.shared)
+    model.is_guided = config.is_guided
+    return model
 
 
 @contextlib.contextmanager
@@ -75,6 +77,8 @@ def new_model(
         set_parameters(model, weights)
         try:
             if isinstance(model, Transformer):
+                heads = 1 if config.is_guided else config.model.n_heads
+                facts["alignment"] = {"layer": alignment_layer(len(model.decoder)), "heads": heads}
                 convert(model, config, tokenizers, partial, shortlist)
         except ImportError as error:  # the library is not built for every machine
             log.warning("CTranslate2 cannot be imported (%s): the model folder will work with torch only", error)

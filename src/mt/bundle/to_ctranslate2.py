@@ -21,7 +21,7 @@ from mt.data.tokenizer_kinds import TextTokenizer
 from mt.decoding.settings import TranslationSettings
 from mt.model.embedding import Embedding, LearnedPositions
 from mt.model.layers import DecoderLayer, EncoderLayer, FeedForward, Sublayer
-from mt.model.transformer import Transformer
+from mt.model.transformer import Transformer, alignment_layer
 from mt.storage import atomic
 from mt.storage.run_dir import VOCABULARY_MAP, ModelDir
 
@@ -100,8 +100,8 @@ def _spec(model: Transformer, config: Config, positions: int) -> "TransformerSpe
         ffn_glu=shape.activation == "swiglu",
         layernorm_embedding=shape.embedding_norm,
         # The attention that the library returns is then the one `align_words` expects.
-        alignment_layer=max(0, shape.decoder_layers - 2),
-        alignment_heads=shape.n_heads,
+        alignment_layer=alignment_layer(shape.decoder_layers),
+        alignment_heads=1 if config.is_guided else shape.n_heads,
     )
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, SOS, EOS
     spec.config.decoder_start_token = SOS

@@ -1,4 +1,4 @@
-"""`mt data check`, `mt data score`, `mt data clean` and `mt data align`."""
+"""`mt data check`, `mt data score`, `mt data clean`, `mt data align` and `mt data align-words`."""
 
 import shlex
 from pathlib import Path
@@ -245,3 +245,23 @@ def align(source: Path, target: Path, output: Path, min_score: float | None, for
     summary = align_files(source, target, output, min_score)
     print_result(summary)
     log.info("next: data.train: {file: %s, source_column: source, target_column: target}", output)
+
+
+@data.command("align-words")
+@click.argument("source", type=path_type)
+@click.argument("target", type=path_type)
+@click.option("--output", type=path_type, required=True, help="The file to write: a line of links for each pair.")
+@force_option
+@debug_option
+def align_words(source: Path, target: Path, output: Path, force: bool) -> None:
+    """Align the words of two texts whose lines are translations of each other.
+
+    OUTPUT has the links of line n in line n, in Pharaoh's format: `0-0 1-2` are the first words of both sides, and the
+    source's second with the target's third. Words are what white space separates.
+
+    Example: mt data align-words train.en train.de --output train.links
+    """
+    from mt.extras.doctor.word_links import write_word_links
+
+    check_output(output, source, target, force=force)
+    print_result(write_word_links(source, target, output))

@@ -63,6 +63,11 @@ class Config(Section):
         return bool(self.data.tagged) + ("lang" in self.model.source_format)
 
     @property
+    def is_guided(self) -> bool:
+        """True if one attention head learns word alignment."""
+        return self.training.guided_alignment > 0
+
+    @property
     def longest_translation(self) -> int:
         """The most tokens that a translation may have."""
         return self.decoding.max_length or max(_DEFAULT_MAX_LENGTH, self.data.max_length)
@@ -101,6 +106,9 @@ class Config(Section):
                 yield Rule(("decoding.shortlist", "model.architecture"), reason)
             if decoding.compute_type == "int8":
                 yield Rule(("decoding.compute_type", "model.architecture"), reason)
+            if training.guided_alignment > 0:
+                reason = "guides attention to the source, which a decoder-only model does not have apart; set it to 0"
+                yield Rule(("training.guided_alignment", "model.architecture"), reason)
         yield from self._matrix_size_rules()
         for export_format in self.exports:
             yield from export_rules(self, export_format)

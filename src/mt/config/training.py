@@ -79,6 +79,10 @@ class TrainingConfig(Section):
     one's unless init_from gives one; each step costs a forward pass of each. []: none."""
     distill_weight: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Weight of the teachers' probabilities in the training target; the text has the rest."""
+    guided_alignment: Annotated[float, Field(ge=0, le=1000)] = 0.0
+    """Weight of a loss that teaches one attention head the word alignment of the training text, which is computed
+    first (guided alignment, Chen et al. 2016, Garg et al. 2019); 0.05 is usual. The model then says which words
+    translate which, for --alignment and for tags in documents. 0: none."""
     ema_decay: Annotated[float | None, Field(ge=0, lt=1)] = None
     """Decay of an exponential moving average of the weights, which is then validated and becomes the finished model;
     at step t at most (1 + t) / (10 + t); null: none."""
@@ -143,9 +147,12 @@ class TrainingConfig(Section):
         if self.bidirectional_epochs > 0 and self.distill_from:
             reason = "teachers translate in one direction only; set bidirectional_epochs: 0, or distill_from: []"
             yield Rule(("bidirectional_epochs", "distill_from"), reason)
-        if self.cuda_graphs and (self.r_drop > 0 or self.distill_from or self.recompute):
+        if self.cuda_graphs and (self.r_drop > 0 or self.distill_from or self.recompute or self.guided_alignment > 0):
             reason = "graphs need the plain loss and all activations; set cuda_graphs: false"
-            yield Rule(("cuda_graphs", "r_drop", "distill_from", "recompute"), reason)
+            yield Rule(("cuda_graphs", "r_drop", "distill_from", "recompute", "guided_alignment"), reason)
+        if self.guided_alignment > 0 and self.bidirectional_epochs > 0:
+            reason = "reversed pairs have no word alignment; set guided_alignment: 0, or bidirectional_epochs: 0"
+            yield Rule(("guided_alignment", "bidirectional_epochs"), reason)
         if self.init_layers is not None and self.init_from is None:
             yield Rule(("init_layers", "init_from"), "there is no model to take layers from; set init_from")
         yield from self._schedule_rules()

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mt.data.guided_alignment import Alignments
 from mt.data.mixture import Share
 from mt.data.sentence_format import SOURCE_FORMATS
 from mt.data.shuffle import WINDOW, ShuffledWindows
@@ -47,6 +48,8 @@ class Batch:
         tgt_in: `<s> tokens`, the decoder's input (B, T).
         tgt_out: `tokens </s>`, the labels (B, T).
         n_src, n_tgt: tokens without padding, of all ranks together.
+        aligned: True where a source position is aligned to the input of a target position (B, T, S), for guided
+            alignment.
         weight: 1, or 0 for a placeholder on a rank that would otherwise have no sentence.
     """
 
@@ -56,6 +59,7 @@ class Batch:
     n_src: int
     n_tgt: int
     weight: float = 1.0
+    aligned: NDArray[np.bool_] | None = None
 
 
 def plan_epoch(
@@ -146,6 +150,7 @@ class BatchStream:
     distributed: Distributed = SINGLE_PROCESS
     shares: tuple[Share, ...] | None = None
     source_format: str = SOURCE_FORMATS[0]
+    alignments: Alignments | None = None
 
     def __post_init__(self) -> None:
         self._begin_epoch()
@@ -157,6 +162,7 @@ class BatchStream:
 
     def _begin_window(self) -> None:
         self._sentences, self._indices = self._epoch_sentences, self._windows.indices(self.window)
+        self._corpus_indices = self._indices
         if len(self._windows) > 1 or len(self._sentences) > WINDOW:
             self._sentences = self._sentences.select(self._indices)
             self._indices = np.arange(len(self._indices))
@@ -182,9 +188,13 @@ class BatchStream:
             else:
                 self.epoch, self.window = self.epoch + 1, 0
                 self._begin_epoch()
-        indices = self._indices[self._plan[self.cursor]]
+        rows = self._plan[self.cursor]
         self.cursor += 1
-        own = indices[self.distributed.rank :: self.distributed.world_size]
-        batch = assemble(self._sentences, own if len(own) else indices[:1], source_format=self.source_format)
-        n_src, n_tgt = (int(lengths.sum()) for lengths in self._sentences.lengths(indices))
+        own = rows[self.distributed.rank :: self.distributed.world_size]
+        used = own if len(own) else rows[:1]
+        batch = assemble(self._sentences, self._indices[used], source_format=self.source_format)
+        if self.alignments is not None:
+            aligned = self.alignments.of_batch(self._corpus_indices[used], batch.src_tokens, batch.tgt_in)
+            batch = replace(batch, aligned=aligned)
+        n_src, n_tgt = (int(lengths.sum()) for lengths in self._sentences.lengths(self._indices[rows]))
         return replace(batch, n_src=n_src, n_tgt=n_tgt, weight=float(len(own) > 0))

@@ -1,21 +1,27 @@
 """Word alignment of a translation to its source, from attention; without torch."""
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from mt.data.tokenizer import SPACE
-
-# Words and punctuation marks; single characters of scripts without spaces.
-_UNIT = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|\w+|[^\w\s]")
+from mt.text.words import WORD
 
 
 class Unit(NamedTuple):
-    """A word or punctuation mark of a translation, text[start:end], and the start of its source word."""
+    """A word or punctuation mark of a translation, text[start:end], and the start of its source word.
+
+    With attention, `shares` are those of the source words, by their start; the origin has the largest.
+    """
 
     start: int
     end: int
     origin: int
+    shares: tuple[tuple[int, float], ...] = ()
+
+    def moved(self, positions: Sequence[int]) -> "Unit":
+        """Return the same for a source in which each character has another position."""
+        shares = tuple((positions[word], share) for word, share in self.shares)
+        return self._replace(origin=positions[self.origin], shares=shares)
 
 
 def align_units(
@@ -29,7 +35,7 @@ def align_units(
     The attention (T, S) of the target's pieces to the source's is summed over words. Where it is missing, or the pieces
     do not spell the texts, words are aligned by their relative positions.
     """
-    sources, targets = ([match.span() for match in _UNIT.finditer(text)] for text in (source, target))
+    sources, targets = ([match.span() for match in WORD.finditer(text)] for text in (source, target))
     if not sources:
         return [Unit(start, end, 0) for start, end in targets]
     source_units = target_units = None
@@ -44,16 +50,17 @@ def align_units(
     units: list[Unit] = []
     for span, row in zip(targets, weights, strict=True):
         if any(row):
-            origin = sources[max(range(len(sources)), key=row.__getitem__)][0]
+            total = sum(row)
+            found = {word: weight / total for (word, _), weight in zip(sources, row, strict=True) if weight > 0}
+            units.append(Unit(*span, max(found, key=found.__getitem__), tuple(found.items())))
         else:  # no token begins in this word: it shares the previous word's
-            origin = units[-1].origin if units else 0
-        units.append(Unit(*span, origin))
+            units.append(Unit(*span, *(units[-1][2:] if units else (0,))))
     return units
 
 
 def _units_of_pieces(text: str, pieces: Sequence[str]) -> list[int] | None:
     """Return the unit that each token begins in; None where the tokens do not spell the text."""
-    starts = [match.start() for match in _UNIT.finditer(text)]
+    starts = [match.start() for match in WORD.finditer(text)]
     position, unit, units = -1 if pieces and pieces[0].startswith(SPACE) else 0, 0, []
     for piece in pieces:
         spelled = piece.replace(SPACE, " ")

@@ -14,6 +14,7 @@ from mt.data.tokenizer import EOS, SOS, SOS_ID, SPACE, BpeTokenizer, TokenizerPa
 from mt.decoding.translator import Candidate
 from mt.model.build import TranslationModel
 from mt.model.decoder_only import DecoderOnly
+from mt.model.transformer import alignment_layer
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,13 @@ class Attention:
     Attributes:
         source, target: the tokens (S,) and (T,), with SOS and EOS.
         weights: (L, H, T, S); rows sum to 1, or to less in a decoder-only model, which attends to the target too.
+        is_guided: the model has learned to align words.
     """
 
     source: list[str]
     target: list[str]
     weights: Tensor
+    is_guided: bool = False
 
     @property
     def mean(self) -> Tensor:
@@ -42,6 +45,7 @@ def read_attention(model: TranslationModel, tokenizers: TokenizerPair, candidate
             tokenizers.source.tokens(framed(source, model.source_format)),
             [*tokenizers.target.tokens(target), EOS],
             attention_weights(model, source, target),
+            model.is_guided,
         )
         for source, target, _ in candidate.parts
     ]
@@ -70,12 +74,10 @@ def attention_weights(model: TranslationModel, source: Sequence[int], target: Se
     return torch.stack(layers)[:, :, -len(target) - 1 :, : len(sides[0])]
 
 
-def alignment_layer(weights: Tensor) -> Tensor:
-    """Return the mean over heads (T, S) of the penultimate layer of (L, H, T, S).
-
-    Of all layers it agrees best with word alignments (Garg et al. 2019, arXiv:1909.02074).
-    """
-    return weights[max(0, len(weights) - 2)].mean(dim=0)
+def aligning_weights(weights: Tensor, is_guided: bool) -> Tensor:
+    """Return the weights (T, S), of (L, H, T, S), of the layer that aligns words: of its guided head, or the mean."""
+    layer = weights[alignment_layer(len(weights))]
+    return layer[0] if is_guided else layer.mean(dim=0)
 
 
 def align_words(attention: Attention) -> list[tuple[int, int]]:
@@ -83,7 +85,8 @@ def align_words(attention: Attention) -> list[tuple[int, int]]:
 
     The weights of a word's pieces are summed; SOS, EOS and language tags are no words.
     """
-    weights = alignment_layer(attention.weights)
+    weights = aligning_weights(attention.weights, attention.is_guided)
+    weights = weights[int(attention.is_guided) :]  # a guided head aligns a token when it reads it, one position later
     source, target = _words(attention.source), _words(attention.target)
     if not source:
         return []
@@ -96,7 +99,7 @@ def align_words(attention: Attention) -> list[tuple[int, int]]:
 
 
 def _words(tokens: Sequence[str]) -> list[list[int]]:
-    """Return the positions of each word's pieces."""
+    """Return the positions of each word's pieces; without punctuation, unless there is nothing else."""
     words: list[list[int]] = []
     for position, token in enumerate(tokens):
         if token in (SOS, EOS) or BpeTokenizer.is_tag(token):
@@ -105,7 +108,8 @@ def _words(tokens: Sequence[str]) -> list[list[int]]:
             words.append([])
         words[-1].append(position)
     # A space token begins the word whose pieces follow; with none it is no word.
-    return [word for word in words if any(tokens[position] != SPACE for position in word)]
+    words = [word for word in words if any(tokens[position] != SPACE for position in word)]
+    return [[place for place in word if any(map(str.isalnum, tokens[place]))] or word for word in words]
 
 
 def word_pairs(attentions: Sequence[Attention]) -> list[tuple[int, int]]:

@@ -29,6 +29,7 @@ class TranslationSettings:
     source_lang: str = ""  # several are separated by commas
     source_format: str = SOURCE_FORMATS[0]
     target_tag: str = "source"
+    guided: bool = False  # one attention head has learned word alignment
     pairs: str = ""  # trained ones of several source languages, as in `en>de,de>en`; empty: all
 
     @property
@@ -78,6 +79,7 @@ class TranslationSettings:
             source_lang=",".join(config.data.source_lang),
             source_format=config.model.source_format,
             target_tag=config.model.target_tag,
+            guided=config.is_guided,
             pairs=",".join(map(">".join, config.data.pairs)) if len(config.data.source_lang) > 1 else "",
         )
 

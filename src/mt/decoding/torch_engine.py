@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from mt.console import log
-from mt.decoding.attention_weights import alignment_layer, attention_weights
+from mt.decoding.attention_weights import aligning_weights, attention_weights
 from mt.decoding.cuda_graphs import GraphedDecoder
 from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, batch_by_length
 from mt.decoding.ensemble import Ensemble
@@ -98,7 +98,7 @@ class TorchEngine:
         if not source:
             return hypothesis
         model = self.model.first if isinstance(self.model, Ensemble) else self.model
-        weights = alignment_layer(attention_weights(model, source, hypothesis.ids))
+        weights = aligning_weights(attention_weights(model, source, hypothesis.ids), model.is_guided)
         n_start = int(model.source_format.startswith("<s>"))
         return replace(hypothesis, attention=weights[:, n_start : n_start + len(source)].tolist())
 

@@ -54,9 +54,10 @@ def distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
     return list(first.values())
 
 
-def _without_first(hypothesis: Hypothesis) -> Hypothesis:
-    attention = hypothesis.attention and hypothesis.attention[1:]
-    return replace(hypothesis, ids=hypothesis.ids[1:], attention=attention)
+def _without_first(hypothesis: Hypothesis, tokens: int, rows: int) -> Hypothesis:
+    """Leave out some first tokens, and rows of attention."""
+    attention = hypothesis.attention and hypothesis.attention[rows:]
+    return replace(hypothesis, ids=hypothesis.ids[tokens:], attention=attention)
 
 
 @dataclass(eq=False)
@@ -71,6 +72,7 @@ class Translator:
     chosen: str | None = None  # one of target_langs; None where it is still to be chosen with `to`
     source_langs: Sequence[str] = ()  # that the model translates from; empty if unknown
     pairs: Collection[tuple[str, str]] = ()  # of a source and a target language that it was trained on
+    guided: bool = False  # one attention head has learned word alignment
     casing: Casing | None = None  # with it, lines in capitals are translated in their usual case
     tags: Tags = field(init=False)  # ask for the target language; empty where the model knows one language
     separator: str = field(init=False)  # joins sentences of the output
@@ -83,7 +85,15 @@ class Translator:
         limit, form = settings.max_source_tokens, settings.sentence_format
         sources, pairs = settings.source_langs, settings.trained_pairs
         return cls(
-            engine, tokenizers, limit, settings.target_langs, form, source_langs=sources, pairs=pairs, casing=casing
+            engine,
+            tokenizers,
+            limit,
+            settings.target_langs,
+            form,
+            source_langs=sources,
+            pairs=pairs,
+            guided=settings.guided,
+            casing=casing,
         )
 
     def __post_init__(self) -> None:
@@ -160,8 +170,10 @@ class Translator:
         encoded = self.tokenizers.source.encode_batch([part for parts in split for part in parts])
         ids = [self.tags.source(sentence) if sentence else [] for sentence in encoded]
         found = search_without_loops(self.engine, ids, replace(options, first_token=self.tags.first))
-        if self.tags.first is not None:
-            found = [[_without_first(hypothesis) for hypothesis in hypotheses] for hypotheses in found]
+        n_first = int(self.tags.first is not None)
+        if n_first or self.guided:  # a guided head aligns a token when it reads it, one position later
+            n_rows = n_first + self.guided
+            found = [[_without_first(hypothesis, n_first, n_rows) for hypothesis in each] for each in found]
         results = zip(ids, found, strict=True)
         candidates = [self._join([next(results) for _ in parts]) for parts in split]
         return [

@@ -2,9 +2,11 @@
 
 B sentences   T queries   S keys   D d_model   H heads   K = D / H (the paper's d_k)   W hypotheses per sentence
 M, N real tokens of source and target: `x` is packed, (N, D) instead of (B, T, D), without padding (`Packing`)
+L links between target and source positions
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +16,18 @@ from mt.config.model import ModelConfig
 from mt.model.cache import KeyValueCache, KeyValues
 from mt.model.linear import Linear
 from mt.model.packing import Packing
+
+
+class Links(NamedTuple):
+    """Word alignments of a batch, which attention learns.
+
+    Attributes:
+        cells: (L,), aligned positions, as places in (B, T, S) flattened.
+        shares: (L,), of each in the links of its target position; they sum to 1.
+    """
+
+    cells: Tensor
+    shares: Tensor
 
 
 def attend(queries: Tensor, key_values: KeyValues, mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
@@ -207,6 +221,23 @@ class CrossAttention(nn.Module):
         """Return the attention weights (B, H, T, S); arguments as of `forward`."""
         queries = split_heads(tgt.unpack(self.q_proj(x)), self.n_heads)
         return scaled_dot_product_weights(queries, self.project(memory, src).keys, attention_mask(src.pad))
+
+    def alignment_loss(self, x: Tensor, tgt: Packing, memory: Tensor, src: Packing, links: Links) -> Tensor:
+        """Sum the cross-entropy of the first head's weights against word alignments (Garg et al. 2019, equation 3).
+
+        The weights are computed apart from `forward`, whose kernels do not return them.
+        """
+        width = x.shape[1] // self.n_heads
+        queries, keys = (
+            F.linear(inputs, proj.weight[:width], None if proj.bias is None else proj.bias[:width])
+            for inputs, proj in ((x, self.q_proj), (memory, self.kv_proj))
+        )
+        scores = tgt.unpack(queries) @ src.unpack(keys).transpose(1, 2) / math.sqrt(width)  # (B, T, S)
+        scores = scores.float()
+        if src.pad is not None:
+            scores = scores.masked_fill(src.pad[:, None], -math.inf)
+        log_weights = scores.log_softmax(dim=-1).flatten().index_select(0, links.cells)  # (L,)
+        return -(log_weights * links.shares).sum()
 
     def step(self, x: Tensor, key_values: KeyValues, mask: Tensor | None) -> Tensor:
         """Attend from the newest token of every hypothesis (B * W, D) to the source.

@@ -41,6 +41,7 @@ class DecoderOnly(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.decoder_layers))
         self.max_positions = max_length if config.positions == "learned" else None
         self.source_format = config.source_format
+        self.is_guided = False
         self.norm = final_norm(config)
         self.output = nn.Linear(config.d_model, target_vocab, bias=config.output_bias)
         if config.tie_embeddings:

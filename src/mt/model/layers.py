@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt.config.model import ModelConfig
-from mt.model.attention import CrossAttention, SelfAttention
+from mt.model.attention import CrossAttention, Links, SelfAttention
 from mt.model.cache import KeyValueCache, KeyValues
 from mt.model.dropout import Dropout
 from mt.model.linear import Linear
@@ -104,12 +104,32 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.residuals = nn.ModuleList(Sublayer(config) for _ in range(3))
 
-    def forward(self, x: Tensor, tgt: Packing, memory: Tensor, src: Packing) -> Tensor:
-        """Transform all target positions x (N, D), given the encoder's output memory (M, D)."""
+    def forward(
+        self, x: Tensor, tgt: Packing, memory: Tensor, src: Packing, links: Links | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Transform all target positions x (N, D), given the encoder's output memory (M, D).
+
+        With word alignments also return the loss of the attention to the source against them.
+        """
+        if links is not None:
+            return self._guided(x, tgt, memory, src, links)
         x = self.residuals[0](x, lambda y: self.self_attention(y, tgt, causal=True))  # (N, D)
         x = self.residuals[1](x, lambda y: self.cross_attention(y, tgt, memory, src))  # (N, D)
         x = self.residuals[2](x, self.feed_forward)  # (N, D)
         return x
+
+    def _guided(self, x: Tensor, tgt: Packing, memory: Tensor, src: Packing, links: Links) -> tuple[Tensor, Tensor]:
+        losses: list[Tensor] = []
+
+        def attend_to_source(y: Tensor) -> Tensor:
+            losses.append(self.cross_attention.alignment_loss(y, tgt, memory, src, links))
+            attended: Tensor = self.cross_attention(y, tgt, memory, src)
+            return attended
+
+        x = self.residuals[0](x, lambda y: self.self_attention(y, tgt, causal=True))
+        x = self.residuals[1](x, attend_to_source)
+        x = self.residuals[2](x, self.feed_forward)
+        return x, losses[0]
 
     def step(
         self,

@@ -11,12 +11,20 @@ import torch
 from torch import Tensor, nn
 
 from mt.config.model import ModelConfig
-from mt.model.attention import additive_mask
+from mt.model.attention import Links, additive_mask
 from mt.model.decoder_state import DecoderState
 from mt.model.embedding import Embedding, token_embeddings
 from mt.model.initialization import initialize
 from mt.model.layers import DecoderLayer, EncoderLayer, final_norm
 from mt.model.packing import Packing
+
+
+def alignment_layer(layers: int) -> int:
+    """Return the decoder layer whose attention aligns words, counted from 0: the penultimate.
+
+    Of all layers it agrees best with word alignments (Garg et al. 2019, arXiv:1909.02074).
+    """
+    return max(0, layers - 2)
 
 
 class Transformer(nn.Module):
@@ -27,6 +35,9 @@ class Transformer(nn.Module):
         source_vocab, target_vocab: vocabulary sizes.
         max_length: positions to prepare for; the limit of learned ones.
         shared_vocab: both sides use one vocabulary; tying then joins all three matrices, otherwise target and output.
+
+    Attributes:
+        is_guided: the first head of the layer that aligns words has learned to, when it reads a target token.
     """
 
     def __init__(
@@ -40,6 +51,7 @@ class Transformer(nn.Module):
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.max_positions = max_length if config.positions == "learned" else None
         self.source_format = config.source_format
+        self.is_guided = False
         self.encoder_norm, self.decoder_norm = final_norm(config), final_norm(config)
         self.output = nn.Linear(config.d_model, target_vocab, bias=config.output_bias)
         if config.tie_embeddings:
@@ -57,6 +69,21 @@ class Transformer(nn.Module):
         """Return the decoder's last states (N, D): the forward pass up to the output layer, which the loss fuses."""
         memory = self.encode(src_tokens, src)  # (M, D)
         return self.decode(tgt_in, tgt, memory, src)  # (N, D)
+
+    def guided_states(
+        self, src_tokens: Tensor, tgt_in: Tensor, src: Packing, tgt: Packing, links: Links
+    ) -> tuple[Tensor, Tensor]:
+        """Return the same as `states`, and the loss of the layer that aligns words against word alignments."""
+        memory = self.encode(src_tokens, src)
+        x: Tensor = self.target_embedding(tgt.pack(tgt_in), tgt.positions, tgt.shape[1])
+        layers = list(self.decoder)
+        aligning = layers[alignment_layer(len(layers))]
+        for layer in layers:
+            if layer is aligning:
+                x, loss = layer(x, tgt, memory, src, links)
+            else:
+                x = layer(x, tgt, memory, src)
+        return self.decoder_norm(x), loss
 
     def encode(self, src_tokens: Tensor, src: Packing) -> Tensor:
         """Encode source tokens (B, S) into memory (M, D)."""

@@ -11,14 +11,16 @@ from mt.console import log
 from mt.data.augmented_corpus import CasedLines, languages_of
 from mt.data.cleaning import cleaning_table
 from mt.data.encode import TaggedPairs, encode_corpus, read_counts, shards_folder
+from mt.data.guided_alignment import write_alignments
 from mt.data.mixture import direction, read_parts
 from mt.data.prepare import prepare_text
 from mt.data.sentence_format import SentenceFormat
-from mt.data.token_store import SIDES
+from mt.data.token_store import SIDES, EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.pipeline.resume import refuse_other_tokenizer, tokenizer_files
 from mt.storage import atomic
+from mt.storage.manifest import read_manifest
 from mt.storage.run_dir import RunDir
 from mt.storage.stage import is_done, stage_key
 from mt.text.lines import TextFile
@@ -99,6 +101,16 @@ def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, files: Ma
             tagged = [TaggedPairs(part.pairs, tag) for part, tag in zip(parts, tags, strict=True)]
             encode_corpus(text, tokenizers, run_dir.encoded(split), key, limit, tagged)
         atomic.remove(shards_folder(run_dir.encoded(split)))  # a crash may leave them
+
+
+def align(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> None:
+    """Write the word alignments of the encoded training text, if training is guided by them."""
+    if not config.training.guided_alignment:
+        return
+    key = stage_key("alignments", read_manifest(run_dir.encoded("train"))["key"])
+    if not is_done(run_dir.alignments, key):
+        log.info("aligning the words of the training text")
+        write_alignments(EncodedCorpus.open(run_dir.encoded("train")), tokenizers, run_dir.alignments, key)
 
 
 def report_cleaning(config: Config, run_dir: RunDir) -> None:

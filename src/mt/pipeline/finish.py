@@ -123,7 +123,8 @@ def _key(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, weights: Ma
         content.update(tensor.detach().cpu().flatten().view(torch.uint8).numpy().data)
     texts = read_manifest(run_dir.text)["key"]
     settings = config.model_dump(include={"decoding", "evaluation", "model"})
-    return stage_key("model", _MODEL_FORMAT, origin, content.hexdigest(), tokenizers.files(), texts, settings)
+    own = tokenizers.files(), texts, settings, config.is_guided
+    return stage_key("model", _MODEL_FORMAT, origin, content.hexdigest(), *own)
 
 
 def _shortlist(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> Shortlist | None:

@@ -13,7 +13,7 @@ from mt.config import Config, dump_config
 from mt.console import logged_to
 from mt.data.prepare import input_digests, warn_of_shared_text
 from mt.data.tokenizer import TokenizerPair
-from mt.pipeline.data import clean_text, encode, make_tokenizers, report_cleaning
+from mt.pipeline.data import align, clean_text, encode, make_tokenizers, report_cleaning
 from mt.pipeline.finish import finish
 from mt.pipeline.preflight import check_requirements
 from mt.pipeline.resume import recorded_inputs, refuse_changes
@@ -70,7 +70,7 @@ def run(
 
 
 def prepare(config: Config, run_dir: RunDir, runs: Path) -> tuple[Pretrained, dict[str, Any]]:
-    """Run the stages before training: checked inputs, clean text, tokenizers, token ids.
+    """Run the stages before training: checked inputs, clean text, tokenizers, token ids, word alignments.
 
     Returns:
         the models to start and learn from, and the digests that checkpoints record.
@@ -91,4 +91,5 @@ def prepare(config: Config, run_dir: RunDir, runs: Path) -> tuple[Pretrained, di
     tokenizers, files = make_tokenizers(config, run_dir, text_key, pretrained)
     encode(config, run_dir, tokenizers, files, text_key)
     report_cleaning(config, run_dir)
+    align(config, run_dir, tokenizers)
     return pretrained, {"inputs": digests, "tokenizer": files}

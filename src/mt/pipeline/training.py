@@ -13,6 +13,7 @@ from mt.data.batching import TrainingCorpus
 from mt.data.bidirectional import BidirectionalCorpus
 from mt.data.encode import read_counts
 from mt.data.eval_texts import read_texts
+from mt.data.guided_alignment import Alignments
 from mt.data.mixture import training_shares
 from mt.data.subword_sampling import Lattice, Merges, SampledCorpus, make_segmenter
 from mt.data.token_store import EncodedCorpus
@@ -70,6 +71,7 @@ def make_trainer(
         lambda: pretrained.load_teachers(tokenizers, device),
         origin,
         listener,
+        Alignments.open(run_dir.alignments, tokenizers) if config.training.guided_alignment else None,
     )
 
 

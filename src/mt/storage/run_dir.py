@@ -100,6 +100,11 @@ class RunDir:
     def encoded(self, split: str) -> Path:
         return self.root / "data" / "encoded" / split
 
+    @property
+    def alignments(self) -> Path:
+        """The word alignments of the encoded training text."""
+        return self.root / "data" / "alignments"
+
     def encoded_counts(self, split: str) -> Path:
         return self.encoded(split) / COUNTS
 

@@ -1,4 +1,4 @@
-"""The training objective: cross-entropy, with R-Drop or word-level distillation where configured."""
+"""The training objective: cross-entropy, with R-Drop, word-level distillation or guided alignment where configured."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from mt.config import TrainingConfig
+from mt.model.attention import Links
 from mt.model.build import TranslationModel
 from mt.model.loss import (
     fused_cross_entropy,
@@ -16,6 +17,7 @@ from mt.model.loss import (
     with_bias,
 )
 from mt.model.packing import Packing
+from mt.model.transformer import Transformer
 from mt.training.compilation import compile_layers, train_with
 
 
@@ -48,15 +50,30 @@ class Objective(nn.Module):
             _recompute_layers(model)
 
     def forward(
-        self, src_tokens: Tensor, tgt_in: Tensor, labels: Tensor, src: Packing, tgt: Packing
+        self, src_tokens: Tensor, tgt_in: Tensor, labels: Tensor, src: Packing, tgt: Packing, *links: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Sum the loss and the negative log-likelihood of tokens (B, S), (B, T) with labels (N,), and of `links`.
+
+        The third loss is that of attention against word alignments (`Links`); 0 without.
+        """
+        inputs = src_tokens, tgt_in, src, tgt
+        if links:
+            assert isinstance(self.model, Transformer)
+            states, alignment = self.model.guided_states(*inputs, Links(*links))  # (N, D)
+        else:
+            states = self._states(*inputs)  # (N, D)
+            alignment = states.new_zeros((), dtype=torch.float32)
+        return *self._translation_loss(states, labels, inputs), alignment
+
+    def _translation_loss(
+        self, states: Tensor, labels: Tensor, inputs: tuple[Tensor, Tensor, Packing, Packing]
     ) -> tuple[Tensor, Tensor]:
-        """Sum the loss and the negative log-likelihood of tokens (B, S), (B, T) with labels (N,)."""
-        states, weight = with_bias(self._states(src_tokens, tgt_in, src, tgt), self.model.output)  # (N, D), (V, D)
+        states, weight = with_bias(states, self.model.output)  # (N, D), (V, D)
         if self._r_drop > 0:
             return fused_r_drop_cross_entropy(states, weight, labels, self._smoothing, self._r_drop)
         if teachers := self._teachers():
             with torch.no_grad():
-                taught = [with_bias(each.states(src_tokens, tgt_in, src, tgt), each.output) for each in teachers]
+                taught = [with_bias(each.states(*inputs), each.output) for each in teachers]
             return fused_distillation_cross_entropy(
                 states, weight, labels, self._smoothing, taught, self._distill_weight
             )

@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mt.config import Config
 from mt.console import log
 from mt.data.batching import Batch
 from mt.errors import InputError, MachineError, is_out_of_memory
+from mt.model.attention import Links
 from mt.model.build import TranslationModel
 from mt.model.packing import Packing, send
 from mt.system.distributed import SINGLE_PROCESS, Distributed, explain_lost_process
@@ -30,8 +32,8 @@ class StepLoss:
     """The losses of a step's forward passes.
 
     Attributes:
-        sums: (2,), on the device: the smoothed loss and the plain negative log-likelihood of all target tokens, in
-            nats, over all ranks.
+        sums: (3,), on the device: the smoothed loss and the plain negative log-likelihood of all target tokens, and
+            the loss of guided alignment, in nats, over all ranks.
         n_target, n_tokens: target tokens, and source and target tokens, padding not counted.
         pieces: into how many each micro-batch was split because memory ran out; usually 1.
     """
@@ -161,7 +163,7 @@ class TrainStep:
             log.warning("step %d: out of memory; from here on each batch is split into %d", step + 1, self.pieces)
 
     def _forward_backward(self, micro_batches: Sequence[Batch], step: int, n_target: int) -> Tensor:
-        sums, pieces = torch.zeros(2, device=self._device), self.pieces
+        sums, pieces = torch.zeros(3, device=self._device), self.pieces
         work = [(i, j) for i, batch in enumerate(micro_batches) for j in range(min(pieces, len(batch.src_tokens)))]
         for index, piece in work:
             seed_dropout(self._config.seed, step, index, self._distributed.rank + self._distributed.world_size * piece)
@@ -170,32 +172,34 @@ class TrainStep:
         return sums
 
     def _backward(self, batch: Batch, n_target: int) -> Tensor:
-        """Run one forward and backward pass; return the summed loss and negative log-likelihood (2,)."""
+        """Run one forward and backward pass; return the sums of `StepLoss` (3,)."""
         settings, graphs = self._config.training, self._graphs if self.pieces == 1 else None
         if graphs is not None:
             batch = fill_up(batch, settings.max_tokens, self._model.max_positions)
         src_tokens, tgt_in, tgt_out = map(torch.from_numpy, (batch.src_tokens, batch.tgt_in, batch.tgt_out))
         # On the CPU: counting tokens on a GPU would wait for all its queued work.
         src, tgt = Packing.of(src_tokens, self._device), Packing.of(tgt_in, self._device)
-        labels = tgt.pack(tgt_out)
+        labels, aligned = tgt.pack(tgt_out), batch.aligned
         if settings.r_drop > 0:  # two passes that differ in their dropout, as one batch
             src_tokens, tgt_in = src_tokens.repeat(2, 1), tgt_in.repeat(2, 1)
             src, tgt = Packing.of(src_tokens, self._device), Packing.of(tgt_in, self._device)
+            aligned = None if aligned is None else np.concatenate([aligned] * 2)
         # Torch averages the ranks' gradients; their sum is wanted.
         factor = torch.tensor(batch.weight * self._distributed.world_size / n_target)
-        tokens, packings = send((src_tokens, tgt_in, labels, factor), (src, tgt), self._device)
+        links = () if aligned is None else _links(aligned)
+        tokens, packings = send((src_tokens, tgt_in, labels, *links, factor), (src, tgt), self._device)
         sums = (self._run_pass if graphs is None else graphs)(tokens, packings)
         return sums * batch.weight
 
     def _run_pass(self, tokens: Sequence[Tensor], packings: Sequence[Packing]) -> Tensor:
-        """Add the gradients of the loss times a factor, the last of the tensors; return both sums (2,)."""
-        *ids, factor = tokens
+        """Add the gradients of the loss times a factor, the last of the tensors; return the sums (3,)."""
+        src_tokens, tgt_in, labels, *links, factor = tokens
         with explain_lost_process():
             with autocast(self._device, self._precision):
-                loss, nll = self._objective(*ids, *packings)
-            scaled = loss * factor
+                loss, nll, alignment = self._objective(src_tokens, tgt_in, labels, *packings, *links)
+            scaled = (loss + self.settings.guided_alignment * alignment if links else loss) * factor
             torch.autograd.backward(scaled if self.loss_scale is None else scaled * self.loss_scale.scale)
-        return torch.stack([loss.detach(), nll])
+        return torch.stack([loss.detach(), nll, alignment.detach()])
 
 
 def seed_dropout(seed: int, *position: int) -> None:
@@ -222,4 +226,17 @@ def _every(batch: Batch, start: int, stride: int) -> Batch:
     if stride == 1:
         return batch
     rows = slice(start, None, stride)
-    return replace(batch, src_tokens=batch.src_tokens[rows], tgt_in=batch.tgt_in[rows], tgt_out=batch.tgt_out[rows])
+    return replace(
+        batch,
+        src_tokens=batch.src_tokens[rows],
+        tgt_in=batch.tgt_in[rows],
+        tgt_out=batch.tgt_out[rows],
+        aligned=None if batch.aligned is None else batch.aligned[rows],
+    )
+
+
+def _links(aligned: NDArray[np.bool_]) -> Links:
+    """Return the links of aligned positions (B, T, S), each target position's with equal shares."""
+    cells = np.flatnonzero(aligned)
+    shares = 1 / np.maximum(aligned.sum(axis=2), 1).ravel()[cells // aligned.shape[2]]
+    return Links(torch.from_numpy(cells), torch.from_numpy(shares.astype(np.float32)))

@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -14,6 +15,12 @@ from mt.training.train_state import TrainState
 
 MAX_SKIPPED_IN_A_ROW = 5
 _LOSS_SCALE_HALVINGS = 16  # from its initial value to 1
+
+
+def losses_text(means: Mapping[str, float], digits: int) -> str:
+    """Name the losses of a summary."""
+    guided = f", alignment {means['alignment_loss']:.{digits}f}" if "alignment_loss" in means else ""
+    return f"loss {means['loss']:.{digits}f}{guided}"
 
 
 class AsyncRead:
@@ -64,11 +71,12 @@ class StepResults:
         """
         while len(self._unread) > keep:
             step, counts, read = self._unread.popleft()
-            loss, nll, norm = read.get()
+            loss, nll, alignment, norm = read.get()
             if math.isfinite(loss) and math.isfinite(norm):
                 self._state.skipped_in_a_row = 0
                 self._loss += loss
                 self._nll += nll
+                self._alignment += alignment
                 self._n_target += counts.n_target
                 self._n_tokens += counts.n_tokens
             else:
@@ -86,13 +94,14 @@ class StepResults:
         means = {
             "loss": self._loss / self._n_target,
             "perplexity": math.exp(min(self._nll / self._n_target, 700.0)),
+            **({"alignment_loss": self._alignment / self._n_target} if self._alignment else {}),
             "tokens_per_second": self._n_tokens / seconds,
         }
         self._clear()
         return means
 
     def _clear(self) -> None:
-        self._loss = self._nll = 0.0
+        self._loss = self._nll = self._alignment = 0.0
         self._n_target = self._n_tokens = 0
 
     def _count_skipped(self, step: int, loss: float, norm: float) -> None:

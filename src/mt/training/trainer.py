@@ -20,6 +20,7 @@ from torch import Tensor
 from mt.config import Config
 from mt.console import duration, log, progress
 from mt.data.batching import BatchStream, TrainingCorpus
+from mt.data.guided_alignment import Alignments
 from mt.data.mixture import Share
 from mt.errors import StoppedError
 from mt.model.build import TranslationModel
@@ -35,7 +36,7 @@ from mt.training.precision import choose_precision
 from mt.training.sharding import full_tensor
 from mt.training.signals import StopRequest
 from mt.training.step import TrainStep
-from mt.training.step_results import StepResults
+from mt.training.step_results import StepResults, losses_text
 from mt.training.train_state import TrainState, validation_measure
 from mt.training.validation import Validation
 
@@ -54,6 +55,7 @@ class Trainer:
         load_teachers: loads the models to distil from.
         origin: digests of data and tokenizer, which checkpoints record.
         listener: called with each event of the metrics log, in rank 0.
+        alignments: word alignments of the corpus, for guided alignment.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Trainer:
         load_teachers: Callable[[], Sequence[TranslationModel]] = tuple,
         origin: Mapping[str, Any] | None = None,
         listener: Callable[[Mapping[str, Any]], None] = lambda event: None,
+        alignments: Alignments | None = None,
     ) -> None:
         self.config = config
         self.settings = config.training
@@ -86,14 +89,14 @@ class Trainer:
         self._saved: tuple[int, int] | None = None
         self.state = state = self._resume()
         self.final_weights = FinalWeights(self.settings, self.save_every, self.checkpoints, state)
-        position, form = (state.epoch, state.window, state.cursor), config.model.source_format
-        self.batches = BatchStream(corpus, self.settings.max_tokens, config.seed, *position, distributed, shares, form)
+        position = self.settings.max_tokens, config.seed, state.epoch, state.window, state.cursor
+        self.batches = BatchStream(corpus, *position, distributed, shares, config.model.source_format, alignments)
         if not self.is_over():  # a finished training keeps its best score
             state.use_measure(validation_measure(config))
         self.metrics = MetricsLog(run, config, not distributed.is_main, listener)
         self._validate = validate
-        scales_loss = self.train_step.loss_scale is not None
-        self.step_results = StepResults(state, self.metrics, self.train_step.reads_late, scales_loss)
+        own = self.train_step.reads_late, self.train_step.loss_scale is not None
+        self.step_results = StepResults(state, self.metrics, *own)
         self._logged_seconds = state.seconds
         self._compilation_log = CompilationLog()
         self._length = LengthPlan(run, self.settings, distributed, state.elapsed)
@@ -285,13 +288,13 @@ class Trainer:
         left = (self.settings.max_steps - state.step) * (time.monotonic() - start) / (state.step - first)
         log.log(
             logging.DEBUG if is_shown else logging.INFO,
-            "step %d, epoch %d: loss %.4f, perplexity %.2f, learning rate %.2e, %s tokens/s, at most %s left",
+            "step %d, epoch %d: %s, perplexity %.2f, learning rate %.2e, %s tokens/s, at most %s left",
             state.step,
             state.epoch + 1,
-            means["loss"],
+            losses_text(means, 4),
             means["perplexity"],
             rate,
             f"{means['tokens_per_second']:,.0f}",
             duration(left),
         )
-        return f"loss {means['loss']:.3f}, {means['tokens_per_second']:,.0f} tok/s"
+        return f"{losses_text(means, 3)}, {means['tokens_per_second']:,.0f} tok/s"

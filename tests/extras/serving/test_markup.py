@@ -49,8 +49,8 @@ def translated(html: str) -> str:
         ("a <img src=x> b", "<img src=x>B A"),
         ("<a href=x><img src=y></a>", "<a href=x><img src=y></a>"),
         ("<a href=x><img src=y>a</a>", "<a href=x><img src=y>A</a>"),
-        ("<a href=x>a</a><img src=y> b", "<img src=y>B <a href=x>A</a>"),
-        ("<a href=x>1</a><img src=y> 2 <b><i></i></b>", "<img src=y>2 <a href=x>1</a> <b><i></i></b>"),
+        ("<a href=x>a</a><img src=y> b", "B <a href=x>A</a><img src=y>"),
+        ("<a href=x>1</a><img src=y> 2 <b><i></i></b>", "2 <a href=x>1</a><img src=y> <b><i></i></b>"),
         ("<span><i class=f></i></span>", "<span><i class=f></i></span>"),
         ("<span><i class=f></i><img></span> a", "<span><i class=f></i><img></span> A"),
         ("<img src=x>", "<img src=x>"),
@@ -58,7 +58,7 @@ def translated(html: str) -> str:
         ("a b <img src=x>", "B A <img src=x>"),
         ("a &lt; <b>b</b>", "<b>B</b> &lt; A"),
         ("Good thing. <i>Good</i> two.", "THING. GOOD TWO. <i>GOOD</i>"),
-        ("<i>Good thing. Good</i> two.", "<i>THING. GOOD</i> TWO. <i>GOOD</i>"),
+        ("<i>Good thing. Good</i> two.", "<i>THING. GOOD TWO. GOOD</i>"),
         ("a<br>b <b>c", "A<br>B <b>C"),
         ("a <b>b <p>c</p> d</b>", "A <b>B <p>C</p> D</b>"),
         ("a <b>b\nc</b>", "<b>C B</b> A"),
@@ -101,12 +101,12 @@ def test_tags_go_with_their_words(html: str, expected: str) -> None:
     assert translated(html) == expected
 
 
-def test_an_element_whose_words_come_apart_is_repeated() -> None:
+def test_an_element_whose_words_come_apart_stays_whole() -> None:
     pieces = segment_html("a <b>b c</b> d", " ")
     [sentence] = pieces.sentences
     assert sentence == "a b c d"
     origins = [Unit(0, 1, 2), Unit(2, 3, 0), Unit(4, 5, 4), Unit(6, 7, 6)]
-    assert pieces.assemble([Candidate("B A C D", 0, 0)], lambda *_: origins) == "<b>B</b> A <b>C</b> D"
+    assert pieces.assemble([Candidate("B A C D", 0, 0)], lambda *_: origins) == "<b>B A C</b> D"
 
 
 def test_an_element_without_a_word_left_is_not_lost() -> None:
@@ -124,7 +124,7 @@ def test_tags_inside_of_a_word_that_stays_stay_inside_of_it() -> None:
 
     assert spelt("10 m<sup>2</sup> big", "10 m2 groß") == "10 m<sup>2</sup> groß"
     assert spelt("<b>H<sub>2</sub>O</b> is", "H2O ist") == "<b>H<sub>2</sub>O</b> ist"
-    assert spelt("10 m<sup>2</sup> big", "10 qm groß") == "10 qm <sup></sup>groß"
+    assert spelt("10 m<sup>2</sup> big", "10 qm groß") == "10 qm<sup></sup> groß"
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,8 @@ def test_words_are_aligned_by_the_attention_of_their_pieces() -> None:
             place += len(other)
         rows.append(row)
     units = align_units(source, target, (sides[0], sides[1]), rows)
-    assert units == [Unit(0, 3, 0), Unit(4, 8, 8), Unit(8, 9, 8), Unit(10, 14, 4)]
+    assert [unit[:3] for unit in units] == [(0, 3, 0), (4, 8, 8), (8, 9, 8), (10, 14, 4)]
+    assert dict(units[0].shares) == pytest.approx({0: 0.878, 4: 0.049, 8: 0.073}, abs=0.001)
 
 
 def test_without_attention_a_word_comes_from_as_far_into_the_source() -> None:

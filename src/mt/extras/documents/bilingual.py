@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mt.errors import InputError
+from mt.extras.documents.inline import Marked, line_of, set_content
 from mt.extras.documents.markup import check_xml
 from mt.extras.documents.segments import Segment
 
@@ -32,7 +33,11 @@ class XmlFile:
 
     @property
     def segments(self) -> list[Segment]:
-        return [Segment(tuple(_get(node) for node in _nodes(new)), f"line {old.sourceline}") for old, new in self.units]
+        found = []
+        for old, new in self.units:
+            texts = tuple(_get(node) for node in _nodes(new))
+            found.append(Segment(texts, f"line {old.sourceline}", (line_of(new)[0],) if len(texts) > 1 else ()))
+        return found
 
     def written(self, translations: list[tuple[str, ...] | None]) -> bytes:
         from lxml import etree
@@ -40,6 +45,9 @@ class XmlFile:
         for (_, new), translated in zip(self.units, translations, strict=True):
             if translated is None:
                 new.getparent().remove(new)
+                continue
+            if isinstance(translated, Marked):
+                set_content(new, translated[0], line_of(new)[1])
                 continue
             for node, text in zip(_nodes(new), translated, strict=True):
                 _set(node, text)

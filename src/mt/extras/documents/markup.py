@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mt.errors import InputError
 from mt.extras.documents.splicing import Span, Spliced
+from mt.extras.serving.html_lines import html_lines
 
 _TOKEN = re.compile(
     r"""<!--.*?-->|<!\[CDATA\[(?P<cdata>.*?)\]\]>|<\?.*?\?>|<!(?:"[^"]*"|'[^']*'|[^'">])*>
@@ -48,7 +49,7 @@ class Markup:
     harmless: frozenset[str] = frozenset()
 
 
-_INLINE = "a abbr acronym b bdi bdo big cite del dfn em font i ins label mark q s small span strong sub sup u wbr"
+_INLINE = "a abbr acronym b bdi bdo big cite del dfn em font i img ins label mark q s small span strong sub sup u wbr"
 HTML = Markup(
     inline=frozenset(_INLINE.split()),
     skipped=frozenset("script style code pre kbd samp var tt svg math template textarea noscript".split()),
@@ -72,6 +73,7 @@ class _Scanner:
         self.found = Spliced(source, _escaped)
         self.counted = 0, 1  # a position, and its line
         self.pieces: list[list[Span]] = []
+        self.block_start = 0
         self.joins = False  # the next text continues the piece before
         self.depth = self.in_text = 0  # open blocks, and open elements of text
         self.skipped: list[str] = []  # open skipped elements
@@ -89,7 +91,7 @@ class _Scanner:
                 if token["name"].lower() in ("script", "style") and not token["close"] + token["empty"]:
                     end = max(end, source.lower().find(f"</{token['name'].lower()}", end))  # its quotes are no markup
         self._text(end, len(source))
-        self._end_block()
+        self._end_block(len(source), len(source))
         return self.found
 
     def _text(self, start: int, end: int) -> None:
@@ -115,9 +117,9 @@ class _Scanner:
         if markup.blocks is None:
             self._attributes(token)
             if name not in markup.inline and name not in markup.skipped:
-                self._end_block()
+                self._end_block(*token.span())
         elif name in markup.blocks:
-            self._end_block()
+            self._end_block(*token.span())
             self.depth += step
         elif name in markup.text:
             self.in_text += step
@@ -156,9 +158,13 @@ class _Scanner:
             self.counted = position, line + self.found.source.count("\n", start, position)
         return self.counted[1]
 
-    def _end_block(self) -> None:
+    def _end_block(self, end: int, next_start: int) -> None:
+        """End the paragraph before a tag, and begin the next one behind it."""
         if self.pieces:
-            self.found.add(self.pieces, f"{self.place}:{self._line(self.pieces[0][0].start)}")
+            block, is_marked = (self.block_start, end), len(self.pieces) > 1 and self.markup.blocks is None
+            parts = tuple(html_lines(self.found.source[slice(*block)])) if is_marked else ()
+            self.found.add(self.pieces, f"{self.place}:{self._line(self.pieces[0][0].start)}", block, parts)
+        self.block_start = next_start
         self.pieces, self.between, self.last_format, self.is_code = [], False, "", False
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from mt.extras.documents.inline import Align, Marked, Parts, translate_marked
 from mt.text.sentences import sentence_ends
 
 Translate = Callable[[list[str]], list[str]]
@@ -31,10 +32,12 @@ class Segment:
     Attributes:
         texts: pieces between which the formatting changes, in order.
         place: says where it stands in the document, for messages.
+        parts: the same with the formatting as inline elements, where they can be moved; empty where they cannot.
     """
 
     texts: tuple[str, ...]
     place: str
+    parts: Parts = ()
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Result:
     """The translations of a document's segments.
 
     Attributes:
-        texts: for each segment the translated pieces, or None where it stays as it was.
+        texts: for each segment the translated pieces, or its text with markup, or None where it stays as it was.
         kept: place and reason of segments that stay.
     """
 
@@ -50,16 +53,40 @@ class Result:
     kept: list[tuple[str, str]]
 
 
-def translate_segments(segments: Sequence[Segment], translate: Translate, language: str = "en") -> Result:
-    """Translate the pieces of all segments, each sentence once.
+def translate_segments(
+    segments: Sequence[Segment],
+    translate: Translate,
+    languages: tuple[str, str] = ("en", "und"),
+    align: Align | None = None,
+) -> Result:
+    """Translate all segments, each sentence once: those with inline elements whole, others piece by piece.
 
-    A sentence whose placeholders do not all come back, once each, is translated piece by piece between them.
+    A sentence whose placeholders do not all come back, once each, is translated piece by piece between them, and
+    between its inline elements.
 
     Args:
         segments: of one document.
         translate: returns the translation of each of some sentences.
-        language: of the source, for its sentence ends.
+        languages: of source and target, for sentence ends.
+        align: does the same with word alignment; None: all segments are translated piece by piece.
     """
+    marked = [number for number, segment in enumerate(segments) if segment.parts and align is not None]
+    whole: dict[int, Marked | None] = {}
+    if align is not None and marked:
+        found = translate_marked([segments[number].parts for number in marked], align, _is_whole, languages)
+        whole = dict(zip(marked, found, strict=True))
+    others = [segment for number, segment in enumerate(segments) if whole.get(number) is None]
+    pieces = _translate_pieces(others, translate, languages[0])
+    rest = iter(pieces.texts)
+    return Result([whole.get(number) or next(rest) for number in range(len(segments))], pieces.kept)
+
+
+def _is_whole(source: str, translation: str) -> bool:
+    is_line = bool(translation.strip()) and _CONTROLS.sub(" ", translation) == translation
+    return is_line and _survived(source, translation)
+
+
+def _translate_pieces(segments: Sequence[Segment], translate: Translate, language: str) -> Result:
     split = [[_sentences(text, language) for text in segment.texts] for segment in segments]
     first = _all(translate, (each.core for texts in split for text in texts for each in text if each.core))
     lost = [core for core, translated in first.items() if not _survived(core, translated)]

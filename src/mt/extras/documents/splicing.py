@@ -1,8 +1,9 @@
 """Documents that are rewritten in place: all that is not translated keeps its bytes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from mt.extras.documents.inline import Marked, Parts
 from mt.extras.documents.segments import Segment
 
 
@@ -23,30 +24,56 @@ class Spliced:
         source: the whole document, or one part of it.
         escape: writes a translated text in the document's syntax; it is given the source that it replaces, too.
         segments, spans: aligned; of each piece of a segment, the spans whose joined text it is.
+        blocks: likewise; where a segment's text with its markup begins and ends, if that is known.
     """
 
     source: str
     escape: Callable[[str, str], str]
     segments: list[Segment] = field(default_factory=list)
     spans: list[list[list[Span]]] = field(default_factory=list)
+    blocks: list[tuple[int, int]] = field(default_factory=list)
 
-    def add(self, pieces: list[list[Span]], place: str) -> None:
+    def add(self, pieces: list[list[Span]], place: str, block: tuple[int, int] = (0, 0), parts: Parts = ()) -> None:
         """Add a segment, unless no piece of it has a letter."""
         texts = tuple("".join(span.text for span in piece) for piece in pieces)
         if any(character.isalpha() for text in texts for character in text):
-            self.segments.append(Segment(texts, place))
+            self.segments.append(Segment(texts, place, parts))
+            self.blocks.append(block)
             self.spans.append(pieces)
 
     def written(self, translations: Sequence[tuple[str, ...] | None]) -> str:
         """Return the document with translations in place of the texts; None leaves a segment as it was."""
-        changes: list[tuple[int, int, str]] = []
-        for segment, pieces, translated in zip(self.segments, self.spans, translations, strict=True):
+        changes, blocks = list[tuple[int, int, str]](), list[tuple[int, int, str]]()
+        segments = zip(self.segments, self.spans, self.blocks, translations, strict=True)
+        for segment, pieces, block, translated in segments:
+            if isinstance(translated, Marked):
+                blocks.append((*block, translated[0]))
+                continue
             for old, spans, new in zip(segment.texts, pieces, translated or segment.texts, strict=True):
                 if new != old:  # the text goes into the first span, and the others are emptied
                     escaped = self.escape(self.source[spans[0].start : spans[0].end], new)
                     changes += [(span.start, span.end, escaped if span is spans[0] else "") for span in spans]
         parts, end = [], 0
-        for start, stop, new in sorted(changes):
+        for start, stop, new in sorted(self._merged(blocks, changes)):
             parts += [self.source[end:start], new]
             end = stop
         return "".join([*parts, self.source[end:]])
+
+    def _merged(
+        self, blocks: list[tuple[int, int, str]], changes: list[tuple[int, int, str]]
+    ) -> Iterator[tuple[int, int, str]]:
+        """Yield all changes, those of attributes within a block as part of its new text."""
+        rest = iter(sorted(changes))
+        change = next(rest, None)
+        for start, stop, text in sorted(blocks):
+            while change is not None and change[0] < stop:
+                if change[0] < start:
+                    yield change
+                else:
+                    before = self.source[self.source.rfind("<", 0, change[0]) : change[0]]
+                    text = text.replace(before + self.source[change[0] : change[1]], before + change[2])
+                change = next(rest, None)
+            yield start, stop, text
+        if change is not None:
+            yield change
+        yield from rest

@@ -1,20 +1,25 @@
 """Child process that translates one document, so that a hostile one cannot exhaust the server's memory or time.
 
-It writes lines of JSON: a list of sentences, answered with the list of their translations, or at the end an object.
+It writes lines of JSON: a list of sentences, answered with the list of their translations; an object with the list of
+those to `align`, answered with translations and their words; or at the end another object.
 """
 
 import contextlib
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mt.errors import InputError, MtError
 from mt.extras.documents.formats import document_format
 from mt.extras.documents.segments import Segment, Translate, translate_segments
 from mt.extras.documents.translating import translate_document
 from mt.storage import atomic
+
+if TYPE_CHECKING:
+    from mt.decoding.alignment import Unit
 
 MAX_MEMORY = 600_000_000  # bytes
 NO_MEMORY = 12  # exit code
@@ -23,12 +28,23 @@ NO_MEMORY = 12  # exit code
 def main(name: str, output: str, columns: str, source_lang: str, target_lang: str, characters: str) -> None:
     """Translate a document of the current directory; a failure is an object with `error` and `status`."""
 
-    def translate(texts: list[str]) -> list[str]:
+    def check(texts: list[str]) -> None:
         if (length := sum(map(len, texts))) > int(characters):
             raise InputError(f"{name}: {length:,} characters, more than the {int(characters):,} allowed", "split it")
+
+    def translate(texts: list[str]) -> list[str]:
+        check(texts)
         print(json.dumps(texts), flush=True)
         answer: list[str] = json.loads(sys.stdin.readline())
         return answer
+
+    def align(texts: list[str]) -> "list[tuple[str, Sequence[Unit]]]":
+        from mt.decoding.alignment import Unit
+
+        check(texts)
+        print(json.dumps({"align": texts}), flush=True)
+        answer: list[tuple[str, list[Any]]] = json.loads(sys.stdin.readline())
+        return [(text, [Unit(*unit) for unit in units]) for text, units in answer]
 
     end: dict[str, Any] = {}
     try:
@@ -38,9 +54,9 @@ def main(name: str, output: str, columns: str, source_lang: str, target_lang: st
             resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY, MAX_MEMORY))
         source, languages = Path(name), (source_lang, target_lang)
         if document_format(source) is None and source.suffix.lower() == ".txt":
-            _translate_plain(source, Path(output), translate, source_lang)
+            _translate_plain(source, Path(output), translate, languages)
         else:
-            translate_document(source, Path(output), translate, columns=columns or None, languages=languages)
+            translate_document(source, Path(output), translate, align, columns=columns or None, languages=languages)
     except MtError as error:
         sentence = f"{error.message}; {error.hint}" if error.hint else error.message
         end = {"error": sentence.replace("--", ""), "status": 400 if isinstance(error, InputError) else 503}
@@ -49,7 +65,7 @@ def main(name: str, output: str, columns: str, source_lang: str, target_lang: st
     print(json.dumps(end), flush=True)
 
 
-def _translate_plain(source: Path, output: Path, translate: Translate, language: str) -> None:
+def _translate_plain(source: Path, output: Path, translate: Translate, languages: tuple[str, str]) -> None:
     """Translate plain text, whose line breaks stay."""
     try:
         text = source.read_bytes().decode("utf-8")
@@ -57,7 +73,7 @@ def _translate_plain(source: Path, output: Path, translate: Translate, language:
         raise InputError(f"{source}: not valid UTF-8 at byte {error.start + 1:,}", "save it in UTF-8") from None
     body = text.removeprefix("\ufeff")
     lines = body.splitlines(keepends=True)
-    new = translate_segments([Segment((line,), "") for line in lines], translate, language).texts
+    new = translate_segments([Segment((line,), "") for line in lines], translate, languages).texts
     pieces = (each[0] if each else line for each, line in zip(new, lines, strict=True))
     atomic.write_bytes(output, (text[: len(text) - len(body)] + "".join(pieces)).encode())
 

@@ -8,11 +8,12 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mt.decoding.alignment import Unit
 from mt.extras.serving.document_process import MAX_MEMORY, NO_MEMORY
 from mt.extras.serving.limits import Limits, RequestError
 from mt.extras.serving.service import Direction, Service
@@ -142,11 +143,14 @@ class Files:
         try:
             while line := await process.stdout.readline():
                 message = json.loads(line)
-                if isinstance(message, dict):
+                if isinstance(message, dict) and "align" not in message:
                     if message:
                         raise RequestError(message["status"], message["error"])
                     return
-                process.stdin.write(json.dumps(await self._translated(job, message)).encode() + b"\n")
+                aligned = isinstance(message, dict)
+                found = await self._translated(job, message["align"] if aligned else message, aligned)
+                answer = found if aligned else [text for text, _ in found]
+                process.stdin.write(json.dumps(answer).encode() + b"\n")
             code = await process.wait()
         finally:
             with suppress(ProcessLookupError):
@@ -156,15 +160,15 @@ class Files:
             raise RequestError(400, message)
         raise RuntimeError(f"the process of a document ended with {code}")
 
-    async def _translated(self, job: Job, sentences: list[str]) -> list[str]:
+    async def _translated(self, job: Job, sentences: list[str], aligned: bool) -> list[tuple[str, Sequence[Unit]]]:
         if job.progress["sentences"] == 0:
             sample = " ".join(sentences)[:10_000]
             job.direction, job.detected = await self._service.direction(sample, job.source, job.target)
         job.progress["sentences"] += len(sentences)
-        translations: list[str] = []
+        translations: list[tuple[str, Sequence[Unit]]] = []
         for start in range(0, len(sentences), _SENTENCES):
             part = sentences[start : start + _SENTENCES]
             deadline = time.monotonic() + 2 * self._limits.file_seconds  # later than that of the document
-            translations += await self._service.translate_sentences(part, job.direction, deadline)
+            translations += await self._service.translate_sentences(part, job.direction, deadline, aligned)
             job.progress["translated"] += len(part)
         return translations

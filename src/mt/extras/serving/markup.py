@@ -1,7 +1,6 @@
 """Inline tags: removed before translation and transferred to the aligned words afterwards.
 
-A target word gets the elements of its source word, as in Bergamot (https://github.com/browsermt/bergamot-translator).
-Tags stay well-formed whatever the word order; an element is repeated if its words are no longer adjacent.
+Tags stay well-formed whatever the word order, and no element is lost (`placement`).
 """
 
 from bisect import bisect_left, bisect_right
@@ -9,8 +8,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING
 
-from mt.decoding.alignment import Unit
+if TYPE_CHECKING:
+    from mt.decoding.alignment import Unit
 
 
 @dataclass(eq=False)
@@ -67,6 +68,8 @@ class Writer:
 
     def copy(self, start: int, end: int) -> None:
         """Write a span of the line unchanged."""
+        if start == end:
+            return
         for begin, stop in pairwise([start, *self._line.edges_within(start, end), end]):
             self._put_unwritten(element for element in self._line.elements if element.start == element.end == begin)
             self._write(self._line.text[begin:stop], self._line.around(begin))
@@ -75,27 +78,25 @@ class Writer:
         """Write white space between two words; it gets the elements common to both."""
         self._pending_space += text
 
-    def translated(self, start: int, end: int, text: str, units: Sequence[Unit]) -> None:
+    def translated(self, start: int, end: int, text: str, units: "Sequence[Unit]") -> None:
         """Write the translation of the span from start to end of the line.
 
         `units` are its words, with origins relative to `start`; empty if the span has no inner tags.
         """
+        from mt.extras.serving.placement import place  # imports numpy, which most documents do not need
+
         units = [part for unit in units for part in self._split_at_tags(unit, text, start)]
-        kept = {element for unit in units for element in self._line.around(start + unit.origin)}
-        kept.update(self._line.around(start) if not units else ())
-        # Elements without a word in the translation
-        lost = [one for one in self._line.elements if start <= one.start and one.end <= end and one not in kept]
-        self._put_unwritten(element for element in lost if element.end <= start)
-        written, stack = 0, self._line.around(start)
-        for unit in units:
-            position = start + unit.origin
-            stack = self._line.around(position)
+        if not units:
+            self._put_unwritten(one for one in self._line.elements if one.start == one.end == start)
+            self._write(text, self._line.around(start))
+            return
+        placement, written = place(self._line, start, end, units), 0
+        for number, (unit, stack) in enumerate(zip(units, placement.stacks, strict=True)):
             self.space(text[written : unit.start])
-            self._put_unwritten(element for element in lost if element.start <= position)
+            self._put_unwritten(placement.before[number])
             self._write(text[unit.start : unit.end], stack)
+            self._put_unwritten(placement.after[number])
             written = unit.end
-        self._write(text[written:], stack)
-        self._put_unwritten(lost)
 
     def finish(self) -> str:
         """Close all elements, add those not yet written, and return the text."""
@@ -104,14 +105,17 @@ class Writer:
         self._go_to([])
         return "".join(self._parts)
 
-    def _split_at_tags(self, unit: Unit, text: str, start: int) -> list[Unit]:
+    def _split_at_tags(self, unit: "Unit", text: str, start: int) -> "list[Unit]":
         """Split a word that was copied at the tags inside it: m<sup>2</sup>."""
         origin, length = start + unit.origin, unit.end - unit.start
         if self._line.text[origin : origin + length] != text[unit.start : unit.end]:
             return [unit]
         edges = [origin, *self._line.edges_within(origin, origin + length), origin + length]
         shift = unit.start - origin
-        return [Unit(begin + shift, stop + shift, begin - start) for begin, stop in pairwise(edges)]
+        return [
+            unit._replace(start=begin + shift, end=stop + shift, origin=begin - start, shares=())
+            for begin, stop in pairwise(edges)
+        ]
 
     def _write(self, text: str, stack: list[Element]) -> None:
         if text:

@@ -6,7 +6,7 @@ space.
 
 import html
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from mt.decoding.alignment import Unit
@@ -53,7 +53,7 @@ class _Segments:
             units: Sequence[Unit] = []
             if self.line.edges_within(start, end):
                 positions = [match.start() for match in _NOT_COLLAPSED.finditer(text[start:end])]
-                units = [unit._replace(origin=positions[unit.origin]) for unit in align(sentence, candidate)]
+                units = [unit.moved(positions) for unit in align(sentence, candidate)]
             writer.translated(start, end, candidate.text, units)
         writer.copy(end, len(text))
         return writer.finish()
@@ -91,6 +91,10 @@ def segment_plain(text: str, separator: str, language: str = "en") -> SegmentedT
 
 def segment_html(text: str, separator: str, language: str = "en") -> SegmentedText:
     """Segment HTML; tags, comments and untranslated elements (`<code>`, `translate="no"`) stay verbatim."""
-    parts = html_lines(text)
+    return segment_lines(html_lines(text), separator, language)
+
+
+def segment_lines(parts: Iterable[str | Line], separator: str, language: str = "en") -> SegmentedText:
+    """Segment lines of markup, between parts that stay verbatim."""
     lines = [part if isinstance(part, str) else _Segments(part, language, is_html=True) for part in parts]
     return SegmentedText(lines, separator, lambda translation: html.escape(translation, quote=False))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mt.bundle.load_translator import open_model, read_config
+from mt.decoding.alignment import Unit, align_units
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.decoding.translator import Translator
 from mt.errors import InputError
@@ -132,15 +133,17 @@ class Service:
         return await self.in_thread(lambda: self._direction(sample, request))
 
     async def translate_sentences(
-        self, sentences: Sequence[str], direction: Direction | None, deadline: float
-    ) -> list[str]:
-        """Translate part of a document; without a direction it stays as it is."""
+        self, sentences: Sequence[str], direction: Direction | None, deadline: float, aligned: bool
+    ) -> list[tuple[str, Sequence[Unit]]]:
+        """Translate part of a document, and align its words if asked; without a direction it stays as it is."""
         if direction is None:
-            return list(sentences)
+            return [(text, align_units(text, text) if aligned else ()) for text in sentences]
         self._metrics.characters.labels(direction.source, direction.target).inc(sum(map(len, sentences)))
-        options = replace(direction.search, n_best=1, scores=False, attention=False)
-        found = await self._batcher.translate(direction.translator, sentences, options, deadline, always=True)
-        return [candidates[0].text for candidates in found]
+        options = replace(direction.search, n_best=1, scores=False, attention=aligned)
+        translator = direction.translator
+        found = await self._batcher.translate(translator, sentences, options, deadline, always=True)
+        best = [(text, candidates[0]) for text, candidates in zip(sentences, found, strict=True)]
+        return [(one.text, translator.align(text, one) if aligned else ()) for text, one in best]
 
     async def suggest(self, suggestion: dict[str, str], file: Path) -> None:
         """Append a client's better translation to a file; a RequestError says that it is full."""

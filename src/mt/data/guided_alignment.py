@@ -1,0 +1,136 @@
+"""Word alignments of an encoded corpus: computed once from its tokens, stored, and mapped to the pieces of a batch.
+
+B sentences of a batch   S, T positions of source and target   L tokens   V vocabulary   N sentences
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt.data.token_store import SIDES, EncodedCorpus, Indices
+from mt.data.tokenizer import BYTES, SPACE, SPECIALS, TokenizerPair
+from mt.data.tokenizer_kinds import TextTokenizer
+from mt.data.word_alignment import Words, align_words
+from mt.storage import atomic
+from mt.text.words import is_single
+
+Array = NDArray[Any]
+
+_AT_ONCE = 2**16  # sentences
+_BASE = np.uint64(0x9E3779B97F4A7C15)
+
+
+class PieceWords:
+    """The words and punctuation marks that the pieces of one side belong to, however a text is segmented.
+
+    Attributes:
+        hidden: (V,), True for specials and language tags, which belong to no word.
+    """
+
+    def __init__(self, tokenizer: TextTokenizer) -> None:
+        pieces = tokenizer.tokens(range(tokenizer.vocab_size))
+        tags = set(tokenizer.tags.values())
+        self.hidden = np.array([piece in SPECIALS or i in tags for i, piece in enumerate(pieces)])
+        texts = ["x" if piece in BYTES else piece.lstrip(SPACE) for piece in pieces]
+        self._is_space = np.array([not text for text in texts]) & ~self.hidden
+        begins = [piece.startswith(SPACE) or is_single(text[:1]) for piece, text in zip(pieces, texts, strict=True)]
+        self._begins = np.array(begins) & ~self._is_space
+        self._ends = np.array([is_single(text[-1:]) for text in texts]) | self._is_space | self.hidden
+        self._inner = np.array([sum(is_single(a) or is_single(b) for a, b in pairwise(text)) for text in texts])
+        names = [hashlib.blake2b(text.lower().encode(), digest_size=8).digest() for text in texts]
+        self._keys = np.frombuffer(b"".join(names), np.uint64)
+
+    def numbers(self, ids: Array) -> Array:
+        """Return the word that each token belongs to, counted in its sentence, of ids (B, L); -1 for hidden ones."""
+        before = np.pad(self._ends[ids[:, :-1]], ((0, 0), (1, 0)), constant_values=True)
+        begins = (self._begins[ids] | before) & ~self.hidden[ids] & ~self._is_space[ids]
+        inner = np.where(self.hidden[ids], 0, self._inner[ids]).cumsum(axis=1)
+        numbers = begins.cumsum(axis=1) - 1 + np.pad(inner[:, :-1], ((0, 0), (1, 0))) + self._is_space[ids]
+        return np.where(self.hidden[ids], -1, numbers)
+
+    def keys(self, ids: Array) -> tuple[Array, Array]:
+        """Return a hash of each word of sentences (B, L), in order, and the number of words of each (B,)."""
+        numbers = self.numbers(ids)
+        rows, columns = np.nonzero(numbers >= 0)
+        words = numbers[rows, columns]
+        sizes = numbers.max(axis=1, initial=-1) + 1
+        places = (np.cumsum(sizes) - sizes)[rows] + words
+        firsts = np.flatnonzero(np.diff(places, prepend=-1))
+        position = np.arange(len(places)) - np.repeat(firsts, np.diff(firsts, append=len(places)))
+        keys = np.zeros(int(sizes.sum()), np.uint64)
+        np.add.at(keys, places, self._keys[ids[rows, columns]] * (_BASE ** position.astype(np.uint64)))
+        return keys, sizes
+
+
+@dataclass(frozen=True)
+class Alignments:
+    """The links between the words of an encoded corpus.
+
+    Attributes:
+        links: of all sentences, as (source word, target word).
+        starts: (N + 1,), where each sentence's links begin.
+        sizes: (N, 2), words of source and target.
+        words: of both sides' pieces.
+    """
+
+    links: Array
+    starts: Array
+    sizes: Array
+    words: tuple[PieceWords, PieceWords]
+
+    @classmethod
+    def open(cls, folder: Path, tokenizers: TokenizerPair) -> "Alignments":
+        """Map a folder that `write_alignments` wrote."""
+        links, starts, sizes = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("links", "starts", "sizes"))
+        return cls(links, starts, sizes, (PieceWords(tokenizers.source), PieceWords(tokenizers.target)))
+
+    def of_batch(self, sentences: Indices, src_tokens: Array, tgt_in: Array) -> Array:
+        """Return the aligned positions (B, T, S) of a batch, as True, given its sentences' indices in the corpus.
+
+        Sentences whose number of words an augmentation has changed are not aligned.
+        """
+        source, target = (words.numbers(ids) for words, ids in zip(self.words, (src_tokens, tgt_in), strict=True))
+        n_words = np.stack([numbers.max(axis=1) + 1 for numbers in (source, target)], axis=1)
+        is_linked = np.zeros((len(sentences), n_words[:, 1].max() + 1, n_words[:, 0].max() + 1), np.bool_)
+        for row in np.flatnonzero((n_words == self.sizes[sentences]).all(axis=1)).tolist():
+            links = self.links[self.starts[sentences[row]] : self.starts[sentences[row] + 1]]
+            is_linked[row, links[:, 1], links[:, 0]] = True
+        # No word has the last number, which stands for hidden tokens.
+        return is_linked[np.arange(len(sentences))[:, None, None], target[:, :, None], source[:, None, :]]
+
+
+def write_alignments(corpus: EncodedCorpus, tokenizers: TokenizerPair, folder: Path, key: str) -> None:
+    """Align an encoded corpus and write the links of its words into `folder`, atomically."""
+    sides = [_corpus_words(corpus, side, words) for side, words in zip(SIDES, tokenizers, strict=True)]
+    counts = [0]
+
+    def numbers() -> Iterator[int]:
+        for found in align_words(*sides):
+            counts.append(len(found))
+            yield from chain.from_iterable(found)
+
+    links = np.fromiter(numbers(), np.uint16).reshape(-1, 2)
+    with atomic.new_folder(folder, key=key) as partial:
+        np.save(partial / "links.npy", links)
+        np.save(partial / "starts.npy", np.cumsum(counts))
+        np.save(partial / "sizes.npy", np.stack([np.diff(side.starts) for side in sides], axis=1).astype(np.uint16))
+
+
+def _corpus_words(corpus: EncodedCorpus, side: str, tokenizer: TextTokenizer) -> Words:
+    words = PieceWords(tokenizer)
+    keys, sizes = zip(*_keys(corpus, side, words), strict=True)
+    ids = np.unique(np.concatenate(keys), return_inverse=True)[1].astype(np.int32)
+    return Words(ids, np.concatenate([[0], np.cumsum(np.concatenate(sizes))]))
+
+
+def _keys(corpus: EncodedCorpus, side: str, words: PieceWords) -> Iterator[tuple[Array, Array]]:
+    pad = int(np.flatnonzero(words.hidden)[0])
+    for start in range(0, len(corpus), _AT_ONCE):
+        ids, lengths = corpus.gather(side, np.arange(start, min(start + _AT_ONCE, len(corpus))))
+        yield words.keys(np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, pad))

@@ -1,0 +1,252 @@
+"""Word alignment of a parallel text: hidden Markov models of both directions, and their symmetrisation.
+
+The words of one side are the states that emit those of the other, and a jump's probability depends on its width (Vogel
+et al. 1996, https://aclanthology.org/C96-2141). Both models learn from the product of their posteriors, so that they
+agree (Liang et al. 2006, https://aclanthology.org/N06-1014). IBM Model 1 gives the first probabilities.
+
+    N sentence pairs   S, T words of source and target   P pairs of words in one sentence pair, U distinct ones
+    H states, O words that they emit: source and target, or the reverse   B sentence pairs of a batch
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt.data.shortlist import model_1
+
+Array = NDArray[Any]
+Links = list[tuple[int, int]]  # (source word, target word) of a sentence pair
+
+_ITERATIONS = 5
+_MAX_PAIRS = 10_000_000  # that the models learn from; some 100 bytes each at the peak
+_MAX_WORDS = 100  # of a sentence to learn from
+_CELLS = 2**18  # B * O * H of a batch
+_NULL = 0.1  # probability that a word has no counterpart
+_UNSEEN = 1e-7  # probability of a translation that was not seen
+_WIDEST = 50  # jump
+_NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+
+
+class Words(NamedTuple):
+    """The words of one side: their ids, one sentence after another, and where each begins, (N + 1,)."""
+
+    ids: Array
+    starts: Array
+
+    def select(self, sentences: Array) -> "Words":
+        """Copy some sentences."""
+        sizes = np.diff(self.starts)[sentences]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        return Words(self.ids[np.repeat(self.starts[sentences] - starts[:-1], sizes) + np.arange(starts[-1])], starts)
+
+
+def align_words(source: Words, target: Words) -> Iterator[Links]:
+    """Learn to align a parallel text, and yield the links of each sentence pair in order."""
+    sizes = np.stack([np.diff(source.starts), np.diff(target.starts)])
+    usable = np.flatnonzero((sizes.min(axis=0, initial=1) > 0) & (sizes.max(axis=0, initial=0) <= _MAX_WORDS))
+    stride = max(1, -(-int(sizes[:, usable].prod(axis=0).sum()) // _MAX_PAIRS))
+    vocab = tuple(int(side.ids.max(initial=0)) + 1 for side in (source, target))
+    aligner = _Aligner(source.select(usable[::stride]), target.select(usable[::stride]), vocab)
+    blocks = np.cumsum(sizes.prod(axis=0)) // _MAX_PAIRS
+    for block in np.split(np.arange(len(blocks)), np.flatnonzero(np.diff(blocks)) + 1):
+        yield from aligner.align(source.select(block), target.select(block))
+
+
+def grow_diag_final_and(forward: set[tuple[int, int]], backward: set[tuple[int, int]]) -> Links:
+    """Symmetrise the links of both directions (Koehn et al. 2003, https://aclanthology.org/N03-1017), as Moses does."""
+    union, links = forward | backward, sorted(forward & backward)
+    found = set(links)
+    sources, targets = {s for s, _ in links}, {t for _, t in links}
+
+    def add(link: tuple[int, int]) -> None:
+        found.add(link)
+        links.append(link)
+        sources.add(link[0])
+        targets.add(link[1])
+
+    for s, t in links:  # grows
+        for down, right in _NEIGHBOURS:
+            new = s + down, t + right
+            if new in union and new not in found and (new[0] not in sources or new[1] not in targets):
+                add(new)
+    for direction in (forward, backward):
+        for link in sorted(direction):
+            if link[0] not in sources and link[1] not in targets:
+                add(link)
+    return sorted(found)
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Sentence pairs with the same number of states H.
+
+    Attributes:
+        cells: (B, O, H), the number of each pair of words.
+        words: (B, O), the number of each emitted word.
+        is_word: (B, O), False at padding.
+    """
+
+    cells: Array
+    words: Array
+    is_word: Array
+
+
+class _Text:
+    """Sentence pairs with the pairs of their words, numbered sentence by sentence and target word by target word."""
+
+    def __init__(self, source: Words, target: Words) -> None:
+        self.sides = source, target
+        self.sizes = np.diff(source.starts), np.diff(target.starts)
+        n_pairs = self.sizes[0] * self.sizes[1]
+        self.starts = np.concatenate([[0], np.cumsum(n_pairs)])
+        sentence = np.repeat(np.arange(len(n_pairs)), n_pairs)
+        tgt, src = np.divmod(np.arange(self.starts[-1]) - self.starts[sentence], self.sizes[0][sentence])
+        self.words = source.starts[sentence] + src, target.starts[sentence] + tgt  # (P,) each
+
+    def batches(self, states: int) -> Iterator[_Batch]:
+        """Yield all pairs of sentences that are not empty, with the states on side 0 or 1."""
+        n_states, n_words = self.sizes[states], self.sizes[1 - states]
+        order = np.lexsort((n_words, n_states))
+        order = order[(n_states[order] > 0) & (n_words[order] > 0)]
+        steps = self.sizes[0], np.ones_like(self.sizes[0])  # between two target words, and two source words
+        start = 0
+        while start < len(order):
+            size = int(n_states[order[start]])
+            end = start + int(np.searchsorted(n_states[order[start:]], size, side="right"))
+            end = min(end, start + max(1, _CELLS // (size * int(n_words[order[end - 1]]))))
+            rows = order[start:end]
+            emitted = np.arange(n_words[rows[-1]])
+            is_word = emitted < n_words[rows, None]
+            emitted = np.minimum(emitted, n_words[rows, None] - 1)
+            cells = self.starts[rows, None] + emitted * steps[states][rows, None]
+            cells = cells[:, :, None] + np.arange(size) * steps[1 - states][rows, None, None]
+            yield _Batch(cells, self.sides[1 - states].starts[rows, None] + emitted, is_word)
+            start = end
+
+
+@dataclass
+class _Direction:
+    """The model of one direction.
+
+    Attributes:
+        states: the side of the states, 0 or 1.
+        table: (U + 1,), the probability of each pair's emitted word given its state; of pairs not seen the last.
+        null: of each emitted word where it has no counterpart, by its id.
+        jumps: (2 W + 1,), the weight of each jump of at most W words.
+    """
+
+    states: int
+    table: Array
+    null: Array
+    jumps: Array
+
+    def expectations(self, text: _Text, index: Array) -> tuple[Array, Array, Array]:
+        """Return the posteriors of all pairs (P,), of each emitted word to have no counterpart, and of all jumps."""
+        pairs, nulls = np.zeros(len(index)), np.ones(len(text.sides[1 - self.states].ids))
+        jumps = np.zeros_like(self.jumps)
+        for batch in text.batches(self.states):
+            found, unaligned, moved = self._posteriors(text, index, batch)
+            pairs[batch.cells[batch.is_word]] = found[batch.is_word]
+            nulls[batch.words[batch.is_word]] = unaligned[batch.is_word]
+            jumps += np.bincount(_widths(len(moved)).ravel(), moved.ravel(), len(jumps))
+        return pairs, nulls, jumps
+
+    def best(self, text: _Text, index: Array) -> Array:
+        """Return the likeliest state of each emitted word, counted in its sentence; -1 if it has no counterpart."""
+        states = np.full(len(text.sides[1 - self.states].ids), -1)
+        for batch in text.batches(self.states):
+            found, unaligned, _ = self._posteriors(text, index, batch)
+            chosen = np.where(found.max(axis=2) > unaligned, found.argmax(axis=2), -1)
+            states[batch.words[batch.is_word]] = chosen[batch.is_word]
+        return states
+
+    def _posteriors(self, text: _Text, index: Array, batch: _Batch) -> tuple[Array, Array, Array]:
+        emission = np.where(batch.is_word[:, :, None], self.table[index[batch.cells]], 1.0)
+        null = np.where(batch.is_word, self.null[text.sides[1 - self.states].ids[batch.words]], 1.0)
+        return self._forward_backward(emission, null, batch.is_word)
+
+    def _forward_backward(self, emission: Array, null: Array, is_word: Array) -> tuple[Array, Array, Array]:
+        """Return the posteriors of states (B, O, H), of none (B, O), and the expected moves between states (H, H).
+
+        Beside each state stands one that emits as none does, and remembers it (Och and Ney 2003).
+        """
+        n_words, n_states = emission.shape[1:]
+        moves = self.jumps[_widths(n_states)]
+        moves /= moves.sum(axis=1, keepdims=True)
+        first = self.jumps[_WIDEST + 1 :][np.minimum(np.arange(n_states), _WIDEST - 1)]
+        past = np.broadcast_to(first / first.sum(), emission[:, 0].shape)
+        ahead, unaligned, pasts, totals = np.empty_like(emission), np.empty_like(emission), [], []
+        for o in range(n_words):
+            pasts.append(past)
+            ahead[:, o] = (1 - _NULL) * emission[:, o] * (past @ moves if o else past)
+            unaligned[:, o] = _NULL * null[:, o, None] * past
+            past = ahead[:, o] + unaligned[:, o]
+            totals.append(past.sum(axis=1, keepdims=True))
+            ahead[:, o] /= totals[o]
+            unaligned[:, o] /= totals[o]
+            past = past / totals[o]
+        behind, moved = np.ones_like(past), np.zeros_like(moves)
+        for o in reversed(range(n_words)):
+            ahead[:, o] *= behind
+            unaligned[:, o] *= behind
+            emitted = (1 - _NULL) * emission[:, o] * behind / totals[o]
+            if o:
+                moved += pasts[o].T @ (emitted * is_word[:, o, None])
+            behind = emitted @ moves.T + _NULL * null[:, o, None] * behind / totals[o]
+        return ahead, unaligned.sum(axis=2), moved * moves
+
+
+def _widths(n_states: int) -> Array:
+    """Return the number, among all jumps, of the jump from each state to each (H, H)."""
+    places = np.arange(n_states)
+    widths: Array = np.clip(places - places[:, None], -_WIDEST, _WIDEST) + _WIDEST
+    return widths
+
+
+class _Aligner:
+    """Models of both directions, learned from a text whose words have ids below the sizes of the vocabularies."""
+
+    def __init__(self, source: Words, target: Words, vocab: tuple[int, ...]) -> None:
+        text, self._n_targets = _Text(source, target), vocab[1]
+        self._codes, index = np.unique(self._code(text), return_inverse=True)
+        words = self._codes // self._n_targets, self._codes % self._n_targets
+        jumps = np.exp(-np.abs(np.arange(-_WIDEST, _WIDEST + 1) - 1) / 2) + 1e-3
+        self._directions = []
+        for states in range(2):
+            often = np.bincount(text.sides[1 - states].ids, minlength=vocab[1 - states]) + 0.01
+            table = np.append(model_1(words[states], index, text.words[1 - states]), _UNSEEN)
+            self._directions.append(_Direction(states, table, often / often.sum(), jumps))
+        for _ in range(_ITERATIONS if len(index) else 0):
+            found = [direction.expectations(text, index) for direction in self._directions]
+            counts = np.bincount(index, found[0][0] * found[1][0], len(self._codes))
+            for direction, (_, nulls, jumps) in zip(self._directions, found, strict=True):
+                own, emitted = words[direction.states], text.sides[1 - direction.states].ids
+                totals = np.maximum(np.bincount(own, counts), 1e-12)
+                direction.table[:-1] = np.maximum(counts / totals[own], _UNSEEN)
+                null = np.bincount(emitted, nulls, len(direction.null)) + 0.01
+                direction.null = null / null.sum()
+                direction.jumps = jumps / max(jumps.sum(), 1.0) + 1e-4
+
+    def align(self, source: Words, target: Words) -> Iterator[Links]:
+        """Yield the links of each sentence pair."""
+        text = _Text(source, target)
+        codes = self._code(text)
+        index = np.searchsorted(self._codes, codes)
+        index[np.append(self._codes, -1)[index] != codes] = len(self._codes)
+        forward, backward = (direction.best(text, index) for direction in self._directions)
+        for bounds in zip(pairwise(source.starts.tolist()), pairwise(target.starts.tolist()), strict=True):
+            states_of_target, states_of_source = (
+                [(state, word) for word, state in enumerate(states[slice(*own)].tolist()) if state >= 0]
+                for states, own in zip((forward, backward), reversed(bounds), strict=True)
+            )
+            yield grow_diag_final_and(set(states_of_target), {(s, t) for t, s in states_of_source})
+
+    def _code(self, text: _Text) -> Array:
+        """Return a number for the words of each pair (P,)."""
+        src, tgt = (side.ids[words].astype(np.int64) for side, words in zip(text.sides, text.words, strict=True))
+        codes: Array = src * self._n_targets + tgt
+        return codes

@@ -1,0 +1,170 @@
+"""Places of inline elements in a translation: around consecutive words, inside the parent, and beside siblings.
+
+An element gets the run of words with the most attention to its source words, so that a stray link does not stretch it.
+
+    T words of a translation   S words of its source
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt.decoding.alignment import Unit
+
+if TYPE_CHECKING:
+    from mt.extras.serving.markup import Element, Line
+
+_MIN_SHARE = 0.4  # of a word's attention that extends an element to it
+_LEAST_SHARE = 0.1  # for the only word of an element, which would have none
+
+
+@dataclass
+class Placement:
+    """The elements around each word of a translation, outer ones first, and those without a word of their own.
+
+    The latter stand before or after a word, given by its number.
+    """
+
+    stacks: "list[list[Element]]"
+    before: "defaultdict[int, list[Element]]" = field(default_factory=lambda: defaultdict(list))
+    after: "defaultdict[int, list[Element]]" = field(default_factory=lambda: defaultdict(list))
+
+
+def place(line: "Line", start: int, end: int, units: Sequence[Unit]) -> Placement:
+    """Place the elements of the sentence from start to end of a line, given its translation's words."""
+    return _Placer(line, start, end, units).place()
+
+
+class _Placer:
+    def __init__(self, line: "Line", start: int, end: int, units: Sequence[Unit]) -> None:
+        self._line, self._start, self._end = line, start, end
+        shares = [unit.shares or ((unit.origin, 1.0),) for unit in units]
+        self._words = sorted({start + word for each in shares for word, _ in each})
+        numbers = {word: number for number, word in enumerate(self._words, 1)}
+        weights = np.zeros((len(units), len(self._words) + 1))
+        for row, each in zip(weights, shares, strict=True):
+            for word, share in each:
+                row[numbers[start + word]] += share
+        self._sums = weights.cumsum(axis=1)  # (T, S + 1)
+        self._origins = [start + unit.origin for unit in units]
+        self._ranges: dict[Element, tuple[int, int]] = {}  # first word, and the one behind the last
+
+    def place(self) -> Placement:
+        stacks: list[list[Element]] = [[] for _ in self._origins]
+        around = [one for one in self._line.elements if one.start < min(self._end, one.end) and one.end > self._start]
+        for parent, children in _families(around):
+            bounds = (0, len(stacks)) if parent is None else self._ranges.get(parent)
+            for element, (first, last) in self._siblings(children, bounds) if bounds else ():
+                self._ranges[element] = first, last
+        for element in around:  # outer ones first
+            for stack in stacks[slice(*self._ranges.get(element, (0, 0)))]:
+                stack.append(element)
+        placement, empty = Placement(stacks), set["Element"]()
+        for element in self._line.elements:
+            if self._start <= element.start and element.end <= self._end and element not in self._ranges:
+                if empty.isdisjoint(element.parents):  # else it is written with its parent
+                    self._place_empty(element, placement)
+                empty.add(element)
+        for each in placement.before.values():  # outside of what opens there
+            each.sort(key=lambda element: len(element.parents))
+        for each in placement.after.values():
+            each.sort(key=lambda element: -len(element.parents))
+        return placement
+
+    def _siblings(
+        self, elements: "Sequence[Element]", bounds: tuple[int, int]
+    ) -> "Iterable[tuple[Element, tuple[int, int]]]":
+        """Yield the words of each element, the clearest first; none are those of two."""
+        is_free = np.zeros(len(self._origins), np.bool_)
+        is_free[slice(*bounds)] = True
+        shares = {element: self._shares(element) for element in elements}
+        order = sorted(elements, key=lambda one: -float(np.maximum(shares[one] - _MIN_SHARE, 0).sum()))
+        for element in order:
+            first, last = self._best_run(element, np.where(is_free, shares[element], -np.inf))
+            if first < last:
+                is_free[first:last] = False
+                yield element, (first, last)
+
+    def _shares(self, element: "Element") -> NDArray[Any]:
+        """Return the share of each word's attention that an element's words have (T,)."""
+        low, high = (bisect_left(self._words, place) for place in (element.start, element.end))
+        return np.asarray(self._sums[:, high] - self._sums[:, low])
+
+    def _best_run(self, element: "Element", shares: NDArray[Any]) -> tuple[int, int]:
+        """Return the run of words with the largest sum; one that continues in another sentence reaches there."""
+        gains, n_words = shares - _MIN_SHARE, len(shares)
+        if element.start < self._start and element.end > self._end:
+            return (0, n_words) if np.isfinite(gains).all() else (0, 0)
+        if element.start < self._start:
+            sums = gains.cumsum()
+            return (0, int(sums.argmax()) + 1) if sums.max(initial=0) > 0 else (0, 0)
+        if element.end > self._end:
+            sums = gains[::-1].cumsum()
+            return (n_words - 1 - int(sums.argmax()), n_words) if sums.max(initial=0) > 0 else (0, 0)
+        best, found, total, first = 0.0, (0, 0), 0.0, 0
+        for place, gain in enumerate(gains.tolist()):  # Kadane's algorithm
+            if total <= 0:
+                total, first = 0.0, place
+            total += gain
+            if total > best:
+                best, found = total, (first, place + 1)
+        if not found[1] and shares.max(initial=0) >= _LEAST_SHARE:
+            return int(shares.argmax()), int(shares.argmax()) + 1
+        return found
+
+    def _place_empty(self, element: "Element", placement: Placement) -> None:
+        """Place an element without a word: after the word that it is attached to, or before the next one."""
+        for outer in element.parents:
+            if outer not in self._ranges and outer.end > self._end:  # its words are in a later sentence
+                placement.after[len(self._origins) - 1].append(element)
+                return
+            if outer not in self._ranges and outer.start < self._start:  # or in an earlier one
+                placement.before[0].append(element)
+                return
+        parent = element.parents[-1] if element.parents else None
+        first, last = self._ranges[parent] if parent in self._ranges else (0, len(self._origins))
+        if element.start <= self._start:
+            placement.before[first].append(element)
+            return
+        number = bisect_left(self._words, element.start)
+        is_attached = not self._line.text[element.start - 1].isspace()
+        previous = self._likeliest(number - 1, first, last) if is_attached else None
+        following = self._likeliest(number, first, last)
+        if previous is None and following is None:  # the first word that comes from further on
+            following = next((i for i in range(first, last) if self._origins[i] >= element.start), None)
+        if previous is not None or following is None:
+            self._put(element, placement, last - 1 if previous is None else previous, behind=True)
+        else:
+            self._put(element, placement, following, behind=False)
+
+    def _put(self, element: "Element", placement: Placement, word: int, behind: bool) -> None:
+        """Put an element before or behind a word, without splitting another that it is not inside of."""
+        outer = next((one for one in placement.stacks[word] if one not in element.parents), None)
+        first, last = (word, word) if outer is None else (self._ranges[outer][0], self._ranges[outer][1] - 1)
+        if outer is not None:  # nor one that continues in another sentence
+            behind = outer.end <= self._end if behind else outer.start < self._start
+        (placement.after[last] if behind else placement.before[first]).append(element)
+
+    def _likeliest(self, word: int, first: int, last: int) -> int | None:
+        """Return the word of a range that translates a source word, given by its number; None if none does."""
+        if not 0 <= word < len(self._words):
+            return None
+        shares = self._sums[first:last, word + 1] - self._sums[first:last, word]
+        return first + int(shares.argmax()) if shares.max() >= _LEAST_SHARE else None
+
+
+def _families(elements: "Sequence[Element]") -> "Iterable[tuple[Element | None, list[Element]]]":
+    """Yield each element that contains others, outer ones first, with its direct children; None contains the others."""
+    families: defaultdict[Element | None, list[Element]] = defaultdict(list)
+    stack: list[Element] = []
+    for element in elements:
+        while stack and stack[-1].end < element.end:
+            stack.pop()
+        families[stack[-1] if stack else None].append(element)
+        stack.append(element)
+    return list(families.items())

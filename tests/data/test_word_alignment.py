@@ -1,0 +1,150 @@
+"""Word alignment: what the models learn, how both directions are joined, and the pieces that words consist of."""
+
+import random
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from command import mt
+from data_helpers import encode_text, lines_in, write_lines
+from mt.data.batching import BatchStream
+from mt.data.guided_alignment import Alignments, PieceWords, write_alignments
+from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer_kinds import train_tokenizer
+from mt.data.word_alignment import Words, align_words, grow_diag_final_and
+from mt.text.words import WORD
+
+VOCABULARY = [f"{a}{b}" for a in "bcdfg" for b in "aeiou"]
+
+
+def permuted_text(size: int = 400) -> tuple[list[str], list[str], list[set[tuple[int, int]]]]:
+    """Sentences whose translation is in capitals, with some neighbours swapped and a particle that has no source."""
+    rng = random.Random(3)
+    sources, targets, links = [], [], []
+    for _ in range(size):
+        words = rng.sample(VOCABULARY, rng.randint(3, 7))
+        order = list(range(len(words)))
+        swap = rng.randrange(len(words) - 1)
+        order[swap], order[swap + 1] = order[swap + 1], order[swap]
+        particle = rng.randrange(len(words))
+        target = [words[i].upper() for i in order]
+        places = [place + (place >= particle) for place in range(len(words))]
+        target.insert(particle, "PU")
+        sources.append(" ".join(words))
+        targets.append(" ".join(target))
+        links.append({(i, place) for i, place in zip(order, places, strict=True)})
+    return sources, targets, links
+
+
+def as_words(lines: list[str]) -> Words:
+    vocab: dict[str, int] = {}
+    ids = [[vocab.setdefault(word, len(vocab)) for word in line.split()] for line in lines]
+    return Words(np.array(list(chain.from_iterable(ids))), np.cumsum([0, *map(len, ids)]))
+
+
+def test_words_are_aligned_to_their_translations() -> None:
+    sources, targets, links = permuted_text()
+    found = list(align_words(as_words(sources), as_words(targets)))
+    wrong = sum(len(set(pair) ^ truth) for pair, truth in zip(found, links, strict=True))
+    assert wrong < 0.03 * sum(map(len, links))
+
+
+def test_empty_and_single_sentences_are_aligned() -> None:
+    texts = as_words(["a b", "", "c", "a b"]), as_words(["x y", "z", "", "x y"])
+    assert list(align_words(*texts)) == [[(0, 0), (1, 1)], [], [], [(0, 0), (1, 1)]]
+    nothing = Words(np.zeros(0, np.int64), np.zeros(1, np.int64))
+    assert list(align_words(nothing, nothing)) == []
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "expected"),
+    [
+        ({(0, 0), (1, 1)}, {(0, 0), (1, 1)}, [(0, 0), (1, 1)]),
+        ({(0, 0), (1, 1)}, {(0, 0), (0, 1)}, [(0, 0), (0, 1), (1, 1)]),  # neighbours grow
+        ({(0, 0), (3, 3)}, {(0, 0), (2, 4)}, [(0, 0), (2, 4), (3, 3)]),  # words without a link are joined at the end
+        ({(0, 0), (0, 3)}, {(0, 0)}, [(0, 0)]),  # one of both words has a link
+        (set(), {(1, 2)}, [(1, 2)]),
+        ({(0, 0), (1, 0), (2, 0)}, {(0, 0)}, [(0, 0), (1, 0), (2, 0)]),
+    ],
+)
+def test_both_directions_are_joined_as_in_moses(forward: set, backward: set, expected: list) -> None:
+    assert grow_diag_final_and(forward, backward) == expected
+
+
+TEXTS = ["The dog-house (old) costs 1,250 euros!", "日本語 and 한국어: 42%", "a  b", "don't stop", "naïve café, x"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "sentencepiece_unigram"])
+@pytest.mark.parametrize("size", [460, 520])
+def test_the_words_of_pieces_are_those_of_the_text(kind: str, size: int) -> None:
+    tokenizer = train_tokenizer(TEXTS * 20, size, ("de",), kind)
+    words, tag = PieceWords(tokenizer), tokenizer.tags["de"]
+    for text in TEXTS:
+        ids = np.array([[2, tag, *tokenizer.encode(text), 3, 0, 0]])
+        numbers = words.numbers(ids)[0]
+        assert (numbers[[0, 1, -3, -2, -1]] == -1).all()
+        assert numbers.max() + 1 == len(WORD.findall(text))
+        assert (np.diff(numbers[2:-3]) >= 0).all()
+    keys, sizes = words.keys(np.array([tokenizer.encode("x dog x dogs")]))
+    assert sizes.tolist() == [4]
+    assert len(set(keys.tolist())) == 3
+
+
+def test_batches_have_the_alignments_of_their_sentences(tmp_path: Path) -> None:
+    sources, targets, links = permuted_text(150)
+    pair = TokenizerPair.train(sources, targets, 300, shared=False)
+    corpus = encode_text(tmp_path, sources, targets, pair)
+    write_alignments(corpus, pair, tmp_path / "alignments", "key")
+    alignments = Alignments.open(tmp_path / "alignments", pair)
+    stream, seen = BatchStream(corpus, 100, seed=1, alignments=alignments), 0
+    side = [PieceWords(tokenizer) for tokenizer in pair]
+    while stream.epoch == 0:
+        batch = stream.next()
+        assert batch.aligned is not None
+        for row in range(len(batch.src_tokens)):
+            text = pair.source.decode(batch.src_tokens[row]), pair.target.decode(batch.tgt_in[row])
+            truth = links[list(zip(sources, targets, strict=True)).index(text)]
+            numbers = (
+                side[0].numbers(batch.src_tokens[row : row + 1])[0],
+                side[1].numbers(batch.tgt_in[row : row + 1])[0],
+            )
+            found = {
+                (int(numbers[0][s]), int(numbers[1][t])) for t, s in zip(*np.nonzero(batch.aligned[row]), strict=True)
+            }
+            assert -1 not in {word for link in found for word in link}
+            seen += len(found ^ truth)
+    assert seen < 0.05 * sum(map(len, links))
+
+
+def test_sentences_whose_words_an_augmentation_changed_are_not_aligned(tmp_path: Path) -> None:
+    sources, targets, _ = permuted_text(150)
+    pair = TokenizerPair.train(sources, targets, 300, shared=False)
+    corpus = encode_text(tmp_path, sources, targets, pair)
+    write_alignments(corpus, pair, tmp_path / "alignments", "key")
+    alignments = Alignments.open(tmp_path / "alignments", pair)
+    one, two = (np.array([[2, *pair.source.encode(text), 3]]) for text in (sources[0], f"{sources[0]} ba"))
+    target = np.array([[*pair.target.encode(targets[0]), 3]])
+    assert alignments.of_batch(np.array([0]), one, target).any()
+    assert not alignments.of_batch(np.array([0]), two, target).any()
+
+
+def test_two_files_are_aligned_on_the_command_line(tmp_path: Path) -> None:
+    sources, targets, links = permuted_text()
+    write_lines(tmp_path / "a.en", [*(f"{line} dog." for line in sources), "", "- ba"])
+    write_lines(tmp_path / "a.xx", [*(f"{line} hund!" for line in targets), "x", "- BA"])
+    mt("data", "align-words", "a.en", "a.xx", "--output", "a.links", cwd=tmp_path)
+    found = [{tuple(map(int, link.split("-"))) for link in line.split()} for line in lines_in(tmp_path / "a.links")]
+    assert found[-2:] == [set(), {(0, 0), (1, 1)}]
+    ends = [(len(source.split()), len(target.split())) for source, target in zip(sources, targets, strict=True)]
+    wrong = [pair ^ truth ^ {end} for pair, truth, end in zip(found[:-2], links, ends, strict=True)]
+    assert sum(map(len, wrong)) < 0.03 * sum(map(len, links))
+
+    write_lines(tmp_path / "short.xx", targets)
+    done = mt("data", "align-words", "a.en", "short.xx", "--output", "b.links", cwd=tmp_path, code=2)
+    assert "a.en has 402 lines but short.xx has 400" in done.stderr
+    write_lines(tmp_path / "empty", [])
+    done = mt("data", "align-words", "empty", "empty", "--output", "b.links", cwd=tmp_path, code=2)
+    assert "no words to align" in done.stderr
+    assert not (tmp_path / "b.links").exists()

@@ -1,0 +1,83 @@
+"""Tags inside of sentences in documents: the sentence is translated whole, and the tags go with their words."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from lxml import etree
+
+from document_helpers import shout, translated
+from mt.decoding.alignment import Unit
+
+XLIFF = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file source-language="en" original="a">
+<body><trans-unit id="1"><source>{}</source></trans-unit></body></file></xliff>"""
+
+
+def backwards(texts: list[str]) -> list[tuple[str, Sequence[Unit]]]:
+    """Translate into capitals in reverse order."""
+    found = []
+    for text in texts:
+        words = [(match[0], match.start()) for match in re.finditer(r"\S+", text)][::-1]
+        translation, units = " ".join(shout([word])[0] for word, _ in words), list[Unit]()
+        for word, start in words:
+            place = units[-1].end + 1 if units else 0
+            units.append(Unit(place, place + len(word), start))
+        found.append((translation, units))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ("<p>see <b>the page</b> now</p>", "<p>NOW <b>PAGE THE</b> SEE</p>"),
+        ("<p><b>one</b> two <i>three <u>four</u></i></p>", "<p><i><u>FOUR</u> THREE</i> TWO <b>ONE</b></p>"),
+        ("<p>a cat<img src=x> sat</p>", "<p>SAT CAT<img src=x> A</p>"),
+        ("<p>one <b></b>two</p>", "<p><b></b>TWO ONE</p>"),
+        ('<p>see <a title="a page" href=y>it</a> now</p>', '<p>NOW <a title="A PAGE" href=y>IT</a> SEE</p>'),
+        (
+            "<p>One <b>thing</b> now.</p><p>Two &amp; <i>three</i></p>",
+            "<p>NOW. <b>THING</b> ONE</p><p><i>THREE</i> &amp; TWO</p>",
+        ),
+        ("<p>call <code>f(x)</code> <b>now</b> or then</p>", "<p>CALL <code>f(x)</code> THEN OR <b>NOW</b></p>"),
+        ("<p>hello <b>{name}</b> and you</p>", "<p>YOU AND <b>{name}</b> HELLO</p>"),
+        ("<p><b>all of it</b></p>", "<p><b>ALL OF IT</b></p>"),
+    ],
+)
+def test_tags_of_html_go_with_their_words(tmp_path: Path, page: str, expected: str) -> None:
+    (tmp_path / "a.html").write_text(page)
+    assert translated(tmp_path / "a.html", shout, align=backwards).decode() == expected
+
+
+def test_a_sentence_that_loses_a_placeholder_is_translated_between_its_tags(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text("<p>hello <b>%s</b> and you</p>")
+
+    def loses(texts: list[str]) -> list[tuple[str, Sequence[Unit]]]:
+        return [(text.replace("%s", ""), []) for text, _ in backwards(texts)]
+
+    assert translated(tmp_path / "a.html", shout, align=loses).decode() == "<p>HELLO <b>%s</b> AND YOU</p>"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('see <g id="1">the page</g> now', 'NOW <g id="1">PAGE THE</g> SEE'),
+        (
+            'see <g id="1">the <g id="2">red</g></g><x id="3"/> now',
+            'NOW <g id="1"><g id="2">RED</g> THE</g><x id="3"/> SEE',
+        ),
+        (
+            'see <bpt id="1">&lt;b&gt;</bpt>the page<ept id="1">&lt;/b&gt;</ept> now',
+            'NOW <bpt id="1">&lt;b&gt;</bpt>PAGE THE<ept id="1">&lt;/b&gt;</ept> SEE',
+        ),
+        ('a <bx id="1" rid="a"/>b<ex id="2" rid="a"/> &amp; c', 'C &amp; <bx id="1" rid="a"/>B<ex id="2" rid="a"/> A'),
+        ('a <ept id="1">x</ept>b <!-- c --> d', '<!-- c -->D <ept id="1">x</ept>B A'),
+    ],
+)
+def test_codes_of_xliff_go_with_their_words(tmp_path: Path, source: str, expected: str) -> None:
+    (tmp_path / "a.xlf").write_text(XLIFF.format(source))
+    new = translated(tmp_path / "a.xlf", shout, align=backwards, languages=("en", "de"))
+    target = next(etree.fromstring(new).iter("{*}target"))
+    text = etree.tostring(target, encoding="unicode", with_tail=False)
+    inner = re.sub(r' xmlns="[^"]*"', "", text).removeprefix('<target state="needs-review-translation">')
+    assert inner.removesuffix("</target>") == expected
