@@ -9,7 +9,7 @@ from mt.console import log, progress
 from mt.errors import InputError
 
 # Options of `mt translate` that have no meaning for a document.
-_ONLY_LINES = ("alignment", "attention", "by_head")
+_ONLY_LINES = ("alignment", "attention", "by_head", "prefix", "prefix_file")
 
 
 def document_kind(path: Path | None, format_: str | None) -> str | None:

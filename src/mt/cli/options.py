@@ -105,6 +105,9 @@ models_option = click.option(
 search_options = option_group(
     click.option("--beam", type=click.IntRange(1, 1000), help="Beam size; default: the model's."),
     click.option("--length-penalty", type=float, help="Length penalty of beam search; default: the model's."),
+    click.option(
+        "--no-repeat-ngram-size", type=click.IntRange(0, 1000), help="No N tokens twice; default: the model's."
+    ),
     click.option("--sample", is_flag=True, help="Sample translations instead of searching for the most likely."),
     click.option("--temperature", type=float, help="With --sample: below 1 favours likely tokens. Default: 1."),
     click.option("--top-k", type=click.IntRange(min=1), help="With --sample: only the K most likely tokens."),
@@ -182,7 +185,17 @@ def search_request(options: dict[str, Any], greedy: bool = False, n_best: int = 
     """
     from mt.api.search import SearchRequest
 
-    names = ("length_penalty", "sample", "temperature", "top_k", "top_p", "seed", "mbr", "utility")
+    names = (
+        "length_penalty",
+        "no_repeat_ngram_size",
+        "sample",
+        "temperature",
+        "top_k",
+        "top_p",
+        "seed",
+        "mbr",
+        "utility",
+    )
     search = {"beam_size": options["beam"]} | {name: options[name] for name in names if name in options}
     contradict(greedy and search["beam_size"] not in (None, 1), "--greedy", "--beam")
     contradict(greedy and search["sample"], "--greedy", "--sample")

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from mt.console import log
@@ -10,6 +12,7 @@ from mt.data.tokenizer import TokenizerPair, normalized
 from mt.decoding.alignment import Unit, align_units
 from mt.decoding.engine import DistributedEngine, Engine, Hypothesis, SearchOptions
 from mt.decoding.long_input import split_long
+from mt.decoding.prefix import Prefix, speller_of
 from mt.decoding.runaway import search_without_loops
 from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
@@ -17,6 +20,9 @@ from mt.system.distributed import Distributed
 from mt.text.languages import chosen_language, is_spaced
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from mt.data.eval_texts import EvalText
 
 _MAX_CANDIDATES = 100_000  # held in memory together
@@ -36,8 +42,14 @@ class Candidate:
 
     text: str
     score: float  # by which it was ranked
-    log_prob: float
+    log_prob: float  # with a prefix, that of the rest
+    prefix: str = ""  # that it was made to begin with
     parts: tuple[Part, ...] = field(default=(), compare=False, repr=False)  # several if the line was too long
+
+    @property
+    def completion(self) -> str:
+        """The text behind the prefix."""
+        return self.text[len(self.prefix) :]
 
 
 def lines_at_once(max_lines: int, candidates: int) -> int:
@@ -70,6 +82,7 @@ class Translator:
     chosen: str | None = None  # one of target_langs; None where it is still to be chosen with `to`
     source_langs: Sequence[str] = ()  # that the model translates from; empty if unknown
     pairs: Collection[tuple[str, str]] = ()  # of a source and a target language that it was trained on
+    max_positions: int | None = None  # of a translation, SOS counted; None where unlimited
     tags: Tags = field(init=False)  # ask for the target language; empty where the model knows one language
     separator: str = field(init=False)  # joins sentences of the output
 
@@ -77,14 +90,15 @@ class Translator:
     def of(cls, engine: Engine, tokenizers: TokenizerPair, settings: TranslationSettings) -> "Translator":
         """Return a translator with the settings of a model."""
         limit, form = settings.max_source_tokens, settings.sentence_format
-        sources, pairs = settings.source_langs, settings.trained_pairs
-        return cls(engine, tokenizers, limit, settings.target_langs, form, source_langs=sources, pairs=pairs)
+        sources, pairs, positions = settings.source_langs, settings.trained_pairs, settings.max_positions
+        return cls(engine, tokenizers, limit, settings.target_langs, form, None, sources, pairs, positions)
 
     def __post_init__(self) -> None:
         self.chosen = self.chosen or (self.target_langs[0] if len(self.target_langs) == 1 else None)
         several = len(self.target_langs) > 1
         undecided = self.chosen is None or (self.format.names_source and not self.format.source_lang)
         self.tags = NO_TAGS if undecided else self.format.tags(self.tokenizers, self.chosen or "", several)
+        self._first = self.tags.target([])
         self._limit = self.max_source_tokens - 2 - len(self.tags.source([]))
         self.separator = " " if self.chosen is None or is_spaced(self.chosen) else ""
 
@@ -135,14 +149,16 @@ class Translator:
         return chosen
 
     def translate(
-        self, lines: Sequence[str], options: SearchOptions, first_line: int | None = 1
+        self, lines: Sequence[str], options: SearchOptions, first_line: int | None = 1, prefixes: Sequence[str] = ()
     ) -> list[list[Candidate]]:
         """Return the n best translations of each line, best first; an empty line has one empty translation.
 
-        Of long lines it warns, numbered from first_line, unless that is None.
+        Where there are prefixes, one for each line, translations begin with them. Of long lines it warns, numbered from
+        first_line, unless that is None.
 
         Raises:
-            InputError: the language is still to be chosen.
+            InputError: the language is still to be chosen, or a prefix is longer than a translation may be, has unknown
+                characters, or belongs to a long line.
         """
         self.to(None)  # raises
         split = [self._split(line) for line in lines]
@@ -152,11 +168,42 @@ class Translator:
                     log.warning("line %d is longer than the model's limit; translated in %d parts", number, len(parts))
         encoded = self.tokenizers.source.encode_batch([part for parts in split for part in parts])
         ids = [self.tags.source(sentence) if sentence else [] for sentence in encoded]
-        found = search_without_loops(self.engine, ids, replace(options, first_token=self.tags.first))
-        if self.tags.first is not None:
+        begun = self._begin(split, ids, options, prefixes, first_line or 1) if any(prefixes) else [Prefix()] * len(ids)
+        forced = [[*self._first, *prefix.forced] for prefix in begun]
+        found = search_without_loops(self.engine, ids, options, forced if any(forced) else ())
+        if self._first:
             found = [[_without_first(hypothesis) for hypothesis in hypotheses] for hypotheses in found]
-        results = zip(ids, found, strict=True)
+        results = zip(ids, found, begun, strict=True)
         return [self._join([next(results) for _ in parts]) for parts in split]
+
+    def _begin(
+        self,
+        split: Sequence[list[str]],
+        sources: Sequence[Sequence[int]],
+        options: SearchOptions,
+        prefixes: Sequence[str],
+        first_line: int,
+    ) -> list[Prefix]:
+        """Return the prefix of each part of some lines."""
+        speller = speller_of(self.tokenizers.target)
+        remaining, begun = iter(sources), []
+        for number, (parts, text) in enumerate(zip(split, prefixes, strict=True), first_line):
+            if text.strip() and len(parts) > 1:
+                raise InputError(f"line {number} has a prefix, and is longer than the model takes", "split this line")
+            for source in islice(remaining, len(parts)):
+                if not text.strip():
+                    begun.append(Prefix())
+                    continue
+                prefix = speller.encode(text)
+                longest = options.longest(len(source) + 2, self.max_positions) - len(self._first)
+                if len(prefix.ids) > longest:
+                    message = f"the prefix of line {number} has {len(prefix.ids)} tokens, and a translation may have"
+                    raise InputError(f"{message} {longest}", "shorten the prefix")
+                begun.append(speller.likeliest(prefix, partial(self._next_log_probs, source)))
+        return begun
+
+    def _next_log_probs(self, source: Sequence[int], target: Sequence[int]) -> "NDArray[np.float32]":
+        return self.engine.next_log_probs(source, [*self._first, *target])[len(self._first) :]
 
     def best(self, lines: Sequence[str], options: SearchOptions) -> list[str]:
         """Return the best translation of each line, without warnings about long lines."""
@@ -195,18 +242,22 @@ class Translator:
     def _count_tokens(self, text: str) -> int:
         return len(self.tokenizers.source.encode_batch([text], self._limit)[0])
 
-    def _join(self, parts: list[tuple[Sequence[int], list[Hypothesis]]]) -> list[Candidate]:
-        """Join the parts of a line, each with its source tokens and hypotheses, rank by rank."""
+    def _join(self, parts: list[tuple[Sequence[int], list[Hypothesis], Prefix]]) -> list[Candidate]:
+        """Join the parts of a line, each with its source tokens, hypotheses and prefix, rank by rank."""
         if not parts:
             return [Candidate("", 0.0, 0.0)]
         candidates = []
-        for rank in range(max(len(hypotheses) for _, hypotheses in parts)):
-            chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for _, hypotheses in parts]
-            texts = self.tokenizers.target.decode_batch([h.ids for h in chosen])
+        prefix = parts[0][2]
+        for rank in range(max(len(hypotheses) for _, hypotheses, _ in parts)):
+            chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for _, hypotheses, _ in parts]
+            if prefix.text:
+                texts = [speller_of(self.tokenizers.target).decode(prefix, chosen[0].ids)]
+            else:
+                texts = self.tokenizers.target.decode_batch([h.ids for h in chosen])
             joined = self.separator.join(text.strip() for text in texts)
             # A model can spell a line break in bytes, but one line in must be one line out.
             one_line = joined.replace("\r", " ").replace("\n", " ")
-            tokens = tuple(Part(source, h.ids, h.attention) for (source, _), h in zip(parts, chosen, strict=True))
+            tokens = tuple(Part(source, h.ids, h.attention) for (source, *_), h in zip(parts, chosen, strict=True))
             score, log_prob = sum(h.score for h in chosen), sum(h.log_prob for h in chosen)
-            candidates.append(Candidate(one_line, score, log_prob, tokens))
+            candidates.append(Candidate(one_line, score, log_prob, prefix.text, tokens))
         return candidates
