@@ -105,9 +105,6 @@ models_option = click.option(
 search_options = option_group(
     click.option("--beam", type=click.IntRange(1, 1000), help="Beam size; default: the model's."),
     click.option("--length-penalty", type=float, help="Length penalty of beam search; default: the model's."),
-    click.option(
-        "--no-repeat-ngram-size", type=click.IntRange(0, 1000), help="No N tokens twice; default: the model's."
-    ),
     click.option("--sample", is_flag=True, help="Sample translations instead of searching for the most likely."),
     click.option("--temperature", type=float, help="With --sample: below 1 favours likely tokens. Default: 1."),
     click.option("--top-k", type=click.IntRange(min=1), help="With --sample: only the K most likely tokens."),
@@ -129,6 +126,12 @@ engine_options = option_group(
     click.option("--shortlist/--no-shortlist", default=None, help="Likely target words only; default: the model's."),
     device_option,
     verbose_option,
+)
+glossary_options = option_group(
+    click.option("--glossary", type=path_type, help="Terms that translations must have: TSV (source, target) or TBX."),
+    click.option(
+        "--keep", multiple=True, metavar="REGEX", help="Keep such text as it is: 'https?://\\S+'; repeatable."
+    ),
 )
 model_options = option_group(
     from_option, to_option, models_option, search_options, engine_options, runs_option, debug_option

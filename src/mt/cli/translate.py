@@ -13,6 +13,7 @@ from mt.cli.options import (
     ENGINE_OPTIONS,
     document_format_type,
     force_option,
+    glossary_options,
     mbr_options,
     model_options,
     path_type,
@@ -47,6 +48,8 @@ _USABLE = 5  # BLEU below which a model has learned next to nothing
 @click.option("--alignment", is_flag=True, help="Add the word alignment in Marian's format: ' ||| 0-0 1-2'.")
 @click.option("--attention", type=path_type, help="Draw the attention weights: a .png, .svg or .html file.")
 @click.option("--by-head", is_flag=True, help="With --attention: every layer and head instead of their mean.")
+@glossary_options
+@click.option("--no-repeat-ngram-size", type=click.IntRange(0, 1000), help="No N tokens twice; default: the model's.")
 @mbr_options
 @model_options
 def translate(text: tuple[str, ...], input_: Path | None, output: Path | None, **options: Any) -> None:
@@ -98,7 +101,7 @@ def _write_translations(
     prefix = require_utf8(options["prefix"], "--prefix")
     prefix_file = _prefix_file(options, input_, n_lines)
     one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
-    engine = {name: options[name] for name in ENGINE_OPTIONS}
+    engine = {name: options[name] for name in (*ENGINE_OPTIONS, "glossary", "keep")}
     sampled = request.sampling is not None
     translator = load(options["models"], **engine, runs=options["runs"], one_by_one=one_by_one, sampling=sampled)
     n_best, format_ = options["n_best"], options["format_"] or "text"

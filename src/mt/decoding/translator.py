@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from mt.console import log
@@ -15,6 +15,7 @@ from mt.decoding.long_input import split_long
 from mt.decoding.prefix import Prefix, speller_of
 from mt.decoding.runaway import search_without_loops
 from mt.decoding.settings import TranslationSettings
+from mt.decoding.terms import Sentence, TermSearch
 from mt.errors import InputError
 from mt.system.distributed import Distributed
 from mt.text.languages import chosen_language, is_spaced
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mt.data.eval_texts import EvalText
+    from mt.data.glossary import Glossary
 
 _MAX_CANDIDATES = 100_000  # held in memory together
 
@@ -83,6 +85,7 @@ class Translator:
     source_langs: Sequence[str] = ()  # that the model translates from; empty if unknown
     pairs: Collection[tuple[str, str]] = ()  # of a source and a target language that it was trained on
     max_positions: int | None = None  # of a translation, SOS counted; None where unlimited
+    glossary: "Glossary | None" = None  # terms that translations must have
     tags: Tags = field(init=False)  # ask for the target language; empty where the model knows one language
     separator: str = field(init=False)  # joins sentences of the output
 
@@ -99,6 +102,7 @@ class Translator:
         undecided = self.chosen is None or (self.format.names_source and not self.format.source_lang)
         self.tags = NO_TAGS if undecided else self.format.tags(self.tokenizers, self.chosen or "", several)
         self._first = self.tags.target([])
+        self._terms = self.glossary and self.chosen and self.glossary.terms(self.format.source_lang, self.chosen)
         self._limit = self.max_source_tokens - 2 - len(self.tags.source([]))
         self.separator = " " if self.chosen is None or is_spaced(self.chosen) else ""
 
@@ -169,12 +173,30 @@ class Translator:
         encoded = self.tokenizers.source.encode_batch([part for parts in split for part in parts])
         ids = [self.tags.source(sentence) if sentence else [] for sentence in encoded]
         begun = self._begin(split, ids, options, prefixes, first_line or 1) if any(prefixes) else [Prefix()] * len(ids)
-        forced = [[*self._first, *prefix.forced] for prefix in begun]
-        found = search_without_loops(self.engine, ids, options, forced if any(forced) else ())
-        if self._first:
-            found = [[_without_first(hypothesis) for hypothesis in hypotheses] for hypotheses in found]
+        terms = [self._terms.find(part) for parts in split for part in parts] if self._terms else []
+        found = self._search([Sentence(*each) for each in zip_longest(ids, begun, terms, fillvalue=())], options)
         results = zip(ids, found, begun, strict=True)
         return [self._join([next(results) for _ in parts]) for parts in split]
+
+    def _search(self, sentences: Sequence[Sentence], options: SearchOptions) -> list[list[Hypothesis]]:
+        """Return the n best hypotheses of sentences, which begin with their prefixes and have their terms."""
+        rows = [row for row, sentence in enumerate(sentences) if sentence.terms]
+        if rows and options.sampling is not None:
+            raise InputError("samples cannot be made to have terms", "leave out the glossary, or --sample")
+        forced = [[*self._first, *sentence.prefix.forced] for sentence in sentences]
+        wide = replace(options, n_best=options.beam_size, scores=True) if rows else options
+        sources = [sentence.source for sentence in sentences]
+        found = search_without_loops(self.engine, sources, wide, forced if any(forced) else ())
+        if self._first:
+            found = [[_without_first(hypothesis) for hypothesis in hypotheses] for hypotheses in found]
+        if rows:
+            search = TermSearch(self.engine, self.tokenizers.target, self._first, bool(self.separator))
+            having = search.complete(
+                [sentences[row] for row in rows], [found[row] for row in rows], options, self._longest
+            )
+            for row, hypotheses in zip(rows, having, strict=True):
+                found[row] = hypotheses
+        return [hypotheses if options.sampling else hypotheses[: options.n_best] for hypotheses in found]
 
     def _begin(
         self,
@@ -195,12 +217,15 @@ class Translator:
                     begun.append(Prefix())
                     continue
                 prefix = speller.encode(text)
-                longest = options.longest(len(source) + 2, self.max_positions) - len(self._first)
+                longest = self._longest(source, options)
                 if len(prefix.ids) > longest:
                     message = f"the prefix of line {number} has {len(prefix.ids)} tokens, and a translation may have"
                     raise InputError(f"{message} {longest}", "shorten the prefix")
                 begun.append(speller.likeliest(prefix, partial(self._next_log_probs, source)))
         return begun
+
+    def _longest(self, source: Sequence[int], options: SearchOptions) -> int:
+        return options.longest(len(source) + 2, self.max_positions) - len(self._first)
 
     def _next_log_probs(self, source: Sequence[int], target: Sequence[int]) -> "NDArray[np.float32]":
         return self.engine.next_log_probs(source, [*self._first, *target])[len(self._first) :]
@@ -208,6 +233,13 @@ class Translator:
     def best(self, lines: Sequence[str], options: SearchOptions) -> list[str]:
         """Return the best translation of each line, without warnings about long lines."""
         return [candidates[0].text for candidates in self.translate(lines, replace(options, scores=False), None)]
+
+    def term_share(self, lines: Sequence[str], translations: Sequence[str]) -> float | None:
+        """Return the percentage of lines with terms whose translations have all of them; None without such lines."""
+        pairs = zip(lines, translations, strict=True)
+        found = [(self._terms.find(normalized(line)), text) for line, text in pairs] if self._terms else []
+        having = [all(term.is_in(text) for term in terms) for terms, text in found if terms]
+        return 100 * sum(having) / len(having) if having else None
 
     def warn_long_lines(self, lines: Sequence[str], text_name: str) -> None:
         """Log one warning about all lines longer than the model's limit."""

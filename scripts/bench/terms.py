@@ -1,0 +1,105 @@
+"""Translates a test set with a glossary of words that its references have, and without, and compares.
+
+    python scripts/bench/terms.py multi30k/train multi30k/test_2016_flickr en de --model runs/multi30k-en-de
+
+The glossary has the words of the test sources with a translation that a lexicon, learned from the training text, knows
+and that most references have. A rare one has the least frequent of those translations instead, which few models write
+on their own; the sentences are then those whose references have it. Printed are the share of sentences that have their
+terms, BLEU, and the time.
+"""
+
+import argparse
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from mt.api.loading import load
+from mt.api.translation import Translator
+from mt.data.glossary import Glossary, Terms
+from mt.extras.doctor.lexicon import Side, learn_lexicon
+from mt.metrics.scores import corpus_bleu
+
+
+def main() -> int:
+    """Print a row for each glossary."""
+    arguments = _arguments()
+    sides = [
+        [Path(f"{path}.{code}").read_text(encoding="utf-8").splitlines() for code in arguments.languages]
+        for path in (arguments.train, arguments.test)
+    ]
+    usual, rare = choose(sides[0], sides[1], arguments.number)
+    load_one = {"model": arguments.model, "engine": arguments.engine}
+    for name, entries in (("usual", usual), ("rare", rare)):
+        path = arguments.work / f"{name}.tsv"
+        path.write_text("".join(f"{source}\t{target}\n" for source, target in entries.items()), encoding="utf-8")
+        terms, test = Glossary(path).terms(*arguments.languages), sides[1]
+        if name == "rare":
+            found = [(terms.find(source), source, reference) for source, reference in zip(*test, strict=True)]
+            having = [pair for each, *pair in found if each and all(term.is_in(pair[1]) for term in each)]
+            test = [list(side) for side in zip(*having, strict=True)]
+        for label, model in (("without", load(**load_one)), ("with", load(**load_one, glossary=path))):
+            print(f"{name} glossary, {label}: {measure(model, terms, test)}", flush=True)
+    return 0
+
+
+def choose(train: list[list[str]], test: list[list[str]], number: int) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the usual translations of words, and the rarest ones, each most frequent in the test sources."""
+    lines = [np.arange(len(train[0]))] * 2
+    sources, targets = (Side(side) for side in train)
+    words, translations, _ = learn_lexicon(sources, targets, *lines)
+    own, other = list(sources.vocab), list(targets.vocab)
+    known: dict[str, set[str]] = {}
+    for word, translation in zip(words.tolist(), translations.tolist(), strict=True):
+        known.setdefault(own[word], set()).add(other[translation])
+    counts: Counter[str] = Counter()
+    having: dict[str, Counter[str]] = {}
+    for source, target in zip(*test, strict=True):
+        nouns = {word.lower(): word for word in re.findall(r"(?<!^)\b[A-ZÄÖÜ]\w+", target)}
+        for word in set(re.findall(r"\b[a-z]{3,}\b", source)):
+            counts[word] += 1
+            having.setdefault(word, Counter()).update(nouns[each] for each in known.get(word, ()) if each in nouns)
+    usual, rare = {}, {}
+    for word, count in counts.most_common():
+        ranked = having[word].most_common()
+        if ranked and len(usual) < number and ranked[0][1] > 0.6 * count:
+            usual[word] = ranked[0][0]
+        if len(ranked) > 1 and len(rare) < number:
+            rare[word] = ranked[-1][0]
+    return usual, rare
+
+
+def measure(model: Translator, terms: Terms, test: list[list[str]]) -> str:
+    """Return how many sentences have their terms, BLEU, and the seconds."""
+    started = time.perf_counter()
+    translations = model.translate(test[0])
+    seconds = time.perf_counter() - started
+
+    def complete() -> Iterator[bool]:
+        for source, translation in zip(test[0], translations, strict=True):
+            if found := terms.find(source):
+                yield all(term.is_in(translation) for term in found)
+
+    kept = list(complete())
+    share = f"{sum(kept)} of {len(kept)} sentences with terms have them ({100 * sum(kept) / len(kept):.1f} %)"
+    return f"{share}, BLEU {corpus_bleu(translations, test[1], '13a'):.2f}, {seconds:.1f} s"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("train", type=Path, help="without the language")
+    parser.add_argument("test", type=Path)
+    parser.add_argument("languages", nargs=2)
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--number", type=int, default=200, help="of terms in a glossary")
+    parser.add_argument("--work", type=Path, default=Path(), help="folder for the glossaries")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
