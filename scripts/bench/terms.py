@@ -16,12 +16,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from mt.api.loading import load
 from mt.api.translation import Translator
 from mt.data.glossary import Glossary, Terms
-from mt.extras.doctor.lexicon import Side, learn_lexicon
+from mt.data.lexicon import Side, word_translations
 from mt.metrics.scores import corpus_bleu
 
 
@@ -49,13 +47,7 @@ def main() -> int:
 
 def choose(train: list[list[str]], test: list[list[str]], number: int) -> tuple[dict[str, str], dict[str, str]]:
     """Return the usual translations of words, and the rarest ones, each most frequent in the test sources."""
-    lines = [np.arange(len(train[0]))] * 2
-    sources, targets = (Side(side) for side in train)
-    words, translations, _ = learn_lexicon(sources, targets, *lines)
-    own, other = list(sources.vocab), list(targets.vocab)
-    known: dict[str, set[str]] = {}
-    for word, translation in zip(words.tolist(), translations.tolist(), strict=True):
-        known.setdefault(own[word], set()).add(other[translation])
+    known = word_translations(*map(Side, train))
     counts: Counter[str] = Counter()
     having: dict[str, Counter[str]] = {}
     for source, target in zip(*test, strict=True):

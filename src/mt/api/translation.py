@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
@@ -241,6 +242,7 @@ class Translator:
             raise InputError("this engine does not draw reproducible samples", "load the model with engine='torch'")
         if attention and self._opened.model is None:
             raise InputError("attention takes a single model on torch", "load the model with engine='torch'")
+        into = replace(into, inline_terms=False) if attention else into
         options = request.options(self._opened.settings.search, scores or n_best > 1)
         utility = request.utility_in(into.target_lang)
         remaining, prefixes = iter(lines), repeat(prefix) if isinstance(prefix, str) else iter(prefix)

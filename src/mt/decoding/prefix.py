@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from mt.data.tokenizer_kinds import TextTokenizer
 
+LogProbs = Callable[[Sequence[int]], "NDArray[np.float32]"]
+
 _MAX_ROLLBACK = 8  # pieces
 
 
@@ -46,6 +48,26 @@ class PrefixSpeller:
         pieces = enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))
         self._pieces = sorted((piece, i) for i, piece in pieces if i not in hidden)
 
+    def spell(self, text: str, longest: int, log_probs: LogProbs, name: str) -> Prefix:
+        """Return a prefix as the likeliest tokens whose text begins with it; a text without letters is none.
+
+        Args:
+            text: that translations begin with.
+            longest: the most tokens that they may have.
+            log_probs: returns log-probabilities (T + 1, V) of the next token behind 0 to T tokens.
+            name: of the prefix in messages.
+
+        Raises:
+            InputError: it is too long, or the tokenizer cannot spell one of its characters.
+        """
+        if not text.strip():
+            return Prefix()
+        prefix = self.encode(text)
+        if len(prefix.ids) > longest:
+            message = f"the prefix {name} has {len(prefix.ids)} tokens, and a translation may have {longest}"
+            raise InputError(message, "shorten the prefix")
+        return self.likeliest(prefix, log_probs)
+
     def encode(self, text: str) -> Prefix:
         """Return a prefix as tokens; white space at its end is the beginning of the next word.
 
@@ -63,13 +85,8 @@ class PrefixSpeller:
         starts = [place for place, piece in enumerate(tokenizer.tokens(ids)) if piece.startswith(SPACE)]
         return Prefix(begun, ids, max(len(ids) - _MAX_ROLLBACK, *starts[-1:], 0))
 
-    def likeliest(self, prefix: Prefix, log_probs: "Callable[[Sequence[int]], NDArray[np.float32]]") -> Prefix:
-        """Return the prefix with the likeliest tokens whose text begins with it.
-
-        Args:
-            prefix: as `encode` returns it.
-            log_probs: returns log-probabilities (T + 1, V) of the next token behind 0 to T tokens.
-        """
+    def likeliest(self, prefix: Prefix, log_probs: LogProbs) -> Prefix:
+        """Return an encoded prefix with the likeliest tokens whose text begins with it."""
         ids, pieces = prefix.ids, self._tokenizer.tokens(prefix.ids)
         rows = log_probs(ids[:-1])
         total, best, chosen = 0.0, float("-inf"), ids

@@ -33,10 +33,19 @@ class Sentence(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """The beginning of a translation up to a term and the token behind it, and the log-probability of that."""
+    """The beginning of a translation up to a term and the token behind it.
+
+    Attributes:
+        ids: its tokens, without EOS.
+        log_prob: their log-probability, that of an EOS included.
+        fixed: how many of them stay in later searches.
+        ended: whether the token behind the term was EOS.
+    """
 
     ids: list[int]
     log_prob: float
+    fixed: int
+    ended: bool
 
 
 @dataclass
@@ -58,9 +67,9 @@ class TermSearch:
     def __post_init__(self) -> None:
         pieces = self.tokenizer.tokens(range(self.tokenizer.vocab_size))
         hidden = {*range(len(SPECIALS)), *self.tokenizer.byte_ids, *self.tokenizer.tags.values()}
-        self._begins_word = np.array(
-            [i not in hidden and not (self.is_spaced and piece[:1].isalnum()) for i, piece in enumerate(pieces)]
-        )
+        begins = [i not in hidden and not (self.is_spaced and piece[:1].isalnum()) for i, piece in enumerate(pieces)]
+        self._begins_word, self._ends_word = np.array(begins), np.array(begins)
+        self._ends_word[EOS_ID] = True
 
     def missing(self, sentence: Sentence, ids: Sequence[int]) -> "list[Term]":
         """Return the terms that a translation lacks."""
@@ -82,22 +91,27 @@ class TermSearch:
             options: of the search.
             longest: returns the bound of a translation's tokens.
         """
+        sentences = [sentence._replace(terms=self._spellable(sentence.terms)) for sentence in sentences]
         results = [
             [h for h in found[row] if not self.missing(sentence, h.ids)] for row, sentence in enumerate(sentences)
         ]
         best = {row: found[row][0] for row, hypotheses in enumerate(results) if not hypotheses}
         fixed = {row: len(sentences[row].prefix.forced) for row in best}
         open_rows = list(best)
-        while open_rows:
+        for _ in range(max((len(sentence.terms) for sentence in sentences), default=0)):
             bounds = {row: longest(sentences[row].source, options) for row in open_rows}
             jobs = {row: self._jobs(sentences[row], best[row].ids, fixed[row], bounds[row]) for row in open_rows}
             open_rows = [row for row in open_rows if jobs[row]]
             for row, hypotheses in zip(open_rows, self._continue(sentences, jobs, open_rows, options), strict=True):
-                ranked = [(-len(self.missing(sentences[row], h.ids)), h.score, number) for number, h in hypotheses]
-                number = max(ranked)[2]
-                best[row], fixed[row] = dict(hypotheses)[number], len(jobs[row][number].ids) - 1
+                ranked = [(-len(self.missing(sentences[row], h.ids)), h.score) for h in hypotheses]
+                number = ranked.index(max(ranked))
+                best[row], fixed[row] = hypotheses[number], jobs[row][number].fixed
             open_rows = [row for row in open_rows if self.missing(sentences[row], best[row].ids)]
         return [hypotheses or [best[row]] for row, hypotheses in enumerate(results)]
+
+    def _spellable(self, terms: "Sequence[Term]") -> "list[Term]":
+        """Return the terms that the vocabulary can spell."""
+        return [term for term in terms if term.is_in(self.tokenizer.decode(self.tokenizer.encode(term.forms[0])))]
 
     def _jobs(self, sentence: Sentence, ids: Sequence[int], fixed: int, longest: int) -> list[_Job]:
         """Return where the next term could stand in a translation, whose first `fixed` tokens stay."""
@@ -115,26 +129,29 @@ class TermSearch:
             begun = [*ids[:place], *spelt]
             if len(begun) < longest - 1:
                 after = self._log_probs(sentence.source, begun)
-                following = int(np.where(self._begins_word, after[-1], _IMPOSSIBLE).argmax())
+                following = int(np.where(self._ends_word, after[-1], _IMPOSSIBLE).argmax())
                 cost = float(after[range(len(begun) + 1), [*begun, following]].sum())
-                jobs.append(_Job([*begun, following], cost))
+                ended = following == EOS_ID
+                jobs.append(_Job(begun if ended else [*begun, following], cost, len(begun), ended))
         return jobs
 
     def _continue(
         self, sentences: Sequence[Sentence], jobs: dict[int, list[_Job]], rows: Sequence[int], options: SearchOptions
-    ) -> list[list[tuple[int, Hypothesis]]]:
-        """Search on from every job of some rows, and return numbered hypotheses of whole translations."""
-        sources = [sentences[row].source for row in rows for _ in jobs[row]]
-        begun = [[*self.first, *job.ids] for row in rows for job in jobs[row]]
+    ) -> list[list[Hypothesis]]:
+        """Search on from every job of some rows, and return hypotheses of whole translations."""
+        going = [(sentences[row].source, [*self.first, *job.ids]) for row in rows for job in jobs[row] if not job.ended]
         options = replace(options, n_best=1, scores=True, attention=False)
-        found = iter(self.engine.translate(sources, options, begun) if begun else [])
+        sources, begun = [source for source, _ in going], [ids for _, ids in going]
+        found = iter(self.engine.translate(sources, options, begun) if going else [])
         results = []
         for row in rows:
             hypotheses = []
-            for number, job in enumerate(jobs[row]):
-                [rest] = next(found)
-                ids, log_prob = rest.ids[len(self.first) :], job.log_prob + rest.log_prob
-                hypotheses.append((number, Hypothesis.of(ids, log_prob, options.length_penalty)))
+            for job in jobs[row]:
+                ids, log_prob = job.ids, job.log_prob
+                if not job.ended:
+                    [rest] = next(found)
+                    ids, log_prob = rest.ids[len(self.first) :], log_prob + rest.log_prob
+                hypotheses.append(Hypothesis.of(ids, log_prob, options.length_penalty))
             results.append(hypotheses)
         return results
 

@@ -7,6 +7,7 @@ from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from mt.console import log
+from mt.data.inline_terms import encode_with_terms
 from mt.data.sentence_format import NO_TAGS, OUR_FORMAT, SentenceFormat, Tags
 from mt.data.tokenizer import TokenizerPair, normalized
 from mt.decoding.alignment import Unit, align_units
@@ -86,6 +87,7 @@ class Translator:
     pairs: Collection[tuple[str, str]] = ()  # of a source and a target language that it was trained on
     max_positions: int | None = None  # of a translation, SOS counted; None where unlimited
     glossary: "Glossary | None" = None  # terms that translations must have
+    inline_terms: bool = True  # in the source, where the model was trained for that; attention would show them
     tags: Tags = field(init=False)  # ask for the target language; empty where the model knows one language
     separator: str = field(init=False)  # joins sentences of the output
 
@@ -170,10 +172,12 @@ class Translator:
             for number, parts in enumerate(split, first_line):
                 if len(parts) > 1:
                     log.warning("line %d is longer than the model's limit; translated in %d parts", number, len(parts))
-        encoded = self.tokenizers.source.encode_batch([part for parts in split for part in parts])
+        parts = [part for line in split for part in line]
+        terms = [self._terms.find(part) for part in parts] if self._terms else []
+        shown = terms if self.inline_terms and not options.attention else []
+        encoded = encode_with_terms(self.tokenizers.source, parts, shown, self._limit)
         ids = [self.tags.source(sentence) if sentence else [] for sentence in encoded]
         begun = self._begin(split, ids, options, prefixes, first_line or 1) if any(prefixes) else [Prefix()] * len(ids)
-        terms = [self._terms.find(part) for parts in split for part in parts] if self._terms else []
         found = self._search([Sentence(*each) for each in zip_longest(ids, begun, terms, fillvalue=())], options)
         results = zip(ids, found, begun, strict=True)
         return [self._join([next(results) for _ in parts]) for parts in split]
@@ -207,21 +211,13 @@ class Translator:
         first_line: int,
     ) -> list[Prefix]:
         """Return the prefix of each part of some lines."""
-        speller = speller_of(self.tokenizers.target)
         remaining, begun = iter(sources), []
         for number, (parts, text) in enumerate(zip(split, prefixes, strict=True), first_line):
             if text.strip() and len(parts) > 1:
                 raise InputError(f"line {number} has a prefix, and is longer than the model takes", "split this line")
             for source in islice(remaining, len(parts)):
-                if not text.strip():
-                    begun.append(Prefix())
-                    continue
-                prefix = speller.encode(text)
-                longest = self._longest(source, options)
-                if len(prefix.ids) > longest:
-                    message = f"the prefix of line {number} has {len(prefix.ids)} tokens, and a translation may have"
-                    raise InputError(f"{message} {longest}", "shorten the prefix")
-                begun.append(speller.likeliest(prefix, partial(self._next_log_probs, source)))
+                longest, costs = self._longest(source, options), partial(self._next_log_probs, source)
+                begun.append(speller_of(self.tokenizers.target).spell(text, longest, costs, f"of line {number}"))
         return begun
 
     def _longest(self, source: Sequence[int], options: SearchOptions) -> int:
