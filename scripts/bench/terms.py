@@ -5,7 +5,7 @@
 The glossary has the words of the test sources with a translation that a lexicon, learned from the training text, knows
 and that most references have. A rare one has the least frequent of those translations instead, which few models write
 on their own; the sentences are then those whose references have it. Printed are the share of sentences that have their
-terms, BLEU, and the time.
+terms, BLEU, and the time. With --placeholders, terms are replaced by text that the model would have to copy.
 """
 
 import argparse
@@ -21,6 +21,8 @@ from mt.api.translation import Translator
 from mt.data.glossary import Glossary, Terms
 from mt.data.lexicon import Side, word_translations
 from mt.metrics.scores import corpus_bleu
+
+PLACEHOLDERS = {"number": "{}", "large number": "739{}", "name": "Xylo{}", "tag": "<{}>", "capitals": "TERM{}"}
 
 
 def main() -> int:
@@ -42,6 +44,9 @@ def main() -> int:
             test = [list(side) for side in zip(*having, strict=True)]
         for label, model in (("without", load(**load_one)), ("with", load(**load_one, glossary=path))):
             print(f"{name} glossary, {label}: {measure(model, terms, test)}", flush=True)
+        if name == "usual" and arguments.placeholders:
+            for kind, pattern in PLACEHOLDERS.items():
+                print(f"placeholder {kind}: {survival(load(**load_one), terms, test, pattern)}", flush=True)
     return 0
 
 
@@ -81,6 +86,29 @@ def measure(model: Translator, terms: Terms, test: list[list[str]]) -> str:
     return f"{share}, BLEU {corpus_bleu(translations, test[1], '13a'):.2f}, {seconds:.1f} s"
 
 
+def survival(model: Translator, terms: Terms, test: list[list[str]], pattern: str) -> str:
+    """Return in how many translations all placeholders are, and BLEU with the terms in their places."""
+    rows = [
+        (source, reference, found) for source, reference in zip(*test, strict=True) if (found := terms.find(source))
+    ]
+    texts = []
+    for source, _, found in rows:
+        ends = [0, *(term.end for term in found)]
+        parts = [
+            source[end : term.start] + pattern.format(i)
+            for i, (end, term) in enumerate(zip(ends, found, strict=False), 1)
+        ]
+        texts.append("".join([*parts, source[ends[-1] :]]))
+    survived, translations = 0, model.translate(texts)
+    for row, (_, _, found) in enumerate(rows):
+        names = [pattern.format(i) for i, _ in enumerate(found, 1)]
+        survived += all(name in translations[row] for name in names)
+        for name, term in zip(names, found, strict=True):
+            translations[row] = translations[row].replace(name, term.forms[0])
+    bleu = corpus_bleu(translations, [reference for _, reference, _ in rows], "13a")
+    return f"in {survived} of {len(rows)} translations ({100 * survived / len(rows):.1f} %), BLEU {bleu:.2f}"
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("train", type=Path, help="without the language")
@@ -89,6 +117,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--number", type=int, default=200, help="of terms in a glossary")
+    parser.add_argument("--placeholders", action="store_true")
     parser.add_argument("--work", type=Path, default=Path(), help="folder for the glossaries")
     return parser.parse_args()
 

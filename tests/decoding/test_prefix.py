@@ -82,7 +82,11 @@ def test_samples_begin_with_the_prefix(both: Twins) -> None:
 
 def test_log_probs_of_the_next_token(both: Twins) -> None:
     target = IDS[0][:3]
-    fast, slow = (engine.next_log_probs(IDS[1], target) for engine in (both.fast(), both.slow()))
+    others = [IDS[0], *IDS[:1] * 20], [[5], *IDS[2:3] * 20]  # in the same batch, and in another
+    engines = both.fast(), both.slow()
+    [(fast, *_), (slow, *_)] = (
+        list(engine.next_log_probs([IDS[1], *others[0]], [target, *others[1]])) for engine in engines
+    )
     assert fast.shape == slow.shape == (4, both.tokenizers.target.vocab_size)
     assert np.allclose(np.exp(fast), np.exp(slow), atol=1e-5)
     [expected] = forced_score(both.model, pad_sources([IDS[1]], torch.device("cpu")), [target])

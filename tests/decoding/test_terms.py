@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine_helpers import Twins, ending_model, printed_lines, run_cli, sentences, twins, whole_folder
+from engine_helpers import Twins, ending_model, printed, printed_lines, run_cli, sentences, twins, whole_folder
 from mt.api.loading import load
-from mt.data.glossary import Glossary
-from mt.decoding.engine import Sampling, SearchOptions
+from mt.data.glossary import Glossary, Term
+from mt.decoding.engine import EngineChoice, Sampling, SearchOptions
+from mt.decoding.prefix import Prefix
 from mt.decoding.search import forced_score, pad_sources
+from mt.decoding.terms import Sentence, TermSearch
 from mt.decoding.translator import Translator
 from mt.errors import InputError
+from mt.storage.run_dir import ModelDir
 
 IDS = sentences([7, 2, 4], 290)
 OPTIONS = SearchOptions(beam_size=4, n_best=2, max_length=30)
@@ -124,3 +127,35 @@ def test_a_conflict_is_reported_before_the_model_is_loaded(tmp_path: Path) -> No
     (tmp_path / "terms.tsv").write_text("a\tb\na\tc\n")
     with pytest.raises(InputError, match=r"terms\.tsv:2: 'a' is 'c' here and 'b' in line 1"):
         load(tmp_path / "no model", glossary=tmp_path / "terms.tsv")
+
+
+def test_evaluation(tmp_path: Path, tsv: Path, folder: Path) -> None:
+    (tmp_path / "text").write_text("\n".join([*LINES, "Nothing."]) + "\n")
+    text = ["--source", tmp_path / "text", "--reference", tmp_path / "text"]
+    found = json.loads(printed("eval", "--model", folder, *text, "--json", "--glossary", tsv))
+    assert [result["terms"] for result in found["results"]] == [100.0] * len(found["results"])
+    table = printed("eval", "--model", folder, *text, "--keep", "dog|talk")
+    assert "terms %" in table
+    assert "terms" not in printed("eval", "--model", folder, *text)
+    assert "terms" not in printed("eval", "--model", folder, *text, "--keep", "xyz")
+    [without, having] = (load(folder, glossary=path)._opened.translator for path in (None, tsv))
+    assert without.term_share(LINES, LINES) is None
+    assert having.term_share(["A dog", "the grass", "a cat"], ["Ein Hund", "die Wiese", "Hund"]) == 50
+
+
+def test_a_server_has_the_terms(tsv: Path, folder: Path) -> None:
+    pytest.importorskip("fastapi")
+    from mt.extras.serving.service import open_directions
+
+    [direction] = open_directions([ModelDir(folder)], EngineChoice(), Glossary(tsv))
+    [[candidate]] = direction.translator.translate(["A dog."], replace(direction.search, n_best=1))
+    assert "Hund" in candidate.text.split()
+
+
+def test_a_term_that_the_vocabulary_lacks_is_left_out(both: Twins, tsv: Path) -> None:
+    search = TermSearch(both.slow(), both.tokenizers.target, [], True)
+    strange = Term(0, 3, ("zu\u0308g",))  # decomposed, which the tokenizer composes
+    source = both.tokenizers.source.encode(LINES[0])
+    found = both.slow().translate([source], OPTIONS)
+    [result] = search.complete([Sentence(source, Prefix(), [strange])], found, OPTIONS, lambda *_: 30)
+    assert result == found[0]

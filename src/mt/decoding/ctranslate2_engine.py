@@ -6,7 +6,7 @@ It follows the rules of `mt.decoding.search` and finds the same scores; see docs
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from mt.data.tokenizer import EOS, EOS_ID, PAD, SOS, TokenizerPair
 from mt.decoding.engine import (
+    COSTS_BATCH,
     EMPTY_HYPOTHESIS,
     Hypothesis,
     SearchOptions,
@@ -141,23 +142,26 @@ class CTranslate2Engine:
                 raise MachineError(f"CTranslate2: {error}", "lower decoding.batch_tokens of the model") from None
             raise InputError(f"CTranslate2 cannot translate with this model: {error}", "use --engine torch") from None
 
-    def next_log_probs(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
-        """Return log-probabilities (T + 1, V) of the next token behind 0 to T tokens of a translation."""
-        [result] = self._translator.translate_batch(
-            [[self._source_pieces[i] for i in source]],
-            [[self._target_pieces[i] for i in target]],
-            beam_size=1,
-            min_decoding_length=0,
-            max_decoding_length=len(target) + 1,
-            max_input_length=0,
-            disable_unk=True,
-            suppress_sequences=[[PAD], [SOS]],
-            return_logits_vocab=True,
-        )
-        logits = np.stack([np.asarray(row.to(DataType.float32).to_device(Device.cpu)) for row in result.logits[0]])
-        logits -= logits.max(axis=1, keepdims=True)
-        log_probs: NDArray[np.float32] = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-        return log_probs
+    def next_log_probs(self, sentences: Sentences, targets: Sentences) -> Iterator[NDArray[np.float32]]:
+        """Yield log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each sentence's translation."""
+        for first in range(0, len(sentences), COSTS_BATCH):
+            some = targets[first : first + COSTS_BATCH]
+            results = self._translator.translate_batch(
+                [[self._source_pieces[i] for i in source] for source in sentences[first : first + COSTS_BATCH]],
+                [[self._target_pieces[i] for i in target] for target in some],
+                beam_size=1,
+                min_decoding_length=0,
+                max_decoding_length=max(map(len, some)) + 1,
+                max_input_length=0,
+                disable_unk=True,
+                suppress_sequences=[[PAD], [SOS]],
+                return_logits_vocab=True,
+            )
+            for result, target in zip(results, some, strict=True):
+                rows = (row.to(DataType.float32).to_device(Device.cpu) for row in result.logits[0][: len(target) + 1])
+                logits = np.stack([np.asarray(row) for row in rows])
+                logits -= logits.max(axis=1, keepdims=True)
+                yield logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
 
     def _translate(self, sentences: Sentences, options: SearchOptions, prefixes: Sentences) -> list[list[Hypothesis]]:
         bounds = [options.longest(len(ids) + 2, self._max_positions) for ids in sentences]
@@ -250,6 +254,6 @@ class CTranslate2Engine:
         starts = range(len(pieces) - no_repeat + 1) if no_repeat else ()
         current = pieces[len(pieces) - no_repeat + 1 :]
         banned = {pieces[i + no_repeat - 1] for i in starts if pieces[i : i + no_repeat - 1] == current}
-        log_probs = self.next_log_probs(source, [self._target_ids[piece] for piece in pieces])[-1]
+        log_probs = next(self.next_log_probs([source], [[self._target_ids[piece] for piece in pieces]]))[-1]
         repeated = sum(math.exp(log_probs[self._target_ids[piece]]) for piece in banned)
         return float(log_probs[EOS_ID]) - math.log1p(-repeated)

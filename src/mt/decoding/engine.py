@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 ENGINES = ("auto", "ctranslate2", "torch", "torch-graphs")  # the last: steps are CUDA graphs
 DEVICES = ("auto", "cpu", "cuda", "mps")
 FLOAT_TYPES = ("float32", "float16", "bfloat16")
+COSTS_BATCH = 16  # sentences of which `next_log_probs` computes all tokens' costs together
 COMPUTE_TYPES = (*FLOAT_TYPES, "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16")
 
 
@@ -112,8 +113,8 @@ class Engine(Protocol):
         """
         ...
 
-    def next_log_probs(self, source: Sequence[int], target: Sequence[int]) -> "NDArray[np.float32]":
-        """Return log-probabilities (T + 1, V) of the next token behind 0 to T tokens of a translation."""
+    def next_log_probs(self, sentences: Sentences, targets: Sentences) -> "Iterator[NDArray[np.float32]]":
+        """Yield log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each sentence's translation."""
         ...
 
 
@@ -133,8 +134,8 @@ class DistributedEngine:
         own = (self.distributed.shard(each) for each in (sentences, prefixes))
         return self.distributed.all_gather(self.engine.translate(next(own), options, next(own)))
 
-    def next_log_probs(self, source: Sequence[int], target: Sequence[int]) -> "NDArray[np.float32]":
-        return self.engine.next_log_probs(source, target)
+    def next_log_probs(self, sentences: Sentences, targets: Sentences) -> "Iterator[NDArray[np.float32]]":
+        return self.engine.next_log_probs(sentences, targets)
 
 
 def batch_by_length(lengths: Sequence[int], max_tokens: int, max_sentences: int = sys.maxsize) -> Iterator[list[int]]:

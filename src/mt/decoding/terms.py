@@ -6,7 +6,7 @@ placed stays, and every term gets its place unless the translation would become 
 would have to copy, are not needed (docs/lab/terms.md).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -99,8 +99,7 @@ class TermSearch:
         fixed = {row: len(sentences[row].prefix.forced) for row in best}
         open_rows = list(best)
         for _ in range(max((len(sentence.terms) for sentence in sentences), default=0)):
-            bounds = {row: longest(sentences[row].source, options) for row in open_rows}
-            jobs = {row: self._jobs(sentences[row], best[row].ids, fixed[row], bounds[row]) for row in open_rows}
+            jobs = self._jobs({row: sentences[row] for row in open_rows}, best, fixed, options, longest)
             open_rows = [row for row in open_rows if jobs[row]]
             for row, hypotheses in zip(open_rows, self._continue(sentences, jobs, open_rows, options), strict=True):
                 ranked = [(-len(self.missing(sentences[row], h.ids)), h.score) for h in hypotheses]
@@ -113,27 +112,39 @@ class TermSearch:
         """Return the terms that the vocabulary can spell."""
         return [term for term in terms if term.is_in(self.tokenizer.decode(self.tokenizer.encode(term.forms[0])))]
 
-    def _jobs(self, sentence: Sentence, ids: Sequence[int], fixed: int, longest: int) -> list[_Job]:
-        """Return where the next term could stand in a translation, whose first `fixed` tokens stay."""
-        rows = self._log_probs(sentence.source, ids)
-        own = rows[range(len(ids) + 1), [*ids, EOS_ID]]
+    def _jobs(
+        self,
+        sentences: dict[int, Sentence],
+        best: dict[int, Hypothesis],
+        fixed: dict[int, int],
+        options: SearchOptions,
+        longest: Callable[[Sequence[int], SearchOptions], int],
+    ) -> dict[int, list[_Job]]:
+        """Return how the next term of each sentence could stand in its best hypothesis."""
+        begun = []
+        costs = self._costs((sentence.source, best[row].ids) for row, sentence in sentences.items())
+        for (row, sentence), own in zip(sentences.items(), costs, strict=True):
+            limit = longest(sentence.source, options) - 1
+            begun += [(row, ids) for ids in self._places(sentence, best[row].ids, fixed[row], own) if len(ids) < limit]
+        jobs: dict[int, list[_Job]] = {row: [] for row in sentences}
+        costs = self._costs((sentences[row].source, ids) for row, ids in begun)
+        for (row, ids), own in zip(begun, costs, strict=True):
+            following = int(np.where(self._ends_word, own[-1], _IMPOSSIBLE).argmax())
+            cost = float(own[range(len(ids) + 1), [*ids, following]].sum())
+            ended = following == EOS_ID
+            jobs[row].append(_Job(ids if ended else [*ids, following], cost, len(ids), ended))
+        return jobs
+
+    def _places(self, sentence: Sentence, ids: Sequence[int], fixed: int, costs: "np.ndarray") -> list[list[int]]:
+        """Return beginnings of a translation that end with its next term, where its first `fixed` tokens stay."""
+        own = costs[range(len(ids) + 1), [*ids, EOS_ID]]
         places = [place for place in range(fixed, len(ids) + 1) if place == len(ids) or self._begins_word[ids[place]]]
         choices = []
         for term in self.missing(sentence, ids):
             spelt = {place: self.tokenizer.encode(term.form(place == 0)) for place in places}
-            loss = {place: float(own[place] - rows[place, spelt[place][0]]) for place in places}
+            loss = {place: float(own[place] - costs[place, spelt[place][0]]) for place in places}
             choices.append([(place, spelt[place]) for place in sorted(places, key=loss.__getitem__)[:_PLACES]])
-        _, chosen = min((min(places)[0], places) for places in choices)
-        jobs = []
-        for place, spelt in chosen:
-            begun = [*ids[:place], *spelt]
-            if len(begun) < longest - 1:
-                after = self._log_probs(sentence.source, begun)
-                following = int(np.where(self._ends_word, after[-1], _IMPOSSIBLE).argmax())
-                cost = float(after[range(len(begun) + 1), [*begun, following]].sum())
-                ended = following == EOS_ID
-                jobs.append(_Job(begun if ended else [*begun, following], cost, len(begun), ended))
-        return jobs
+        return [[*ids[:place], *spelt] for place, spelt in min(choices, key=lambda choice: min(choice)[0])]
 
     def _continue(
         self, sentences: Sequence[Sentence], jobs: dict[int, list[_Job]], rows: Sequence[int], options: SearchOptions
@@ -155,5 +166,10 @@ class TermSearch:
             results.append(hypotheses)
         return results
 
-    def _log_probs(self, source: Sequence[int], target: Sequence[int]) -> "np.ndarray":
-        return self.engine.next_log_probs(source, [*self.first, *target])[len(self.first) :]
+    def _costs(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> "Iterator[np.ndarray]":
+        """Yield log-probabilities (T + 1, V) of the next token behind each part of sources' translations."""
+        sources, targets = [], []
+        for source, target in pairs:
+            sources.append(source)
+            targets.append([*self.first, *target])
+        return (costs[len(self.first) :] for costs in self.engine.next_log_probs(sources, targets))

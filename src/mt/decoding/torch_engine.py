@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from mt.console import log
-from mt.data.tokenizer import SOS_ID
+from mt.data.tokenizer import PAD_ID, SOS_ID
 from mt.decoding.attention_weights import alignment_layer, attention_weights
 from mt.decoding.cuda_graphs import GraphedDecoder
-from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, Sentences, batch_by_length
+from mt.decoding.engine import COSTS_BATCH, EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, Sentences, batch_by_length
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.search import Model, log_probs_of, pad_sources, sample, search
 from mt.errors import is_out_of_memory
@@ -58,15 +58,24 @@ class TorchEngine:
         with self._lock:
             return self._translate(sentences, options, prefixes)
 
+    def next_log_probs(self, sentences: Sentences, targets: Sentences) -> Iterator[NDArray[np.float32]]:
+        """Yield log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each sentence's translation."""
+        for first in range(0, len(sentences), COSTS_BATCH):
+            some = targets[first : first + COSTS_BATCH]
+            costs = self._costs(sentences[first : first + COSTS_BATCH], some)  # (T, B, V)
+            yield from (costs[: len(target) + 1, row] for row, target in enumerate(some))
+
     @torch.inference_mode()
-    def next_log_probs(self, source: Sequence[int], target: Sequence[int]) -> NDArray[np.float32]:
-        """Return log-probabilities (T + 1, V) of the next token behind 0 to T tokens of a translation."""
-        model = self.model
-        with self._lock, _evaluating(model):
-            state: Any = model.start(pad_sources([source], model.device, model.source_format))
-            rows = [model.step(torch.tensor([[i]], device=model.device), state) for i in (SOS_ID, *target)]
-            found: NDArray[np.float32] = log_probs_of(torch.cat(rows)).cpu().numpy()
-            return found
+    def _costs(self, sentences: Sentences, targets: Sentences) -> NDArray[np.float32]:
+        device, longest = self.model.device, max(map(len, targets))
+        tokens = [[SOS_ID, *target, *[PAD_ID] * (longest - len(target))] for target in targets]
+        with self._lock, _evaluating(self.model):
+            state: Any = self.model.start(pad_sources(sentences, device, self.model.source_format))
+            steps = torch.tensor(tokens, device=device).split(1, dim=1)
+            costs: NDArray[np.float32] = (
+                torch.stack([log_probs_of(self.model.step(t, state)) for t in steps]).cpu().numpy()
+            )
+            return costs
 
     def _translate(self, sentences: Sentences, options: SearchOptions, prefixes: Sentences) -> list[list[Hypothesis]]:
         copies = 1 if options.sampling is None else options.n_best

@@ -224,7 +224,8 @@ class Translator:
         return options.longest(len(source) + 2, self.max_positions) - len(self._first)
 
     def _next_log_probs(self, source: Sequence[int], target: Sequence[int]) -> "NDArray[np.float32]":
-        return self.engine.next_log_probs(source, [*self._first, *target])[len(self._first) :]
+        [costs] = self.engine.next_log_probs([source], [[*self._first, *target]])
+        return costs[len(self._first) :]
 
     def best(self, lines: Sequence[str], options: SearchOptions) -> list[str]:
         """Return the best translation of each line, without warnings about long lines."""
