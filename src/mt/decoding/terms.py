@@ -124,8 +124,8 @@ class TermSearch:
         begun = []
         costs = self._costs((sentence.source, best[row].ids) for row, sentence in sentences.items())
         for (row, sentence), own in zip(sentences.items(), costs, strict=True):
-            limit = longest(sentence.source, options) - 1
-            begun += [(row, ids) for ids in self._places(sentence, best[row].ids, fixed[row], own) if len(ids) < limit]
+            room = longest(sentence.source, options) - 2  # for the token behind the term
+            begun += [(row, ids) for ids in self._places(sentence, best[row].ids, fixed[row], room, own)]
         jobs: dict[int, list[_Job]] = {row: [] for row in sentences}
         costs = self._costs((sentences[row].source, ids) for row, ids in begun)
         for (row, ids), own in zip(begun, costs, strict=True):
@@ -135,16 +135,24 @@ class TermSearch:
             jobs[row].append(_Job(ids if ended else [*ids, following], cost, len(ids), ended))
         return jobs
 
-    def _places(self, sentence: Sentence, ids: Sequence[int], fixed: int, costs: "np.ndarray") -> list[list[int]]:
-        """Return beginnings of a translation that end with its next term, where its first `fixed` tokens stay."""
+    def _places(
+        self, sentence: Sentence, ids: Sequence[int], fixed: int, room: int, costs: "np.ndarray"
+    ) -> list[list[int]]:
+        """Return beginnings of a translation, of at most `room` tokens, that end with its next term.
+
+        Its first `fixed` tokens stay.
+        """
         own = costs[range(len(ids) + 1), [*ids, EOS_ID]]
-        places = [place for place in range(fixed, len(ids) + 1) if place == len(ids) or self._begins_word[ids[place]]]
+        ends = {0, len(ids)}
+        places = [place for place in range(fixed, len(ids) + 1) if place in ends or self._begins_word[ids[place]]]
         choices = []
         for term in self.missing(sentence, ids):
             spelt = {place: self.tokenizer.encode(term.form(place == 0)) for place in places}
-            loss = {place: float(own[place] - costs[place, spelt[place][0]]) for place in places}
-            choices.append([(place, spelt[place]) for place in sorted(places, key=loss.__getitem__)[:_PLACES]])
-        return [[*ids[:place], *spelt] for place, spelt in min(choices, key=lambda choice: min(choice)[0])]
+            loss = {p: float(own[p] - costs[p, spelt[p][0]]) for p in places if p + len(spelt[p]) <= room}
+            if loss:
+                choices.append([(place, spelt[place]) for place in sorted(loss, key=loss.__getitem__)[:_PLACES]])
+        _, leftmost = min(((min(choice)[0], choice) for choice in choices), default=(0, []))
+        return [[*ids[:place], *spelt] for place, spelt in leftmost]
 
     def _continue(
         self, sentences: Sequence[Sentence], jobs: dict[int, list[_Job]], rows: Sequence[int], options: SearchOptions
