@@ -10,10 +10,13 @@ import pytest
 import torch
 
 from engine_helpers import (
+    PUSHABLE,
     Twins,
     both_find,
     ending_model,
+    endless_model,
     printed_lines,
+    push_all,
     run_cli,
     sentences,
     tokenizers,
@@ -21,12 +24,14 @@ from engine_helpers import (
     whole_folder,
 )
 from mt.api.loading import load
+from mt.bundle.to_ctranslate2 import convert
 from mt.data.tokenizer import EOS_ID
 from mt.decoding.engine import Sampling, SearchOptions
 from mt.decoding.prefix import speller_of
 from mt.decoding.search import forced_score, pad_sources
 from mt.decoding.translator import Translator
 from mt.errors import InputError
+from mt.storage.run_dir import ModelDir
 
 IDS = sentences([7, 2, 4, 5, 3, 6], 290)
 OPTIONS = SearchOptions(beam_size=4, n_best=3, max_length=14)
@@ -140,6 +145,8 @@ def test_a_word_that_has_only_begun_is_completed(both: Twins) -> None:
     rows[:, tokenizer.encode(word[1:])[0]] = -0.1
     prefix = speller_of(tokenizer).encode(word[1:-1])
     assert speller_of(tokenizer).likeliest(prefix, lambda _: rows).forced == tokenizer.encode(word[1:])
+    found = speller_of(tokenizer).likeliest(prefix, lambda _: rows)
+    assert speller_of(tokenizer).decode(found, found.forced) == word[1:]
 
 
 def test_refusals(both: Twins) -> None:
@@ -165,11 +172,27 @@ def test_a_tokenizer_without_bytes(tmp_path: Path, both: Twins) -> None:
     assert speller.decode(prefix, speller.encode("ein Hund").ids) == "ein  Hund"
 
 
-def test_retries_of_runaway_translations_keep_the_prefix(both: Twins) -> None:
-    options = replace(OPTIONS, beam_size=1, n_best=1, retry_loops=True, max_length_ratio=100.0, max_length=60)
-    [fast, slow] = (each.translate(LINES, options, prefixes=["Das", "", "Haus"]) for each in translators(both))
+def test_retries_of_runaway_translations_keep_the_prefix(tmp_path: Path) -> None:
+    endless = twins(tmp_path, *PUSHABLE, model=endless_model)
+    options = replace(OPTIONS, beam_size=1, n_best=1, retry_loops=True, max_length=35, max_length_ratio=9.0)
+    [fast, slow] = (each.translate(LINES, options, prefixes=["Das", "", "Haus"]) for each in translators(endless))
     assert [each[0].text for each in fast] == [each[0].text for each in slow]
-    assert [fast[0][0].text[:3], fast[2][0].text[:4]] == ["Das", "Haus"]
+    plain = translators(endless)[0].translate(LINES, replace(options, retry_loops=False), prefixes=["Das", "", "Haus"])
+    assert any(again[0].text != first[0].text for again, first in zip(fast, plain, strict=True))
+    for row, prefix in ((0, "Das"), (2, "Haus")):
+        ids = endless.tokenizers.target.encode(prefix)
+        assert list(fast[row][0].parts[0].target[: len(ids)]) == ids
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.1, 0.2])
+def test_lines_without_a_prefix_may_be_empty_beside_others(tmp_path: Path, strength: float) -> None:
+    """An end that is second likeliest counts as the first token, but not as the one behind a prefix."""
+    pushed = twins(tmp_path, *PUSHABLE, model=endless_model)
+    push_all(pushed.model, {EOS_ID: strength})
+    convert(pushed.model, pushed.config, pushed.tokenizers, ModelDir(tmp_path / "again"))
+    pushed = replace(pushed, folder=ModelDir(tmp_path / "again"))
+    found = both_find(pushed, IDS, replace(OPTIONS, n_best=4), [IDS[0][:2], [], [], IDS[1], [], []])
+    assert any(h.ids == [] for hypotheses in found for h in hypotheses)
 
 
 @pytest.fixture(scope="module")
