@@ -107,7 +107,7 @@ class Terms:
                 if target in ("", source):
                     yield self._kept(start, start + len(spelt), spelt)
                     continue
-                forms = (target,)
+                forms: tuple[str, ...] = (target,)
                 if different:
                     upper = len(spelt) > 1 and spelt == source.upper()
                     forms = (target.upper(), target) if upper else (target, _capitalized(target))

@@ -32,7 +32,7 @@ def annotate(text: str, spans: Iterable[Span]) -> str:
     if any(mark in text for mark in _MARKS):
         return text
     parts, done = [], 0
-    begin, then, end = _MARKS
+    begin, then, end = list(_MARKS)
     for start, stop, translation in spans:
         parts += [text[done:start], begin, text[start:stop], then, translation, end]
         done = stop

@@ -71,11 +71,10 @@ class TorchEngine:
         tokens = [[SOS_ID, *target, *[PAD_ID] * (longest - len(target))] for target in targets]
         with self._lock, _evaluating(self.model):
             state: Any = self.model.start(pad_sources(sentences, device, self.model.source_format))
-            steps = torch.tensor(tokens, device=device).split(1, dim=1)
-            costs: NDArray[np.float32] = (
-                torch.stack([log_probs_of(self.model.step(t, state)) for t in steps]).cpu().numpy()
-            )
-            return costs
+            steps = torch.tensor(tokens, device=device).unbind(1)
+            costs = torch.stack([log_probs_of(self.model.step(step[:, None], state)) for step in steps])
+            found: NDArray[np.float32] = costs.cpu().numpy()
+            return found
 
     def _translate(self, sentences: Sentences, options: SearchOptions, prefixes: Sentences) -> list[list[Hypothesis]]:
         copies = 1 if options.sampling is None else options.n_best

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice, zip_longest
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from mt.console import log
@@ -178,7 +178,8 @@ class Translator:
         encoded = encode_with_terms(self.tokenizers.source, parts, shown, self._limit)
         ids = [self.tags.source(sentence) if sentence else [] for sentence in encoded]
         begun = self._begin(split, ids, options, prefixes, first_line or 1) if any(prefixes) else [Prefix()] * len(ids)
-        found = self._search([Sentence(*each) for each in zip_longest(ids, begun, terms, fillvalue=())], options)
+        rows = zip(ids, begun, terms or [[] for _ in ids], strict=True)
+        found = self._search([Sentence(*row) for row in rows], options)
         results = zip(ids, found, begun, strict=True)
         return [self._join([next(results) for _ in parts]) for parts in split]
 
