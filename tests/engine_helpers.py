@@ -179,10 +179,12 @@ def same(fast: list[list[Hypothesis]], slow: list[list[Hypothesis]], tolerance: 
         assert [h.score for h in found] == pytest.approx([h.score for h in expected], rel=1e-5, abs=tolerance)
 
 
-def both_find(twins: Twins, ids: list[list[int]], options: SearchOptions) -> list[list[Hypothesis]]:
+def both_find(
+    twins: Twins, ids: list[list[int]], options: SearchOptions, prefixes: Sequence[Sequence[int]] = ()
+) -> list[list[Hypothesis]]:
     """Translate with both engines, check that they agree, and return the hypotheses."""
-    found = twins.fast().translate(ids, options)
-    same(found, twins.slow().translate(ids, options))
+    found = twins.fast().translate(ids, options, prefixes)
+    same(found, twins.slow().translate(ids, options, prefixes))
     return found
 
 

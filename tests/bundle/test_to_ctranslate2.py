@@ -103,7 +103,7 @@ def test_every_source_format_and_a_first_token(tmp_path: Path, source_format: st
         tmp_path, f"model.source_format={source_format}", model=lambda config: ending_model(config, ids, options)
     )
     without = both_find(both, ids, options)
-    found = both_find(both, ids, replace(options, first_token=50))
+    found = both_find(both, ids, options, [[50]] * 3)
     assert {h.ids[0] for hypotheses in found for h in hypotheses} == {50} != {h[0].ids[:1] == [50] for h in without}
     [fast], [slow] = (
         engine.translate(ids[:1], replace(options, attention=True))[0][:1] for engine in (both.fast(), both.slow())

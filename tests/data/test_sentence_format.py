@@ -1,5 +1,7 @@
 """Sentence formats: tags and special tokens in training batches, in search and in scores."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from model_helpers import scramble
 from mt.bundle.model_folder import build_model
 from mt.data.batching import assemble
 from mt.data.encode import TaggedPairs
+from mt.data.glossary import Glossary
 from mt.data.sentence_format import SOURCE_FORMATS, SentenceFormat, Tags, framed
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, BpeTokenizer, TokenizerPair
 from mt.decoding.engine import SearchOptions
@@ -90,6 +93,16 @@ def test_a_first_token_costs_nothing_and_is_in_no_translation(source: str) -> No
             assert DE not in part.target[:1]
             assert candidate.log_prob == pytest.approx(log_prob(line, list(part.target)), abs=1e-4)
             assert candidate.score == pytest.approx(candidate.log_prob / (len(part.target) + 2))
+        begun = translator.translate([line], SearchOptions(4, 4, max_length=20), prefixes=["Ein Hu"])[0]
+        for candidate in begun:
+            [part] = candidate.parts
+            assert candidate.text.startswith("Ein Hu")
+            assert DE not in part.target
+            assert log_prob(line, list(part.target)) < candidate.log_prob < 0  # of the rest
+        having = replace(translator, glossary=Glossary(None, ["[Th]"]))
+        for candidate in having.translate([line], SearchOptions(4, 1, max_length=20))[0]:
+            assert all(re.search(rf"\b{letter}\b", candidate.text) for letter in {"T", "h"} & {*line})
+            assert candidate.log_prob == pytest.approx(log_prob(line, list(candidate.parts[0].target)), abs=1e-3)
     [scored] = PairScorer(model, PAIR, translator.tags, settings).score([(ENGLISH[0], GERMAN[0])])
     assert scored is not None
     assert scored.log_prob == pytest.approx(log_prob(ENGLISH[0], TOKENIZER.encode(GERMAN[0])), abs=1e-3)

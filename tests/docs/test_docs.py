@@ -113,6 +113,10 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "page.html").write_text("<p>a b</p>\n")
     (folder / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\na b\n")
     (folder / "terms.csv").write_text("en,de\na b,\n")
+    (folder / "terms.tsv").write_text("a\tx\n")
+    sides = "".join(f'<langSet xml:lang="{code}"><term>a</term></langSet>' for code in ("en", "de"))
+    (folder / "terms.tbx").write_text(f"<martif><termEntry>{sides}</termEntry></martif>")
+    (folder / "begun.de").write_text("a\n\n")
     _write_other_kinds(folder)
     (folder / "transformer_small.yaml").write_text(JOEYNMT)
     (folder / "train.sh").write_text(

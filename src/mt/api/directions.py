@@ -49,7 +49,7 @@ class Directions:
         return None if found == target_lang else found
 
     def translate_detected(
-        self, lines: Sequence[str], target_lang: str, options: SearchOptions
+        self, lines: Sequence[str], target_lang: str, options: SearchOptions, prefixes: Sequence[str] = ()
     ) -> list[list[Candidate]]:
         """Translate each line from the language that it is in; one in the target language stays as it is."""
         sources = [self.source_of(line, target_lang) for line in lines]
@@ -57,7 +57,8 @@ class Directions:
         for code in dict.fromkeys(sources):
             if code is not None:
                 numbers = [i for i, source in enumerate(sources) if source == code]
-                translated = self.into(target_lang, code).translate([lines[i] for i in numbers], options, None)
+                own = [prefixes[i] for i in numbers if prefixes]
+                translated = self.into(target_lang, code).translate([lines[i] for i in numbers], options, None, own)
                 found |= zip(numbers, translated, strict=True)
         return [found[i] for i in range(len(lines))]
 

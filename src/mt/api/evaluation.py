@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from mt.api.loading import Models, find_models
+from mt.api.loading import Models, find_models, glossary_of
 from mt.api.search import Search, SearchRequest
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
@@ -75,6 +75,8 @@ def evaluate(
     device: str = "auto",
     shortlist: bool | None = None,
     runs: str | Path = "runs",
+    glossary: str | Path | None = None,
+    keep: Sequence[str] = (),
     request: SearchRequest | None = None,
     **search: Unpack[Search],
 ) -> Evaluation:
@@ -88,7 +90,7 @@ def evaluate(
         metrics: some of bleu, chrf, ter and comet; none: the configured ones.
         comet_model: with the metric comet: the folder of a COMET checkpoint.
         output: the folder that `Evaluation.write` writes to; None: the run's `eval/`.
-        engine, compute_type, device, shortlist, runs: as of `mt.load`.
+        engine, compute_type, device, shortlist, runs, glossary, keep: as of `mt.load`.
         request: the search, where it was checked before; otherwise the arguments of `mt.api.search.Search`.
 
     Raises:
@@ -98,16 +100,16 @@ def evaluate(
     from mt.evaluation.test_set import evaluate as score
     from mt.evaluation.texts import texts_in
 
-    request = request or SearchRequest.of(search)
+    request, terms = request or SearchRequest.of(search), glossary_of(glossary, keep)
     choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
     models = find_models(model, runs)
     config = read_config(models[0])
     texts = _texts(config, models[0], (_path(source), _path(reference)), (source_lang, to))
     comet = _comet(metrics, _path(comet_model), device)
-    opened = open_model(models[0], choice, models[1:])
+    opened = open_model(models[0], choice, models[1:]).with_glossary(terms)
     texts = texts_in(opened.settings, texts) if to is None else texts
     methods = _methods(config, request, opened.settings.search)
-    usual = request.is_default and choice == EngineChoice(device=device) and _covers(metrics, config)
+    usual = terms is None and request.is_default and choice == EngineChoice(device=device) and _covers(metrics, config)
     folder, name = _output(models, config, usual, _path(source), (source_lang, to), _path(output))
     if folder is not None:
         kinds = ("source", "reference", "json", *(method.name for method in methods))

@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mt.api.translation import Translator
 from mt.decoding.engine import EngineChoice
 from mt.storage.find_model import find_model
 from mt.storage.run_dir import ModelDir
+
+if TYPE_CHECKING:
+    from mt.data.glossary import Glossary
 
 ModelPath = str | Path
 Models = ModelPath | Sequence[ModelPath] | None
@@ -28,6 +32,8 @@ def load(
     runs: str | Path = "runs",
     one_by_one: bool = False,
     sampling: bool = False,
+    glossary: str | Path | None = None,
+    keep: Sequence[str] = (),
 ) -> Translator:
     """Load a model to translate with.
 
@@ -41,12 +47,25 @@ def load(
         runs: the folder of runs.
         one_by_one: single sentences will come, one after another; the engine then uses all threads for each.
         sampling: translations will be sampled, which takes torch.
+        glossary: a TSV or TBX file of terms that translations must have.
+        keep: regular expressions of text to keep as it is, such as URLs.
 
     Raises:
-        InputError: there is no such model, it is damaged, or this machine cannot run it so.
+        InputError: there is no such model, it is damaged, or this machine cannot run it so; or a term has two
+            translations.
     """
     from mt.bundle.load_translator import open_model
 
+    terms = glossary_of(glossary, keep)
     folders = find_models(model, runs)
     choice = EngineChoice(engine, device, compute_type, shortlist, one_by_one, sampling)
-    return Translator(open_model(folders[0], choice, folders[1:]), folders[0].root)
+    return Translator(open_model(folders[0], choice, folders[1:]).with_glossary(terms), folders[0].root)
+
+
+def glossary_of(path: str | Path | None, keep: Sequence[str]) -> "Glossary | None":
+    """Read a file of terms, or just patterns of text to keep; None without both."""
+    if path is None and not keep:
+        return None
+    from mt.data.glossary import Glossary
+
+    return Glossary(None if path is None else Path(path), keep)

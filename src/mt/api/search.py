@@ -16,6 +16,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "n_best": (1, 100_000),
     "mbr": (2, 1000),
     "length_penalty": (-10, 10),
+    "no_repeat_ngram_size": (0, 1000),
     "temperature": (0.001, 1000),
     "top_k": (1, math.inf),
     "top_p": (1e-9, 1),
@@ -30,6 +31,7 @@ class Search(TypedDict, total=False):
     Attributes:
         beam_size: hypotheses kept per sentence; 1 is greedy search.
         length_penalty: the exponent of a hypothesis's length in its score.
+        no_repeat_ngram_size: no run of so many tokens occurs twice in a translation; 0 allows all.
         sample: draw translations instead of searching for the most likely.
         temperature: with `sample`: below 1 favours likely tokens.
         top_k: with `sample`: only so many of the most likely tokens.
@@ -41,6 +43,7 @@ class Search(TypedDict, total=False):
 
     beam_size: int | None
     length_penalty: float | None
+    no_repeat_ngram_size: int | None
     sample: bool
     temperature: float | None
     top_k: int | None
@@ -66,6 +69,7 @@ class SearchRequest:
     sampling: Sampling | None = None
     utility: str | None = None
     name: Callable[[str], str] = str
+    no_repeat_ngram_size: int | None = None
 
     @classmethod
     def of(cls, search: Mapping[str, Any], n_best: int = 1, name: Callable[[str], str] = str) -> "SearchRequest":
@@ -93,7 +97,8 @@ class SearchRequest:
             raise InputError(f"{name(next(iter(drawn)))} belongs to {name('sample')}", "add it, or leave this out")
         utility = None if mbr is None else given.get("utility", UTILITIES[0])
         sampling = Sampling(**drawn) if sample else None
-        return cls(beam, given.get("length_penalty"), mbr or n_best, sampling, utility, name)
+        no_repeat = given.get("no_repeat_ngram_size")
+        return cls(beam, given.get("length_penalty"), mbr or n_best, sampling, utility, name, no_repeat)
 
     @property
     def is_default(self) -> bool:
@@ -113,11 +118,13 @@ class SearchRequest:
                 message = f"{argument} {self.n_best} is more than the beam of {beam} can hold"
                 raise InputError(message, f"give {self.name('beam_size')} {self.n_best} or more")
             beam = self.n_best
+        own = {"length_penalty": self.length_penalty, "no_repeat_ngram_size": self.no_repeat_ngram_size}
+        changes: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
         return replace(
             defaults,
+            **changes,
             beam_size=beam,
             n_best=self.n_best,
-            length_penalty=defaults.length_penalty if self.length_penalty is None else self.length_penalty,
             sampling=self.sampling,
             scores=scores or self.utility is not None,
         )

@@ -33,6 +33,11 @@ class Translation:
         return self.n_best[0].text
 
     @property
+    def completion(self) -> str:
+        """The best translation behind its prefix."""
+        return self.n_best[0].completion
+
+    @property
     def score(self) -> float:
         """The score of the best translation: its log-probability, normalised by length."""
         return self.n_best[0].score

@@ -3,7 +3,8 @@
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from dataclasses import replace
+from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -116,8 +117,8 @@ class Translator:
             n_best: return a list of so many translations of each text, best first.
             details: return a `Translation` for each text instead of strings.
             **options: `source_lang` and `target_lang`, where the model has several (the former also "auto", which
-                detects it; the latter also as `to`), `attention` (with `details`), and the arguments of
-                `mt.api.search.Search`: `beam_size`, `length_penalty`, `sample`, `mbr`, ...
+                detects it; the latter also as `to`), `attention` (with `details`), `prefix` (one, or one for each
+                text), and the arguments of `mt.api.search.Search`: `beam_size`, `length_penalty`, `sample`, ...
 
         Raises:
             InputError: not strings, unknown or contradicting arguments, or an unknown language.
@@ -224,6 +225,7 @@ class Translator:
         scores: bool = True,
         first_line: int = 1,
         request: SearchRequest | None = None,
+        prefix: str | Iterable[str] = "",
         **search: Unpack[Search],
     ) -> Iterator[Translation]:
         """Yield a `Translation` for each line.
@@ -238,6 +240,7 @@ class Translator:
             scores: False where they are not needed, which makes greedy search faster.
             first_line: the number of the first line, for warnings of long lines.
             request: the search, where it was checked before; otherwise the arguments of `Search`.
+            prefix: with which translations begin: one for all, or one for each line; an empty one asks for nothing.
         """
         request = request or SearchRequest.of(search, n_best)
         contradict(None not in (to, target_lang), "to", "target_lang")
@@ -246,17 +249,21 @@ class Translator:
             raise InputError("this engine does not draw reproducible samples", "load the model with engine='torch'")
         if attention and self._opened.model is None:
             raise InputError("attention takes a single model on torch", "load the model with engine='torch'")
+        into = replace(into, inline_terms=False) if attention else into
         options = request.options(self._opened.settings.search, scores or n_best > 1)
         utility = request.utility_in(into.target_lang)
-        remaining = iter(lines)
+        remaining, prefixes = iter(lines), repeat(prefix) if isinstance(prefix, str) else iter(prefix)
         while block := list(islice(remaining, lines_at_once(BLOCK_LINES, options.n_best))):
-            for line in block:
+            begun = list(islice(prefixes, len(block)))
+            if len(begun) < len(block):
+                raise InputError(f"line {first_line + len(begun)} has no prefix", "give an empty one")
+            for line in [*block, *begun]:
                 if not isinstance(line, str):
                     raise InputError(f"{line!r:.50} is not a string", "give a string, or a list of strings")
             if source_lang == AUTO:
-                translated = self._directions.translate_detected(block, into.target_lang, options)
+                translated = self._directions.translate_detected(block, into.target_lang, options, begun)
             else:
-                translated = into.translate(block, options, first_line)
+                translated = into.translate(block, options, first_line, begun)
             for line, candidates in zip(block, translated, strict=True):
                 yield self._result(line, best_of(candidates, utility, n_best, options.sampling is not None), attention)
             first_line += len(block)
@@ -287,3 +294,4 @@ class _Options(Search, total=False):
     target_lang: str | None
     source_lang: str | None
     attention: bool
+    prefix: str | Iterable[str]

@@ -21,6 +21,7 @@ from mt.storage.run_dir import VOCABULARY_MAP, ModelDir
 
 if TYPE_CHECKING:
     from mt.config import Config
+    from mt.data.glossary import Glossary
     from mt.model.build import TranslationModel
 
 _TORCH_TYPES = ("auto", *FLOAT_TYPES)
@@ -35,6 +36,10 @@ class OpenedModel:
     engine: str
     tokenizers: TokenizerPair
     model: "TranslationModel | None" = None
+
+    def with_glossary(self, glossary: "Glossary | None") -> "OpenedModel":
+        """Return the same model, whose translations have the terms of a glossary."""
+        return replace(self, translator=replace(self.translator, glossary=glossary)) if glossary else self
 
 
 def open_model(folder: ModelDir, choice: EngineChoice | None = None, others: Sequence[ModelDir] = ()) -> OpenedModel:

@@ -23,6 +23,7 @@ from mt.errors import InputError
 from mt.model.build import TranslationModel
 from mt.storage.find_model import find_model
 from mt.storage.run_dir import ModelDir
+from mt.text.languages import TERM_TAGS
 
 INIT_FROM = "training.init_from"
 DISTILL_FROM = "training.distill_from"
@@ -97,7 +98,8 @@ class Pretrained:
             return None
         for language in tagged:
             if language not in tokenizers.source.tags:
-                hint = f"{remedy}, or remove that language from data"
+                unwanted = "augmentation.terms" if language in TERM_TAGS else "that language from data"
+                hint = f"{remedy}, or remove {unwanted}"
                 raise InputError(f"{message} has no tag for {language}", hint)
         for tokenizer in tokenizers if settings.is_sampled else ():
             make_segmenter(tokenizer, settings)  # refuses another kind of tokenizer

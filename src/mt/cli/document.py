@@ -9,7 +9,7 @@ from mt.console import log, progress
 from mt.errors import InputError
 
 # Options of `mt translate` that have no meaning for a document.
-_ONLY_LINES = ("alignment", "attention", "by_head")
+_ONLY_LINES = ("alignment", "attention", "by_head", "prefix", "prefix_file")
 
 
 def document_kind(path: Path | None, format_: str | None) -> str | None:
@@ -43,7 +43,7 @@ def translate_document(path: Path, kind: str, output: Path | None, request: Any,
     check_output(output, path, force=options["force"])
     from mt.api.loading import load
 
-    engine = {name: options[name] for name in ENGINE_OPTIONS}
+    engine = {name: options[name] for name in (*ENGINE_OPTIONS, "glossary", "keep")}
     translator = load(options["models"], **engine, runs=options["runs"], sampling=request.sampling is not None)
     chosen = {
         "format_": kind,

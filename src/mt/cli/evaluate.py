@@ -9,6 +9,7 @@ import click
 from mt.cli.options import (
     ENGINE_OPTIONS,
     engine_choice,
+    glossary_options,
     json_option,
     mbr_options,
     metrics_option,
@@ -32,6 +33,7 @@ from mt.storage.output_path import require_writable
 @click.option("--comet-model", type=path_type, help="With --metrics comet: the folder of a COMET checkpoint.")
 @click.option("--tune-length-penalty", is_flag=True, help="Try length penalties on the validation set; no test set.")
 @click.option("--perturb", is_flag=True, help="Score the text in capitals, with typos, URLs to copy, and so on.")
+@glossary_options
 @mbr_options
 @model_options
 def evaluate_command(source: Path | None, reference: Path | None, to: str | None, **options: Any) -> None:
@@ -60,7 +62,7 @@ def evaluate_command(source: Path | None, reference: Path | None, to: str | None
             scores = tune_length_penalty(models, choice, **text, beam_size=request.beam_size, runs=runs)
         print_result(json.dumps(scores.json) if options["as_json"] else scores.table)
         return
-    scored = ("metrics", "comet_model", "output", *ENGINE_OPTIONS)
+    scored = ("metrics", "comet_model", "output", "glossary", "keep", *ENGINE_OPTIONS)
     evaluation = evaluate(models, **text, **{name: options[name] for name in scored}, runs=runs, request=request)
     try:
         # Printed first: an unwritable folder must not cost the scores, nor a closed pipe the files.
@@ -81,5 +83,5 @@ def _check_excluded(options: dict[str, Any]) -> None:
     contradict(options["tune_length_penalty"] and options["perturb"], tuning, perturb)
     chosen = perturb if options["perturb"] else tuning
     contradict(chosen == tuning and options["length_penalty"] is not None, tuning, "--length-penalty")
-    for option in ("sample", "mbr", "output", "metrics"):
+    for option in ("sample", "mbr", "output", "metrics", "glossary", "keep"):
         contradict(bool(options[option]), chosen, f"--{option}")

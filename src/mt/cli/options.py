@@ -127,6 +127,12 @@ engine_options = option_group(
     device_option,
     verbose_option,
 )
+glossary_options = option_group(
+    click.option("--glossary", type=path_type, help="Terms that translations must have: TSV (source, target) or TBX."),
+    click.option(
+        "--keep", multiple=True, metavar="REGEX", help="Keep such text as it is: 'https?://\\S+'; repeatable."
+    ),
+)
 model_options = option_group(
     from_option, to_option, models_option, search_options, engine_options, runs_option, debug_option
 )
@@ -182,7 +188,17 @@ def search_request(options: dict[str, Any], greedy: bool = False, n_best: int = 
     """
     from mt.api.search import SearchRequest
 
-    names = ("length_penalty", "sample", "temperature", "top_k", "top_p", "seed", "mbr", "utility")
+    names = (
+        "length_penalty",
+        "no_repeat_ngram_size",
+        "sample",
+        "temperature",
+        "top_k",
+        "top_p",
+        "seed",
+        "mbr",
+        "utility",
+    )
     search = {"beam_size": options["beam"]} | {name: options[name] for name in names if name in options}
     contradict(greedy and search["beam_size"] not in (None, 1), "--greedy", "--beam")
     contradict(greedy and search["sample"], "--greedy", "--sample")

@@ -7,7 +7,15 @@ from typing import Any
 import click
 
 from mt.cli.completion import run_folders
-from mt.cli.options import Option, debug_option, engine_choice, path_type, runs_option, verbose_option
+from mt.cli.options import (
+    Option,
+    debug_option,
+    engine_choice,
+    glossary_options,
+    path_type,
+    runs_option,
+    verbose_option,
+)
 from mt.errors import InputError
 
 
@@ -51,6 +59,7 @@ def _limit(option: str, field: str, default: float, kind: Any, help_: str, **mor
     default="",
     help="Proxies whose X-Forwarded-For is trusted: addresses or networks, comma-separated. Default: none.",
 )
+@glossary_options
 @click.option("--device", default="auto", help="auto, cpu or cuda.")
 @click.option("--compute-type", default="auto", help="Number format: auto, float32, int8, ...")
 @verbose_option
@@ -66,6 +75,8 @@ def serve(
     device: str,
     compute_type: str,
     runs: Path,
+    glossary: Path | None,
+    keep: tuple[str, ...],
     **limits: Any,
 ) -> None:
     """Serve models over HTTP: LibreTranslate's API, a web page, and /metrics for Prometheus.
@@ -81,7 +92,7 @@ def serve(
     except ImportError as error:
         message = f"mt serve needs a package that is not installed ({error.name})"
         raise InputError(message, "pip install 'mt-train[serve]'") from None
-    from mt.api.loading import find_models
+    from mt.api.loading import find_models, glossary_of
     from mt.extras.serving.limits import Limits
     from mt.extras.serving.service import open_directions
     from mt.storage.output_path import require_writable
@@ -89,9 +100,10 @@ def serve(
     keys = _keys(api_keys)
     if suggestions is not None:
         require_writable(suggestions, "--suggestions")
+    terms = glossary_of(glossary, keep)
     bound = listen(host, port)  # before models are loaded: a port in use is reported at once
     choice = engine_choice({"engine": "auto", "shortlist": None, "device": device, "compute_type": compute_type})
-    directions = open_directions(find_models(models, runs), choice)
+    directions = open_directions(find_models(models, runs), choice, terms)
     answer(
         create_app(directions, Limits(**limits), keys, suggestions),
         bound,

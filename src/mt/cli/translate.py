@@ -13,15 +13,17 @@ from mt.cli.options import (
     ENGINE_OPTIONS,
     document_format_type,
     force_option,
+    glossary_options,
     mbr_options,
     model_options,
     path_type,
     search_request,
 )
-from mt.cli.text import BLOCK_LINES, check_input, check_output, input_lines, writer
+from mt.cli.text import BLOCK_LINES, check_input, check_output, input_lines, require_utf8, writer
 from mt.console import log, progress
 from mt.errors import InputError, contradict
 from mt.storage.output_path import refuse_inputs, require_writable
+from mt.text.lines import read_lines
 
 if TYPE_CHECKING:
     from mt.api.search import SearchRequest
@@ -40,10 +42,14 @@ _USABLE = 5  # BLEU below which a model has learned next to nothing
 @click.option("--greedy", is_flag=True, help="Greedy search: a beam of one.")
 @click.option("--n-best", type=click.IntRange(min=1), default=1, help="Translations a line, best first.")
 @click.option("--format", "format_", type=document_format_type, help="text, jsonl with scores, or a document's kind.")
+@click.option("--prefix", default="", help="The translation begins with this text, which may end inside a word.")
+@click.option("--prefix-file", type=path_type, help="With --input: a prefix for each line; an empty one asks nothing.")
 @click.option("--columns", metavar="FROM:TO", help="Of a .csv or .tsv: the column to translate, and the one to fill.")
 @click.option("--alignment", is_flag=True, help="Add the word alignment in Marian's format: ' ||| 0-0 1-2'.")
 @click.option("--attention", type=path_type, help="Draw the attention weights: a .png, .svg or .html file.")
 @click.option("--by-head", is_flag=True, help="With --attention: every layer and head instead of their mean.")
+@glossary_options
+@click.option("--no-repeat-ngram-size", type=click.IntRange(0, 1000), help="No N tokens twice; default: the model's.")
 @mbr_options
 @model_options
 def translate(text: tuple[str, ...], input_: Path | None, output: Path | None, **options: Any) -> None:
@@ -92,8 +98,10 @@ def _write_translations(
     from mt.decoding.translator import lines_at_once
 
     n_lines = check_input(input_)
+    prefix = require_utf8(options["prefix"], "--prefix")
+    prefix_file = _prefix_file(options, input_, n_lines)
     one_by_one = len(text) == 1 or (not text and not input_ and sys.stdin.isatty())
-    engine = {name: options[name] for name in ENGINE_OPTIONS}
+    engine = {name: options[name] for name in (*ENGINE_OPTIONS, "glossary", "keep")}
     sampled = request.sampling is not None
     translator = load(options["models"], **engine, runs=options["runs"], one_by_one=one_by_one, sampling=sampled)
     n_best, format_ = options["n_best"], options["format_"] or "text"
@@ -102,6 +110,7 @@ def _write_translations(
     search |= {"scores": format_ == "jsonl" or n_best > 1, "attention": alignment or draws}
     drawn: list[Any] = []
     first_line = 1
+    search["prefix"] = prefix if prefix_file is None else read_lines(prefix_file)
     if sys.stderr.isatty():
         _introduce(translator)
     total = n_lines if n_lines is not None and n_lines >= _LONG and sys.stderr.isatty() else None
@@ -114,6 +123,19 @@ def _write_translations(
             first_line += len(lines)
             bar.update(len(lines))
     return drawn
+
+
+def _prefix_file(options: dict[str, Any], input_: Path | None, n_lines: int | None) -> Path | None:
+    """Return the file of prefixes, checked to have a line for each line of the input."""
+    path: Path | None = options["prefix_file"]
+    if path is None:
+        return None
+    contradict(bool(options["prefix"]), "--prefix", "--prefix-file")
+    if n_lines is None:
+        raise InputError("--prefix-file belongs to --input FILE", "name a file of lines")
+    if (n_prefixes := check_input(path)) != n_lines:
+        raise InputError(f"{path} has {n_prefixes} lines, and {input_} {n_lines}", "give one prefix a line")
+    return path
 
 
 def _introduce(translator: "Translator") -> None:
@@ -166,10 +188,14 @@ def _formatted(result: "Translation", n_best: int, format_: str, alignment: bool
 
 
 def _as_json(result: "Translation", alignment: str | None) -> str:
-    n_best = [{"text": c.text, "score": c.score, "log_prob": c.log_prob} for c in result.n_best]
+    n_best = [
+        {"text": c.text, "score": c.score, "log_prob": c.log_prob} | ({"completion": c.completion} if c.prefix else {})
+        for c in result.n_best
+    ]
     record: dict[str, Any] = {
         "source": result.source,
         "translation": result.text,
+        **({"prefix": result.n_best[0].prefix, "completion": result.completion} if result.n_best[0].prefix else {}),
         "score": result.score,
         "n_best": n_best,
     }

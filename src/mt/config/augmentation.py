@@ -45,6 +45,9 @@ class AugmentationConfig(Section):
     """Share of pairs that are joined with the next pair of the corpus, on both sides."""
     copy_spans: _Share = None
     """Share of pairs that get a URL, emoji, number or piece of code to copy, on both sides at the same place."""
+    terms: _Share = None
+    """Share of pairs in which up to three source words are followed by their translations in the target, which a
+    lexicon of the training text finds. `--glossary` then gives terms to the model so. Not part of `robust`."""
     noise: _Share = None
     """Share of pairs replaced by a line of such spans and symbols that is its own translation."""
 
@@ -53,6 +56,7 @@ class AugmentationConfig(Section):
         """The share of each kind of change that is on."""
         kinds = {kind: getattr(self, kind) for kind in ROBUST}
         shares = {kind: ROBUST[kind] * self.robust if share is None else share for kind, share in kinds.items()}
+        shares["terms"] = self.terms or 0.0
         return {kind: share for kind, share in shares.items() if share > 0}
 
     @property
@@ -64,5 +68,5 @@ class AugmentationConfig(Section):
         """Yield shares that are more than all sentences."""
         total = sum(self.shares.values())
         if total > 1 + 1e-9:
-            given = tuple(kind for kind in ROBUST if getattr(self, kind)) or ("robust",)
+            given = tuple(kind for kind in (*ROBUST, "terms") if getattr(self, kind)) or ("robust",)
             yield Rule(given, f"the shares add up to {total:.2f}, but each sentence has at most one change (1.0)")

@@ -14,6 +14,7 @@ from mt.config.data import DataConfig
 from mt.config.decoding import DecodingConfig, EvaluationConfig
 from mt.config.model import ModelConfig, TokenizerConfig
 from mt.config.training import TrainingConfig
+from mt.text.languages import TERM_TAGS
 
 ExportFormat = Literal["ctranslate2", "huggingface", "onnx", "argos"]
 EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
@@ -52,10 +53,10 @@ class Config(Section):
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The languages that the tokenizer needs a tag for: those to be asked for, and those named before a source."""
+        """The tags that the tokenizer needs: of languages to be asked for or named before a source, and of terms."""
         sources = self.data.source_lang if "lang" in self.model.source_format else ()
         targets = self.data.target_lang if self.data.tagged or self.model.target_tag == "target" else ()
-        return tuple(dict.fromkeys((*targets, *sources)))
+        return tuple(dict.fromkeys((*targets, *sources, *(TERM_TAGS if self.augmentation.terms else ()))))
 
     @property
     def source_tags(self) -> int:

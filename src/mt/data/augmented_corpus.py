@@ -8,7 +8,7 @@ change, and how, is a pure function of (seed, epoch, index of the sentence).
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, pairwise, takewhile
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mt.config import Config
 from mt.data.augmentation import Languages, Pair, augment
 from mt.data.batching import Sentences, TrainingCorpus
+from mt.data.inline_terms import annotate, draw_terms, encode_annotated
 from mt.data.shuffle import WINDOW, hash_indices
 from mt.data.subword_sampling import Lattice, Merges
 from mt.data.token_store import SIDES, EncodedCorpus, Ids, Indices, Lengths, sentence_tokens
@@ -117,9 +118,8 @@ class _Encoder:
         """Return the ids of changed texts, with subword regularisation where there is a segmenter."""
         rows = [row for row, (text, new) in enumerate(zip(texts, changed, strict=True)) if text.text != new]
         encoded = [text.ids for text in texts]
-        for row, ids in zip(
-            rows, self._tokenizer.encode_batch([changed[row] for row in rows], max_length), strict=True
-        ):
+        new = encode_annotated(self._tokenizer, [changed[row] for row in rows], max_length)
+        for row, ids in zip(rows, new, strict=True):
             encoded[row] = ids if self._segmenter is None else list(self._segmented(ids, rngs[row]))
         return [[*text.before, *ids, *text.after] if ids else [] for text, ids in zip(texts, encoded, strict=True)]
 
@@ -142,6 +142,7 @@ class AugmentedCorpus:
         max_length: pairs that a change would make longer on a side, in tokens with specials, stay as they are.
         languages: of both sides.
         segmenters: of subword regularisation, for both sides; none: the tokenizers' own segmentation.
+        lexicon: translations of words, for the kind `terms`.
     """
 
     corpus: TrainingCorpus
@@ -151,6 +152,7 @@ class AugmentedCorpus:
     max_length: int
     languages: Languages
     segmenters: Sequence[Merges | Lattice] = ()
+    lexicon: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def in_epoch(self, epoch: int) -> Sentences:
         """Return the sentences of an epoch; those of a large corpus are changed where a window selects them."""
@@ -200,7 +202,7 @@ class _AugmentedSentences:
             for row, texts in zip(merged.tolist(), self._texts((indices[merged] + 1) % len(self)), strict=True):
                 following[row] = texts
         pairs = [
-            _changed(names[kind], texts, others, rng, settings.languages)
+            _changed(names[kind], texts, others, rng, settings)
             for kind, texts, others, rng in zip(kinds.tolist(), own, following, rngs, strict=True)
         ]
         sides = zip(self.encoders, zip(*own, strict=True), zip(*pairs, strict=True), strict=True)
@@ -220,12 +222,14 @@ class _AugmentedSentences:
 
 
 def _changed(
-    kind: str, own: tuple[_Text, _Text], following: tuple[_Text, _Text], rng: random.Random, languages: Languages
+    kind: str, own: tuple[_Text, _Text], following: tuple[_Text, _Text], rng: random.Random, settings: AugmentedCorpus
 ) -> Pair:
     """Change a pair, if both of its texts are known and, to be merged, the next one's are and have its tags."""
     pair, other = ((source.text, target.text) for source, target in (own, following))
+    if kind == "terms":
+        return annotate(pair[0], draw_terms(pair, settings.lexicon, rng)), pair[1]
     fitting = all(other) and [text[2:] for text in own] == [text[2:] for text in following]
-    return augment(kind, pair, other, rng, languages) if all(pair) and (fitting or kind != "merge") else pair
+    return augment(kind, pair, other, rng, settings.languages) if all(pair) and (fitting or kind != "merge") else pair
 
 
 def _replaced(plain: Sentences, side: str, changed: Changed) -> tuple[Ids, Lengths]:

@@ -1,4 +1,4 @@
-"""Translation memories and catalogues: pairs of TMX, XLIFF and gettext's PO files, by language.
+"""Translation memories, catalogues and term bases: pairs of TMX, XLIFF, gettext's PO and TBX files, by language.
 
 XML is read as a stream by expat, whose memory does not grow with the file, and without entities of the document's own.
 """
@@ -18,10 +18,11 @@ from mt.text.po import read_catalogue
 Unit = tuple[int, list[tuple[str, str]]]  # line, and its texts with their languages
 
 _UNNAMED = ("source", "target")  # stand for the languages that a file does not name
-_UNITS = frozenset("tu trans-unit segment".split())
-_TEXTS = frozenset("seg source target".split())
+_UNITS = frozenset("tu trans-unit segment termEntry conceptEntry".split())
+_TEXTS = frozenset("seg source target term".split())
 _CODE = frozenset("bpt ept ph it ut x bx ex".split())  # their text is markup of another program
 _OTHERS = frozenset("alt-trans match glossEntry".split())  # hold other units' texts
+_ROOTS = {".tmx": ("tmx",), ".tbx": ("martif", "tbx")}  # of XLIFF it is xliff
 _BLOCK = 2**16  # bytes
 _MAX_UNIT = 2**24  # bytes
 _MAX_PO = 2**28  # bytes; polib needs some ten times as much memory
@@ -32,7 +33,7 @@ def bilingual_pairs(path: Path, kind: str, wanted: tuple[str, str]) -> Iterator[
 
     Args:
         path: the file, perhaps compressed.
-        kind: .tmx, .xliff, .xlf or .po.
+        kind: .tmx, .xliff, .xlf, .po or .tbx.
         wanted: the two languages.
 
     Raises:
@@ -99,7 +100,7 @@ def _po_units(content: bytes, path: Path) -> Iterator[Unit]:
 
 def _xml_units(stream: Any, kind: str, path: Path) -> Iterator[Unit]:
     parser, fed = expat.ParserCreate(), 0
-    reader = _XmlReader(parser, "tmx" if kind == ".tmx" else "xliff", str(path))
+    reader = _XmlReader(parser, kind, str(path))
     while True:
         block = stream.read(_BLOCK)
         fed += len(block)
@@ -118,9 +119,9 @@ def _xml_units(stream: Any, kind: str, path: Path) -> Iterator[Unit]:
 class _XmlReader:
     """The handlers of a parser, which collect units, and the state of the current one."""
 
-    def __init__(self, parser: Any, root: str, place: str) -> None:
+    def __init__(self, parser: Any, kind: str, place: str) -> None:
         self.units: list[Unit] = []
-        self._parser, self._root, self._place = parser, root, place
+        self._parser, self._roots, self._place = parser, _ROOTS.get(kind, ("xliff",)), place
         self._open: list[str] = []  # elements
         self._languages = dict(zip(_UNNAMED, _UNNAMED, strict=True))  # of source and target in XLIFF
         self._language, self._text, self._size = "", [""], 0
@@ -140,8 +141,8 @@ class _XmlReader:
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         name = tag.rpartition(":")[2]
-        if not self._open and name != self._root:
-            raise InputError(f"{self._place}: no {self._root.upper()} file but <{name}>", "check its kind")
+        if not self._open and name not in self._roots:
+            raise InputError(f"{self._place}: no {self._roots[-1].upper()} file but <{name}>", "check its kind")
         self._open.append(name)
         if name in _CODE or name in _OTHERS:
             self._skipped += 1
@@ -150,7 +151,7 @@ class _XmlReader:
                 self._languages[key] = next(filter(None, map(attributes.get, names)), self._languages[key])
         elif name in _UNITS:
             self._unit, self._size = (self._parser.CurrentLineNumber, []), 0
-        elif name == "tuv":
+        elif name in ("tuv", "langSet", "langSec"):
             self._language = attributes.get("xml:lang") or attributes.get("lang") or "unnamed"
         elif name in _TEXTS and not self._skipped:
             self._text = []

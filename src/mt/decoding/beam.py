@@ -53,10 +53,12 @@ class Beam:
     def length(self) -> int:
         return self.tokens.shape[2] - 1
 
-    def extend(self, log_probs: Tensor, beam_size: int) -> None:
+    def extend(self, log_probs: Tensor, beam_size: int, prefix_ended: Tensor | None = None) -> None:
         """Find the best continuations of each sentence, given log-probabilities of the next token (B, W, V).
 
-        Of the 2 * beam_size best continuations at most half end with EOS, so enough live ones remain.
+        Of the 2 * beam_size best continuations at most half end with EOS, so enough live ones remain. As in
+        CTranslate2, a translation ends directly behind its prefix (`prefix_ended` (B,) is True) only if nothing is
+        likelier, and otherwise that place of the beam stays empty.
         """
         width, vocab = log_probs.shape[1:]
         candidates = log_probs.add_(self.scores[:, :, None]).flatten(1)  # (B, W * V)
@@ -64,6 +66,10 @@ class Beam:
         scores, flat = block_topk(candidates, k)  # (B, k)
         origins, next_tokens = flat // vocab, flat % vocab
         ends = next_tokens == EOS_ID
+        if prefix_ended is not None:
+            empty = ends & prefix_ended[:, None]
+            empty[:, 0] = False
+            scores, ends = scores.masked_fill(empty, -math.inf), ends & ~empty
         self.ending_log_probs = scores[:, :beam_size]
         self.ends = ends[:, :beam_size] & self.ending_log_probs.isfinite()
         self.ending_tokens = self._gather_tokens(origins[:, :beam_size])[:, :, 1:]

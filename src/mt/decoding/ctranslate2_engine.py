@@ -6,7 +6,7 @@ It follows the rules of `mt.decoding.search` and finds the same scores; see docs
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -14,9 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import ctranslate2
+import numpy as np
+from ctranslate2 import DataType, Device
+from numpy.typing import NDArray
 
-from mt.data.tokenizer import EOS, PAD, SOS, TokenizerPair
-from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, UnusableError, batch_by_length
+from mt.data.tokenizer import EOS, EOS_ID, PAD, SOS, TokenizerPair
+from mt.decoding.engine import (
+    COSTS_BATCH,
+    EMPTY_HYPOTHESIS,
+    Hypothesis,
+    SearchOptions,
+    Sentences,
+    UnusableError,
+    batch_by_length,
+)
 from mt.errors import InputError, MachineError
 from mt.system.cpus import usable_cores
 
@@ -115,7 +126,9 @@ class CTranslate2Engine:
         self._batch_tokens = batch_tokens
         self._shortlist = shortlist
 
-    def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
+    def translate(
+        self, sentences: Sentences, options: SearchOptions, prefixes: Sentences = ()
+    ) -> list[list[Hypothesis]]:
         """Return the n best hypotheses of token ids without specials, in the given order.
 
         Raises:
@@ -123,19 +136,40 @@ class CTranslate2Engine:
             MachineError: there is not enough memory.
         """
         try:
-            return self._translate(sentences, options)
+            return self._translate(sentences, options, prefixes)
         except (RuntimeError, ValueError, IndexError) as error:  # from its C++
             if "out of memory" in str(error):
                 raise MachineError(f"CTranslate2: {error}", "lower decoding.batch_tokens of the model") from None
             raise InputError(f"CTranslate2 cannot translate with this model: {error}", "use --engine torch") from None
 
-    def _translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
+    def next_log_probs(self, sentences: Sentences, targets: Sentences) -> Iterator[NDArray[np.float32]]:
+        """Yield log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each sentence's translation."""
+        for first in range(0, len(sentences), COSTS_BATCH):
+            some = targets[first : first + COSTS_BATCH]
+            results = self._translator.translate_batch(
+                [[self._source_pieces[i] for i in source] for source in sentences[first : first + COSTS_BATCH]],
+                [[self._target_pieces[i] for i in target] for target in some],
+                beam_size=1,
+                min_decoding_length=0,
+                max_decoding_length=max(map(len, some)) + 1,
+                max_input_length=0,
+                disable_unk=True,
+                suppress_sequences=[[PAD], [SOS]],
+                return_logits_vocab=True,
+            )
+            for result, target in zip(results, some, strict=True):
+                rows = (row.to(DataType.float32).to_device(Device.cpu) for row in result.logits[0][: len(target) + 1])
+                logits = np.stack([np.asarray(row) for row in rows])
+                logits -= logits.max(axis=1, keepdims=True)
+                yield logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+
+    def _translate(self, sentences: Sentences, options: SearchOptions, prefixes: Sentences) -> list[list[Hypothesis]]:
         bounds = [options.longest(len(ids) + 2, self._max_positions) for ids in sentences]
 
         def by_bound(rows: Iterable[int]) -> list[list[int]]:
             return [list(group) for _, group in groupby(sorted(rows, key=bounds.__getitem__), bounds.__getitem__)]
 
-        run = partial(self._search, sentences, bounds, options)
+        run = partial(self._search, sentences, bounds, options, prefixes)
         # Without a penalty the library stops once n_best have ended and one of them was the best at its end.
         n_best = options.beam_size if options.length_penalty == 0 else options.n_best
         results = run([range(len(sentences))], n_best, 1)
@@ -154,9 +188,10 @@ class CTranslate2Engine:
 
     def _search(
         self,
-        sentences: Sequence[Sequence[int]],
+        sentences: Sentences,
         bounds: Sequence[int],
         options: SearchOptions,
+        prefixes: Sentences,
         groups: Iterable[Sequence[int]],
         n_best: int,
         extra: int,
@@ -164,11 +199,14 @@ class CTranslate2Engine:
     ) -> dict[int, list[_Found]]:
         """Search once for each row of some groups; rows of one group share batches.
 
+        Rows with and without prefix do not, as the library treats their second token differently.
+
         Translations may have `extra` tokens beyond a batch's largest bound: 1 where the last must be EOS. Search stops
         when patience * beam_size hypotheses have ended.
         """
         submitted: list[tuple[int, Any]] = []
-        first = None if options.first_token is None else [self._target_pieces[options.first_token]]
+        if prefixes:
+            groups = [[r for r in g if bool(prefixes[r]) == some] for g in groups for some in (True, False)]
         for group in groups:
             batch_size = _SHORTLIST_BATCH if self._shortlist else _BATCH
             max_sentences = min(batch_size, -(-len(group) // self._workers))  # so that all workers get some
@@ -177,7 +215,7 @@ class CTranslate2Engine:
                 rows = [group[i] for i in batch]
                 pending = self._translator.translate_batch(
                     [[self._source_pieces[i] for i in sentences[row]] for row in rows],
-                    None if first is None else [first] * len(rows),
+                    [[self._target_pieces[i] for i in prefixes[row]] for row in rows if prefixes] or None,
                     asynchronous=True,
                     beam_size=options.beam_size,
                     patience=patience,
@@ -216,7 +254,6 @@ class CTranslate2Engine:
         starts = range(len(pieces) - no_repeat + 1) if no_repeat else ()
         current = pieces[len(pieces) - no_repeat + 1 :]
         banned = {pieces[i + no_repeat - 1] for i in starts if pieces[i : i + no_repeat - 1] == current}
-        targets = [pieces, *([*pieces, piece] for piece in sorted(banned))]
-        sources = [[self._source_pieces[i] for i in source]] * len(targets)
-        ending, *others = self._translator.score_batch(sources, targets, max_input_length=0)
-        return float(ending.log_probs[-1]) - math.log1p(-sum(math.exp(other.log_probs[-2]) for other in others))
+        log_probs = next(self.next_log_probs([source], [[self._target_ids[piece] for piece in pieces]]))[-1]
+        repeated = sum(math.exp(log_probs[self._target_ids[piece]]) for piece in banned)
+        return float(log_probs[EOS_ID]) - math.log1p(-repeated)

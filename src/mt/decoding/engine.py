@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from mt.system.distributed import Distributed
 
 ENGINES = ("auto", "ctranslate2", "torch", "torch-graphs")  # the last: steps are CUDA graphs
 DEVICES = ("auto", "cpu", "cuda", "mps")
 FLOAT_TYPES = ("float32", "float16", "bfloat16")
+COSTS_BATCH = 16  # sentences of which `next_log_probs` computes all tokens' costs together
 COMPUTE_TYPES = (*FLOAT_TYPES, "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16")
 
 
@@ -44,7 +48,6 @@ class SearchOptions:
     scores: bool = True  # whether scores are needed; without them greedy search may skip the softmax and return NaN
     sampling: Sampling | None = None  # draw translations instead of searching for the likeliest
     attention: bool = False  # return hypotheses with their attention
-    first_token: int | None = None  # that every translation begins with, at no cost; EOS cannot come before it
 
     def longest(self, source_tokens: int, max_positions: int | None) -> int:
         """Return the maximum number of tokens of a translation, EOS not counted.
@@ -94,13 +97,25 @@ class Hypothesis:
 EMPTY_HYPOTHESIS = Hypothesis([], 0.0, 0.0)
 
 
+Sentences = Sequence[Sequence[int]]  # as token ids
+
+
 class Engine(Protocol):
-    """Translates token ids (without SOS and EOS) to the n best hypotheses of each sentence, best first.
+    """Translates token ids (without SOS and EOS). Calls are thread-safe."""
 
-    The one translation of a sentence without tokens is `EMPTY_HYPOTHESIS`. Calls are thread-safe.
-    """
+    def translate(
+        self, sentences: Sentences, options: SearchOptions, prefixes: Sentences = ()
+    ) -> list[list[Hypothesis]]:
+        """Return the n best hypotheses of each sentence, best first.
 
-    def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]: ...
+        The one translation of a sentence without tokens is `EMPTY_HYPOTHESIS`. Where there are prefixes, one for each
+        sentence and within its length bound, all its hypotheses begin with it, which costs nothing.
+        """
+        ...
+
+    def next_log_probs(self, sentences: Sentences, targets: Sentences) -> "Iterator[NDArray[np.float32]]":
+        """Yield log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each sentence's translation."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -113,8 +128,14 @@ class DistributedEngine:
     engine: Engine
     distributed: "Distributed"
 
-    def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
-        return self.distributed.all_gather(self.engine.translate(self.distributed.shard(sentences), options))
+    def translate(
+        self, sentences: Sentences, options: SearchOptions, prefixes: Sentences = ()
+    ) -> list[list[Hypothesis]]:
+        own = (self.distributed.shard(each) for each in (sentences, prefixes))
+        return self.distributed.all_gather(self.engine.translate(next(own), options, next(own)))
+
+    def next_log_probs(self, sentences: Sentences, targets: Sentences) -> "Iterator[NDArray[np.float32]]":
+        return self.engine.next_log_probs(sentences, targets)
 
 
 def batch_by_length(lengths: Sequence[int], max_tokens: int, max_sentences: int = sys.maxsize) -> Iterator[list[int]]:

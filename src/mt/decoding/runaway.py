@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mt.decoding.engine import Engine, Hypothesis, SearchOptions
+from mt.decoding.engine import Engine, Hypothesis, SearchOptions, Sentences
 
 _MIN_COPIES = 4  # of a phrase in a row
 _MAX_PHRASE = 8  # tokens
@@ -38,14 +38,14 @@ def most_copies(ids: Sequence[int]) -> int:
 
 
 def search_without_loops(
-    engine: Engine, sentences: Sequence[Sequence[int]], options: SearchOptions
+    engine: Engine, sentences: Sentences, options: SearchOptions, prefixes: Sentences = ()
 ) -> list[list[Hypothesis]]:
     """Translate sentences; where the best hypothesis is a runaway one, search again without repeated bigrams.
 
     Only with the option `retry_loops`. The second hypotheses count if the best of them is no runaway, or shorter.
     Samples stay as they are drawn.
     """
-    found = engine.translate(sentences, options)
+    found = engine.translate(sentences, options, prefixes)
     if not options.retry_loops or options.sampling is not None or options.no_repeat_ngram_size:
         return found
     rows = [
@@ -56,7 +56,8 @@ def search_without_loops(
     if not rows:
         return found
     retry = replace(options, no_repeat_ngram_size=_RETRY_NGRAM)
-    for row, again in zip(rows, engine.translate([sentences[row] for row in rows], retry), strict=True):
+    second = engine.translate([sentences[row] for row in rows], retry, [prefixes[row] for row in rows if prefixes])
+    for row, again in zip(rows, second, strict=True):
         if not is_runaway(sentences[row], again[0].ids) or len(again[0].ids) < len(found[row][0].ids):
             found[row] = again
     return found

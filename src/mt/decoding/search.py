@@ -20,7 +20,7 @@ from mt.data.sentence_format import SOURCE_FORMATS, framed
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.decoding.beam import Beam, Finished, block_topk
 from mt.decoding.cuda_graphs import GraphedDecoder
-from mt.decoding.engine import Hypothesis, SearchOptions
+from mt.decoding.engine import Hypothesis, SearchOptions, Sentences
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.sampling import draw_tokens, uniform_numbers
 from mt.model.build import TranslationModel
@@ -43,17 +43,27 @@ def _padded(rows: Sequence[list[int]], device: torch.device) -> Tensor:
     return torch.tensor([row + [PAD_ID] * (longest - len(row)) for row in rows], device=device)
 
 
-def search(model: Model, src_tokens: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
-    """Translate a padded batch (B, S) to the n best hypotheses of each sentence, best first; there may be fewer."""
+def search(
+    model: Model, src_tokens: Tensor, options: SearchOptions, prefixes: Sentences = ()
+) -> list[list[Hypothesis]]:
+    """Translate a padded batch (B, S) to the n best hypotheses of each sentence, best first; there may be fewer.
+
+    With prefixes, one for each sentence, translations begin with them.
+    """
     if options.beam_size == 1:
-        return [[hypothesis] for hypothesis in greedy_search(model, src_tokens, options)]
-    return beam_search(model, src_tokens, options)
+        return [[hypothesis] for hypothesis in greedy_search(model, src_tokens, options, prefixes=prefixes)]
+    return beam_search(model, src_tokens, options, prefixes)
 
 
 def sample(
-    model: Model, src_tokens: Tensor, options: SearchOptions, sentences: Sequence[Sequence[int]], numbers: Sequence[int]
+    model: Model,
+    src_tokens: Tensor,
+    options: SearchOptions,
+    sentences: Sentences,
+    numbers: Sequence[int],
+    prefixes: Sentences = (),
 ) -> list[Hypothesis]:
-    """Draw one translation of each sentence of a padded batch (B, S).
+    """Draw one translation of each sentence of a padded batch (B, S), which begins with the sentence's prefix, if any.
 
     The random numbers depend on `sentences`, the batch without specials and padding, and on each draw's number.
     """
@@ -65,7 +75,7 @@ def sample(
     def draw(log_probs: Tensor, rows: Tensor, position: int) -> Tensor:
         return draw_tokens(log_probs, sampling, uniform[rows, position])
 
-    return greedy_search(model, src_tokens, options, draw)
+    return greedy_search(model, src_tokens, options, draw, prefixes)
 
 
 def log_probs_of(logits: Tensor) -> Tensor:
@@ -87,7 +97,38 @@ def _ban_repetitions(logits: Tensor, tokens: Tensor, size: int) -> None:
     logits[rows, ngrams[rows, places, -1]] = -math.inf
 
 
-def _next_log_probs(logits: Tensor, options: SearchOptions, tokens: Tensor, bounds: Tensor, min_bound: int) -> Tensor:
+class _Forced:
+    """Tokens that translations begin with.
+
+    Attributes:
+        tokens: (B, P); -1 beyond the end of a prefix.
+        lengths: (B,); -1 for a sentence without prefix.
+    """
+
+    def __init__(self, prefixes: Sentences, batch_size: int, device: torch.device) -> None:
+        rows = prefixes or [[]] * batch_size
+        longest = max(map(len, rows))
+        self.tokens = torch.tensor([[*row, *[-1] * (longest - len(row))] for row in rows], device=device)
+        self.lengths = torch.tensor([len(row) or -1 for row in rows], device=device)
+
+    def select(self, rows: Tensor) -> None:
+        self.tokens, self.lengths = self.tokens[rows], self.lengths[rows]
+
+    def apply(self, log_probs: Tensor, length: int) -> None:
+        """Leave only the forced token in log-probabilities (B, W, V) behind `length` tokens; it costs nothing."""
+        if length < self.tokens.shape[1]:
+            rows = (self.tokens[:, length] >= 0).nonzero()[:, 0]
+            log_probs[rows] = -math.inf
+            log_probs[rows, :, self.tokens[rows, length]] = 0.0
+
+    def ended(self, length: int) -> Tensor | None:
+        """Return True (B,) for sentences whose prefix has just ended; None where there cannot be any."""
+        return None if length > self.tokens.shape[1] else self.lengths == length
+
+
+def _next_log_probs(
+    logits: Tensor, options: SearchOptions, tokens: Tensor, bounds: Tensor, min_bound: int, forced: _Forced
+) -> Tensor:
     """Return log-probabilities (B, W, V) from logits (B * W, V), minus infinity where a rule forbids a token.
 
     Args:
@@ -96,24 +137,19 @@ def _next_log_probs(logits: Tensor, options: SearchOptions, tokens: Tensor, boun
         tokens: those of the hypotheses so far (B, W, T), without SOS.
         bounds: maximum lengths (B,).
         min_bound: the smallest, known to the host so that the mask is computed only where it matters.
+        forced: tokens to begin with.
     """
     length = tokens.shape[2]
     if 0 < options.no_repeat_ngram_size <= length:
         _ban_repetitions(logits, tokens, options.no_repeat_ngram_size)
-    if length == 0 and options.first_token is not None:  # it costs nothing, as in transformers
-        logits = torch.full_like(logits, -math.inf)
-        logits[:, options.first_token] = 0.0
-    elif length < options.min_length:
+    if length < options.min_length:
         logits[:, EOS_ID] = -math.inf
     log_probs = log_probs_of(logits).view(len(bounds), -1, logits.shape[-1])
-    if length == 1 < min_bound and options.first_token is not None:
-        # As CTranslate2 does: behind the first token, a translation ends only if nothing is likelier.
-        end = log_probs[:, :, EOS_ID]
-        end.masked_fill_(end < log_probs.amax(dim=-1), -math.inf)
     if length >= min_bound:
         end = log_probs[:, :, EOS_ID].clone()
         log_probs.masked_fill_((bounds <= length)[:, None, None], -math.inf)
         log_probs[:, :, EOS_ID] = end
+    forced.apply(log_probs, length)
     return log_probs
 
 
@@ -145,12 +181,14 @@ def greedy_search(
     src_tokens: Tensor,
     options: SearchOptions,
     draw: Callable[[Tensor, Tensor, int], Tensor] | None = None,
+    prefixes: Sentences = (),
 ) -> list[Hypothesis]:
     """Append the likeliest token to each translation until EOS, or one drawn from (log_probs, rows, position)."""
     limits = _length_bounds(model, src_tokens, options)
     bounds = torch.tensor(limits, device=src_tokens.device)  # (B,)
     ids = torch.full((len(limits), max(limits) + 1), EOS_ID, device=src_tokens.device)
     totals = torch.zeros(len(limits), device=src_tokens.device)
+    forced = _Forced(prefixes, len(limits), src_tokens.device)
     state: Any = model.start(src_tokens)
     rows = _ActiveRows(len(limits), src_tokens.device)
     tokens = torch.full_like(rows.sentences, SOS_ID)  # (B,)
@@ -159,7 +197,7 @@ def greedy_search(
         length = state.position
         logits = model.step(tokens[:, None], state)  # (B, V)
         so_far = ids[rows.sentences, None, :length]  # (B, 1, T)
-        log_probs = _next_log_probs(logits, options, so_far, bounds, min(limits))[:, 0]  # (B, V)
+        log_probs = _next_log_probs(logits, options, so_far, bounds, min(limits), forced)[:, 0]  # (B, V)
         if draw is None:
             best, tokens = (x[:, 0] for x in block_topk(log_probs, 1))
         else:
@@ -174,6 +212,7 @@ def greedy_search(
         active, kept = rows.drop_done()
         if kept is not None and active:
             tokens, bounds = tokens[kept], bounds[kept]
+            forced.select(kept)
             state.select(kept, torch.zeros_like(tokens)[:, None])
     return [
         Hypothesis.of(row[: row.index(EOS_ID)], total, options.length_penalty)
@@ -182,13 +221,16 @@ def greedy_search(
 
 
 @torch.inference_mode()
-def beam_search(model: Model, src_tokens: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
+def beam_search(
+    model: Model, src_tokens: Tensor, options: SearchOptions, prefixes: Sentences = ()
+) -> list[list[Hypothesis]]:
     """Keep the beam_size likeliest prefixes of each sentence until as many hypotheses have ended.
 
     So do fairseq and CTranslate2. A sentence is done earlier where no live prefix can change its n best.
     """
     limits = _length_bounds(model, src_tokens, options)
     bounds = torch.tensor(limits, device=src_tokens.device)  # (B,)
+    forced = _Forced(prefixes, len(limits), src_tokens.device)
     finished = Finished(len(limits), options, src_tokens.device)
     rows = _ActiveRows(len(limits), src_tokens.device)
     beam = Beam(len(limits), src_tokens.device)
@@ -198,8 +240,9 @@ def beam_search(model: Model, src_tokens: Tensor, options: SearchOptions) -> lis
     while active:
         # 1. Score all continuations of all live hypotheses, and take the best.
         logits = model.step(beam.tokens[:, :, -1], state)  # (B * W, V)
-        log_probs = _next_log_probs(logits, options, beam.tokens[:, :, 1:], bounds, min(limits))  # (B, W, V)
-        beam.extend(log_probs, options.beam_size)
+        so_far = beam.tokens[:, :, 1:]  # (B, W, T)
+        log_probs = _next_log_probs(logits, options, so_far, bounds, min(limits), forced)  # (B, W, V)
+        beam.extend(log_probs, options.beam_size, forced.ended(beam.length))
         # 2. Those with EOS are finished.
         finished.add(beam.ends & ~rows.done[:, None], beam.ending_log_probs, beam.ending_tokens)
         rows.done |= _is_over(finished, beam.best_live, beam.length + 1, bounds, options)
@@ -210,6 +253,7 @@ def beam_search(model: Model, src_tokens: Tensor, options: SearchOptions) -> lis
             leaving = torch.nonzero_static(done, size=len(done) - active)[:, 0]
             left.append((sentences[leaving], finished.rows(leaving)))
             bounds = bounds[kept]
+            forced.select(kept)
             finished = finished.rows(kept)
         # 4. The others are the next live hypotheses; the caches follow the ones they continue.
         state.select(kept, beam.advance(kept))

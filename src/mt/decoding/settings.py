@@ -86,7 +86,7 @@ class TranslationSettings:
     def as_dict(self) -> dict[str, Any]:
         """Return the content of the file."""
         content = asdict(self)
-        for name in ("sampling", "attention", "first_token"):  # chosen by each call, never by the model
+        for name in ("sampling", "attention"):  # chosen by each call, never by the model
             del content["search"][name]
         if not self.pairs:
             del content["pairs"]

@@ -5,17 +5,20 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from mt.console import log
+from mt.data.tokenizer import PAD_ID, SOS_ID
 from mt.decoding.attention_weights import aligning_weights, attention_weights
 from mt.decoding.cuda_graphs import GraphedDecoder
-from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, batch_by_length
+from mt.decoding.engine import COSTS_BATCH, EMPTY_HYPOTHESIS, Hypothesis, SearchOptions, Sentences, batch_by_length
 from mt.decoding.ensemble import Ensemble
-from mt.decoding.search import Model, pad_sources, sample, search
+from mt.decoding.search import Model, log_probs_of, pad_sources, sample, search
 from mt.errors import is_out_of_memory
 from mt.model.build import TranslationModel
 
@@ -48,12 +51,32 @@ class TorchEngine:
     def __post_init__(self) -> None:
         self._graphed = GraphedDecoder(self.model) if self.graphs and not isinstance(self.model, Ensemble) else None
 
-    def translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
+    def translate(
+        self, sentences: Sentences, options: SearchOptions, prefixes: Sentences = ()
+    ) -> list[list[Hypothesis]]:
         """Return the n best hypotheses (or samples) of token ids without specials, in the given order."""
         with self._lock:
-            return self._translate(sentences, options)
+            return self._translate(sentences, options, prefixes)
 
-    def _translate(self, sentences: Sequence[Sequence[int]], options: SearchOptions) -> list[list[Hypothesis]]:
+    def next_log_probs(self, sentences: Sentences, targets: Sentences) -> Iterator[NDArray[np.float32]]:
+        """Yield log-probabilities (T + 1, V) of the next token behind 0 to T tokens of each sentence's translation."""
+        for first in range(0, len(sentences), COSTS_BATCH):
+            some = targets[first : first + COSTS_BATCH]
+            costs = self._costs(sentences[first : first + COSTS_BATCH], some)  # (T, B, V)
+            yield from (costs[: len(target) + 1, row] for row, target in enumerate(some))
+
+    @torch.inference_mode()
+    def _costs(self, sentences: Sentences, targets: Sentences) -> NDArray[np.float32]:
+        device, longest = self.model.device, max(map(len, targets))
+        tokens = [[SOS_ID, *target, *[PAD_ID] * (longest - len(target))] for target in targets]
+        with self._lock, _evaluating(self.model):
+            state: Any = self.model.start(pad_sources(sentences, device, self.model.source_format))
+            steps = torch.tensor(tokens, device=device).unbind(1)
+            costs = torch.stack([log_probs_of(self.model.step(step[:, None], state)) for step in steps])
+            found: NDArray[np.float32] = costs.cpu().numpy()
+            return found
+
+    def _translate(self, sentences: Sentences, options: SearchOptions, prefixes: Sentences) -> list[list[Hypothesis]]:
         copies = 1 if options.sampling is None else options.n_best
         width = options.beam_size if options.sampling is None else 1
         rows = [ids for ids in sentences for _ in range(copies)]
@@ -67,12 +90,13 @@ class TorchEngine:
 
         def translate_batch(batch: list[int]) -> list[list[Hypothesis]]:
             chosen = [rows[row] for row in batch]
+            forced = [prefixes[row // copies] for row in batch if prefixes]
             try:
                 src_tokens = pad_sources(chosen, self.model.device, self.model.source_format)
                 if options.sampling is None:
-                    return search(decoder, src_tokens, options)
+                    return search(decoder, src_tokens, options, forced)
                 numbers = [row % copies for row in batch]
-                return [[drawn] for drawn in sample(decoder, src_tokens, options, chosen, numbers)]
+                return [[drawn] for drawn in sample(decoder, src_tokens, options, chosen, numbers, forced)]
             except (RuntimeError, MemoryError) as error:
                 if len(batch) == 1 or not is_out_of_memory(error):
                     raise

@@ -2,23 +2,32 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from mt.console import log
+from mt.data.inline_terms import encode_with_terms
 from mt.data.sentence_format import NO_TAGS, OUR_FORMAT, SentenceFormat, Tags
 from mt.data.tokenizer import TokenizerPair, normalized
 from mt.decoding.alignment import Unit, align_units
 from mt.decoding.engine import DistributedEngine, Engine, Hypothesis, SearchOptions
 from mt.decoding.long_input import split_long
+from mt.decoding.prefix import Prefix, speller_of
 from mt.decoding.runaway import search_without_loops
 from mt.decoding.settings import TranslationSettings
+from mt.decoding.terms import Sentence, TermSearch
 from mt.errors import InputError
 from mt.system.distributed import Distributed
 from mt.text.casing import Casing, upper_case
 from mt.text.languages import chosen_language, is_spaced
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from mt.data.eval_texts import EvalText
+    from mt.data.glossary import Glossary
 
 _MAX_CANDIDATES = 100_000  # held in memory together
 
@@ -37,8 +46,14 @@ class Candidate:
 
     text: str
     score: float  # by which it was ranked
-    log_prob: float
+    log_prob: float  # with a prefix, that of the rest
+    prefix: str = ""  # that it was made to begin with
     parts: tuple[Part, ...] = field(default=(), compare=False, repr=False)  # several if the line was too long
+
+    @property
+    def completion(self) -> str:
+        """The text behind the prefix."""
+        return self.text[len(self.prefix) :]
 
 
 def lines_at_once(max_lines: int, candidates: int) -> int:
@@ -74,6 +89,9 @@ class Translator:
     pairs: Collection[tuple[str, str]] = ()  # of a source and a target language that it was trained on
     guided: bool = False  # one attention head has learned word alignment
     casing: Casing | None = None  # with it, lines in capitals are translated in their usual case
+    max_positions: int | None = None  # of a translation, SOS counted; None where unlimited
+    glossary: "Glossary | None" = None  # terms that translations must have
+    inline_terms: bool = True  # in the source, where the model was trained for that; attention would show them
     tags: Tags = field(init=False)  # ask for the target language; empty where the model knows one language
     separator: str = field(init=False)  # joins sentences of the output
 
@@ -83,17 +101,17 @@ class Translator:
     ) -> "Translator":
         """Return a translator with the settings of a model."""
         limit, form = settings.max_source_tokens, settings.sentence_format
-        sources, pairs = settings.source_langs, settings.trained_pairs
         return cls(
             engine,
             tokenizers,
             limit,
             settings.target_langs,
             form,
-            source_langs=sources,
-            pairs=pairs,
+            source_langs=settings.source_langs,
+            pairs=settings.trained_pairs,
             guided=settings.guided,
             casing=casing,
+            max_positions=settings.max_positions,
         )
 
     def __post_init__(self) -> None:
@@ -101,6 +119,8 @@ class Translator:
         several = len(self.target_langs) > 1
         undecided = self.chosen is None or (self.format.names_source and not self.format.source_lang)
         self.tags = NO_TAGS if undecided else self.format.tags(self.tokenizers, self.chosen or "", several)
+        self._first = self.tags.target([])
+        self._terms = self.glossary and self.chosen and self.glossary.terms(self.format.source_lang, self.chosen)
         self._limit = self.max_source_tokens - 2 - len(self.tags.source([]))
         self.separator = " " if self.chosen is None or is_spaced(self.chosen) else ""
 
@@ -151,39 +171,96 @@ class Translator:
         return chosen
 
     def translate(
-        self, lines: Sequence[str], options: SearchOptions, first_line: int | None = 1
+        self, lines: Sequence[str], options: SearchOptions, first_line: int | None = 1, prefixes: Sequence[str] = ()
     ) -> list[list[Candidate]]:
         """Return the n best translations of each line, best first; an empty line has one empty translation.
 
-        Of long lines it warns, numbered from first_line, unless that is None.
+        Where there are prefixes, one for each line, translations begin with them. Of long lines it warns, numbered from
+        first_line, unless that is None.
 
         Raises:
-            InputError: the language is still to be chosen.
+            InputError: the language is still to be chosen, or a prefix is longer than a translation may be, has unknown
+                characters, or belongs to a long line.
         """
         self.to(None)  # raises
-        usual = list(map(self._usual_case, lines))
+        usual = list(map(self._usual_case, lines, prefixes or repeat("")))
         split = [self._split(other or line) for line, other in zip(lines, usual, strict=True)]
         if first_line is not None:
             for number, parts in enumerate(split, first_line):
                 if len(parts) > 1:
                     log.warning("line %d is longer than the model's limit; translated in %d parts", number, len(parts))
-        encoded = self.tokenizers.source.encode_batch([part for parts in split for part in parts])
+        parts = [part for line in split for part in line]
+        terms = [self._terms.find(part) for part in parts] if self._terms else []
+        shown = terms if self.inline_terms and not options.attention else []
+        encoded = encode_with_terms(self.tokenizers.source, parts, shown, self._limit)
         ids = [self.tags.source(sentence) if sentence else [] for sentence in encoded]
-        found = search_without_loops(self.engine, ids, replace(options, first_token=self.tags.first))
-        n_first = int(self.tags.first is not None)
-        if n_first or self.guided:  # a guided head aligns a token when it reads it, one position later
-            n_rows = n_first + self.guided
-            found = [[_without_first(hypothesis, n_first, n_rows) for hypothesis in each] for each in found]
-        results = zip(ids, found, strict=True)
+        begun = self._begin(split, ids, options, prefixes, first_line or 1) if any(prefixes) else [Prefix()] * len(ids)
+        rows = zip(ids, begun, terms or [[] for _ in ids], strict=True)
+        found = self._search([Sentence(*row) for row in rows], options)
+        results = zip(ids, found, begun, strict=True)
         candidates = [self._join([next(results) for _ in parts]) for parts in split]
         return [
             found if other is None else [replace(each, text=upper_case(each.text, self.chosen or "")) for each in found]
             for found, other in zip(candidates, usual, strict=True)
         ]
 
+    def _search(self, sentences: Sequence[Sentence], options: SearchOptions) -> list[list[Hypothesis]]:
+        """Return the n best hypotheses of sentences, which begin with their prefixes and have their terms."""
+        rows = [row for row, sentence in enumerate(sentences) if sentence.terms]
+        if rows and options.sampling is not None:
+            raise InputError("samples cannot be made to have terms", "leave out the glossary, or --sample")
+        forced = [[*self._first, *sentence.prefix.forced] for sentence in sentences]
+        wide = replace(options, n_best=options.beam_size, scores=True) if rows else options
+        sources = [sentence.source for sentence in sentences]
+        found = search_without_loops(self.engine, sources, wide, forced if any(forced) else ())
+        n_first = len(self._first)
+        if n_first or self.guided:  # a guided head aligns a token when it reads it, one position later
+            n_rows = n_first + self.guided
+            found = [[_without_first(hypothesis, n_first, n_rows) for hypothesis in each] for each in found]
+        if rows:
+            search = TermSearch(self.engine, self.tokenizers.target, self._first, bool(self.separator))
+            having = search.complete(
+                [sentences[row] for row in rows], [found[row] for row in rows], options, self._longest
+            )
+            for row, hypotheses in zip(rows, having, strict=True):
+                found[row] = hypotheses
+        return [hypotheses if options.sampling else hypotheses[: options.n_best] for hypotheses in found]
+
+    def _begin(
+        self,
+        split: Sequence[list[str]],
+        sources: Sequence[Sequence[int]],
+        options: SearchOptions,
+        prefixes: Sequence[str],
+        first_line: int,
+    ) -> list[Prefix]:
+        """Return the prefix of each part of some lines."""
+        remaining, begun = iter(sources), []
+        for number, (parts, text) in enumerate(zip(split, prefixes, strict=True), first_line):
+            if text.strip() and len(parts) > 1:
+                raise InputError(f"line {number} has a prefix, and is longer than the model takes", "split this line")
+            for source in islice(remaining, len(parts)):
+                longest, costs = self._longest(source, options), partial(self._next_log_probs, source)
+                begun.append(speller_of(self.tokenizers.target).spell(text, longest, costs, f"of line {number}"))
+        return begun
+
+    def _longest(self, source: Sequence[int], options: SearchOptions) -> int:
+        return options.longest(len(source) + 2, self.max_positions) - len(self._first)
+
+    def _next_log_probs(self, source: Sequence[int], target: Sequence[int]) -> "NDArray[np.float32]":
+        [costs] = self.engine.next_log_probs([source], [[*self._first, *target]])
+        return costs[len(self._first) :]
+
     def best(self, lines: Sequence[str], options: SearchOptions) -> list[str]:
         """Return the best translation of each line, without warnings about long lines."""
         return [candidates[0].text for candidates in self.translate(lines, replace(options, scores=False), None)]
+
+    def term_share(self, lines: Sequence[str], translations: Sequence[str]) -> float | None:
+        """Return the percentage of lines with terms whose translations have all of them; None without such lines."""
+        pairs = zip(lines, translations, strict=True)
+        found = [(self._terms.find(normalized(line)), text) for line, text in pairs] if self._terms else []
+        having = [all(term.is_in(text) for term in terms) for terms, text in found if terms]
+        return 100 * sum(having) / len(having) if having else None
 
     def warn_long_lines(self, lines: Sequence[str], text_name: str) -> None:
         """Log one warning about all lines longer than the model's limit."""
@@ -212,8 +289,9 @@ class Translator:
             texts = spelt if list(map(len, spelt)) == list(map(len, texts)) else texts
         return align_units(*texts, pieces, rows)
 
-    def _usual_case(self, line: str) -> str | None:
-        return self.casing.restored(line, self.format.source_lang) if self.casing else None
+    def _usual_case(self, line: str, prefix: str = "") -> str | None:
+        """Return a line in capitals in the usual case of its words; the case of a prefix decides instead."""
+        return self.casing.restored(line, self.format.source_lang) if self.casing and not prefix.strip() else None
 
     def _split(self, line: str) -> list[str]:
         text = normalized(line)
@@ -226,18 +304,22 @@ class Translator:
     def _count_tokens(self, text: str) -> int:
         return len(self.tokenizers.source.encode_batch([text], self._limit)[0])
 
-    def _join(self, parts: list[tuple[Sequence[int], list[Hypothesis]]]) -> list[Candidate]:
-        """Join the parts of a line, each with its source tokens and hypotheses, rank by rank."""
+    def _join(self, parts: list[tuple[Sequence[int], list[Hypothesis], Prefix]]) -> list[Candidate]:
+        """Join the parts of a line, each with its source tokens, hypotheses and prefix, rank by rank."""
         if not parts:
             return [Candidate("", 0.0, 0.0)]
         candidates = []
-        for rank in range(max(len(hypotheses) for _, hypotheses in parts)):
-            chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for _, hypotheses in parts]
-            texts = self.tokenizers.target.decode_batch([h.ids for h in chosen])
+        prefix = parts[0][2]
+        for rank in range(max(len(hypotheses) for _, hypotheses, _ in parts)):
+            chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for _, hypotheses, _ in parts]
+            if prefix.text:
+                texts = [speller_of(self.tokenizers.target).decode(prefix, chosen[0].ids)]
+            else:
+                texts = self.tokenizers.target.decode_batch([h.ids for h in chosen])
             joined = self.separator.join(text.strip() for text in texts)
             # A model can spell a line break in bytes, but one line in must be one line out.
             one_line = joined.replace("\r", " ").replace("\n", " ")
-            tokens = tuple(Part(source, h.ids, h.attention) for (source, _), h in zip(parts, chosen, strict=True))
+            tokens = tuple(Part(source, h.ids, h.attention) for (source, *_), h in zip(parts, chosen, strict=True))
             score, log_prob = sum(h.score for h in chosen), sum(h.log_prob for h in chosen)
-            candidates.append(Candidate(one_line, score, log_prob, tokens))
+            candidates.append(Candidate(one_line, score, log_prob, prefix.text, tokens))
         return candidates

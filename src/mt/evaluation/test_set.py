@@ -34,6 +34,7 @@ class MethodResult:
     Attributes:
         wrong_language: percentage of translations in another of the model's languages than the target; None where it
             has one target language, or they cannot be identified.
+        terms: percentage of the sentences with terms of a glossary whose translations have them; None without any.
     """
 
     method: str
@@ -41,6 +42,7 @@ class MethodResult:
     sentences_per_second: float
     translated: Translated
     wrong_language: float | None = None
+    terms: float | None = None
 
     @property
     def target_lang(self) -> str:
@@ -60,6 +62,8 @@ class MethodResult:
         several = {"source_lang": text.source_lang, "zero_shot": text.zero_shot} if text.source_lang else {}
         if self.wrong_language is not None:
             several["wrong_language"] = round(self.wrong_language, 4)
+        if self.terms is not None:
+            several["terms"] = round(self.terms, 4)
         scores = asdict(self.scores)
         signatures = scores.pop("signatures")
         if "comet" not in signatures:
@@ -118,8 +122,9 @@ def evaluate(
                 learned = comet.score(text.sources, hypotheses, text.references)
                 scores = replace(scores, comet=learned, signatures=scores.signatures | {"comet": comet.signature})
             rate = len(text.sources) / max(translated.seconds, 1e-9)
+            terms = translator.for_text(text).term_share(text.sources, hypotheses)
             wrong = identifier.wrong_share(hypotheses, text.target_lang) if identifier else None
-            results.append(MethodResult(method.name, scores, rate, translated, wrong))
+            results.append(MethodResult(method.name, scores, rate, translated, wrong, terms))
     return results
 
 
@@ -138,6 +143,7 @@ def results_table(results: Sequence[MethodResult]) -> str:
     hidden = set() if len({result.direction for result in results}) > 1 else {"language"}
     hidden |= set() if any("comet" in result.scores.signatures for result in results) else {"COMET"}
     hidden |= set() if any(result.wrong_language is not None for result in results) else {"wrong language %"}
+    hidden |= set() if any(result.terms is not None for result in results) else {"terms %"}
     header = [name for name in rows[0] if name not in hidden]
     names = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER", "comet": "COMET"}
     signatures = [f"{names[metric]}: {signature}" for r in results for metric, signature in r.scores.signatures.items()]
@@ -157,6 +163,7 @@ def _row(result: MethodResult) -> dict[str, str]:
         "COMET": "-" if s.comet is None else f"{s.comet:.4f}",
         "exact %": _one_decimal(s.exact_match),
         "wrong language %": _one_decimal(result.wrong_language),
+        "terms %": _one_decimal(result.terms),
         "length ratio": f"{s.length_ratio:.3f}",
         "sentences/s": _one_decimal(result.sentences_per_second),
     }

@@ -1,5 +1,6 @@
 """The trainer of a run, put together from its encoded data, model and validation set."""
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -14,14 +15,16 @@ from mt.data.bidirectional import BidirectionalCorpus
 from mt.data.encode import read_counts
 from mt.data.eval_texts import read_texts
 from mt.data.guided_alignment import Alignments
+from mt.data.lexicon import LEXICON_PAIRS, Side, word_translations
 from mt.data.mixture import training_shares
 from mt.data.subword_sampling import Lattice, Merges, SampledCorpus, make_segmenter
-from mt.data.token_store import EncodedCorpus
+from mt.data.token_store import SIDES, EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
 from mt.model.build import TranslationModel, build
 from mt.storage.run_dir import RunDir
 from mt.system.distributed import SINGLE_PROCESS, Distributed
+from mt.text.lines import TextFile
 from mt.training.trainer import Trainer
 from mt.training.validation import Validator
 
@@ -107,4 +110,12 @@ def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair)
         corpus = BidirectionalCorpus(corpus, epochs, config.seed, max_length)
     if not (shares := config.augmentation.shares):
         return corpus
-    return AugmentedCorpus(corpus, tokenizers, shares, config.seed, max_length, languages_of(config), segmenters)
+    languages, lexicon = languages_of(config), _lexicon(run_dir) if "terms" in shares else {}
+    return AugmentedCorpus(corpus, tokenizers, shares, config.seed, max_length, languages, segmenters, lexicon)
+
+
+def _lexicon(run_dir: RunDir) -> dict[str, list[str]]:
+    """Learn translations of words from the training text, a large one sampled at even distances."""
+    log.info("learning a lexicon for augmentation.terms")
+    stride = -(-json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"] // LEXICON_PAIRS)
+    return word_translations(*(Side(TextFile(run_dir.text_file("train", side), stride)) for side in SIDES))

@@ -8,6 +8,8 @@ from mt.errors import InputError
 
 # Marks back-translated source sentences (Caswell et al. 2019, arXiv:1906.06442).
 BACK_TRANSLATION_TAG = "<BT>"
+# Tags that mark a term in the source, its translation and the end (Dinu et al. 2019, arXiv:1906.01105).
+TERM_TAGS = ("x-term", "x-translation", "x-end")
 
 # The ISO 639-1 codes most models are trained for; other languages go by their code.
 LANGUAGE_NAMES = dict(

@@ -180,12 +180,13 @@ def test_translations(family: str, tmp_path: Path) -> None:
     first = translator.tags.first
     ids, src_tokens = batches(imported, [1 + i % 9 for i in range(240)], seed=3)
     for penalty in (1.0, 0.3):
-        options = SearchOptions(5, 1, penalty, max_length=40, max_length_ratio=100.0, first_token=first)
+        options = SearchOptions(5, 1, penalty, max_length=40, max_length_ratio=100.0)
         expected = generated(imported, src_tokens, options, first)
         assert len(set(map(tuple, expected))) > 30
         # Not those without an end, nor empty ones behind a tag, which our engines give only where nothing is likelier.
         kept = [row for row, found in enumerate(expected) if int(first is not None) < len(found) <= options.max_length]
         assert len(kept) > 200
         for engine in (imported.slow.translator.engine, imported.fast().translator.engine):
-            found = [hypotheses[0].ids for hypotheses in engine.translate(ids, options)]
+            prefixes = [] if first is None else [[first]] * len(ids)
+            found = [hypotheses[0].ids for hypotheses in engine.translate(ids, options, prefixes)]
             assert sum(found[row] == expected[row] for row in kept) >= 0.995 * len(kept)

@@ -17,8 +17,8 @@ from itertools import islice
 import numpy as np
 
 from mt.data.corpus import Pair
+from mt.data.lexicon import Array, density_ratios
 from mt.extras.doctor.language_mismatch import confusable, scorer_for
-from mt.extras.doctor.lexicon import Array, density_ratios
 from mt.text.language_scores import LineScorer
 from mt.text.languages import base_language, language_name
 

@@ -9,9 +9,9 @@ from itertools import accumulate
 import numpy as np
 from matplotlib.image import imsave
 
+from mt.data.lexicon import Array
 from mt.extras.doctor.actions import ranked
 from mt.extras.doctor.check import CorpusReport
-from mt.extras.doctor.lexicon import Array
 from mt.extras.doctor.position_map import BINS, PositionMap
 from mt.extras.doctor.rules import BIT
 from mt.extras.reporting.charts import histogram

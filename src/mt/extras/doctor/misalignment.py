@@ -14,7 +14,7 @@ from itertools import islice, pairwise
 
 import numpy as np
 
-from mt.extras.doctor.lexicon import Array, Side
+from mt.data.lexicon import Array, Side
 from mt.extras.doctor.moved_blocks import likely_shifts, repeated_from
 from mt.extras.doctor.pair_evidence import PairEvidence
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from mt.data.cleaning import GRACE
-from mt.extras.doctor.lexicon import Array, Lexicon, Side, density_ratios, learn_lexicon, ranges
+from mt.data.lexicon import Array, Lexicon, Side, density_ratios, learn_lexicon, ranges
 
 _UNRELATED = (37, -53)  # lines so far apart are no translations
 _CHUNK = 40_000  # lines scored together

@@ -9,7 +9,7 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.extras.doctor.lexicon import Array
+from mt.data.lexicon import Array
 from mt.extras.doctor.misalignment import Block
 
 MAX_COLUMNS, BINS = 480, 40

@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from mt.data.corpus import Pair
-from mt.extras.doctor.lexicon import Side, learn_lexicon, words_in
+from mt.data.lexicon import Side, word_translations, words_in
 
 _Translations = dict[str, frozenset[str]]
 
@@ -15,7 +13,10 @@ class WordLexicon:
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
         source, target = (Side(pair[side] for pair in pairs) for side in (0, 1))
-        self._directions = _translations(source, target), _translations(target, source)
+        self._directions = [
+            {word: frozenset(translations) for word, translations in word_translations(*sides).items()}
+            for sides in ((source, target), (target, source))
+        ]
 
     def coverage(self, pair: Pair) -> float:
         """Return the share of both sides' distinct words with a translation on the other side, from 0 to 1."""
@@ -28,13 +29,3 @@ class WordLexicon:
 
 def _reached(words: frozenset[str], lexicon: _Translations) -> frozenset[str]:
     return frozenset().union(*(lexicon[word] for word in words if word in lexicon))
-
-
-def _translations(source: Side, target: Side) -> _Translations:
-    lines = np.arange(len(source.counts))
-    words, translations, _ = learn_lexicon(source, target, lines, lines)
-    own, other = list(source.vocab), list(target.vocab)
-    found: dict[str, set[str]] = {}
-    for word, translation in zip(words.tolist(), translations.tolist(), strict=True):
-        found.setdefault(own[word], set()).add(other[translation])
-    return {word: frozenset(each) for word, each in found.items()}

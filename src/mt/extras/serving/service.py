@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mt.bundle.load_translator import open_model, read_config
+from mt.data.glossary import Glossary
 from mt.decoding.alignment import Unit, align_units
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.decoding.translator import Translator
@@ -36,12 +37,14 @@ class Direction:
     name: str = ""  # of the model
 
 
-def open_directions(folders: Sequence[ModelDir], choice: EngineChoice) -> list[Direction]:
+def open_directions(
+    folders: Sequence[ModelDir], choice: EngineChoice, glossary: Glossary | None = None
+) -> list[Direction]:
     """Open models; it is an InputError if a folder is incomplete, or two models have the same direction."""
     directions: list[Direction] = []
     owners: dict[tuple[str, str], ModelDir] = {}
     for folder in folders:
-        config, opened = read_config(folder), open_model(folder, choice)
+        config, opened = read_config(folder), open_model(folder, choice).with_glossary(glossary)
         for source, target in config.data.pairs:
             pair = (source, target)
             if pair in owners:

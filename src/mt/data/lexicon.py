@@ -15,7 +15,7 @@ from mt.data.shortlist import model_1
 Array = NDArray[Any]
 Lexicon = tuple[Array, Array, Array]
 
-_SAMPLE, _MAX_WORDS = 40_000, 60  # lines to learn from, of at most so many words
+LEXICON_PAIRS, _MAX_WORDS = 40_000, 60  # lines to learn from, of at most so many words
 _MAX_PAIRS = 10_000_000  # of words, some 60 bytes each
 _TRANSLATIONS = 5  # of a word
 _MIN_PROBABILITY, _MIN_GAIN, _MAX_GAIN = 0.05, 0.7, 6.0  # of a translation; gain: log of p(t | s) over p(t)
@@ -74,7 +74,9 @@ def learn_lexicon(source: Side, target: Side, src_lines: Array, tgt_lines: Array
 
     Beside what the given lines (N,), translations of each other, teach, names and numbers translate themselves.
     """
-    sample = np.unique(np.linspace(0, len(src_lines) - 1, _SAMPLE).astype(np.int64)) if len(src_lines) else src_lines
+    sample = (
+        np.unique(np.linspace(0, len(src_lines) - 1, LEXICON_PAIRS).astype(np.int64)) if len(src_lines) else src_lines
+    )
     n_words_of = np.stack([source.counts[src_lines[sample]], target.counts[tgt_lines[sample]]])
     usable = sample[(n_words_of.min(axis=0) > 0) & (n_words_of.max(axis=0) <= _MAX_WORDS)]
     n_pairs = int((source.counts[src_lines[usable]] * target.counts[tgt_lines[usable]]).sum())
@@ -102,6 +104,17 @@ def learn_lexicon(source: Side, target: Side, src_lines: Array, tgt_lines: Array
     src, tgt, gains = src[order], tgt[order], gains[order]
     best = np.arange(len(src)) - np.searchsorted(src, src) < _TRANSLATIONS
     return src[best], tgt[best], gains[best]
+
+
+def word_translations(source: Side, target: Side) -> dict[str, list[str]]:
+    """Return the translations of words, in lower case and the likeliest first, as translated lines teach them."""
+    lines = np.arange(len(source.counts))
+    words, translations, _ = learn_lexicon(source, target, lines, lines)
+    own, other = list(source.vocab), list(target.vocab)
+    found: dict[str, list[str]] = {}
+    for word, translation in zip(words.tolist(), translations.tolist(), strict=True):
+        found.setdefault(own[word], []).append(other[translation])
+    return found
 
 
 def density_ratios(right: Array, unrelated: Array) -> tuple[Array, Array]:

@@ -1,0 +1,120 @@
+"""Prefixes that translations begin with, which may end inside a word.
+
+A word that has only begun is seldom spelt with the pieces of the whole word: `lie` is another piece than `liebe`. So
+the pieces of the last word are rolled back, and of all pieces that spell its rest, the likeliest are taken.
+"""
+
+import bisect
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from mt.data.tokenizer import SPACE, SPECIALS, UNK_ID, normalized
+from mt.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mt.data.tokenizer_kinds import TextTokenizer
+
+LogProbs = Callable[[Sequence[int]], "NDArray[np.float32]"]
+
+_MAX_ROLLBACK = 8  # pieces
+
+
+class Prefix(NamedTuple):
+    """The beginning of a translation.
+
+    Attributes:
+        text: that it begins with.
+        ids: its tokens.
+        n_complete: how many of them spell complete words.
+        forced: the tokens with which the translation begins; the last may be longer than the prefix.
+    """
+
+    text: str = ""
+    ids: Sequence[int] = ()
+    n_complete: int = 0
+    forced: Sequence[int] = ()
+
+
+class PrefixSpeller:
+    """Spells prefixes with the pieces of a tokenizer."""
+
+    def __init__(self, tokenizer: "TextTokenizer") -> None:
+        self._tokenizer = tokenizer
+        hidden = {*range(len(SPECIALS)), *tokenizer.byte_ids, *tokenizer.tags.values()}
+        pieces = enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))
+        self._pieces = sorted((piece, i) for i, piece in pieces if i not in hidden)
+
+    def spell(self, text: str, longest: int, log_probs: LogProbs, name: str) -> Prefix:
+        """Return a prefix as the likeliest tokens whose text begins with it; a text without letters is none.
+
+        Args:
+            text: that translations begin with.
+            longest: the most tokens that they may have.
+            log_probs: returns log-probabilities (T + 1, V) of the next token behind 0 to T tokens.
+            name: of the prefix in messages.
+
+        Raises:
+            InputError: it is too long, or the tokenizer cannot spell one of its characters.
+        """
+        if not text.strip():
+            return Prefix()
+        prefix = self.encode(text)
+        if len(prefix.ids) > longest:
+            message = f"the prefix {name} has {len(prefix.ids)} tokens, and a translation may have {longest}"
+            raise InputError(message, "shorten the prefix")
+        return self.likeliest(prefix, log_probs)
+
+    def encode(self, text: str) -> Prefix:
+        """Return a prefix as tokens; white space at its end is the beginning of the next word.
+
+        Raises:
+            InputError: the tokenizer cannot spell one of its characters.
+        """
+        tokenizer = self._tokenizer
+        ids = tokenizer.encode(text)
+        if UNK_ID in ids:
+            unknown = next((c for c in text if UNK_ID in tokenizer.encode(c)), text)
+            raise InputError(f"the model's vocabulary has no {unknown!r}, so no translation begins with it")
+        begun = normalized(text)
+        if begun and text[-1].isspace() and (space := dict(self._candidates(SPACE)).get(SPACE)) is not None:
+            return Prefix(f"{begun} ", [*ids, space], len(ids))
+        starts = [place for place, piece in enumerate(tokenizer.tokens(ids)) if piece.startswith(SPACE)]
+        return Prefix(begun, ids, max(len(ids) - _MAX_ROLLBACK, *starts[-1:], 0))
+
+    def likeliest(self, prefix: Prefix, log_probs: LogProbs) -> Prefix:
+        """Return an encoded prefix with the likeliest tokens whose text begins with it."""
+        ids, pieces = prefix.ids, self._tokenizer.tokens(prefix.ids)
+        rows = log_probs(ids[:-1])
+        total, best, chosen = 0.0, float("-inf"), ids
+        for place in range(prefix.n_complete, len(ids)):
+            rest = "".join(pieces[place:])
+            for _, token in self._candidates(rest):
+                if total + rows[place, token] > best:
+                    best, chosen = total + float(rows[place, token]), [*ids[:place], token]
+            total += float(rows[place, ids[place]])
+        return prefix._replace(forced=ids if total > best else chosen)
+
+    def _candidates(self, text: str) -> list[tuple[str, int]]:
+        """Return the pieces that begin with a text."""
+        start = bisect.bisect_left(self._pieces, (text,))
+        end = bisect.bisect_left(self._pieces, True, start, key=lambda piece: not piece[0].startswith(text))
+        return self._pieces[start:end]
+
+    def decode(self, prefix: Prefix, ids: Sequence[int]) -> str:
+        """Return the text of a translation, with the prefix as it was given.
+
+        A given tokenizer may normalise the prefix, and stray bytes behind a character in bytes garble it.
+        """
+        decoded, spelt = self._tokenizer.decode_batch([ids, prefix.ids])
+        rest = decoded[len(spelt) :] if decoded.startswith(spelt) else self._tokenizer.decode(ids[len(prefix.forced) :])
+        return prefix.text + rest
+
+
+@functools.lru_cache(maxsize=8)
+def speller_of(tokenizer: "TextTokenizer") -> PrefixSpeller:
+    """Return the speller of a tokenizer."""
+    return PrefixSpeller(tokenizer)

@@ -1,0 +1,183 @@
+"""Translations that have given terms, by search that is forced to write them.
+
+A sentence whose hypotheses lack a term is searched again: the term is forced at the places of the best hypothesis
+where it costs least, and search continues freely behind it. Terms are placed from left to right, so what has been
+placed stays, and every term gets its place unless the translation would become too long. Placeholders, which the model
+would have to copy, are not needed (docs/lab/terms.md).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from mt.data.tokenizer import EOS_ID, SPECIALS
+from mt.decoding.engine import Engine, Hypothesis, SearchOptions
+from mt.decoding.prefix import Prefix
+
+if TYPE_CHECKING:
+    from mt.data.glossary import Term
+    from mt.data.tokenizer_kinds import TextTokenizer
+
+_PLACES = 3  # that are tried for a term
+_IMPOSSIBLE = -1e9
+
+
+class Sentence(NamedTuple):
+    """A source sentence as tokens, the beginning of its translation, and its terms."""
+
+    source: Sequence[int]
+    prefix: Prefix
+    terms: "Sequence[Term]"
+
+
+class _Job(NamedTuple):
+    """The beginning of a translation up to a term and the token behind it.
+
+    Attributes:
+        ids: its tokens, without EOS.
+        log_prob: their log-probability, that of an EOS included.
+        fixed: how many of them stay in later searches.
+        ended: whether the token behind the term was EOS.
+    """
+
+    ids: list[int]
+    log_prob: float
+    fixed: int
+    ended: bool
+
+
+@dataclass
+class TermSearch:
+    """Search for translations that have given terms.
+
+    Args:
+        engine: searches, and gives the costs of tokens.
+        tokenizer: of the target language.
+        first: the token with which all translations begin, if there is one.
+        is_spaced: whether the target language writes spaces between words.
+    """
+
+    engine: Engine
+    tokenizer: "TextTokenizer"
+    first: Sequence[int]
+    is_spaced: bool
+
+    def __post_init__(self) -> None:
+        pieces = self.tokenizer.tokens(range(self.tokenizer.vocab_size))
+        hidden = {*range(len(SPECIALS)), *self.tokenizer.byte_ids, *self.tokenizer.tags.values()}
+        begins = [i not in hidden and not (self.is_spaced and piece[:1].isalnum()) for i, piece in enumerate(pieces)]
+        self._begins_word, self._ends_word = np.array(begins), np.array(begins)
+        self._ends_word[EOS_ID] = True
+
+    def missing(self, sentence: Sentence, ids: Sequence[int]) -> "list[Term]":
+        """Return the terms that a translation lacks."""
+        text = self.tokenizer.decode(ids).strip()
+        return [term for term in sentence.terms if not term.is_in(text)]
+
+    def complete(
+        self,
+        sentences: Sequence[Sentence],
+        found: Sequence[list[Hypothesis]],
+        options: SearchOptions,
+        longest: Callable[[Sequence[int], SearchOptions], int],
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each sentence that have its terms, or else one that was made to have them.
+
+        Args:
+            sentences: with terms.
+            found: their hypotheses, best first.
+            options: of the search.
+            longest: returns the bound of a translation's tokens.
+        """
+        sentences = [sentence._replace(terms=self._spellable(sentence.terms)) for sentence in sentences]
+        results = [
+            [h for h in found[row] if not self.missing(sentence, h.ids)] for row, sentence in enumerate(sentences)
+        ]
+        best = {row: found[row][0] for row, hypotheses in enumerate(results) if not hypotheses}
+        fixed = {row: len(sentences[row].prefix.forced) for row in best}
+        open_rows = list(best)
+        for _ in range(max((len(sentence.terms) for sentence in sentences), default=0)):
+            jobs = self._jobs({row: sentences[row] for row in open_rows}, best, fixed, options, longest)
+            open_rows = [row for row in open_rows if jobs[row]]
+            for row, hypotheses in zip(open_rows, self._continue(sentences, jobs, open_rows, options), strict=True):
+                ranked = [(-len(self.missing(sentences[row], h.ids)), h.score) for h in hypotheses]
+                number = ranked.index(max(ranked))
+                best[row], fixed[row] = hypotheses[number], jobs[row][number].fixed
+            open_rows = [row for row in open_rows if self.missing(sentences[row], best[row].ids)]
+        return [hypotheses or [best[row]] for row, hypotheses in enumerate(results)]
+
+    def _spellable(self, terms: "Sequence[Term]") -> "list[Term]":
+        """Return the terms that the vocabulary can spell."""
+        return [term for term in terms if term.is_in(self.tokenizer.decode(self.tokenizer.encode(term.forms[0])))]
+
+    def _jobs(
+        self,
+        sentences: dict[int, Sentence],
+        best: dict[int, Hypothesis],
+        fixed: dict[int, int],
+        options: SearchOptions,
+        longest: Callable[[Sequence[int], SearchOptions], int],
+    ) -> dict[int, list[_Job]]:
+        """Return how the next term of each sentence could stand in its best hypothesis."""
+        begun = []
+        costs = self._costs((sentence.source, best[row].ids) for row, sentence in sentences.items())
+        for (row, sentence), own in zip(sentences.items(), costs, strict=True):
+            room = longest(sentence.source, options) - 2  # for the token behind the term
+            begun += [(row, ids) for ids in self._places(sentence, best[row].ids, fixed[row], room, own)]
+        jobs: dict[int, list[_Job]] = {row: [] for row in sentences}
+        costs = self._costs((sentences[row].source, ids) for row, ids in begun)
+        for (row, ids), own in zip(begun, costs, strict=True):
+            following = int(np.where(self._ends_word, own[-1], _IMPOSSIBLE).argmax())
+            cost = float(own[range(len(ids) + 1), [*ids, following]].sum())
+            ended = following == EOS_ID
+            jobs[row].append(_Job(ids if ended else [*ids, following], cost, len(ids), ended))
+        return jobs
+
+    def _places(
+        self, sentence: Sentence, ids: Sequence[int], fixed: int, room: int, costs: "np.ndarray"
+    ) -> list[list[int]]:
+        """Return beginnings of a translation, of at most `room` tokens, that end with its next term.
+
+        Its first `fixed` tokens stay.
+        """
+        own = costs[range(len(ids) + 1), [*ids, EOS_ID]]
+        ends = {0, len(ids)}
+        places = [place for place in range(fixed, len(ids) + 1) if place in ends or self._begins_word[ids[place]]]
+        choices = []
+        for term in self.missing(sentence, ids):
+            spelt = {place: self.tokenizer.encode(term.form(place == 0)) for place in places}
+            loss = {p: float(own[p] - costs[p, spelt[p][0]]) for p in places if p + len(spelt[p]) <= room}
+            if loss:
+                choices.append([(place, spelt[place]) for place in sorted(loss, key=loss.__getitem__)[:_PLACES]])
+        _, leftmost = min(((min(choice)[0], choice) for choice in choices), default=(0, []))
+        return [[*ids[:place], *spelt] for place, spelt in leftmost]
+
+    def _continue(
+        self, sentences: Sequence[Sentence], jobs: dict[int, list[_Job]], rows: Sequence[int], options: SearchOptions
+    ) -> list[list[Hypothesis]]:
+        """Search on from every job of some rows, and return hypotheses of whole translations."""
+        going = [(sentences[row].source, [*self.first, *job.ids]) for row in rows for job in jobs[row] if not job.ended]
+        options = replace(options, n_best=1, scores=True, attention=False)
+        sources, begun = [source for source, _ in going], [ids for _, ids in going]
+        found = iter(self.engine.translate(sources, options, begun) if going else [])
+        results = []
+        for row in rows:
+            hypotheses = []
+            for job in jobs[row]:
+                ids, log_prob = job.ids, job.log_prob
+                if not job.ended:
+                    [rest] = next(found)
+                    ids, log_prob = rest.ids[len(self.first) :], log_prob + rest.log_prob
+                hypotheses.append(Hypothesis.of(ids, log_prob, options.length_penalty))
+            results.append(hypotheses)
+        return results
+
+    def _costs(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> "Iterator[np.ndarray]":
+        """Yield log-probabilities (T + 1, V) of the next token behind each part of sources' translations."""
+        sources, targets = [], []
+        for source, target in pairs:
+            sources.append(source)
+            targets.append([*self.first, *target])
+        return (costs[len(self.first) :] for costs in self.engine.next_log_probs(sources, targets))

@@ -1,0 +1,131 @@
+"""Glossaries: their files, and where text has their terms."""
+
+from pathlib import Path
+
+import pytest
+
+from mt.data.glossary import Glossary
+from mt.errors import InputError
+
+TSV = """# of vehicles
+Source\tTarget\tnote
+
+dog\tHund\ta comment
+hot dog\tHotdog
+US\tUSA
+ice-cream\tEis
+e.g.\tz. B.
+mt\t
+Siri\tSiri
+"""
+
+TBX = """<?xml version="1.0"?>
+<!DOCTYPE martif SYSTEM "TBXcoreStructV02.dtd">
+<martif type="TBX"><text><body>
+<termEntry id="1">
+<langSet xml:lang="en"><tig><term>dog</term></tig><tig><term>hound</term></tig></langSet>
+<langSet xml:lang="de-DE"><ntig><termGrp><term>Hund</term></termGrp></ntig><tig><term>Köter</term></tig></langSet>
+<langSet xml:lang="fr"><tig><term>chien</term></tig></langSet>
+</termEntry>
+<termEntry id="2"><langSet xml:lang="en"><tig><term>bank</term></tig></langSet></termEntry>
+</body></text></martif>
+"""
+
+
+def glossary(folder: Path, text: str = TSV, name: str = "terms.tsv", **more: list[str]) -> Glossary:
+    (folder / name).write_text(text, encoding="utf-8")
+    return Glossary(folder / name, **more)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A dog sees a DOG.", ["dog Hund", "DOG HUND"]),
+        ("Dog and hotdog, dogs, dog_2, hot dogs", ["Dog Hund"]),
+        ("Hot dog, hot  dog", ["Hot dog Hotdog", "dog Hund"]),
+        ("A HOT DOG for us in the US", ["HOT DOG HOTDOG", "US USA"]),
+        ("ice-cream e.g. (dog)", ["ice-cream Eis", "e.g. z. B.", "dog Hund"]),
+        ("Siri uses mt, MT and siri", ["Siri Siri", "mt mt", "MT MT"]),
+        ("", []),
+        ("mdog doge", []),
+    ],
+)
+def test_occurrences(tmp_path: Path, text: str, expected: list[str]) -> None:
+    found = glossary(tmp_path).terms("en", "de").find(text)
+    assert [f"{text[term.start : term.end]} {term.forms[0]}" for term in found] == expected
+
+
+def test_languages_without_spaces(tmp_path: Path) -> None:
+    terms = glossary(tmp_path, "北京大学\tPeking-Universität\n北京\tPeking\n").terms("zh", "de")
+    assert [term.forms[0] for term in terms.find("我在北京大学和北京")] == ["Peking-Universität", "Peking"]
+    [term] = glossary(tmp_path, "Peking\t北京\n").terms("de", "zh").find("In Peking.")
+    assert term.is_in("我在北京大学")
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("a dog", "ein Hund", True),
+        ("a dog", "ein Hunde", False),
+        ("a dog", "ein Schäferhund, hund", False),
+        ("a dog", "Hunde und Hund", True),
+        ("a DOG", "ein HUND", True),
+        ("a DOG", "ein Hund", True),
+        ("e.g. this", "Z. B. dies", True),  # at its beginning
+        ("e.g. this", "dies Z. B. so", False),
+        ("mt runs", "mt läuft", True),
+        ("mt runs", "Mt läuft", False),  # is kept as it is
+    ],
+)
+def test_a_translation_has_the_term_as_a_word(tmp_path: Path, source: str, translation: str, expected: bool) -> None:
+    [term] = glossary(tmp_path).terms("en", "de").find(source)
+    assert term.is_in(translation) is expected
+
+
+def test_the_form_at_the_beginning(tmp_path: Path) -> None:
+    [example, kept] = glossary(tmp_path).terms("en", "de").find("e.g. mt")
+    assert [example.form(True), example.form(False), kept.form(True)] == ["Z. B.", "z. B.", "mt"]
+
+
+def test_text_to_keep(tmp_path: Path) -> None:
+    """The longest of overlapping spans counts; an empty match is none."""
+    terms = glossary(tmp_path, keep=[r"https?://\S+", "x*"]).terms("en", "de")
+    found = terms.find("dog at https://dog.example/dog xx")
+    assert [term.forms[0] for term in found] == ["Hund", "https://dog.example/dog", "xx"]
+    assert [term.forms for term in Glossary(None, [r"\d+"]).terms("", "de").find("12 dogs")] == [("12",)]
+
+
+def test_tbx(tmp_path: Path) -> None:
+    both = glossary(tmp_path, TBX, "terms.tbx")
+    found = both.terms("en", "de").find("A dog, a hound and a bank")
+    assert [term.forms for term in found] == [("Hund",), ("Hund",)]
+    assert [term.forms for term in both.terms("fr", "en").find("un chien")] == [("dog",)]
+    with pytest.raises(InputError, match=r"terms\.tbx: no term in en and it"):
+        both.terms("en", "it")
+    concepts = TBX.replace("martif", "tbx").replace("termEntry", "conceptEntry").replace("langSet", "langSec")
+    concepts = concepts.replace('<!DOCTYPE tbx SYSTEM "TBXcoreStructV02.dtd">', "")
+    assert len(glossary(tmp_path, concepts, "v3.tbx").terms("en", "de").find("dog")) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message"),
+    [
+        ("a\tb\nc\td\na\te\n", "x.tsv", r"x\.tsv:3: 'a' is 'e' here and 'b' in line 1"),
+        ("a\tb\nc d\n", "x.tsv", r"x\.tsv:2: has no tab"),
+        ("\tb\n", "x.tsv", r"x\.tsv:1: has no source term"),
+        (TBX[:400], "x.tbx", r"x\.tbx:\d+: not well-formed"),
+        ("<!DOCTYPE martif [<!ENTITY a 'b'>]><martif>&a;</martif>", "x.tbx", "declares entities"),
+        ("<tmx/>", "x.tbx", "no TBX file but <tmx>"),
+        (TBX.replace("hound", "bank").replace('bank</term></tig></langSet></termEntry>',
+         'bank</term></tig></langSet><langSet xml:lang="de"><tig><term>Ufer</term></tig></langSet></termEntry>'),
+         "x.tbx", r"x\.tbx:9: 'bank' is 'Ufer' here and 'Hund' in line 4"),
+    ],
+)  # fmt: skip
+def test_unusable_files(tmp_path: Path, text: str, name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        glossary(tmp_path, text, name).terms("en", "de")
+
+
+def test_unusable_patterns() -> None:
+    with pytest.raises(InputError, match=r"--keep \(: not a regular expression"):
+        Glossary(None, ["("])

@@ -1,0 +1,161 @@
+"""Translations that have the terms of a glossary, in both engines and from the command line."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine_helpers import Twins, ending_model, printed, printed_lines, run_cli, sentences, twins, whole_folder
+from mt.api.loading import load
+from mt.data.glossary import Glossary, Term
+from mt.decoding.engine import EngineChoice, Sampling, SearchOptions
+from mt.decoding.prefix import Prefix
+from mt.decoding.search import forced_score, pad_sources
+from mt.decoding.terms import Sentence, TermSearch
+from mt.decoding.translator import Translator
+from mt.errors import InputError
+from mt.storage.run_dir import ModelDir
+
+IDS = sentences([7, 2, 4], 290)
+OPTIONS = SearchOptions(beam_size=4, n_best=2, max_length=30)
+LINES = ["A dog runs over the grass.", "Two men are talking.", "The old house.", "A DOG, a house and grass"]
+TSV = "dog\tHund\ngrass\tGras\nmen\tMänner reden\nhouse\tHaus\nold\t\n"
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Twins:
+    return twins(tmp_path_factory.mktemp("twins"), model=lambda config: ending_model(config, IDS, OPTIONS))
+
+
+@pytest.fixture
+def tsv(tmp_path: Path) -> Path:
+    (tmp_path / "terms.tsv").write_text(TSV)
+    return tmp_path / "terms.tsv"
+
+
+def translators(both: Twins, glossary: Glossary | None) -> list[Translator]:
+    made = [Translator(engine, both.tokenizers, 40, ["de"]) for engine in (both.fast(), both.slow())]
+    return [replace(each, glossary=glossary) for each in made]
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_every_translation_has_the_terms(both: Twins, tsv: Path, beam: int) -> None:
+    glossary = Glossary(tsv, ["talk.*"])
+    options = replace(OPTIONS, beam_size=beam, n_best=min(beam, 2))
+    results = []
+    for translator in translators(both, glossary):
+        found = translator.translate(LINES, options)
+        for line, candidates in zip(LINES, found, strict=True):
+            terms = glossary.terms("", "de").find(line)
+            assert len(terms) >= 2
+            for candidate in candidates:
+                assert all(term.is_in(candidate.text) for term in terms)
+                [part] = candidate.parts
+                src_tokens = pad_sources([part.source], torch.device("cpu"))
+                [expected] = forced_score(both.model, src_tokens, [part.target])
+                assert candidate.log_prob == pytest.approx(expected, abs=1e-3)
+                assert candidate.score == pytest.approx(expected / (len(part.target) + 1), abs=1e-3)
+        results.append([[candidate.text for candidate in candidates] for candidates in found])
+    assert results[0] == results[1]
+
+
+def test_other_lines_do_not_change(both: Twins, tsv: Path) -> None:
+    [without, _] = translators(both, None)
+    [having, _] = translators(both, Glossary(tsv))
+    lines = ["No term here.", "A dog.", ""]
+    found, expected = having.translate(lines, OPTIONS), without.translate(lines, OPTIONS)
+    assert [[c.text for c in each] for each in found[::2]] == [[c.text for c in each] for each in expected[::2]]
+    assert found[1] != expected[1]
+
+
+def test_a_translation_that_has_them_stays(both: Twins, tmp_path: Path) -> None:
+    """The best that has them, even where a hypothesis without is likelier."""
+    [without, _] = translators(both, None)
+    hypotheses = without.translate(LINES[:1], replace(OPTIONS, n_best=4))[0]
+    words = [set(candidate.text.split()) for candidate in hypotheses]
+    for number in range(len(words)):
+        own = sorted(word for word in words[number] - set().union(*words[:number]) if word.isalpha())
+        if own:
+            (tmp_path / "own.tsv").write_text(f"dog\t{own[0]}\n")
+            [having, _] = translators(both, Glossary(tmp_path / "own.tsv"))
+            assert having.translate(LINES[:1], OPTIONS)[0][0].text == hypotheses[number].text
+
+
+def test_a_prefix_and_terms(both: Twins, tsv: Path) -> None:
+    for translator in translators(both, Glossary(tsv)):
+        for prefix in ("Das H", "Der ", "Ein Hund und"):
+            found = translator.translate(LINES, OPTIONS, prefixes=[prefix] * len(LINES))
+            assert all(candidate.text.startswith(prefix.strip()) for each in found for candidate in each)
+            assert "Hund" in found[0][0].text
+
+
+def test_no_room(both: Twins, tsv: Path) -> None:
+    """A translation that would be too long stays without the term."""
+    for translator in translators(both, Glossary(tsv)):
+        options = replace(OPTIONS, max_length=2)
+        assert all(len(each[0].parts[0].target) <= 2 for each in translator.translate(LINES, options))
+
+
+def test_samples_are_refused(both: Twins, tsv: Path) -> None:
+    [_, slow] = translators(both, Glossary(tsv))
+    with pytest.raises(InputError, match="samples cannot be made to have terms"):
+        slow.translate(LINES, replace(OPTIONS, sampling=Sampling()))
+    assert slow.translate(["Nothing."], replace(OPTIONS, sampling=Sampling()))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return whole_folder(tmp_path_factory.mktemp("model"), "decoding.max_length=30").root
+
+
+def test_the_command(tmp_path: Path, tsv: Path, folder: Path) -> None:
+    model = ["--model", folder]
+    for engine in ("ctranslate2", "torch"):
+        found = printed_lines("translate", *LINES[:2], "--glossary", tsv, "--keep", "are", "--engine", engine, *model)
+        assert all(word in found[0].split() for word in ("Hund", "Gras"))
+        assert "are" in found[1].split()
+    [line] = printed_lines("translate", "A dog.", "--glossary", tsv, "--format", "jsonl", "--n-best", "2", *model)
+    assert all("Hund" in each["text"].split() for each in json.loads(line)["n_best"])
+    (tmp_path / "page.md").write_text("# The dog\n\nThe *old* house.\n")
+    run_cli("translate", tmp_path / "page.md", "--output", tmp_path / "new.md", "--glossary", tsv, *model)
+    assert "Hund" in (tmp_path / "new.md").read_text()
+
+
+def test_a_conflict_is_reported_before_the_model_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "terms.tsv").write_text("a\tb\na\tc\n")
+    with pytest.raises(InputError, match=r"terms\.tsv:2: 'a' is 'c' here and 'b' in line 1"):
+        load(tmp_path / "no model", glossary=tmp_path / "terms.tsv")
+
+
+def test_evaluation(tmp_path: Path, tsv: Path, folder: Path) -> None:
+    (tmp_path / "text").write_text("\n".join([*LINES, "Nothing."]) + "\n")
+    text = ["--source", tmp_path / "text", "--reference", tmp_path / "text"]
+    found = json.loads(printed("eval", "--model", folder, *text, "--json", "--glossary", tsv))
+    assert [result["terms"] for result in found["results"]] == [100.0] * len(found["results"])
+    table = printed("eval", "--model", folder, *text, "--keep", "dog|talk")
+    assert "terms %" in table
+    assert "terms" not in printed("eval", "--model", folder, *text)
+    assert "terms" not in printed("eval", "--model", folder, *text, "--keep", "xyz")
+    [without, having] = (load(folder, glossary=path)._opened.translator for path in (None, tsv))
+    assert without.term_share(LINES, LINES) is None
+    assert having.term_share(["A dog", "the grass", "a cat"], ["Ein Hund", "die Wiese", "Hund"]) == 50
+
+
+def test_a_server_has_the_terms(tsv: Path, folder: Path) -> None:
+    pytest.importorskip("fastapi")
+    from mt.extras.serving.service import open_directions
+
+    [direction] = open_directions([ModelDir(folder)], EngineChoice(), Glossary(tsv))
+    [[candidate]] = direction.translator.translate(["A dog."], replace(direction.search, n_best=1))
+    assert "Hund" in candidate.text.split()
+
+
+def test_a_term_that_the_vocabulary_lacks_is_left_out(both: Twins, tsv: Path) -> None:
+    search = TermSearch(both.slow(), both.tokenizers.target, [], True)
+    strange = Term(0, 3, ("zu\u0308g",))  # decomposed, which the tokenizer composes
+    source = both.tokenizers.source.encode(LINES[0])
+    found = both.slow().translate([source], OPTIONS)
+    [result] = search.complete([Sentence(source, Prefix(), [strange])], found, OPTIONS, lambda *_: 30)
+    assert result == found[0]
