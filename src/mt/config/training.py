@@ -81,7 +81,7 @@ class TrainingConfig(Section):
     """Weight of the teachers' probabilities in the training target; the text has the rest."""
     guided_alignment: Annotated[float, Field(ge=0, le=1000)] = 0.0
     """Weight of a loss that teaches one attention head the word alignment of the training text, which is computed
-    first (guided alignment, Chen et al. 2016, Garg et al. 2019); 0.05 is usual. The model then says which words
+    first (guided alignment, Chen et al. 2016, Garg et al. 2019); 0.1 is a good one. The model then says which words
     translate which, for --alignment and for tags in documents. 0: none."""
     ema_decay: Annotated[float | None, Field(ge=0, lt=1)] = None
     """Decay of an exponential moving average of the weights, which is then validated and becomes the finished model;
