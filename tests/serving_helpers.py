@@ -22,7 +22,8 @@ SLOW_SERVER = """
 import sys, time
 from mt.console import set_up_logging
 from mt.decoding.engine import SearchOptions
-from mt.decoding.translator import Candidate, Translator
+from mt.decoding.candidates import Candidate
+from mt.decoding.translator import Translator
 from mt.extras.serving.app import create_app
 from mt.extras.serving.limits import Limits
 from mt.extras.serving.server import listen, serve

@@ -17,10 +17,11 @@ from model_helpers import DECODER_ONLY, close, lively_model, small_model, source
 from mt.bundle.load_translator import open_model
 from mt.bundle.model_folder import load_model
 from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer, TokenizerPair
+from mt.decoding.candidates import distinct
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.search import log_probs_of, search
-from mt.decoding.translator import Translator, distinct
+from mt.decoding.translator import Translator
 from mt.errors import InputError
 from mt.model.transformer import Transformer, set_parameters
 from mt.storage.find_model import find_model

@@ -17,9 +17,10 @@ from sacrebleu import sentence_bleu
 from command import Command, mt
 from engine_helpers import ENGLISH, LIVELY, printed, printed_lines, whole_folder
 from mt.bundle.load_translator import open_model
+from mt.decoding.candidates import Candidate
 from mt.decoding.engine import EngineChoice, Sampling, SearchOptions
 from mt.decoding.synthesis import closest, synthesize
-from mt.decoding.translator import Candidate, Translator
+from mt.decoding.translator import Translator
 from mt.errors import InputError, MachineError
 from mt.storage.resumable_file import ResumableFile
 from mt.storage.run_dir import ModelDir

@@ -21,6 +21,7 @@ from mt.storage.run_dir import ModelDir
 IDS = sentences([7, 2, 4], 290)
 OPTIONS = SearchOptions(beam_size=4, n_best=2, max_length=30)
 LINES = ["A dog runs over the grass.", "Two men are talking.", "The old house.", "A DOG, a house and grass"]
+TEXT = ["Two women laugh.", "Children play on the hill.", "A boy jumps into the water.", "People walk along a street."]
 TSV = "dog\tHund\ngrass\tGras\nmen\tMänner reden\nhouse\tHaus\nold\t\n"
 
 
@@ -64,10 +65,12 @@ def test_every_translation_has_the_terms(both: Twins, tsv: Path, beam: int) -> N
 def test_other_lines_do_not_change(both: Twins, tsv: Path) -> None:
     [without, _] = translators(both, None)
     [having, _] = translators(both, Glossary(tsv))
-    lines = ["No term here.", "A dog.", ""]
-    found, expected = having.translate(lines, OPTIONS), without.translate(lines, OPTIONS)
-    assert [[c.text for c in each] for each in found[::2]] == [[c.text for c in each] for each in expected[::2]]
-    assert found[1] != expected[1]
+    lines = ["No term here.", "A dog.", "", *TEXT]
+    for options in (OPTIONS, replace(OPTIONS, n_best=1), replace(OPTIONS, n_best=1, length_penalty=0.0)):
+        found, expected = having.translate(lines, options), without.translate(lines, options)
+        assert found[1] != expected[1]
+        del found[1], expected[1]
+        assert [[c.text for c in each] for each in found] == [[c.text for c in each] for each in expected]
 
 
 def test_a_translation_that_has_them_stays(both: Twins, tmp_path: Path) -> None:

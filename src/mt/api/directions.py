@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from mt.console import log
+from mt.decoding.candidates import Candidate
 from mt.decoding.engine import SearchOptions
-from mt.decoding.translator import Candidate, Translator
+from mt.decoding.translator import Translator
 from mt.errors import InputError
 from mt.text.language_id import Detector, require_identification
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
+from mt.decoding.candidates import Candidate, distinct
 from mt.decoding.engine import Sampling, SearchOptions
-from mt.decoding.translator import Candidate, distinct
 from mt.errors import InputError, contradict
 
 UTILITIES = ("chrf", "bleu")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mt.decoding.translator import Candidate
+from mt.decoding.candidates import Candidate
 
 if TYPE_CHECKING:
     from mt.decoding.attention_weights import Attention

@@ -13,7 +13,7 @@ from mt.api.directions import AUTO, Directions
 from mt.api.search import Search, SearchRequest, best_of
 from mt.api.translated import Translation
 from mt.decoding.alignment import Unit, align_units
-from mt.decoding.translator import Candidate, lines_at_once
+from mt.decoding.candidates import Candidate, lines_at_once
 from mt.errors import InputError, contradict
 from mt.storage.manifest import DamagedError, read_manifest
 from mt.storage.run_dir import ModelDir

@@ -95,7 +95,7 @@ def _write_translations(
 ) -> list[Any]:
     """Translate lines in order, and return the attention weights that are to be drawn."""
     from mt.api.loading import load
-    from mt.decoding.translator import lines_at_once
+    from mt.decoding.candidates import lines_at_once
 
     n_lines = check_input(input_)
     prefix = require_utf8(options["prefix"], "--prefix")

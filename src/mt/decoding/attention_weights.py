@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from mt.data.sentence_format import framed
 from mt.data.tokenizer import EOS, SOS, SOS_ID, SPACE, BpeTokenizer, TokenizerPair
-from mt.decoding.translator import Candidate
+from mt.decoding.candidates import Candidate
 from mt.model.build import TranslationModel
 from mt.model.decoder_only import DecoderOnly
 from mt.model.transformer import alignment_layer

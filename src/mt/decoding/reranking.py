@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mt.data.tokenizer import normalized
-from mt.decoding.translator import Candidate, distinct
+from mt.decoding.candidates import Candidate, distinct
 from mt.metrics.pairwise import UTILITIES, expected_utility
 
 

@@ -4,13 +4,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from mt.console import log
 from mt.data.inline_terms import encode_with_terms
 from mt.data.sentence_format import NO_TAGS, OUR_FORMAT, SentenceFormat, Tags
 from mt.data.tokenizer import TokenizerPair, normalized
 from mt.decoding.alignment import Unit, align_units
+from mt.decoding.candidates import Candidate, Part
 from mt.decoding.engine import DistributedEngine, Engine, Hypothesis, SearchOptions
 from mt.decoding.long_input import split_long
 from mt.decoding.prefix import Prefix, speller_of
@@ -28,45 +29,6 @@ if TYPE_CHECKING:
 
     from mt.data.eval_texts import EvalText
     from mt.data.glossary import Glossary
-
-_MAX_CANDIDATES = 100_000  # held in memory together
-
-
-class Part(NamedTuple):
-    """Part of a line as tokens: the model's input, its output, and the attention of output to input."""
-
-    source: Sequence[int]
-    target: Sequence[int]
-    attention: list[list[float]] | None
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One translation of a line."""
-
-    text: str
-    score: float  # by which it was ranked
-    log_prob: float  # with a prefix, that of the rest
-    prefix: str = ""  # that it was made to begin with
-    parts: tuple[Part, ...] = field(default=(), compare=False, repr=False)  # several if the line was too long
-
-    @property
-    def completion(self) -> str:
-        """The text behind the prefix."""
-        return self.text[len(self.prefix) :]
-
-
-def lines_at_once(max_lines: int, candidates: int) -> int:
-    """Return the number of lines to translate together where each has so many candidates."""
-    return max(1, min(max_lines, _MAX_CANDIDATES // candidates))
-
-
-def distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the first candidate of each text; after BPE-dropout, a model spells texts in several ways."""
-    first: dict[str, Candidate] = {}
-    for candidate in candidates:
-        first.setdefault(candidate.text, candidate)
-    return list(first.values())
 
 
 def _without_first(hypothesis: Hypothesis, tokens: int, rows: int) -> Hypothesis:
@@ -207,24 +169,30 @@ class Translator:
     def _search(self, sentences: Sequence[Sentence], options: SearchOptions) -> list[list[Hypothesis]]:
         """Return the n best hypotheses of sentences, which begin with their prefixes and have their terms."""
         rows = [row for row, sentence in enumerate(sentences) if sentence.terms]
-        if rows and options.sampling is not None:
+        if not rows:
+            return self._search_freely(sentences, options)
+        if options.sampling is not None:
             raise InputError("samples cannot be made to have terms", "leave out the glossary, or --sample")
+        # Apart from the others, whose translations must not depend on them.
+        others = [row for row, sentence in enumerate(sentences) if not sentence.terms]
+        found = dict(zip(others, self._search_freely([sentences[row] for row in others], options), strict=True))
+        termed = [sentences[row] for row in rows]
+        wide = replace(options, n_best=options.beam_size, scores=True)
+        search = TermSearch(self.engine, self.tokenizers.target, self._first, bool(self.separator))
+        having = search.complete(termed, self._search_freely(termed, wide), options, self._longest)
+        found |= zip(rows, (hypotheses[: options.n_best] for hypotheses in having), strict=True)
+        return [found[row] for row in range(len(sentences))]
+
+    def _search_freely(self, sentences: Sequence[Sentence], options: SearchOptions) -> list[list[Hypothesis]]:
+        """Return the n best hypotheses of sentences, which begin with their prefixes."""
         forced = [[*self._first, *sentence.prefix.forced] for sentence in sentences]
-        wide = replace(options, n_best=options.beam_size, scores=True) if rows else options
         sources = [sentence.source for sentence in sentences]
-        found = search_without_loops(self.engine, sources, wide, forced if any(forced) else ())
+        found = search_without_loops(self.engine, sources, options, forced if any(forced) else ())
         n_first = len(self._first)
         if n_first or self.guided:  # a guided head aligns a token when it reads it, one position later
             n_rows = n_first + self.guided
             found = [[_without_first(hypothesis, n_first, n_rows) for hypothesis in each] for each in found]
-        if rows:
-            search = TermSearch(self.engine, self.tokenizers.target, self._first, bool(self.separator))
-            having = search.complete(
-                [sentences[row] for row in rows], [found[row] for row in rows], options, self._longest
-            )
-            for row, hypotheses in zip(rows, having, strict=True):
-                found[row] = hypotheses
-        return [hypotheses if options.sampling else hypotheses[: options.n_best] for hypotheses in found]
+        return found
 
     def _begin(
         self,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mt.data.tokenizer import BpeTokenizer
 from mt.decoding.alignment import Unit, align_units
-from mt.decoding.translator import Candidate
+from mt.decoding.candidates import Candidate
 from mt.extras.serving.html_lines import html_lines
 from mt.extras.serving.segmentation import segment_html, segment_plain
 

@@ -21,8 +21,9 @@ from libretranslatepy import LibreTranslateAPI
 
 from command import mt
 from conftest import CONFIG, made_once, write_corpus
+from mt.decoding.candidates import Candidate
 from mt.decoding.engine import SearchOptions
-from mt.decoding.translator import Candidate, Translator
+from mt.decoding.translator import Translator
 from mt.extras.serving.batching import Batcher
 from mt.extras.serving.connection import Connection
 from mt.extras.serving.limits import Limits, Metrics, RequestError

@@ -34,7 +34,7 @@ def translate_marked(
             with a sentence that loses it.
         languages: source and target language.
     """
-    from mt.decoding.translator import Candidate
+    from mt.decoding.candidates import Candidate
     from mt.extras.serving.segmentation import segment_lines
 
     separator = " " if is_spaced(languages[1]) else ""

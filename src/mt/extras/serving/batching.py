@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from mt.console import log
+from mt.decoding.candidates import Candidate
 from mt.decoding.engine import SearchOptions
-from mt.decoding.translator import Candidate, Translator
+from mt.decoding.translator import Translator
 from mt.extras.serving.limits import Metrics, RequestError
 
 # Sentences in a batch; more would add latency for little throughput, and a running batch cannot be cancelled.

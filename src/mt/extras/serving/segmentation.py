@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from mt.decoding.alignment import Unit
-from mt.decoding.translator import Candidate
+from mt.decoding.candidates import Candidate
 from mt.extras.serving.html_lines import html_lines
 from mt.extras.serving.markup import Line, Writer
 from mt.text.sentences import sentence_ends
