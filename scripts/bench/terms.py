@@ -18,8 +18,9 @@ from pathlib import Path
 
 from mt.api.loading import load
 from mt.api.translation import Translator
-from mt.data.glossary import Glossary, Terms
+from mt.data.glossary import Glossary
 from mt.data.lexicon import Side, word_translations
+from mt.data.terms import Terms
 from mt.metrics.scores import corpus_bleu
 
 PLACEHOLDERS = {"number": "{}", "large number": "739{}", "name": "Xylo{}", "tag": "<{}>", "capitals": "TERM{}"}

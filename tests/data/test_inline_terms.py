@@ -11,11 +11,11 @@ from engine_helpers import ENGLISH, GERMAN, configured, whole_folder
 from mt.api.loading import load
 from mt.data.augmentation import Languages
 from mt.data.augmented_corpus import AugmentedCorpus
-from mt.data.glossary import Terms
 from mt.data.inline_terms import annotate, draw_terms, encode_annotated, encode_with_terms
 from mt.data.lexicon import Side, word_translations
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.subword_sampling import Merges
+from mt.data.terms import Terms
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
 from mt.text.languages import TERM_TAGS
 

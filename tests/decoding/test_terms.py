@@ -9,7 +9,8 @@ import torch
 
 from engine_helpers import Twins, ending_model, printed, printed_lines, run_cli, sentences, twins, whole_folder
 from mt.api.loading import load
-from mt.data.glossary import Glossary, Term
+from mt.data.glossary import Glossary
+from mt.data.terms import Term
 from mt.decoding.engine import EngineChoice, Sampling, SearchOptions
 from mt.decoding.prefix import Prefix
 from mt.decoding.search import forced_score, pad_sources

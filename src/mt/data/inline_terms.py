@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mt.text.languages import TERM_TAGS
 
 if TYPE_CHECKING:
-    from mt.data.glossary import Term
+    from mt.data.terms import Term
     from mt.data.tokenizer_kinds import TextTokenizer
 
 Span = tuple[int, int, str]  # the characters of a term, and its translation

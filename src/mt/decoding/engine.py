@@ -45,6 +45,7 @@ class SearchOptions:
     max_length_ratio: float = 3.0  # a second upper bound: this times the source's tokens, plus ten
     no_repeat_ngram_size: int = 0  # no run of so many tokens occurs twice in a translation; 0: any may
     retry_loops: bool = False  # whether a runaway translation is searched again; see mt.decoding.runaway
+    keep_spans: bool = False  # whether text that is the same in all languages stays; see mt.data.terms
     scores: bool = True  # whether scores are needed; without them greedy search may skip the softmax and return NaN
     sampling: Sampling | None = None  # draw translations instead of searching for the likeliest
     attention: bool = False  # return hypotheses with their attention

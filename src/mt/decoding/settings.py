@@ -66,6 +66,7 @@ class TranslationSettings:
             max_length_ratio=decoding.max_length_ratio,
             no_repeat_ngram_size=decoding.no_repeat_ngram_size,
             retry_loops=decoding.retry_loops,
+            keep_spans=decoding.keep_spans,
         )
         return cls(
             target_lang=",".join(config.data.target_lang),

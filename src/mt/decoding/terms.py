@@ -17,7 +17,7 @@ from mt.decoding.engine import Engine, Hypothesis, SearchOptions
 from mt.decoding.prefix import Prefix
 
 if TYPE_CHECKING:
-    from mt.data.glossary import Term
+    from mt.data.terms import Term
     from mt.data.tokenizer_kinds import TextTokenizer
 
 _PLACES = 3  # that are tried for a term

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mt.console import log
 from mt.data.inline_terms import encode_with_terms
 from mt.data.sentence_format import NO_TAGS, OUR_FORMAT, SentenceFormat, Tags
+from mt.data.terms import Terms
 from mt.data.tokenizer import TokenizerPair, normalized
 from mt.decoding.alignment import Unit, align_units
 from mt.decoding.candidates import Candidate, Part
@@ -82,7 +83,8 @@ class Translator:
         undecided = self.chosen is None or (self.format.names_source and not self.format.source_lang)
         self.tags = NO_TAGS if undecided else self.format.tags(self.tokenizers, self.chosen or "", several)
         self._first = self.tags.target([])
-        self._terms = self.glossary and self.chosen and self.glossary.terms(self.format.source_lang, self.chosen)
+        languages = self.format.source_lang, self.chosen or ""
+        self._terms = self.glossary.terms(*languages) if self.glossary and self.chosen else Terms({}, (), languages)
         self._limit = self.max_source_tokens - 2 - len(self.tags.source([]))
         self.separator = " " if self.chosen is None or is_spaced(self.chosen) else ""
 
@@ -152,7 +154,8 @@ class Translator:
                 if len(parts) > 1:
                     log.warning("line %d is longer than the model's limit; translated in %d parts", number, len(parts))
         parts = [part for line in split for part in line]
-        terms = [self._terms.find(part) for part in parts] if self._terms else []
+        spans = options.keep_spans and options.sampling is None
+        terms = [self._terms.find(part, spans) for part in parts] if spans or self.glossary else []
         shown = terms if self.inline_terms and not options.attention else []
         encoded = encode_with_terms(self.tokenizers.source, parts, shown, self._limit)
         ids = [self.tags.source(sentence) if sentence else [] for sentence in encoded]
@@ -226,7 +229,7 @@ class Translator:
     def term_share(self, lines: Sequence[str], translations: Sequence[str]) -> float | None:
         """Return the percentage of lines with terms whose translations have all of them; None without such lines."""
         pairs = zip(lines, translations, strict=True)
-        found = [(self._terms.find(normalized(line)), text) for line, text in pairs] if self._terms else []
+        found = [(self._terms.find(normalized(line)), text) for line, text in pairs] if self.glossary else []
         having = [all(term.is_in(text) for term in terms) for terms, text in found if terms]
         return 100 * sum(having) / len(having) if having else None
 

@@ -1,0 +1,124 @@
+"""Terms in source text, and text that stays as it is."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from mt.text.languages import is_spaced
+
+_END = r"[^\s<>\"'.,;:!?)\]}»”]"  # of a URL
+_EMOJI = r"\U0001F000-\U0001FAFF\u2600-\u27BF"
+SPANS = re.compile(
+    "|".join(
+        [
+            rf"(?:\b(?:https?|ftp)://|\bwww\.)[^\s<>\"]*{_END}",
+            r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+            rf"[{_EMOJI}][{_EMOJI}\uFE0F\u200D]*",
+            r"`[^`\s][^`]*`|\{\w*\}|</?\w+/?>|(?<!\w)%[a-z]\b|(?<![\w@#$])[@#$][A-Za-z_]\w*|(?<!\S)--[a-z][\w-]+(?!\S)",
+            r"(?<![\w/])/\w+(?:/[\w.]+)+|\b\w+\(\)|\b\w+_\w+\b|\b[A-Z]{2,}-\d+\b",
+            r"(?<![\w.,:/-])(?:\d{4}-\d{2}-\d{2}|\d+(?:\.\d+){2,}|\d{3,})(?![\w%]|[.,:/-]\d)",
+        ]
+    )
+)
+"""Text that is the same in all languages: URLs, e-mail addresses, emoji, code, dates, versions and long numbers."""
+
+
+class Term(NamedTuple):
+    """An occurrence of a term in source text.
+
+    Attributes:
+        start, end: of its characters.
+        forms: of its translation that are accepted, the preferred one first.
+        sentence_case: whether a form that begins the translation is capitalised.
+        is_spaced: whether the target language writes spaces, so that only a whole word counts.
+    """
+
+    start: int
+    end: int
+    forms: tuple[str, ...]
+    sentence_case: bool = True
+    is_spaced: bool = True
+
+    def form(self, begins: bool) -> str:
+        """Return the form for a place that begins the translation, or for another."""
+        return _capitalized(self.forms[0]) if begins and self.sentence_case else self.forms[0]
+
+    def is_in(self, text: str) -> bool:
+        """Return True if a translation has the term."""
+        if self.sentence_case and text.startswith(_capitalized(self.forms[0])):
+            text = self.forms[0] + text[len(self.forms[0]) :]
+        return any(self._has(text, form) for form in self.forms)
+
+    def _has(self, text: str, form: str) -> bool:
+        if not self.is_spaced:
+            return form in text
+        starts = (match.start() for match in re.finditer(f"(?={re.escape(form)})", text))  # overlapping ones, too
+        return any(is_whole_word(text, start, start + len(form)) for start in starts)
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def is_whole_word(text: str, start: int, end: int) -> bool:
+    """Return True if no word continues over the edges of a span."""
+    return not (_joined(text[start - 1 : start + 1] if start else "") or _joined(text[end - 1 : end + 1]))
+
+
+def _joined(edge: str) -> bool:
+    return len(edge) == 2 and re.fullmatch(r"\w\w", edge) is not None
+
+
+class Terms:
+    """The terms of one direction.
+
+    Args:
+        entries: source and target; a target that is empty or the source keeps the text as it is.
+        keep: patterns of text to keep as it is.
+        languages: of the source (empty if unknown) and the target.
+    """
+
+    def __init__(
+        self, entries: dict[str, str], keep: Sequence[re.Pattern[str]] = (), languages: tuple[str, str] = ("", "")
+    ) -> None:
+        self._keep = keep
+        self._spaced, self._into_spaced = map(is_spaced, languages)
+        self._word = re.compile(r"\w+|\S" if self._spaced else r"\S")
+        self._by_word: dict[str, list[tuple[str, str]]] = {}  # by its first word in lower case
+        for source, target in sorted(entries.items(), key=lambda entry: -len(entry[0])):
+            first = self._word.match(source)
+            assert first is not None
+            self._by_word.setdefault(first[0].lower(), []).append((source, target))
+
+    def find(self, text: str, spans: bool = False) -> list[Term]:
+        """Return the terms of a text from left to right, also `SPANS` if asked; of overlapping ones the longest."""
+        patterns = [*self._keep, SPANS] if spans else self._keep
+        kept = [self._kept(m.start(), m.end(), m[0]) for pattern in patterns for m in pattern.finditer(text)]
+        found: list[Term] = []
+        for term in sorted([*kept, *self._occurrences(text)], key=lambda term: term.start - term.end):
+            if term.end > term.start and not any(term.start < o.end and o.start < term.end for o in found):
+                found.append(term)
+        return sorted(found)
+
+    def _kept(self, start: int, end: int, text: str) -> Term:
+        return Term(start, end, (text,), False, self._into_spaced)
+
+    def _occurrences(self, text: str) -> Iterator[Term]:
+        for word in self._word.finditer(text):
+            start, matches = word.start(), []
+            for source, target in self._by_word.get(word[0].lower(), ()):
+                end = start + len(source)
+                spelt = text[start:end]
+                if spelt in (source, _capitalized(source), source.upper()) and (
+                    not self._spaced or is_whole_word(text, start, end)
+                ):
+                    matches.append((spelt != source, start, end, source, target, spelt))
+            for different, *_, source, target, spelt in sorted(matches, key=lambda m: (-m[2], m[0]))[:1]:
+                if target in ("", source):
+                    yield self._kept(start, start + len(spelt), spelt)
+                    continue
+                forms: tuple[str, ...] = (target,)
+                if different:
+                    upper = len(spelt) > 1 and spelt == source.upper()
+                    forms = (target.upper(), target) if upper else (target, _capitalized(target))
+                yield Term(start, start + len(spelt), forms, True, self._into_spaced)
