@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from mt.data.glossary import Glossary
+from mt.data.terms import Terms
 from mt.errors import InputError
 
 TSV = """# of vehicles
@@ -129,3 +130,22 @@ def test_unusable_files(tmp_path: Path, text: str, name: str, message: str) -> N
 def test_unusable_patterns() -> None:
     with pytest.raises(InputError, match=r"--keep \(: not a regular expression"):
         Glossary(None, ["("])
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("See https://a.org/b?c=1, or www.d.com/e.", ["https://a.org/b?c=1", "www.d.com/e"]),
+        ("(http://a.org/b) ask me@a-b.co.uk.", ["http://a.org/b", "me@a-b.co.uk"]),
+        ("Good \U0001f600\U0001f600 day \u2764\ufe0f!", ["\U0001f600\U0001f600", "\u2764\ufe0f"]),
+        ("Run `a b` with --all {name} %s <tag> $HOME", ["`a b`", "--all", "{name}", "%s", "<tag>", "$HOME"]),
+        ("call() a_b in /usr/lib by @user #topic, ABC-12", ["call()", "a_b", "/usr/lib", "@user", "#topic", "ABC-12"]),
+        ("On 2024-05-01 version 1.2.3 of 2048 lines.", ["2024-05-01", "1.2.3", "2048"]),
+        ("5 dogs, 12.5 km, 1,000 m, 1.000, 100%, 3/4, 10:30, B2", []),
+        ("and/or he/she; yes -- no; a < b > c; 1000m", []),
+    ],
+)
+def test_text_that_is_the_same_in_all_languages(text: str, spans: list[str]) -> None:
+    terms = Terms({})
+    assert [text[term.start : term.end] for term in terms.find(text, spans=True)] == spans
+    assert terms.find(text) == []

@@ -163,3 +163,18 @@ def test_a_term_that_the_vocabulary_lacks_is_left_out(both: Twins, tsv: Path) ->
     found = both.slow().translate([source], OPTIONS)
     [result] = search.complete([Sentence(source, Prefix(), [strange])], found, OPTIONS, lambda *_: 30)
     assert result == found[0]
+
+
+def test_spans_are_kept_but_in_samples(both: Twins) -> None:
+    spans, options = ("www.dog.org", "2048", "\U0001f600", "{dog}"), SearchOptions(4, max_length=80)
+    lines, found = [f"A dog {span} runs." for span in spans], []
+    for translator in translators(both, None):
+        plain = translator.best(lines, options)
+        kept = translator.best(lines, replace(options, keep_spans=True))
+        assert not any(span in text for span, text in zip(spans, plain, strict=True))
+        assert all(span in text for span, text in zip(spans, kept, strict=True))
+        found.append(kept)
+    assert found[0] == found[1]
+    [_, slow] = translators(both, None)
+    sampling = replace(options, beam_size=1, sampling=Sampling())
+    assert slow.translate(lines, replace(sampling, keep_spans=True)) == slow.translate(lines, sampling)
