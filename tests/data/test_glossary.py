@@ -140,8 +140,9 @@ def test_unusable_patterns() -> None:
         ("Good \U0001f600\U0001f600 day \u2764\ufe0f!", ["\U0001f600\U0001f600", "\u2764\ufe0f"]),
         ("Run `a b` with --all {name} %s <tag> $HOME", ["`a b`", "--all", "{name}", "%s", "<tag>", "$HOME"]),
         ("call() a_b in /usr/lib by @user #topic, ABC-12", ["call()", "a_b", "/usr/lib", "@user", "#topic", "ABC-12"]),
-        ("On 2024-05-01 version 1.2.3 of 2048 lines.", ["2024-05-01", "1.2.3", "2048"]),
-        ("5 dogs, 12.5 km, 1,000 m, 1.000, 100%, 3/4, 10:30, B2", []),
+        ("On 2024-05-01 at 10:30 version 1.2.3 of 2048 lines.", ["2024-05-01", "10:30", "1.2.3", "2048"]),
+        ("12.5 km, 1,000 m, 7%, #12, 3.", ["12.5", "1,000", "7%", "#12"]),
+        ("5 dogs, 3/4, B2, 2x, 7th", []),
         ("and/or he/she; yes -- no; a < b > c; 1000m", []),
     ],
 )
@@ -149,3 +150,14 @@ def test_text_that_is_the_same_in_all_languages(text: str, spans: list[str]) -> 
     terms = Terms({})
     assert [text[term.start : term.end] for term in terms.find(text, spans=True)] == spans
     assert terms.find(text) == []
+
+
+def test_numbers_may_be_punctuated_as_the_language_does() -> None:
+    [decimal, thousands, percent, clock] = Terms({}).find("12.5, 1,000, 75% at 10:30", spans=True)
+    assert decimal.is_in("etwa 12,5 km")
+    assert not decimal.is_in("etwa 125 km")
+    assert all(thousands.is_in(text) for text in ("1.000 m", "1 000 m", "1000 m", "1\u202f000 m"))
+    assert percent.is_in("75 %")
+    assert not percent.is_in("75")
+    assert all(clock.is_in(text) for text in ("um 10.30 Uhr", "à 10h30"))
+    assert [term.form(False) for term in (decimal, thousands, percent, clock)] == ["12.5", "1,000", "75%", "10:30"]

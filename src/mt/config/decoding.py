@@ -27,8 +27,8 @@ class DecodingConfig(Section):
     """Whether a translation that is far too long, or repeats a phrase four times, is searched again without repeated
     pairs of tokens."""
     keep_spans: bool = True
-    """Whether a translation that lacks a URL, e-mail address, emoji, piece of code, date, version or number of three
-    digits of its source is searched again with it."""
+    """Whether a translation that lacks a URL, e-mail address, emoji, piece of code or number of several digits of its
+    source is searched again with it."""
     restore_case: bool = True
     """Whether a line in capitals is translated in the usual case of its words, and the translation put in capitals; the
     training text teaches the case."""

@@ -16,11 +16,11 @@ SPANS = re.compile(
             rf"[{_EMOJI}][{_EMOJI}\uFE0F\u200D]*",
             r"`[^`\s][^`]*`|\{\w*\}|</?\w+/?>|(?<!\w)%[a-z]\b|(?<![\w@#$])[@#$][A-Za-z_]\w*|(?<!\S)--[a-z][\w-]+(?!\S)",
             r"(?<![\w/])/\w+(?:/[\w.]+)+|\b\w+\(\)|\b\w+_\w+\b|\b[A-Z]{2,}-\d+\b",
-            r"(?<![\w.,:/-])(?:\d{4}-\d{2}-\d{2}|\d+(?:\.\d+){2,}|\d{3,})(?![\w%]|[.,:/-]\d)",
+            r"(?<![\w.,:/-])(?:\d{4}-\d{2}-\d{2}|#?\d+(?:[.,:]\d+)+%?|#?\d+%|#?\d{2,})(?![\w%]|[.,:/-]\d)",
         ]
     )
 )
-"""Text that is the same in all languages: URLs, e-mail addresses, emoji, code, dates, versions and long numbers."""
+"""Text that is the same in all languages: URLs, e-mail addresses, emoji, code, and numbers but small ones."""
 
 
 class Term(NamedTuple):
@@ -101,7 +101,7 @@ class Terms:
         return sorted(found)
 
     def _kept(self, start: int, end: int, text: str) -> Term:
-        return Term(start, end, (text,), False, self._into_spaced)
+        return Term(start, end, _spellings(text), False, self._into_spaced)
 
     def _occurrences(self, text: str) -> Iterator[Term]:
         for word in self._word.finditer(text):
@@ -122,3 +122,14 @@ class Terms:
                     upper = len(spelt) > 1 and spelt == source.upper()
                     forms = (target.upper(), target) if upper else (target, _capitalized(target))
                 yield Term(start, start + len(spelt), forms, True, self._into_spaced)
+
+
+def _spellings(text: str) -> tuple[str, ...]:
+    """Return how languages write a number, such as 1,000.5% or 10:30, the given spelling first."""
+    if re.fullmatch(r"#?\d[\d.,:]*%?", text) is None:
+        return (text,)
+    swapped = text.translate({ord("."): ",", ord(","): "."})
+    plain = [text, swapped, *(text.replace(",", space) for space in ("", " ", "\xa0", "\u202f"))]
+    plain += [text.replace(":", mark) for mark in (".", "h", " h ")]
+    spaced = [f"{each[:-1]}{space}%" for each in plain if each.endswith("%") for space in (" ", "\xa0", "\u202f")]
+    return tuple(dict.fromkeys([*plain, *spaced]))
