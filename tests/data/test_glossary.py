@@ -141,7 +141,7 @@ def test_unusable_patterns() -> None:
         ("Run `a b` with --all {name} %s <tag> $HOME", ["`a b`", "--all", "{name}", "%s", "<tag>", "$HOME"]),
         ("call() a_b in /usr/lib by @user #topic, ABC-12", ["call()", "a_b", "/usr/lib", "@user", "#topic", "ABC-12"]),
         ("On 2024-05-01 at 10:30 version 1.2.3 of 2048 lines.", ["2024-05-01", "10:30", "1.2.3", "2048"]),
-        ("12.5 km, 1,000 m, 7%, #12, 3.", ["12.5", "1,000", "7%", "#12"]),
+        ("12.5 km, 1,000 m, 7%, #1, 3. --all.", ["12.5", "1,000", "7%", "#1", "--all"]),
         ("5 dogs, 3/4, B2, 2x, 7th", []),
         ("and/or he/she; yes -- no; a < b > c; 1000m", []),
     ],
