@@ -30,7 +30,7 @@ from decoding_peers import serve
 
 from mt.bundle.load_translator import open_model, read_config
 from mt.data.tokenizer import BpeTokenizer, TokenizerPair
-from mt.decoding.engine import EngineChoice, Hypothesis, SearchOptions
+from mt.decoding.engine import EngineChoice, Hypothesis, SearchOptions, Sentences
 from mt.errors import MtError
 from mt.storage.run_dir import ModelDir
 from mt.system.cpus import usable_cores
@@ -85,9 +85,9 @@ class Ours:
         self.engine, self.tokens = self.translator.engine, 0
         self.translator.engine = SimpleNamespace(translate=self.count)
 
-    def count(self, sentences: list[list[int]], options: SearchOptions) -> list[list[Hypothesis]]:
+    def count(self, sentences: list[list[int]], options: SearchOptions, prefixes: Sentences) -> list[list[Hypothesis]]:
         """Stands between translator and engine, because text does not show from how many tokens it was made."""
-        found = self.engine.translate(sentences, options)
+        found = self.engine.translate(sentences, options, prefixes)
         self.tokens += sum(len(hypotheses[0].ids) for hypotheses in found)
         return found
 

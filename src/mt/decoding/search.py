@@ -106,10 +106,13 @@ class _Forced:
     """
 
     def __init__(self, prefixes: Sentences, batch_size: int, device: torch.device) -> None:
-        rows = prefixes or [[]] * batch_size
-        longest = max(map(len, rows))
-        self.tokens = torch.tensor([[*row, *[-1] * (longest - len(row))] for row in rows], device=device)
-        self.lengths = torch.tensor([len(row) or -1 for row in rows], device=device)
+        if not prefixes:  # made on the device, since a copy would wait for it
+            self.tokens = torch.full((batch_size, 0), -1, device=device)
+            self.lengths = torch.full((batch_size,), -1, device=device)
+            return
+        longest = max(map(len, prefixes))
+        self.tokens = torch.tensor([[*row, *[-1] * (longest - len(row))] for row in prefixes], device=device)
+        self.lengths = torch.tensor([len(row) or -1 for row in prefixes], device=device)
 
     def select(self, rows: Tensor) -> None:
         self.tokens, self.lengths = self.tokens[rows], self.lengths[rows]
