@@ -1,7 +1,8 @@
 """Translations that have given terms, by search that is forced to write them.
 
-A sentence whose hypotheses lack a term is searched again: the term is forced at the places of the best hypothesis
-where it costs least, and search continues freely behind it. Terms are placed from left to right, so what has been
+A sentence whose hypotheses lack a term is searched again: the term is forced where the best hypothesis has the word
+that is aligned to it by attention, or else at the places where it costs least, and search continues freely behind it.
+Terms are placed from left to right, so what has been
 placed stays, and every term gets its place unless the translation would become too long. Placeholders, which the model
 would have to copy, are not needed (docs/lab/terms.md).
 """
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from mt.data.tokenizer import EOS_ID, SPECIALS
+from mt.decoding.alignment import Unit
 from mt.decoding.engine import Engine, Hypothesis, SearchOptions
 from mt.decoding.prefix import Prefix
 
@@ -21,15 +23,20 @@ if TYPE_CHECKING:
     from mt.data.tokenizer_kinds import TextTokenizer
 
 _PLACES = 3  # that are tried for a term
+_ALIGNED = 0.3  # share of the attention to a term that makes a word its translation
 _IMPOSSIBLE = -1e9
 
 
 class Sentence(NamedTuple):
-    """A source sentence as tokens, the beginning of its translation, and its terms."""
+    """A source sentence as tokens, the beginning of its translation, its terms, and its text, where they are."""
 
     source: Sequence[int]
     prefix: Prefix
     terms: "Sequence[Term]"
+    text: str = ""
+
+
+Aligned = Callable[[Sentence, Hypothesis], Sequence[Unit]]  # words of a translation, with shares of source words
 
 
 class _Job(NamedTuple):
@@ -57,12 +64,16 @@ class TermSearch:
         tokenizer: of the target language.
         first: the token with which all translations begin, if there is one.
         is_spaced: whether the target language writes spaces between words.
+        aligned: aligns the words of a translation to the source.
+        lag: positions by which attention follows the token that it aligns.
     """
 
     engine: Engine
     tokenizer: "TextTokenizer"
     first: Sequence[int]
     is_spaced: bool
+    aligned: Aligned = lambda *_: ()
+    lag: int = 0
 
     def __post_init__(self) -> None:
         pieces = self.tokenizer.tokens(range(self.tokenizer.vocab_size))
@@ -125,7 +136,7 @@ class TermSearch:
         costs = self._costs((sentence.source, best[row].ids) for row, sentence in sentences.items())
         for (row, sentence), own in zip(sentences.items(), costs, strict=True):
             room = longest(sentence.source, options) - 2  # for the token behind the term
-            begun += [(row, ids) for ids in self._places(sentence, best[row].ids, fixed[row], room, own)]
+            begun += [(row, ids) for ids in self._places(sentence, best[row], fixed[row], room, own)]
         jobs: dict[int, list[_Job]] = {row: [] for row in sentences}
         costs = self._costs((sentences[row].source, ids) for row, ids in begun)
         for (row, ids), own in zip(begun, costs, strict=True):
@@ -136,12 +147,13 @@ class TermSearch:
         return jobs
 
     def _places(
-        self, sentence: Sentence, ids: Sequence[int], fixed: int, room: int, costs: "np.ndarray"
+        self, sentence: Sentence, hypothesis: Hypothesis, fixed: int, room: int, costs: "np.ndarray"
     ) -> list[list[int]]:
         """Return beginnings of a translation, of at most `room` tokens, that end with its next term.
 
         Its first `fixed` tokens stay.
         """
+        ids, units = hypothesis.ids, self.aligned(sentence, hypothesis)
         own = costs[range(len(ids) + 1), [*ids, EOS_ID]]
         ends = {0, len(ids)}
         places = [place for place in range(fixed, len(ids) + 1) if place in ends or self._begins_word[ids[place]]]
@@ -149,28 +161,42 @@ class TermSearch:
         for term in self.missing(sentence, ids):
             spelt = {place: self.tokenizer.encode(term.form(place == 0)) for place in places}
             loss = {p: float(own[p] - costs[p, spelt[p][0]]) for p in places if p + len(spelt[p]) <= room}
-            if loss:
-                choices.append([(place, spelt[place]) for place in sorted(loss, key=loss.__getitem__)[:_PLACES]])
-        _, leftmost = min(((min(choice)[0], choice) for choice in choices), default=(0, []))
-        return [[*ids[:place], *spelt] for place, spelt in leftmost]
+            instead = self._place_of(term, units, places, ids)
+            chosen = [instead] if instead in loss else sorted(loss, key=loss.__getitem__)[:_PLACES]
+            if chosen:
+                choices.append((instead not in loss, min(chosen), [(place, spelt[place]) for place in chosen]))
+        *_, first = min(choices, default=(False, 0, []))  # those aligned to a word, from left to right, then the others
+        return [[*ids[:place], *spelt] for place, spelt in first]
+
+    def _place_of(self, term: "Term", units: Sequence[Unit], places: Sequence[int], ids: Sequence[int]) -> int:
+        """Return the place before the word of a translation that is aligned most to a term; -1 if none is."""
+        shares = {
+            unit.start: sum(share for word, share in unit.shares if term.start <= word < term.end) for unit in units
+        }
+        start = max(shares, key=shares.__getitem__, default=-1)
+        if shares.get(start, 0.0) < _ALIGNED:
+            return -1
+        return max((place for place in places if len(self.tokenizer.decode(ids[:place])) <= start), default=-1)
 
     def _continue(
         self, sentences: Sequence[Sentence], jobs: dict[int, list[_Job]], rows: Sequence[int], options: SearchOptions
     ) -> list[list[Hypothesis]]:
         """Search on from every job of some rows, and return hypotheses of whole translations."""
         going = [(sentences[row].source, [*self.first, *job.ids]) for row in rows for job in jobs[row] if not job.ended]
-        options = replace(options, n_best=1, scores=True, attention=False)
+        options = replace(options, n_best=1, scores=True, attention=True)
         sources, begun = [source for source, _ in going], [ids for _, ids in going]
         found = iter(self.engine.translate(sources, options, begun) if going else [])
         results = []
         for row in rows:
             hypotheses = []
             for job in jobs[row]:
-                ids, log_prob = job.ids, job.log_prob
+                ids, log_prob, attention = job.ids, job.log_prob, None
                 if not job.ended:
                     [rest] = next(found)
                     ids, log_prob = rest.ids[len(self.first) :], log_prob + rest.log_prob
-                hypotheses.append(Hypothesis.of(ids, log_prob, options.length_penalty))
+                    attention = rest.attention and rest.attention[len(self.first) + self.lag :]
+                whole = Hypothesis.of(ids, log_prob, options.length_penalty)
+                hypotheses.append(replace(whole, attention=attention))
             results.append(hypotheses)
         return results
 

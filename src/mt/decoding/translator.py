@@ -160,7 +160,7 @@ class Translator:
         encoded = encode_with_terms(self.tokenizers.source, parts, shown, self._limit)
         ids = [self.tags.source(sentence) if sentence else [] for sentence in encoded]
         begun = self._begin(split, ids, options, prefixes, first_line or 1) if any(prefixes) else [Prefix()] * len(ids)
-        rows = zip(ids, begun, terms or [[] for _ in ids], strict=True)
+        rows = zip(ids, begun, terms or [[] for _ in ids], parts, strict=True)
         found = self._search([Sentence(*row) for row in rows], options)
         results = zip(ids, found, begun, strict=True)
         candidates = [self._join([next(results) for _ in parts]) for parts in split]
@@ -180,8 +180,9 @@ class Translator:
         others = [row for row, sentence in enumerate(sentences) if not sentence.terms]
         found = dict(zip(others, self._search_freely([sentences[row] for row in others], options), strict=True))
         termed = [sentences[row] for row in rows]
-        wide = replace(options, n_best=options.beam_size, scores=True)
-        search = TermSearch(self.engine, self.tokenizers.target, self._first, bool(self.separator))
+        wide = replace(options, n_best=options.beam_size, scores=True, attention=True)
+        spaced, lag = bool(self.separator), int(self.guided)
+        search = TermSearch(self.engine, self.tokenizers.target, self._first, spaced, self._aligned, lag)
         having = search.complete(termed, self._search_freely(termed, wide), options, self._longest)
         found |= zip(rows, (hypotheses[: options.n_best] for hypotheses in having), strict=True)
         return [found[row] for row in range(len(sentences))]
@@ -249,16 +250,22 @@ class Translator:
         """Align the words of a translation, made with `SearchOptions.attention`, to its source line."""
         if len(candidate.parts) != 1:
             return align_units(line, candidate.text)
-        source, target, attention = candidate.parts[0]
-        span = slice(len(self.tags.before), len(source) - len(self.tags.after))
-        pieces = self.tokenizers.source.tokens(source[span]), self.tokenizers.target.tokens(target)
-        rows = None if attention is None else [row[span] for row in attention]
-        texts = line, candidate.text
+        [part], texts = candidate.parts, (line, candidate.text)
         if (usual := self._usual_case(line)) is not None:
             # Where ß changes the length, positions of the pieces' text are not those of the line.
-            spelt = usual, self.tokenizers.target.decode(target).strip()
+            spelt = usual, self.tokenizers.target.decode(part.target).strip()
             texts = spelt if list(map(len, spelt)) == list(map(len, texts)) else texts
-        return align_units(*texts, pieces, rows)
+        return self._align_part(*texts, part)
+
+    def _align_part(self, source: str, target: str, part: Part) -> list[Unit]:
+        span = slice(len(self.tags.before), len(part.source) - len(self.tags.after))
+        pieces = self.tokenizers.source.tokens(part.source[span]), self.tokenizers.target.tokens(part.target)
+        rows = None if part.attention is None else [row[span] for row in part.attention]
+        return align_units(source, target, pieces, rows)
+
+    def _aligned(self, sentence: Sentence, hypothesis: Hypothesis) -> list[Unit]:
+        target, ids = self.tokenizers.target.decode(hypothesis.ids).strip(), hypothesis.ids
+        return self._align_part(sentence.text, target, Part(sentence.source, ids, hypothesis.attention))
 
     def _usual_case(self, line: str, prefix: str = "") -> str | None:
         """Return a line in capitals in the usual case of its words; the case of a prefix decides instead."""
