@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from engine_helpers import Twins, ending_model, printed, printed_lines, run_cli,
 from mt.api.loading import load
 from mt.data.glossary import Glossary
 from mt.data.terms import Term
-from mt.decoding.engine import EngineChoice, Sampling, SearchOptions
+from mt.decoding.alignment import Unit
+from mt.decoding.engine import EngineChoice, Hypothesis, Sampling, SearchOptions
 from mt.decoding.prefix import Prefix
 from mt.decoding.search import forced_score, pad_sources
 from mt.decoding.terms import Sentence, TermSearch
@@ -163,6 +165,19 @@ def test_a_term_that_the_vocabulary_lacks_is_left_out(both: Twins, tsv: Path) ->
     found = both.slow().translate([source], OPTIONS)
     [result] = search.complete([Sentence(source, Prefix(), [strange])], found, OPTIONS, lambda *_: 30)
     assert result == found[0]
+
+
+def test_a_term_replaces_the_word_that_is_aligned_to_it(both: Twins) -> None:
+    source, tokenizer = both.tokenizers.source.encode(LINES[0]), both.tokenizers.target
+    text = "Der alte Mann geht nach Hause"
+    hypothesis = Hypothesis.of(tokenizer.encode(text), -9.0, 1.0)
+    for start, engine in product((4, 9, 14, 19), (both.slow(), both.fast())):
+        unit = Unit(start, start + 2, 2, ((0, 0.2), (2, 0.8)))
+        search = TermSearch(engine, tokenizer, [], True, lambda *_, unit=unit: [unit])
+        sentence = Sentence(source, Prefix(), [Term(2, 5, ("Hund",))], LINES[0])
+        [[found, *_]] = search.complete([sentence], [[hypothesis]], OPTIONS, lambda *_: 60)
+        assert tokenizer.decode(found.ids).startswith(f"{text[:start]}Hund")
+        assert found.attention is None or len(found.attention) in (len(found.ids), len(found.ids) + 1)
 
 
 def test_spans_are_kept_but_in_samples(both: Twins) -> None:

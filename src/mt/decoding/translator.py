@@ -238,13 +238,8 @@ class Translator:
         """Log one warning about all lines longer than the model's limit."""
         long = [number for number, line in enumerate(lines, 1) if len(self._split(line)) > 1]
         if long:
-            log.warning(
-                "%s: %d of %d lines are longer than the model's limit (line %d is the first); translated in parts",
-                text_name,
-                len(long),
-                len(lines),
-                long[0],
-            )
+            message = "%s: %d of %d lines are longer than the model's limit (line %d is the first); translated in parts"
+            log.warning(message, text_name, len(long), len(lines), long[0])
 
     def align(self, line: str, candidate: Candidate) -> list[Unit]:
         """Align the words of a translation, made with `SearchOptions.attention`, to its source line."""
