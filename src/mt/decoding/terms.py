@@ -161,7 +161,8 @@ class TermSearch:
         for term in self.missing(sentence, ids):
             spelt = {place: self.tokenizer.encode(term.form(place == 0)) for place in places}
             loss = {p: float(own[p] - costs[p, spelt[p][0]]) for p in places if p + len(spelt[p]) <= room}
-            instead = self._place_of(term, units, places, ids)
+            # Text that stays as it is often has no word in its place.
+            instead = self._place_of(term, units, places, ids) if term.sentence_case else -1
             chosen = [instead] if instead in loss else sorted(loss, key=loss.__getitem__)[:_PLACES]
             if chosen:
                 choices.append((instead not in loss, min(chosen), [(place, spelt[place]) for place in chosen]))
