@@ -1,5 +1,6 @@
 """Glossaries: their files, and where text has their terms."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -156,8 +157,17 @@ def test_numbers_may_be_punctuated_as_the_language_does() -> None:
     [decimal, thousands, percent, clock] = Terms({}).find("12.5, 1,000, 75% at 10:30", spans=True)
     assert decimal.is_in("etwa 12,5 km")
     assert not decimal.is_in("etwa 125 km")
+    [comma] = Terms({}).find("etwa 12,5 km", spans=True)
+    assert comma.is_in("some 12.5 km")
+    assert not comma.is_in("some 125 km")
     assert all(thousands.is_in(text) for text in ("1.000 m", "1 000 m", "1000 m", "1\u202f000 m"))
     assert percent.is_in("75 %")
     assert not percent.is_in("75")
     assert all(clock.is_in(text) for text in ("um 10.30 Uhr", "à 10h30"))
     assert [term.form(False) for term in (decimal, thousands, percent, clock)] == ["12.5", "1,000", "75%", "10:30"]
+
+
+def test_text_that_a_user_keeps_stays_letter_by_letter() -> None:
+    [by_pattern] = Terms({}, [re.compile(r"\d\S+")]).find("1,000 m")
+    [by_row] = Terms({"1,000": ""}).find("1,000 m")
+    assert by_pattern.forms == by_row.forms == ("1,000",)

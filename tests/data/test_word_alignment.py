@@ -11,6 +11,7 @@ from command import mt
 from data_helpers import encode_text, lines_in, write_lines
 from mt.data.batching import BatchStream
 from mt.data.guided_alignment import Alignments, PieceWords, write_alignments
+from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.data.tokenizer_kinds import train_tokenizer
 from mt.data.word_alignment import Words, align_words, grow_diag_final_and
@@ -92,12 +93,17 @@ def test_the_words_of_pieces_are_those_of_the_text(kind: str, size: int) -> None
     assert len(set(keys.tolist())) == 3
 
 
+def written(folder: Path, sources: list[str], targets: list[str]) -> tuple[TokenizerPair, EncodedCorpus, Alignments]:
+    """Encode and align a text."""
+    pair = TokenizerPair.train(sources, targets, 300, shared=False)
+    corpus = encode_text(folder, sources, targets, pair)
+    write_alignments(corpus, pair, folder / "alignments", "key")
+    return pair, corpus, Alignments.open(folder / "alignments", pair)
+
+
 def test_batches_have_the_alignments_of_their_sentences(tmp_path: Path) -> None:
     sources, targets, links = permuted_text(150)
-    pair = TokenizerPair.train(sources, targets, 300, shared=False)
-    corpus = encode_text(tmp_path, sources, targets, pair)
-    write_alignments(corpus, pair, tmp_path / "alignments", "key")
-    alignments = Alignments.open(tmp_path / "alignments", pair)
+    pair, corpus, alignments = written(tmp_path, sources, targets)
     stream, seen = BatchStream(corpus, 100, seed=1, alignments=alignments), 0
     side = [PieceWords(tokenizer) for tokenizer in pair]
     while stream.epoch == 0:
@@ -120,10 +126,7 @@ def test_batches_have_the_alignments_of_their_sentences(tmp_path: Path) -> None:
 
 def test_sentences_whose_words_an_augmentation_changed_are_not_aligned(tmp_path: Path) -> None:
     sources, targets, _ = permuted_text(150)
-    pair = TokenizerPair.train(sources, targets, 300, shared=False)
-    corpus = encode_text(tmp_path, sources, targets, pair)
-    write_alignments(corpus, pair, tmp_path / "alignments", "key")
-    alignments = Alignments.open(tmp_path / "alignments", pair)
+    pair, _, alignments = written(tmp_path, sources, targets)
     one, two = (np.array([[2, *pair.source.encode(text), 3]]) for text in (sources[0], f"{sources[0]} ba"))
     target = np.array([[*pair.target.encode(targets[0]), 3]])
     assert alignments.of_batch(np.array([0]), one, target).any()

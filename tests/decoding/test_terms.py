@@ -170,12 +170,12 @@ def test_a_term_that_the_vocabulary_lacks_is_left_out(both: Twins, tsv: Path) ->
 def test_a_term_replaces_the_word_that_is_aligned_to_it(both: Twins) -> None:
     source, tokenizer = both.tokenizers.source.encode(LINES[0]), both.tokenizers.target
     text = "Der alte Mann geht nach Hause"
-    hypothesis = Hypothesis.of(tokenizer.encode(text), -9.0, 1.0)
+    hypothesis, options = Hypothesis.of(tokenizer.encode(text), -9.0, 1.0), replace(OPTIONS, attention=True)
     for start, engine in product((4, 9, 14, 19), (both.slow(), both.fast())):
         unit = Unit(start, start + 2, 2, ((0, 0.2), (2, 0.8)))
         search = TermSearch(engine, tokenizer, [], True, lambda *_, unit=unit: [unit])
         sentence = Sentence(source, Prefix(), [Term(2, 5, ("Hund",))], LINES[0])
-        [[found, *_]] = search.complete([sentence], [[hypothesis]], OPTIONS, lambda *_: 60)
+        [[found, *_]] = search.complete([sentence], [[hypothesis]], options, lambda *_: 60)
         assert tokenizer.decode(found.ids).startswith(f"{text[:start]}Hund")
         assert found.attention is None or len(found.attention) in (len(found.ids), len(found.ids) + 1)
 

@@ -12,7 +12,7 @@ SPANS = re.compile(
     "|".join(
         [
             rf"(?:\b(?:https?|ftp)://|\bwww\.)[^\s<>\"]*{_END}",
-            r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+            r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
             rf"[{_EMOJI}][{_EMOJI}\uFE0F\u200D]*",
             r"`[^`\s][^`]*`|\{\w*\}|</?\w+/?>|(?<!\w)%[a-z]\b|(?<![\w@#$])[@#$][A-Za-z_]\w*|(?<!\S)--[a-z][\w-]+(?![^\s.,;:!?)=])",
             r"(?<![\w/])/\w+(?:/[\w.]+)+|\b\w+\(\)|\b\w+_\w+\b|\b[A-Z]{2,}-\d+\b",
@@ -92,16 +92,18 @@ class Terms:
 
     def find(self, text: str, spans: bool = False) -> list[Term]:
         """Return the terms of a text from left to right, also `SPANS` if asked; of overlapping ones the longest."""
-        patterns = [*self._keep, SPANS] if spans else self._keep
-        kept = [self._kept(m.start(), m.end(), m[0]) for pattern in patterns for m in pattern.finditer(text)]
+        kept = [self._kept(m.start(), m.end(), (m[0],)) for pattern in self._keep for m in pattern.finditer(text)]
+        if spans:
+            kept += [self._kept(m.start(), m.end(), _spellings(m[0])) for m in SPANS.finditer(text)]
+        terms = self._occurrences(text) if self._by_word else ()
         found: list[Term] = []
-        for term in sorted([*kept, *self._occurrences(text)], key=lambda term: term.start - term.end):
+        for term in sorted([*kept, *terms], key=lambda term: term.start - term.end):
             if term.end > term.start and not any(term.start < o.end and o.start < term.end for o in found):
                 found.append(term)
         return sorted(found)
 
-    def _kept(self, start: int, end: int, text: str) -> Term:
-        return Term(start, end, _spellings(text), False, self._into_spaced)
+    def _kept(self, start: int, end: int, forms: tuple[str, ...]) -> Term:
+        return Term(start, end, forms, False, self._into_spaced)
 
     def _occurrences(self, text: str) -> Iterator[Term]:
         for word in self._word.finditer(text):
@@ -115,7 +117,7 @@ class Terms:
                     matches.append((spelt != source, start, end, source, target, spelt))
             for different, *_, source, target, spelt in sorted(matches, key=lambda m: (-m[2], m[0]))[:1]:
                 if target in ("", source):
-                    yield self._kept(start, start + len(spelt), spelt)
+                    yield self._kept(start, start + len(spelt), (spelt,))
                     continue
                 forms: tuple[str, ...] = (target,)
                 if different:
@@ -128,8 +130,9 @@ def _spellings(text: str) -> tuple[str, ...]:
     """Return how languages write a number, such as 1,000.5% or 10:30, the given spelling first."""
     if re.fullmatch(r"#?\d[\d.,:]*%?", text) is None:
         return (text,)
-    swapped = text.translate({ord("."): ",", ord(","): "."})
-    plain = [text, swapped, *(text.replace(",", space) for space in ("", " ", "\xa0", "\u202f"))]
+    plain = [text, text.translate({ord("."): ",", ord(","): "."})]
+    if re.fullmatch(r"#?\d{1,3}(?:,\d{3})+(?:\.\d+)?%?", text):  # thousands, not 12,5
+        plain += [text.replace(",", space) for space in ("", " ", "\xa0", "\u202f")]
     plain += [text.replace(":", mark) for mark in (".", "h", " h ")]
     spaced = [f"{each[:-1]}{space}%" for each in plain if each.endswith("%") for space in (" ", "\xa0", "\u202f")]
     return tuple(dict.fromkeys([*plain, *spaced]))

@@ -184,7 +184,7 @@ class TermSearch:
     ) -> list[list[Hypothesis]]:
         """Search on from every job of some rows, and return hypotheses of whole translations."""
         going = [(sentences[row].source, [*self.first, *job.ids]) for row in rows for job in jobs[row] if not job.ended]
-        options = replace(options, n_best=1, scores=True, attention=True)
+        options = replace(options, n_best=1, scores=True)
         sources, begun = [source for source, _ in going], [ids for _, ids in going]
         found = iter(self.engine.translate(sources, options, begun) if going else [])
         results = []

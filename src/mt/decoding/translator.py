@@ -180,7 +180,8 @@ class Translator:
         others = [row for row, sentence in enumerate(sentences) if not sentence.terms]
         found = dict(zip(others, self._search_freely([sentences[row] for row in others], options), strict=True))
         termed = [sentences[row] for row in rows]
-        wide = replace(options, n_best=options.beam_size, scores=True, attention=True)
+        options = replace(options, attention=options.attention or self.glossary is not None)  # which places terms
+        wide = replace(options, n_best=options.beam_size, scores=True)
         spaced, lag = bool(self.separator), int(self.guided)
         search = TermSearch(self.engine, self.tokenizers.target, self._first, spaced, self._aligned, lag)
         having = search.complete(termed, self._search_freely(termed, wide), options, self._longest)

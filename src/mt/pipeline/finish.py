@@ -40,7 +40,7 @@ from mt.training.train_state import TrainState
 from mt.training.trainer import Trainer
 
 _MODEL_FORMAT = 3  # a finished run with a folder of another format rebuilds it
-_CASED_LINES = 200_000  # of the training text that teach the usual case of words
+_CASED_LINES = 50_000  # of the training text that teach the usual case of words
 
 
 def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: Trainer, state: TrainState) -> str:
