@@ -142,7 +142,7 @@ def test_pairs_split_off_and_no_test_set() -> None:
             "or file alone",
         ),
         ("tokenizer", {"sampling_alpha": 0.1}, "tokenizer.sampling_alpha", "is for type: unigram"),
-        ("tokenizer", {"type": "unigram", "bpe_dropout": 0.1}, "tokenizer.bpe_dropout", "is for type: bpe"),
+        ("tokenizer", {"type": "unigram", "bpe_dropout": 0.1}, "tokenizer.bpe_dropout", "is for BPE"),
         ("tokenizer", {"type": "unigram", "sampling_alpha": -1}, "tokenizer.sampling_alpha", "at least 0"),
         ("decoding", {"min_length": 9, "max_length": 8}, "decoding.min_length", "larger than max_length 8"),
         ("evaluation", {"methods": []}, "evaluation.methods", "at least 1"),

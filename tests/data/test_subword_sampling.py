@@ -54,11 +54,11 @@ def usual() -> BpeTokenizer:
     return BpeTokenizer.train([*lines(), "a▁b - ( ) «»"], 600)
 
 
-def words_of(tokenizer: BpeTokenizer, text: str) -> list[list[int]]:
+def words_of(tokenizer: BpeTokenizer | SentencePieceTokenizer, text: str) -> list[list[int]]:
     """Return the token ids of each word of a text; a word begins with a space."""
     words: list[list[int]] = []
     for i, piece in zip(ids := tokenizer.encode(text), tokenizer.tokens(ids), strict=True):
-        if piece.startswith(SPACE):
+        if piece.startswith(SPACE) or not words:
             words.append([])
         words[-1].append(i)
     return words
@@ -69,26 +69,46 @@ TEXT = st.one_of(
 )
 
 
-@given(TEXT)
-@example("")
-@example("▁▁ca▁ra")
-@example("12.5perché☃ca")
-def test_without_dropout_the_encoding_is_unchanged(text: str) -> None:
-    merges, rng = Merges(usual()), random.Random(0)
+@cache
+def sentencepiece_bpe() -> SentencePieceTokenizer:
+    return SentencePieceTokenizer.train([*lines(), "a▁b - ( ) «»"], 500, (), "bpe")
+
+
+BPE_KINDS = pytest.mark.parametrize("kind", [usual, sentencepiece_bpe])
+BpeKind = Callable[[], BpeTokenizer | SentencePieceTokenizer]
+
+
+@BPE_KINDS
+@given(text=TEXT)
+@example(text="")
+@example(text="▁▁ca▁ra")
+@example(text="12.5perché☃ca")
+def test_without_dropout_the_encoding_is_unchanged(kind: BpeKind, text: str) -> None:
+    merges, rng = Merges(kind()), random.Random(0)
     state = rng.getstate()
-    for word in words_of(usual(), text):
+    for word in words_of(kind(), text):
         assert merges.segment(word, 0, rng) == word
     assert rng.getstate() == state
 
 
-@given(TEXT, st.floats(0.01, 0.99), st.integers(0, 99))
+@BPE_KINDS
+@given(text=TEXT, p=st.floats(0.01, 0.99), seed=st.integers(0, 99))
 @settings(max_examples=60)
-def test_every_segmentation_is_of_the_same_text(text: str, p: float, seed: int) -> None:
-    merges, rng = Merges(usual()), random.Random(seed)
-    ids = [i for word in words_of(usual(), text) for i in merges.segment(word, p, rng)]
-    assert usual().decode(ids) == normalized(text)
-    pieces = usual().tokens(ids)
-    assert "".join(pieces) == "".join(usual().tokens(usual().encode(text)))
+def test_every_segmentation_is_of_the_same_text(kind: BpeKind, text: str, p: float, seed: int) -> None:
+    merges, rng = Merges(kind()), random.Random(seed)
+    ids = [i for word in words_of(kind(), text) for i in merges.segment(word, p, rng)]
+    assert kind().decode(ids) == normalized(text)
+    pieces = kind().tokens(ids)
+    assert "".join(pieces) == "".join(kind().tokens(kind().encode(text)))
+
+
+def test_a_sentencepiece_model_leaves_out_the_share_of_merges() -> None:
+    """With one merge that applies, its share is that of the words that it left alone."""
+    merges, rng = Merges(sentencepiece_bpe()), random.Random(3)
+    word = next([i] for i, piece in enumerate(sentencepiece_bpe().tokens(range(300))) if len(piece) == 2)
+    parts = [len(merges.segment(word, 0.3, rng)) for _ in range(10_000)]
+    assert {*parts} == {1, 2}
+    assert parts.count(2) == pytest.approx(3000, abs=200)
 
 
 def with_merges(*merges: tuple[str, str]) -> BpeTokenizer:
@@ -378,14 +398,17 @@ def test_a_large_alpha_draws_the_likeliest_segmentation() -> None:
         assert scores[0] == pytest.approx(scores[1], abs=1e-3)
 
 
-def test_symbols_stay_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "segmenter"), [("unigram", Lattice), ("bpe", Merges)])
+def test_symbols_stay_whole(kind: str, segmenter: Callable[..., Lattice | Merges]) -> None:
     content = io.BytesIO()
-    SentencePieceTrainer.train(
-        sentence_iterator=iter(lines()), model_writer=content, vocab_size=120, user_defined_symbols="perù"
-    )
+    names = {"model_type": kind, "user_defined_symbols": "perù,ca"}
+    SentencePieceTrainer.train(sentence_iterator=iter(lines()), model_writer=content, vocab_size=120, **names)
     tokenizer = SentencePieceTokenizer([content.getvalue()])
     ids = tokenizer.encode("carameperùcara")
-    for drawn in Lattice(tokenizer, 0.0).draw(ids, 50, random.Random(1)):
+    for drawn in segmenter(tokenizer, 0.0).draw(ids, 1, random.Random(1)):
+        assert kind == "unigram" or drawn == ids
+    for drawn in segmenter(tokenizer, 0.5).draw(ids, 50, random.Random(1)):
+        assert tokenizer.tokens(drawn).count("ca") == 2
         assert tokenizer.tokens(drawn).count("perù") == 1
         assert tokenizer.decode(drawn) == tokenizer.decode(ids)
 
@@ -409,7 +432,7 @@ def test_an_epoch_of_a_unigram_model_depends_on_its_number_and_seed_only(tmp_pat
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [
-        ("unigram", {"bpe_dropout": 0.1}, "bpe_dropout: the tokenizer is a SentencePiece model"),
+        ("unigram", {"bpe_dropout": 0.1}, "bpe_dropout: the tokenizer is a unigram model"),
         ("bpe", {"sampling_alpha": 0.1}, "sampling_alpha: the tokenizer is not a unigram model"),
     ],
 )

@@ -56,8 +56,8 @@ class TokenizerConfig(Section):
             yield Rule(("type", "file"), "is for a tokenizer to train, but a file is given; leave it out")
         if self.sampling_alpha is not None and not self.given and self.type != "unigram":
             yield Rule(("sampling_alpha", "type"), "is for type: unigram")
-        if self.bpe_dropout and (self.type != "bpe" or self.sampling_alpha is not None):
-            yield Rule(("bpe_dropout", "type"), "is for type: bpe; a unigram model has sampling_alpha")
+        if self.bpe_dropout and (self.type == "unigram" or self.sampling_alpha is not None):
+            yield Rule(("bpe_dropout", "type"), "is for BPE; a unigram model has sampling_alpha")
 
 
 class ModelConfig(Section):

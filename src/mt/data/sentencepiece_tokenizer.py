@@ -215,13 +215,33 @@ class SentencePieceTokenizer:
 
         They are empty for BPE, which has none.
         """
+        # Symbols that are found in text have the score 0.
+        return {} if self._is_bpe() else {piece: score for piece, score in self._scores() if score}
+
+    def merges(self) -> list[tuple[int, str, str]]:
+        """Return the pairs of pieces that a BPE model merges, each with the rank of its merge; none for unigram."""
+        if not self._is_bpe():
+            return []
+        scores = self._scores()
+        # The score of the n-th merge is -n; only the first one has 0, as symbols have, which precede it.
+        first = max((i for i, (_, score) in enumerate(scores) if score == 0), default=0)
+        ranks = {piece: round(-score) for i, (piece, score) in enumerate(scores) if score or i == first}
+        splits = ((rank, p[:i], p[i:]) for p, rank in ranks.items() for i in range(1, len(p)))
+        return [(rank, left, right) for rank, left, right in splits if left in ranks and right in ranks]
+
+    def _is_bpe(self) -> bool:
         try:
             self._processor.nbest_encode_as_ids("a", 1)
         except RuntimeError:  # it has no n-best segmentations
-            return {}
+            return True
+        return False
+
+    def _scores(self) -> list[tuple[str, float]]:
+        """Return the pieces that text may have, in the model's order, with their scores; no bytes."""
         scores = self._processor.get_score(list(range(len(self._names))))
-        # Symbols that are found in text have the score 0.
-        return {p: score for p, i, score in zip(self._names, self._ids, scores, strict=True) if i != UNK_ID and score}
+        is_byte = self._processor.is_byte(list(range(len(self._names))))
+        found = zip(self._names, self._ids, scores, is_byte, strict=True)
+        return [(name, score) for name, i, score, byte in found if i != UNK_ID and not byte]
 
 
 def _read(path: Path) -> bytes:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from mt.config import TokenizerConfig
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.token_store import SIDES, EncodedCorpus, Ids, Lengths, sentence_tokens
-from mt.data.tokenizer import N_UNMERGED, SPACE, BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import SPACE, TokenizerPair
 from mt.data.tokenizer_kinds import TextTokenizer
 from mt.errors import InputError
 
@@ -40,21 +40,17 @@ _Ends = list[tuple[list[float], list[tuple[int, int]]]]
 
 
 class Merges:
-    """A BPE tokenizer's merges, as token ids."""
+    """The merges of a BPE tokenizer, or of a SentencePiece model for BPE, as token ids."""
 
-    def __init__(self, tokenizer: BpeTokenizer, p: float = 0.0) -> None:
+    def __init__(self, tokenizer: TextTokenizer, p: float = 0.0) -> None:
         self._p = p
-        pieces = tokenizer.tokens(range(tokenizer.vocab_size))
-        ids = {piece: i for i, piece in enumerate(pieces)}
-        tags = set(tokenizer.tags.values())
-        self._characters = [
-            [ids[c] for c in piece] if all(c in ids for c in piece) and i >= N_UNMERGED and i not in tags else [i]
-            for i, piece in enumerate(pieces)
-        ]
+        pieces, merges = tokenizer.tokens(range(tokenizer.vocab_size)), tokenizer.merges()
+        ids, built = {piece: i for i, piece in enumerate(pieces)}, {left + right for _, left, right in merges}
+        # Bytes, tags and symbols stay as they are.
+        self._characters = [[ids[c] for c in piece] if piece in built else [i] for i, piece in enumerate(pieces)]
         # A merged id is no rank: two merges may build the same piece.
-        self._merges = {
-            (ids[left], ids[right]): (rank, ids[left + right]) for rank, (left, right) in enumerate(tokenizer.merges())
-        }
+        self._merges = {(ids[left], ids[right]): (rank, ids[left + right]) for rank, left, right in merges}
+        self._last = 1 + max((rank for rank, _, _ in merges), default=0)
 
     def draw(self, word: Sequence[int], number: int, rng: random.Random) -> Iterator[list[int]]:
         return (self.segment(word, self._p, rng) for _ in range(number))
@@ -63,7 +59,7 @@ class Merges:
         """Draw a segmentation of a word given as token ids; p = 0 returns the tokenizer's own."""
         symbols = [character for piece in word for character in self._characters[piece]]
         while True:
-            best_rank, position, merged = len(self._merges), -1, 0
+            best_rank, position, merged = self._last, -1, 0
             for i, pair in enumerate(pairwise(symbols)):
                 rank, piece = self._merges.get(pair, (best_rank, 0))
                 if rank < best_rank and (p == 0 or rng.random() >= p):
@@ -121,9 +117,9 @@ def _walk_back(ends: _Ends, rng: random.Random) -> list[int]:
 def make_segmenter(tokenizer: TextTokenizer, settings: TokenizerConfig) -> Merges | Lattice:
     """Return the sampler that the configuration asks for; an InputError if the tokenizer is of another kind."""
     if settings.sampling_alpha is None:
-        if isinstance(tokenizer, BpeTokenizer):
+        if tokenizer.merges():
             return Merges(tokenizer, settings.bpe_dropout)
-        raise InputError("tokenizer.bpe_dropout: the tokenizer is a SentencePiece model", "leave it out")
+        raise InputError("tokenizer.bpe_dropout: the tokenizer is a unigram model", "set tokenizer.sampling_alpha")
     if isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.log_probs:
         return Lattice(tokenizer, settings.sampling_alpha)
     raise InputError("tokenizer.sampling_alpha: the tokenizer is not a unigram model", "leave it out")

@@ -138,9 +138,10 @@ class BpeTokenizer:
         visible = [[i for i in ids if i not in hidden] for ids in batch]
         return [str(text) for text in self._tokenizer.decode_batch(visible, skip_special_tokens=False)]
 
-    def merges(self) -> list[tuple[str, str]]:
-        """Return the pairs of pieces that are merged, the first merge first."""
-        return [(left, right) for left, right in json.loads(self._tokenizer.to_str())["model"]["merges"]]
+    def merges(self) -> list[tuple[int, str, str]]:
+        """Return the pairs of pieces that are merged, each with its rank."""
+        pairs = json.loads(self._tokenizer.to_str())["model"]["merges"]
+        return [(rank, left, right) for rank, (left, right) in enumerate(pairs)]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Return the pieces of token ids."""
