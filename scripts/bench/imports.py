@@ -4,7 +4,8 @@
 
 For each kind (MarianMT, M2M-100, mBART-50) it trains a small model with transformers on English and German, imports the
 folder, translates with `generate` and with both engines, and prints one line of JSON. `--data` is a folder with
-train.en, train.de, test_2016_flickr.en and test_2016_flickr.de.
+train.en, train.de, test_2016_flickr.en and test_2016_flickr.de. Models that `--output` holds are not trained again, so
+a first run with `--sentences 0` may train them with one thread, and a second one measure them.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import io
 import json
 import os
 import random
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -87,7 +89,7 @@ def make(kind, folder, lines):
     return tokenizer, model
 
 
-def train(model, tokenizer, pairs, minutes):
+def train(model, tokenizer, pairs, minutes, bf16):
     """Train with AdamW for some minutes; return the number of updates and the last loss."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98))
     rng, started, step, loss = random.Random(1), time.perf_counter(), 0, None
@@ -102,7 +104,8 @@ def train(model, tokenizer, pairs, minutes):
         sources, targets = zip(*chosen, strict=True)
         batch = tokenizer(list(sources), text_target=list(targets), return_tensors="pt", padding=True)
         labels = batch["labels"].masked_fill(batch["labels"] == tokenizer.pad_token_id, -100)
-        loss = model(batch["input_ids"], attention_mask=batch["attention_mask"], labels=labels).loss
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            loss = model(batch["input_ids"], attention_mask=batch["attention_mask"], labels=labels).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -165,28 +168,40 @@ def largest_difference(model, tokenizer, opened, source, target):
     return (ours[0, :, mine].detach() - theirs[0][:, their]).abs().max().item()
 
 
-def compare(kind, data, minutes, sentences, output):
+def obtain(kind, folder, options):
+    """Return the tokenizer and the model that a folder holds, which are made and trained if it holds none."""
+    if (folder / "model.safetensors").is_file():
+        model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+        return transformers.AutoTokenizer.from_pretrained(folder), model
+    folder.mkdir(parents=True)
+    corpus = [read(options.data / f"train.{side}") for side in ("en", "de")]
+    tokenizer, model = make(kind, folder, [line for side in corpus for line in side])
+    pairs = sorted(zip(*corpus, strict=True), key=lambda pair: len(pair[0]))
+    steps, loss = train(model, tokenizer, pairs, options.minutes, options.bf16)
+    print(f"{kind}: {steps:,} updates, loss {loss:.2f}", file=sys.stderr)
+    model.save_pretrained(folder)
+    return tokenizer, model
+
+
+def read(path):
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def compare(kind, options, output):
     """Train, import and translate with one kind of model; return the results by name."""
     source, target = LANGUAGES[kind]
-    texts = {
-        (split, side): (data / f"{split}.{side}").read_text(encoding="utf-8").splitlines()
-        for split in ("train", "test_2016_flickr")
-        for side in ("en", "de")
-    }
-    corpus = [texts["train", side] for side in ("en", "de")]
-    lines, references = (texts["test_2016_flickr", side][:sentences] for side in ("en", "de"))
+    lines, references = (read(options.data / f"test_2016_flickr.{side}")[: options.sentences] for side in ("en", "de"))
     folder, ours = output / kind, output / f"{kind}-mt"
-    folder.mkdir(parents=True)
-    tokenizer, model = make(kind, folder, [line for side in corpus for line in side])
-    steps, loss = train(model, tokenizer, sorted(zip(*corpus, strict=True), key=lambda pair: len(pair[0])), minutes)
-    model.save_pretrained(folder)
-    mt.import_model(folder, ours, source_lang=source, target_langs=[target])
+    tokenizer, model = obtain(kind, folder, options)
+    mt.import_model(folder, ours, source_lang=source, target_langs=[target], force=True)
+    if not lines:
+        return {"kind": kind}
     engines = {name: open_model(ModelDir(ours), EngineChoice(name, "cpu", "float32")) for name in ENGINES}
     tag = {"marian": None, "m2m_100": f"__{target}__", "mbart": target}[kind]
     first = None if tag is None else tokenizer.convert_tokens_to_ids(tag)
     pairs = list(zip(lines[:20], references[:20], strict=True))
     logits = max(largest_difference(model, tokenizer, engines["torch"], *pair) for pair in pairs)
-    results = {"kind": kind, "cores": cores(), "steps": steps, "loss": loss, "sentences": len(lines), "logits": logits}
+    results = {"kind": kind, "cores": cores(), "sentences": len(lines), "logits": logits}
     generate(model, tokenizer, lines[:TRANSLATED_AT_ONCE], first, early_stopping=True)  # warm up
     theirs, texts, their_seconds = generate(model, tokenizer, lines, first, early_stopping=True)
     # Where the longest translation is reached, transformers' forced end costs nothing, and ours what the model says.
@@ -213,6 +228,7 @@ def main():
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--kinds", nargs="*", choices=LANGUAGES, default=list(LANGUAGES))
     parser.add_argument("--minutes", type=float, default=5, help="of training, each kind")
+    parser.add_argument("--bf16", action="store_true", help="train in bf16")
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--output", type=Path, help="keep the models here")
     options = parser.parse_args()
@@ -223,7 +239,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for kind in options.kinds:
             output = options.output or Path(folder)
-            results = compare(kind, options.data, options.minutes, options.sentences, output)
+            results = compare(kind, options, output)
             print(json.dumps(results), flush=True)
 
 
