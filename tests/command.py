@@ -5,14 +5,17 @@ that tests can afford many; what runs in the fork is `mt.cli.main` with its own 
 """
 
 import errno
+import functools
 import multiprocessing
 import os
 import signal
 import sys
 import tempfile
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import SimpleNamespace
 
 FAILPOINT = "TEST_FAILPOINT"
 
@@ -95,6 +98,23 @@ def _set_failpoint(point: str) -> None:
     atomic.failpoint = count if first == "count" else fail
 
 
+def _fork_workers() -> None:
+    """Let the command's own worker processes come from the server, too, instead of new interpreters."""
+    from mt.system import workers
+
+    forkserver._forkserver.ensure_running = lambda: None  # it has just forked this process
+    workers.multiprocessing = SimpleNamespace(get_context=lambda method: _SERVER)
+    workers.start_worker = functools.partial(_start_worker, str(Path.cwd()), dict(os.environ))
+
+
+def _start_worker(cwd: str, environment: dict[str, str]) -> None:
+    from mt.system.workers import start_worker
+
+    os.chdir(cwd)
+    os.environ.update(environment)
+    start_worker()
+
+
 def _main(words: list[str], cwd: str, streams: list[str], environment: dict[str, str]) -> None:
     os.chdir(cwd)
     os.environ.update(environment)
@@ -105,6 +125,7 @@ def _main(words: list[str], cwd: str, streams: list[str], environment: dict[str,
     sys.argv = words
     from mt.cli import main
 
+    _fork_workers()
     if {"init", "--dry-run", "pipeline.yaml"} & set(words):
         from mt.extras.planning import probe
 

@@ -4,6 +4,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from command import Command, mt
 from mt.config import load_config
 from mt.data.phrasebook import DEMO
@@ -16,6 +18,7 @@ def test_it_trains_what_the_repository_shows() -> None:
     assert DEMO.read_bytes() == (Path(__file__).parents[2] / "configs" / "demo.yaml").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_same_command_resumes_a_killed_one(tmp_path: Path) -> None:
     first = Command("demo", "--quick", *SHORT, cwd=tmp_path)
     run = tmp_path / "runs" / "demo-quick"

@@ -38,8 +38,8 @@ def test_every_variant_differs_from_the_others() -> None:
 
 
 def _as_test(path: Path) -> object:
-    """Two variants stand for all in the default run; tests of the model cover the others' parts."""
-    marks = [] if path.stem in ("decoder_only", "paper") else [pytest.mark.slow]
+    """One variant stands for all in the default run; tests of the model cover the others' parts."""
+    marks = [] if path.stem == "decoder_only" else [pytest.mark.slow]
     return pytest.param(path, id=path.stem, marks=marks)
 
 

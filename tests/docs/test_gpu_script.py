@@ -25,7 +25,8 @@ def block_packages(folder: Path) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize(("level", "steps"), [("quick", QUICK), pytest.param("1", LOGS, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("level", "steps"), [("quick", QUICK), ("1", LOGS)])
 def test_all_steps_work_at_toy_size_without_optional_packages(tmp_path: Path, level: str, steps: set[str]) -> None:
     pytest.importorskip("transformers")
     write_corpus(tmp_path)

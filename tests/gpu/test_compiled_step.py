@@ -68,7 +68,7 @@ KINDS = {"encoder-decoder": {}, "decoder-only": DECODER_ONLY[0], "bidirectional"
 @pytest.mark.parametrize(
     ("kind", "compiled", "layers"),
     [
-        ("encoder-decoder", whole, 1),
+        pytest.param("encoder-decoder", whole, 1, marks=pytest.mark.slow),
         ("decoder-only", by_layer, 2),  # layers share their graphs
         pytest.param("encoder-decoder", by_layer, 2, marks=pytest.mark.slow),
         pytest.param("decoder-only", whole, 2, marks=pytest.mark.slow),

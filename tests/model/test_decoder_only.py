@@ -124,6 +124,7 @@ def decoder_only(two_languages: Path, tmp_path_factory: pytest.TempPathFactory) 
     return made_once(tmp_path_factory, "decoder-only", make)
 
 
+@pytest.mark.slow
 def test_it_learns_translates_and_scores(decoder_only: Path) -> None:
     lines = ["", *(decoder_only / "valid.en").read_text().splitlines()]
     for language in ("xx", "yy"):
@@ -137,6 +138,7 @@ def test_it_learns_translates_and_scores(decoder_only: Path) -> None:
     assert all(result["bleu"] > 50 for result in scores["results"])
 
 
+@pytest.mark.slow
 def test_it_samples_from_the_top_k_and_reports_attention(decoder_only: Path) -> None:
     drawn = mt("translate", "--to", "xx", "--sample", "--top-k", "1", "a b c", cwd=decoder_only)
     assert drawn.stdout == mt("translate", "--to", "xx", "--greedy", "a b c", cwd=decoder_only).stdout

@@ -214,6 +214,7 @@ def everyones(trained: Path) -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.slow
 def test_checkpoints_that_cannot_be_listed_are_no_restart(everyones: Path) -> None:
     run = run_of(everyones)
     config = run.config.read_bytes()
@@ -232,7 +233,10 @@ def test_checkpoints_that_cannot_be_listed_are_no_restart(everyones: Path) -> No
     assert "seed is now 2" in train(everyones, "seed=2", code=2).stderr
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "origin.json", "MANIFEST.json"])
+@pytest.mark.parametrize(
+    "name",
+    ["model.safetensors", *(pytest.param(name, marks=pytest.mark.slow) for name in ("origin.json", "MANIFEST.json"))],
+)
 def test_a_checkpoint_that_cannot_be_read_is_not_damaged(everyones: Path, name: str) -> None:
     (run_of(everyones).checkpoint(24) / name).chmod(0)
     done = train_as_nobody(everyones, "training.max_steps=30")

@@ -175,11 +175,11 @@ class Comparison(Parts):
     ("norm", "activation", "dropout", "dtype", "onednn"),
     [
         pytest.param("post", "gelu", 0.0, torch.float32, False, id="post-norm"),
-        pytest.param("pre", "gelu", 0.0, torch.float32, True, id="pre-norm, oneDNN"),
+        pytest.param("pre", "gelu", 0.0, torch.float32, True, id="pre-norm, oneDNN", marks=pytest.mark.slow),
         pytest.param("post", "gelu", 0.2, torch.float32, False, id="dropout"),
         # relu has a kink, beside which the last bit of a sum decides about a gradient: in single precision even two
         # plain references drift apart.
-        pytest.param("pre", "relu", 0.2, torch.float64, False, id="relu, double precision"),
+        pytest.param("pre", "relu", 0.2, torch.float64, False, id="relu, double precision", marks=pytest.mark.slow),
     ],
 )
 def test_training_is_that_of_the_plain_pieces(

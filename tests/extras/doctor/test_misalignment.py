@@ -145,6 +145,7 @@ def test_a_repair_pairs_shifted_lines_with_their_translations(pairs: list[tuple[
         assert rows >= 0.9 * shifted, done.stdout
 
 
+@pytest.mark.slow
 def test_files_of_different_length_are_aligned_by_a_repair(pairs: list[tuple[str, str]], tmp_path: Path) -> None:
     sources, targets = (list(side) for side in zip(*pairs[:1200], strict=True))
     shorter = [line for number, line in enumerate(targets) if number != 500 and not 800 <= number < 850]

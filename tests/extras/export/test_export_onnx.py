@@ -79,6 +79,7 @@ def check_folder(folder: Path, job: ExportJob) -> None:
             assert np.abs(logits - expected[:, place]).max() < 1e-4
 
 
+@pytest.mark.slow
 def test_a_folder(tmp_path: Path) -> None:
     check_folder(tmp_path, random_job("model.norm=pre", "model.activation=swiglu", "tokenizer.shared=false"))
     assert {path.name for path in tmp_path.iterdir()} == {

@@ -137,7 +137,13 @@ def test_a_marian_folder_without_ours_is_imported_as_any(tmp_path: Path) -> None
     assert scores[0] == pytest.approx(scores[1], abs=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["marian-separate", "marian-tags", "unigram", "bpe-separate-untied"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("marian-tags", "bpe-separate-untied"),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("marian-separate", "unigram")),
+    ],
+)
 def test_onnx_translates_as_the_model_does(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = KINDS[kind](tmp_path / "ours")
     assert "ONNX Runtime agrees" in export(ours, "onnx", tmp_path / "out", [], ExportOptions())

@@ -182,7 +182,8 @@ def test_a_failed_step_names_itself_and_the_reason(again: Path) -> None:
     assert "student: mt train" not in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)], ids=str)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
 def test_a_signal_stops_all_commands_cleanly(number: signal.Signals, tmp_path: Path) -> None:
     slow = TEACHERS.replace("max_steps: 8", "max_steps: 100000").replace("validate_every: 4", "validate_every: 10000")
     folder = make_pipeline(tmp_path, slow)

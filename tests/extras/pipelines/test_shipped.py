@@ -55,7 +55,9 @@ def test_the_recipe_of_multi30k_is_that_of_its_pages(texts: Path) -> None:
     assert (student.training.max_steps, student.model.dropout, len(student.data.train)) == (6000, 0.2, 6)
 
 
-@pytest.mark.parametrize("held_out", [True, False], ids=["split off", "files"])
+@pytest.mark.parametrize(
+    "held_out", [pytest.param(True, id="split off", marks=pytest.mark.slow), pytest.param(False, id="files")]
+)
 def test_init_writes_a_pipeline_for_the_users_text(held_out: bool, tmp_path: Path) -> None:
     make_project(tmp_path)
     files = [] if held_out else ["--valid", "valid.en", "valid.xx", "--test", "test.en", "test.xx"]
