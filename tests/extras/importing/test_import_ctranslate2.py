@@ -1,4 +1,4 @@
-"""Import of CTranslate2 folders: of our own export, and of MarianMT as the library's converter writes it."""
+"""Import of CTranslate2 folders: of our own export, and of transformers' models as the converter writes them."""
 
 import shutil
 import struct
@@ -16,7 +16,7 @@ from bundle_helpers import edit_json
 from command import mt
 from engine_helpers import ENGLISH
 from export_helpers import random_job
-from import_helpers import marian
+from import_helpers import m2m_100, marian, mbart, nllb
 from mt.bundle.load_translator import open_model
 from mt.bundle.model_folder import load_model
 from mt.bundle.to_ctranslate2 import write_converted
@@ -103,6 +103,49 @@ def test_a_converted_marian_model_is_the_one_that_was_converted(make: Callable[.
     options = SearchOptions(5, 1, max_length=12)
     found = [opened.translator.to(targets[0]).best(ENGLISH, options) for opened in (ours, direct)]
     assert found[0] == found[1]
+
+
+MBART = {"normalize_before": True, "normalize_embedding": True}  # the converter reads them from older files
+MULTILINGUAL = {
+    "m2m_100": (m2m_100, "en", "de"),
+    "nllb": (nllb, "eng_Latn", "deu_Latn"),
+    "mbart-50": (partial(mbart, **MBART), "en_XX", "de_DE"),
+    "mbart": (partial(mbart, first=True, **MBART), "en_XX", "de_DE"),
+}
+
+
+def _all_rows(loader: object, model: Any, tokenizer: Any) -> list[str]:
+    """Name all rows of M2M-100, as the converter does with the tokenizers of transformers 4."""
+    names = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().get)
+    languages = [f"__{code}__" for code in tokenizer.lang_code_to_id]
+    rest = model.config.vocab_size - len(names) - len(languages)
+    return [*names, *languages, *(f"madeupword{i}" for i in range(rest))]
+
+
+@pytest.mark.parametrize("kind", MULTILINGUAL)
+def test_converted_models_of_many_languages(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, source, target = MULTILINGUAL[kind]
+    make(tmp_path / "theirs")
+    if kind == "m2m_100":
+        monkeypatch.setattr(ctranslate2.converters.transformers.M2M100Loader, "get_vocabulary", _all_rows)
+    files = ["sentencepiece.bpe.model"]
+    converter = ctranslate2.converters.TransformersConverter(str(tmp_path / "theirs"), copy_files=files)
+    converter.convert(str(tmp_path / "ct2"))
+    opened = []
+    for name, folder in (("direct", "theirs"), ("ours", "ct2")):
+        mt_api.import_model(tmp_path / folder, tmp_path / name, source_lang=source, target_langs=[target])
+        opened.append(open_model(ModelDir(tmp_path / name), EngineChoice("torch")))
+    direct, ours = opened
+    assert ours.tokenizers.files() == direct.tokenizers.files()
+    weights, expected = (dict(each.model.named_parameters()) for each in (ours, direct))
+    assert weights.keys() == expected.keys()
+    assert [name for name, tensor in weights.items() if not torch.equal(tensor, expected[name])] == []
+    options = SearchOptions(5, 1, max_length=12)
+    found = [each.translator.to(target).best(ENGLISH, options) for each in opened]
+    assert found[0] == found[1]
+    (tmp_path / "ct2" / "sentencepiece.bpe.model").unlink()
+    with pytest.raises(InputError, match=r"sentencepiece.bpe.model: no such file"):
+        mt_api.import_model(tmp_path / "ct2", tmp_path / "out", source_lang=source, target_langs=[target])
 
 
 def test_the_command_reads_an_export(tmp_path: Path) -> None:

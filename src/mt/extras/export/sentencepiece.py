@@ -59,7 +59,7 @@ def _add_pieces(model: Any, source: BpeTokenizer) -> None:
     special = {**dict.fromkeys(SPECIALS, kinds.CONTROL), UNK: kinds.UNKNOWN, **dict.fromkeys(BYTES, kinds.BYTE)}
     own = source.tokens(range(source.vocab_size))
     ranks: dict[str, int] = {}
-    for rank, (left, right) in enumerate(source.merges()):
+    for rank, left, right in source.merges():
         ranks.setdefault(left + right, rank)
     for piece in own:
         score = 0.0 if piece in special else -ranks[piece] if piece in ranks else _UNMERGED_SCORE

@@ -1,4 +1,7 @@
-"""Folders of CTranslate2 whose architecture is ours: of `mt export ctranslate2`, or converted from MarianMT."""
+"""Folders of CTranslate2 whose architecture is ours.
+
+They are of `mt export ctranslate2`, or converted from MarianMT, M2M-100, NLLB or mBART.
+"""
 
 import json
 import math
@@ -16,9 +19,9 @@ from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import UnusableError
 from mt.errors import InputError
 from mt.extras.importing.arrays import SIDES, ArrayTensors, add_start, describe
-from mt.extras.importing.huggingface import Family, make_own_plan, make_plan
+from mt.extras.importing.huggingface import TAGGED, Family, make_own_plan, make_plan
 from mt.extras.importing.safe_tensors import read_json
-from mt.extras.importing.vocabularies import marian_vocabulary
+from mt.extras.importing.vocabularies import Vocabulary, marian_vocabulary, multilingual_vocabulary
 from mt.extras.importing.weights import Plan
 from mt.storage.run_dir import tokenizer_names
 
@@ -69,28 +72,44 @@ def read_ctranslate2(
     if settings.get("layer_norm_epsilon") not in (None, _EPSILON):
         raise InputError(f"{folder / 'config.json'}: layer_norm_epsilon is not {_EPSILON}, as ours is")
     shared, names = (folder / "shared_vocabulary.json").is_file(), ("source_vocabulary.json", "target_vocabulary.json")
-    source, target = (_pieces(folder / each) for each in (("shared_vocabulary.json",) * 2 if shared else names))
+    pieces = [_pieces(folder / each) for each in (("shared_vocabulary.json",) * 2 if shared else names)]
     theirs, ours, sines_first = describe(folder, tensors, flags)
     languages = source_langs, target_langs
-    if not all((folder / each).is_file() for each in tokenizer_names(shared)):
+    if all((folder / each).is_file() for each in tokenizer_names(shared)):
+        pair = TokenizerPair.load(folder, shared)
+        if [tokenizer.tokens(range(tokenizer.vocab_size)) for tokenizer in pair] != pieces:
+            raise InputError(f"{folder}: its vocabulary is not that of its tokenizer")
+        form = "<s> text </s>" if settings.get("add_source_bos") else "text </s>"
+        family = Family({**ours, **_biases(tensors), "source_format": form}, sines_first=sines_first)
+        return make_own_plan(folder, name, theirs, pair, family, *languages), ArrayTensors(folder, tensors)
+    if shared and (found := multilingual_vocabulary(folder, pieces[0])):
+        vocabulary, theirs["model_type"] = found
+        _name_start(theirs, vocabulary, settings)
+        family = Family({**ours, **TAGGED}, sines_first=sines_first)
+    else:
         if flags.get("start_from_zero_embedding"):
-            add_start(tensors, theirs, len(target))
-            source, target = ([*pieces, "<pad>"] for pieces in (source, target))
+            add_start(tensors, theirs, len(pieces[1]))
+            pieces = [[*each, "<pad>"] for each in pieces]
         models = folder / "source.spm", folder / "target.spm"
-        vocabulary = marian_vocabulary(models, source, None if shared else target)
+        vocabulary = marian_vocabulary(models, pieces[0], None if shared else pieces[1])
         family = Family({**ours, "source_format": "text </s>"}, sines_first=sines_first)
-        return make_plan(folder, name, theirs, {}, vocabulary, family, *languages), ArrayTensors(folder, tensors)
-    pair = TokenizerPair.load(folder, shared)
-    if [tokenizer.tokens(range(tokenizer.vocab_size)) for tokenizer in pair] != [source, target]:
-        raise InputError(f"{folder}: its vocabulary is not that of its tokenizer")
-    form = "<s> text </s>" if settings.get("add_source_bos") else "text </s>"
-    biases = {
+    return make_plan(folder, name, theirs, {}, vocabulary, family, *languages), ArrayTensors(folder, tensors)
+
+
+def _name_start(theirs: dict[str, Any], vocabulary: Vocabulary, settings: Mapping[str, Any]) -> None:
+    """Say what the decoder of a model of many languages begins with."""
+    theirs["eos_token_id"] = vocabulary.pieces[0].get("</s>")
+    # The first mBART has 25 languages and begins with one. The converter may take mBART-50 for it.
+    if settings.get("decoder_start_token") == "</s>" or len(vocabulary.tags) > 25:
+        theirs["decoder_start_token_id"] = theirs["eos_token_id"]
+
+
+def _biases(tensors: Mapping[str, Tensor]) -> dict[str, bool]:
+    return {
         "bias": "model.decoder.layers.0.fc1.bias" in tensors,
         "attention_bias": "model.decoder.layers.0.self_attn.q_proj.bias" in tensors,
         "output_bias": "final_logits_bias" in tensors,
     }
-    family = Family({**ours, **biases, "source_format": form}, sines_first=sines_first)
-    return make_own_plan(folder, name, theirs, pair, family, *languages), ArrayTensors(folder, tensors)
 
 
 def _flags(folder: Path, variables: Mapping[str, Variable]) -> dict[str, float]:

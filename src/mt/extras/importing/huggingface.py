@@ -40,12 +40,12 @@ class Family:
     sines_first: bool = True
 
 
-_TAGGED = {"source_format": "lang text </s>", "target_tag": "target"}
+TAGGED = {"source_format": "lang text </s>", "target_tag": "target"}
 FAMILIES = {
     "marian": Family({"norm": "post", "positions": "sinusoidal", "source_format": "text </s>"}),
     # Its sinusoids have other frequencies than the paper's.
-    "m2m_100": Family({"norm": "pre", "positions": "learned", **_TAGGED}, sinusoids=tensor2tensor_sinusoids),
-    "mbart": Family({"norm": "pre", "positions": "learned", "embedding_norm": True, **_TAGGED}, offset=2),
+    "m2m_100": Family({"norm": "pre", "positions": "learned", **TAGGED}, sinusoids=tensor2tensor_sinusoids),
+    "mbart": Family({"norm": "pre", "positions": "learned", "embedding_norm": True, **TAGGED}, offset=2),
 }
 
 

@@ -21,6 +21,7 @@ _TAGS = {
     "m2m_100": re.compile(r"__(.+)__"),
     "aligned": re.compile(r"([a-z]{2}_[A-Z]{2}|[a-z]{3}_[A-Z][a-z]{3})"),  # mBART's en_XX, NLLB's eng_Latn
 }
+_FILLING = re.compile(r"madeupword\d+")  # up to a round number of rows
 # M2M-100's languages in the order of their rows, which follow those of the vocabulary
 _M2M_100 = (
     "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu hy "
@@ -113,6 +114,28 @@ def marian_vocabulary(models: tuple[Path, Path], source: Sequence[str], target: 
     pieces = {piece: i for i, piece in enumerate(source)}
     of_target = pieces if target is None else {piece: i for i, piece in enumerate(target)}
     return Vocabulary(models, (pieces, of_target), _tags(pieces, "marian") if target is None else {})
+
+
+def multilingual_vocabulary(folder: Path, names: Sequence[str]) -> tuple[Vocabulary, str] | None:
+    """Return the vocabulary of M2M-100, NLLB or mBART whose pieces have the ids of another file, and the model's kind.
+
+    Args:
+        folder: holds `sentencepiece.bpe.model`.
+        names: the pieces by id.
+
+    Returns:
+        None if no piece is one of their languages.
+
+    Raises:
+        InputError: the SentencePiece model is missing.
+    """
+    pieces = {piece: i for i, piece in enumerate(names) if not _FILLING.fullmatch(piece)}
+    for kind in ("m2m_100", "aligned"):
+        if tags := _tags(pieces, kind):
+            model = _model(folder, "sentencepiece.bpe.model")
+            is_mbart = kind == "aligned" and any(code[2] == "_" for code in tags)
+            return Vocabulary((model, model), (pieces, pieces), tags), "mbart" if is_mbart else "m2m_100"
+    return None
 
 
 def _tokenizer_json(path: Path) -> dict[str, int]:
