@@ -4,10 +4,11 @@
     python scripts/bench/finetuning.py related multi30k --work finetuning
 
 `domain` trains en-fr on the second corpus, then fine-tunes on 10,000 pairs of the first: with the configuration that
-`mt init --from` writes, and with Seq2SeqTrainer (AdamW, batches of 32 sentences of similar length) from the exported
-model, at each learning rate of `--rates`. Both read the same pieces; wall time includes loading, but not
-Seq2SeqTrainer's generation. chrF is of greedy translations of the test set. `related` trains en-de, then en-fr on 5,000
-pairs with and without that model. Needs accelerate for Seq2SeqTrainer. Folders hold train.*, valid.* or val.*, test*.
+`mt init --from` writes, in so many `--minutes` if given, and with Seq2SeqTrainer (AdamW, batches of 32 sentences of
+similar length) from the exported model, at each learning rate of `--rates`. Both read the same pieces; wall time
+includes loading, but not Seq2SeqTrainer's generation. chrF is of greedy translations of the test set. `related` trains
+en-de, then en-fr on 5,000 pairs with and without that model. Needs accelerate for Seq2SeqTrainer. Folders hold train.*,
+valid.* or val.*, test*.
 """
 
 import argparse
@@ -45,6 +46,7 @@ def _domain(arguments: argparse.Namespace) -> None:
     valid, test = _split(new, "val"), _split(new, "test")
     texts = [f"{path}.{code}" for path in (few, valid, test) for code in languages]
     options = ["--train", *texts[:2], "--valid", *texts[2:4], "--test", *texts[4:], "--name", "tuned", "--force"]
+    options += ["--minutes", arguments.minutes] * bool(arguments.minutes)
     print(f"before: chrF {_chrf(start / 'model', test, languages):.2f}", flush=True)
     started = time.perf_counter()
     _mt(
@@ -215,8 +217,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=10_000)
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--rates", type=float, nargs="+", default=[5e-5, 4e-4])
-    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--rates", type=float, nargs="*", default=[5e-5, 4e-4])
+    parser.add_argument("--epochs", type=int, default=5, help="of Seq2SeqTrainer")
+    parser.add_argument("--minutes", type=float, help="as of mt init")
     parser.add_argument("--bf16", action="store_true", help="Seq2SeqTrainer in bf16")
     return parser.parse_args()
 

@@ -41,6 +41,7 @@ _EPOCHS = (20, 10, 5, 3, 1)  # by size of the text, as in SIZE_BOUNDS
 _RATE_WIDTH = 0.05  # learning rate times d_model: 1e-4 for 512
 _RATES = (3e-5, 5e-4)  # the lowest and the highest
 _LITTLE_TEXT_DROPOUT = 0.2
+_NARROW = 256  # up to this d_model, two cores do not need larger batches than 2,048 tokens
 _MAX_LENGTH = DataConfig.model_fields["max_length"].default
 _SCORED, _BLOCK, _SCORING_SECONDS = 200, 20, 20.0  # sentences, at once, and the time after which no more are translated
 
@@ -143,18 +144,37 @@ def _values(section: Section, reason: str, *always: str) -> list[Choice]:
 
 def _training(start: Start, inputs: PlanInputs, length: Length) -> list[Choice]:
     model = start.config.model
-    rate = float(f"{min(max(_RATE_WIDTH / model.d_model, _RATES[0]), _RATES[1]):.0e}")
     sizes = (model.d_model, model.n_heads, model.d_ff, model.encoder_layers, model.decoder_layers)
-    shape = Shape(*sizes, known_from="", optimizer="adam", learning_rate=rate)
-    changed = [
-        Choice("learning_rate", rate, "lower than from scratch, so that little is forgotten; wider models take less"),
-        Choice("schedule", "linear", "falls to zero at max_steps"),
-        Choice("warmup_steps", max(1, min(500, length.steps // 10)), "while Adam's moments are new"),
-    ]
+    optimizer, rate, changed = _muon(start) if start.config.training.optimizer == "muon" else _adam(start, length)
+    shape = Shape(*sizes, known_from="", optimizer=optimizer, learning_rate=rate)
+    if inputs.device != "cuda" and model.d_model <= _NARROW:
+        changed.append(Choice("max_tokens", 2048, "small batches: more steps in the same time"))
     by_key = {choice.key: choice for choice in changed}
     choices = [by_key.get(choice.key, choice) for choice in training_choices(shape, inputs, length)]
     patience = Choice("patience", 5, "ends when the validation text shows overfitting")
     return [Choice("init_from", str(start.path)), *choices, patience]
+
+
+def _muon(start: Start) -> tuple[str, float, list[Choice]]:
+    """Return the optimizer that trained the model, a learning rate, and choices that differ from those of a new model.
+
+    Models that Muon trained learn more from it afterwards, too (Liu et al. 2025, arXiv:2502.16982).
+    """
+    rate = float(f"{start.config.training.learning_rate / 2:.1e}")
+    reason = "half of what trained the model"
+    return "muon", rate, [Choice("optimizer", "muon", "as it was trained"), Choice("learning_rate", rate, reason)]
+
+
+def _adam(start: Start, length: Length) -> tuple[str, float, list[Choice]]:
+    """Likewise for Adam."""
+    rate = float(f"{min(max(_RATE_WIDTH / start.config.model.d_model, _RATES[0]), _RATES[1]):.0e}")
+    reason = "lower than from scratch, so that little is forgotten; wider models take less"
+    changed = [
+        Choice("learning_rate", rate, reason),
+        Choice("schedule", "linear", "falls to zero at max_steps"),
+        Choice("warmup_steps", max(1, min(500, length.steps // 10)), "while Adam's moments are new"),
+    ]
+    return "adam", rate, changed
 
 
 def _score(start: Start, texts: Texts, options: InitOptions) -> str:
