@@ -2,8 +2,8 @@
 
     python scripts/bench/directions.py multi30k --work directions --steps 1500
 
-All models have one shape, and the same updates for each direction: the many-to-many model has as many times the steps
-of a single one as there are directions. Prints the test set's BLEU of both in each direction, the means, and the share
+All models have one shape. The many-to-many model has the updates of all single ones together, or a `--share` of them.
+Prints the test set's BLEU of both in each direction, the means, and the share
 of translations in a wrong language. The folder holds train.*, val.* and test_2016_flickr.*. Goes on where it stopped.
 """
 
@@ -70,12 +70,12 @@ def _config(name: str, directions: list[tuple[str, str]], arguments: argparse.Na
         },
         "training": {
             "max_tokens": 2048,
-            "max_steps": arguments.steps * len(directions),
+            "max_steps": round(arguments.steps * (arguments.share * len(directions) if several else 1)),
             "optimizer": "muon",
             "learning_rate": 6.0e-3,
             "schedule": "cosine",
             "warmup_steps": 200,
-            "validate_every": 500 * len(directions),
+            "validate_every": 1500 if several else 500,
         },
         "decoding": {"beam_size": 5, "length_penalty": 1.2},
     }
@@ -99,6 +99,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--languages", nargs="+", default=["en", "de", "fr"])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=1500, help="of a single model")
+    parser.add_argument("--share", type=float, default=1.0, help="updates of the many-to-many model")
     parser.add_argument("--vocab-size", type=int, default=4000, help="pieces for each language")
     parser.add_argument("--d-model", type=int, default=128)
     parser.add_argument("--layers", type=int, default=4)
