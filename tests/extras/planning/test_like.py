@@ -193,7 +193,9 @@ def test_joeynmt(tmp_path: Path) -> None:
     assert "model.decoder.ff_size: 512: mt has one model.d_ff, which is 1024 from model.encoder.ff_size" in differing
     assert "testing.beam_alpha" in differing
     lines = [line.strip("# ") for line in missing.strip().splitlines()]
-    assert lines == ["data.src.lowercase: true", "data.trg.lowercase: true", "testing.no_repeat_ngram_size: 3"]
+    assert lines == ["data.src.lowercase: true", "data.trg.lowercase: true"]
+    assert (config.model.scale_embeddings, config.decoding.no_repeat_ngram_size) == (True, 3)
+    assert not converted(tmp_path, JOEYNMT.replace(", scale: True", ""))[0].model.scale_embeddings
 
 
 @pytest.mark.parametrize(
@@ -273,6 +275,10 @@ def test_fairseq(tmp_path: Path) -> None:
     assert training.max_steps == 1_000_000
     assert (training.precision, training.best_metric) == ("bf16", "bleu")
     assert comments.splitlines()[-2:] == ["# Without a counterpart:", "#   --upsample-primary: 16"]
+    assert (model.scale_embeddings, model.embedding_norm) == (True, False)
+    changed = FAIRSEQ.replace("--bf16", "--bf16 --no-scale-embedding --layernorm-embedding")
+    model = converted(tmp_path, changed)[0].model
+    assert (model.scale_embeddings, model.embedding_norm) == (False, True)
 
 
 def test_text_and_languages_need_not_be_there(tmp_path: Path) -> None:
