@@ -294,7 +294,8 @@ def test_shares_beyond_all_sentences_are_refused(tmp_path: Path) -> None:
 
 def test_a_killed_and_resumed_run_ends_with_the_same_weights(tiny: Path) -> None:
     lengths = ("training.max_steps=40", "training.save_every=5", "training.validate_every=20", "training.log_every=5")
-    changes = (*lengths, "augmentation.robust=true", "augmentation.merge=0.2", "data.test=null")
+    shares = ("augmentation.robust=true", "augmentation.merge=0.1", "augmentation.terms=0.2")
+    changes = (*lengths, *shares, "data.test=null")
     expected_folder = tiny / "uninterrupted"
     shutil.copytree(tiny, expected_folder)
     train(expected_folder, *changes)
