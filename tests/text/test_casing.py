@@ -9,7 +9,7 @@ from mt.bundle.load_translator import open_model
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.errors import InputError
 from mt.storage.run_dir import ModelDir
-from mt.text.casing import Casing
+from mt.text.casing import Casing, title_case
 
 ENGLISH = [
     "The engineers of NASA met Anna in Paris.",
@@ -26,24 +26,55 @@ GERMAN = [
 ]
 
 
+TITLES = [
+    "The letter that Anna sent is new, and the engineers like it.",
+    "A letter is sent to the engineers that like iPhones, and is new.",
+]
+
+
 def learned(lines: list[str]) -> Casing:
     casing = Casing.learn(lines)
     assert casing is not None
     return casing
 
 
+def usual(casing: Casing, line: str) -> str | None:
+    found = casing.restored(line)
+    return None if found is None else found[0]
+
+
 def test_the_usual_case_of_words_is_restored() -> None:
     casing = learned(ENGLISH)
     shouted = "ANNA SENT THE LETTER TO NASA. THE IPHONE IS NEW, SAYS ANNA."
-    assert casing.restored(shouted) == "Anna sent the letter to NASA. The iPhone is new, says Anna."
-    assert casing.restored("THE LETTER OF J. ANNA") == "The letter of j. Anna"  # an initial ends no sentence
+    assert usual(casing, shouted) == "Anna sent the letter to NASA. The iPhone is new, says Anna."
+    assert usual(casing, "THE LETTER OF J. ANNA") == "The letter of j. Anna"  # an initial ends no sentence
 
 
 def test_unknown_words_have_the_case_of_rare_words() -> None:
-    assert learned(ENGLISH).restored("THE TURTLE OF ANNA") == "The turtle of Anna"
+    assert usual(learned(ENGLISH), "THE TURTLE OF ANNA") == "The turtle of Anna"
     german = learned(GERMAN)
-    assert german.restored("DER HUND UND DIE SCHILDKRÖTE.") == "Der Hund und die Schildkröte."
-    assert german.restored("DIE STRASSE IST LEER") == "Die Straße Ist Leer"  # the last two were seen once
+    assert usual(german, "DER HUND UND DIE SCHILDKRÖTE.") == "Der Hund und die Schildkröte."
+    assert usual(german, "DIE STRASSE IST LEER") == "Die Straße Ist Leer"  # the last two were seen once
+
+
+def test_titles_are_restored_and_capitals_within_them_stay() -> None:
+    casing = learned(TITLES)
+    found = casing.restored("A New Letter That NASA's Engineers Sent To Anna")
+    assert found == ("A new letter that NASA's engineers sent to anna", title_case)  # Anna was seen once
+    assert found[1]("un giorno d'estate", "it") == "Un Giorno D'estate"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "The New Letter",
+        "A New Letter that Is Sent To Engineers",
+        "The letter is new",
+        "iPhone Engineers Like The Letter",
+    ],
+)
+def test_names_and_sentences_are_no_titles(line: str) -> None:
+    assert learned(TITLES).restored(line) is None
 
 
 @pytest.mark.parametrize(
@@ -69,8 +100,8 @@ def test_other_lines_stay_as_they_are(line: str) -> None:
 def test_lines_begin_as_those_of_the_text_do() -> None:
     casing = learned(["file manager for the desktop", "server of the desktop files", "A server runs the files."])
     assert casing.capital_start == (False, True)
-    assert casing.restored("THE DESKTOP FILES") == "the desktop files"
-    assert casing.restored("THE DESKTOP FILES.") == "The desktop files."
+    assert usual(casing, "THE DESKTOP FILES") == "the desktop files"
+    assert usual(casing, "THE DESKTOP FILES.") == "The desktop files."
 
 
 def test_text_without_case_teaches_nothing() -> None:
@@ -93,9 +124,9 @@ def test_a_model_translates_capitals_as_usual_text(engine: str, two_languages: P
     assert opened.casing is not None  # the training text taught it
     translator = replace(opened, casing=Casing(("ab", "b", "c"), (False, False), False))
     options = SearchOptions(2, n_best=2, max_length=12, attention=engine == "torch")
-    [usual], [shouted] = (translator.translate([line], options) for line in ("b a c ab d", "B A C AB D"))
-    assert [c.text for c in shouted] == [c.text.upper() for c in usual] != [c.text for c in usual]
-    assert [c.score for c in shouted] == pytest.approx([c.score for c in usual])
-    units = translator.align("b a c ab d", usual[0])
+    [plain], [shouted] = (translator.translate([line], options) for line in ("b a c ab d", "B A C AB D"))
+    assert [c.text for c in shouted] == [c.text.upper() for c in plain] != [c.text for c in plain]
+    assert [c.score for c in shouted] == pytest.approx([c.score for c in plain])
+    units = translator.align("b a c ab d", plain[0])
     assert translator.align("B A C AB D", shouted[0]) == units
     assert replace(opened, casing=None).translate(["B A C AB D"], options) != [shouted]

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from mt.config.base import Rule, Section
 
-# Shares of sentences, chosen on the validation set of Multi30k (docs/lab/robustness.md).
+# Shares of sentences: first guesses that cost little on Multi30k (docs/lab/robustness.md).
 ROBUST = {
     "upper_case": 0.0,  # decoding.restore_case needs no training
     "title_case": 0.02,

@@ -30,8 +30,8 @@ class DecodingConfig(Section):
     """Whether a translation that lacks a URL, e-mail address, emoji, piece of code or number of several digits of its
     source is searched again with it."""
     restore_case: bool = True
-    """Whether a line in capitals is translated in the usual case of its words, and the translation put in capitals; the
-    training text teaches the case."""
+    """Whether a line in capitals or title case is translated in the usual case of its words, and the translation put in
+    capitals or title case; the training text teaches the case."""
     batch_tokens: Annotated[int, Field(ge=1, le=10**8)] = 4096
     """Size of a batch in translation, in tokens with padding counted."""
     compute_type: Literal["float32", "int8"] = "float32"

@@ -21,7 +21,7 @@ from mt.decoding.settings import TranslationSettings
 from mt.decoding.terms import Sentence, TermSearch
 from mt.errors import InputError
 from mt.system.distributed import Distributed
-from mt.text.casing import Casing, upper_case
+from mt.text.casing import Casing, Recase
 from mt.text.languages import chosen_language, is_spaced
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Translator:
     source_langs: Sequence[str] = ()  # that the model translates from; empty if unknown
     pairs: Collection[tuple[str, str]] = ()  # of a source and a target language that it was trained on
     guided: bool = False  # one attention head has learned word alignment
-    casing: Casing | None = None  # with it, lines in capitals are translated in their usual case
+    casing: Casing | None = None  # with it, lines in capitals or title case are translated in their usual case
     max_positions: int | None = None  # of a translation, SOS counted; None where unlimited
     glossary: "Glossary | None" = None  # terms that translations must have
     inline_terms: bool = True  # in the source, where the model was trained for that; attention would show them
@@ -148,7 +148,7 @@ class Translator:
         """
         self.to(None)  # raises
         usual = list(map(self._usual_case, lines, prefixes or repeat("")))
-        split = [self._split(other or line) for line, other in zip(lines, usual, strict=True)]
+        split = [self._split(other[0] if other else line) for line, other in zip(lines, usual, strict=True)]
         if first_line is not None:
             for number, parts in enumerate(split, first_line):
                 if len(parts) > 1:
@@ -165,7 +165,7 @@ class Translator:
         results = zip(ids, found, begun, strict=True)
         candidates = [self._join([next(results) for _ in parts]) for parts in split]
         return [
-            found if other is None else [replace(each, text=upper_case(each.text, self.chosen or "")) for each in found]
+            found if other is None else [replace(each, text=other[1](each.text, self.chosen or "")) for each in found]
             for found, other in zip(candidates, usual, strict=True)
         ]
 
@@ -249,7 +249,7 @@ class Translator:
         [part], texts = candidate.parts, (line, candidate.text)
         if (usual := self._usual_case(line)) is not None:
             # Where ß changes the length, positions of the pieces' text are not those of the line.
-            spelt = usual, self.tokenizers.target.decode(part.target).strip()
+            spelt = usual[0], self.tokenizers.target.decode(part.target).strip()
             texts = spelt if list(map(len, spelt)) == list(map(len, texts)) else texts
         return self._align_part(*texts, part)
 
@@ -263,8 +263,8 @@ class Translator:
         target, ids = self.tokenizers.target.decode(hypothesis.ids).strip(), hypothesis.ids
         return self._align_part(sentence.text, target, Part(sentence.source, ids, hypothesis.attention))
 
-    def _usual_case(self, line: str, prefix: str = "") -> str | None:
-        """Return a line in capitals in the usual case of its words; the case of a prefix decides instead."""
+    def _usual_case(self, line: str, prefix: str = "") -> tuple[str, Recase] | None:
+        """Return what `Casing.restored` does; None with a prefix, whose case decides instead."""
         return self.casing.restored(line, self.format.source_lang) if self.casing and not prefix.strip() else None
 
     def _split(self, line: str) -> list[str]:

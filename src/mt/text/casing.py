@@ -1,4 +1,4 @@
-"""Letter case: changes of it, and the usual case of words, to which capitals are brought back before translation."""
+"""Letter case: changes of it, and the usual case of words, to which capitals and titles are brought back."""
 
 import re
 from collections import Counter, defaultdict
@@ -13,10 +13,12 @@ from mt.text.languages import base_language
 _DOTTED_I = {"tr", "az", "tt", "crh"}  # languages with the letters ı and İ
 _FIRST_LETTER = re.compile(r"(?<!\S)([^\w\s]*)(\w)")
 _WORD = re.compile(r"[^\W\d_]+")
+_INNER = re.compile(r"(?<=\w)[^\w\s]+\w+")  # behind an apostrophe or a hyphen, where title case has no capital
 _SENTENCE_START = re.compile(r"(?:^|(?<!\b\w)[.!?…]\s)\W*$")  # not behind an initial
 _FINAL_MARK = re.compile(r"[.!?…:][\"'»”’)]*$")
 _HEADER = "mt casing 1"
 _MAX_WORDS = 30_000
+_TITLE_WORDS = 4  # that are usually small: fewer may be a name
 _MIN_COUNT = 2  # a word seen once teaches only the case of unknown words
 
 
@@ -41,6 +43,9 @@ def _recased(text: str, change: Callable[[str], str]) -> str:
 def title_case(text: str, language: str = "") -> str:
     """Return a text in which every word begins with a capital; the other letters stay as they are."""
     return _FIRST_LETTER.sub(lambda match: match[1] + upper_case(match[2], language), text)
+
+
+Recase = Callable[[str, str], str]  # of a text and its language
 
 
 @dataclass(frozen=True)
@@ -105,19 +110,38 @@ class Casing:
     def _usual(self) -> Mapping[str, str]:
         return {upper_case(word): word for word in reversed(self.words)}  # the most frequent of equal ones counts
 
-    def restored(self, line: str, language: str = "") -> str | None:
-        """Return a line in capitals in the usual case of its words; None for any other line."""
-        if not line.isupper() or not self._is_shouted(line):
+    def restored(self, line: str, language: str = "") -> tuple[str, Recase] | None:
+        """Return a line in capitals or title case in the usual case of its words, and what brings its translation back.
+
+        None for any other line.
+        """
+        if line.isupper():
+            if not self._is_shouted(line):
+                return None
+            change = upper_case
+        elif self._is_title(line):
+            change = title_case
+        else:
             return None
         capital_start = self.capital_start[_has_final_mark(line)]
 
         def restored_word(match: re.Match[str]) -> str:
+            capitals = upper_case(match[0])
+            if change is title_case and len(capitals) > 1 and match[0] == capitals:  # an abbreviation
+                return capitals
             small = lower_case(match[0], language)
-            usual = self._usual.get(match[0]) or (small.capitalize() if self.capital_unknown else small)
+            usual = self._usual.get(capitals) or (small.capitalize() if self.capital_unknown else small)
             begins = capital_start and usual.islower() and _starts_sentence(match)
             return upper_case(usual[0], language) + usual[1:] if begins else usual
 
-        return _WORD.sub(restored_word, line)
+        return _WORD.sub(restored_word, line), change
+
+    def _is_title(self, line: str) -> bool:
+        """Return True if all words begin with a capital, and at least four usually do not."""
+        words = _WORD.findall(_INNER.sub("", line))
+        if not all(word[0].isupper() for word in words):
+            return False
+        return sum(self._usual.get(upper_case(word), "A")[0].islower() for word in words) >= _TITLE_WORDS
 
     def _is_shouted(self, line: str) -> bool:
         """Return False for abbreviations, which are usually in capitals, and a few unknown words, which may be some."""
