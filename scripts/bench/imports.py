@@ -42,7 +42,7 @@ SHAPE = {
 }
 LANGUAGES = {"marian": ("en", "de"), "m2m_100": ("en", "de"), "mbart": ("en_XX", "de_DE")}
 ENGINES = ("torch", "ctranslate2")
-BATCH_TOKENS, TRANSLATED_AT_ONCE, BEAM, MAX_LENGTH = 2048, 32, 5, 100
+BATCH_TOKENS, TRANSLATED_AT_ONCE, BEAM, MAX_LENGTH = 1024, 32, 5, 100
 
 
 def train_sentencepiece(path, lines, kind):

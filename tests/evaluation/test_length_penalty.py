@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from shutil import copyfile
+from shutil import copyfile, copytree
 from unittest.mock import ANY
 
 import pytest
@@ -15,14 +15,16 @@ from command import mt
 from config_helpers import SMALLEST
 from engine_helpers import ENGLISH, GERMAN, configured, printed, whole_folder
 from mt.bundle.load_translator import OpenedModel, open_model
-from mt.config import parse_config
+from mt.config import load_config, parse_config
 from mt.data.eval_texts import EvalText
 from mt.decoding.engine import EngineChoice
+from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
 from mt.evaluation.length_penalty import (
     PENALTIES,
     PenaltyResult,
     best_penalty,
+    climb_length_penalties,
     penalties_json,
     penalties_table,
     try_length_penalties,
@@ -208,6 +210,48 @@ def test_other_penalties_and_tokenizers_can_be_tried(run: RunDir) -> None:
         for result in results:
             hypotheses = translated(model, VALID, result.length_penalty, beam=2)
             assert result.bleu == pytest.approx(BLEU(tokenize=tokenize).corpus_score(hypotheses, [references]).score)
+
+
+@pytest.mark.parametrize(("own", "first", "tried"), [(0.4, 1.0, [1.0, 1.4, 0.6, 0.2]), (2.0, 1.0, [1.0, 1.4, 1.8])])
+def test_climbing_stops_where_bleu_no_longer_rises(run: RunDir, own: float, first: float, tried: list[float]) -> None:
+    model = opened(run)
+    config = configured(*CHANGES, f"decoding.length_penalty={first}")
+    text = EvalText("de", VALID, translated(model, VALID, own))
+    results = climb_length_penalties(model.translator, config, [text])
+    assert [result.length_penalty for result in results][: len(tried)] == tried
+    scores = {result.length_penalty: result.bleu for result in results}
+    assert results[1:] == try_length_penalties(model.translator, config, [text], penalties=list(scores)[1:])
+    best = best_penalty(results).length_penalty
+    assert (best > first) == (own > first)
+    assert scores[best] > scores[first]
+
+
+def test_of_a_large_set_only_a_part_is_translated(run: RunDir) -> None:
+    """All penalties are tried on the same lines: here the even ones, which are all that the references fit."""
+    model, lines = opened(run), VALID * (1200 // len(VALID))
+    references = [each for line in translated(model, lines[::3], 1.0) for each in (line, "x", "y")][: len(lines)]
+    [first, *_] = climb_length_penalties(model.translator, configured(*CHANGES), [EvalText("de", lines, references)])
+    assert (first.length_penalty, first.bleu) == (1.0, pytest.approx(100))
+
+
+def test_a_training_ends_with_the_penalty_of_its_model(trained: Path, tmp_path: Path) -> None:
+    """Its folder's configuration and settings, its scores and a second start have it; the run's own stays."""
+    project = tmp_path / "project"
+    copytree(trained, project)
+    change = ["--set", "decoding.tune_length_penalty=true", "--set", "decoding.length_penalty=3"]
+    done = mt("train", "--config", "tiny.yaml", *change, cwd=project)
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("length penalty: ")]
+    run = RunDir(project / "runs" / "tiny")
+    chosen = load_config(run.model.config).decoding.length_penalty
+    assert line == f"length penalty: {chosen:g}, chosen on the validation set"
+    assert TranslationSettings.read(run.model.settings).search.length_penalty == chosen
+    assert chosen < 3
+    assert f"with {chosen:g}" in done.stderr
+    assert load_config(run.config).decoding.length_penalty == 3
+    before = run.model.manifest.read_bytes()
+    again = mt("train", "--config", "tiny.yaml", *change, cwd=project)
+    assert line in again.stdout
+    assert run.model.manifest.read_bytes() == before
 
 
 def test_greedy_search_has_nothing_to_tune(trained: Path) -> None:

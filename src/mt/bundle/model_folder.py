@@ -21,6 +21,7 @@ from mt.config import Config, dump_config, load_config
 from mt.console import log
 from mt.data.shortlist import Shortlist
 from mt.data.tokenizer import TokenizerPair
+from mt.decoding.settings import TranslationSettings
 from mt.errors import InputError
 from mt.model.build import TranslationModel, build
 from mt.model.initialization import SkipInit
@@ -84,6 +85,13 @@ def new_model(
             log.warning("CTranslate2 cannot be imported (%s): the model folder will work with torch only", error)
         yield partial
         atomic.write_text(partial.readme, model_card(config, facts, partial.ctranslate2.is_dir()))
+
+
+def change_search(folder: ModelDir, config: Config) -> None:
+    """Write another configuration, which differs in `decoding`, into a folder that `new_model` has yielded."""
+    atomic.write_text(folder.config, dump_config(config))
+    if folder.settings.exists():
+        atomic.write_json(folder.settings, TranslationSettings.of(config).as_dict())
 
 
 def load_model(folder: ModelDir, device: torch.device) -> LoadedModel:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mt.bundle.load_translator import open_converted
 from mt.bundle.model_card import direction_options
-from mt.bundle.model_folder import new_model
+from mt.bundle.model_folder import change_search, new_model
 from mt.config import Config
 from mt.console import duration, log
 from mt.data.eval_texts import read_texts
@@ -24,6 +24,7 @@ from mt.decoding.engine import EngineChoice, UnusableError
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator
+from mt.evaluation.length_penalty import best_penalty, climb_length_penalties
 from mt.evaluation.number_formats import FormatResult, formats_table, try_formats
 from mt.evaluation.test_set import MethodResult, evaluate, results_table, write_results
 from mt.metrics.scores import bleu_signature
@@ -76,7 +77,7 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
                 peak_memory=peak_memory(),
             )
         else:
-            shared = distributed.broadcast((None, None))
+            config, *shared = distributed.broadcast((config, None, None))
             _score(config, run_dir, _translator(config, tokenizers, model, *shared), distributed)
     return _summary(config, run_dir, state, read_manifest(run_dir.model.root)) if distributed.is_main else ""
 
@@ -98,10 +99,13 @@ def _write_folder(
     """Write the model folder in rank 0, and add the measurements to its facts."""
     extras = _shortlist(config, run_dir, tokenizers), _casing(config, run_dir)
     with new_model(run_dir.model, config, tokenizers, weights, facts, *extras) as folder:
+        if config.decoding.tune_length_penalty and config.decoding.beam_size > 1:
+            config = _tuned(config, run_dir, folder, tokenizers, model, extras[1])
+            facts["length_penalty"] = config.decoding.length_penalty
         formats = _measure_formats(config, run_dir, folder, tokenizers)
         converted = folder if formats and model.device.type == "cpu" else None
-        shared = distributed.broadcast((converted, extras[1]))
-        translator = _translator(config, tokenizers, model, *shared)
+        distributed.broadcast((config, converted, extras[1]))
+        translator = _translator(config, tokenizers, model, converted, extras[1])
         results = _score(config, run_dir, translator, distributed)
         signature = bleu_signature(config.evaluation, config.data.target_lang)
         if len(config.data.source_lang) > 1:
@@ -140,6 +144,29 @@ def _casing(config: Config, run_dir: RunDir) -> Casing | None:
         return None
     pairs = json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"]
     return Casing.learn(TextFile(run_dir.text_file("train", "source"), -(-pairs // _CASED_LINES)))
+
+
+def _tuned(
+    config: Config,
+    run_dir: RunDir,
+    folder: ModelDir,
+    tokenizers: TokenizerPair,
+    model: TranslationModel,
+    casing: Casing | None,
+) -> Config:
+    """Return the configuration with a length penalty for this model, which its folder then has, too."""
+    converted = folder if folder.ctranslate2.is_dir() and model.device.type == "cpu" else None
+    try:
+        translator = _translator(config, tokenizers, model, converted, casing)
+    except UnusableError:  # said when the number formats are measured
+        translator = _translator(config, tokenizers, model, None, casing)
+    log.info("choosing the length penalty on the validation set")
+    results = climb_length_penalties(translator, config, read_texts(run_dir, "valid", config.data))
+    log.info("validation BLEU: %s", ", ".join(f"{r.bleu:.2f} with {r.length_penalty:g}" for r in results))
+    decoding = config.decoding.model_copy(update={"length_penalty": best_penalty(results).length_penalty})
+    config = config.model_copy(update={"decoding": decoding})
+    change_search(folder, config)
+    return config
 
 
 def _measure_formats(
@@ -192,6 +219,8 @@ def _summary(config: Config, run_dir: RunDir, state: TrainState, facts: dict[str
     ]
     if state.skipped_updates or state.out_of_memory:
         lines.append(f"updates skipped (not finite): {state.skipped_updates}; out of memory: {state.out_of_memory}")
+    if "length_penalty" in facts:
+        lines.append(f"length penalty: {facts['length_penalty']:g}, chosen on the validation set")
     if facts["formats_table"]:
         lines += ["validation set, beam search:", facts["formats_table"]]
     if facts["scores"]:

@@ -24,6 +24,7 @@ from mt.extras.planning.init_options import InitOptions
 from mt.extras.planning.probe import probe
 from mt.extras.planning.recipe import (
     SIZE_BOUNDS,
+    TUNING_REASON,
     Choice,
     Length,
     PlanInputs,
@@ -122,6 +123,7 @@ def _text(
     theirs = start.config
     dropout = max(theirs.model.dropout, _LITTLE_TEXT_DROPOUT) if inputs.pairs < SIZE_BOUNDS[0] else theirs.model.dropout
     changed = theirs.model.model_copy(update={"dropout": dropout})
+    searched = theirs.decoding.model_copy(update={"tune_length_penalty": False})
     data = data + [Choice("max_length", theirs.data.max_length)] * (theirs.data.max_length != _MAX_LENGTH)
     sections: Mapping[str, list[Choice]] = {
         "": [Choice("name", name)],
@@ -129,7 +131,10 @@ def _text(
         "tokenizer": _values(theirs.tokenizer, "the model's is kept", "vocab_size", "shared"),
         "model": _values(changed, "the model's shape; only the kinds of dropout can be changed", *_SHAPE),
         "training": _training(start, inputs, length),
-        "decoding": _values(theirs.decoding, "as the model's", "beam_size", "length_penalty"),
+        "decoding": [
+            *_values(searched, "as the model's", "beam_size", "length_penalty"),
+            Choice("tune_length_penalty", True, TUNING_REASON),
+        ],
     }
     return config_text(sections, header)
 

@@ -35,7 +35,7 @@ _SAME_ALPHABET = 0.3  # share of the letters in common
 _MAX_HELD_OUT = 1000  # pairs
 _COMMENT_COLUMN = 32
 _ROBUST_REASON = "also train for typos, title case, URLs, ...; false: 0.2 BLEU more on clean text"
-_LENGTH_PENALTY_REASON = "after training, `mt eval --tune-length-penalty` finds the best for the model"
+TUNING_REASON = "at the end, the best penalty on the validation text becomes the model's"
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class ConfigTemplate:
             "tokenizer": self.tokenizer,
             "model": model_choices(shape, self.inputs, length.epochs),
             "training": training_choices(shape, self.inputs, length),
-            "decoding": [Choice("beam_size", 5), Choice("length_penalty", 1.0, _LENGTH_PENALTY_REASON)],
+            "decoding": [Choice("beam_size", 5), Choice("tune_length_penalty", True, TUNING_REASON)],
         }
         return config_text(sections, header)
 
