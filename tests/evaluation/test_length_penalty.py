@@ -24,9 +24,9 @@ from mt.evaluation.length_penalty import (
     PENALTIES,
     PenaltyResult,
     best_penalty,
-    climb_length_penalties,
     penalties_json,
     penalties_table,
+    rank_with_length_penalties,
     try_length_penalties,
 )
 from mt.evaluation.test_set import configured_methods
@@ -212,26 +212,27 @@ def test_other_penalties_and_tokenizers_can_be_tried(run: RunDir) -> None:
             assert result.bleu == pytest.approx(BLEU(tokenize=tokenize).corpus_score(hypotheses, [references]).score)
 
 
-@pytest.mark.parametrize(("own", "first", "tried"), [(0.4, 1.0, [1.0, 1.4, 0.6, 0.2]), (2.0, 1.0, [1.0, 1.4, 1.8])])
-def test_climbing_stops_where_bleu_no_longer_rises(run: RunDir, own: float, first: float, tried: list[float]) -> None:
-    model = opened(run)
-    config = configured(*CHANGES, f"decoding.length_penalty={first}")
-    text = EvalText("de", VALID, translated(model, VALID, own))
-    results = climb_length_penalties(model.translator, config, [text])
-    assert [result.length_penalty for result in results][: len(tried)] == tried
-    scores = {result.length_penalty: result.bleu for result in results}
-    assert results[1:] == try_length_penalties(model.translator, config, [text], penalties=list(scores)[1:])
-    best = best_penalty(results).length_penalty
-    assert (best > first) == (own > first)
-    assert scores[best] > scores[first]
+@pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
+def test_one_search_shows_which_penalty_is_better(run: RunDir, engine: str) -> None:
+    model = open_model(run.model, EngineChoice(engine))
+    for own in (0.4, 2.0):
+        config = configured(*CHANGES, "decoding.length_penalty=1.5")
+        text = EvalText("de", VALID, translated(model, VALID, own))
+        results = rank_with_length_penalties(model.translator, config, [text])
+        assert [result.length_penalty for result in results] == sorted([*PENALTIES, 1.5])
+        # This untrained model ends anywhere, so that lower penalties would keep other hypotheses.
+        high = [result for result in results if result.length_penalty >= 1.4]
+        searched = [result.length_penalty for result in high]
+        assert high == try_length_penalties(model.translator, config, [text], penalties=searched)
+        assert (best_penalty(results).length_penalty > 1) == (own > 1)
 
 
 def test_of_a_large_set_only_a_part_is_translated(run: RunDir) -> None:
     """All penalties are tried on the same lines: here the even ones, which are all that the references fit."""
     model, lines = opened(run), VALID * (1200 // len(VALID))
     references = [each for line in translated(model, lines[::3], 1.0) for each in (line, "x", "y")][: len(lines)]
-    [first, *_] = climb_length_penalties(model.translator, configured(*CHANGES), [EvalText("de", lines, references)])
-    assert (first.length_penalty, first.bleu) == (1.0, pytest.approx(100))
+    results = rank_with_length_penalties(model.translator, configured(*CHANGES), [EvalText("de", lines, references)])
+    assert {result.length_penalty: result.bleu for result in results}[1.0] == pytest.approx(100)
 
 
 def test_a_training_ends_with_the_penalty_of_its_model(trained: Path, tmp_path: Path) -> None:
@@ -246,7 +247,7 @@ def test_a_training_ends_with_the_penalty_of_its_model(trained: Path, tmp_path: 
     assert line == f"length penalty: {chosen:g}, chosen on the validation set"
     assert TranslationSettings.read(run.model.settings).search.length_penalty == chosen
     assert chosen < 3
-    assert f"with {chosen:g}" in done.stderr
+    assert f"length penalty {chosen:g}: BLEU " in done.stderr
     assert load_config(run.config).decoding.length_penalty == 3
     before = run.model.manifest.read_bytes()
     again = mt("train", "--config", "tiny.yaml", *change, cwd=project)

@@ -69,9 +69,15 @@ class LengthPlan:
         return steps
 
     def _fitting(self, step: int, seconds_left: float) -> int:
-        seconds = sum(self._step_seconds) / len(self._step_seconds)
-        if self._validation_seconds:
-            mean = sum(self._validation_seconds) / len(self._validation_seconds)
-            seconds += mean / self._settings.validate_every
-        least = max(step, self._settings.warmup_steps) + 1
-        return int(min(max(step + seconds_left / seconds, least), _MOST * self._settings.max_steps))
+        validations = self._validation_seconds or [0.0]
+        per_step, per_validation = (sum(each) / len(each) for each in (self._step_seconds, validations))
+        return fitting_steps(self._settings, step, seconds_left, per_step, per_validation)
+
+
+def fitting_steps(
+    settings: TrainingConfig, step: int, seconds_left: float, per_step: float, per_validation: float
+) -> int:
+    """Return the step at which a training ends if it uses the seconds that are left after this one."""
+    seconds = per_step + per_validation / settings.validate_every
+    least = max(step, settings.warmup_steps) + 1
+    return int(min(max(step + seconds_left / seconds, least), _MOST * settings.max_steps))

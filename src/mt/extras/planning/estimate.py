@@ -7,6 +7,7 @@ from mt.config import Config
 from mt.console import duration
 from mt.data.mixture import training_shares
 from mt.extras.planning.probe import Measurements
+from mt.training.length_plan import fitting_steps
 
 _WEIGHT_BYTES = 4
 
@@ -49,7 +50,10 @@ def estimate(
     languages = list(map(data.languages_of, data.train))
     shares = training_shares(pairs, [source.weight for source in data.train], data.temperature, languages)
     steps_per_epoch = sum(share.sentences * share.repeats for share in shares) * measured.steps_per_pair
+    per_validation = valid_pairs * measured.seconds_per_sentence
     steps = training.max_steps
+    if training.minutes is not None:
+        steps = fitting_steps(training, 0, 60 * training.minutes, measured.seconds_per_step, per_validation)
     if training.max_epochs is not None and complete:
         steps = max(1, min(steps, round(training.max_epochs * steps_per_epoch)))
     validations = -(-steps // training.validate_every)
@@ -57,7 +61,7 @@ def estimate(
         steps=steps,
         epochs=steps / max(steps_per_epoch, 1e-9),
         training_seconds=steps * measured.seconds_per_step,
-        validation_seconds=validations * valid_pairs * measured.seconds_per_sentence,
+        validation_seconds=validations * per_validation,
         disk=_disk(config, measured, sum(pairs), bytes_per_pair),
     )
 

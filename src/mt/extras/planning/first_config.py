@@ -27,7 +27,7 @@ from mt.system.devices import choose_device, has_bf16
 
 _FEW_PAIRS = 1_000  # below it, a warning
 _FIXED_SECONDS, _PAIRS_PREPARED = 40.0, 5000  # of a time limit, for what is not training; pairs a second
-_SCORING_COST = 8  # times a validation
+_SCORING_COST = 6  # times a validation
 _VALIDATION_SHARE = 0.15  # of the training time, at most
 PROBE_LENGTH = Length(steps=1000, epochs=10.0, validations=10)
 _STEP_LIMITS = (50, 300_000)
