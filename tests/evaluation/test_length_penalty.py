@@ -15,6 +15,7 @@ from command import mt
 from config_helpers import SMALLEST
 from engine_helpers import ENGLISH, GERMAN, configured, printed, whole_folder
 from mt.bundle.load_translator import OpenedModel, open_model
+from mt.bundle.model_folder import change_search
 from mt.config import load_config, parse_config
 from mt.data.eval_texts import EvalText
 from mt.decoding.engine import EngineChoice
@@ -24,13 +25,15 @@ from mt.evaluation.length_penalty import (
     PENALTIES,
     PenaltyResult,
     best_penalty,
+    cautious_penalty,
     penalties_json,
     penalties_table,
     rank_with_length_penalties,
     try_length_penalties,
+    with_best_penalty,
 )
 from mt.evaluation.test_set import configured_methods
-from mt.storage.run_dir import RunDir
+from mt.storage.run_dir import ModelDir, RunDir
 
 CHANGES = ["decoding.beam_size=4", "decoding.min_length=4", "decoding.max_length=12", "evaluation.bleu_tokenize=char"]
 VALID = [*ENGLISH, "the dog", "men", "on the hill a house is", "grass grass", "old dog talking."]
@@ -200,6 +203,19 @@ def test_the_best_and_among_equals_the_one_nearest_to_1(scores: dict[float, floa
         assert f"best: --length-penalty {best:g}," in penalties_table(results, "tok:x")
 
 
+@pytest.mark.parametrize(
+    ("scores", "configured", "chosen"),
+    [
+        ({0.6: 40.0, 1.0: 40.2, 1.4: 40.45, 1.8: 40.4}, 1.0, 1.0),
+        ({0.6: 40.0, 1.0: 40.1, 1.4: 40.3, 1.8: 40.5, 2.2: 40.4}, 1.0, 1.4),
+        ({0.6: 40.5, 1.0: 40.1, 1.4: 40.0, 1.8: 39.0}, 1.6, 0.6),
+    ],
+)
+def test_small_differences_change_no_penalty(scores: dict[float, float], configured: float, chosen: float) -> None:
+    results = [PenaltyResult(penalty, bleu, 1.0) for penalty, bleu in scores.items()]
+    assert cautious_penalty(results, configured).length_penalty == chosen
+
+
 def test_other_penalties_and_tokenizers_can_be_tried(run: RunDir) -> None:
     model = open_model(run.model, EngineChoice("torch"))
     references = read(run.text_file("valid", "target"))
@@ -225,34 +241,43 @@ def test_one_search_shows_which_penalty_is_better(run: RunDir, engine: str) -> N
         searched = [result.length_penalty for result in high]
         assert high == try_length_penalties(model.translator, config, [text], penalties=searched)
         assert (best_penalty(results).length_penalty > 1) == (own > 1)
+        assert with_best_penalty(model.translator, config, [text]) == configured(
+            *CHANGES, f"decoding.length_penalty={cautious_penalty(results, 1.5).length_penalty}"
+        )
 
 
 def test_of_a_large_set_only_a_part_is_translated(run: RunDir) -> None:
     """All penalties are tried on the same lines: here the even ones, which are all that the references fit."""
-    model, lines = opened(run), VALID * (1200 // len(VALID))
+    model, lines = opened(run), VALID * (4200 // len(VALID))
     references = [each for line in translated(model, lines[::3], 1.0) for each in (line, "x", "y")][: len(lines)]
     results = rank_with_length_penalties(model.translator, configured(*CHANGES), [EvalText("de", lines, references)])
     assert {result.length_penalty: result.bleu for result in results}[1.0] == pytest.approx(100)
 
 
 def test_a_training_ends_with_the_penalty_of_its_model(trained: Path, tmp_path: Path) -> None:
-    """Its folder's configuration and settings, its scores and a second start have it; the run's own stays."""
+    """Its folder's configuration and settings and a second start have it."""
     project = tmp_path / "project"
     copytree(trained, project)
-    change = ["--set", "decoding.tune_length_penalty=true", "--set", "decoding.length_penalty=3"]
+    change = ["--set", "decoding.tune_length_penalty=true"]
     done = mt("train", "--config", "tiny.yaml", *change, cwd=project)
     [line] = [line for line in done.stdout.splitlines() if line.startswith("length penalty: ")]
     run = RunDir(project / "runs" / "tiny")
     chosen = load_config(run.model.config).decoding.length_penalty
     assert line == f"length penalty: {chosen:g}, chosen on the validation set"
     assert TranslationSettings.read(run.model.settings).search.length_penalty == chosen
-    assert chosen < 3
     assert f"length penalty {chosen:g}: BLEU " in done.stderr
-    assert load_config(run.config).decoding.length_penalty == 3
     before = run.model.manifest.read_bytes()
     again = mt("train", "--config", "tiny.yaml", *change, cwd=project)
     assert line in again.stdout
     assert run.model.manifest.read_bytes() == before
+
+
+def test_a_folder_takes_another_penalty(run: RunDir, tmp_path: Path) -> None:
+    folder = ModelDir(tmp_path / "model")
+    copytree(run.model.root, folder.root)
+    change_search(folder, configured(*CHANGES, "decoding.length_penalty=2.6"))
+    assert load_config(folder.config).decoding.length_penalty == 2.6
+    assert TranslationSettings.read(folder.settings).search.length_penalty == 2.6
 
 
 def test_greedy_search_has_nothing_to_tune(trained: Path) -> None:

@@ -16,7 +16,8 @@ class DecodingConfig(Section):
     length_penalty: Annotated[float, Field(ge=-10, le=10)] = 1.0
     """Exponent a in tokens^a, which divides the log-probability; higher makes longer text."""
     tune_length_penalty: bool = False
-    """Whether the end of a training replaces length_penalty, for its model, by a better one on the validation set."""
+    """Whether the end of a training replaces length_penalty, for its model, where another is better on the validation
+    set."""
     min_length: Annotated[int, Field(ge=0, le=100_000)] = 0
     """Shortest translation, in tokens."""
     max_length: Annotated[int | None, Field(ge=1, le=100_000)] = None

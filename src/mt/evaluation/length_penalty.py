@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from mt.config import Config
-from mt.console import progress, table
+from mt.console import log, progress, table
 from mt.data.eval_texts import EvalText
 from mt.decoding.candidates import Candidate
 from mt.decoding.text_translation import Translated, mean_bleu, translate_texts
@@ -15,7 +15,7 @@ from mt.decoding.translator import Translator
 from mt.evaluation.test_set import search_options, warn_long_lines
 
 PENALTIES = tuple(tenths / 10 for tenths in range(0, 31, 2))
-_RANKED_SENTENCES = 500
+_RANKED_SENTENCES, _MARGIN = 2000, 0.3
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def rank_with_length_penalties(
     """Search once, and choose among the hypotheses that ended with the configured length penalty and each other one.
 
     That is nearly what a search with each would find, since hardly any penalty changes which hypotheses end. Of a
-    validation set of more than 500 sentences, evenly spaced ones are translated.
+    validation set of more than 2,000 sentences, evenly spaced ones are translated.
     """
     every = max(1, -(-sum(len(text.sources) for text in texts) // _RANKED_SENTENCES))
     texts = [replace(text, sources=text.sources[::every], references=text.references[::every]) for text in texts]
@@ -81,6 +81,27 @@ def _result(penalty: float, translated: Sequence[Translated], config: Config) ->
 def best_penalty(results: Sequence[PenaltyResult]) -> PenaltyResult:
     """Return the result with the highest BLEU; ties go to the penalty nearest to 1."""
     return max(results, key=lambda result: (result.bleu, -abs(result.length_penalty - 1)))
+
+
+def cautious_penalty(results: Sequence[PenaltyResult], configured: float) -> PenaltyResult:
+    """Return the result nearest to the configured penalty of those within 0.3 BLEU of the best.
+
+    Smaller differences do not carry over to other text, and references can be longer than they are elsewhere.
+    """
+    good_enough = best_penalty(results).bleu - _MARGIN
+    chosen = [result for result in results if result.bleu >= good_enough]
+    return min(chosen, key=lambda result: abs(result.length_penalty - configured))
+
+
+def with_best_penalty(translator: Translator, config: Config, texts: Sequence[EvalText]) -> Config:
+    """Return the configuration with the penalty that suits a model best, cautiously chosen on a validation set."""
+    log.info("choosing the length penalty on the validation set")
+    results, own = rank_with_length_penalties(translator, config, texts), config.decoding.length_penalty
+    chosen = cautious_penalty(results, own)
+    [before] = (result.bleu for result in results if result.length_penalty == own)
+    log.info("length penalty %g: BLEU %.2f; with %g it was %.2f", chosen.length_penalty, chosen.bleu, own, before)
+    decoding = config.decoding.model_copy(update={"length_penalty": chosen.length_penalty})
+    return config.model_copy(update={"decoding": decoding})
 
 
 def penalties_table(results: Sequence[PenaltyResult], signature: str) -> str:

@@ -24,7 +24,7 @@ from mt.decoding.engine import EngineChoice, UnusableError
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.torch_engine import TorchEngine
 from mt.decoding.translator import Translator
-from mt.evaluation.length_penalty import best_penalty, rank_with_length_penalties
+from mt.evaluation.length_penalty import with_best_penalty
 from mt.evaluation.number_formats import FormatResult, formats_table, try_formats
 from mt.evaluation.test_set import MethodResult, evaluate, results_table, write_results
 from mt.metrics.scores import bleu_signature
@@ -160,13 +160,7 @@ def _tuned(
         translator = _translator(config, tokenizers, model, converted, casing)
     except UnusableError:  # said when the number formats are measured
         translator = _translator(config, tokenizers, model, None, casing)
-    log.info("choosing the length penalty on the validation set")
-    results = rank_with_length_penalties(translator, config, read_texts(run_dir, "valid", config.data))
-    best, own = best_penalty(results), config.decoding.length_penalty
-    [before] = (result.bleu for result in results if result.length_penalty == own)
-    log.info("length penalty %g: BLEU %.2f; with %g it was %.2f", best.length_penalty, best.bleu, own, before)
-    decoding = config.decoding.model_copy(update={"length_penalty": best.length_penalty})
-    config = config.model_copy(update={"decoding": decoding})
+    config = with_best_penalty(translator, config, read_texts(run_dir, "valid", config.data))
     change_search(folder, config)
     return config
 
