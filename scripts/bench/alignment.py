@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from mt.data.paired_texts import LineText
 from mt.extras.doctor.align_files import line_links, parting_line
 from mt.extras.doctor.alignment import align
 from mt.extras.doctor.bitexts import MIN_SCORE
@@ -63,8 +64,9 @@ def measure_missing(sources: list[str], targets: list[str], kind: str, rng: rand
         paths = Path(folder) / "source", Path(folder) / "target"
         for path, lines in zip(paths, (sources, left), strict=True):
             path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        print(f"missing from line {min(gone) + 1}; found to part at line {parting_line(*paths) + 1}")
-        links = line_links(*paths)
+        texts = LineText(paths[0]), LineText(paths[1])
+        print(f"missing from line {min(gone) + 1}; found to part at line {parting_line(*texts) + 1}")
+        links = line_links(*texts)
     pairs = [
         (" ".join(sources[slice(*link.source)]), " ".join(left[slice(*link.target)]))
         for link in links

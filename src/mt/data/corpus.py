@@ -21,11 +21,11 @@ from mt.console import log
 from mt.data import phrasebook
 from mt.data.bilingual import bilingual_pairs
 from mt.data.named_corpora import opus_archive, sacrebleu_files
-from mt.data.paired_texts import read_paired
+from mt.data.paired_texts import LinePair, LineText, paired_texts, read_texts
 from mt.data.tables import COLUMNS_HINT, Row, no_column, table_rows
 from mt.errors import InputError, MachineError, is_disk_full, is_out_of_memory
 from mt.text.archives import ARCHIVES
-from mt.text.lines import IssueHandler, TextIssue, raise_issue, read_parallel
+from mt.text.lines import IssueHandler, TextIssue, raise_issue
 
 Pair = tuple[str, str]
 NumberedPair = tuple[int, str, str]
@@ -61,23 +61,44 @@ def read_numbered(source: Source, data: DataConfig, on_issue: IssueHandler = rai
     Raises:
         InputError: the source cannot be read.
     """
-    if isinstance(source, PairFiles):
-        root = Path(data.root)
-        return _numbered(read_parallel(root / source.source, root / source.target, on_issue))
+    if isinstance(source, PairFiles | TextFolder | OpusCorpus | SacrebleuSet) or _is_archive(source):
+        return _read_lines(source, data, on_issue)
     if isinstance(source, Builtin):
         return _numbered(_read_builtin(source, data))
-    if isinstance(source, TextFolder):
-        folder = Path(data.root) / source.folder
-        return read_paired(folder, data.languages_of(source), source.stem, on_issue)
-    if isinstance(source, OpusCorpus):
-        languages = data.languages_of(source)
-        return read_paired(opus_archive(source.opus, source.version, languages)[0], languages, None, on_issue)
-    if isinstance(source, SacrebleuSet):
-        files = sacrebleu_files(source.sacrebleu, data.languages_of(source))
-        return _numbered(read_parallel(files[0], files[1], on_issue))
     if isinstance(source, TableFile):
         return _read_file(Path(data.root) / source.file, source, data, on_issue)
     return _select_columns(enumerate(_hub_rows(source), 1), source, data, f"{source.hub} ({source.split})", on_issue)
+
+
+def line_texts(source: Source, data: DataConfig) -> list[LinePair]:
+    """Return the texts of a source of lines, source and target; of other sources none.
+
+    Raises:
+        InputError: a folder or an archive cannot be read, or has none.
+    """
+    root, languages = Path(data.root), data.languages_of(source)
+    match source:
+        case PairFiles():
+            return [(LineText(root / source.source), LineText(root / source.target))]
+        case SacrebleuSet():
+            first, second = sacrebleu_files(source.sacrebleu, languages)[:2]
+            return [(LineText(first), LineText(second))]
+        case TextFolder():
+            return paired_texts(root / source.folder, languages, source.stem)
+        case OpusCorpus():
+            return paired_texts(opus_archive(source.opus, source.version, languages)[0], languages)
+        case TableFile() if _is_archive(source):
+            return paired_texts(root / source.file, data.columns_of(source), source.stem)
+    return []
+
+
+def _is_archive(source: Source) -> bool:
+    return isinstance(source, TableFile) and source.kind in ARCHIVES
+
+
+def _read_lines(source: Source, data: DataConfig, on_issue: IssueHandler) -> Iterator[NumberedPair]:
+    for pair in line_texts(source, data):
+        yield from _numbered(read_texts(pair, on_issue))
 
 
 def _numbered(pairs: Iterable[Pair]) -> Iterator[NumberedPair]:
@@ -88,8 +109,6 @@ def _read_file(path: Path, source: TableFile, data: DataConfig, on_issue: IssueH
     columns = data.columns_of(source)
     if source.kind in BILINGUAL:
         return bilingual_pairs(path, source.kind, columns)
-    if source.kind in ARCHIVES:
-        return read_paired(path, columns, source.stem, on_issue)
     return _select_columns(table_rows(path, source, columns, on_issue), source, data, str(path), on_issue)
 
 

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from mt.errors import InputError
 from mt.text.archives import file_names, member_lines
-from mt.text.lines import IssueHandler, decode_lines, explain_read_errors, pair_lines, read_lines
+from mt.text.lines import IssueHandler, decode_lines, explain_read_errors, pair_lines, raise_issue, read_lines
 
 
 def text_pairs(names: Iterable[str], languages: tuple[str, str]) -> dict[str, tuple[str, str]]:
@@ -55,21 +56,40 @@ def chosen_pairs(path: Path, languages: tuple[str, str], stem: str | None = None
     return list(pairs.values()) if stem is None else [pairs[stem]]
 
 
-def read_paired(
-    path: Path, languages: tuple[str, str], stem: str | None, on_issue: IssueHandler
-) -> Iterator[tuple[int, str, str]]:
-    """Yield (line, source, target) of the paired texts, one pair of texts after the other.
+@dataclass(frozen=True)
+class LineText:
+    """A text of lines: a file, or one in an archive."""
+
+    path: Path
+    member: str | None = None  # of the archive
+
+    def __str__(self) -> str:
+        return str(self.path) if self.member is None else f"{self.path}/{self.member}"
+
+    def lines(self, on_issue: IssueHandler = raise_issue) -> Iterator[str]:
+        """Yield its lines; each call reads it again."""
+        if self.member is None:
+            return read_lines(self.path, on_issue)
+        return decode_lines(member_lines(self.path, self.member), str(self), on_issue=on_issue)
+
+
+LinePair = tuple[LineText, LineText]
+
+
+def paired_texts(path: Path, languages: tuple[str, str], stem: str | None = None) -> list[LinePair]:
+    """Return the texts of `chosen_pairs`, whose errors are raised."""
+
+    def text(name: str) -> LineText:
+        return LineText(path / name) if path.is_dir() else LineText(path, name)
+
+    return [(text(source), text(target)) for source, target in chosen_pairs(path, languages, stem)]
+
+
+def read_texts(pair: LinePair, on_issue: IssueHandler) -> Iterator[tuple[str, str]]:
+    """Yield the line pairs of two texts.
 
     Raises:
-        InputError: as `chosen_pairs`; or two texts have different numbers of lines.
+        InputError: one cannot be read, or they have different numbers of lines.
     """
-    for names in chosen_pairs(path, languages, stem):
-        source, target = (_lines(path, name, on_issue) for name in names)
-        pairs = pair_lines(source, target, (f"{path}/{names[0]}", f"{path}/{names[1]}"), on_issue)
-        yield from ((line, src, tgt) for line, (src, tgt) in enumerate(pairs, 1))
-
-
-def _lines(path: Path, name: str, on_issue: IssueHandler) -> Iterator[str]:
-    if path.is_dir():
-        return read_lines(path / name, on_issue)
-    return decode_lines(member_lines(path, name), f"{path}/{name}", on_issue=on_issue)
+    source, target = pair
+    return pair_lines(source.lines(on_issue), target.lines(on_issue), (str(source), str(target)), on_issue)

@@ -7,12 +7,11 @@ it undoes. The weights and limits are this project's own, except that copied sen
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from mt.config import PairFiles
+from mt.data.corpus import line_texts
 from mt.extras.doctor.check import CorpusReport, Finding
 from mt.extras.doctor.clean import dropping_rules
 from mt.extras.doctor.examples import Example
@@ -152,11 +151,17 @@ def _correction(report: CorpusReport, finding: Finding, config: str) -> Action:
     where = example.note or "; ".join(f"{place.file}:{place.line}: {place.text}" for place in example.locations)
     command, gain = f"mt data check {config}", f"{where}. {rule.advice} Then check again"
     for bitext in [one.bitext for one in report.statistics if rule.name == "line-counts"]:
-        source, target = bitext.files
-        if isinstance(bitext.source, PairFiles) and where.startswith(f"{source} has "):
-            output = f"{Path(target).stem}.tsv"
-            command = shlex.join(["mt", "data", "align", source, target, "--output", output])
-            gain = f"{where}; pairs the sentences again, for data.{bitext.split}: {{file: {output}}}"
+        pairs = line_texts(bitext.source, bitext.data)
+        for source, target in [pair for pair in pairs if where.startswith(f"{pair[0]} has ")]:
+            if source.member is None:
+                output = f"{target.path.stem}.tsv"
+                command = shlex.join(["mt", "data", "align", str(source), str(target), "--output", output])
+                gain = f"{where}; pairs the sentences again, for data.{bitext.split}: {{file: {output}}}"
+            elif bitext.split == "train" and len(pairs) == 1:
+                command = f"mt data clean {config} --output cleaned --repair"
+                gain = f"{where}; aligns their lines"
+            else:
+                gain = f"{where}. Unpack {source.path}, and align the two with `mt data align`"
     return Action(f"Correct {rule.title}", command, gain, _WEIGHTS[ERROR])
 
 

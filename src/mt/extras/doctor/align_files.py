@@ -5,10 +5,11 @@ from itertools import islice
 from pathlib import Path
 
 from mt.console import table
+from mt.data.paired_texts import LineText
 from mt.errors import InputError
 from mt.extras.doctor.alignment import Link, align, in_step_until, table_cells, with_gaps
 from mt.storage import atomic
-from mt.text.lines import count_lines, read_lines
+from mt.text.lines import TextIssue, read_lines
 
 _MAX_LINES = 300_000  # of a side
 _MAX_CELLS = 250_000_000  # 5 bytes each
@@ -53,21 +54,21 @@ def _sentences(path: Path) -> list[str]:
     return lines
 
 
-def parting_line(source: Path, target: Path) -> int:
-    """Return the number of lines after which two files of lines stay out of step."""
-    return in_step_until(lambda start, end: _lines(source, target, start, end), min(map(count_lines, (source, target))))
+def parting_line(source: LineText, target: LineText) -> int:
+    """Return the number of lines after which two texts stay out of step."""
+    return in_step_until(lambda start, end: _lines(source, target, start, end), min(map(_count, (source, target))))
 
 
-def line_links(source: Path, target: Path) -> tuple[Link, ...]:
-    """Align the lines of two files from somewhere before the line where they part; all of them are in a link.
+def line_links(source: LineText, target: LineText) -> tuple[Link, ...]:
+    """Align the lines of two texts from somewhere before the line where they part; all of them are in a link.
 
     Returns:
-        links, of which those of a line without a partner have an empty range; none for files of the same length.
+        links, of which those of a line without a partner have an empty range; none for texts of the same length.
 
     Raises:
         InputError: there are too many lines to be aligned.
     """
-    counts = [count_lines(path) for path in (source, target)]
+    counts = [_count(text) for text in (source, target)]
     if counts[0] == counts[1]:
         return ()
     parting = parting_line(source, target)
@@ -75,11 +76,19 @@ def line_links(source: Path, target: Path) -> tuple[Link, ...]:
     n_source, n_target = (count - start for count in counts)
     if max(n_source, n_target) > _MAX_LINES or table_cells(n_source, n_target) > _MAX_CELLS:
         message = f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}, too many to be aligned"
-        raise InputError(message, f"split both files; they are out of step from line {parting + 1:,} on")
+        raise InputError(message, f"split both; they are out of step from line {parting + 1:,} on")
     links = with_gaps(align(*_lines(source, target, start, max(counts))), n_source, n_target)
     return tuple(link.moved(start) for link in links)
 
 
-def _lines(source: Path, target: Path, start: int, end: int) -> tuple[list[str], list[str]]:
-    first, second = (list(islice(read_lines(path, lambda fault: None), start, end)) for path in (source, target))
+def _count(text: LineText) -> int:
+    return sum(1 for _ in text.lines(_ignored))
+
+
+def _lines(source: LineText, target: LineText, start: int, end: int) -> tuple[list[str], list[str]]:
+    first, second = (list(islice(text.lines(_ignored), start, end)) for text in (source, target))
     return first, second
+
+
+def _ignored(fault: TextIssue) -> None:
+    """Accept a line that is not UTF-8."""

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mt.config import DataConfig, PairFiles, Source, TableFile, name_of
-from mt.data.corpus import Pair, one_line, read_numbered
+from mt.data.corpus import Pair, line_texts, one_line, read_numbered
 from mt.data.mixture import direction
+from mt.data.paired_texts import LineText
 from mt.errors import InputError
 from mt.extras.doctor.align_files import parting_line
 from mt.extras.doctor.alignment import Link
@@ -17,7 +18,7 @@ from mt.extras.doctor.misalignment import SEGMENT, Block, unpaired_lines
 from mt.extras.doctor.repair import repaired
 from mt.extras.doctor.scripts import scripts_of
 from mt.text.compressed import open_bytes
-from mt.text.lines import TextIssue, read_lines
+from mt.text.lines import TextIssue
 
 SPLITS = ("test", "valid", "train")  # in reading order: held-out text before the training text it must not be in
 
@@ -51,7 +52,7 @@ class Bitext:
     Attributes:
         number: of the source in the split, from 1.
         repair: its pairs are read repaired.
-        links: of the lines of two files of different length, read so; lines before the first are in step.
+        links: of the lines of two texts of different length, read so; lines before the first are in step.
         swapped: pairs (first, end) that are read with their sides exchanged.
         blocks: of pairs that are out of step; those with a shift are read with the translations that belong to them.
     """
@@ -130,8 +131,9 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
             findings.add("row", Example(bitext.split, (Location(fault.file, fault.line, message),)))
         elif findings is not None and fault.kind == "lines":
             note = fault.message
-            if isinstance(bitext.source, PairFiles):
-                note += f"; they are out of step from line {parting_line(*map(Path, bitext.files)) + 1:,} on"
+            for pair in line_texts(bitext.source, bitext.data):
+                if fault.file == str(pair[0]):
+                    note += f"; they are out of step from line {parting_line(*pair) + 1:,} on"
             findings.add("line-counts", Example(bitext.split, (), note))
 
     def raw_pairs() -> Iterator[RawPair]:
@@ -150,8 +152,9 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
 
 
 def _aligned_lines(bitext: Bitext) -> Iterator[RawPair]:
-    """Yield the pairs of two files of different length as they are linked; lines without a partner have none."""
-    sources, targets = (list(_lines_with_faults(Path(name))) for name in bitext.files)
+    """Yield the pairs of two texts of different length as they are linked; lines without a partner have none."""
+    [pair] = line_texts(bitext.source, bitext.data)
+    sources, targets = (list(_lines_with_faults(text)) for text in pair)
     n_before = bitext.links[0].source[0]
     in_step = (Link((line, line + 1), (line, line + 1), 0.0) for line in range(n_before))
     for link in chain(in_step, bitext.links):
@@ -165,10 +168,10 @@ def _aligned_lines(bitext: Bitext) -> Iterator[RawPair]:
         yield raw
 
 
-def _lines_with_faults(path: Path) -> Iterator[tuple[str, str]]:
+def _lines_with_faults(text: LineText) -> Iterator[tuple[str, str]]:
     faults: list[TextIssue] = []
-    for text in read_lines(path, faults.append):
-        yield text, faults[0].message.removeprefix(f"{path}:{faults[0].line}: ") if faults else ""
+    for line in text.lines(faults.append):
+        yield line, faults[0].message.removeprefix(f"{text}:{faults[0].line}: ") if faults else ""
         faults.clear()
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mt.config import PairFiles, TableFile
+from mt.data.corpus import line_texts
 from mt.extras.doctor.align_files import line_links
 from mt.extras.doctor.bitexts import Bitext, read_bitext
 from mt.extras.doctor.checker import workers_for
@@ -25,8 +25,9 @@ _Lines = NDArray[np.bool_]
 
 def with_blocks(bitext: Bitext) -> Bitext:
     """Return a bitext as it is to be repaired: lines aligned if their numbers differ, sides exchanged, and in step."""
-    if isinstance(bitext.source, PairFiles):
-        bitext = replace(bitext, links=line_links(*map(Path, bitext.files)))
+    texts = line_texts(bitext.source, bitext.data)
+    if len(texts) == 1:
+        bitext = replace(bitext, links=line_links(*texts[0]))
     found = language_blocks((pair.cleaned() for pair in read_bitext(bitext)), bitext.languages)
     bitext = replace(bitext, swapped=tuple((block.start, block.end) for block in found if block.side is None))
     return replace(bitext, blocks=tuple(misaligned_blocks(pair.cleaned() for pair in read_bitext(bitext))))

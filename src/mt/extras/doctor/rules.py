@@ -43,7 +43,7 @@ TEXT_RULES = tuple(
             "line-counts",
             ERROR,
             "files of different length",
-            "Pairs after a missing line are misaligned; `mt data clean --repair` aligns two files.",
+            "Pairs after a missing line are misaligned; `mt data clean --repair` aligns the two texts of a source.",
         ),
         ("row", ERROR, "rows that cannot be read", "Correct them, or let `mt data clean` drop them."),
         ("no-pairs", ERROR, "nothing to train on or to score", "Each text needs at least one usable pair."),
