@@ -128,7 +128,9 @@ class _Estimator:
             return StepCost(2 * _START + passes * measured.seconds_per_step / 3, 2 * _SCORE_BYTES * sum(texts.pairs))
         valid = texts.held_out["valid"][0]
         found = estimate(config, measured, texts.pairs, valid, texts.train.bytes_per_pair(), texts.train.complete)
-        teachers = 1 + len(config.training.distill_from) / 3  # each makes a forward pass, a third of a step
+        training = config.training
+        # Each teacher makes a forward pass, a third of a step; a training with a time limit makes fewer steps instead.
+        teachers = 1 if training.minutes else 1 + len(training.distill_from) / 3
         return StepCost(2 * _START + found.training_seconds * teachers + found.validation_seconds, found.disk)
 
     def _measure(self, config: Config, texts: Texts | None = None) -> Measurements | None:
