@@ -18,7 +18,7 @@ from mt.errors import MtError
 from mt.extras.pipelines.plan import Plan, Step, pair_files
 from mt.extras.planning.corpus_sample import train_on_sample
 from mt.extras.planning.dry_run import Texts, read_texts
-from mt.extras.planning.estimate import estimate
+from mt.extras.planning.estimate import estimate, scoring_cost
 from mt.extras.planning.probe import Measurements, probe
 from mt.storage import atomic
 from mt.storage.stage import stage_key
@@ -131,7 +131,9 @@ class _Estimator:
         training = config.training
         # Each teacher makes a forward pass, a third of a step; a training with a time limit makes fewer steps instead.
         teachers = 1 if training.minutes else 1 + len(training.distill_from) / 3
-        return StepCost(2 * _START + found.training_seconds * teachers + found.validation_seconds, found.disk)
+        scoring = scoring_cost(config.data.test is not None) * valid * measured.seconds_per_sentence
+        seconds = 2 * _START + found.training_seconds * teachers + found.validation_seconds + scoring
+        return StepCost(seconds, found.disk)
 
     def _measure(self, config: Config, texts: Texts | None = None) -> Measurements | None:
         """Time some steps of a training, or of one of the same shape that was timed before."""

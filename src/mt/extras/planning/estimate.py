@@ -10,6 +10,7 @@ from mt.extras.planning.probe import Measurements
 from mt.training.length_plan import fitting_steps
 
 _WEIGHT_BYTES = 4
+_TUNING_COST, _TEST_COST = 5, 5  # times a validation; searches with a beam, and again for missing URLs and numbers
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,11 @@ def estimate(
         validation_seconds=validations * per_validation,
         disk=_disk(config, measured, sum(pairs), bytes_per_pair),
     )
+
+
+def scoring_cost(has_test: bool) -> int:
+    """Return what follows a training, as a multiple of a validation: length penalty, number formats, and test set."""
+    return _TUNING_COST + _TEST_COST * has_test
 
 
 def _disk(config: Config, measured: Measurements, pairs: int, bytes_per_pair: float) -> int:

@@ -9,7 +9,7 @@ from mt.config import Config, parse_config
 from mt.console import log
 from mt.errors import InputError
 from mt.extras.planning.corpus_sample import CorpusSample, sample_corpus, sample_held_out, train_on_sample
-from mt.extras.planning.estimate import cost, estimate
+from mt.extras.planning.estimate import cost, estimate, scoring_cost
 from mt.extras.planning.init_options import InitOptions, validated_data
 from mt.extras.planning.probe import Measurements, probe
 from mt.extras.planning.recipe import (
@@ -27,7 +27,6 @@ from mt.system.devices import choose_device, has_bf16
 
 _FEW_PAIRS = 1_000  # below it, a warning
 _FIXED_SECONDS, _PAIRS_PREPARED = 40.0, 5000  # of a time limit, for what is not training; pairs a second
-_SCORING_COST = 6  # times a validation
 _VALIDATION_SHARE = 0.15  # of the training time, at most
 PROBE_LENGTH = Length(steps=1000, epochs=10.0, validations=10)
 _STEP_LIMITS = (50, 300_000)
@@ -170,7 +169,7 @@ def fitting_length(inputs: PlanInputs, measured: Measurements, pairs: float, val
     validation_seconds = max(valid_pairs * measured.seconds_per_sentence, 1e-9)
     minutes = None
     if inputs.minutes is not None:
-        others = _FIXED_SECONDS + pairs / _PAIRS_PREPARED + _SCORING_COST * validation_seconds
+        others = _FIXED_SECONDS + pairs / _PAIRS_PREPARED + scoring_cost(has_test=True) * validation_seconds
         seconds = max(60 * inputs.minutes - others, 30 * inputs.minutes)
         fitting = seconds * (1 - _VALIDATION_SHARE) / measured.seconds_per_step
         minutes = float(f"{seconds / 60:.3g}") if fitting < 2 * steps else None
