@@ -8,7 +8,7 @@ import pytest
 
 from command import mt
 from data_helpers import encode_text
-from engine_helpers import Twins, configured, sentences
+from engine_helpers import Twins, configured, same, sentences
 from model_helpers import scramble
 from mt.bundle.load_translator import open_model
 from mt.bundle.model_folder import build_model, new_model
@@ -197,6 +197,19 @@ def test_translations_have_listed_pieces_only(listed: tuple, beam_size: int, com
         unlisted.append({i for h in free[number] for i in h.ids} - allowed)
     # Where int8 products saturate (processors without VNNI), a free translation may have listed pieces only.
     assert all(unlisted) if compute_type == "float32" else any(unlisted)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_prefix_is_continued_without_a_shortlist(listed: tuple, beam_size: int) -> None:
+    both, shortlist = listed
+    ids = sentences([5, 1, 3, 4], both.tokenizers.source.vocab_size, seed=5)
+    options = SearchOptions(beam_size, n_best=beam_size, max_length=10)
+    allowed = {*shortlist.always, *(j for i in ids[1] for j in shortlist.by_source[i])}
+    foreign = next(i for i in range(FIRST_PIECE, both.tokenizers.target.vocab_size) if i not in allowed)
+    prefixes = [[foreign], [], shortlist.always[:2], [shortlist.always[0], foreign]]
+    free, bound = (both.fast(shortlist=each).translate(ids, options, prefixes) for each in (False, True))
+    same([bound[0], *bound[2:]], [free[0], *free[2:]])
+    assert {i for h in bound[1] for i in h.ids} <= allowed
 
 
 def test_an_option_overrides_the_configuration(listed: tuple) -> None:

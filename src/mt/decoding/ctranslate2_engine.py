@@ -199,7 +199,8 @@ class CTranslate2Engine:
     ) -> dict[int, list[_Found]]:
         """Search once for each row of some groups; rows of one group share batches.
 
-        Rows with and without prefix do not, as the library treats their second token differently.
+        Rows with and without prefix do not, as the library treats their second token differently. Prefixes are
+        continued without a shortlist, in which the library does not find their pieces.
 
         Translations may have `extra` tokens beyond a batch's largest bound: 1 where the last must be EOS. Search stops
         when patience * beam_size hypotheses have ended.
@@ -207,8 +208,9 @@ class CTranslate2Engine:
         submitted: list[tuple[int, Any]] = []
         if prefixes:
             groups = [[r for r in g if bool(prefixes[r]) == some] for g in groups for some in (True, False)]
-        for group in groups:
-            batch_size = _SHORTLIST_BATCH if self._shortlist else _BATCH
+        for group in filter(None, groups):
+            shortlist = self._shortlist and not (prefixes and prefixes[group[0]])
+            batch_size = _SHORTLIST_BATCH if shortlist else _BATCH
             max_sentences = min(batch_size, -(-len(group) // self._workers))  # so that all workers get some
             lengths = [len(sentences[row]) + 2 if sentences[row] else 0 for row in group]
             for batch in batch_by_length(lengths, self._batch_tokens, max_sentences):
@@ -230,7 +232,7 @@ class CTranslate2Engine:
                     return_scores=options.scores or options.beam_size > 1,  # beam search has them anyway
                     return_end_token=True,
                     return_attention=options.attention,
-                    use_vmap=self._shortlist,
+                    use_vmap=shortlist,
                 )
                 submitted += zip(rows, pending, strict=True)
         return {row: _read(pending.result()) for row, pending in submitted}
