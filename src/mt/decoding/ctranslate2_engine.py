@@ -6,7 +6,7 @@ It follows the rules of `mt.decoding.search` and finds the same scores; see docs
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -181,9 +181,12 @@ class CTranslate2Engine:
         patience = 1 if options.beam_size == 1 else 2
         cut = [row for row, found in results.items() if any(p[-1] != EOS for p, *_ in found)]
         results |= run(by_bound(cut), patience * options.beam_size, 0, patience)
+        forced = [(row, pieces) for row in cut for pieces, *_ in results[row] if pieces[-1] != EOS]
+        ends = self._end_log_probs([(sentences[row], pieces) for row, pieces in forced], options.no_repeat_ngram_size)
+        costs = {(row, tuple(pieces)): cost for (row, pieces), cost in zip(forced, ends, strict=True)}
         translations = [[EMPTY_HYPOTHESIS] for _ in sentences]
         for row, found in results.items():
-            translations[row] = self._hypotheses(sentences[row], found, options)
+            translations[row] = self._hypotheses(row, found, options, costs)
         return translations
 
     def _search(
@@ -237,25 +240,30 @@ class CTranslate2Engine:
                 submitted += zip(rows, pending, strict=True)
         return {row: _read(pending.result()) for row, pending in submitted}
 
-    def _hypotheses(self, source: Sequence[int], found: list[_Found], options: SearchOptions) -> list[Hypothesis]:
+    def _hypotheses(
+        self, row: int, found: list[_Found], options: SearchOptions, ends: Mapping[tuple[int, tuple[str, ...]], float]
+    ) -> list[Hypothesis]:
+        """Return the n best of a row; `ends` has the log-probability of EOS behind pieces that were stopped."""
         hypotheses: dict[tuple[int, ...], Hypothesis] = {}
         for pieces, score, attention in found:
             log_prob = score * len(pieces) ** options.length_penalty
             if pieces[-1] == EOS:
                 pieces = pieces[:-1]
             else:
-                log_prob += self._end_log_prob(source, pieces, options.no_repeat_ngram_size)
+                log_prob += ends[row, tuple(pieces)]
             ids = [self._target_ids[piece] for piece in pieces]
             # A beam wider than the search space may return a hypothesis twice.
             hypothesis = Hypothesis.of(ids, log_prob, options.length_penalty)
             hypotheses.setdefault(tuple(ids), replace(hypothesis, attention=attention))
         return sorted(hypotheses.values(), key=lambda h: -h.score)[: options.n_best]
 
-    def _end_log_prob(self, source: Sequence[int], pieces: list[str], no_repeat: int) -> float:
-        """Return the log-probability of EOS after some target pieces, where no n-gram of `no_repeat` may repeat."""
-        starts = range(len(pieces) - no_repeat + 1) if no_repeat else ()
-        current = pieces[len(pieces) - no_repeat + 1 :]
-        banned = {pieces[i + no_repeat - 1] for i in starts if pieces[i : i + no_repeat - 1] == current}
-        log_probs = next(self.next_log_probs([source], [[self._target_ids[piece] for piece in pieces]]))[-1]
-        repeated = sum(math.exp(log_probs[self._target_ids[piece]]) for piece in banned)
-        return float(log_probs[EOS_ID]) - math.log1p(-repeated)
+    def _end_log_probs(self, stopped: Sequence[tuple[Sequence[int], list[str]]], no_repeat: int) -> Iterator[float]:
+        """Yield the log-probability of EOS behind each source's target pieces; no n-gram of `no_repeat` may repeat."""
+        targets = [[self._target_ids[piece] for piece in pieces] for _, pieces in stopped]
+        costs = self.next_log_probs([source for source, _ in stopped], targets)
+        for (_, pieces), log_probs in zip(stopped, (each[-1] for each in costs), strict=True):
+            starts = range(len(pieces) - no_repeat + 1) if no_repeat else ()
+            current = pieces[len(pieces) - no_repeat + 1 :]
+            banned = {pieces[i + no_repeat - 1] for i in starts if pieces[i : i + no_repeat - 1] == current}
+            repeated = sum(math.exp(log_probs[self._target_ids[piece]]) for piece in banned)
+            yield float(log_probs[EOS_ID]) - math.log1p(-repeated)
