@@ -16,8 +16,7 @@ class DecodingConfig(Section):
     length_penalty: Annotated[float, Field(ge=-10, le=10)] = 1.0
     """Exponent a in tokens^a, which divides the log-probability; higher makes longer text."""
     tune_length_penalty: bool = False
-    """Whether the end of a training replaces length_penalty, for its model, where another is better on the validation
-    set."""
+    """Whether length_penalty is tuned on the validation set when training ends; the model keeps the result."""
     min_length: Annotated[int, Field(ge=0, le=100_000)] = 0
     """Shortest translation, in tokens."""
     max_length: Annotated[int | None, Field(ge=1, le=100_000)] = None

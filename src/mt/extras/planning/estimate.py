@@ -68,7 +68,7 @@ def estimate(
 
 
 def scoring_cost(has_test: bool) -> int:
-    """Return what follows a training, as a multiple of a validation: length penalty, number formats, and test set."""
+    """Return the cost of tuning and scoring after a training, as a multiple of that of a validation."""
     return _TUNING_COST + _TEST_COST * has_test
 
 

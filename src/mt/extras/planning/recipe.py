@@ -35,7 +35,7 @@ _SAME_ALPHABET = 0.3  # share of the letters in common
 _MAX_HELD_OUT = 1000  # pairs
 _COMMENT_COLUMN = 32
 _ROBUST_REASON = "also train for typos, title case, URLs, ...; false: 0.2 BLEU more on clean text"
-TUNING_REASON = "at the end, the model gets another penalty where the validation text asks for it"
+TUNING_REASON = "of the model, on the validation set, when training ends"
 
 
 @dataclass(frozen=True)
