@@ -108,6 +108,7 @@ def _write_config(folder: Path, name: str, arguments: argparse.Namespace) -> Non
         train = [train, {**_files(folder / "dropped", arguments.languages), "synthetic": True}]
     config: dict[str, Any] = {
         "name": name,
+        "seed": arguments.seed,
         "data": {
             "source_lang": arguments.languages[0],
             "target_lang": arguments.languages[1],
@@ -147,7 +148,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("test", type=Path)
     parser.add_argument("languages", nargs=2)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="of the wrong pairs and of the trainings")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--systems", nargs="+", default=["clean", "filtered"], choices=[*SYSTEMS, "scores"])
     return parser.parse_args()

@@ -106,6 +106,7 @@ def test_languages_and_values(project: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_tab_key_in_an_interactive_bash(project: Path) -> None:
     """What the user types is completed on the line and runs."""
     main, other = pty.openpty()

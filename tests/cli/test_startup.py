@@ -70,6 +70,7 @@ def test_translating_stdin_imports_nothing_heavy(trained: Path) -> None:
     assert modules & HEAVY == set()
 
 
+@pytest.mark.slow
 def test_the_torch_engine_imports_torch(trained: Path) -> None:
     stdout, _, modules, _ = fresh("translate", "a b", "--engine", "torch", cwd=trained)
     assert stdout == fresh("translate", "a b", cwd=trained)[0]

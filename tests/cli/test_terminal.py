@@ -74,6 +74,7 @@ def test_the_prompt_names_the_model_and_says_how_to_leave(trained: Path) -> None
     assert "\x1b[33m" not in on_terminal("translate", "a", cwd=trained, NO_COLOR="1")
 
 
+@pytest.mark.slow
 def test_a_long_file_shows_how_far_it_is(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "long.en").write_text("a b c\n" * 5000)
     (tmp_path / "long.md").write_text("a b.\n\n" * 600)

@@ -113,6 +113,7 @@ def test_the_same_pairs_are_reversed_with_bpe_dropout(
     assert found == are_reversed(pairs(corpus), pairs(BidirectionalCorpus(corpus, 1, 1, 10_000).in_epoch(0)))
 
 
+@pytest.mark.slow
 def test_the_model_also_learns_the_reverse_direction(tiny: Path) -> None:
     losses = {}
     for epochs in (0, 1000):

@@ -321,7 +321,7 @@ def test_a_resume_in_a_later_epoch_is_exact(tiny: Path) -> None:
     "sampling",
     [
         ("tokenizer.bpe_dropout=0.3", "training.r_drop=1.0", "model.word_dropout=0.1"),
-        ("tokenizer.type=unigram", "tokenizer.sampling_alpha=0.2"),
+        pytest.param(("tokenizer.type=unigram", "tokenizer.sampling_alpha=0.2"), marks=pytest.mark.slow),
     ],
     ids=lambda sampling: sampling[0],
 )

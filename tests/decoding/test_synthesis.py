@@ -278,6 +278,7 @@ def test_other_inputs_or_options_restart_the_work(
     assert read(output) == read(tmp_path / "fresh")
 
 
+@pytest.mark.slow
 def test_another_model_of_the_same_name_restarts_the_command(teacher: ModelDir, tmp_path: Path) -> None:
     """A model that was trained again under the same name is a different one."""
     model = Path(copytree(teacher.root, tmp_path / "model"))

@@ -111,6 +111,7 @@ def test_decoding_is_measured_and_scored(trained: Path) -> None:
     assert all(0 <= float(row[5]) <= 100 for row in rows)
 
 
+@pytest.mark.slow
 def test_the_doctor_is_measured(tmp_path: Path) -> None:
     found = script("bench/doctor.py", "--pairs", 2000, "--folder", tmp_path, cwd=tmp_path).splitlines()
     assert found[1].split()[0] == "4,000"  # 1,000 each of validation and test beside them

@@ -52,7 +52,7 @@ def test_a_run_passes_many_places(undisturbed: tuple[Path, list[str]]) -> None:
     assert {place.split()[0] for place in places} == {"write", "sync", "rename"}
 
 
-@pytest.mark.parametrize("sample", range(SAMPLES))
+@pytest.mark.parametrize("sample", [pytest.param(n, marks=[pytest.mark.slow] * (n % 2)) for n in range(SAMPLES)])
 def test_a_failure_anywhere_changes_nothing(undisturbed: tuple[Path, list[str]], tmp_path: Path, sample: int) -> None:
     """Places at even distances, with each kind of failure in turn."""
     place = (2 * sample + 1) * len(undisturbed[1]) // (2 * SAMPLES)

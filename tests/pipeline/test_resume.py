@@ -72,7 +72,7 @@ def test_killed_anywhere_ends_in_the_same_average(tiny: Path) -> None:
     kill_until(tiny, KILLS, changes, weights(tiny / "uninterrupted"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGINT])
 def test_a_signal_saves_and_exits_and_the_next_start_resumes(
     uninterrupted: str, tiny: Path, number: signal.Signals
 ) -> None:
@@ -233,6 +233,7 @@ def test_checkpoints_that_cannot_be_listed_are_no_restart(everyones: Path) -> No
     assert "seed is now 2" in train(everyones, "seed=2", code=2).stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["model.safetensors", *(pytest.param(name, marks=pytest.mark.slow) for name in ("origin.json", "MANIFEST.json"))],
@@ -325,6 +326,7 @@ def test_a_second_signal_leaves_at_once() -> None:
     process.communicate()
 
 
+@pytest.mark.slow
 def test_a_closed_terminal_saves_and_exits(tiny: Path) -> None:
     """Its window is gone: the kernel sends SIGHUP, and writing to it fails from then on."""
     terminal, inside = os.openpty()

@@ -25,7 +25,9 @@ except MtError as error:
 """
 
 
-@pytest.mark.parametrize(("rank", "reason"), [(0, "waiting for clients"), (1, "timed out")])
+@pytest.mark.parametrize(
+    ("rank", "reason"), [(0, "waiting for clients"), pytest.param(1, "timed out", marks=pytest.mark.slow)]
+)
 def test_a_process_that_stays_alone_gives_up(rank: int, reason: str) -> None:
     """Rank 0 waits for the other machine; rank 1 finds nobody at the address."""
     with socket.socket() as free:
@@ -51,7 +53,10 @@ def start(code: str, rank: int, store: TCPStore) -> subprocess.Popen[str]:
 STUCK = "import time, torch.distributed as dist\ndist.new_group = lambda **_: time.sleep(60)\n" + CONNECT
 
 
-@pytest.mark.parametrize("other", [None, STUCK], ids=["meets only", "in the first group only"])
+@pytest.mark.parametrize(
+    "other",
+    [pytest.param(None, id="meets only", marks=pytest.mark.slow), pytest.param(STUCK, id="in the first group only")],
+)
 def test_processes_that_meet_and_cannot_connect_give_up(other: str | None) -> None:
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     stuck = start(other, 1, store) if other else None

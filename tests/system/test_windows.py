@@ -59,6 +59,7 @@ def run(folder: Path, commands: str, stdin: bytes = b"") -> str:
     return done.stdout.decode()
 
 
+@pytest.mark.slow
 def test_training_and_the_other_commands(tiny: Path, windows: None) -> None:
     left = (
         tiny / "runs" / "tiny" / f".metrics.jsonl.{os.getpid()}.partial"

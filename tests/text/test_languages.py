@@ -55,6 +55,7 @@ def test_a_language_must_be_chosen_and_exist(two_languages: Path) -> None:
     assert "not into zz" in refused("translate", "--to", "zz", "a b", cwd=two_languages)
 
 
+@pytest.mark.slow
 def test_scores_are_reported_by_language(two_languages: Path) -> None:
     both = json.loads(mt("eval", "--json", cwd=two_languages).stdout)
     assert both["sentences"] == 40

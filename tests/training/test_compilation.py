@@ -143,6 +143,7 @@ def test_where_nothing_compiles_auto_warns_once_and_true_stops(
     assert not any("forward" in vars(layer) for layer in model.blocks)
 
 
+@pytest.mark.slow
 def test_without_a_cpp_compiler_one_sentence_says_so(tiny: Path) -> None:
     changes = ("--set", "training.compile=true")
     failed = mt("train", "--config", "tiny.yaml", *changes, cwd=tiny, code=4, PATH="/nonexistent")
@@ -151,6 +152,7 @@ def test_without_a_cpp_compiler_one_sentence_says_so(tiny: Path) -> None:
     assert "Traceback" not in failed.stderr
 
 
+@pytest.mark.slow
 def test_compile_time_is_logged_and_no_part_of_the_speed(tiny: Path, notices: list[str]) -> None:
     parts = Parts(tiny, "training.compile=true", "training.max_steps=4", "training.log_every=4")
     trainer = parts.trainer()

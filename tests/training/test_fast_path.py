@@ -174,7 +174,7 @@ class Comparison(Parts):
 @pytest.mark.parametrize(
     ("norm", "activation", "dropout", "dtype", "onednn"),
     [
-        pytest.param("post", "gelu", 0.0, torch.float32, False, id="post-norm"),
+        pytest.param("post", "gelu", 0.0, torch.float32, False, id="post-norm", marks=pytest.mark.slow),
         pytest.param("pre", "gelu", 0.0, torch.float32, True, id="pre-norm, oneDNN", marks=pytest.mark.slow),
         pytest.param("post", "gelu", 0.2, torch.float32, False, id="dropout"),
         # relu has a kink, beside which the last bit of a sum decides about a gradient: in single precision even two

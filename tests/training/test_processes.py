@@ -121,8 +121,14 @@ MEANS = ("training.final_weights=average", "training.average_checkpoints=2")
 OTHERS = {"decoder": (DECODER,), "more": (*MEANS, "training.r_drop=1.0", "tokenizer.bpe_dropout=0.2")}
 
 
-@pytest.mark.parametrize("sharding", ["ddp", "fsdp"])
-@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize(
+    ("kind", "sharding"),
+    [
+        ("decoder", "ddp"),
+        ("more", "fsdp"),
+        *(pytest.param(*other, marks=pytest.mark.slow) for other in (("decoder", "fsdp"), ("more", "ddp"))),
+    ],
+)
 def test_so_do_those_of_other_models_and_settings(alone: Path, kind: str, sharding: str) -> None:
     changes = (*OTHERS[kind], *CHANGES)
     mt(*words(kind, changes), cwd=alone)  # the second time it is there
@@ -139,7 +145,12 @@ def test_one_process_of_torchrun_runs_nothing_distributed(alone: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [((1, "ddp"), (4, "ddp")), ((4, "ddp"), (2, "fsdp")), ((2, "fsdp"), (1, "none"))]
+    ("before", "after"),
+    [
+        ((1, "ddp"), (4, "ddp")),
+        pytest.param((4, "ddp"), (2, "fsdp"), marks=pytest.mark.slow),
+        ((2, "fsdp"), (1, "none")),
+    ],
 )
 def test_any_number_of_processes_goes_on(alone: Path, before: tuple[int, str], after: tuple[int, str]) -> None:
     name = f"from-{before[0]}-to-{after[0]}"
@@ -287,6 +298,7 @@ def test_alone_there_is_nobody_to_talk_to() -> None:
     assert SINGLE_PROCESS.claims_error_report()
 
 
+@pytest.mark.slow
 def test_one_process_never_imports_torchs_distributed_code(tiny: Path) -> None:
     code = (
         "import sys; sys.argv = ['mt', 'train', '--config', 'tiny.yaml', '--set', 'training.max_steps=1', "

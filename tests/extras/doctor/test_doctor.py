@@ -336,6 +336,7 @@ def test_a_missing_text_does_not_hide_the_others(tmp_path: Path) -> None:
     assert report.pairs == {"train": 400, "valid": 30, "test": 0}
 
 
+@pytest.mark.slow
 def test_a_line_of_a_million_characters(tmp_path: Path) -> None:
     texts = clean_text()
     for text in ("x" * 10**6, "<a " * 333_333, "1 " * 500_000, "0" * 10**6, "ÃÐ" * 500_000, "12,345 " * 150_000):

@@ -114,6 +114,7 @@ def test_swapped_files_are_named_with_the_fix_and_repaired(pairs: list[Pair], tm
     assert set(kept) <= {(source.strip(), target.strip()) for source, target in pairs}
 
 
+@pytest.mark.slow
 def test_half_of_a_text_may_be_swapped(pairs: list[Pair], tmp_path: Path) -> None:
     write(tmp_path, [*pairs[:1500], *((target, source) for source, target in pairs[1500:])])
     assert notes(tmp_path)["swapped"] == ["a.it: lines 1,501 to 3,000 are swapped with those of a.en"]

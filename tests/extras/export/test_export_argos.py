@@ -196,7 +196,7 @@ def test_a_package(tmp_path: Path, shape: list[str]) -> None:
     assert argos_translates(package, VALID) == opened.translator.best(VALID, SEARCH)
 
 
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+@pytest.mark.parametrize("positions", ["learned", pytest.param("sinusoidal", marks=pytest.mark.slow)])
 def test_no_text_is_too_long(tmp_path: Path, positions: str) -> None:
     """CTranslate2 truncates a source to 1,024 pieces and a translation to 256, and fails with fewer positions."""
     job = translating_job(f"model.positions={positions}", "data.max_length=40")

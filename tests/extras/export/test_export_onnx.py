@@ -44,7 +44,11 @@ def tokens_of(job: ExportJob, lengths: list[int], target_lengths: list[int]) -> 
     return sources, padded(sentences(target_lengths, pair.target.vocab_size, seed=1))
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda changes: "-".join(change.split("=")[1] for change in changes))
+@pytest.mark.parametrize(
+    "shape",
+    [*SHAPES[::2], *(pytest.param(shape, marks=pytest.mark.slow) for shape in SHAPES[1::2])],
+    ids=lambda changes: "-".join(change.split("=")[1] for change in changes),
+)
 def test_the_graphs_agree_with_the_model(shape: list[str]) -> None:
     job = random_job(*shape, "model.encoder_layers=2", "model.decoder_layers=2")
     positions = TranslationSettings.of(job.config).max_positions
@@ -93,6 +97,7 @@ def test_a_folder_of_every_shape(tmp_path: Path, shape: list[str]) -> None:
     check_folder(tmp_path, random_job(*shape, "model.encoder_layers=2", "model.decoder_layers=2"))
 
 
+@pytest.mark.slow
 def test_the_readme_program_agrees_with_greedy_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_folder(tmp_path / "run", "model.positions=learned", "decoding.min_length=0")
     done = mt("export", "onnx", "--model", "run", "--output", "out", cwd=tmp_path)

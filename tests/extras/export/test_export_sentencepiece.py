@@ -140,8 +140,8 @@ def test_a_marian_folder_without_ours_is_imported_as_any(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "kind",
     [
-        *("marian-tags", "bpe-separate-untied"),
-        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("marian-separate", "unigram")),
+        "marian-tags",
+        *(pytest.param(k, marks=pytest.mark.slow) for k in ("marian-separate", "bpe-separate-untied", "unigram")),
     ],
 )
 def test_onnx_translates_as_the_model_does(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,7 +166,7 @@ def test_text_becomes_the_same_tokens(imported: Imported) -> None:
     assert pair.target.decode(target) == theirs.decode(imported.rows[1][target], skip_special_tokens=True)
 
 
-SLOW = ("marian-several-targets", "nllb", "nllb-legacy", "mbart-untied")
+SLOW = ("marian-several-targets", "marian-separate-vocabularies", "nllb", "nllb-legacy", "mbart-50", "mbart-untied")
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,7 @@ def dialogue(folder: Path, answers: list[str], code: int = 0) -> str:
     return shown.decode()
 
 
+@pytest.mark.slow
 def test_it_asks_on_a_terminal(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     files = ["gone.en", "train.en", "train.en", "train.xx"]
@@ -401,6 +402,7 @@ def test_a_sample_is_even_and_everything_is_counted(tmp_path: Path) -> None:
     assert found.training_pairs(held_out=1) == [number - 1, 1]
 
 
+@pytest.mark.slow
 def test_a_probe_measures_training(tiny: Path) -> None:
     config = load_config(tiny / "tiny.yaml", [f"data.root={tiny}", "data.max_length=6"])
     found = sample_corpus(config.data.train, config.data)

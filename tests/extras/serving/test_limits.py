@@ -42,6 +42,7 @@ def sent(server: ServerProcess, content: bytes) -> bytes:
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
+@pytest.mark.slow
 def test_more_connections_than_open_files_leave_the_others_answered(model: Path, tmp_path: Path) -> None:
     program = ["-c", FEW_FILES, "serve", "--port", "0"]
     with ServerProcess("--model", model, cwd=tmp_path, program=program) as server:
