@@ -4,14 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
+
 from mt.data.sentence_format import Tags
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import batch_by_length
 from mt.decoding.search import forced_score, pad_sources
 from mt.decoding.settings import TranslationSettings
 from mt.model.build import TranslationModel
+from mt.system.devices import TORCH_THREADS, thread_pool
 
 _MAX_LOGITS = 2**26  # of a batch, whatever its size in tokens: 256 MiB
+_CPU_TOKENS = 1024  # of a batch on a CPU, where each thread has batches of its own: larger ones leave the caches
 
 
 class Scored(NamedTuple):
@@ -43,11 +47,19 @@ class PairScorer:
             else 0
             for source, target in zip(sources, tagged, strict=True)
         ]
-        results: list[Scored | None] = [None] * len(pairs)
-        max_tokens = min(self.settings.batch_tokens, _MAX_LOGITS // self.tokenizers.target.vocab_size)
-        for batch in batch_by_length(lengths, max_tokens):
+        on_cpu = self.model.device.type == "cpu"
+        max_tokens = min(
+            _CPU_TOKENS if on_cpu else self.settings.batch_tokens, _MAX_LOGITS // self.tokenizers.target.vocab_size
+        )
+        batches = list(batch_by_length(lengths, max_tokens))
+
+        def log_probs(batch: Sequence[int]) -> list[float]:
             src_tokens = pad_sources([sources[i] for i in batch], self.model.device, self.model.source_format)
-            log_probs = forced_score(self.model, src_tokens, [tagged[i] for i in batch], n_free)
-            for i, log_prob in zip(batch, log_probs, strict=True):
-                results[i] = Scored(log_prob, len(targets[i]) + 1)
+            return forced_score(self.model, src_tokens, [tagged[i] for i in batch], n_free)
+
+        results: list[Scored | None] = [None] * len(pairs)
+        with TORCH_THREADS, thread_pool(min(torch.get_num_threads() if on_cpu else 1, len(batches))) as pool:
+            for batch, found in zip(batches, (pool.map if pool else map)(log_probs, batches), strict=True):
+                for i, log_prob in zip(batch, found, strict=True):
+                    results[i] = Scored(log_prob, len(targets[i]) + 1)
         return results

@@ -24,6 +24,7 @@ from mt.decoding.engine import Hypothesis, SearchOptions, Sentences
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.sampling import draw_tokens, uniform_numbers
 from mt.model.build import TranslationModel
+from mt.model.packing import Packing
 from mt.system.devices import widest_float
 
 Model = TranslationModel | Ensemble | GraphedDecoder
@@ -292,7 +293,10 @@ def forced_score(
     """
     rows = [[SOS_ID, *tokens] for tokens in ids] + [[*tokens, EOS_ID] for tokens in ids]
     tgt_in, tgt_out = _padded(rows, src_tokens.device).chunk(2)  # one copy to a GPU
-    log_probs = log_probs_of(model(src_tokens, tgt_in))  # (B, T, V)
-    chosen = log_probs.gather(-1, tgt_out[:, :, None])[:, :, 0].masked_fill(tgt_out == PAD_ID, 0.0)
+    tgt = Packing.of(tgt_in)
+    states = model.states(src_tokens, tgt_in, Packing.of(src_tokens), tgt)  # (N, D)
+    log_probs = log_probs_of(model.output(states))  # (N, V)
+    chosen = tgt.unpack(log_probs.gather(-1, tgt.pack(tgt_out)[:, None]))[:, :, 0]  # (B, T)
+    chosen = chosen.masked_fill(tgt_out == PAD_ID, 0.0)
     scores: list[float] = chosen[:, n_free:].sum(dim=1).tolist()
     return scores

@@ -1,11 +1,9 @@
 """The torch engine: search in batches of similar length."""
 
 import contextlib
-import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +19,7 @@ from mt.decoding.ensemble import Ensemble
 from mt.decoding.search import Model, log_probs_of, pad_sources, sample, search
 from mt.errors import is_out_of_memory
 from mt.model.build import TranslationModel
+from mt.system.devices import TORCH_THREADS, thread_pool
 
 # Hypotheses in a batch on a CPU: with more, a step's logits leave the caches (docs/lab/decoding_speed.md).
 _CPU_ROWS = 480
@@ -45,9 +44,6 @@ class TorchEngine:
     batch_tokens: int
     graphs: bool = False
 
-    # A call uses all of torch's threads and sets their number for the whole process, so engines take turns.
-    _lock: ClassVar = threading.Lock()
-
     def __post_init__(self) -> None:
         self._graphed = GraphedDecoder(self.model) if self.graphs and not isinstance(self.model, Ensemble) else None
 
@@ -55,7 +51,7 @@ class TorchEngine:
         self, sentences: Sentences, options: SearchOptions, prefixes: Sentences = ()
     ) -> list[list[Hypothesis]]:
         """Return the n best hypotheses (or samples) of token ids without specials, in the given order."""
-        with self._lock:
+        with TORCH_THREADS:
             return self._translate(sentences, options, prefixes)
 
     def next_log_probs(self, sentences: Sentences, targets: Sentences) -> Iterator[NDArray[np.float32]]:
@@ -69,7 +65,7 @@ class TorchEngine:
     def _costs(self, sentences: Sentences, targets: Sentences) -> NDArray[np.float32]:
         device, longest = self.model.device, max(map(len, targets))
         tokens = [[SOS_ID, *target, *[PAD_ID] * (longest - len(target))] for target in targets]
-        with self._lock, _evaluating(self.model):
+        with TORCH_THREADS, _evaluating(self.model):
             state: Any = self.model.start(pad_sources(sentences, device, self.model.source_format))
             steps = torch.tensor(tokens, device=device).unbind(1)
             costs = torch.stack([log_probs_of(self.model.step(step[:, None], state)) for step in steps])
@@ -108,7 +104,7 @@ class TorchEngine:
             return translate_batch(batch[:half]) + translate_batch(batch[half:])
 
         results = [[EMPTY_HYPOTHESIS] for _ in rows]
-        with _evaluating(self.model), _thread_pool(min(workers, len(batches))) as pool:
+        with _evaluating(self.model), thread_pool(min(workers, len(batches))) as pool:
             answers = pool.map(translate_batch, batches) if pool else map(translate_batch, batches)
             for batch, found in zip(batches, answers, strict=True):
                 for row, hypotheses in zip(batch, found, strict=True):
@@ -136,20 +132,3 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         model.train(was_training)
-
-
-@contextlib.contextmanager
-def _thread_pool(size: int) -> Iterator[ThreadPoolExecutor | None]:
-    """Open threads that use one of torch's threads each; None where a single batch should use all of them.
-
-    Independent batches do not wait for each other at every matrix product, as the threads of one batch do.
-    """
-    if size <= 1:
-        yield None
-        return
-    threads = torch.get_num_threads()
-    try:
-        with ThreadPoolExecutor(size, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield pool
-    finally:
-        torch.set_num_threads(threads)  # the workers changed the matrix library's global number

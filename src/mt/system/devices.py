@@ -1,14 +1,21 @@
-"""Device selection and CPU memory settings."""
+"""Device selection, CPU memory settings, and threads."""
 
+import contextlib
 import ctypes
 import os
 import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
 import torch
 
 from mt.errors import InputError
+
+# Held by what uses all of torch's threads: their number is one for the whole process, and a pool below changes it.
+TORCH_THREADS = threading.Lock()
 
 
 def choose_device(wanted: str, key: str = "training.device", local_rank: int = 0) -> torch.device:
@@ -135,3 +142,21 @@ def peak_memory() -> int:
     except ImportError:
         return 0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS
+
+
+@contextlib.contextmanager
+def thread_pool(size: int) -> Iterator[ThreadPoolExecutor | None]:
+    """Open threads that use one of torch's threads each; None where a single batch should use all of them.
+
+    Independent batches do not wait for each other at every matrix product, as the threads of one batch do. The caller
+    holds `TORCH_THREADS`.
+    """
+    if size <= 1:
+        yield None
+        return
+    threads = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(size, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(threads)  # the workers changed the matrix library's global number
