@@ -28,15 +28,15 @@ def main() -> int:
     print("\td_model\tlayers\tdropout\tvalid\ttest\tminutes")
     print("chosen", *_train("chosen", arguments.work), sep="\t", flush=True)
     for shape in SHAPES:
-        if shape.d_model <= arguments.largest and shape.d_model * shape.encoder_layers != chosen:
+        if shape.d_model <= arguments.largest and (shape.d_model, shape.encoder_layers) != chosen:
             name = f"d{shape.d_model}-{shape.encoder_layers}"
             _write_config(name, [shape], arguments)
             print(name, *_train(name, arguments.work), sep="\t", flush=True)
     return 0
 
 
-def _write_config(name: str, shapes: Sequence[Shape], arguments: argparse.Namespace) -> int:
-    """Write a configuration, unless it is there; return its d_model times its layers, to tell shapes apart."""
+def _write_config(name: str, shapes: Sequence[Shape], arguments: argparse.Namespace) -> tuple[int, int]:
+    """Write a configuration, unless it is there; return its d_model and the number of the encoder's layers."""
     path = arguments.work / f"{name}.yaml"
     if not path.exists():
         if len(shapes) == 1:
@@ -53,7 +53,7 @@ def _write_config(name: str, shapes: Sequence[Shape], arguments: argparse.Namesp
             if end.code:
                 raise
     model = load_config(path).model
-    return model.d_model * model.encoder_layers
+    return model.d_model, model.encoder_layers
 
 
 def _train(name: str, work: Path) -> list[str]:

@@ -82,7 +82,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
 def test_a_killed_encoding_resumes(tmp_path: Path) -> None:
     text, pair = text_of(tmp_path, 60_000)
     (tmp_path / "tokenizer").mkdir()

@@ -28,7 +28,8 @@ from mt.bundle.to_ctranslate2 import convert
 from mt.data.tokenizer import EOS_ID
 from mt.decoding.engine import Sampling, SearchOptions
 from mt.decoding.prefix import speller_of
-from mt.decoding.search import forced_score, pad_sources
+from mt.decoding.scoring import forced_score
+from mt.decoding.search import pad_sources
 from mt.decoding.translator import Translator
 from mt.errors import InputError
 from mt.storage.run_dir import ModelDir

@@ -16,7 +16,8 @@ from mt.data.tokenizer import EOS_ID, SOS_ID
 from mt.decoding.engine import EMPTY_HYPOTHESIS, Hypothesis, Sampling, SearchOptions
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.sampling import draw_tokens
-from mt.decoding.search import forced_score, log_probs_of, search
+from mt.decoding.scoring import forced_score
+from mt.decoding.search import log_probs_of, search
 from mt.decoding.torch_engine import TorchEngine
 from mt.model.transformer import Transformer
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,9 @@ from mt.bundle.load_translator import open_model
 from mt.config import parse_config
 from mt.data.sentence_format import NO_TAGS
 from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer, TokenizerPair
+from mt.decoding import scoring
 from mt.decoding.engine import EngineChoice
-from mt.decoding.scoring import PairScorer
-from mt.decoding.search import forced_score
+from mt.decoding.scoring import PairScorer, forced_score
 from mt.decoding.settings import TranslationSettings
 from mt.storage.run_dir import ModelDir
 from mt.text.lines import read_parallel
@@ -84,6 +85,33 @@ def test_pairs_longer_than_the_models_limit_have_no_score(shape: dict) -> None:
     for (source, target), scored in zip(pairs, found, strict=True):
         if scored is not None:
             assert scored.log_prob == pytest.approx(alone(model, both, source, target, []), abs=1e-4)
+
+
+def test_batches_side_by_side_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = BpeTokenizer.train(["a b c", "d e f"], 300)
+    both = TokenizerPair(tokenizer, tokenizer)
+    scorer = PairScorer(
+        small_model(vocab=tokenizer.vocab_size), both, NO_TAGS, TranslationSettings.of(parse_config(SMALLEST, "x.yaml"))
+    )
+    pairs = [("a b " * (1 + i % 7), "c d " * (1 + i % 5)) for i in range(60)]
+    expected = [alone(scorer.model, both, *pair, []) for pair in pairs]
+    names = set()
+    original = scoring.forced_score
+
+    def noted(*arguments) -> list[float]:
+        names.add(threading.current_thread().name)
+        return original(*arguments)
+
+    monkeypatch.setattr(scoring, "forced_score", noted)
+    monkeypatch.setattr(scoring, "CPU_TOKENS", 40)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        found = scorer.score(pairs)
+    finally:
+        torch.set_num_threads(before)
+    assert [each.log_prob for each in found if each] == pytest.approx(expected, abs=1e-4)
+    assert threading.current_thread().name not in names
 
 
 @pytest.mark.parametrize(("source", "name"), [("a", "a"), ("a", "b"), ("a", "link"), ("a", "hard"), ("pipe", "out")])

@@ -15,7 +15,8 @@ from model_helpers import DECODER_ONLY, close, lively_model, push, reciting_mode
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.decoding.beam import block_topk
 from mt.decoding.engine import Hypothesis, Sampling, SearchOptions
-from mt.decoding.search import beam_search, forced_score, log_probs_of, pad_sources, sample, search
+from mt.decoding.scoring import forced_score
+from mt.decoding.search import beam_search, log_probs_of, pad_sources, sample, search
 from mt.model.transformer import Transformer
 
 SHAPES = [

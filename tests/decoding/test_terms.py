@@ -15,7 +15,8 @@ from mt.data.terms import Term
 from mt.decoding.alignment import Unit
 from mt.decoding.engine import EngineChoice, Hypothesis, Sampling, SearchOptions
 from mt.decoding.prefix import Prefix
-from mt.decoding.search import forced_score, pad_sources
+from mt.decoding.scoring import forced_score
+from mt.decoding.search import pad_sources
 from mt.decoding.terms import Sentence, TermSearch
 from mt.decoding.translator import Translator
 from mt.errors import InputError

@@ -15,7 +15,8 @@ from model_helpers import DECODER_ONLY, lively_model
 from mt.data.tokenizer import SPECIALS
 from mt.decoding.engine import Sampling, SearchOptions
 from mt.decoding.ensemble import Ensemble
-from mt.decoding.search import forced_score, pad_sources
+from mt.decoding.scoring import forced_score
+from mt.decoding.search import pad_sources
 from mt.decoding.torch_engine import TorchEngine
 
 SHALLOW = {"encoder_layers": 1, "decoder_layers": 1}

@@ -326,7 +326,6 @@ def test_a_second_signal_leaves_at_once() -> None:
     process.communicate()
 
 
-@pytest.mark.slow
 def test_a_closed_terminal_saves_and_exits(tiny: Path) -> None:
     """Its window is gone: the kernel sends SIGHUP, and writing to it fails from then on."""
     terminal, inside = os.openpty()

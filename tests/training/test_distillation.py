@@ -146,7 +146,6 @@ def test_contradictions_are_refused(given: Path, change: str, message: str) -> N
     assert message in train(given, change, code=2).stderr
 
 
-@pytest.mark.slow
 def test_a_resume_needs_the_same_teachers(given: Path) -> None:
     train(given, "training.max_steps=12")
     shutil.copytree(given / "given", given / "copy")

@@ -5,17 +5,19 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from mt.data.sentence_format import Tags
-from mt.data.tokenizer import TokenizerPair
+from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, TokenizerPair
 from mt.decoding.engine import batch_by_length
-from mt.decoding.search import forced_score, pad_sources
+from mt.decoding.search import log_probs_of, pad_sources, padded
 from mt.decoding.settings import TranslationSettings
 from mt.model.build import TranslationModel
+from mt.model.packing import Packing
 from mt.system.devices import TORCH_THREADS, thread_pool
 
 _MAX_LOGITS = 2**26  # of a batch, whatever its size in tokens: 256 MiB
-_CPU_TOKENS = 1024  # of a batch on a CPU, where each thread has batches of its own: larger ones leave the caches
+CPU_TOKENS = 1024  # of a batch on a CPU, where each thread has batches of its own: larger ones leave the caches
 
 
 class Scored(NamedTuple):
@@ -49,7 +51,7 @@ class PairScorer:
         ]
         on_cpu = self.model.device.type == "cpu"
         max_tokens = min(
-            _CPU_TOKENS if on_cpu else self.settings.batch_tokens, _MAX_LOGITS // self.tokenizers.target.vocab_size
+            CPU_TOKENS if on_cpu else self.settings.batch_tokens, _MAX_LOGITS // self.tokenizers.target.vocab_size
         )
         batches = list(batch_by_length(lengths, max_tokens))
 
@@ -63,3 +65,22 @@ class PairScorer:
                 for i, log_prob in zip(batch, found, strict=True):
                     results[i] = Scored(log_prob, len(targets[i]) + 1)
         return results
+
+
+@torch.inference_mode()
+def forced_score(
+    model: TranslationModel, src_tokens: Tensor, ids: Sequence[Sequence[int]], n_free: int = 0
+) -> list[float]:
+    """Return the log-probability, EOS included, of one translation (without EOS) per sentence of a batch (B, S).
+
+    The first `n_free` tokens cost nothing.
+    """
+    rows = [[SOS_ID, *tokens] for tokens in ids] + [[*tokens, EOS_ID] for tokens in ids]
+    tgt_in, tgt_out = padded(rows, src_tokens.device).chunk(2)  # one copy to a GPU
+    tgt = Packing.of(tgt_in)
+    states = model.states(src_tokens, tgt_in, Packing.of(src_tokens), tgt)  # (N, D)
+    log_probs = log_probs_of(model.output(states))  # (N, V)
+    chosen = tgt.unpack(log_probs.gather(-1, tgt.pack(tgt_out)[:, None]))[:, :, 0]  # (B, T)
+    chosen = chosen.masked_fill(tgt_out == PAD_ID, 0.0)
+    scores: list[float] = chosen[:, n_free:].sum(dim=1).tolist()
+    return scores

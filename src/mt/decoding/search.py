@@ -1,4 +1,4 @@
-"""Greedy search, beam search and sampling over a step-by-step decoder, and forced decoding.
+"""Greedy search, beam search and sampling over a step-by-step decoder.
 
     B sentences being searched   W hypotheses per sentence   V target vocabulary   T target tokens so far
 
@@ -24,7 +24,6 @@ from mt.decoding.engine import Hypothesis, SearchOptions, Sentences
 from mt.decoding.ensemble import Ensemble
 from mt.decoding.sampling import draw_tokens, uniform_numbers
 from mt.model.build import TranslationModel
-from mt.model.packing import Packing
 from mt.system.devices import widest_float
 
 Model = TranslationModel | Ensemble | GraphedDecoder
@@ -36,10 +35,11 @@ def pad_sources(
     sentences: Sequence[Sequence[int]], device: torch.device, source_format: str = SOURCE_FORMATS[0]
 ) -> Tensor:
     """Return sentences as a padded batch (B, S) with the special tokens of their format, by default SOS and EOS."""
-    return _padded([framed(ids, source_format) for ids in sentences], device)
+    return padded([framed(ids, source_format) for ids in sentences], device)
 
 
-def _padded(rows: Sequence[list[int]], device: torch.device) -> Tensor:
+def padded(rows: Sequence[list[int]], device: torch.device) -> Tensor:
+    """Return token ids as a batch (B, L) with padding behind them."""
     longest = max(map(len, rows))
     return torch.tensor([row + [PAD_ID] * (longest - len(row)) for row in rows], device=device)
 
@@ -281,22 +281,3 @@ def _is_over(finished: Finished, best_live: Tensor, length: int, bounds: Tensor,
     beaten = finished.scores[:, options.n_best - 1].to(precise) >= best_live.to(precise) / penalties
     enough = finished.count >= options.beam_size
     return enough | (bounds < length) | ~best_live.isfinite() | (beaten & (finished.count >= options.n_best))
-
-
-@torch.inference_mode()
-def forced_score(
-    model: TranslationModel, src_tokens: Tensor, ids: Sequence[Sequence[int]], n_free: int = 0
-) -> list[float]:
-    """Return the log-probability, EOS included, of one translation (without EOS) per sentence of a batch (B, S).
-
-    The first `n_free` tokens cost nothing.
-    """
-    rows = [[SOS_ID, *tokens] for tokens in ids] + [[*tokens, EOS_ID] for tokens in ids]
-    tgt_in, tgt_out = _padded(rows, src_tokens.device).chunk(2)  # one copy to a GPU
-    tgt = Packing.of(tgt_in)
-    states = model.states(src_tokens, tgt_in, Packing.of(src_tokens), tgt)  # (N, D)
-    log_probs = log_probs_of(model.output(states))  # (N, V)
-    chosen = tgt.unpack(log_probs.gather(-1, tgt.pack(tgt_out)[:, None]))[:, :, 0]  # (B, T)
-    chosen = chosen.masked_fill(tgt_out == PAD_ID, 0.0)
-    scores: list[float] = chosen[:, n_free:].sum(dim=1).tolist()
-    return scores
