@@ -9,6 +9,8 @@ from mt.errors import InputError
 from mt.storage.manifest import DamagedError, verify
 from mt.storage.run_dir import ModelDir, tokenizer_names
 from mt.text.casing import Casing
+from mt.text.source_repair import SourceRepair
+from mt.text.spelling import Spelling
 
 
 def verify_files(folder: ModelDir, *parts: Path) -> dict[str, Any]:
@@ -45,10 +47,16 @@ def load_tokenizers(folder: ModelDir, listed: Mapping[str, Any], shared: bool) -
     return TokenizerPair.load(folder.tokenizer, shared)
 
 
-def load_casing(folder: ModelDir) -> Casing | None:
-    """Verify and load the usual case of words; None where a folder, or a checkpoint, has none."""
-    if not folder.casing.is_file():
-        return None
+def load_repair(folder: ModelDir) -> SourceRepair:
+    """Verify and load what a folder, or a checkpoint, has of its source language."""
+    casing = Casing.read(folder.casing) if _is_verified(folder, folder.casing) else None
+    spelling = Spelling.read(folder.spelling) if _is_verified(folder, folder.spelling) else None
+    return SourceRepair(casing, spelling)
+
+
+def _is_verified(folder: ModelDir, path: Path) -> bool:
+    if not path.is_file():
+        return False
     if folder.manifest.exists():  # written last, when the folder is complete
-        require_listed(folder, verify_files(folder, folder.casing), folder.casing)
-    return Casing.read(folder.casing)
+        require_listed(folder, verify_files(folder, path), path)
+    return True

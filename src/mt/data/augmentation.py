@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from mt.text.casing import lower_case, title_case, upper_case
 from mt.text.languages import BACK_TRANSLATION_TAG, is_spaced
+from mt.text.spelling import KEYBOARD
 
 Pair = tuple[str, str]
 
@@ -17,7 +18,6 @@ SPANS = ("url", "emoji", "number", "code")
 _TYPO_SHARE = 0.15  # of the words of a sentence
 _WORD = re.compile(r"\W*[^\W\d_]{4,}\W*")
 _FINAL = re.compile(r"\s*([.!?…。！？।؟])[\"'»”’)]*\s*$")
-_KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю")
 # Ranges without unassigned code points and without modifiers.
 _EMOJI = (range(0x1F300, 0x1F3FB), range(0x1F400, 0x1F650), range(0x1F680, 0x1F6C6), range(0x1F910, 0x1F93B))
 _SYMBOLS = ("---", "***", "===", "...", "|", "#", ">>", "+", "~", "/", "::", "•", "_____")
@@ -52,7 +52,7 @@ def _misspelt(word: str, rng: random.Random) -> str:
         return before + after
     if kind == 1 and letter != after[0]:
         return before + after[0] + letter + after[1:]
-    if kind == 2 and (row := next((row for row in _KEYBOARD if letter.lower() in row), "")):
+    if kind == 2 and (row := next((row for row in KEYBOARD if letter.lower() in row), "")):
         place = row.index(letter.lower())
         other = rng.choice(row[max(0, place - 1) : place] + row[place + 1 : place + 2])
         return before + (other.upper() if letter.isupper() else other) + after

@@ -102,6 +102,10 @@ class Terms:
                 found.append(term)
         return sorted(found)
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return start and end of the terms of a text, `SPANS` among them."""
+        return [(term.start, term.end) for term in self.find(text, spans=True)]
+
     def _kept(self, start: int, end: int, forms: tuple[str, ...]) -> Term:
         return Term(start, end, forms, False, self._into_spaced)
 

@@ -1,10 +1,10 @@
 """Word alignment of a translation to its source, from attention; without torch."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mt.data.tokenizer import SPACE
-from mt.text.words import WORD
+from mt.text.words import WORD, word_starts
 
 
 class Unit(NamedTuple):
@@ -18,7 +18,7 @@ class Unit(NamedTuple):
     origin: int
     shares: tuple[tuple[int, float], ...] = ()
 
-    def moved(self, positions: Sequence[int]) -> "Unit":
+    def moved(self, positions: Sequence[int] | Mapping[int, int]) -> "Unit":
         """Return the same for a source in which each character has another position."""
         shares = tuple((positions[word], share) for word, share in self.shares)
         return self._replace(origin=positions[self.origin], shares=shares)
@@ -60,7 +60,7 @@ def align_units(
 
 def _units_of_pieces(text: str, pieces: Sequence[str]) -> list[int] | None:
     """Return the unit that each token begins in; None where the tokens do not spell the text."""
-    starts = [match.start() for match in WORD.finditer(text)]
+    starts = word_starts(text)
     position, unit, units = -1 if pieces and pieces[0].startswith(SPACE) else 0, 0, []
     for piece in pieces:
         spelled = piece.replace(SPACE, " ")

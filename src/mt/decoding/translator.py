@@ -1,5 +1,6 @@
 """Translation of strings: tokenizer, engine, and what joins them."""
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,8 +22,9 @@ from mt.decoding.settings import TranslationSettings
 from mt.decoding.terms import Sentence, TermSearch
 from mt.errors import InputError
 from mt.system.distributed import Distributed
-from mt.text.casing import Casing, Recase
 from mt.text.languages import chosen_language, is_spaced
+from mt.text.source_repair import NO_REPAIR, Repaired, SourceRepair
+from mt.text.words import word_starts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,12 +32,6 @@ if TYPE_CHECKING:
 
     from mt.data.eval_texts import EvalText
     from mt.data.glossary import Glossary
-
-
-def _without_first(hypothesis: Hypothesis, tokens: int, rows: int) -> Hypothesis:
-    """Leave out some first tokens, and rows of attention."""
-    attention = hypothesis.attention and hypothesis.attention[rows:]
-    return replace(hypothesis, ids=hypothesis.ids[tokens:], attention=attention)
 
 
 @dataclass(eq=False)
@@ -51,7 +47,7 @@ class Translator:
     source_langs: Sequence[str] = ()  # that the model translates from; empty if unknown
     pairs: Collection[tuple[str, str]] = ()  # of a source and a target language that it was trained on
     guided: bool = False  # one attention head has learned word alignment
-    casing: Casing | None = None  # with it, lines in capitals or title case are translated in their usual case
+    repair: SourceRepair = NO_REPAIR  # of case and spelling, before translation
     max_positions: int | None = None  # of a translation, SOS counted; None where unlimited
     glossary: "Glossary | None" = None  # terms that translations must have
     inline_terms: bool = True  # in the source, where the model was trained for that; attention would show them
@@ -60,7 +56,7 @@ class Translator:
 
     @classmethod
     def of(
-        cls, engine: Engine, tokenizers: TokenizerPair, settings: TranslationSettings, casing: Casing | None = None
+        cls, engine: Engine, tokenizers: TokenizerPair, settings: TranslationSettings, repair: SourceRepair = NO_REPAIR
     ) -> "Translator":
         """Return a translator with the settings of a model."""
         limit, form = settings.max_source_tokens, settings.sentence_format
@@ -73,7 +69,7 @@ class Translator:
             source_langs=settings.source_langs,
             pairs=settings.trained_pairs,
             guided=settings.guided,
-            casing=casing,
+            repair=repair,
             max_positions=settings.max_positions,
         )
 
@@ -147,8 +143,8 @@ class Translator:
                 characters, or belongs to a long line.
         """
         self.to(None)  # raises
-        usual = list(map(self._usual_case, lines, prefixes or repeat("")))
-        split = [self._split(other[0] if other else line) for line, other in zip(lines, usual, strict=True)]
+        repaired = list(map(self._repaired, lines, prefixes or repeat("")))
+        split = [self._split(line) for line, _ in repaired]
         if first_line is not None:
             for number, parts in enumerate(split, first_line):
                 if len(parts) > 1:
@@ -165,8 +161,8 @@ class Translator:
         results = zip(ids, found, begun, strict=True)
         candidates = [self._join([next(results) for _ in parts]) for parts in split]
         return [
-            found if other is None else [replace(each, text=other[1](each.text, self.chosen or "")) for each in found]
-            for found, other in zip(candidates, usual, strict=True)
+            found if recase is None else [replace(each, text=recase(each.text, self.chosen or "")) for each in found]
+            for found, (_, recase) in zip(candidates, repaired, strict=True)
         ]
 
     def _search(self, sentences: Sequence[Sentence], options: SearchOptions) -> list[list[Hypothesis]]:
@@ -196,7 +192,7 @@ class Translator:
         n_first = len(self._first)
         if n_first or self.guided:  # a guided head aligns a token when it reads it, one position later
             n_rows = n_first + self.guided
-            found = [[_without_first(hypothesis, n_first, n_rows) for hypothesis in each] for each in found]
+            found = [[hypothesis.without_first(n_first, n_rows) for hypothesis in each] for each in found]
         return found
 
     def _begin(
@@ -246,12 +242,13 @@ class Translator:
         """Align the words of a translation, made with `SearchOptions.attention`, to its source line."""
         if len(candidate.parts) != 1:
             return align_units(line, candidate.text)
-        [part], texts = candidate.parts, (line, candidate.text)
-        if (usual := self._usual_case(line)) is not None:
-            # Where ß changes the length, positions of the pieces' text are not those of the line.
-            spelt = usual[0], self.tokenizers.target.decode(part.target).strip()
-            texts = spelt if list(map(len, spelt)) == list(map(len, texts)) else texts
-        return self._align_part(*texts, part)
+        [part], text, (repaired, recase) = candidate.parts, candidate.text, self._repaired(line, candidate.prefix)
+        if recase is not None:
+            # Where ß changes the length, positions of the pieces' text are not those of the translation.
+            decoded = self.tokenizers.target.decode(part.target).strip()
+            text = decoded if len(decoded) == len(text) else text
+        positions = defaultdict(int, zip(word_starts(repaired), word_starts(line), strict=True))
+        return [unit.moved(positions) for unit in self._align_part(repaired, text, part)]
 
     def _align_part(self, source: str, target: str, part: Part) -> list[Unit]:
         span = slice(len(self.tags.before), len(part.source) - len(self.tags.after))
@@ -263,9 +260,9 @@ class Translator:
         target, ids = self.tokenizers.target.decode(hypothesis.ids).strip(), hypothesis.ids
         return self._align_part(sentence.text, target, Part(sentence.source, ids, hypothesis.attention))
 
-    def _usual_case(self, line: str, prefix: str = "") -> tuple[str, Recase] | None:
-        """Return what `Casing.restored` does; None with a prefix, whose case decides instead."""
-        return self.casing.restored(line, self.format.source_lang) if self.casing and not prefix.strip() else None
+    def _repaired(self, line: str, prefix: str = "") -> Repaired:
+        """Return a line with case and spelling restored; a prefix decides the case of its translation instead."""
+        return self.repair.repaired(line, self.format.source_lang, bool(prefix.strip()), self._terms.spans)
 
     def _split(self, line: str) -> list[str]:
         text = normalized(line)

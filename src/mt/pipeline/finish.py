@@ -37,11 +37,14 @@ from mt.system.devices import peak_memory
 from mt.system.distributed import Distributed
 from mt.text.casing import Casing
 from mt.text.lines import TextFile
+from mt.text.source_repair import NO_REPAIR, SourceRepair
+from mt.text.spelling import Spelling
 from mt.training.train_state import TrainState
 from mt.training.trainer import Trainer
 
 _MODEL_FORMAT = 3  # a finished run with a folder of another format rebuilds it
 _CASED_LINES = 50_000  # of the training text that teach the usual case of words
+_SPELT_LINES = 500_000  # that teach which words there are
 
 
 def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: Trainer, state: TrainState) -> str:
@@ -77,8 +80,8 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
                 peak_memory=peak_memory(),
             )
         else:
-            config, *shared = distributed.broadcast((config, None, None))
-            _score(config, run_dir, _translator(config, tokenizers, model, *shared), distributed)
+            config, converted, repair = distributed.broadcast((config, None, NO_REPAIR))
+            _score(config, run_dir, _translator(config, tokenizers, model, converted, repair), distributed)
     return _summary(config, run_dir, state, read_manifest(run_dir.model.root)) if distributed.is_main else ""
 
 
@@ -97,7 +100,7 @@ def _write_folder(
     distributed: Distributed,
 ) -> None:
     """Write the model folder in rank 0, and add the measurements to its facts."""
-    extras = _shortlist(config, run_dir, tokenizers), _casing(config, run_dir)
+    extras = _shortlist(config, run_dir, tokenizers), _repair(config, run_dir)
     with new_model(run_dir.model, config, tokenizers, weights, facts, *extras) as folder:
         if config.decoding.tune_length_penalty and config.decoding.beam_size > 1:
             config = _tuned(config, run_dir, folder, tokenizers, model, extras[1])
@@ -139,11 +142,12 @@ def _shortlist(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> Sh
     return make_shortlist(EncodedCorpus.open(run_dir.encoded("train")), size, tokenizers)
 
 
-def _casing(config: Config, run_dir: RunDir) -> Casing | None:
-    if not config.decoding.restore_case:
-        return None
+def _repair(config: Config, run_dir: RunDir) -> SourceRepair:
     pairs = json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"]
-    return Casing.learn(TextFile(run_dir.text_file("train", "source"), -(-pairs // _CASED_LINES)))
+    text, decoding = run_dir.text_file("train", "source"), config.decoding
+    casing = Casing.learn(TextFile(text, -(-pairs // _CASED_LINES))) if decoding.restore_case else None
+    spelling = Spelling.learn(TextFile(text, -(-pairs // _SPELT_LINES))) if decoding.restore_spelling else None
+    return SourceRepair(casing, spelling)
 
 
 def _tuned(
@@ -152,14 +156,14 @@ def _tuned(
     folder: ModelDir,
     tokenizers: TokenizerPair,
     model: TranslationModel,
-    casing: Casing | None,
+    repair: SourceRepair,
 ) -> Config:
     """Return the configuration with a length penalty for this model, which its folder then has, too."""
     converted = folder if folder.ctranslate2.is_dir() and model.device.type == "cpu" else None
     try:
-        translator = _translator(config, tokenizers, model, converted, casing)
+        translator = _translator(config, tokenizers, model, converted, repair)
     except UnusableError:  # said when the number formats are measured
-        translator = _translator(config, tokenizers, model, None, casing)
+        translator = _translator(config, tokenizers, model, None, repair)
     config = with_best_penalty(translator, config, read_texts(run_dir, "valid", config.data))
     change_search(folder, config)
     return config
@@ -184,14 +188,14 @@ def _translator(
     tokenizers: TokenizerPair,
     model: TranslationModel,
     converted: ModelDir | None,
-    casing: Casing | None,
+    repair: SourceRepair,
 ) -> Translator:
     """Choose the engine as `mt eval` would: CTranslate2 with a converted folder, torch otherwise."""
     settings = TranslationSettings.of(config)
     if converted is not None:
         return open_converted(converted, settings, tokenizers, EngineChoice()).translator
     engine = TorchEngine(model, settings.batch_tokens)
-    return Translator.of(engine, tokenizers, settings, casing)
+    return Translator.of(engine, tokenizers, settings, repair)
 
 
 def _score(config: Config, run_dir: RunDir, translator: Translator, distributed: Distributed) -> list[MethodResult]:

@@ -12,7 +12,8 @@ from mt.text.languages import base_language
 
 _DOTTED_I = {"tr", "az", "tt", "crh"}  # languages with the letters ı and İ
 _FIRST_LETTER = re.compile(r"(?<!\S)([^\w\s]*)(\w)")
-_WORD = re.compile(r"[^\W\d_]+")
+WORD = re.compile(r"[^\W\d_]+")
+"""Letters in a row."""
 _INNER = re.compile(r"(?<=\w)[^\w\s]+\w+")  # behind an apostrophe or a hyphen, where title case has no capital
 _SENTENCE_START = re.compile(r"(?:^|(?<!\b\w)[.!?…]\s)\W*$")  # not behind an initial
 _FINAL_MARK = re.compile(r"[.!?…:][\"'»”’)]*$")
@@ -68,11 +69,11 @@ class Casing:
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         starts = Counter[tuple[bool, bool]]()
         for line in lines:
-            matches = list(_WORD.finditer(line))
+            matches = list(WORD.finditer(line))
             if line.isupper() or not any(match[0].islower() for match in matches):
                 continue  # a line in capitals teaches nothing
             for match in matches:
-                if _starts_sentence(match):
+                if starts_sentence(match):
                     starts[_has_final_mark(line), match[0][0].isupper()] += 1
                 else:
                     counts[match[0].lower()][match[0]] += 1
@@ -131,26 +132,27 @@ class Casing:
                 return capitals
             small = lower_case(match[0], language)
             usual = self._usual.get(capitals) or (small.capitalize() if self.capital_unknown else small)
-            begins = capital_start and usual.islower() and _starts_sentence(match)
+            begins = capital_start and usual.islower() and starts_sentence(match)
             return upper_case(usual[0], language) + usual[1:] if begins else usual
 
-        return _WORD.sub(restored_word, line), change
+        return WORD.sub(restored_word, line), change
 
     def _is_title(self, line: str) -> bool:
         """Return True if all words begin with a capital, and at least four usually do not."""
-        words = _WORD.findall(_INNER.sub("", line))
+        words = WORD.findall(_INNER.sub("", line))
         if not all(word[0].isupper() for word in words):
             return False
         return sum(self._usual.get(upper_case(word), "A")[0].islower() for word in words) >= _TITLE_WORDS
 
     def _is_shouted(self, line: str) -> bool:
         """Return False for abbreviations, which are usually in capitals, and a few unknown words, which may be some."""
-        words = _WORD.findall(line)
+        words = WORD.findall(line)
         usual = [self._usual.get(word, "") for word in words]
         return any(len(form) > 1 and not form.isupper() for form in usual) or sum(len(word) > 2 for word in words) >= 3
 
 
-def _starts_sentence(word: re.Match[str]) -> bool:
+def starts_sentence(word: re.Match[str]) -> bool:
+    """Return True for a word at the start of a text, or behind the end of a sentence."""
     return _SENTENCE_START.search(word.string, max(0, word.start() - 8), word.start()) is not None
 
 

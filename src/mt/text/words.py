@@ -8,6 +8,11 @@ WORD = re.compile(rf"[{_UNSPACED}]|\w+|[^\w\s]")
 _SINGLE = re.compile(rf"[{_UNSPACED}]|[^\w\s]")
 
 
+def word_starts(text: str) -> list[int]:
+    """Return the position of each word and mark."""
+    return [match.start() for match in WORD.finditer(text)]
+
+
 def is_single(character: str) -> bool:
     """Return True for a character that is a word or mark by itself; False for none."""
     return _SINGLE.match(character) is not None

@@ -1,0 +1,141 @@
+"""Misspelt words of a source text, and the known words that they stand for."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from mt.errors import InputError
+from mt.text.casing import WORD, starts_sentence
+
+KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю")
+"""Rows of keys; a letter may be mistyped as its neighbour."""
+
+_HEADER = "mt spelling 1"
+_MAX_WORDS = 300_000
+_MIN_COUNT = 3  # of a word that a misspelling may stand for
+_MIN_LETTERS = 4
+# Neither code nor names of files: words, with apostrophes and hyphens, between quotation and punctuation marks.
+_PROSE = re.compile(r"(?<!\S)[\"'“„‚«‹(\[¿¡]*([^\W\d_]+(?:['’-][^\W\d_]+)*)[.,;:!?…)\]\"'”»›]*(?!\S)")
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """Words of a language with capitals and small letters.
+
+    Attributes:
+        words: the most frequent first; in small letters, or capitalised if they usually are.
+        n_frequent: how many of them are frequent enough for a misspelling to stand for them.
+    """
+
+    words: tuple[str, ...]
+    n_frequent: int
+
+    @classmethod
+    def learn(cls, lines: Iterable[str]) -> "Spelling | None":
+        """Learn words from text; None from a script without case."""
+        counts, capitals = Counter[str](), Counter[str]()
+        for line in lines:
+            if line.isupper():
+                continue
+            for match in WORD.finditer(line):
+                small = match[0].lower()
+                counts[small] += 1
+                if match[0] == small:
+                    capitals[small] -= 1
+                elif not starts_sentence(match):
+                    capitals[small] += 1
+        ranked = sorted((-count, word) for word, count in counts.items() if word.upper() != word)[:_MAX_WORDS]
+        words = tuple(word.capitalize() if capitals[word] > 0 else word for _, word in ranked)
+        return cls(words, sum(-count >= _MIN_COUNT for count, _ in ranked)) if words else None
+
+    def text(self) -> str:
+        """Return the content of a file that `read` reads."""
+        return "\n".join([f"{_HEADER} {self.n_frequent}", *self.words]) + "\n"
+
+    @classmethod
+    def read(cls, path: Path) -> "Spelling":
+        """Read a file.
+
+        Raises:
+            InputError: it is not a file of `text`.
+        """
+        header, *words = path.read_text(encoding="utf-8", errors="replace").split("\n")
+        match = re.fullmatch(rf"{_HEADER} (\d{{1,6}})", header)
+        if match is None or not int(match[1]) < len(words) <= _MAX_WORDS + 1:
+            raise InputError(f"{path}: not a list of words for the correction of spelling")
+        return cls(tuple(words[:-1]), int(match[1]))
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(word.lower() for word in self.words)
+
+    @cached_property
+    def _rank(self) -> dict[str, int]:
+        return {word.lower(): rank for rank, word in enumerate(self.words[: self.n_frequent])}
+
+    @cached_property
+    def _letters(self) -> str:
+        return "".join(sorted({letter for word in self._rank for letter in word if letter.upper() != letter}))
+
+    def corrected(self, line: str, kept: Callable[[str], Sequence[tuple[int, int]]] = lambda line: ()) -> str:
+        """Return a line in which a word replaces an unknown one that a slip of the keyboard makes of it.
+
+        Of several such words the most frequent is taken. Short words, abbreviations, code, and words that are
+        capitalised as those that resemble them are not, stay as they are.
+
+        Args:
+            line: of the source language.
+            kept: returns the spans of a line, start and end, that stay as they are.
+        """
+        unknown = [word for word in WORD.finditer(line) if len(word[0]) >= _MIN_LETTERS and not self._knows(word[0])]
+        if not unknown:
+            return line
+        prose, spans = [match.span(1) for match in _PROSE.finditer(line)], kept(line)
+        pieces, end = [], 0
+        for word in unknown:
+            is_prose = any(first <= word.start() and word.end() <= last for first, last in prose)
+            if is_prose and not any(start < word.end() and word.start() < stop for start, stop in spans):
+                pieces += [line[end : word.start()], self._corrected(word)]
+                end = word.end()
+        return "".join([*pieces, line[end:]])
+
+    def _knows(self, word: str) -> bool:
+        return word.lower() in self._known
+
+    def _corrected(self, match: re.Match[str]) -> str:
+        word, small = match[0], match[0].lower()
+        if word not in (small, small.capitalize()):
+            return word
+        ranks = [self._rank[known] for known in _slips(small, self._letters) if known in self._rank]
+        if word != small and not starts_sentence(match):
+            ranks = [rank for rank in ranks if self.words[rank][0].isupper()]
+        if not ranks:
+            return word
+        best = self.words[min(ranks)].lower()
+        return best if word == small else best.capitalize()
+
+
+def _slips(word: str, letters: str) -> Iterator[str]:
+    """Yield what a word may have been: a letter was left out, doubled, swapped with the next, or its neighbour hit.
+
+    The first letter is taken for right, and the last, where another is more often an inflection.
+    """
+    for i in range(1, len(word)):
+        before, letter, after = word[:i], word[i], word[i + 1 :]
+        yield from (before + missing + letter + after for missing in letters)
+        if letter == word[i - 1]:
+            yield before + after
+        if not after:
+            return
+        yield before + after[0] + letter + after[1:]
+        yield from (before + other + after for other in _NEIGHBOURS.get(letter, ""))
+
+
+_NEIGHBOURS = {
+    letter: row[max(0, place - 1) : place] + row[place + 1 : place + 2]
+    for row in KEYBOARD
+    for place, letter in enumerate(row)
+}
