@@ -49,11 +49,13 @@ def main() -> int:
         arguments.write_text.write_text("".join(rows), encoding="utf-8")
     if arguments.links:
         lines = arguments.links.read_text().splitlines()
-        print(f"{arguments.links.name}: {error_rate(train, [_parsed(line) for line in lines])}")
+        print(f"{arguments.links.name}: {error_rate(train, [parsed(line) for line in lines])}")
     if not arguments.models or arguments.links:
-        print(f"lexicon aligner: {error_rate(train, list(align_words(*_words(train))))}", flush=True)
+        print(f"lexicon aligner: {error_rate(train, lexicon_links(_pairs(train)))}", flush=True)
     for path in arguments.models:
-        print(f"{path.name}: attention to references: {error_rate(test, _attention_links(path, test))}", flush=True)
+        print(
+            f"{path.name}: attention to references: {error_rate(test, attention_links(path, _pairs(test)))}", flush=True
+        )
         print(f"{path.name}: tags: {place_tags(path, test, random.Random(arguments.seed))}", flush=True)
     return 0
 
@@ -71,31 +73,38 @@ def error_rate(sentences: Sequence[Sentence], found: Sequence[Links]) -> str:
     return f"AER {rate:.2%} (precision {precision:.2%}, recall {recall:.2%}, {n_true:,} links)"
 
 
-def _parsed(line: str) -> Links:
+def parsed(line: str) -> Links:
+    """Return links that are written in Pharaoh's format."""
     return [(int(s), int(t)) for s, _, t in (link.partition("-") for link in line.split())]
 
 
-def _words(sentences: Sequence[Sentence]) -> tuple[Words, Words]:
-    sides = []
-    for side in ("english", "italian"):
-        vocab: dict[str, int] = {}
-        ids = [[vocab.setdefault(w, len(vocab)) for w in tokens(getattr(one, side))] for one in sentences]
-        sides.append(Words(np.concatenate(ids), np.cumsum([0, *map(len, ids)])))
-    return sides[0], sides[1]
-
-
-def _attention_links(path: Path, sentences: Sequence[Sentence]) -> list[Links]:
+def attention_links(path: Path, pairs: Iterable[tuple[str, str]]) -> list[Links]:
+    """Return the links of each target token to the source token that a run's model attends to most."""
     loaded = load_model(ModelDir(path / "model"), torch.device("cpu"))
     pair, links = loaded.tokenizers, list[Links]()
-    for one in sentences:
-        ids = pair.source.encode(one.english), pair.target.encode(one.italian)
+    for source, target in pairs:
+        ids = pair.source.encode(source), pair.target.encode(target)
         is_guided = loaded.model.is_guided
         weights = aligning_weights(attention_weights(loaded.model, *ids), is_guided)[int(is_guided) :]
         pieces = pair.source.tokens(ids[0]), pair.target.tokens(ids[1])
-        units = align_units(one.english, one.italian, pieces, weights[:, 1:-1].tolist())
-        starts = {match.start(): n for n, match in enumerate(re.finditer(r"\w+|[^\w\s]", one.english))}
+        units = align_units(source, target, pieces, weights[:, 1:-1].tolist())
+        starts = {match.start(): n for n, match in enumerate(re.finditer(r"\w+|[^\w\s]", source))}
         links.append([(starts[unit.origin], place) for place, unit in enumerate(units)])
     return links
+
+
+def lexicon_links(pairs: Iterable[tuple[str, str]]) -> list[Links]:
+    """Return the links of the aligner of `mt data align-words`, for tokens in lower case."""
+    sides = []
+    for texts in zip(*pairs, strict=True):
+        vocab: dict[str, int] = {}
+        ids = [[vocab.setdefault(word, len(vocab)) for word in tokens(text)] for text in texts]
+        sides.append(Words(np.concatenate(ids), np.cumsum([0, *map(len, ids)])))
+    return list(align_words(*sides))
+
+
+def _pairs(sentences: Iterable[Sentence]) -> list[tuple[str, str]]:
+    return [(one.english, one.italian) for one in sentences]
 
 
 def place_tags(path: Path, sentences: Sequence[Sentence], rng: random.Random) -> str:
