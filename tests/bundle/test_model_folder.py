@@ -41,7 +41,7 @@ def folder(saved: ModelDir, tmp_path: Path) -> ModelDir:
     return ModelDir(Path(shutil.copytree(saved.root, tmp_path / "model")))
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
 @pytest.mark.parametrize("shared", ["true", "false"])
 @pytest.mark.parametrize("tied", ["true", "false"])
 def test_loading_returns_what_was_saved(tmp_path: Path, tied: str, shared: str, positions: str) -> None:

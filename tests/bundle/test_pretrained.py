@@ -91,6 +91,7 @@ REFUSED = [
     (["model.norm=pre", "model.activation=gelu"], ["model.norm", "model.activation"]),
     (["model.decoder_layers=2", "model.bias=false"], ["model.decoder_layers", "model.bias"]),
     (["model.positions=learned"], ["model.positions"]),
+    (["model.positions=rotary"], ["model.positions"]),
     (["model.tie_embeddings=false"], ["model.tie_embeddings"]),
     (["tokenizer.shared=false"], ["tokenizer.shared"]),
 ]

@@ -46,6 +46,8 @@ SHAPES += [
 ]
 SHAPES += [
     ["model.activation=silu", "model.output_bias=true"],
+    ["model.positions=rotary", "model.norm=pre", "model.n_heads=4"],
+    ["model.positions=rotary", "model.norm=post", "tokenizer.shared=false", "model.embedding_norm=true"],
     ["model.embedding_norm=true", "model.norm=pre", "model.output_bias=true", "tokenizer.shared=false"],
     ["model.embedding_norm=true", "model.bias=false", "model.scale_embeddings=false"],
 ]

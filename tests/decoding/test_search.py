@@ -23,7 +23,9 @@ SHAPES = [
     {},
     {"norm": "pre", "positions": "learned"},
     {"tie_embeddings": False, "activation": "swiglu"},
+    {"norm": "pre", "positions": "rotary"},
     *DECODER_ONLY,
+    {**DECODER_ONLY[0], "positions": "rotary"},
 ]
 SEEDS = range(4)
 METHODS = [

@@ -28,11 +28,24 @@ from training_helpers import kill_training, project_copy
 SHAPES = [
     {**shape, "norm": norm, "activation": activation, "positions": positions}
     for shape in DECODER_ONLY
-    for norm, activation, positions in (("post", "relu", "sinusoidal"), ("pre", "swiglu", "learned"))
+    for norm, activation, positions in (
+        ("post", "relu", "sinusoidal"),
+        ("pre", "swiglu", "learned"),
+        ("pre", "relu", "rotary"),
+    )
 ]
 DECODER = (
     "model={architecture: decoder_only, d_model: 32, n_heads: 2, d_ff: 64, decoder_layers: 2, norm: pre, dropout: 0}"
 )
+
+
+def turned(heads: Tensor) -> Tensor:
+    """Turn the complex numbers that halves of each vector (H, L, K) are, as Su et al. 2021 do in section 3.2."""
+    half = heads.shape[2] // 2
+    angles = torch.arange(heads.shape[1])[:, None] * 10000.0 ** (-torch.arange(half).double() / half)
+    turns = torch.polar(torch.ones_like(angles), angles).to(torch.complex64)  # as the model's table
+    numbers = torch.complex(heads[..., :half], heads[..., half:]) * turns
+    return torch.cat([numbers.real, numbers.imag], dim=-1)
 
 
 def plain_gpt(model: DecoderOnly, shape: dict, source: list[int], target: list[int]) -> Tensor:
@@ -40,8 +53,10 @@ def plain_gpt(model: DecoderOnly, shape: dict, source: list[int], target: list[i
     w = dict(model.named_parameters(remove_duplicate=False))
     config = model_config(**shape)
     length, d_model, heads = len(source) + len(target), config.d_model, config.n_heads
-    learned = config.positions == "learned"
-    positions = w["source_embedding.positions.table"][:length] if learned else paper_positions(length, d_model)
+    if config.positions == "learned":
+        positions = w["source_embedding.positions.table"][:length]
+    else:
+        positions = paper_positions(length, d_model) * (config.positions == "sinusoidal")
     tokens = [w["source_embedding.tokens.weight"][i] for i in source]
     tokens += [w["target_embedding.tokens.weight"][i] for i in target]
     x = torch.stack(tokens) * math.sqrt(d_model) + positions
@@ -58,6 +73,8 @@ def plain_gpt(model: DecoderOnly, shape: dict, source: list[int], target: list[i
     def attention(name: str, y: Tensor) -> Tensor:
         parts = linear(f"{name}.in_proj", y).split(d_model, dim=-1)
         q, k, v = (part.view(length, heads, -1).transpose(0, 1) for part in parts)
+        if config.positions == "rotary":
+            q, k = turned(q), turned(k)
         scores = (q @ k.transpose(1, 2) / math.sqrt(d_model // heads)).masked_fill(~mask, -math.inf)
         return linear(f"{name}.out_proj", (scores.softmax(-1) @ v).transpose(0, 1).reshape(length, d_model))
 

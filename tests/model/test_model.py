@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from model_helpers import close, model_config, paper_positions, small_model, sources, targets
 from mt.config import ModelConfig
 from mt.data.tokenizer import PAD_ID
-from mt.model.embedding import Embedding, LearnedPositions, SinusoidalPositions
+from mt.model.embedding import Embedding
 from mt.model.layers import DecoderLayer, EncoderLayer
 from mt.model.packing import Packing
+from mt.model.positions import LearnedPositions, SinusoidalPositions, rotary_positions, rotated
 from mt.model.transformer import Transformer
 
 RENAMED = [
@@ -149,6 +150,7 @@ VARIANTS = [
     {},
     {"norm": "pre"},
     {"positions": "learned", "activation": "swiglu", "bias": False},
+    {"positions": "rotary", "norm": "pre"},
 ]
 
 
@@ -195,6 +197,19 @@ def test_sinusoids_are_the_papers_also_beyond_max_length() -> None:
         close(positions(torch.arange(start, end), end), expected[start:end], 1e-6)
     close(positions(torch.tensor([4, 0, 999, 4]), 1000), expected[[4, 0, 999, 4]], 1e-6)
     assert "table" not in positions.state_dict()
+
+
+def test_products_of_rotated_queries_and_keys_depend_on_their_distance() -> None:
+    rotary = rotary_positions(model_config(positions="rotary", d_model=16, n_heads=2), max_length=4)
+    vectors = torch.randn(1, 48, dtype=torch.float64).repeat(20, 1)  # the same at each position
+    queries, keys, values = rotated(vectors, rotary(torch.arange(20), 20).double(), 2).view(20, 3, 2, 8).unbind(1)
+    close(values.flatten(1), vectors[:, 32:], 0)
+    for head in range(2):
+        products = queries[:, head] @ keys[:, head].T
+        for distance in range(-19, 20):
+            diagonal = products.diagonal(distance)
+            close(diagonal, diagonal[:1].expand_as(diagonal), 1e-6)
+        assert products[0].unique().numel() == 20
 
 
 def test_learned_positions_are_one_vector_each() -> None:

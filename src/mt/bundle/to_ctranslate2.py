@@ -19,8 +19,9 @@ from mt.data.shortlist import Shortlist
 from mt.data.tokenizer import EOS, SOS, UNK, TokenizerPair
 from mt.data.tokenizer_kinds import TextTokenizer
 from mt.decoding.settings import TranslationSettings
-from mt.model.embedding import Embedding, LearnedPositions
+from mt.model.embedding import Embedding
 from mt.model.layers import DecoderLayer, EncoderLayer, FeedForward, Sublayer
+from mt.model.positions import LearnedPositions
 from mt.model.transformer import Transformer, alignment_layer
 from mt.storage import atomic
 from mt.storage.run_dir import VOCABULARY_MAP, ModelDir
@@ -88,20 +89,27 @@ def _pieces(tokenizer: TextTokenizer) -> list[str]:
 
 
 def _spec(model: Transformer, config: Config, positions: int) -> "TransformerSpec":
-    from ctranslate2.specs import Activation, TransformerSpec
+    from ctranslate2.specs import Activation, TransformerDecoderSpec, TransformerSpec
+    from ctranslate2.specs.transformer_spec import TransformerEncoderSpec
 
     shape = config.model
     activations = {"relu": Activation.RELU, "gelu": Activation.GELU}  # others are, or are gated by, swish
-    spec = TransformerSpec.from_config(
-        (shape.encoder_layers, shape.decoder_layers),
-        shape.n_heads,
-        pre_norm=shape.norm == "pre",
-        activation=activations.get(shape.activation, Activation.SWISH),
-        ffn_glu=shape.activation == "swiglu",
-        layernorm_embedding=shape.embedding_norm,
-        # The attention that the library returns is then the one `align_words` expects.
-        alignment_layer=alignment_layer(shape.decoder_layers),
-        alignment_heads=1 if config.is_guided else shape.n_heads,
+    common: dict[str, Any] = {
+        "pre_norm": shape.norm == "pre",
+        "activation": activations.get(shape.activation, Activation.SWISH),
+        "ffn_glu": shape.activation == "swiglu",
+        "layernorm_embedding": shape.embedding_norm,
+    }
+    if shape.positions == "rotary":
+        common |= {"rotary_dim": shape.d_model // shape.n_heads, "rotary_interleave": False}
+    # The attention that the library returns is then the one `align_words` expects.
+    aligning = {
+        "alignment_layer": alignment_layer(shape.decoder_layers),
+        "alignment_heads": 1 if config.is_guided else shape.n_heads,
+    }
+    spec = TransformerSpec(
+        TransformerEncoderSpec(shape.encoder_layers, shape.n_heads, **common),
+        TransformerDecoderSpec(shape.decoder_layers, shape.n_heads, **common, **aligning),
     )
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, SOS, EOS
     spec.config.decoder_start_token = SOS
@@ -109,8 +117,8 @@ def _spec(model: Transformer, config: Config, positions: int) -> "TransformerSpe
     spec.config.add_source_bos = shape.source_format.startswith("<s>")
     spec.config.add_source_eos = not shape.source_format.endswith("lang")
     [spec.config.layer_norm_epsilon] = {module.eps for module in model.modules() if isinstance(module, nn.LayerNorm)}
-    _embedding(spec.encoder.embeddings[0], spec.encoder.position_encodings, model.source_embedding, positions)
-    _embedding(spec.decoder.embeddings, spec.decoder.position_encodings, model.target_embedding, positions)
+    _embedding(spec.encoder, spec.encoder.embeddings[0], model.source_embedding, positions)
+    _embedding(spec.decoder, spec.decoder.embeddings, model.target_embedding, positions)
     for theirs, encoder_layer in zip(spec.encoder.layer, cast(Iterable[EncoderLayer], model.encoder), strict=True):
         _self_attention(theirs.self_attention, encoder_layer)
         _feed_forward(theirs.ffn, encoder_layer.residuals[1], encoder_layer.feed_forward)
@@ -129,14 +137,18 @@ def _spec(model: Transformer, config: Config, positions: int) -> "TransformerSpe
     return spec
 
 
-def _embedding(tokens: Any, positions: Any, ours: Embedding, max_positions: int) -> None:
+def _embedding(stack: Any, tokens: Any, ours: Embedding, max_positions: int) -> None:
     tokens.weight = _array(ours.tokens.weight)
     tokens.multiply_by_sqrt_depth = True
-    if isinstance(ours.positions, LearnedPositions):
+    if ours.positions is None:
+        if hasattr(stack, "position_encodings"):  # of an encoder, whose layers have positions, too
+            del stack.position_encodings
+    elif isinstance(ours.positions, LearnedPositions):
         table = _array(ours.positions.table)
-        positions.encodings = np.pad(table, ((0, max(0, max_positions - len(table))), (0, 0)), mode="edge")
+        padding = ((0, max(0, max_positions - len(table))), (0, 0))
+        stack.position_encodings.encodings = np.pad(table, padding, mode="edge")
     else:
-        positions.encodings = _array(ours.positions.sinusoids(max_positions))
+        stack.position_encodings.encodings = _array(ours.positions.sinusoids(max_positions))
 
 
 def _self_attention(theirs: Any, ours: EncoderLayer | DecoderLayer) -> None:

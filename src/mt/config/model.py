@@ -91,8 +91,9 @@ class ModelConfig(Section):
     """Non-linearity of the feed-forward blocks."""
     norm: Literal["post", "pre"] = "post"
     """Whether layer normalisation follows or precedes each block."""
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    """How positions are encoded."""
+    positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
+    """How positions are encoded: in vectors that are added to the embeddings, or in a rotation of queries and keys (Su
+    et al. 2021, https://arxiv.org/abs/2104.09864)."""
     tie_embeddings: bool = True
     """Whether embeddings and output share one matrix: all three with a shared vocabulary, else those of the target."""
     scale_embeddings: bool = True
@@ -142,4 +143,7 @@ class ModelConfig(Section):
             yield Rule(("d_model", "n_heads"), reason)
         if self.positions == "sinusoidal" and self.d_model % 2:
             reason = f"sinusoidal positions need an even d_model (sine and cosine in pairs), not {self.d_model}"
+            yield Rule(("d_model", "positions"), reason)
+        if self.positions == "rotary" and self.d_model % (2 * self.n_heads) and self.d_model % self.n_heads == 0:
+            reason = f"rotary positions turn pairs of a head's units, and {self.d_model // self.n_heads} is odd"
             yield Rule(("d_model", "positions"), reason)

@@ -174,6 +174,9 @@ def export_rules(config: Config, export_format: ExportFormat) -> Iterator[Rule]:
     if export_format == "huggingface" and config.model.embedding_norm:
         reason = "a norm of embeddings cannot be exported as huggingface: the classes that are used have none"
         yield Rule(("model.embedding_norm", "exports"), reason)
+    if export_format == "huggingface" and config.model.positions == "rotary":
+        reason = "rotary positions cannot be exported as huggingface: transformers has no such translation model"
+        yield Rule(("model.positions", "exports"), reason)
     forms = (OUR_FORMAT,) if export_format == "argos" else (OUR_FORMAT, MARIAN_FORMAT)
     if export_format != "ctranslate2" and (config.model.source_format, config.model.target_tag) not in forms:
         reason = f"sentences of this form cannot be exported as {export_format}: its programs write others"

@@ -16,6 +16,7 @@ from mt.config.model import ModelConfig
 from mt.model.cache import KeyValueCache, KeyValues
 from mt.model.linear import Linear
 from mt.model.packing import Packing
+from mt.model.positions import rotated
 
 
 class Links(NamedTuple):
@@ -142,7 +143,7 @@ class SelfAttention(nn.Module):
             mask: (B, 1, T, T), True where a query may look; None: as `causal` and the padding say.
             cache: an empty cache, filled with the keys and values.
         """
-        projected = self.in_proj(x)  # (N, 3 D)
+        projected = self._project(x, packing.rotation)  # (N, 3 D)
         dropout = self.dropout * self.training
         if mask is None and cache is None and has_packed_kernel(packing, projected.dtype, x.shape[1] // self.n_heads):
             queries, keys, values = projected.view(len(x), 3, self.n_heads, -1).unbind(1)  # (N, H, K) each
@@ -159,14 +160,16 @@ class SelfAttention(nn.Module):
 
     def weights(self, x: Tensor, packing: Packing, causal: bool, mask: Tensor | None = None, *_: object) -> Tensor:
         """Return the attention weights (B, H, T, T); arguments as of `forward`."""
-        queries, key_values = self._split(self.in_proj(x), packing)
+        queries, key_values = self._split(self._project(x, packing.rotation), packing)
         if causal:
             mask = torch.ones(queries.shape[2], queries.shape[2], dtype=torch.bool, device=x.device).tril()
         elif mask is None:
             mask = attention_mask(packing.pad)
         return scaled_dot_product_weights(queries, key_values.keys, mask)
 
-    def step(self, x: Tensor, cache: KeyValueCache, used: int, mask: Tensor | None) -> Tensor:
+    def step(
+        self, x: Tensor, cache: KeyValueCache, used: int, mask: Tensor | None, rotation: Tensor | None = None
+    ) -> Tensor:
         """Attend from the newest token of every hypothesis to the target so far.
 
         Args:
@@ -174,11 +177,15 @@ class SelfAttention(nn.Module):
             cache: of this layer; W slots are added.
             used: slots filled so far.
             mask: (B, 1, W, used + W), added to the scores; None where every hypothesis sees all slots.
+            rotation: of the tokens' positions, (1, K) or (B * W, K); None without rotary positions.
         """
         batch = len(x) if mask is None else len(mask)
-        projected = self.in_proj(x).view(batch, len(x) // batch, 3, self.n_heads, -1)
+        projected = self._project(x, rotation).view(batch, len(x) // batch, 3, self.n_heads, -1)
         queries, keys, values = projected.permute(2, 0, 3, 1, 4)  # (B, H, W, K) each
         return _attend_step(self.out_proj, queries, cache.append(used, KeyValues(keys, values)), mask)
+
+    def _project(self, x: Tensor, rotation: Tensor | None) -> Tensor:
+        return rotated(self.in_proj(x), rotation, self.n_heads)  # (N, 3 D)
 
     def _split(self, projected: Tensor, packing: Packing) -> tuple[Tensor, KeyValues]:
         parts = packing.unpack(projected).chunk(3, dim=-1)  # (B, T, D) each

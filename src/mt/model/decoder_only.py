@@ -22,6 +22,7 @@ from mt.model.embedding import Embedding, token_embeddings
 from mt.model.initialization import initialize
 from mt.model.layers import EncoderLayer, final_norm
 from mt.model.packing import Packing
+from mt.model.positions import rotary_positions
 
 
 class DecoderOnly(nn.Module):
@@ -38,6 +39,7 @@ class DecoderOnly(nn.Module):
         self.source_embedding = Embedding(source_tokens, config, 2 * max_length)
         self.target_embedding = Embedding(target_tokens, config, 2 * max_length)
         self.target_embedding.positions = self.source_embedding.positions
+        self.rotary = rotary_positions(config, 2 * max_length)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.decoder_layers))
         self.max_positions = max_length if config.positions == "learned" else None
         self.source_format = config.source_format
@@ -67,7 +69,7 @@ class DecoderOnly(nn.Module):
     def states(self, src_tokens: Tensor, tgt_in: Tensor, src: Packing, tgt: Packing) -> Tensor:
         """Return the last states of the target (N, D): the forward pass up to the output layer."""
         joined = join(src, tgt)
-        packing = joined.packing
+        packing = joined.packing.rotated(self.rotary)
         source = self.source_embedding(src.pack(src_tokens), src.positions, packing.shape[1])  # (M, D)
         positions = packing.positions[joined.target]
         target = self.target_embedding(tgt.pack(tgt_in), positions, packing.shape[1])  # (N, D)
@@ -82,7 +84,7 @@ class DecoderOnly(nn.Module):
         """Read source tokens (B, S) for decoding with `step`."""
         src = Packing.of(src_tokens)
         x = self.source_embedding(src.pack(src_tokens), src.positions, src.shape[1])  # (M, D)
-        mask = attention_mask(src.pad) if self._bidirectional else None
+        src, mask = src.rotated(self.rotary), attention_mask(src.pad) if self._bidirectional else None
         caches = [KeyValueCache() for _ in self.layers]
         for layer, cache in zip(self.blocks, caches, strict=True):
             x = layer(x, src, not self._bidirectional, mask, cache)
@@ -97,9 +99,11 @@ class DecoderOnly(nn.Module):
         width = tokens.shape[1]
         mask = state.reserve(width)
         positions = state.positions().repeat_interleave(width)
-        x = self.target_embedding(tokens.flatten(), positions, state.prompt.max_length + state.position + 1)
+        length = state.prompt.max_length + state.position + 1
+        rotation = None if self.rotary is None else self.rotary(positions, length)  # (B * W, K)
+        x = self.target_embedding(tokens.flatten(), positions, length)
         for layer, cache in zip(self.blocks, state.caches, strict=True):
-            x = layer.step(x, cache, state.used, mask)
+            x = layer.step(x, cache, state.used, mask, rotation)
         state.advance(width)
         logits: Tensor = self.output(self.norm(x))
         return logits

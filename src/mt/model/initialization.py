@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from mt.config.model import ModelConfig
-from mt.model.embedding import LearnedPositions
 from mt.model.linear import Linear
 from mt.model.packing import PAD_ID
+from mt.model.positions import LearnedPositions
 
 
 @torch.no_grad()

@@ -87,9 +87,11 @@ class EncoderLayer(nn.Module):
         x = self.residuals[1](x, self.feed_forward)
         return x
 
-    def step(self, x: Tensor, cache: KeyValueCache, used: int, mask: Tensor | None) -> Tensor:
+    def step(
+        self, x: Tensor, cache: KeyValueCache, used: int, mask: Tensor | None, rotation: Tensor | None = None
+    ) -> Tensor:
         """Transform one position of W hypotheses per sentence (B * W, D); see `SelfAttention.step`."""
-        x = self.residuals[0](x, lambda y: self.self_attention.step(y, cache, used, mask))
+        x = self.residuals[0](x, lambda y: self.self_attention.step(y, cache, used, mask, rotation))
         x = self.residuals[1](x, self.feed_forward)
         return x
 
@@ -139,9 +141,10 @@ class DecoderLayer(nn.Module):
         mask: Tensor | None,
         source: KeyValues,
         src_mask: Tensor | None,
+        rotation: Tensor | None = None,
     ) -> Tensor:
         """Transform one position of W hypotheses per sentence (B * W, D); see `step` of both attentions."""
-        x = self.residuals[0](x, lambda y: self.self_attention.step(y, cache, used, mask))
+        x = self.residuals[0](x, lambda y: self.self_attention.step(y, cache, used, mask, rotation))
         x = self.residuals[1](x, lambda y: self.cross_attention.step(y, source, src_mask))
         x = self.residuals[2](x, self.feed_forward)
         return x

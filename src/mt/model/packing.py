@@ -7,7 +7,7 @@ sentences side by side (B, L, ...): it unpacks its inputs and packs its output, 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mt.model.positions import SinusoidalPositions
 from mt.system.devices import has_flash_attention
 
 PAD_ID = 0
@@ -54,12 +55,14 @@ class Packing:
         padding: None if all sentences are equally long.
         starts: (B + 1,), int32, the index of each sentence's first token, and N; only on devices that have attention
             for packed sentences.
+        rotation: (N, K), of each token's query and key, by its position; None without rotary positions.
     """
 
     shape: tuple[int, int]
     positions: Tensor
     padding: Padding | None = None
     starts: Tensor | None = None
+    rotation: Tensor | None = None
 
     @classmethod
     def of(cls, tokens: Tensor, used_on: torch.device | None = None) -> "Packing":
@@ -101,6 +104,10 @@ class Packing:
         positions = next(tensors)
         padding = None if self.padding is None else Padding(*islice(tensors, len(self.padding)))
         return Packing(self.shape, positions, padding, None if self.starts is None else next(tensors))
+
+    def rotated(self, rotary: SinusoidalPositions | None) -> "Packing":
+        """Return the same with the rotation of its positions, if there are rotary ones."""
+        return self if rotary is None else replace(self, rotation=rotary(self.positions, self.shape[1]))
 
     def pack(self, x: Tensor) -> Tensor:
         """Remove padding: (B, L, ...) to (N, ...)."""

@@ -17,6 +17,7 @@ from mt.model.embedding import Embedding, token_embeddings
 from mt.model.initialization import initialize
 from mt.model.layers import DecoderLayer, EncoderLayer, final_norm
 from mt.model.packing import Packing
+from mt.model.positions import rotary_positions
 
 
 def alignment_layer(layers: int) -> int:
@@ -47,6 +48,7 @@ class Transformer(nn.Module):
         source_tokens, target_tokens = token_embeddings(config, source_vocab, target_vocab, shared_vocab)
         self.source_embedding = Embedding(source_tokens, config, max_length)
         self.target_embedding = Embedding(target_tokens, config, max_length)
+        self.rotary = rotary_positions(config, max_length)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.max_positions = max_length if config.positions == "learned" else None
@@ -74,7 +76,7 @@ class Transformer(nn.Module):
         self, src_tokens: Tensor, tgt_in: Tensor, src: Packing, tgt: Packing, links: Links
     ) -> tuple[Tensor, Tensor]:
         """Return the same as `states`, and the loss of the layer that aligns words against word alignments."""
-        memory = self.encode(src_tokens, src)
+        memory, tgt = self.encode(src_tokens, src), tgt.rotated(self.rotary)
         x: Tensor = self.target_embedding(tgt.pack(tgt_in), tgt.positions, tgt.shape[1])
         layers = list(self.decoder)
         aligning = layers[alignment_layer(len(layers))]
@@ -88,6 +90,7 @@ class Transformer(nn.Module):
     def encode(self, src_tokens: Tensor, src: Packing) -> Tensor:
         """Encode source tokens (B, S) into memory (M, D)."""
         x: Tensor = self.source_embedding(src.pack(src_tokens), src.positions, src.shape[1])  # (M, D)
+        src = src.rotated(self.rotary)
         for layer in self.encoder:
             x = layer(x, src)  # (M, D)
         memory: Tensor = self.encoder_norm(x)  # (M, D)
@@ -96,6 +99,7 @@ class Transformer(nn.Module):
     def decode(self, tgt_in: Tensor, tgt: Packing, memory: Tensor, src: Packing) -> Tensor:
         """Decode target tokens (B, T), given memory (M, D), into the decoder's last states (N, D)."""
         x: Tensor = self.target_embedding(tgt.pack(tgt_in), tgt.positions, tgt.shape[1])  # (N, D)
+        tgt = tgt.rotated(self.rotary)
         for layer in self.decoder:
             x = layer(x, tgt, memory, src)  # (N, D)
         x = self.decoder_norm(x)  # (N, D)
@@ -115,9 +119,11 @@ class Transformer(nn.Module):
         The state advances by one position.
         """
         mask = state.reserve(tokens.shape[1])  # (B, 1, W, C)
-        x: Tensor = self.target_embedding(tokens.flatten(), state.positions(), state.position + 1)  # (B * W, D)
+        positions, length = state.positions(), state.position + 1
+        rotation = None if self.rotary is None else self.rotary(positions, length)  # (1, K)
+        x: Tensor = self.target_embedding(tokens.flatten(), positions, length)  # (B * W, D)
         for layer, cache, source in zip(self._decoder_layers(), state.caches, state.source, strict=True):
-            x = layer.step(x, cache, state.used, mask, source, state.source_mask)  # (B * W, D)
+            x = layer.step(x, cache, state.used, mask, source, state.source_mask, rotation)  # (B * W, D)
         state.advance(tokens.shape[1])
         logits: Tensor = self.output(self.decoder_norm(x))  # (B * W, V)
         return logits

@@ -35,6 +35,7 @@ SHAPES = [
         strict=True,
     )
 ]
+SHAPES.insert(0, ["model.norm=pre", "model.positions=rotary"])
 BATCHES = [([7, 1, 12], [9, 9, 9]), ([5], [4]), ([1], [0]), ([38, 3], [11, 11])]
 
 

@@ -13,7 +13,8 @@ from mt.config.schema import EXPORT_FORMATS, ExportFormat, export_rules
 from mt.data.eval_texts import EvalText
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
-from mt.model.embedding import Embedding, LearnedPositions
+from mt.model.embedding import Embedding
+from mt.model.positions import LearnedPositions
 from mt.model.transformer import Transformer
 from mt.storage.manifest import read_manifest
 from mt.storage.run_dir import ModelDir
@@ -110,6 +111,13 @@ def export_card(job: ExportJob, export_format: ExportFormat, number_format: str)
 
 
 def position_table(embedding: Embedding, length: int) -> Tensor:
-    """Return position vectors (length, D) on the CPU; a learned table keeps its own length."""
+    """Return the vectors that are added at positions (length, D) on the CPU; a learned table keeps its own length."""
     positions = embedding.positions
+    if positions is None:
+        return torch.zeros(length, embedding.tokens.embedding_dim)
     return positions.table.detach().cpu() if isinstance(positions, LearnedPositions) else positions.sinusoids(length)
+
+
+def rotation_table(model: Transformer, length: int) -> Tensor | None:
+    """Return the sines and cosines of rotary positions (length, K) on the CPU, if the model has these."""
+    return None if model.rotary is None else model.rotary.sinusoids(length)

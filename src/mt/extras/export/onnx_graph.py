@@ -12,11 +12,12 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from mt.extras.export.common import position_table
-from mt.model.attention import attend, attention_mask, split_heads
+from mt.extras.export.common import position_table, rotation_table
+from mt.model.attention import SelfAttention, attend, attention_mask, split_heads
 from mt.model.cache import KeyValues
 from mt.model.layers import DecoderLayer, EncoderLayer
 from mt.model.packing import PAD_ID
+from mt.model.positions import rotated
 from mt.model.transformer import Transformer
 
 
@@ -24,20 +25,23 @@ class EncoderGraph(nn.Module):
     """Encoder that returns the cross-attention keys and values of each decoder layer; at most `positions` tokens."""
 
     positions: Tensor
+    rotation: Tensor | None
 
     def __init__(self, model: Transformer, positions: int) -> None:
         super().__init__()
         self.embedding = model.source_embedding
         self.layers, self.norm, self.decoder = model.encoder, model.encoder_norm, model.decoder
         self.register_buffer("positions", position_table(self.embedding, positions))
+        self.register_buffer("rotation", rotation_table(model, positions))
 
     def forward(self, src_tokens: Tensor) -> Tensor:
         """Encode src_tokens (B, S), with SOS and EOS and padded with PAD, to memory (2 L, B, H, S, K)."""
-        pad = src_tokens == PAD_ID
+        pad, rotation = src_tokens == PAD_ID, self.rotation
+        rotation = None if rotation is None else rotation[: src_tokens.shape[1]]
         x = self.embedding.tokens(src_tokens) * self.embedding.scale + self.positions[: src_tokens.shape[1]]
         x = self.embedding.norm(x)
         for layer in cast(Iterable[EncoderLayer], self.layers):
-            x = layer.residuals[0](x, lambda y, layer=layer: _attend_to_source(layer, y, pad))
+            x = layer.residuals[0](x, lambda y, layer=layer: _attend_to_source(layer, y, pad, rotation))
             x = layer.residuals[1](x, layer.feed_forward)
         x = self.norm(x)
         memory = []
@@ -51,12 +55,14 @@ class DecoderGraph(nn.Module):
     """Decoder of one step, one target token per sentence to the logits of the next; at most `positions` with SOS."""
 
     positions: Tensor
+    rotation: Tensor | None
 
     def __init__(self, model: Transformer, positions: int) -> None:
         super().__init__()
         self.embedding = model.target_embedding
         self.layers, self.norm, self.output = model.decoder, model.decoder_norm, model.output
         self.register_buffer("positions", position_table(self.embedding, positions))
+        self.register_buffer("rotation", rotation_table(model, positions))
 
     def forward(self, tokens: Tensor, src_tokens: Tensor, memory: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
         """Decode one step.
@@ -72,6 +78,7 @@ class DecoderGraph(nn.Module):
         """
         pad = src_tokens == PAD_ID
         position = torch.arange(cache.shape[3], cache.shape[3] + 1, device=tokens.device)
+        rotation = None if self.rotation is None else self.rotation[position]
         x = self.embedding.tokens(tokens)[:, None] * self.embedding.scale + self.positions[position]
         x = self.embedding.norm(x)
         cached: list[Tensor] = []
@@ -79,7 +86,7 @@ class DecoderGraph(nn.Module):
             keys, values = cache[2 * number], cache[2 * number + 1]
             source = KeyValues(memory[2 * number], memory[2 * number + 1])
             x = layer.residuals[0](
-                x, lambda y, layer=layer, k=keys, v=values: _attend_to_target(layer, y, k, v, cached)
+                x, lambda y, layer=layer, k=keys, v=values: _attend_to_target(layer, y, k, v, cached, rotation)
             )
             x = layer.residuals[1](x, lambda y, layer=layer, source=source: _attend_across(layer, y, source, pad))
             x = layer.residuals[2](x, layer.feed_forward)
@@ -87,21 +94,28 @@ class DecoderGraph(nn.Module):
         return logits, torch.stack(cached)
 
 
-def _attend_to_source(layer: EncoderLayer, x: Tensor, pad: Tensor) -> Tensor:
+def _attend_to_source(layer: EncoderLayer, x: Tensor, pad: Tensor, rotation: Tensor | None) -> Tensor:
     attention = layer.self_attention
-    queries, keys, values = (split_heads(part, attention.n_heads) for part in attention.in_proj(x).chunk(3, dim=-1))
+    queries, keys, values = _project(attention, x, rotation)
     output: Tensor = attention.out_proj(attend(queries, KeyValues(keys, values), attention_mask(pad), False, 0.0))
     return output
 
 
-def _attend_to_target(layer: DecoderLayer, x: Tensor, keys: Tensor, values: Tensor, cached: list[Tensor]) -> Tensor:
+def _attend_to_target(
+    layer: DecoderLayer, x: Tensor, keys: Tensor, values: Tensor, cached: list[Tensor], rotation: Tensor | None
+) -> Tensor:
     """Attend to the target so far, and append its keys and values to `cached`."""
     attention = layer.self_attention
-    query, key, value = (split_heads(part, attention.n_heads) for part in attention.in_proj(x).chunk(3, dim=-1))
+    query, key, value = _project(attention, x, rotation)
     key_values = KeyValues(torch.cat([keys, key], dim=2), torch.cat([values, value], dim=2))
     cached += [key_values.keys, key_values.values]
     output: Tensor = attention.out_proj(attend(query, key_values, None, False, 0.0))
     return output
+
+
+def _project(attention: SelfAttention, x: Tensor, rotation: Tensor | None) -> list[Tensor]:
+    projected = rotated(attention.in_proj(x), rotation, attention.n_heads)
+    return [split_heads(part, attention.n_heads) for part in projected.chunk(3, dim=-1)]
 
 
 def _attend_across(layer: DecoderLayer, x: Tensor, source: KeyValues, pad: Tensor) -> Tensor:

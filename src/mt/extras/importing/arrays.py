@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mt.errors import InputError
-from mt.model.embedding import SinusoidalPositions
+from mt.model.positions import SinusoidalPositions
 
 SIDES = ("encoder", "decoder")
 _EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")

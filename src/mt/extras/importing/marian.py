@@ -22,7 +22,7 @@ from mt.extras.importing.arrays import SIDES, ArrayTensors, add_start, describe
 from mt.extras.importing.huggingface import Family, make_plan
 from mt.extras.importing.vocabularies import marian_vocabulary
 from mt.extras.importing.weights import Plan
-from mt.model.embedding import SinusoidalPositions
+from mt.model.positions import SinusoidalPositions
 
 _CONFIG = "special:model.yml"
 _POSITIONS = 512  # that transformers gives these models, whose sinusoids have no end
