@@ -42,6 +42,7 @@ SHAPES = [
     ["model.norm=pre", "model.positions=learned", "model.activation=gelu", "model.output_bias=true"],
     ["model.norm=post", "model.bias=false", "model.activation=silu", "tokenizer.shared=false"],
     ["model.embedding_norm=true", "model.scale_embeddings=false", "model.attention_bias=false"],
+    ["model.norm=pre", "model.positions=rotary"],
 ]
 
 

@@ -13,6 +13,7 @@ from mt.model.positions import SinusoidalPositions
 
 SIDES = ("encoder", "decoder")
 _EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
+_ROTARY_POSITIONS = 512  # of a model that does not say how many; it has no limit
 _ACTIVATIONS = ("relu", None, "silu", "gelu")  # of CTranslate2, by number
 
 
@@ -45,7 +46,8 @@ def describe(
     Args:
         folder: for messages.
         tensors: the weights; learned positions remain among them.
-        flags: `activation`, `num_heads`, `pre_norm` and `scale_embeddings` as CTranslate2 has them.
+        flags: `activation`, `num_heads`, `pre_norm`, `scale_embeddings` and `self_attention/rotary_dim` as CTranslate2
+            has them.
 
     Raises:
         InputError: the activation is not one of ours, or a weight is missing.
@@ -53,7 +55,8 @@ def describe(
     is_gated = tensors.pop("gated", None) is not None
     try:
         source, target, output = (tensors[name] for name in _EMBEDDINGS)
-        positions = [tensors[f"model.{side}.embed_positions.weight"] for side in SIDES]
+        rotary = flags.get("self_attention/rotary_dim")  # which takes the place of tables
+        positions = [] if rotary else [tensors[f"model.{side}.embed_positions.weight"] for side in SIDES]
         d_ff = len(tensors["model.decoder.layers.0.fc1.weight"])
         activation = _ACTIVATIONS[int(flags["activation"])]
         heads, pre_norm, scale = int(flags["num_heads"]), bool(flags["pre_norm"]), flags["scale_embeddings"]
@@ -62,6 +65,8 @@ def describe(
     d_model, layers = source.shape[-1], [_layers(tensors, side) for side in SIDES]
     if scale not in (0, 1) and abs(scale - d_model**0.5) > 1e-3:
         raise InputError(f"{folder}: its embeddings are multiplied by {scale:g}, and ours by the root of d_model or 1")
+    if rotary not in (None, d_model // heads):
+        raise InputError(f"{folder}: {rotary:g} of the {d_model // heads} units of its heads are rotated, and ours all")
     one_matrix = torch.equal(source, target)
     theirs = {
         "model_type": "marian",
@@ -75,18 +80,24 @@ def describe(
         "share_encoder_decoder_embeddings": one_matrix,
         "vocab_size": len(source),
         "decoder_vocab_size": len(target),
-        "max_position_embeddings": min(map(len, positions)),
+        "max_position_embeddings": min(map(len, positions), default=_ROTARY_POSITIONS),
         "decoder_start_token_id": 0,
     }
-    sines = SinusoidalPositions(d_model, 0).sinusoids(len(positions[0])) if d_model % 2 == 0 else torch.zeros(0)
-    orders = {False: sines, True: torch.cat([sines[:, ::2], sines[:, 1::2]], dim=1)} if len(sines) else {}
-    order = next((each for each, table in orders.items() if torch.allclose(table, positions[0], atol=1e-4)), None)
+    kind, sines_first = _positions(positions[0], d_model) if positions else ("rotary", True)
     ours: dict[str, Any] = {
         "norm": "pre" if pre_norm else "post",
-        "positions": "learned" if order is None else "sinusoidal",
+        "positions": kind,
         "embedding_norm": "model.encoder.layernorm_embedding.weight" in tensors,
     }
-    return theirs, ours | ({"activation": "swiglu"} if is_gated else {}), order is not False
+    return theirs, ours | ({"activation": "swiglu"} if is_gated else {}), sines_first
+
+
+def _positions(table: Tensor, d_model: int) -> tuple[str, bool]:
+    """Return the kind of positions that a table (P, D) holds, and whether all sines come first."""
+    sines = SinusoidalPositions(d_model, 0).sinusoids(len(table)) if d_model % 2 == 0 else torch.zeros(0)
+    orders = {False: sines, True: torch.cat([sines[:, ::2], sines[:, 1::2]], dim=1)} if len(sines) else {}
+    order = next((each for each, expected in orders.items() if torch.allclose(expected, table, atol=1e-4)), None)
+    return "learned" if order is None else "sinusoidal", order is not False
 
 
 def add_start(tensors: dict[str, Tensor], theirs: dict[str, Any], size: int) -> None:

@@ -52,7 +52,11 @@ _FLAGS: dict[str, int | None] = {
         ("embeddings/multiply_by_sqrt_depth", "embeddings_0/multiply_by_sqrt_depth")
     ),  # as scale_embeddings
     **dict.fromkeys(("activation", "num_heads", "pre_norm", "scale_embeddings", "start_from_zero_embedding")),
+    "self_attention/rotary_dim": None,
+    "self_attention/rotary_interleave": 0,
+    "self_attention/rotary_base": 10_000,
 }
+_ROTARY_LAYER = re.compile(r"layer_\d+/(?=self_attention/rotary_)")
 
 
 def read_ctranslate2(
@@ -116,7 +120,7 @@ def _flags(folder: Path, variables: Mapping[str, Variable]) -> dict[str, float]:
     """Return the settings that both stacks have, or one of them."""
     flags: dict[str, float] = {}
     for name, variable in variables.items():
-        side, _, flag = name.partition("/")
+        side, _, flag = _ROTARY_LAYER.sub("", name).partition("/")
         if side in SIDES and flag in _FLAGS and not variable.shape:
             needed, number = _FLAGS[flag], variable.value
             if flag == "scale_embeddings" and NUMBER_TYPES[variable.number_type] == "f" and number == 1:
@@ -140,7 +144,7 @@ def _weights(folder: Path, variables: Mapping[str, Variable]) -> dict[str, Tenso
     scales = {variables.get(name.removesuffix("_scale")): each for name, each in variables.items() if "_scale" in name}
     tensors: dict[str, Tensor] = {}
     for name, variable in variables.items():
-        side, _, rest = name.partition("/")
+        side, _, rest = _ROTARY_LAYER.sub("", name).partition("/")
         if (side in SIDES and rest in _FLAGS) or name.endswith("_scale"):
             continue
         module, _, kind = rest.rpartition("/")
