@@ -5,6 +5,7 @@ N pairs, R random pairs
 
 import json
 import math
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,6 +164,18 @@ def _line(row: str, score: float, files: Sequence[str]) -> bytes:
     return ("\t".join((files[int(number) - 1], line, key, *(own[name] for name in COLUMNS))) + "\n").encode()
 
 
+def _read_column(path: Path, column: str) -> tuple[Values, NDArray[np.uint64]]:
+    """Return a column of a table, and the hashes of its pairs."""
+    values, hashes = array("f"), bytearray()  # of millions of pairs
+    with path.open(encoding="utf-8") as table:
+        cell = next(table).rstrip("\n").split("\t").index(column)
+        for line in table:
+            cells = line.rstrip("\n").split("\t")
+            values.append(float(cells[cell]))
+            hashes += bytes.fromhex(cells[2])
+    return np.array(values), np.frombuffer(bytes(hashes), "<u8")
+
+
 def load_scores(
     folder: Path, column: str = "score", min_score: float | None = None, shares: Mapping[int, float] | None = None
 ) -> PairScores:
@@ -184,11 +197,7 @@ def load_scores(
         summary = json.loads((folder / SUMMARY).read_bytes())
         sources = tuple((str(each["file"]), int(each["pairs"])) for each in summary["sources"])
         sizes, suggested = [pairs for _, pairs in sources], float(summary["min_score"])
-        with path.open(encoding="utf-8") as table:
-            cell = next(table).rstrip("\n").split("\t").index(column)
-            rows = [line.rstrip("\n").split("\t") for line in table]
-        values = np.array([float(cells[cell]) for cells in rows], np.float32)
-        hashes = np.frombuffer(bytes.fromhex("".join(cells[2] for cells in rows)), "<u8")
+        values, hashes = _read_column(path, column)
     except FileNotFoundError:
         raise InputError(f"{folder}: no finished scores in it", "write them with mt data score --output") from None
     except (OSError, ValueError, TypeError, KeyError, IndexError, StopIteration):
