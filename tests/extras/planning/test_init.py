@@ -76,7 +76,7 @@ def test_a_requested_device_is_written(tmp_path: Path, initialised: Path) -> Non
 
 def test_each_choice_has_its_reason(initialised: Path) -> None:
     text = (initialised / "en-xx.yaml").read_text()
-    for key in ("vocab_size", "shared", "d_model", "dropout", "norm", "max_tokens", "max_steps", "validate_every"):
+    for key in ("vocab_size", "shared", "d_model", "dropout", "norm", "positions", "max_tokens", "max_steps"):
         assert re.search(rf"^  {key}: \S+ +# \S", text, re.MULTILINE), key
     assert re.search(r"^# \S+ s a step, about .* of it validation\), \d+\.\d GB of memory\.$", text, re.MULTILINE)
     assert "300 sentence pairs" in text
