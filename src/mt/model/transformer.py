@@ -89,8 +89,8 @@ class Transformer(nn.Module):
 
     def encode(self, src_tokens: Tensor, src: Packing) -> Tensor:
         """Encode source tokens (B, S) into memory (M, D)."""
-        x: Tensor = self.source_embedding(src.pack(src_tokens), src.positions, src.shape[1])  # (M, D)
         src = src.rotated(self.rotary)
+        x: Tensor = self.source_embedding(src.pack(src_tokens), src.positions, src.shape[1])  # (M, D)
         for layer in self.encoder:
             x = layer(x, src)  # (M, D)
         memory: Tensor = self.encoder_norm(x)  # (M, D)
@@ -98,8 +98,8 @@ class Transformer(nn.Module):
 
     def decode(self, tgt_in: Tensor, tgt: Packing, memory: Tensor, src: Packing) -> Tensor:
         """Decode target tokens (B, T), given memory (M, D), into the decoder's last states (N, D)."""
-        x: Tensor = self.target_embedding(tgt.pack(tgt_in), tgt.positions, tgt.shape[1])  # (N, D)
         tgt = tgt.rotated(self.rotary)
+        x: Tensor = self.target_embedding(tgt.pack(tgt_in), tgt.positions, tgt.shape[1])  # (N, D)
         for layer in self.decoder:
             x = layer(x, tgt, memory, src)  # (N, D)
         x = self.decoder_norm(x)  # (N, D)
