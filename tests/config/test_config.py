@@ -93,6 +93,7 @@ def test_pairs_split_off_and_no_test_set() -> None:
         ("training", {"max_tokens": 255}, "training.max_tokens", "cannot hold"),
         ("training", {"keep_checkpoints": 1}, "training.keep_checkpoints", "at least 2"),
         ("data", {"max_length": 4097}, "data.max_length", "cannot hold"),
+        ("model", {"positions": "rotary", "d_model": 54, "n_heads": 18}, "model.d_model", "and 3 is odd"),
         ("data", {"train": {"source": "d/a", "target": "d/./a"}}, "data.train.target", "same file"),
         ("data", {"train": {"file": "a.tsv", "target_column": "en"}}, "data.train", "same column, en"),
         ("data", {"test": [{"hub": "a"}, {"hub": "a", "source_column": "de"}]}, "data.test.1", "same column, de"),

@@ -10,7 +10,7 @@ from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.errors import InputError
 from mt.storage.run_dir import ModelDir
 from mt.text.casing import Casing, title_case
-from mt.text.source_repair import NO_REPAIR, SourceRepair
+from mt.text.preprocessing import NO_PREPROCESSING, Preprocessing
 
 ENGLISH = [
     "The engineers of NASA met Anna in Paris.",
@@ -122,12 +122,12 @@ def test_a_file_keeps_everything(tmp_path: Path) -> None:
 @pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
 def test_a_model_translates_capitals_as_usual_text(engine: str, two_languages: Path) -> None:
     opened = open_model(ModelDir(two_languages / "runs" / "two" / "model"), EngineChoice(engine)).translator.to("xx")
-    assert opened.repair.casing is not None  # the training text taught it
-    translator = replace(opened, repair=SourceRepair(Casing(("ab", "b", "c"), (False, False), False)))
+    assert opened.preprocessing.casing is not None  # the training text taught it
+    translator = replace(opened, preprocessing=Preprocessing(Casing(("ab", "b", "c"), (False, False), False)))
     options = SearchOptions(2, n_best=2, max_length=12, attention=engine == "torch")
     [plain], [shouted] = (translator.translate([line], options) for line in ("b a c ab d", "B A C AB D"))
     assert [c.text for c in shouted] == [c.text.upper() for c in plain] != [c.text for c in plain]
     assert [c.score for c in shouted] == pytest.approx([c.score for c in plain])
     units = translator.align("b a c ab d", plain[0])
     assert translator.align("B A C AB D", shouted[0]) == units
-    assert replace(opened, repair=NO_REPAIR).translate(["B A C AB D"], options) != [shouted]
+    assert replace(opened, preprocessing=NO_PREPROCESSING).translate(["B A C AB D"], options) != [shouted]

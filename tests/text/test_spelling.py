@@ -1,15 +1,17 @@
 """Misspelt words of source text: what is corrected, what is not, and translation of a corrected line."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from command import mt
 from mt.bundle.load_translator import open_model
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.errors import InputError
 from mt.storage.run_dir import ModelDir
-from mt.text.source_repair import Repaired, SourceRepair
+from mt.text.preprocessing import Preprocessed, Preprocessing
 from mt.text.spelling import Spelling
 
 ENGLISH = [
@@ -99,8 +101,8 @@ def test_a_file_keeps_everything(tmp_path: Path) -> None:
 @pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
 def test_a_model_translates_the_corrected_line(engine: str, two_languages: Path) -> None:
     opened = open_model(ModelDir(two_languages / "runs" / "two" / "model"), EngineChoice(engine)).translator.to("xx")
-    assert opened.repair.spelling is not None  # the training text taught it
-    translator = replace(opened, repair=SourceRepair(spelling=Spelling(("abcd", "b"), 2)))
+    assert opened.preprocessing.spelling is not None  # the training text taught it
+    translator = replace(opened, preprocessing=Preprocessing(spelling=Spelling(("abcd", "b"), 2)))
     options = SearchOptions(2, n_best=2, max_length=12, attention=engine == "torch")
     [right], [wrong] = (translator.translate([line], options) for line in ("b abcd ab d", "b abbcd ab d"))
     assert wrong == right != opened.translate(["b abbcd ab d"], options)[0]
@@ -108,5 +110,14 @@ def test_a_model_translates_the_corrected_line(engine: str, two_languages: Path)
     to_wrong = {0: 0, 2: 2, 7: 8, 10: 11}
     units = translator.align("b abcd ab d", right[0])
     assert translator.align("b abbcd ab d", wrong[0]) == [unit.moved(to_wrong) for unit in units]
-    kept = SourceRepair(spelling=Spelling(("abcd", "b"), 2)).repaired("abbcd", kept=lambda line: [(0, len(line))])
-    assert kept == Repaired("abbcd")
+    kept = Preprocessing(spelling=Spelling(("abcd", "b"), 2)).apply("abbcd", kept=lambda line: [(0, len(line))])
+    assert kept == Preprocessed("abbcd")
+
+
+def test_a_model_may_be_made_without_it(two_languages: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(two_languages, tmp_path / "copy"))
+    folder = ModelDir(root / "runs" / "two" / "model")
+    assert folder.spelling.is_file()
+    mt("train", "--config", "two.yaml", "--set", "decoding.correct_spelling=false", cwd=root)
+    assert folder.casing.is_file()
+    assert not folder.spelling.exists()

@@ -9,7 +9,7 @@ from mt.errors import InputError
 from mt.storage.manifest import DamagedError, verify
 from mt.storage.run_dir import ModelDir, tokenizer_names
 from mt.text.casing import Casing
-from mt.text.source_repair import SourceRepair
+from mt.text.preprocessing import Preprocessing
 from mt.text.spelling import Spelling
 
 
@@ -47,16 +47,11 @@ def load_tokenizers(folder: ModelDir, listed: Mapping[str, Any], shared: bool) -
     return TokenizerPair.load(folder.tokenizer, shared)
 
 
-def load_repair(folder: ModelDir) -> SourceRepair:
-    """Verify and load what a folder, or a checkpoint, has of its source language."""
-    casing = Casing.read(folder.casing) if _is_verified(folder, folder.casing) else None
-    spelling = Spelling.read(folder.spelling) if _is_verified(folder, folder.spelling) else None
-    return SourceRepair(casing, spelling)
-
-
-def _is_verified(folder: ModelDir, path: Path) -> bool:
-    if not path.is_file():
-        return False
-    if folder.manifest.exists():  # written last, when the folder is complete
-        require_listed(folder, verify_files(folder, path), path)
-    return True
+def load_preprocessing(folder: ModelDir) -> Preprocessing:
+    """Verify and load the preprocessing of a folder, or a checkpoint."""
+    present = [path for path in (folder.casing, folder.spelling) if path.is_file()]
+    if present and folder.manifest.exists():  # written last, when the folder is complete
+        require_listed(folder, verify_files(folder, *present), *present)
+    casing = Casing.read(folder.casing) if folder.casing in present else None
+    spelling = Spelling.read(folder.spelling) if folder.spelling in present else None
+    return Preprocessing(casing, spelling)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mt.bundle.checks import load_repair, load_tokenizers, require_listed, verify_files
+from mt.bundle.checks import load_preprocessing, load_tokenizers, require_listed, verify_files
 from mt.bundle.converted_file import check_converted, check_map
 from mt.console import log
 from mt.data.sentence_format import SentenceFormat
@@ -254,5 +254,5 @@ def _opened(
     model: "TranslationModel | None" = None,
 ) -> OpenedModel:
     log.debug("engine: %s", name)
-    translator = Translator.of(engine, tokenizers, settings, load_repair(folder))
+    translator = Translator.of(engine, tokenizers, settings, load_preprocessing(folder))
     return OpenedModel(translator, settings, name, tokenizers, model)

@@ -29,7 +29,7 @@ from mt.model.transformer import Transformer, alignment_layer, set_parameters
 from mt.storage import atomic
 from mt.storage.find_model import run_of_checkpoint
 from mt.storage.run_dir import CheckpointDir, ModelDir
-from mt.text.source_repair import SourceRepair
+from mt.text.preprocessing import NO_PREPROCESSING, Preprocessing
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def new_model(
     weights: Mapping[str, Tensor],
     facts: dict[str, Any],
     shortlist: Shortlist | None = None,
-    repair: SourceRepair | None = None,
+    preprocessing: Preprocessing = NO_PREPROCESSING,
 ) -> Iterator[ModelDir]:
     """Write a model folder atomically, the converted CTranslate2 models included.
 
@@ -70,10 +70,10 @@ def new_model(
         atomic.write_text(partial.config, dump_config(config))
         for name, content in tokenizers.files().items():
             atomic.write_text(partial.tokenizer / name, content)
-        if repair is not None and repair.casing is not None:
-            atomic.write_text(partial.casing, repair.casing.text())
-        if repair is not None and repair.spelling is not None:
-            atomic.write_text(partial.spelling, repair.spelling.text())
+        if preprocessing.casing is not None:
+            atomic.write_text(partial.casing, preprocessing.casing.text())
+        if preprocessing.spelling is not None:
+            atomic.write_text(partial.spelling, preprocessing.spelling.text())
         atomic.write_tensors(partial.weights, {name: tensor.contiguous() for name, tensor in weights.items()})
         with SkipInit():
             model = build_model(config, tokenizers)

@@ -88,7 +88,7 @@ def _pieces(tokenizer: TextTokenizer) -> list[str]:
     return tokenizer.tokens(range(tokenizer.vocab_size))
 
 
-def _spec(model: Transformer, config: Config, positions: int) -> "TransformerSpec":
+def _empty_spec(config: Config) -> "TransformerSpec":
     from ctranslate2.specs import Activation, TransformerDecoderSpec, TransformerSpec
     from ctranslate2.specs.transformer_spec import TransformerEncoderSpec
 
@@ -107,10 +107,14 @@ def _spec(model: Transformer, config: Config, positions: int) -> "TransformerSpe
         "alignment_layer": alignment_layer(shape.decoder_layers),
         "alignment_heads": 1 if config.is_guided else shape.n_heads,
     }
-    spec = TransformerSpec(
+    return TransformerSpec(
         TransformerEncoderSpec(shape.encoder_layers, shape.n_heads, **common),
         TransformerDecoderSpec(shape.decoder_layers, shape.n_heads, **common, **aligning),
     )
+
+
+def _spec(model: Transformer, config: Config, positions: int) -> "TransformerSpec":
+    shape, spec = config.model, _empty_spec(config)
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, SOS, EOS
     spec.config.decoder_start_token = SOS
     spec.encoder.scale_embeddings = spec.decoder.scale_embeddings = shape.scale_embeddings

@@ -34,8 +34,8 @@ class DecodingConfig(Section):
     restore_case: bool = True
     """Whether a line in capitals or title case is translated in the usual case of its words, and the translation put in
     capitals or title case; the training text teaches the case."""
-    restore_spelling: bool = True
-    """Whether an unknown word that a slip of the keyboard makes of a frequent one of the training text is translated as
+    correct_spelling: bool = True
+    """Whether a word that is not in the training text, but one typing error away from a frequent one, is translated as
     that one."""
     batch_tokens: Annotated[int, Field(ge=1, le=10**8)] = 4096
     """Size of a batch in translation, in tokens with padding counted."""

@@ -23,7 +23,7 @@ from mt.decoding.terms import Sentence, TermSearch
 from mt.errors import InputError
 from mt.system.distributed import Distributed
 from mt.text.languages import chosen_language, is_spaced
-from mt.text.source_repair import NO_REPAIR, Repaired, SourceRepair
+from mt.text.preprocessing import NO_PREPROCESSING, Preprocessed, Preprocessing
 from mt.text.words import word_starts
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Translator:
     source_langs: Sequence[str] = ()  # that the model translates from; empty if unknown
     pairs: Collection[tuple[str, str]] = ()  # of a source and a target language that it was trained on
     guided: bool = False  # one attention head has learned word alignment
-    repair: SourceRepair = NO_REPAIR  # of case and spelling, before translation
+    preprocessing: Preprocessing = NO_PREPROCESSING  # of case and spelling, before translation
     max_positions: int | None = None  # of a translation, SOS counted; None where unlimited
     glossary: "Glossary | None" = None  # terms that translations must have
     inline_terms: bool = True  # in the source, where the model was trained for that; attention would show them
@@ -56,20 +56,23 @@ class Translator:
 
     @classmethod
     def of(
-        cls, engine: Engine, tokenizers: TokenizerPair, settings: TranslationSettings, repair: SourceRepair = NO_REPAIR
+        cls,
+        engine: Engine,
+        tokenizers: TokenizerPair,
+        settings: TranslationSettings,
+        preprocessing: Preprocessing = NO_PREPROCESSING,
     ) -> "Translator":
         """Return a translator with the settings of a model."""
-        limit, form = settings.max_source_tokens, settings.sentence_format
         return cls(
             engine,
             tokenizers,
-            limit,
+            settings.max_source_tokens,
             settings.target_langs,
-            form,
+            settings.sentence_format,
             source_langs=settings.source_langs,
             pairs=settings.trained_pairs,
             guided=settings.guided,
-            repair=repair,
+            preprocessing=preprocessing,
             max_positions=settings.max_positions,
         )
 
@@ -143,8 +146,8 @@ class Translator:
                 characters, or belongs to a long line.
         """
         self.to(None)  # raises
-        repaired = list(map(self._repaired, lines, prefixes or repeat("")))
-        split = [self._split(line) for line, _ in repaired]
+        preprocessed = list(map(self._preprocessed, lines, prefixes or repeat("")))
+        split = [self._split(line) for line, _ in preprocessed]
         if first_line is not None:
             for number, parts in enumerate(split, first_line):
                 if len(parts) > 1:
@@ -162,7 +165,7 @@ class Translator:
         candidates = [self._join([next(results) for _ in parts]) for parts in split]
         return [
             found if recase is None else [replace(each, text=recase(each.text, self.chosen or "")) for each in found]
-            for found, (_, recase) in zip(candidates, repaired, strict=True)
+            for found, (_, recase) in zip(candidates, preprocessed, strict=True)
         ]
 
     def _search(self, sentences: Sequence[Sentence], options: SearchOptions) -> list[list[Hypothesis]]:
@@ -242,13 +245,14 @@ class Translator:
         """Align the words of a translation, made with `SearchOptions.attention`, to its source line."""
         if len(candidate.parts) != 1:
             return align_units(line, candidate.text)
-        [part], text, (repaired, recase) = candidate.parts, candidate.text, self._repaired(line, candidate.prefix)
+        [part], text = candidate.parts, candidate.text
+        preprocessed, recase = self._preprocessed(line, candidate.prefix)
         if recase is not None:
             # Where ß changes the length, positions of the pieces' text are not those of the translation.
             decoded = self.tokenizers.target.decode(part.target).strip()
             text = decoded if len(decoded) == len(text) else text
-        positions = defaultdict(int, zip(word_starts(repaired), word_starts(line), strict=True))
-        return [unit.moved(positions) for unit in self._align_part(repaired, text, part)]
+        positions = defaultdict(int, zip(word_starts(preprocessed), word_starts(line), strict=True))
+        return [unit.moved(positions) for unit in self._align_part(preprocessed, text, part)]
 
     def _align_part(self, source: str, target: str, part: Part) -> list[Unit]:
         span = slice(len(self.tags.before), len(part.source) - len(self.tags.after))
@@ -260,9 +264,9 @@ class Translator:
         target, ids = self.tokenizers.target.decode(hypothesis.ids).strip(), hypothesis.ids
         return self._align_part(sentence.text, target, Part(sentence.source, ids, hypothesis.attention))
 
-    def _repaired(self, line: str, prefix: str = "") -> Repaired:
+    def _preprocessed(self, line: str, prefix: str = "") -> Preprocessed:
         """Return a line with case and spelling restored; a prefix decides the case of its translation instead."""
-        return self.repair.repaired(line, self.format.source_lang, bool(prefix.strip()), self._terms.spans)
+        return self.preprocessing.apply(line, self.format.source_lang, bool(prefix.strip()), self._terms.spans)
 
     def _split(self, line: str) -> list[str]:
         text = normalized(line)

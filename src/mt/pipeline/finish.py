@@ -37,7 +37,7 @@ from mt.system.devices import peak_memory
 from mt.system.distributed import Distributed
 from mt.text.casing import Casing
 from mt.text.lines import TextFile
-from mt.text.source_repair import NO_REPAIR, SourceRepair
+from mt.text.preprocessing import NO_PREPROCESSING, Preprocessing
 from mt.text.spelling import Spelling
 from mt.training.train_state import TrainState
 from mt.training.trainer import Trainer
@@ -80,8 +80,8 @@ def finish(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, trainer: 
                 peak_memory=peak_memory(),
             )
         else:
-            config, converted, repair = distributed.broadcast((config, None, NO_REPAIR))
-            _score(config, run_dir, _translator(config, tokenizers, model, converted, repair), distributed)
+            config, converted, preprocessing = distributed.broadcast((config, None, NO_PREPROCESSING))
+            _score(config, run_dir, _translator(config, tokenizers, model, converted, preprocessing), distributed)
     return _summary(config, run_dir, state, read_manifest(run_dir.model.root)) if distributed.is_main else ""
 
 
@@ -100,7 +100,7 @@ def _write_folder(
     distributed: Distributed,
 ) -> None:
     """Write the model folder in rank 0, and add the measurements to its facts."""
-    extras = _shortlist(config, run_dir, tokenizers), _repair(config, run_dir)
+    extras = _shortlist(config, run_dir, tokenizers), _preprocessing(config, run_dir)
     with new_model(run_dir.model, config, tokenizers, weights, facts, *extras) as folder:
         if config.decoding.tune_length_penalty and config.decoding.beam_size > 1:
             config = _tuned(config, run_dir, folder, tokenizers, model, extras[1])
@@ -142,12 +142,12 @@ def _shortlist(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> Sh
     return make_shortlist(EncodedCorpus.open(run_dir.encoded("train")), size, tokenizers)
 
 
-def _repair(config: Config, run_dir: RunDir) -> SourceRepair:
+def _preprocessing(config: Config, run_dir: RunDir) -> Preprocessing:
     pairs = json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"]
     text, decoding = run_dir.text_file("train", "source"), config.decoding
     casing = Casing.learn(TextFile(text, -(-pairs // _CASED_LINES))) if decoding.restore_case else None
-    spelling = Spelling.learn(TextFile(text, -(-pairs // _SPELT_LINES))) if decoding.restore_spelling else None
-    return SourceRepair(casing, spelling)
+    spelling = Spelling.learn(TextFile(text, -(-pairs // _SPELT_LINES))) if decoding.correct_spelling else None
+    return Preprocessing(casing, spelling)
 
 
 def _tuned(
@@ -156,14 +156,14 @@ def _tuned(
     folder: ModelDir,
     tokenizers: TokenizerPair,
     model: TranslationModel,
-    repair: SourceRepair,
+    preprocessing: Preprocessing,
 ) -> Config:
     """Return the configuration with a length penalty for this model, which its folder then has, too."""
     converted = folder if folder.ctranslate2.is_dir() and model.device.type == "cpu" else None
     try:
-        translator = _translator(config, tokenizers, model, converted, repair)
+        translator = _translator(config, tokenizers, model, converted, preprocessing)
     except UnusableError:  # said when the number formats are measured
-        translator = _translator(config, tokenizers, model, None, repair)
+        translator = _translator(config, tokenizers, model, None, preprocessing)
     config = with_best_penalty(translator, config, read_texts(run_dir, "valid", config.data))
     change_search(folder, config)
     return config
@@ -188,14 +188,14 @@ def _translator(
     tokenizers: TokenizerPair,
     model: TranslationModel,
     converted: ModelDir | None,
-    repair: SourceRepair,
+    preprocessing: Preprocessing,
 ) -> Translator:
     """Choose the engine as `mt eval` would: CTranslate2 with a converted folder, torch otherwise."""
     settings = TranslationSettings.of(config)
     if converted is not None:
         return open_converted(converted, settings, tokenizers, EngineChoice()).translator
     engine = TorchEngine(model, settings.batch_tokens)
-    return Translator.of(engine, tokenizers, settings, repair)
+    return Translator.of(engine, tokenizers, settings, preprocessing)
 
 
 def _score(config: Config, run_dir: RunDir, translator: Translator, distributed: Distributed) -> list[MethodResult]:

@@ -39,7 +39,7 @@ class ModelDir:
     weights = _Path("model.safetensors")
     tokenizer = _Path("tokenizer")
     casing = _Path("casing.txt")  # usual case of the source language's words
-    spelling = _Path("spelling.txt")  # words of the source language, which typing errors are corrected to
+    spelling = _Path("spelling.txt")  # words of the source language, for the correction of typing errors
     readme = _Path("README.md")
     ctranslate2 = _Path("ctranslate2")
     settings = _Path("ctranslate2/settings.json")  # the part of the configuration that translation needs

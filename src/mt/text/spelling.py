@@ -81,10 +81,10 @@ class Spelling:
         return "".join(sorted({letter for word in self._rank for letter in word if letter.upper() != letter}))
 
     def corrected(self, line: str, kept: Callable[[str], Sequence[tuple[int, int]]] = lambda line: ()) -> str:
-        """Return a line in which a word replaces an unknown one that a slip of the keyboard makes of it.
+        """Replace each unknown word that is one typing error away from a frequent one.
 
-        Of several such words the most frequent is taken. Short words, abbreviations, code, and words that are
-        capitalised as those that resemble them are not, stay as they are.
+        Of several frequent ones the first is taken. Short words, abbreviations, code, and capitalised words within a
+        sentence, unless the frequent word is usually capitalised, stay as they are.
 
         Args:
             line: of the source language.
@@ -109,7 +109,7 @@ class Spelling:
         word, small = match[0], match[0].lower()
         if word not in (small, small.capitalize()):
             return word
-        ranks = [self._rank[known] for known in _slips(small, self._letters) if known in self._rank]
+        ranks = [self._rank[known] for known in _candidates(small, self._letters) if known in self._rank]
         if word != small and not starts_sentence(match):
             ranks = [rank for rank in ranks if self.words[rank][0].isupper()]
         if not ranks:
@@ -118,7 +118,7 @@ class Spelling:
         return best if word == small else best.capitalize()
 
 
-def _slips(word: str, letters: str) -> Iterator[str]:
+def _candidates(word: str, letters: str) -> Iterator[str]:
     """Yield what a word may have been: a letter was left out, doubled, swapped with the next, or its neighbour hit.
 
     The first letter is taken for right, and the last, where another is more often an inflection.

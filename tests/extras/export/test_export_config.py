@@ -31,6 +31,7 @@ data:
 """
 IMPOSSIBLE = [
     (SMALLEST, "huggingface", "model.activation=swiglu", "swiglu cannot be exported as huggingface"),
+    (SMALLEST, "huggingface", "model.positions=rotary", "rotary positions cannot be exported as huggingface"),
     (MANY, "argos", "seed=2", "a model of several target languages cannot be exported as argos"),
     *((SMALLEST, each, "model.architecture=decoder_only", f"cannot be exported as {each}") for each in EXPORT_FORMATS),
 ]

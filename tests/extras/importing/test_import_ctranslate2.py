@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import ctranslate2
+import numpy as np
 import pytest
 import torch
+from ctranslate2.specs.transformer_spec import PositionEncoderSpec
 
 import mt as mt_api
 from bundle_helpers import edit_json
@@ -17,6 +19,7 @@ from command import mt
 from engine_helpers import ENGLISH
 from export_helpers import random_job
 from import_helpers import m2m_100, marian, mbart, nllb
+from mt.bundle import to_ctranslate2
 from mt.bundle.load_translator import open_model
 from mt.bundle.model_folder import load_model
 from mt.bundle.to_ctranslate2 import write_converted
@@ -195,6 +198,37 @@ def test_damaged_models_are_refused(damage: Callable[[Path], object], message: s
     with pytest.raises(InputError, match=message):
         mt_api.import_model(tmp_path / "ct2", tmp_path / "out", **LANGUAGES)
     assert not (tmp_path / "out").exists()
+
+
+def _part_of_a_head(spec: Any) -> None:
+    for layer in (*spec.encoder.layer, *spec.decoder.layer):
+        layer.self_attention.rotary_dim = np.int32(2)
+
+
+def _table_in_the_encoder(spec: Any) -> None:
+    table = PositionEncoderSpec()
+    table.encodings = np.zeros((9, 32), np.float32)
+    object.__setattr__(spec.encoder, "position_encodings", table)  # the library adds no attribute any more
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [(_part_of_a_head, "2 of the .* units of its heads are rotated"), (_table_in_the_encoder, "and the other a table")],
+)
+def test_other_rotary_positions_are_refused(
+    change: Callable[[Any], None], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_spec = to_ctranslate2._spec
+
+    def changed_spec(*inputs: Any) -> Any:
+        spec = make_spec(*inputs)
+        change(spec)
+        return spec
+
+    monkeypatch.setattr(to_ctranslate2, "_spec", changed_spec)
+    written(tmp_path / "ct2", "float32", "model.norm=pre", "model.positions=rotary")
+    with pytest.raises(InputError, match=message):
+        mt_api.import_model(tmp_path / "ct2", tmp_path / "out", **LANGUAGES)
 
 
 def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:

@@ -56,7 +56,8 @@ def describe(
     try:
         source, target, output = (tensors[name] for name in _EMBEDDINGS)
         rotary = flags.get("self_attention/rotary_dim")  # which takes the place of tables
-        positions = [] if rotary else [tensors[f"model.{side}.embed_positions.weight"] for side in SIDES]
+        tables = [f"model.{side}.embed_positions.weight" for side in SIDES]
+        positions = [] if rotary else [tensors[name] for name in tables]
         d_ff = len(tensors["model.decoder.layers.0.fc1.weight"])
         activation = _ACTIVATIONS[int(flags["activation"])]
         heads, pre_norm, scale = int(flags["num_heads"]), bool(flags["pre_norm"]), flags["scale_embeddings"]
@@ -65,6 +66,8 @@ def describe(
     d_model, layers = source.shape[-1], [_layers(tensors, side) for side in SIDES]
     if scale not in (0, 1) and abs(scale - d_model**0.5) > 1e-3:
         raise InputError(f"{folder}: its embeddings are multiplied by {scale:g}, and ours by the root of d_model or 1")
+    if rotary and any(name in tensors for name in tables):
+        raise InputError(f"{folder}: one side has rotary positions and the other a table; ours are alike")
     if rotary not in (None, d_model // heads):
         raise InputError(f"{folder}: {rotary:g} of the {d_model // heads} units of its heads are rotated, and ours all")
     one_matrix = torch.equal(source, target)

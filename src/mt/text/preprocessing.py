@@ -1,4 +1,4 @@
-"""Lines as the training text would have them: in the usual case of their words, and without misspelt words."""
+"""Preprocessing of source lines: the usual case of words in capitals, and corrected spelling."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,28 +8,28 @@ from mt.text.casing import Casing, Recase
 from mt.text.spelling import Spelling
 
 
-class Repaired(NamedTuple):
-    """A line to be translated in place of another, and what then gives its translation the other's case."""
+class Preprocessed(NamedTuple):
+    """A preprocessed line, and the function that puts its translation into the original's case."""
 
     line: str
     recase: Recase | None = None
 
 
 @dataclass(frozen=True)
-class SourceRepair:
-    """What a model's training text teaches of its source language; None where it teaches nothing."""
+class Preprocessing:
+    """Preprocessing that was learned from a model's training text; None: a step that is off, or learned nothing."""
 
     casing: Casing | None = None
     spelling: Spelling | None = None
 
-    def repaired(
+    def apply(
         self,
         line: str,
         language: str = "",
         keep_case: bool = False,
         kept: Callable[[str], Sequence[tuple[int, int]]] = lambda line: (),
-    ) -> Repaired:
-        """Return a line in the usual case of its words, with known words for misspelt ones, of which it has as many.
+    ) -> Preprocessed:
+        """Return a line in the usual case of its words and with corrected spelling; the number of words is the same.
 
         Args:
             line: of the source language.
@@ -39,7 +39,7 @@ class SourceRepair:
         """
         usual = self.casing.restored(line, language) if self.casing and not keep_case else None
         line, recase = usual or (line, None)
-        return Repaired(self.spelling.corrected(line, kept) if self.spelling else line, recase)
+        return Preprocessed(self.spelling.corrected(line, kept) if self.spelling else line, recase)
 
 
-NO_REPAIR = SourceRepair()
+NO_PREPROCESSING = Preprocessing()
