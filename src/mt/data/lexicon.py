@@ -4,7 +4,9 @@ N lines   S words of all lines   E entries of the lexicon
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ _MAX_PAIRS = 10_000_000  # of words, some 60 bytes each
 _TRANSLATIONS = 5  # of a word
 _MIN_PROBABILITY, _MIN_GAIN, _MAX_GAIN = 0.05, 0.7, 6.0  # of a translation; gain: log of p(t | s) over p(t)
 _BINS = 24
+_WORD, _UNSPACED = re.compile(r"\w+"), re.compile("[^\\W\0-\u0dff]")
 
 
 class Side:
@@ -27,7 +30,7 @@ class Side:
 
     Attributes:
         vocab: the id of each word.
-        ids: (S,), the words of all lines, one line after another.
+        ids: (S,), the words of all lines, one line after another, in ascending order within a line.
         counts: (N,), words of each line.
         starts: (N + 1,), where each line begins in `ids`.
         characters: (N,), length of each line.
@@ -35,15 +38,16 @@ class Side:
     """
 
     def __init__(self, lines: Iterable[str]) -> None:
-        self.vocab: dict[str, int] = {}
-        ids: list[int] = []
-        counts, characters, hashes = [], [], []
+        known = defaultdict[str, int]()
+        known.default_factory = known.__len__
+        ids, counts, characters, hashes = list[int](), list[int](), list[int](), list[int]()
         for line in lines:
-            words = {self.vocab.setdefault(word, len(self.vocab)) for word in words_in(line)}
-            ids.extend(words)
+            words = set(map(known.__getitem__, words_in(line)))
+            ids += sorted(words)
             counts.append(len(words))
             characters.append(len(line))
             hashes.append(hash(line))
+        self.vocab = dict(known)
         self.ids, self.counts = np.array(ids, np.int64), np.array(counts, np.int64)
         self.starts = np.concatenate([[0], np.cumsum(self.counts)])
         self.characters, self.hashes = np.array(characters, np.float64), np.array(hashes, np.int64)
@@ -60,13 +64,12 @@ def ranges(starts: Array, sizes: Array) -> Array:
 
 def words_in(line: str) -> list[str]:
     """Split a line into words; where letters follow each other without spaces, as in Chinese, into pairs of them."""
-    words = []
-    for word in re.findall(r"\w+", line.lower()):
-        if len(word) > 1 and ord(word[0]) >= 0x0E00 and not word.isascii():
-            words += [word[i : i + 2] for i in range(len(word) - 1)]
-        else:
-            words.append(word)
-    return words
+    text = line.lower()
+    words: list[str] = _WORD.findall(text)
+    if text.isascii() or not _UNSPACED.search(text):
+        return words
+    pairs = ([w[i : i + 2] for i in range(len(w) - 1)] if len(w) > 1 and _UNSPACED.match(w) else [w] for w in words)
+    return list(chain.from_iterable(pairs))
 
 
 def learn_lexicon(source: Side, target: Side, src_lines: Array, tgt_lines: Array) -> Lexicon:
@@ -81,16 +84,10 @@ def learn_lexicon(source: Side, target: Side, src_lines: Array, tgt_lines: Array
     usable = sample[(n_words_of.min(axis=0) > 0) & (n_words_of.max(axis=0) <= _MAX_WORDS)]
     n_pairs = int((source.counts[src_lines[usable]] * target.counts[tgt_lines[usable]]).sum())
     usable = usable[:: max(1, -(-n_pairs // _MAX_PAIRS))]
-    sources, targets, positions, n_words = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
-    for src_line, tgt_line in zip(src_lines[usable].tolist(), tgt_lines[usable].tolist(), strict=True):
-        src, tgt = source.words_of(src_line), target.words_of(tgt_line)
-        sources.append(np.repeat(src, len(tgt)))
-        targets.append(np.tile(tgt, len(src)))
-        positions.append(np.tile(np.arange(n_words, n_words + len(tgt)), len(src)))
-        n_words += len(tgt)
+    sources, targets, positions = _word_pairs(source, target, src_lines[usable], tgt_lines[usable])
     n_targets = len(target.vocab) + 1
-    codes, index = np.unique(np.concatenate(sources) * n_targets + np.concatenate(targets), return_inverse=True)
-    probabilities = model_1(codes // n_targets, index, np.concatenate(positions))
+    codes, index = np.unique(sources * n_targets + targets, return_inverse=True)
+    probabilities = model_1(codes // n_targets, index, positions)
     often = np.bincount(index, minlength=len(codes)) > 1  # what was seen once is a coincidence
     src, tgt = codes // n_targets, codes % n_targets
     share = np.bincount(target.ids, minlength=n_targets) / max(1, len(target.counts))  # of the lines with a word
@@ -104,6 +101,15 @@ def learn_lexicon(source: Side, target: Side, src_lines: Array, tgt_lines: Array
     src, tgt, gains = src[order], tgt[order], gains[order]
     best = np.arange(len(src)) - np.searchsorted(src, src) < _TRANSLATIONS
     return src[best], tgt[best], gains[best]
+
+
+def _word_pairs(source: Side, target: Side, src_lines: Array, tgt_lines: Array) -> tuple[Array, Array, Array]:
+    """Return source word, target word, and the place of the target word in these lines, of all pairs in each line."""
+    n_src, n_tgt = source.counts[src_lines], target.counts[tgt_lines]
+    words = source.ids[ranges(source.starts[src_lines], n_src)]
+    partners = np.repeat(n_tgt, n_src)  # of each source word
+    places = ranges(np.repeat(np.cumsum(n_tgt) - n_tgt, n_src), partners)
+    return np.repeat(words, partners), target.ids[ranges(target.starts[tgt_lines], n_tgt)][places], places
 
 
 def word_translations(source: Side, target: Side) -> dict[str, list[str]]:

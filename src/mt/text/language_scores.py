@@ -58,7 +58,8 @@ class LineScorer:
             data = _encoded(lines[start : start + _BATCH])
             sums = np.zeros((len(data), table.shape[1]), np.float32)
             for rows, ngrams in self._walk(data):
-                sums[rows] += table[ngrams]
+                found = ngrams < len(self.table) - 1
+                sums[rows[found]] += table[ngrams[found]]
             size = np.array([max(1, len(line)) for line in data], np.float32)
             scores[start : start + _BATCH] = sums * (np.log(2) / np.sqrt(size))[:, None]
         return scores

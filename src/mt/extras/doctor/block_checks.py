@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -14,12 +16,13 @@ from mt.extras.doctor.bitexts import Bitext, read_bitext
 from mt.extras.doctor.checker import workers_for
 from mt.extras.doctor.examples import Example, Findings
 from mt.extras.doctor.language_blocks import LanguageBlock, language_blocks
-from mt.extras.doctor.misalignment import Block, misaligned_blocks
+from mt.extras.doctor.misalignment import SEGMENT, Block, misaligned_blocks
 from mt.extras.doctor.position_map import PositionMap
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.statistics import BitextStatistics
 from mt.system.workers import in_order
 
+_PARTS = 2  # of a text, for each process
 _Lines = NDArray[np.bool_]
 
 
@@ -37,13 +40,21 @@ def check_blocks(
     statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings
 ) -> list[PositionMap]:
     """Add blocks of wrong lines, mark them in the rule bits of all training pairs, and map the training texts."""
-    searches = [(search, one) for one in statistics for search in (_search_languages, _search_alignment)]
     workers = workers_for(sum(one.pairs for one in statistics))
-    results = (result for _, result in in_order(_searched, searches, workers))
-    before, maps = 0, list[PositionMap]()
+    searches, n_parts = list[Callable[[], Any]](), list[int]()
     for one in statistics:
+        parts = _parts(one.pairs, _PARTS * workers)
+        searches.append(partial(_search_languages, one.bitext))
+        searches += [partial(_search_alignment, one.bitext, one.pairs, *part) for part in parts]
+        n_parts.append(len(parts))
+    results = (result for _, result in in_order(_called, searches, workers))
+    before, maps = 0, list[PositionMap]()
+    for one, number in zip(statistics, n_parts, strict=True):
         lines = {rule: np.zeros(one.pairs, np.bool_) for rule in ("wrong-language", "swapped", "misaligned")}
-        foreign, (blocks, positions) = next(results), next(results)
+        foreign, blocks, positions = next(results), list[Block](), PositionMap(one.pairs)
+        for found, counted in islice(results, number):
+            blocks += found
+            positions.merge(counted)
         _add_languages(one.bitext, foreign, lines, findings)
         _add_alignment(one.bitext, blocks, foreign, positions, lines["misaligned"], findings)
         for rule, marked in lines.items():
@@ -56,22 +67,28 @@ def check_blocks(
     return maps
 
 
-def _searched(search: tuple[Callable[[BitextStatistics], Any], BitextStatistics]) -> Any:
-    function, statistics = search
-    return function(statistics)
+def _called(search: Callable[[], Any]) -> Any:
+    return search()
 
 
-def _search_languages(statistics: BitextStatistics) -> list[LanguageBlock]:
-    bitext = statistics.bitext
+def _parts(pairs: int, most: int) -> list[tuple[int, int]]:
+    """Return the first pair and the end of each part of a text, in which whole segments are searched."""
+    segments = -(-pairs // SEGMENT)
+    bounds = np.linspace(0, segments, min(segments, most) + 1).astype(int) * SEGMENT
+    return list(pairwise(bounds.tolist()))
+
+
+def _search_languages(bitext: Bitext) -> list[LanguageBlock]:
     return list(language_blocks((pair.cleaned() for pair in read_bitext(bitext)), bitext.languages))
 
 
-def _search_alignment(statistics: BitextStatistics) -> tuple[list[Block], PositionMap]:
-    """Return the blocks out of step, and a map; nothing for a bitext that is read repaired."""
-    bitext, positions = statistics.bitext, PositionMap(statistics.pairs)
+def _search_alignment(bitext: Bitext, n_pairs: int, start: int, end: int) -> tuple[list[Block], PositionMap]:
+    """Return the blocks out of step in a part of a text, and its map; nothing for a bitext that is read repaired."""
+    positions = PositionMap(n_pairs)
     if bitext.repair:
         return [], positions
-    return list(misaligned_blocks((pair.cleaned() for pair in read_bitext(bitext)), positions.add)), positions
+    pairs = (pair.cleaned() for pair in islice(read_bitext(bitext), start, end))
+    return list(misaligned_blocks(pairs, positions.add, start)), positions
 
 
 def _add_languages(

@@ -23,7 +23,7 @@ from mt.text.language_scores import LineScorer
 from mt.text.languages import base_language, language_name
 
 _SEGMENT = 50_000  # pairs in memory together
-_LEARNED = 10_000  # lines of each side from which the n-grams of a segment are learned
+_LEARNED = 10_000  # lines of each side from which n-grams and translated words of a segment are learned
 _MIN_PAIRS = 300  # of which nothing can be learned
 _SURE = 2.0  # nats of py3langid that make a line an example of the other side's language
 _BOUND, _DOUBT = 4.0, 0.5  # nats that a line can give, and that each has to bring
@@ -163,8 +163,12 @@ def _runs(gains: Array) -> Iterator[tuple[int, int, float]]:
         return
     total = best = 0.0
     start = end = line = 0
-    values = gains.tolist()
+    values, promising = gains.tolist(), np.append(np.flatnonzero(gains > 0), len(gains))
     while line < len(values):
+        if total == 0.0:  # no run begins with a line that brings nothing
+            start = line = int(promising[np.searchsorted(promising, line)])
+            if line == len(values):
+                return
         total += values[line]
         line += 1
         if total > best:
@@ -189,7 +193,8 @@ def _blocks_of_names(
     lines = {line for block in words for line in range(block.start, block.end)}
     wanted = set[str]().union(*words.values())
     seen, same = Counter[str](), Counter[str]()
-    for line, (source, target) in enumerate(pairs if words else ()):
+    step = -(-len(pairs) // _LEARNED)
+    for line, (source, target) in zip(range(0, len(pairs), step), pairs[::step] if words else (), strict=False):
         if line not in lines and (common := wanted & _words(source)):
             seen.update(common)
             same.update(common & _words(target))

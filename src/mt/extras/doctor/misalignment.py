@@ -25,6 +25,7 @@ _MIN_PAIRS = 300  # of which nothing can be learned
 _LEAVE, _CHANGE, _RETURN = 14.0, 6.0, 2.0  # cost, in nats, of a state other than "in step"
 _MIN_LINES, _LONG = 3, 20
 _MARGIN = 10  # lines around a block that are looked at again with it
+_NEGLIGIBLE = 0.01  # share of wrong pairs from which a lexicon can be learned
 _SURE = 3.0  # nats by which a line belongs to its block rather than to the one beside it
 
 
@@ -72,12 +73,17 @@ class Block:
         return f"{target}: {lines} are {count} {direction}: {count} {cause} before them"
 
 
-def misaligned_blocks(pairs: Iterable[tuple[str, str]], observe: Observer | None = None) -> Iterator[Block]:
+def misaligned_blocks(
+    pairs: Iterable[tuple[str, str]], observe: Observer | None = None, before: int = 0
+) -> Iterator[Block]:
     """Find blocks of pairs that are out of step with the rest; a corpus of less than 300 pairs teaches too little.
 
-    `observe` gets the index of the first of N pairs, their evidence in nats (N,) and log ratio of lengths (N,).
+    Args:
+        pairs: of a corpus, from the first one of a segment on.
+        observe: gets the index of the first of N pairs, their evidence in nats (N,) and log ratio of lengths (N,).
+        before: number of the corpus's pairs before these.
     """
-    remaining, before = iter(pairs), 0
+    remaining = iter(pairs)
     while segment := list(islice(remaining, SEGMENT)):
         if len(segment) >= _MIN_PAIRS:
             source, target = (Side(pair[side] for pair in segment) for side in (0, 1))
@@ -101,7 +107,7 @@ def unpaired_lines(blocks: Iterable[Block]) -> list[int]:
 
 
 def _segment_blocks(source: Side, target: Side) -> tuple[list[Block], PairEvidence]:
-    """Find the blocks of one segment; where there are some, the lexicon is learned a second time without them."""
+    """Find the blocks of one segment; if they are many, the lexicon is learned a second time without them."""
     n_lines = len(source.counts)
     evidence = PairEvidence(source, target, np.ones(n_lines, np.bool_))
     shifts, support, unsure = _path(evidence, 0, n_lines, (), np.zeros(n_lines))
@@ -112,8 +118,9 @@ def _segment_blocks(source: Side, target: Side) -> tuple[list[Block], PairEviden
     if not blocks:
         return [], evidence
     if in_step.sum() >= _MIN_PAIRS:
-        evidence = PairEvidence(source, target, in_step)
-        shifts, support, unsure = _path(evidence, 0, n_lines, (), np.zeros(n_lines))
+        if in_step.mean() < 1 - _NEGLIGIBLE:
+            evidence = PairEvidence(source, target, in_step)
+            shifts, support, unsure = _path(evidence, 0, n_lines, (), np.zeros(n_lines))
         _find_moved(evidence, shifts, support, unsure)
         blocks = list(_blocks(shifts))
     unsure |= conflicts(shifts, support, unsure)

@@ -29,9 +29,10 @@ class PairEvidence:
         self.forward = learn_lexicon(source, target, known, known)
         self._backward = learn_lexicon(target, source, known, known)
         self._typical = np.median(np.log((target.characters + GRACE) / (source.characters + GRACE)))
-        right, *unrelated = self._features((0, *_UNRELATED), 0, len(source.counts))
+        self._in_step, *unrelated = self._features((0, *_UNRELATED), 0, len(source.counts))
         self._tables = [
-            density_ratios(right[kind][in_step], np.concatenate([each[kind] for each in unrelated])) for kind in (0, 1)
+            density_ratios(self._in_step[kind][in_step], np.concatenate([each[kind] for each in unrelated]))
+            for kind in (0, 1)
         ]
 
     def rows(self, shifts: Sequence[int], start: int, end: int) -> Array:
@@ -45,8 +46,8 @@ class PairEvidence:
 
     def in_step(self) -> tuple[Array, Array]:
         """Return the evidence for the pairs as they are, unbounded, and their log ratios of lengths, both (N,)."""
-        [features] = self._features((0,), 0, len(self.source.counts))
-        return self._ratios(features), np.log((self.target.characters + GRACE) / (self.source.characters + GRACE))
+        log_ratios = np.log((self.target.characters + GRACE) / (self.source.characters + GRACE))
+        return self._ratios(self._in_step), log_ratios
 
     def _ratios(self, features: tuple[Array, Array]) -> Array:
         tables = zip(self._tables, features, strict=True)
@@ -84,8 +85,7 @@ def _gains(source: Side, target: Side, lexicon: Lexicon, shifts: Iterable[int], 
     for start in range(first, last, _CHUNK):
         end = min(last, start + _CHUNK)
         entries, rows = lexicon_entries(source, lexicon, start, end)
-        keys, order = np.unique(rows * n_targets + lexicon[1][entries], return_index=True)
-        weights = lexicon[2][entries][order]
+        keys, weights = _largest(rows * n_targets + lexicon[1][entries], lexicon[2][entries])
         for shift, result in zip(shifts, results, strict=True):
             low, high = max(0, start + shift), min(n_lines, end + shift)
             if low >= high or not len(keys):
@@ -97,3 +97,11 @@ def _gains(source: Side, target: Side, lexicon: Lexicon, shifts: Iterable[int], 
             found = keys[place] == wanted
             result[start - first : end - first] += np.bincount(line[found] - start, weights[place[found]], end - start)
     return results
+
+
+def _largest(keys: Array, values: Array) -> tuple[Array, Array]:
+    """Return the distinct keys in ascending order, and the largest value of each."""
+    order = np.argsort(keys)
+    keys, values = keys[order], values[order]
+    starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    return keys[starts], np.maximum.reduceat(values, starts) if len(starts) else values

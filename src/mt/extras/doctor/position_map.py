@@ -34,6 +34,11 @@ class PositionMap:
         for (name, limits), values in zip(_RANGES.items(), (evidence, log_ratio), strict=True):
             self.counts[name] = self.counts.get(name, 0) + self.density(start, values, *limits)
 
+    def merge(self, other: "PositionMap") -> None:
+        """Add the counts of other pairs of the same text."""
+        for name, counts in other.counts.items():
+            self.counts[name] = self.counts.get(name, 0) + counts
+
     def density(self, start: int, values: Array, low: float, high: float) -> NDArray[np.int64]:
         """Count values (N,) of the pairs from `start` on by bin and column (B, C); NaN is left out."""
         columns = np.arange(start, start + len(values)) * self.n_columns // self.pairs
