@@ -15,6 +15,7 @@ from model_helpers import DECODER_ONLY, close, small_model, sources, targets
 from mt.errors import MachineError
 from mt.model.build import TranslationModel
 from mt.model.packing import Packing
+from mt.training import compilation
 from mt.training.compilation import CompilationLog, compile_layers
 from training_helpers import Parts
 
@@ -118,6 +119,17 @@ def test_auto_compiles_on_no_cpu_and_false_nowhere() -> None:
         assert not any("forward" in vars(layer) for layer in model.blocks)
 
 
+def test_auto_compiles_wide_models_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small_model()
+    monkeypatch.setattr(type(model), "device", torch.device("cuda"))
+    monkeypatch.setattr(compilation, "_problem", lambda device: "")
+    compile_layers(model, "auto")
+    assert not any("forward" in vars(layer) for layer in model.blocks)
+    monkeypatch.setattr(compilation, "_MIN_WIDTH", model.output.in_features)
+    compile_layers(model, "auto")
+    assert all("forward" in vars(layer) for layer in model.blocks)
+
+
 def unable(*_: object, **__: object) -> Callable[[Tensor], Tensor]:
     def compiled(x: Tensor) -> Tensor:
         raise RuntimeError("Cannot find a working triton installation.\nMore about that")
@@ -135,6 +147,7 @@ def test_where_nothing_compiles_auto_warns_once_and_true_stops(
     assert "does not work here: Cannot find a working triton installation." in caught.value.message
     assert "More" not in caught.value.message
     monkeypatch.setattr(type(model), "device", torch.device("cuda"))
+    monkeypatch.setattr(compilation, "_MIN_WIDTH", 0)
     ones = torch.ones
     monkeypatch.setattr(torch, "ones", lambda size, device: ones(size))
     compile_layers(model, "auto")

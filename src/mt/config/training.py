@@ -100,7 +100,7 @@ class TrainingConfig(Section):
     """Where to compute; auto takes a GPU if there is one."""
     compile: SwitchOrAuto = "auto"
     """Whether the model's layers are compiled with torch.compile, which delays the first steps; auto: on a GPU
-    (cuda)."""
+    (cuda), from d_model 1024 on."""
     cuda_graphs: bool = False
     """Whether batches are filled up to a few shapes, whose passes are replayed as CUDA graphs: for batches of a few
     thousand tokens on an NVIDIA GPU. One process only; elsewhere it changes nothing."""

@@ -11,6 +11,8 @@ from mt.console import duration, log
 from mt.errors import MachineError
 from mt.model.build import TranslationModel
 
+_MIN_WIDTH = 1024  # d_model; smaller ones wait for launches, which compiled layers have, too (docs/gpu.md)
+
 
 def compile_layers(model: TranslationModel, setting: bool | Literal["auto"], precision: str = "fp32") -> None:
     """Compile the training pass of each layer in place, once for layers of one kind and any number of tokens.
@@ -20,13 +22,13 @@ def compile_layers(model: TranslationModel, setting: bool | Literal["auto"], pre
 
     Args:
         model: on the device it trains on.
-        setting: `training.compile`; auto: only on an NVIDIA or AMD GPU, if it can be done there.
+        setting: `training.compile`; auto: only a wide model on an NVIDIA or AMD GPU, if it can be done there.
         precision: the number format of matrix products.
 
     Raises:
         MachineError: it was asked for and cannot be done on this machine.
     """
-    if setting is False or (setting == "auto" and model.device.type != "cuda"):
+    if setting is False or (setting == "auto" and not (model.device.type == "cuda" and _is_wide(model))):
         return
     if problem := _problem(model.device):
         if setting == "auto":
@@ -44,6 +46,10 @@ def compile_layers(model: TranslationModel, setting: bool | Literal["auto"], pre
     for layer in model.blocks:
         # Not the whole call, since FSDP's hooks around `forward` gather and free its weights.
         train_with(layer, torch.compile(layer.forward, dynamic=True))
+
+
+def _is_wide(model: TranslationModel) -> bool:
+    return model.output.in_features >= _MIN_WIDTH
 
 
 def train_with(layer: nn.Module, forward: Callable[..., Tensor]) -> None:
