@@ -13,10 +13,12 @@ import pytest
 
 from bench.misalignment import plant
 from command import mt
+from mt.config import parse_config
 from mt.data.paired_texts import LineText
 from mt.data.phrasebook import sentence_pairs
 from mt.errors import InputError
-from mt.extras.doctor import align_files
+from mt.extras.doctor import align_files, block_checks, misalignment
+from mt.extras.doctor.check import check_corpus
 from mt.extras.doctor.misalignment import Block, conflicts, misaligned_blocks
 
 
@@ -123,6 +125,28 @@ def test_the_check_names_the_lines_and_cleaning_drops_them(pairs: list[tuple[str
     right = {(source.strip(), target.strip()) for source, target in pairs}
     assert len(kept) > 2500
     assert sum(pair not in right for pair in kept) <= 3
+
+
+def test_a_long_text_is_searched_in_parts(
+    pairs: list[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources, targets = (list(side) for side in zip(*pairs, strict=True))
+    targets[2100:2200] = targets[2099:2199]
+    for name, lines in (("a.en", sources), ("a.it", targets)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    data = f"source_lang: en, target_lang: it, root: {tmp_path}, train: {{source: a.en, target: a.it}}"
+    config = parse_config(f"name: a\ndata: {{{data}}}\n", "a.yaml")
+    for module in (misalignment, block_checks):
+        monkeypatch.setattr(module, "SEGMENT", 1000)
+    report = check_corpus(config, tmp_path / "runs", 3)
+    [finding] = [finding for finding in report.findings if finding.rule.name == "misaligned"]
+    first, last = re.findall(r"[0-9],[0-9]+", finding.examples[0].note)
+    assert abs(int(first.replace(",", "")) - 2101) <= 3
+    assert abs(int(last.replace(",", "")) - 2200) <= 3
+    assert 95 <= finding.counts["train"] <= 105
+    [positions] = report.maps
+    assert positions.counts["evidence"].sum() == len(pairs)
+    assert positions.counts["evidence"].sum(axis=0).min() > 0
 
 
 def test_a_repair_pairs_shifted_lines_with_their_translations(pairs: list[tuple[str, str]], tmp_path: Path) -> None:

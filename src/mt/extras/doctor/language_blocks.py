@@ -193,8 +193,8 @@ def _blocks_of_names(
     lines = {line for block in words for line in range(block.start, block.end)}
     wanted = set[str]().union(*words.values())
     seen, same = Counter[str](), Counter[str]()
-    step = -(-len(pairs) // _LEARNED)
-    for line, (source, target) in zip(range(0, len(pairs), step), pairs[::step] if words else (), strict=False):
+    for line in range(0, len(pairs), 1 + len(pairs) // _LEARNED) if words else ():
+        source, target = pairs[line]
         if line not in lines and (common := wanted & _words(source)):
             seen.update(common)
             same.update(common & _words(target))

@@ -25,7 +25,7 @@ _MIN_PAIRS = 300  # of which nothing can be learned
 _LEAVE, _CHANGE, _RETURN = 14.0, 6.0, 2.0  # cost, in nats, of a state other than "in step"
 _MIN_LINES, _LONG = 3, 20
 _MARGIN = 10  # lines around a block that are looked at again with it
-_NEGLIGIBLE = 0.01  # share of wrong pairs from which a lexicon can be learned
+_NEGLIGIBLE = 0.01  # share of wrong pairs with which a lexicon can be learned
 _SURE = 3.0  # nats by which a line belongs to its block rather than to the one beside it
 
 
