@@ -158,7 +158,7 @@ def _fit_to_time(template: ConfigTemplate, pairs: int, valid_pairs: int) -> tupl
 
 def _description(inputs: PlanInputs) -> str:
     source, target = inputs.sample.words()
-    machine = "a GPU" if inputs.device != "cpu" else f"{inputs.cores} CPU cores"
+    machine = "a GPU" if inputs.device != "cpu" else f"{inputs.cores} CPU core{'s'[: inputs.cores != 1]}"
     return f"{inputs.pairs:,} sentence pairs ({source:.1f} and {target:.1f} words on average) and {machine}"
 
 

@@ -17,7 +17,7 @@ class _SizeClass(NamedTuple):
     """Values for corpora of a similar size."""
 
     max_epochs: int  # after which more gain little
-    min_epochs: int  # from which a model beats the next smaller one (docs/quality.md)
+    min_epochs: int  # from which a model beats the next smaller one (docs/lab/shapes.md)
     vocab_size: int
     vocab_reason: str
 
@@ -26,7 +26,7 @@ class _SizeClass(NamedTuple):
 _TINY, _SMALL, _MEDIUM, _LARGE = SIZE_BOUNDS = (10_000, 60_000, 300_000, 2_000_000)
 _SIZE_CLASSES = (
     _SizeClass(30, 6, 2000, "few pieces, so that each is seen often"),
-    _SizeClass(55, 5, 10_000, "2 BLEU more than 4,000 gave on Multi30k, which has 29,000"),
+    _SizeClass(55, 6, 10_000, "2 BLEU more than 4,000 gave on Multi30k, which has 29,000"),
     _SizeClass(20, 4, 10_000, "as published for IWSLT14, which has 160,000"),
     _SizeClass(10, 2, 16_000, "enough text to learn rare words whole"),
     _SizeClass(5, 1, 32_000, "enough text to learn rare words whole"),
@@ -174,7 +174,7 @@ def _batch_choice(shape: Shape, inputs: PlanInputs) -> Choice:
     if inputs.minutes is None and _TINY <= inputs.pairs < _SMALL:
         return Choice("max_tokens", 4096, "as in the best training of Multi30k; 2048 learns sooner")
     if shape.d_model <= 256:
-        return Choice("max_tokens", 2048, f"small batches, so that {inputs.cores} CPU cores make many steps")
+        return Choice("max_tokens", 2048, "small batches, so that a CPU makes many steps")
     return Choice("max_tokens", 4096, "memory of a CPU")
 
 
