@@ -18,7 +18,7 @@ Array = NDArray[Any]
 Lexicon = tuple[Array, Array, Array]
 
 LEXICON_PAIRS, _MAX_WORDS = 40_000, 60  # lines to learn from, of at most so many words
-_MAX_PAIRS = 10_000_000  # of words, some 60 bytes each
+_MAX_PAIRS = 5_000_000  # of words, some 60 bytes each
 _TRANSLATIONS = 5  # of a word
 _MIN_PROBABILITY, _MIN_GAIN, _MAX_GAIN = 0.05, 0.7, 6.0  # of a translation; gain: log of p(t | s) over p(t)
 _BINS = 24

@@ -52,7 +52,7 @@ def test_the_recipe_of_multi30k_is_that_of_its_pages(texts: Path) -> None:
     student = steps["student_3"].config
     assert student is not None
     assert (student.seed, student.training.init_from) == (3, f"{folder}/first_3")
-    assert (student.training.max_steps, student.model.dropout, len(student.data.train)) == (6000, 0.2, 6)
+    assert (student.training.max_steps, student.model.dropout, len(student.data.train)) == (3500, 0.2, 6)
 
 
 @pytest.mark.parametrize(

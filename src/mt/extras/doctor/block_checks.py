@@ -22,7 +22,7 @@ from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.statistics import BitextStatistics
 from mt.system.workers import in_order
 
-_PARTS = 2  # of a text, for each process
+_PARTS = 4  # of a text, for each process
 _Lines = NDArray[np.bool_]
 
 
