@@ -21,6 +21,7 @@ from engine_helpers import (
     tokenizers,
     twins,
 )
+from mt.bundle.converted_file import check_converted
 from mt.bundle.to_ctranslate2 import convert
 from mt.data.sentence_format import SOURCE_FORMATS
 from mt.data.tokenizer import SOS_ID
@@ -91,6 +92,9 @@ def test_every_shape(tmp_path: Path, number: int) -> None:
     pair = tokenizers("tokenizer.shared=true" in shape)
     ids = sentences([7, 2, 4], pair.source.vocab_size)
     both = twins(tmp_path, *shape, model=lambda config: ending_model(config, ids, options))
+    for number_format in ("float32", "int8"):  # as a model that is loaded is checked
+        sizes = (tokenizer.vocab_size for tokenizer in (both.tokenizers.source, both.tokenizers.target))
+        check_converted(both.folder.converted(number_format) / "model.bin", *sizes)
     assert_same_probabilities(both)
     found = both_find(both, ids, options)
     assert all(len(hypotheses) == 2 for hypotheses in found)

@@ -45,8 +45,9 @@ _SHAPES = {
 # Settings that may be nonzero; any other must be off.
 _SETTINGS = re.compile(
     r"(?:encoder|decoder)/(?:activation|num_heads|pre_norm|scale_embeddings|alignment_heads|alignment_layer"
-    r"|embeddings(?:_0)?/multiply_by_sqrt_depth)"
+    r"|embeddings(?:_0)?/multiply_by_sqrt_depth|layer_\d+/self_attention/rotary_(?:base|dim))"
 )
+_ROTARY_BASE = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,3 +213,11 @@ def _check_settings(variables: Mapping[str, Variable], d_model: int) -> None:
             raise ValueError("more alignment heads than heads")
         if not -layers <= setting(f"{side}/alignment_layer") < layers:
             raise ValueError("the alignment layer does not exist")
+        _check_rotary(variables, side, d_model // heads)
+
+
+def _check_rotary(variables: Mapping[str, Variable], side: str, units: float) -> None:
+    for kind, expected in (("base", _ROTARY_BASE), ("dim", units)):
+        for name, variable in variables.items():
+            if re.fullmatch(rf"{side}/.*/rotary_{kind}", name) and variable.value != expected:
+                raise ValueError(f"{name!r:.60} is {variable.value:g}, but {expected:g} is expected")
