@@ -66,18 +66,16 @@ def test_init_writes_a_pipeline_for_the_users_text(held_out: bool, tmp_path: Pat
     assert "written: own-student.yaml" in done.stdout
     assert "next: mt train --config own-student.yaml" in done.stdout
     script = mt("pipeline", "own-student.yaml", "--emit", "slurm", cwd=tmp_path).stdout
-    assert (
-        re.findall(r"--step (\w+)", script) == "teacher_1 teacher_2 reverse translated scores filtered student".split()
-    )
+    assert re.findall(r"--step (\w+)", script) == ["teacher", "translated", "student"]
     plan = read_plan(tmp_path / "own-student.yaml", [f"root={tmp_path}"], tmp_path / "runs")
-    teacher, other, student = (plan.steps[name].config for name in ("teacher_1", "teacher_2", "student"))
+    teacher, student = (plan.steps[name].config for name in ("teacher", "student"))
     assert teacher is not None
-    assert other is not None
     assert student is not None
-    assert (teacher.seed == other.seed) == held_out
-    assert (teacher.model == other.model) != held_out
-    assert student.model.decoder_layers == 1
-    assert student.training.max_steps > teacher.training.max_steps
+    assert teacher.model == student.model
+    assert (student.model.encoder_layers, student.model.decoder_layers) == (6, 1)
+    assert student.training.init_from == f"{tmp_path}/runs/own-student/teacher"
+    assert len(student.data.train) == 2
+    assert student.training.max_steps < teacher.training.max_steps
     own = load_config(tmp_path / "own.yaml")
     assert own.training.max_steps == teacher.training.max_steps
     assert "already exists" in mt(*words, cwd=tmp_path, code=2).stderr

@@ -1,0 +1,130 @@
+"""Runs a pipeline once as it is and once under fire, and compares every file that the two have made.
+
+    python scripts/pipeline_kills.py configs/pipelines/student.yaml --kills 20 --jobs 2 --set root=FOLDER
+
+The second run is killed with SIGKILL, the pipeline itself or one of its commands by turns, at moments drawn by chance
+within the steps that were killed least so far, and started again with the same command. At the end all that both have
+written must have the same SHA-256, but for files with times.
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from mt.storage.manifest import sha256
+
+# What has times in it, or names the folder of the runs.
+TIMES = {"metrics.jsonl", "report.html", "timings.json", "environment.json"}
+POLL = 0.2  # seconds
+
+
+class Pipeline:
+    """A pipeline's command, whose runs are in one folder."""
+
+    def __init__(self, words: list[str], runs: Path) -> None:
+        self.words = [sys.executable, "-m", "mt", "train", "--runs", str(runs), *words]
+        self.log = runs / "log"
+        runs.mkdir(parents=True)
+
+    def start(self) -> None:
+        """Start the command, in a log of its own."""
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(self.words, stdout=log, stderr=log)
+
+    def running(self) -> list[str]:
+        """Return the steps that run now, as the log of this start says."""
+        text = self.log.read_text(errors="replace")
+        started, ended = (re.findall(rf"^\S+ (\w+): {what} ", text, re.M) for what in ("mt", "done in"))
+        return [name for name in started if name not in ended]
+
+    def finish(self) -> None:
+        if code := self.process.wait():
+            raise SystemExit(f"the pipeline ended with exit code {code}; see {self.log}")
+
+    def durations(self) -> dict[str, float]:
+        """Watch the command to its end; return the seconds that each step has run."""
+        seconds = Counter[str]()
+        while self.process.poll() is None:
+            time.sleep(POLL)
+            seconds.update(dict.fromkeys(self.running(), POLL))
+        self.finish()
+        return dict(seconds)
+
+    def commands(self) -> list[int]:
+        """Return the processes of the steps that run now."""
+        children = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        numbers = [number for path in children for number in path.read_text().split()]
+        return [int(number) for number in numbers if b"-m\0mt\0" in Path(f"/proc/{number}/cmdline").read_bytes()]
+
+    def kill(self, whole: bool, rng: random.Random) -> None:
+        """Kill the pipeline, or one of its commands, after which it ends by itself."""
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # a command has just ended
+            commands = [] if whole else self.commands()
+            os.kill(rng.choice(commands) if commands else self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def under_fire(pipeline: Pipeline, durations: dict[str, float], kills: int, rng: random.Random) -> Counter[str]:
+    """Run a pipeline to its end with so many kills on the way; return how often each step was killed."""
+    killed, made = Counter(dict.fromkeys(durations, 0)), 0
+    most = -(-kills // len(durations))
+    pipeline.start()
+    while made < kills and pipeline.process.poll() is None:
+        time.sleep(POLL)
+        targets = [name for name in pipeline.running() if killed[name] < most]
+        if not targets:
+            continue
+        target = min(targets, key=killed.__getitem__)
+        deadline = time.monotonic() + rng.uniform(0, durations[target] / 2)
+        while time.monotonic() < deadline and target in pipeline.running() and pipeline.process.poll() is None:
+            time.sleep(POLL)
+        if pipeline.process.poll() is None:
+            running, made = pipeline.running(), made + 1
+            pipeline.kill(made % 3 > 0, rng)
+            killed.update(running)
+            print(f"kill {made}: {', '.join(running) or 'between two steps'}", flush=True)
+            pipeline.start()
+    pipeline.finish()
+    return killed
+
+
+def products(runs: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file of the steps."""
+    files = [path for path in runs.glob("*/*/**/*") if path.is_file() and ".pipeline" not in path.parts]
+    return {path.relative_to(runs).as_posix(): sha256(path) for path in files if path.name not in TIMES}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pipeline", type=Path)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--jobs", default="1")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as of mt train")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--work", type=Path, default=Path("runs/pipeline-kills"), help="a new folder")
+    arguments = parser.parse_args()
+    words = ["--config", str(arguments.pipeline), "--jobs", arguments.jobs]
+    words += [word for value in arguments.set for word in ("--set", value)]
+    whole = Pipeline(words, arguments.work / "whole")
+    whole.start()
+    durations = whole.durations()
+    print("seconds:", ", ".join(f"{name} {value:.0f}" for name, value in durations.items()), flush=True)
+    fired = Pipeline(words, arguments.work / "killed")
+    killed = under_fire(fired, durations, arguments.kills, random.Random(arguments.seed))
+    print("kills:", ", ".join(f"{name} {count}" for name, count in killed.items()))
+    first, second = products(whole.log.parent), products(fired.log.parent)
+    different = sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
+    print(f"{len(first)} files, different: {len(different)}", *different, sep="\n")
+    sys.exit(bool(different))
+
+
+if __name__ == "__main__":
+    main()
