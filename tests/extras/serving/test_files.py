@@ -271,8 +271,8 @@ def test_a_document_whose_client_is_gone_is_dropped(empty_temporary: Path) -> No
 
 
 def test_a_document_takes_no_more_than_its_time(empty_temporary: Path) -> None:
-    with ServerProcess(cwd=empty_temporary, program=["-c", SLOW_SERVER, "1"]) as server:
-        sentence = "a.html: no translation within 1 s; split it"
+    with ServerProcess(cwd=empty_temporary, program=["-c", SLOW_SERVER, "0.2"]) as server:
+        sentence = "a.html: no translation within 0.2 s; split it"
         assert send(server, "a.html", LONG * 4) == (503, {"error": sentence})
         assert written(empty_temporary) == []
 
