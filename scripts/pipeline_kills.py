@@ -21,8 +21,9 @@ from pathlib import Path
 
 from mt.storage.manifest import sha256
 
-# What has times in it, or names the folder of the runs.
-TIMES = {"metrics.jsonl", "report.html", "timings.json", "environment.json"}
+# Files that have times in them; models, checkpoints' tensors, encoded text, translations and scores of pairs have none.
+TIMES = {"metrics.jsonl", "report.html", "train.log", "state.json", "test.json", "precision.json", "scores.json"}
+TIMES |= {"MANIFEST.json", "README.md", ".lock", "valid.json"}
 POLL = 0.2  # seconds
 
 
@@ -42,7 +43,7 @@ class Pipeline:
     def running(self) -> list[str]:
         """Return the steps that run now, as the log of this start says."""
         text = self.log.read_text(errors="replace")
-        started, ended = (re.findall(rf"^\S+ (\w+): {what} ", text, re.M) for what in ("mt", "done in"))
+        started, ended = (re.findall(rf"^[\d:]+ (\w+): {what} ", text, re.M) for what in ("mt", "done in"))
         return [name for name in started if name not in ended]
 
     def finish(self) -> None:
@@ -74,20 +75,21 @@ class Pipeline:
 
 def under_fire(pipeline: Pipeline, durations: dict[str, float], kills: int, rng: random.Random) -> Counter[str]:
     """Run a pipeline to its end with so many kills on the way; return how often each step was killed."""
-    killed, made = Counter(dict.fromkeys(durations, 0)), 0
-    most = -(-kills // len(durations))
+    killed, aimed, made = Counter(dict.fromkeys(durations, 0)), Counter[str](), 0
+    most = kills // len(durations) + 2
     pipeline.start()
     while made < kills and pipeline.process.poll() is None:
         time.sleep(POLL)
-        targets = [name for name in pipeline.running() if killed[name] < most]
+        targets = [name for name in pipeline.running() if aimed[name] < most]
         if not targets:
             continue
-        target = min(targets, key=killed.__getitem__)
+        target = min(targets, key=aimed.__getitem__)
         deadline = time.monotonic() + rng.uniform(0, durations[target] / 2)
         while time.monotonic() < deadline and target in pipeline.running() and pipeline.process.poll() is None:
             time.sleep(POLL)
         if pipeline.process.poll() is None:
             running, made = pipeline.running(), made + 1
+            aimed[target] += 1
             pipeline.kill(made % 3 > 0, rng)
             killed.update(running)
             print(f"kill {made}: {', '.join(running) or 'between two steps'}", flush=True)
@@ -113,14 +115,16 @@ def main() -> None:
     arguments = parser.parse_args()
     words = ["--config", str(arguments.pipeline), "--jobs", arguments.jobs]
     words += [word for value in arguments.set for word in ("--set", value)]
-    whole = Pipeline(words, arguments.work / "whole")
+    whole = Pipeline(words, arguments.work / "runs")
     whole.start()
     durations = whole.durations()
+    first = products(arguments.work / "runs")
+    (arguments.work / "runs").rename(arguments.work / "whole")  # as configurations name the folder of the runs
     print("seconds:", ", ".join(f"{name} {value:.0f}" for name, value in durations.items()), flush=True)
-    fired = Pipeline(words, arguments.work / "killed")
-    killed = under_fire(fired, durations, arguments.kills, random.Random(arguments.seed))
+    rng = random.Random(arguments.seed)
+    killed = under_fire(Pipeline(words, arguments.work / "runs"), durations, arguments.kills, rng)
     print("kills:", ", ".join(f"{name} {count}" for name, count in killed.items()))
-    first, second = products(whole.log.parent), products(fired.log.parent)
+    second = products(arguments.work / "runs")
     different = sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
     print(f"{len(first)} files, different: {len(different)}", *different, sep="\n")
     sys.exit(bool(different))
