@@ -1,10 +1,10 @@
-"""Runs a pipeline once as it is and once under fire, and compares every file that the two have made.
+"""Runs a pipeline twice, the second time with kills, and compares the files that the two runs have made.
 
     python scripts/pipeline_kills.py configs/pipelines/student.yaml --kills 20 --jobs 2 --set root=FOLDER
 
-The second run is killed with SIGKILL, the pipeline itself or one of its commands by turns, at moments drawn by chance
-within the steps that were killed least so far, and started again with the same command. At the end all that both have
-written must have the same SHA-256, but for files with times.
+The second run is killed with SIGKILL, twice the pipeline itself and then one of its commands, at random moments within
+steps that were aimed at least so far, and started again with the same command. At the end all files but those with
+times must have the same SHA-256. A step that ends early is aimed at less often, so there may be fewer kills.
 """
 
 import argparse
@@ -73,10 +73,10 @@ class Pipeline:
         self.process.wait()
 
 
-def under_fire(pipeline: Pipeline, durations: dict[str, float], kills: int, rng: random.Random) -> Counter[str]:
+def run_with_kills(pipeline: Pipeline, durations: dict[str, float], kills: int, rng: random.Random) -> Counter[str]:
     """Run a pipeline to its end with so many kills on the way; return how often each step was killed."""
     killed, aimed, made = Counter(dict.fromkeys(durations, 0)), Counter[str](), 0
-    most = kills // len(durations) + 2
+    most = -(-kills // len(durations))
     pipeline.start()
     while made < kills and pipeline.process.poll() is None:
         time.sleep(POLL)
@@ -122,7 +122,7 @@ def main() -> None:
     (arguments.work / "runs").rename(arguments.work / "whole")  # as configurations name the folder of the runs
     print("seconds:", ", ".join(f"{name} {value:.0f}" for name, value in durations.items()), flush=True)
     rng = random.Random(arguments.seed)
-    killed = under_fire(Pipeline(words, arguments.work / "runs"), durations, arguments.kills, rng)
+    killed = run_with_kills(Pipeline(words, arguments.work / "runs"), durations, arguments.kills, rng)
     print("kills:", ", ".join(f"{name} {count}" for name, count in killed.items()))
     second = products(arguments.work / "runs")
     different = sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
