@@ -23,6 +23,22 @@ def test_set_changes_the_file() -> None:
 
 
 @pytest.mark.parametrize(
+    ("overrides", "minutes"),
+    [
+        ((), 30),
+        (("training.max_steps=7",), None),
+        (("training.minutes=10", "training.max_steps=7"), 10),
+        (("training.max_steps=7", "training.minutes=10"), 10),
+        (("training.max_steps=7", "training={minutes: 5}"), 5),
+        (("training.max_epochs=7",), 30),
+    ],
+)
+def test_max_steps_alone_lifts_the_limit_of_minutes(overrides: tuple[str, ...], minutes: float | None) -> None:
+    config = parse_config(SMALLEST + "training: {max_steps: 5, minutes: 30}\n", "x.yaml", overrides)
+    assert config.training.minutes == minutes
+
+
+@pytest.mark.parametrize(
     "override",
     [
         *(f"data.train.source={text}" for text in ("'x #2'", '"x #2"', "x#2", "  x  ", "'x' ")),

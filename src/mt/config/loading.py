@@ -75,6 +75,7 @@ def parse_tree(
         changed = _apply_override(tree, override)
         origins = {path: origin for path, origin in origins.items() if path[: len(changed)] != changed}
         origins[changed] = (math.inf, f"--set {override}")
+    _lift_limits(tree, overrides)
     return tree, origins
 
 
@@ -135,6 +136,19 @@ def _apply_override(tree: dict[str, Value], override: str) -> TreePath:
     part = _child_key(node, keys[-1], path, override)
     node[part] = value
     return created or (*path, part)
+
+
+def _lift_limits(tree: dict[str, Value], overrides: Sequence[str]) -> None:
+    """Set `minutes` to null beside each `max_steps` that is overridden alone, which would otherwise have no effect."""
+    names = {tuple(override.partition("=")[0].strip().split(".")) for override in overrides}
+    for name in names:
+        node: Any = tree
+        minutes = (*name[:-1], "minutes")
+        given = any(minutes[: len(other)] == other for other in names)
+        for key in name[:-1]:
+            node = node.get(key) if isinstance(node, dict) else None
+        if name[-1] == "max_steps" and not given and isinstance(node, dict) and "minutes" in node:
+            node["minutes"] = None
 
 
 def _split_override(override: str) -> tuple[list[str], Value]:
