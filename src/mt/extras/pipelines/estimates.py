@@ -28,6 +28,7 @@ from mt.text.lines import read_lines
 _START = 6.0  # seconds until a command works
 _FEW_STEPS = 20  # training steps, which a probe would make, too
 _BEAM_FACTOR = 0.42  # of greedy search in a probe: 0.84, 2.4 and 5.4 times its time with a beam of 1, 5 and 12
+_INT8 = 0.6  # of CTranslate2's time in float32
 _TORCH = 1.6  # times as slow as CTranslate2 in float32 (docs/performance.md)
 _CLEANED_PER_SECOND = 1800  # pairs
 _SCORE_BYTES, _WEIGHT_BYTES = 160, 4
@@ -104,7 +105,10 @@ class _Estimator:
             else int(options.get("--beam", models[0].decoding.beam_size))
         )
         seconds = sum(each.seconds_per_sentence for each in measured) * _BEAM_FACTOR * (1 + beam)
-        seconds *= _TORCH if len(models) > 1 or "--sample" in step.words else 1
+        if len(models) > 1 or "--sample" in step.words:
+            seconds *= _TORCH
+        elif options.get("--compute-type", models[0].decoding.compute_type) == "int8":
+            seconds *= _INT8
         lines = sum(1 for _ in read_lines(text))
         return StepCost(_START + lines * seconds * (2 if step.kind == "eval" else 1), text.stat().st_size)
 
