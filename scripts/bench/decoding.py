@@ -200,7 +200,7 @@ def _settings(threads: int, batch: int) -> list[tuple[int, int, int]]:
 
 
 def _compare(task: Task, beam: int, batch: int) -> None:
-    """All contestants are started anew, so that each one's peak memory is that of this search and batch size."""
+    """All contestants are restarted, so that each one's peak memory is that of this search and batch size."""
     a = task.arguments
     wanted = min(len(task.lines), a.singles if batch == 1 else a.sentences)
     request = {"beam": beam, "batch": batch, "sentences": wanted}

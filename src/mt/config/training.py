@@ -49,7 +49,7 @@ class TrainingConfig(Section):
     """Passes over the data after which training ends; null: no limit."""
     minutes: Annotated[float | None, Field(gt=0, le=10**7)] = None
     """Time that training should take, validations included, preparing the text and the last scores not: max_steps is
-    planned anew when the warm-up ends and after each validation, from the speed so far, to at most four times the
+    replanned when the warm-up ends and after each validation, from the speed so far, to at most four times the
     configured value. A resume repeats the recorded plans. null: no limit, as for --set
     training.max_steps=N alone."""
     optimizer: Literal["adam", "adamw", "muon"] = "adam"

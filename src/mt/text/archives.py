@@ -63,7 +63,7 @@ def file_names(path: Path) -> list[str]:
 
 
 def member_lines(path: Path, name: str) -> Iterator[bytes]:
-    """Yield the raw lines of one file in an archive, which is opened anew so that two can be read in parallel.
+    """Yield the raw lines of one file in an archive, which is reopened so that two can be read in parallel.
 
     Raises:
         InputError: it is damaged, or a line is too long to be text.

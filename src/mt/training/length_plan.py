@@ -1,4 +1,4 @@
-"""The number of steps of a training with a time limit, planned anew from the speed of its own steps."""
+"""The number of steps of a training with a time limit, replanned from the speed of its own steps."""
 
 import json
 import time

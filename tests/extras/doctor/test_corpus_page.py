@@ -92,10 +92,10 @@ def test_the_actions_foretell_what_their_commands_do(tmp_path: Path) -> None:
     )
     assert numbers(first["gain"], "repairs")["markup"] == repaired["markup"] == 30
     assert abs(numbers(first["gain"], "repairs")["misaligned"] - repaired["alignment"]) <= 3
-    foretold = numbers(first["gain"], "drops")
-    assert foretold["identical"] == dropped["identical"] == 20
-    assert foretold["replacement"] == dropped["replacement"] == 5
-    assert abs(foretold.get("misaligned", 0) - dropped.get("misaligned", 0)) <= 3
+    predicted = numbers(first["gain"], "drops")
+    assert predicted["identical"] == dropped["identical"] == 20
+    assert predicted["replacement"] == dropped["replacement"] == 5
+    assert abs(predicted.get("misaligned", 0) - dropped.get("misaligned", 0)) <= 3
     assert first["command"] in mt("data", "check", "my config.yaml", *override, cwd=project).stdout.split("\n\n")[0]
 
 

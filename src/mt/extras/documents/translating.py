@@ -99,7 +99,7 @@ def _content(path: Path) -> bytes:
     if not content.strip():
         raise InputError(f"{path}: empty")
     if content.startswith(b"\xd0\xcf\x11\xe0"):  # how Office wraps what it has encrypted
-        raise InputError(f"{path}: protected by a password, or of an old kind", "save it anew without a password")
+        raise InputError(f"{path}: protected by a password, or of an old kind", "save it again without a password")
     return content
 
 
