@@ -74,6 +74,15 @@ def test_sizes_and_ids_are_within_their_bounds(aligned: tuple, size: int) -> Non
     assert len(set(made.always)) == len(made.always)
 
 
+def test_the_longest_list_has_all_pieces_that_ever_stood_beside_one(aligned: tuple) -> None:
+    corpus, pair = aligned
+    made = make_shortlist(corpus, 1000, pair).by_source
+    sources, targets = dictionary_text()
+    for source, target in zip(sources, targets, strict=True):
+        for word in source.split():
+            assert set(pair.target.encode(target)) <= set(made[piece(pair.source, word)])
+
+
 def test_a_longer_list_only_adds_and_starts_with_the_likeliest(aligned: tuple) -> None:
     corpus, pair = aligned
     short, long = (make_shortlist(corpus, size, pair) for size in (2, 6))

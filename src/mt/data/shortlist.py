@@ -20,7 +20,6 @@ Array = NDArray[Any]
 
 _ITERATIONS = 5
 _ALWAYS = 200  # the most frequent target pieces, which any sentence may need
-_MIN_PROBABILITY = 1e-3  # less likely translations are noise
 _MAX_PAIRS = 15_000_000  # token pairs, 62 bytes each at the peak
 _SENTENCES_AT_ONCE = 2**20
 
@@ -48,7 +47,6 @@ def make_shortlist(corpus: EncodedCorpus, size: int, tokenizers: TokenizerPair) 
     probabilities = model_1(codes // vocab, pair_index, positions)
 
     order = np.lexsort((-probabilities, codes // vocab))
-    order = order[probabilities[order] >= _MIN_PROBABILITY]
     shared = range(len(SPECIALS), tokenizers.source.vocab_size)
     copies = (shared, shared) if tokenizers.shared else (tokenizers.source.byte_ids, tokenizers.target.byte_ids)
     by_source = {source: [target] for source, target in zip(*copies, strict=False)}  # a model may have no bytes

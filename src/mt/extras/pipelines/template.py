@@ -35,7 +35,7 @@ steps:
           - {{source: {source}, target: {{step: translated}}, synthetic: true}}
         model: {layers}
         training: {{init_from: {{step: teacher}}, {student}}}
-        decoding: {{compute_type: int8, shortlist: 30}}
+        decoding: {{compute_type: int8, shortlist: 100}}
 """
 
 Draft = Callable[[InitOptions, str], tuple[str, str]]
