@@ -8,13 +8,15 @@ from mt.text.languages import is_spaced
 
 _END = r"[^\s<>\"'.,;:!?)\]}»”]"  # of a URL
 _EMOJI = r"\U0001F000-\U0001FAFF\u2600-\u27BF"
+_QUOTED = r"[^`']*[^\s`']'+s?(?:[\s.,;:!?)]|$)"  # behind ` as an opening quotation mark, as in `dog' or ``dog''
 SPANS = re.compile(
     "|".join(
         [
             rf"(?:\b(?:https?|ftp)://|\bwww\.)[^\s<>\"]*{_END}",
             r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
             rf"[{_EMOJI}][{_EMOJI}\uFE0F\u200D]*",
-            r"`[^`\s][^`]*`|\{\w*\}|</?\w+/?>|(?<!\w)%[a-z]\b|(?<![\w@#$])[@#$][A-Za-z_]\w*|(?<!\S)--[a-z][\w-]+(?![^\s.,;:!?)=])",
+            rf"`(?!{_QUOTED})[^`\s][^`]*`",
+            r"\{\w*\}|</?\w+/?>|(?<!\w)%[a-z]\b|(?<![\w@#$])[@#$][A-Za-z_]\w*|(?<!\S)--[a-z][\w-]+(?![^\s.,;:!?)=])",
             r"(?<![\w/])/\w+(?:/[\w.]+)+|\b\w+\(\)|\b\w+_\w+\b|\b[A-Z]{2,}-\d+\b",
             r"(?<![\w.,:/-])(?:\d{4}-\d{2}-\d{2}|#?\d+(?:[.,:]\d+)+%?|#?\d+%|#\d+|\d{2,})(?![\w%]|[.,:/-]\d)",
         ]
