@@ -13,17 +13,23 @@ from mt.extras.planning.recipe import rounded
 # Shares of the time of the teacher and the student; the rest is for translating and scoring.
 _TEACHER, _STUDENT = 0.5, 0.39
 _LAYERS = (6, 1)
-_RATE = 0.75  # of the teacher's learning rate, for a student that starts with its weights
+_RATE = 0.75  # of the configuration's learning rate
+_AVERAGED = 8  # the reciprocal of the share of the teacher's steps over which its weights are averaged
 
 _STUDENT_PIPELINE = """\
-# Written by `mt init --pipeline student`: a model with a deep encoder and a fast decoder of one layer translates the
-# training text, and goes on as a student with the references and the translations closest to them. {time}.
+# Written by `mt init --pipeline student`: a model with a deep encoder and a fast decoder of one layer, trained at a
+# constant learning rate, translates the training text by its averaged weights. It goes on as a student, at a falling
+# rate, with the references and the translations closest to them. {time}.
 #
 #     mt train --config {stem}-student.yaml
 name: {name}-student
 steps:
   teacher:
-    train: {{config: {file}, set: {{model: {layers}}}}}
+    train:
+      config: {file}
+      set:
+        model: {layers}
+        training: {{{teacher}}}
   translated:
     distill: {{model: {{step: teacher}}, input: {source}, closest_to: {target}, beam: 6, compute_type: int8}}
   student:
@@ -77,14 +83,23 @@ def _student(config: Config, path: Path, minutes: float | None) -> str:
         layers=f"{{encoder_layers: {encoder}, decoder_layers: {decoder}}}",
         source=as_yaml(pair.source),
         target=as_yaml(pair.target),
-        student=_length(config.training),
+        teacher=_as_keys(_teacher(config.training)),
+        student=_as_keys(_student_length(config.training)),
     )
 
 
-def _length(teacher: TrainingConfig) -> str:
-    """Return the length and the learning rate of a student's training as keys."""
+def _teacher(training: TrainingConfig) -> dict[str, object]:
+    """Return keys for averaged weights, and a learning rate that does not fall before the student starts."""
+    decay = {"ema_decay": round(1 - _AVERAGED / max(training.max_steps, 100), 5)}
+    if training.schedule != "cosine":
+        return {**decay}
+    return {"schedule": "constant", "learning_rate": training.learning_rate * _RATE, **decay}
+
+
+def _student_length(teacher: TrainingConfig) -> dict[str, object]:
+    """Return the length and the learning rate of a student's training."""
     steps = rounded(teacher.max_steps * _STUDENT / _TEACHER)
-    keys = {
+    keys: dict[str, object] = {
         "max_steps": steps,
         "warmup_steps": max(1, min(100, steps // 8)),
         "validate_every": max(1, steps // 8),
@@ -92,4 +107,8 @@ def _length(teacher: TrainingConfig) -> str:
     }
     if teacher.minutes is not None:
         keys["minutes"] = float(f"{teacher.minutes * _STUDENT / _TEACHER:.3g}")
-    return ", ".join(f"{key}: {as_yaml(value)}" for key, value in keys.items())
+    return keys
+
+
+def _as_keys(values: dict[str, object]) -> str:
+    return ", ".join(f"{key}: {as_yaml(value)}" for key, value in values.items())
