@@ -3,8 +3,8 @@
     python scripts/pipeline_kills.py configs/pipelines/student.yaml --kills 20 --jobs 2 --set root=FOLDER
 
 The second run is killed with SIGKILL, twice the pipeline itself and then one of its commands, at random moments within
-steps that were aimed at least so far, and started again with the same command. At the end all files but those with
-times must have the same SHA-256. A step that ends early is aimed at less often, so there may be fewer kills.
+the steps that were targeted least often so far, and started again with the same command. At the end all files but
+those with times must have the same SHA-256. A step that ends early is targeted less often, so there may be fewer kills.
 """
 
 import argparse

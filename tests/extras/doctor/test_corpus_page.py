@@ -78,7 +78,7 @@ def test_clean_text_needs_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_actions_foretell_what_their_commands_do(tmp_path: Path) -> None:
+def test_the_actions_predict_what_their_commands_do(tmp_path: Path) -> None:
     project = set_up(tmp_path, faulty(), text("valid", 30))
     override = ("--set", "data.max_length=90")
     report = check(project, *override)

@@ -90,10 +90,10 @@ def _student(config: Config, path: Path, minutes: float | None) -> str:
 
 def _teacher(training: TrainingConfig) -> dict[str, object]:
     """Return keys for averaged weights, and a learning rate that does not fall before the student starts."""
-    decay = {"ema_decay": round(1 - _AVERAGED / max(training.max_steps, 100), 5)}
-    if training.schedule != "cosine":
-        return {**decay}
-    return {"schedule": "constant", "learning_rate": training.learning_rate * _RATE, **decay}
+    keys: dict[str, object] = {"ema_decay": round(1 - _AVERAGED / max(training.max_steps, 100), 5)}
+    if training.schedule == "cosine":
+        keys |= {"schedule": "constant", "learning_rate": training.learning_rate * _RATE}
+    return keys
 
 
 def _student_length(teacher: TrainingConfig) -> dict[str, object]:
