@@ -224,7 +224,13 @@ def test_documents_can_be_switched_off_and_need_a_key(model: Path, tmp_path: Pat
         assert server.ask("/suggest", suggestion) == (403, {"error": "this server takes no suggestions"})
 
 
-LONG = "".join(f"<p>line {n}</p>" for n in range(1500)).encode()
+def lines(count: int) -> bytes:
+    """A document of so many different lines; equal ones would be translated once."""
+    return "".join(f"<p>line {n}</p>" for n in range(count)).encode()
+
+
+LONG = lines(1500)
+VERY_LONG = lines(20_000)  # takes the slow server about 16 s
 
 
 @pytest.fixture
@@ -259,7 +265,7 @@ def test_a_long_document_leaves_room_for_short_requests(empty_temporary: Path) -
 
 def test_a_document_whose_client_is_gone_is_dropped(empty_temporary: Path) -> None:
     with ServerProcess(cwd=empty_temporary, program=["-c", SLOW_SERVER, "60"]) as server:
-        body = form("a.html", LONG * 5, **EN_XX, progress="gone")
+        body = form("a.html", VERY_LONG, **EN_XX, progress="gone")
         with closing(server.connection()) as connection:
             connection.request("POST", "/translate_file", body, {"Content-Type": FORM})
             until_translating(server, "gone")
@@ -273,14 +279,14 @@ def test_a_document_whose_client_is_gone_is_dropped(empty_temporary: Path) -> No
 def test_a_document_takes_no_more_than_its_time(empty_temporary: Path) -> None:
     with ServerProcess(cwd=empty_temporary, program=["-c", SLOW_SERVER, "0.2"]) as server:
         sentence = "a.html: no translation within 0.2 s; split it"
-        assert send(server, "a.html", LONG * 4) == (503, {"error": sentence})
+        assert send(server, "a.html", LONG) == (503, {"error": sentence})
         assert written(empty_temporary) == []
 
 
 def test_a_stop_ends_what_is_being_translated(empty_temporary: Path) -> None:
     server = ServerProcess(cwd=empty_temporary, program=["-c", SLOW_SERVER, "60"])
     found: list[tuple[int, Any]] = []
-    asking = threading.Thread(target=lambda: found.append(send(server, "a.html", LONG * 5, **EN_XX, progress="stop")))
+    asking = threading.Thread(target=lambda: found.append(send(server, "a.html", VERY_LONG, **EN_XX, progress="stop")))
     asking.start()
     until_translating(server, "stop")
     server.stop()
