@@ -69,6 +69,7 @@ def test_a_model_that_muon_trained_goes_on_with_it(tuned: Path, tmp_path: Path) 
     mt("init", "--from", "runs/moved", *TRAIN, cwd=tmp_path)
     training = load_config(tmp_path / "moved-tuned.yaml").training
     assert (training.optimizer, training.learning_rate, training.schedule) == ("muon", 2e-3, "cosine")
+    assert training.ema_decay is None
 
 
 def test_general_text_makes_its_share_of_an_epoch(tuned: Path, config: Config) -> None:

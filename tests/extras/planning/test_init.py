@@ -289,6 +289,9 @@ def test_every_choice_loads(pairs: int, device: str, minutes: float | None) -> N
         assert config.training.max_steps == steps
         assert config.training.validate_every <= max(1, steps)
         assert config.data.train[0].source == "it's: a #file, [odd]"
+        if (training := config.training).optimizer == "muon":
+            averaged = 1 / (1 - training.ema_decay)  # type: ignore[operator]
+            assert (training.schedule, averaged) == ("constant", pytest.approx(max(100, steps) / 12, rel=0.15))
 
 
 def test_larger_corpora_and_machines_get_larger_models() -> None:
@@ -366,7 +369,7 @@ def test_the_estimate_adds_up() -> None:
     assert found.training_seconds == pytest.approx(500)
     assert found.validation_seconds == pytest.approx(10 * 500 * 0.02)
     tokens = 28_000 * 0.01 * 4000
-    assert found.disk == pytest.approx(28_000 * 116 + 2 * tokens + 4 * 12_000_000 + 12_000_000, rel=0.01)
+    assert found.disk == pytest.approx(28_000 * 116 + 2 * tokens + 4 * 16_000_000 + 12_000_000, rel=0.01)
     # The peak of a large text is deduplication, which writes it once more.
     assert estimate(config, MEASURED, [28_000], 500, 1e6).disk == pytest.approx(2 * 28_000 * 1e6)
     for epochs, steps in ((2, 560), (100, 1000)):

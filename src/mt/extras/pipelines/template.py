@@ -8,18 +8,15 @@ from mt.config import Config, PairFiles, TrainingConfig, parse_config
 from mt.config.loading import as_yaml
 from mt.errors import InputError
 from mt.extras.planning.init_options import InitOptions
-from mt.extras.planning.recipe import rounded
+from mt.extras.planning.recipe import averaging, rounded
 
 # Shares of the time of the teacher and the student; the rest is for translating and scoring.
 _TEACHER, _STUDENT = 0.5, 0.39
 _LAYERS = (6, 1)
-_RATE = 0.75  # of the configuration's learning rate
-_AVERAGED = 8  # the reciprocal of the share of the teacher's steps over which its weights are averaged
 
 _STUDENT_PIPELINE = """\
-# Written by `mt init --pipeline student`: a model with a deep encoder and a fast decoder of one layer, trained at a
-# constant learning rate, translates the training text by its averaged weights. It goes on as a student, at a falling
-# rate, with the references and the translations closest to them. {time}.
+# Written by `mt init --pipeline student`: a model with a deep encoder and a fast decoder of one layer translates the
+# training text, and goes on as a student, with the references and the translations closest to them. {time}.
 #
 #     mt train --config {stem}-student.yaml
 name: {name}-student
@@ -29,7 +26,6 @@ steps:
       config: {file}
       set:
         model: {layers}
-        training: {{{teacher}}}
   translated:
     distill: {{model: {{step: teacher}}, input: {source}, closest_to: {target}, beam: 6, compute_type: int8}}
   student:
@@ -83,32 +79,20 @@ def _student(config: Config, path: Path, minutes: float | None) -> str:
         layers=f"{{encoder_layers: {encoder}, decoder_layers: {decoder}}}",
         source=as_yaml(pair.source),
         target=as_yaml(pair.target),
-        teacher=_as_keys(_teacher(config.training)),
-        student=_as_keys(_student_length(config.training)),
+        student=", ".join(f"{key}: {as_yaml(value)}" for key, value in _student_length(config.training).items()),
     )
 
 
-def _teacher(training: TrainingConfig) -> dict[str, object]:
-    """Return keys for averaged weights, and a learning rate that does not fall before the student starts."""
-    keys: dict[str, object] = {"ema_decay": round(1 - _AVERAGED / max(training.max_steps, 100), 5)}
-    if training.schedule == "cosine":
-        keys |= {"schedule": "constant", "learning_rate": training.learning_rate * _RATE}
-    return keys
-
-
 def _student_length(teacher: TrainingConfig) -> dict[str, object]:
-    """Return the length and the learning rate of a student's training."""
+    """Return the keys of a student's training that follow its length."""
     steps = rounded(teacher.max_steps * _STUDENT / _TEACHER)
     keys: dict[str, object] = {
         "max_steps": steps,
         "warmup_steps": max(1, min(100, steps // 8)),
         "validate_every": max(1, steps // 8),
-        "learning_rate": teacher.learning_rate * _RATE,
     }
+    if teacher.ema_decay is not None:
+        keys["ema_decay"] = averaging(steps).value
     if teacher.minutes is not None:
         keys["minutes"] = float(f"{teacher.minutes * _STUDENT / _TEACHER:.3g}")
     return keys
-
-
-def _as_keys(values: dict[str, object]) -> str:
-    return ", ".join(f"{key}: {as_yaml(value)}" for key, value in values.items())

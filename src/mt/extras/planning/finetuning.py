@@ -155,7 +155,8 @@ def _training(start: Start, inputs: PlanInputs, length: Length) -> list[Choice]:
     if inputs.device != "cuda" and model.d_model <= _NARROW:
         changed.append(Choice("max_tokens", 2048, "small batches: more steps in the same time"))
     by_key = {choice.key: choice for choice in changed}
-    choices = [by_key.get(choice.key, choice) for choice in training_choices(shape, inputs, length)]
+    like_new = (choice for choice in training_choices(shape, inputs, length) if choice.key != "ema_decay")
+    choices = [by_key.get(choice.key, choice) for choice in like_new]
     patience = Choice("patience", 5, "ends when the validation text shows overfitting")
     return [Choice("init_from", str(start.path)), *choices, patience]
 
@@ -167,7 +168,12 @@ def _muon(start: Start) -> tuple[str, float, list[Choice]]:
     """
     rate = float(f"{start.config.training.learning_rate / 2:.1e}")
     reason = "half of what trained the model"
-    return "muon", rate, [Choice("optimizer", "muon", "as it was trained"), Choice("learning_rate", rate, reason)]
+    changed = [
+        Choice("optimizer", "muon", "as it was trained"),
+        Choice("learning_rate", rate, reason),
+        Choice("schedule", "cosine", "falls to zero at max_steps"),
+    ]
+    return "muon", rate, changed
 
 
 def _adam(start: Start, length: Length) -> tuple[str, float, list[Choice]]:
