@@ -190,7 +190,7 @@ def training_choices(shape: Shape, inputs: PlanInputs, length: Length) -> list[C
         choices += [
             Choice("optimizer", "muon", "needed fewer steps than adam on Multi30k"),
             Choice("learning_rate", shape.learning_rate, f"measured for muon and d_model {shape.d_model}"),
-            Choice("schedule", "constant", "with averaged weights up to 2 BLEU more than cosine, in shorter trainings"),
+            Choice("schedule", "constant", "with averaged weights 0.4 to 2 BLEU more than cosine in 10 to 90 minutes"),
             Choice("warmup_steps", max(1, min(600, steps // 8))),
             averaging(steps),
         ]
@@ -212,7 +212,7 @@ def training_choices(shape: Shape, inputs: PlanInputs, length: Length) -> list[C
 
 def averaging(steps: int) -> Choice:
     """Return the decay that averages the weights over the last twelfth of so many steps (docs/lab/averaging.md)."""
-    return Choice("ema_decay", round(1 - 12 / max(100, steps), 5), "the finished weights: an average over some steps")
+    return Choice("ema_decay", round(1 - 12 / max(100, steps), 5), "averages the weights over about the last twelfth of the steps")
 
 
 def rounded(number: float) -> int:
