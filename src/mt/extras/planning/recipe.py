@@ -212,7 +212,9 @@ def training_choices(shape: Shape, inputs: PlanInputs, length: Length) -> list[C
 
 def averaging(steps: int) -> Choice:
     """Return the decay that averages the weights over the last twelfth of so many steps (docs/lab/averaging.md)."""
-    return Choice("ema_decay", round(1 - 12 / max(100, steps), 5), "averages the weights over about the last twelfth of the steps")
+    return Choice(
+        "ema_decay", round(1 - 12 / max(100, steps), 5), "averages the weights over the last twelfth of the steps"
+    )
 
 
 def rounded(number: float) -> int:
