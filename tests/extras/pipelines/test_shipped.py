@@ -76,11 +76,9 @@ def test_init_writes_a_pipeline_for_the_users_text(held_out: bool, tmp_path: Pat
     assert student.training.init_from == f"{tmp_path}/runs/own-student/teacher"
     assert len(student.data.train) == 2
     assert student.training.max_steps < teacher.training.max_steps
-    assert teacher.training.learning_rate == student.training.learning_rate
-    for training in (teacher.training, student.training):
-        assert training.schedule == "constant"
-        averaged = 1 / (1 - training.ema_decay)  # type: ignore[operator]
-        assert averaged == pytest.approx(max(100, training.max_steps) / 12, rel=0.01)
+    assert (teacher.training.schedule, student.training.schedule) == ("constant", "cosine")
+    assert (teacher.training.ema_decay is None, student.training.ema_decay) == (False, None)
+    assert student.training.learning_rate == pytest.approx(0.75 * teacher.training.learning_rate)
     own = load_config(tmp_path / "own.yaml")
     assert own.training.max_steps == teacher.training.max_steps
     assert "already exists" in mt(*words, cwd=tmp_path, code=2).stderr

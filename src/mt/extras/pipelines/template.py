@@ -8,11 +8,12 @@ from mt.config import Config, PairFiles, TrainingConfig, parse_config
 from mt.config.loading import as_yaml
 from mt.errors import InputError
 from mt.extras.planning.init_options import InitOptions
-from mt.extras.planning.recipe import averaging, rounded
+from mt.extras.planning.recipe import rounded
 
 # Shares of the time of the teacher and the student; the rest is for translating and scoring.
 _TEACHER, _STUDENT = 0.5, 0.39
 _LAYERS = (6, 1)
+_RATE = 0.75  # the highest of the student's learning rates, of the teacher's
 
 _STUDENT_PIPELINE = """\
 # Written by `mt init --pipeline student`: a model with a deep encoder and a fast decoder of one layer translates the
@@ -91,8 +92,8 @@ def _student_length(teacher: TrainingConfig) -> dict[str, object]:
         "warmup_steps": max(1, min(100, steps // 8)),
         "validate_every": max(1, steps // 8),
     }
-    if teacher.ema_decay is not None:
-        keys["ema_decay"] = averaging(steps).value
+    if teacher.schedule == "constant":  # a falling rate is better for a student (docs/lab/averaging.md)
+        keys |= {"schedule": "cosine", "learning_rate": _RATE * teacher.learning_rate, "ema_decay": None}
     if teacher.minutes is not None:
         keys["minutes"] = float(f"{teacher.minutes * _STUDENT / _TEACHER:.3g}")
     return keys
