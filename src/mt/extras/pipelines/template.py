@@ -13,20 +13,17 @@ from mt.extras.planning.recipe import rounded
 # Shares of the time of the teacher and the student; the rest is for translating and scoring.
 _TEACHER, _STUDENT = 0.5, 0.39
 _LAYERS = (6, 1)
-_RATE = 0.75  # the highest of the student's learning rates, of the teacher's
+_RATE = 0.75  # of the teacher's learning rate, for a student that starts with its weights
 
 _STUDENT_PIPELINE = """\
 # Written by `mt init --pipeline student`: a model with a deep encoder and a fast decoder of one layer translates the
-# training text, and goes on as a student, with the references and the translations closest to them. {time}.
+# training text, and goes on as a student with the references and the translations closest to them. {time}.
 #
 #     mt train --config {stem}-student.yaml
 name: {name}-student
 steps:
   teacher:
-    train:
-      config: {file}
-      set:
-        model: {layers}
+    train: {{config: {file}, set: {{model: {layers}}}}}
   translated:
     distill: {{model: {{step: teacher}}, input: {source}, closest_to: {target}, beam: 6, compute_type: int8}}
   student:
@@ -80,20 +77,21 @@ def _student(config: Config, path: Path, minutes: float | None) -> str:
         layers=f"{{encoder_layers: {encoder}, decoder_layers: {decoder}}}",
         source=as_yaml(pair.source),
         target=as_yaml(pair.target),
-        student=", ".join(f"{key}: {as_yaml(value)}" for key, value in _student_length(config.training).items()),
+        student=_length(config.training),
     )
 
 
-def _student_length(teacher: TrainingConfig) -> dict[str, object]:
-    """Return the keys of a student's training that follow its length."""
+def _length(teacher: TrainingConfig) -> str:
+    """Return the length and the learning rate of a student's training as keys."""
     steps = rounded(teacher.max_steps * _STUDENT / _TEACHER)
     keys: dict[str, object] = {
         "max_steps": steps,
         "warmup_steps": max(1, min(100, steps // 8)),
         "validate_every": max(1, steps // 8),
+        "learning_rate": teacher.learning_rate * _RATE,
     }
     if teacher.schedule == "constant":  # a falling rate is better for a student (docs/lab/averaging.md)
-        keys |= {"schedule": "cosine", "learning_rate": _RATE * teacher.learning_rate, "ema_decay": None}
+        keys |= {"schedule": "cosine", "ema_decay": None}
     if teacher.minutes is not None:
         keys["minutes"] = float(f"{teacher.minutes * _STUDENT / _TEACHER:.3g}")
-    return keys
+    return ", ".join(f"{key}: {as_yaml(value)}" for key, value in keys.items())

@@ -155,6 +155,7 @@ def _training(start: Start, inputs: PlanInputs, length: Length) -> list[Choice]:
     if inputs.device != "cuda" and model.d_model <= _NARROW:
         changed.append(Choice("max_tokens", 2048, "small batches: more steps in the same time"))
     by_key = {choice.key: choice for choice in changed}
+    # Short trainings of a finished model were measured at a falling rate, without averaged weights.
     like_new = (choice for choice in training_choices(shape, inputs, length) if choice.key != "ema_decay")
     choices = [by_key.get(choice.key, choice) for choice in like_new]
     patience = Choice("patience", 5, "ends when the validation text shows overfitting")

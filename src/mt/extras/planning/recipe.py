@@ -192,7 +192,7 @@ def training_choices(shape: Shape, inputs: PlanInputs, length: Length) -> list[C
             Choice("learning_rate", shape.learning_rate, f"measured for muon and d_model {shape.d_model}"),
             Choice("schedule", "constant", "with averaged weights 0.4 to 2 BLEU more than cosine in 10 to 90 minutes"),
             Choice("warmup_steps", max(1, min(600, steps // 8))),
-            averaging(steps),
+            Choice("ema_decay", round(1 - 12 / max(100, steps), 5), "averages the weights over a twelfth of the steps"),
         ]
     else:
         choices += [
@@ -208,13 +208,6 @@ def training_choices(shape: Shape, inputs: PlanInputs, length: Length) -> list[C
     every = max(1, rounded(steps / length.validations))
     validations = f"about {max(1, round(steps / every))} validations; the best one's weights win"
     return [*choices, Choice("validate_every", every, validations), Choice("log_every", max(1, min(100, every // 4)))]
-
-
-def averaging(steps: int) -> Choice:
-    """Return the decay that averages the weights over the last twelfth of so many steps (docs/lab/averaging.md)."""
-    return Choice(
-        "ema_decay", round(1 - 12 / max(100, steps), 5), "averages the weights over the last twelfth of the steps"
-    )
 
 
 def rounded(number: float) -> int:
