@@ -77,7 +77,7 @@ def make_plan(
     target_langs: Sequence[str],
 ) -> Plan:
     """Plan the import of a model that is described as config.json and tokenizer_config.json would; errors as above."""
-    sources, targets = _languages(folder, vocabulary, settings, source_langs, target_langs)
+    sources, targets = _languages(folder, name, vocabulary, settings, source_langs, target_langs)
     form, start = _form(folder, theirs, settings, vocabulary, targets)
     model = _model_section(folder, theirs, family) | form
     model["tie_embeddings"] &= vocabulary.shared == theirs.get("share_encoder_decoder_embeddings", True)
@@ -220,10 +220,15 @@ def _decoding_section(folder: Path, theirs: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _languages(
-    folder: Path, vocabulary: Vocabulary, settings: Mapping[str, Any], sources: Sequence[str], targets: Sequence[str]
+    folder: Path,
+    name: str,
+    vocabulary: Vocabulary,
+    settings: Mapping[str, Any],
+    sources: Sequence[str],
+    targets: Sequence[str],
 ) -> tuple[list[str], list[str]]:
     """Return the source and the target languages: the user's choice, or the only ones that the folder knows."""
-    named = re.search(r"-([a-z]{2,3})-([a-z]{2,3})$", folder.resolve().name)
+    named = re.search(r"-([a-z]{2,3})-([a-z]{2,3})$", name)
     own_source = settings.get("source_lang") or settings.get("src_lang") or (named and named[1])
     sources = list(sources) or [str(own_source or "")]
     own_target = settings.get("target_lang") or settings.get("tgt_lang") or (named and named[2])

@@ -1,6 +1,5 @@
-"""Import of a model: its folder, or its name on the Hugging Face hub, becomes a model folder."""
+"""Import of a model: its folder becomes a model folder."""
 
-import importlib.util
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,16 +10,12 @@ import yaml
 from torch import Tensor
 
 from mt.bundle.model_folder import build_model, load_model, new_model
-from mt.errors import InputError
 from mt.extras.importing.huggingface import read_plan
 from mt.extras.importing.marian import find_npz, read_marian
 from mt.extras.importing.pruning import prune
 from mt.extras.importing.safe_tensors import SafeTensors, Tensors
 from mt.extras.importing.weights import Plan, read_weights
-from mt.storage.download import offline_switch
 from mt.storage.run_dir import ModelDir
-
-_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def import_folder(
@@ -33,7 +28,8 @@ def import_folder(
 ) -> str:
     """Write a model folder with the weights and tokenizers of another; return lines for the user.
 
-    With a corpus, the vocabulary is reduced to the pieces that it needs, and the folder may be a model folder of ours.
+    `origin` is what the user calls it: the path of the folder, or its name on the hub. With a corpus, the vocabulary is
+    reduced to the pieces that it needs, and the folder may be a model folder of ours.
 
     Raises:
         InputError: the folder is of another architecture or incomplete, its parts do not fit together, or a language
@@ -44,7 +40,8 @@ def import_folder(
         config, tokenizers = loaded.config, loaded.tokenizers
         weights = {name: parameter.detach() for name, parameter in loaded.model.named_parameters()}
     else:
-        named = folder.resolve().parent.name if folder.is_file() else folder.resolve().name
+        place = Path(origin).resolve()
+        named = place.parent.name if folder.is_file() else place.name
         name = re.sub(r"[^A-Za-z0-9._-]", "-", named).strip("._-")[:100] or "imported"
         plan, tensors = _read(folder, name, source_langs, target_langs)
         config, tokenizers = plan.config, plan.tokenizers
@@ -83,31 +80,6 @@ def _read(folder: Path, name: str, source_langs: Sequence[str], target_langs: Se
 
 def _megabytes(weights: Mapping[str, Tensor]) -> float:
     return sum(tensor.nbytes for tensor in weights.values()) / 1e6
-
-
-def find_folder(name: str) -> Path:
-    """Return the path of a folder or a model of Marian, or of a name on the hub, which is downloaded once.
-
-    Raises:
-        InputError: there is no such folder, and the hub does not have it or cannot be reached.
-    """
-    path = Path(name)
-    if path.is_dir() or (path.is_file() and path.suffix == ".npz"):
-        return path
-    if path.exists() or not _HUB_NAME.fullmatch(name):
-        raise InputError(f"{name}: no such folder", "name a folder, or a model of the hub as OWNER/NAME")
-    if importlib.util.find_spec("huggingface_hub") is None:
-        raise InputError(f"{name}: no such folder, and huggingface_hub is not installed", "pip install huggingface_hub")
-    from huggingface_hub import snapshot_download
-
-    patterns = ["*.json", "*.safetensors", "*.spm", "sentencepiece.bpe.model", "README.md"]
-    try:
-        local = offline_switch() is not None
-        return Path(snapshot_download(name, allow_patterns=patterns, local_files_only=local))
-    except Exception as error:  # of several libraries
-        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-        hint = "check the name and the connection, or name a folder that holds the model"
-        raise InputError(f"{name}: no such folder, and the hub does not give it ({reason})", hint) from None
 
 
 def _card_facts(folder: Path) -> dict[str, Any]:
