@@ -120,6 +120,18 @@ def test_every_source_format_and_a_first_token(tmp_path: Path, source_format: st
     )
 
 
+@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("source_format", ["text </s>", "text </s> lang"])
+def test_the_length_bound_is_the_same_for_every_source_format(
+    tmp_path: Path, source_format: str, beam_size: int
+) -> None:
+    both = twins(tmp_path, f"model.source_format={source_format}")
+    options = SearchOptions(beam_size=beam_size)
+    prefix = [50] * (options.longest(1 + 2, None) - 1)
+    [[found, *_]] = both_find(both, [[7]], options, [prefix])
+    assert found.ids[: len(prefix)] == prefix
+
+
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize(
     "shape",

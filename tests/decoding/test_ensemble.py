@@ -146,6 +146,16 @@ def test_a_line_too_long_for_one_of_them_is_translated_in_parts(tmp_path: Path) 
     assert open_model(longer, None, [shorter]).translator.best(lines, GREEDY) == expected
 
 
+def test_a_prefix_too_long_for_one_of_them_is_refused(tmp_path: Path) -> None:
+    unlimited, shorter = (
+        whole_folder(tmp_path / kind, *LIVELY, f"model.positions={kind}", f"data.max_length={length}")
+        for kind, length in (("sinusoidal", 40), ("learned", 12))
+    )
+    translator = open_model(unlimited, None, [shorter]).translator
+    with pytest.raises(InputError, match="a translation may have 11"):
+        translator.translate(["grass"], SearchOptions(), prefixes=["grass hill dog " * 5])
+
+
 # Compatibility --------------------------------------------------------------------------------------------------------
 
 

@@ -73,3 +73,14 @@ def test_a_killed_training_ends_with_the_weights_of_one_that_had_the_same_plans(
     train(killed, *LIMITED)
     assert json.loads(run_of(killed).length.read_bytes()) == record
     assert weights(killed) == weights(whole)
+
+
+def test_a_finished_training_keeps_its_best_weights_when_the_measure_changes(tiny: Path) -> None:
+    settings = (*LIMITED, "training.validate_every=20")
+    run_of(tiny).root.mkdir(parents=True)
+    record = {"limit": {"minutes": 0.05, "max_steps": 300}, "plans": {"40": 60}}
+    run_of(tiny).length.write_text(json.dumps(record))
+    train(tiny, *settings)
+    before = weights(tiny)
+    assert "no longer count" not in train(tiny, *settings, "training.best_metric=loss").stderr
+    assert weights(tiny) == before

@@ -49,6 +49,15 @@ def test_a_processor_without_bf16_computes_in_fp32_and_measures_nothing(tiny: Pa
     assert not parts.run.precision.exists()
 
 
+def test_a_run_that_goes_on_without_bf16_says_so(
+    tiny: Path, plain_processor: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    parts = Parts(tiny, AUTO)
+    parts.run.precision.write_text('{"device": "cpu", "precision": "bf16", "seconds": {}}')
+    assert choose(parts) == "fp32"
+    assert "fp32 from here on, since this cpu has no bf16" in caplog.text
+
+
 @pytest.mark.parametrize("speedup", [0.9, 1.05, 1.5])
 def test_the_faster_format_is_chosen_once_for_a_run(
     tiny: Path, bf16_processor: None, monkeypatch: pytest.MonkeyPatch, speedup: float

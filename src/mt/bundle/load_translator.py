@@ -203,9 +203,11 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
             hint = "models can only translate together when they were trained with the same tokenizer"
             raise InputError(f"{folder.root}: its vocabulary is not that of {folders[0].root}", hint)
     sources, targets, pairs = _common_languages(folders, configs)
+    each = [TranslationSettings.of(config) for config in configs]
     settings = replace(
-        TranslationSettings.of(configs[0]),
-        max_source_tokens=min(TranslationSettings.of(config).max_source_tokens for config in configs),
+        each[0],
+        max_source_tokens=min(one.max_source_tokens for one in each),
+        max_positions=min(one.max_positions for one in each),
         source_lang=sources,
         target_lang=targets,
         pairs=pairs if "," in sources else "",

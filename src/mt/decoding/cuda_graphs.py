@@ -123,7 +123,7 @@ class GraphedDecoder:
     """
 
     def __init__(self, model: TranslationModel) -> None:
-        self.max_positions = model.max_positions
+        self.max_positions, self.source_format = model.max_positions, model.source_format
         self._model = model
         self._capture = GraphCapture("--engine torch-graphs")
         self._buffers: dict[tuple[int, int, int, int], _Buffers] = {}  # the latest used comes last

@@ -87,7 +87,10 @@ def log_probs_of(logits: Tensor) -> Tensor:
 
 
 def _length_bounds(model: Model, src_tokens: Tensor, options: SearchOptions) -> list[int]:
-    return [options.longest(n, model.max_positions) for n in (src_tokens != PAD_ID).sum(dim=1).tolist()]
+    # Every source counts as between SOS and EOS, so that a model's format does not change its bounds.
+    uncounted = 2 - len(framed([], model.source_format))
+    lengths = (src_tokens != PAD_ID).sum(dim=1).tolist()
+    return [options.longest(n + uncounted, model.max_positions) for n in lengths]
 
 
 def _ban_repetitions(logits: Tensor, tokens: Tensor, size: int) -> None:

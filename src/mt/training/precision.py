@@ -55,12 +55,14 @@ def _is_native(precision: str, device: torch.device) -> bool:
 
 def _recorded_choice(config: Config, model: TranslationModel, run: RunDir) -> str:
     device = model.device
+    record = json.loads(run.precision.read_bytes()) if run.precision.exists() else {}
+    recorded = record["precision"] if record.get("device") == device.type else None
     if not (has_bf16(device) or has_fp16(device)):
+        if recorded not in (None, "fp32"):
+            log.warning("training.precision: fp32 from here on, since this %s has no %s", device.type, recorded)
         return "fp32"
-    if run.precision.exists():
-        record = json.loads(run.precision.read_bytes())
-        if record["device"] == device.type:
-            return str(record["precision"])
+    if recorded is not None:
+        return str(recorded)
     seconds: dict[str, float] = {}
     if device.type == "cpu":
         seconds = measure_formats(model, config.training.max_tokens)

@@ -186,7 +186,7 @@ class TrainStep:
             aligned = None if aligned is None else np.concatenate([aligned] * 2)
         # Torch averages the ranks' gradients; their sum is wanted.
         factor = torch.tensor(batch.weight * self._distributed.world_size / n_target)
-        links = () if aligned is None else _links(aligned)
+        links = () if aligned is None else _links(aligned, 2 if settings.r_drop > 0 else 1)
         tokens, packings = send((src_tokens, tgt_in, labels, *links, factor), (src, tgt), self._device)
         sums = (self._run_pass if graphs is None else graphs)(tokens, packings)
         return sums * batch.weight
@@ -235,8 +235,8 @@ def _every(batch: Batch, start: int, stride: int) -> Batch:
     )
 
 
-def _links(aligned: NDArray[np.bool_]) -> Links:
-    """Return the links of aligned positions (B, T, S), each target position's with equal shares."""
+def _links(aligned: NDArray[np.bool_], n_passes: int) -> Links:
+    """Return the links of aligned positions (B, T, S); those of a target position, in all passes, have equal shares."""
     cells = np.flatnonzero(aligned)
-    shares = 1 / np.maximum(aligned.sum(axis=2), 1).ravel()[cells // aligned.shape[2]]
+    shares = 1 / (n_passes * np.maximum(aligned.sum(axis=2), 1)).ravel()[cells // aligned.shape[2]]
     return Links(torch.from_numpy(cells), torch.from_numpy(shares.astype(np.float32)))

@@ -91,6 +91,8 @@ class Trainer:
         self.final_weights = FinalWeights(self.settings, self.save_every, self.checkpoints, state)
         position = self.settings.max_tokens, config.seed, state.epoch, state.window, state.cursor
         self.batches = BatchStream(corpus, *position, distributed, shares, config.model.source_format, alignments)
+        self._length = LengthPlan(run, self.settings, distributed, state.elapsed)
+        self._set_length(self._length.at(state.step))
         if not self.is_over():  # a finished training keeps its best score
             state.use_measure(validation_measure(config))
         self.metrics = MetricsLog(run, config, not distributed.is_main, listener)
@@ -99,8 +101,6 @@ class Trainer:
         self.step_results = StepResults(state, self.metrics, *own)
         self._logged_seconds = state.seconds
         self._compilation_log = CompilationLog()
-        self._length = LengthPlan(run, self.settings, distributed, state.elapsed)
-        self._set_length(self._length.at(state.step))
         self._session_start = 0.0, 0  # time and step
 
     def run(self) -> TrainState:
