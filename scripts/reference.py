@@ -148,6 +148,8 @@ def _docstring(text: str) -> str:
 def _commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
     if isinstance(command, click.Group):
         context = click.Context(command)
+        if command.invoke_without_command and name != "mt":
+            yield name, command
         for child_name in command.list_commands(context):
             child = command.get_command(context, child_name)
             assert child is not None
@@ -157,10 +159,15 @@ def _commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Co
 
 
 def _paragraphs(text: str) -> str:
-    """Return help as Markdown; the paragraph that begins with `Example:` is a command."""
-    paragraphs = inspect.cleandoc(text).replace("\x08", "").split("\n\n")
-    parts = (re.sub(r"^Examples?:\s+(.*)", r"Example: `\1`", part, flags=re.DOTALL) for part in paragraphs)
-    return "\n\n".join(map(_wrapped, parts))
+    """Return help as Markdown; an `Example:` is a command, and lines that click does not wrap are a list of them."""
+    parts = []
+    for paragraph in inspect.cleandoc(text).split("\n\n"):
+        if paragraph.startswith("\b"):
+            items = (line.split(": ", 1) for line in paragraph.splitlines()[1:])
+            parts.append("\n".join(f"* {name}: `{command.strip()}`" for name, command in items))
+        else:
+            parts.append(_wrapped(re.sub(r"^Examples?:\s+(.*)", r"Example: `\1`", paragraph, flags=re.DOTALL)))
+    return "\n\n".join(parts)
 
 
 def _keys(section: type[Section]) -> str:
@@ -202,6 +209,8 @@ def _type_name(annotation: Any) -> str:
     if get_origin(annotation) is tuple:
         size = "" if Ellipsis in get_args(annotation) else f"{len(arguments)} × "
         return f"list of {size}{_type_name(_bare(arguments[0]))}"
+    if inspect.isclass(annotation) and issubclass(annotation, Section):
+        return f"map of {' and '.join(f'`{key}`' for key in annotation.model_fields)}"
     return ", ".join(_type_name(_bare(argument)) for argument in arguments)
 
 

@@ -40,7 +40,7 @@ def load(
     Args:
         model: a run folder, a model folder or a checkpoint; several translate as an ensemble. None: the newest
             finished run in `runs`.
-        engine: auto, ctranslate2 or torch.
+        engine: auto, ctranslate2, torch, or on a GPU torch-graphs.
         compute_type: the number format: auto, float32, float16, bfloat16, int8, ...
         device: auto, cpu, cuda or mps.
         shortlist: search among likely target words only; None: as the model was trained.

@@ -73,7 +73,7 @@ class _Init(click.Command):
 @click.option("--delimiter", metavar="CHAR", help="Character between the columns of a .csv or .tsv.")
 @click.option("--quoting/--no-quoting", default=None, help="Whether double quotes around a cell are not its text.")
 @click.option("--minutes", type=click.FloatRange(1, 10_000_000), help="Limit of the time for the whole training.")
-@click.option("--pipeline", type=click.Choice(["student"]), help="Write a pipeline, too: teachers and a fast student.")
+@click.option("--pipeline", type=click.Choice(["student"]), help="Write a pipeline, too: teacher and fast student.")
 @click.option("--device", default="auto", help="auto, cpu, cuda or mps.")
 @click.option("--output", type=path_type, help="The file to write; default: NAME.yaml.")
 @click.option("--force", is_flag=True, help="Overwrite it.")
@@ -131,7 +131,7 @@ def _write_pipeline(path: Path, schema_path: Path, pipeline: Path, draft: "Draft
 
     text, steps, summary = draft_pipeline(options, draft, f"./{_SCHEMA}", path)
     atomic.write_text(pipeline, steps)
-    _write(path, schema_path, text, f"each teacher: {summary}\nwritten: {pipeline}", run=pipeline)
+    _write(path, schema_path, text, f"teacher: {summary}\nwritten: {pipeline}", run=pipeline)
 
 
 def _write(path: Path, schema_path: Path, text: str, summary: str, option: str = "", run: Path | None = None) -> None:

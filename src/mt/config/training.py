@@ -58,7 +58,8 @@ class TrainingConfig(Section):
     learning_rate: Annotated[float, Field(gt=0, le=1000)] = 5e-4
     """Highest learning rate; with schedule noam the factor in front of it."""
     schedule: Literal["inverse_sqrt", "noam", "cosine", "linear", "constant"] = "inverse_sqrt"
-    """How the learning rate falls after the warm-up."""
+    """How the learning rate goes on after the warm-up: inverse_sqrt and noam fall with the root of the step, cosine and
+    linear to zero at max_steps; constant stays, best with ema_decay."""
     warmup_steps: Annotated[int, Field(ge=0, le=10**9)] = 4000
     """Steps in which the learning rate rises to its highest."""
     betas: Annotated[tuple[Fraction, Fraction], Field(strict=False)] = (0.9, 0.98)

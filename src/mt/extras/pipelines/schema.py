@@ -196,6 +196,6 @@ class PipelineFile(Section):
     """Folder that the paths of texts are relative to, itself relative to the current directory, and the trainings'
     data.root; null: the current directory, and what each configuration says."""
     set: dict[str, Any] = Field(default_factory=dict)
-    """Values for the configurations of all steps, by dotted key; a step's own go before them."""
+    """Values for the configurations of all steps, by dotted key; a step's own values override them."""
     steps: Annotated[dict[str, Any], AfterValidator(_step_names), Field(examples=[{"x": {}}])]
     """The steps by name, in any order; each has one key, the kind of step, with the keys of that kind."""

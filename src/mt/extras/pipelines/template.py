@@ -88,7 +88,7 @@ def _length(teacher: TrainingConfig) -> str:
         "max_steps": steps,
         "warmup_steps": max(1, min(100, steps // 8)),
         "validate_every": max(1, steps // 8),
-        "learning_rate": teacher.learning_rate * _RATE,
+        "learning_rate": float(f"{teacher.learning_rate * _RATE:.3g}"),
     }
     if teacher.schedule == "constant":  # a falling rate is better for a student (docs/lab/averaging.md)
         keys |= {"schedule": "cosine", "ema_decay": None}
