@@ -23,12 +23,12 @@ class Links(NamedTuple):
     """Word alignments of a batch, which attention learns.
 
     Attributes:
-        cells: (L,), aligned positions, as places in (B, T, S) flattened.
-        shares: (L,), of each in the links of its target position; they sum to 1.
+        positions: (L,), of aligned pairs of tokens in (B, T, S) flattened.
+        weights: (L,); those of a target position sum to 1.
     """
 
-    cells: Tensor
-    shares: Tensor
+    positions: Tensor
+    weights: Tensor
 
 
 def attend(queries: Tensor, key_values: KeyValues, mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
@@ -128,7 +128,8 @@ class SelfAttention(nn.Module):
         d_model, bias = config.d_model, _has_bias(config)
         self.n_heads = config.n_heads
         self.dropout = config.attention_dropout
-        self.in_proj = Linear(d_model, 3 * d_model, bias=bias, parts=3, gain=2**-0.5)  # fairseq's gain
+        # As fairseq: Xavier's range of the joined matrix, which is 2**-0.5 of that of a separate one.
+        self.in_proj = Linear(d_model, 3 * d_model, bias=bias, parts=3, gain=2**-0.5)
         self.out_proj = Linear(d_model, d_model, bias=bias)
 
     def forward(
@@ -144,7 +145,7 @@ class SelfAttention(nn.Module):
             cache: an empty cache, filled with the keys and values.
         """
         projected = self._project(x, packing.rotation)  # (N, 3 D)
-        dropout = self.dropout * self.training
+        dropout = self.dropout if self.training else 0.0
         if mask is None and cache is None and has_packed_kernel(packing, projected.dtype, x.shape[1] // self.n_heads):
             queries, keys, values = projected.view(len(x), 3, self.n_heads, -1).unbind(1)  # (N, H, K) each
             heads = attend_packed(queries, keys, values, packing, packing, causal, dropout)  # (N, D)
@@ -159,7 +160,7 @@ class SelfAttention(nn.Module):
         return y
 
     def weights(self, x: Tensor, packing: Packing, causal: bool, mask: Tensor | None = None, *_: object) -> Tensor:
-        """Return the attention weights (B, H, T, T); arguments as of `forward`."""
+        """Return the attention weights (B, H, T, T); arguments as of `forward`, with which a hook calls it."""
         queries, key_values = self._split(self._project(x, packing.rotation), packing)
         if causal:
             mask = torch.ones(queries.shape[2], queries.shape[2], dtype=torch.bool, device=x.device).tril()
@@ -208,7 +209,7 @@ class CrossAttention(nn.Module):
     def forward(self, x: Tensor, tgt: Packing, memory: Tensor, src: Packing) -> Tensor:
         """Attend from the target x (N, D) to the encoder's output memory (M, D)."""
         queries, key_values = self.q_proj(x), self.kv_proj(memory)  # (N, D), (M, 2 D)
-        dropout = self.dropout * self.training
+        dropout = self.dropout if self.training else 0.0
         if has_packed_kernel(src, queries.dtype, x.shape[1] // self.n_heads):
             queries = queries.view(len(x), self.n_heads, -1)  # (N, H, K)
             keys, values = key_values.view(len(memory), 2, self.n_heads, -1).unbind(1)  # (M, H, K) each
@@ -243,8 +244,8 @@ class CrossAttention(nn.Module):
         scores = scores.float()
         if src.pad is not None:
             scores = scores.masked_fill(src.pad[:, None], -math.inf)
-        log_weights = scores.log_softmax(dim=-1).flatten().index_select(0, links.cells)  # (L,)
-        return -(log_weights * links.shares).sum()
+        log_weights = scores.log_softmax(dim=-1).flatten().index_select(0, links.positions)  # (L,)
+        return -(log_weights * links.weights).sum()
 
     def step(self, x: Tensor, key_values: KeyValues, mask: Tensor | None) -> Tensor:
         """Attend from the newest token of every hypothesis (B * W, D) to the source.

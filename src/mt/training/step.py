@@ -236,7 +236,7 @@ def _every(batch: Batch, start: int, stride: int) -> Batch:
 
 
 def _links(aligned: NDArray[np.bool_], n_passes: int) -> Links:
-    """Return the links of aligned positions (B, T, S); those of a target position, in all passes, have equal shares."""
-    cells = np.flatnonzero(aligned)
-    shares = 1 / (n_passes * np.maximum(aligned.sum(axis=2), 1)).ravel()[cells // aligned.shape[2]]
-    return Links(torch.from_numpy(cells), torch.from_numpy(shares.astype(np.float32)))
+    """Return the links of aligned tokens (B, T, S); those of a target position, in all passes, have equal weights."""
+    positions = np.flatnonzero(aligned)
+    weights = 1 / (n_passes * np.maximum(aligned.sum(axis=2), 1)).ravel()[positions // aligned.shape[2]]
+    return Links(torch.from_numpy(positions), torch.from_numpy(weights.astype(np.float32)))
