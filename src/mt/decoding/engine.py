@@ -137,8 +137,8 @@ class DistributedEngine:
     def translate(
         self, sentences: Sentences, options: SearchOptions, prefixes: Sentences = ()
     ) -> list[list[Hypothesis]]:
-        own = (self.distributed.shard(each) for each in (sentences, prefixes))
-        return self.distributed.all_gather(self.engine.translate(next(own), options, next(own)))
+        own_sentences, own_prefixes = self.distributed.shard(sentences), self.distributed.shard(prefixes)
+        return self.distributed.all_gather(self.engine.translate(own_sentences, options, own_prefixes))
 
     def next_log_probs(self, sentences: Sentences, targets: Sentences) -> "Iterator[NDArray[np.float32]]":
         return self.engine.next_log_probs(sentences, targets)

@@ -183,8 +183,8 @@ class Translator:
         wide = replace(options, n_best=options.beam_size, scores=True)
         spaced, lag = bool(self.separator), int(self.guided)
         search = TermSearch(self.engine, self.tokenizers.target, self._first, spaced, self._aligned, lag)
-        having = search.complete(termed, self._search_freely(termed, wide), options, self._longest)
-        found |= zip(rows, (hypotheses[: options.n_best] for hypotheses in having), strict=True)
+        completed = search.complete(termed, self._search_freely(termed, wide), options, self._longest)
+        found |= zip(rows, (hypotheses[: options.n_best] for hypotheses in completed), strict=True)
         return [found[row] for row in range(len(sentences))]
 
     def _search_freely(self, sentences: Sequence[Sentence], options: SearchOptions) -> list[list[Hypothesis]]:
@@ -231,8 +231,8 @@ class Translator:
         """Return the percentage of lines with terms whose translations have all of them; None without such lines."""
         pairs = zip(lines, translations, strict=True)
         found = [(self._terms.find(normalized(line)), text) for line, text in pairs] if self.glossary else []
-        having = [all(term.is_in(text) for term in terms) for terms, text in found if terms]
-        return 100 * sum(having) / len(having) if having else None
+        has_all = [all(term.is_in(text) for term in terms) for terms, text in found if terms]
+        return 100 * sum(has_all) / len(has_all) if has_all else None
 
     def warn_long_lines(self, lines: Sequence[str], text_name: str) -> None:
         """Log one warning about all lines longer than the model's limit."""
