@@ -184,11 +184,11 @@ def load_scores(
     Args:
         folder: from `write_scores`.
         column: one of `SELECTING`.
-        min_score: the threshold of all sources; None: without `shares`, the one that the summary suggests.
+        min_score: the threshold of all sources; None: without `shares`, the one that the summary suggests for `score`.
         shares: to keep of the pairs with a score, by the number of the source from 1; 0 is for all others.
 
     Raises:
-        InputError: there is no such table, it is damaged or has no such scores.
+        InputError: there is no such table, it is damaged or has no such scores, or a threshold is missing.
     """
     path = folder / TABLE
     if column not in SELECTING:
@@ -216,7 +216,9 @@ def load_scores(
             if not np.isnan(own).all():
                 low[end - size : end] = own < np.nanquantile(own, 1 - share)
         threshold = None
+    elif min_score is None and column != "score":
+        raise InputError(f"--by {column}: scores suggest no threshold for it", "add --min-score or --keep-share")
     else:
-        threshold = suggested if min_score is None and column == "score" else min_score
-        low = values < (-math.inf if threshold is None else threshold)
+        threshold = suggested if min_score is None else min_score
+        low = values < threshold
     return PairScores(values, hashes, low, threshold, sources, str(path))
