@@ -94,7 +94,7 @@ def _repair(tree: dict[str, Any], key: TreePath) -> None:
 def _explain(error: ValidationError, tree: Mapping[str, Any]) -> Iterator[Problem]:
     suggested: set[TreePath] = set()
     missing: list[Problem] = []
-    for detail in error.errors(include_url=False):
+    for detail in findings(error):
         path = tree_path(detail["loc"], tree)
         if detail["type"] == "rules":
             yield from (_broken_rule(rule, path, tree) for rule in detail["ctx"]["rules"])
@@ -104,11 +104,19 @@ def _explain(error: ValidationError, tree: Mapping[str, Any]) -> Iterator[Proble
             yield Problem(path, message, frozenset(key[:2] for key in {path, *siblings}))
         elif detail["type"] == "missing":
             missing.append(Problem(path, _missing_key(detail, path), frozenset({path[:2]})))
-        # pydantic counts only valid items, so a list of bad ones is also "too short".
-        elif detail["type"] != "too_short" or len(detail["input"]) < detail["ctx"]["min_length"]:
+        else:
             yield Problem(path, sentence(detail), frozenset({path[:2]}))
     # A mistyped key is one problem, not an unknown key and a missing one.
     yield from (problem for problem in missing if problem.path not in suggested)
+
+
+def findings(error: ValidationError) -> list[ErrorDetails]:
+    """Return what pydantic found; it counts only valid items, so to it a list of bad ones is also too short."""
+    return [
+        detail
+        for detail in error.errors(include_url=False)
+        if detail["type"] != "too_short" or len(detail["input"]) < detail["ctx"]["min_length"]
+    ]
 
 
 def _child(node: Any, part: Any) -> Any:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from mt.config.base import Section
 from mt.config.loading import Origin, parse_tree, read_limited, report_problems
-from mt.config.problems import Problem, sentence, tree_path
+from mt.config.problems import Problem, findings, sentence, tree_path
 from mt.config.suggestions import similar
 from mt.config.yaml_tree import TreePath, parse_yaml
 from mt.errors import InputError, MtError
@@ -108,7 +108,7 @@ def _validated(model: type[_S], tree: Any, prefix: TreePath, problems: list[Prob
 
 
 def _explain(error: ValidationError, model: type[Section], tree: Any, prefix: TreePath) -> Iterator[Problem]:
-    details = error.errors(include_url=False)
+    details = findings(error)
     unknown = {detail["loc"][-1] for detail in details if detail["type"] == "extra_forbidden"}
     for detail in details:
         path = tree_path(detail["loc"], tree) if isinstance(tree, Mapping) else detail["loc"]
