@@ -76,7 +76,7 @@ class _Estimator:
         self._plan, self._cores, self._keep = plan, cores, keep
         self._path = plan.records / "timings.json"
         self._measured: dict[str, Measurements] = {}
-        with contextlib.suppress(OSError, ValueError, TypeError):
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):  # missing or damaged
             timings = json.loads(self._path.read_bytes())
             self._measured = {key: Measurements(**values) for key, values in timings.items()}
         self._translations = {
