@@ -3,6 +3,7 @@
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from mt.extras.documents.markup import HTML, scan
 from mt.extras.documents.packages import Package
 from mt.extras.documents.po import PoFile
 from mt.extras.documents.segments import Translate, translate_segments
+from mt.extras.documents.splicing import Spliced
 from mt.extras.documents.tables import Table
 from mt.storage import atomic
 from mt.storage.output_path import refuse_inputs, require_writable
@@ -117,10 +119,7 @@ def _read(
         else:
             if kind in ("srt", "vtt") and "-->" not in text:
                 raise InputError(f"{place}: no subtitle in it", "check its kind")
-            spliced = {"html": _scan_html, "md": scan_markdown}.get(kind, scan_subtitles)(text)
+            scan_html: Callable[[str], Spliced] = partial(scan, markup=HTML, place="line")
+            spliced = {"html": scan_html, "md": scan_markdown}.get(kind, scan_subtitles)(text)
             return spliced.segments, lambda translations: spliced.written(translations).encode()
     return document.segments, document.written
-
-
-def _scan_html(text: str) -> Any:
-    return scan(text, HTML, "line")
