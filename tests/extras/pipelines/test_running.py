@@ -185,7 +185,7 @@ def test_a_failed_step_names_itself_and_the_reason(again: Path) -> None:
     assert "student: mt train" not in done.stderr
 
 
-@pytest.mark.skipif(not hasattr(os, "wait4"), reason="no times of other processes")
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="the system cannot wait without reaping")
 def test_a_signal_to_a_command_that_has_ended_does_not_lose_its_time() -> None:
     process = subprocess.Popen([sys.executable, "-c", "sum(range(10**6))"])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
