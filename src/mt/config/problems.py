@@ -6,7 +6,7 @@ valid ones and the rest is validated again; a rule that involves a replaced valu
 
 import copy
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,8 @@ SECTIONS: dict[str, type[Section]] = {
     for name, field in Config.model_fields.items()
     if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
 }
+_KEYS = tuple(f"{name}.{key}" for name, section in SECTIONS.items() for key in section.model_fields)
+Owner = Callable[[ErrorDetails, TreePath], tuple[str | None, type[Section]]]
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def validate(tree: Mapping[str, Any]) -> tuple[Config | None, list[Problem]]:
         try:
             config = Config.model_validate(repaired)
         except ValidationError as error:
-            found = list(_explain(error, repaired))
+            found = list(explain(error, repaired, _owner, _KEYS))
         else:
             return (None if problems else config), problems
         problems += [problem for problem in found if not any({key, key[:1]} & suspects for key in problem.involved)]
@@ -91,22 +93,30 @@ def _repair(tree: dict[str, Any], key: TreePath) -> None:
         node[name] = copy.deepcopy((field.examples or [None])[0])
 
 
-def _explain(error: ValidationError, tree: Mapping[str, Any]) -> Iterator[Problem]:
+def explain(error: ValidationError, tree: Any, owner: Owner, elsewhere: Sequence[str] = ()) -> Iterator[Problem]:
+    """Yield what pydantic found, in plain words.
+
+    Args:
+        error: of a validation.
+        tree: what was validated.
+        owner: returns the class whose key an error is about, and its tag if it is a kind of source.
+        elsewhere: dotted keys of other sections, which an unknown key may stand for.
+    """
     suggested: set[TreePath] = set()
     missing: list[Problem] = []
     for detail in error.errors(include_url=False):
-        path = tree_path(detail["loc"], tree)
+        path = _tree_path(detail["loc"], tree)
         if detail["type"] == "rules":
             yield from (_broken_rule(rule, path, tree) for rule in detail["ctx"]["rules"])
         elif detail["type"] == "extra_forbidden":
-            message, siblings = _unknown_key(detail, path)
+            message, siblings = _unknown_key(path, *owner(detail, path), elsewhere)
             suggested |= siblings
             yield Problem(path, message, frozenset(key[:2] for key in {path, *siblings}))
         elif detail["type"] == "missing":
-            missing.append(Problem(path, _missing_key(detail, path), frozenset({path[:2]})))
+            missing.append(Problem(path, _missing_key(path, owner(detail, path)[1]), frozenset({path[:2]})))
         # pydantic counts only valid items, so a list of bad ones is also "too short".
         elif detail["type"] != "too_short" or len(detail["input"]) < detail["ctx"]["min_length"]:
-            yield Problem(path, sentence(detail), frozenset({path[:2]}))
+            yield Problem(path, _sentence(detail), frozenset({path[:2]}))
     # A mistyped key is one problem, not an unknown key and a missing one.
     yield from (problem for problem in missing if problem.path not in suggested)
 
@@ -118,7 +128,7 @@ def _child(node: Any, part: Any) -> Any:
         return _MISSING
 
 
-def tree_path(location: tuple[str | int, ...], tree: Mapping[str, Any]) -> TreePath:
+def _tree_path(location: tuple[str | int, ...], tree: Any) -> TreePath:
     """Remove from pydantic's location what the file does not have: tags, and the list around a single source."""
     path: list[str | int] = []
     node: Any = tree
@@ -131,7 +141,7 @@ def tree_path(location: tuple[str | int, ...], tree: Mapping[str, Any]) -> TreeP
     return tuple(path)
 
 
-def _broken_rule(rule: Rule, path: TreePath, tree: Mapping[str, Any]) -> Problem:
+def _broken_rule(rule: Rule, path: TreePath, tree: Any) -> Problem:
     """Report a rule at the first of its keys that the file has."""
     keys: list[TreePath] = [
         (*path, *(int(part) if part.isdigit() else part for part in key.split("."))) for key in rule.keys
@@ -140,20 +150,14 @@ def _broken_rule(rule: Rule, path: TreePath, tree: Mapping[str, Any]) -> Problem
     return Problem(next(present, keys[0]), rule.reason, frozenset(key[:2] for key in keys))
 
 
-def _unknown_key(detail: ErrorDetails, path: TreePath) -> tuple[str, set[TreePath]]:
+def _unknown_key(
+    path: TreePath, tag: str | None, owner: type[Section], elsewhere: Sequence[str]
+) -> tuple[str, set[TreePath]]:
     """Return the message for an unknown key, and the paths of the keys beside it that it may stand for."""
-    key = str(path[-1])
-    tag, owner = _owner(detail, path)
-    own = list(owner.model_fields)
+    key, own = str(path[-1]), list(owner.model_fields)
     if tag and key in KIND_OF_KEY:
         return f"does not go with {tag.strip('<>')}; a source is one of {_SOURCE_HELP}", set()
-    elsewhere = [
-        f"{name}.{other}"
-        for name in Config.model_fields
-        if name != path[0]
-        for other in getattr(SECTIONS.get(name), "model_fields", {})
-    ]
-    suggestions = suggest_key(key, own, elsewhere)
+    suggestions = suggest_key(key, own, (other for other in elsewhere if not other.startswith(f"{path[0]}.")))
     if not suggestions:
         return f"unknown key; known here: {', '.join(own)}", set()
     siblings = {(*path[:-1], suggestion) for suggestion in suggestions if suggestion in own}
@@ -167,10 +171,10 @@ def _owner(detail: ErrorDetails, path: TreePath) -> tuple[str | None, type[Secti
     return tag, SOURCE_KINDS[tag] if tag else section or Config
 
 
-def _missing_key(detail: ErrorDetails, path: TreePath) -> str:
+def _missing_key(path: TreePath, owner: type[Section]) -> str:
     if isinstance(path[-1], int):
         return "missing; the list is too short"
-    return f"missing: {_owner(detail, path)[1].model_fields[str(path[-1])].description}"
+    return f"missing: {owner.model_fields[str(path[-1])].description or 'it has no default'}"
 
 
 _WORDING = {
@@ -197,7 +201,7 @@ _WORDING = {
 }
 
 
-def sentence(detail: ErrorDetails) -> str:
+def _sentence(detail: ErrorDetails) -> str:
     """Return pydantic's finding about a value in plain words."""
     value, context = detail["input"], detail.get("ctx", {})
     words = {

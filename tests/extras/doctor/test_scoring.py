@@ -204,6 +204,7 @@ def test_cleaning_drops_pairs_with_low_scores(scored: Path) -> None:
         (["--scores", "scores", "--keep-share", "half"], "give a share such as 0.8"),
         (["--scores", "scores", "--keep-share", "0.5", "--min-score", "1"], "contradict each other"),
         (["--scores", "scores", "--by", "similarity"], "no pair has a value in the column similarity"),
+        (["--scores", "scores", "--by", "dual"], "--by dual: scores suggest no threshold for it"),
         (["--scores", "scores", "--by", "beauty"], "--by beauty: scores have no such column"),
     ],
 )

@@ -87,11 +87,16 @@ XLIFF = """\
 <trans-unit id="1"><source>Press <g id="1">the key</g> now<x id="2"/></source></trans-unit>
 <trans-unit id="2"><source>Done</source><target>Fertig</target></trans-unit>
 <trans-unit id="3" translate="no"><source>Stays</source></trans-unit>
+<group translate="no"><trans-unit id="4"><source>Stays, too</source></trans-unit>
+<trans-unit id="5" translate="yes"><source>Goes</source></trans-unit></group>
 </body></file></xliff>
 """
 XLIFF_2 = """\
 <xliff version="2.0" xmlns="urn:oasis:names:tc:xliff:document:2.0" srcLang="en"><file id="f"><unit id="1">
-<segment><source>Some text</source></segment></unit></file></xliff>
+<segment><source>Some text</source></segment></unit>
+<unit id="2" translate="no"><segment><source>Stays</source></segment></unit>
+<group id="3" translate="no"><unit id="4"><segment><source>Stays, too</source></segment></unit></group>
+</file></xliff>
 """
 TMX = """\
 <tmx version="1.4"><header srclang="en"/><body>
@@ -219,7 +224,7 @@ def test_subtitles_keep_their_times(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (XLIFF, ['PRESS <g id="1">THE KEY</g> NOW<x id="2"/>', "Fertig"]),
+        (XLIFF, ['PRESS <g id="1">THE KEY</g> NOW<x id="2"/>', "Fertig", "GOES"]),
         (XLIFF_2, ["SOME TEXT"]),
     ],
     ids=["1.2", "2.0"],
@@ -231,6 +236,26 @@ def test_xliff_gets_targets(tmp_path: Path, content: str, expected: list[str]) -
     assert re.findall(r"<source>.*?</source>", loud) == re.findall(r"<source>.*?</source>", content)
     assert 'target-language="de"' in loud or 'trgLang="de"' in loud
     assert translated(tmp_path / "a.xlf", same, languages=("en", "de")) != content.encode()
+
+
+def test_a_segment_without_translation_stays_initial(tmp_path: Path) -> None:
+    unit = "<unit><segment><source>{}</source></segment></unit>"
+    (tmp_path / "a.xlf").write_text(f'<xliff version="2.0"><file>{unit.format("a")}{unit.format("b")}</file></xliff>')
+    root = etree.fromstring(
+        translated(
+            tmp_path / "a.xlf", lambda texts: [" " if text == "a" else "x" for text in texts], languages=("en", "de")
+        )
+    )
+    assert [segment.get("state") for segment in root.iter("segment")] == [None, "translated"]
+    assert [target.text for target in root.iter("target")] == ["x"]
+
+
+@pytest.mark.parametrize("target", ["pt-BR", "pt_br", "pt"])
+def test_a_variant_with_a_region_is_a_translation(tmp_path: Path, target: str) -> None:
+    (tmp_path / "a.tmx").write_text(TMX.replace("de-AT", "pt-BR"))
+    root = etree.fromstring(translated(tmp_path / "a.tmx", shout, languages=("en", target)))
+    segments = [[seg.text for seg in unit.iter("seg")] for unit in root.iter("tu")]
+    assert segments == [["A segment", "A SEGMENT"], ["Done", "Fertig"]]
 
 
 def test_a_translation_memory_gets_the_missing_variants(tmp_path: Path) -> None:
@@ -339,7 +364,8 @@ BAD: list[tuple[str, bytes, str]] = [
     ("a.pdf", b"%PDF-1.7", "a .pdf file cannot be translated"),
     ("a", b"%PDF-1.7", "a .pdf file cannot be translated"),
     ("a.txt", b"{\\rtf1 x}", "a .rtf file cannot be translated"),
-    ("a.xlsx", b"PK\x03\x04", "an archive cannot be translated"),
+    ("a.xlsx", b"PK\x03\x04PK\x05\x06" + bytes(18), "an archive cannot be translated"),
+    ("a", b"PK\x03\x04" + b"PK\x05\x06" + bytes(8) + b"\x01\x00\x00\x00\xff\x00\x00\x00\x00\x00", "a damaged archive"),
     ("a.png", b"\x89PNG\r\n", "a .png file cannot be translated"),
     ("a.xlf", b"<tmx/>", "no XLIFF file"),
     ("a.tmx", b"<tmx>", "not well-formed XML"),

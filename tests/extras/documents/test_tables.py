@@ -29,6 +29,12 @@ def test_columns(tmp_path: Path, name: str, columns: str, before: str, after: st
         assert translated(path, same, columns=columns).decode() == before
 
 
+@pytest.mark.parametrize("kind", ["csv", "tsv"])
+def test_a_long_cell(tmp_path: Path, kind: str) -> None:
+    (tmp_path / f"a.{kind}").write_text(f"en\n{'word ' * 30_000}\n")
+    assert translated(tmp_path / f"a.{kind}", shout, columns="en").decode() == f"en\n{'WORD ' * 30_000}\n"
+
+
 @pytest.mark.parametrize(
     ("content", "columns", "message"),
     [
@@ -37,6 +43,7 @@ def test_columns(tmp_path: Path, name: str, columns: str, before: str, after: st
         (b"id,en\n1,a\n", "9", "no column '9'"),
         (b'en\n"open\n', "en", "unexpected end of data"),
         (b"en\na\x00b\n", "en", "NUL bytes"),
+        (b"a,b\nc,d\n", "²:b", "has no column '²'"),
     ],
 )
 def test_bad_tables(tmp_path: Path, content: bytes, columns: str | None, message: str) -> None:

@@ -1,5 +1,6 @@
 """Import of CTranslate2 folders: of our own export, and of transformers' models as the converter writes them."""
 
+import re
 import shutil
 import struct
 from collections.abc import Callable
@@ -181,12 +182,18 @@ def _renamed(old: bytes, new: bytes) -> Callable[[Path], object]:
     return lambda path: path.write_bytes(path.read_bytes().replace(old, new))
 
 
+def _no_heads(path: Path) -> None:
+    """Set the lowest byte of the numbers, which follows their dimensions, type and size."""
+    path.write_bytes(re.sub(rb"(coder/num_heads\0.{6}).", rb"\1" + b"\0", path.read_bytes(), flags=re.DOTALL))
+
+
 BAD = {
     "cut": (_cut, "not a CTranslate2 model"),
     "version": (_version, "CTranslate2 format 5"),
     "size": (_huge, "the sizes of 'decoder/embeddings/weight' are inconsistent"),
     "setting": (_renamed(b"/multi_query_attention", b"/rotary_4_attention___"), "unexpected variable"),
     "variable": (_renamed(b"layer_0/ffn/linear_1", b"layer_0/ffn/linear_7"), "unexpected variable"),
+    "no-heads": (_no_heads, "it has 0 attention heads"),
     "empty": (lambda path: path.write_bytes(b""), "not a CTranslate2 model"),
 }
 

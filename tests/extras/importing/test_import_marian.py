@@ -199,6 +199,12 @@ BAD = {
     "norm": (_configured(transformer_postprocess="da"), "norms: 'da' is not one of our architectures"),
     "no-config": (_changed(special_model=None), "no configuration"),
     "shape": (_changed(encoder_l1_ffn_W1=lambda array: array[:-1]), r"has shape \[24, 15\], but \[24, 16\]"),
+    "no-heads": (_configured(transformer_heads=0), "it has 0 attention heads"),
+    "cube": (
+        _changed(encoder_l1_ffn_W1=lambda array: array[None]),
+        "'encoder_l1_ffn_W1' has 3 dimensions, but a matrix",
+    ),
+    "positions": (_changed(Wpos=lambda array: np.zeros((9, 4), np.float32)), "has shape"),
     "missing": (_changed(decoder_l1_context_Wq=None), "the weights of '.*encoder_attn.q_proj.weight' are missing"),
     "unexpected": (_changed(encoder_l1_self_Wx=lambda array: array), "unexpected parameter 'encoder_l1_self_Wx'"),
     "no-embeddings": (_changed(Wemb=None), "it has no embeddings"),

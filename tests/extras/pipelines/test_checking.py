@@ -1,5 +1,6 @@
 """Pipelines that are wrong: one sentence with file and line, before anything runs."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,11 @@ def test_all_problems_are_listed_at_once(folder: Path) -> None:
     (folder / "pipeline.yaml").write_text(text)
     refused = mt("train", "--config", "pipeline.yaml", cwd=folder, code=2).stderr
     assert "2 problems in pipeline.yaml" in refused
+    (folder / "pipeline.yaml").write_text(TEACHERS.replace("model: {step: student}", "model: {stp: student}"))
+    refused = mt("train", "--config", "pipeline.yaml", cwd=folder, code=2).stderr
+    assert "pipeline.yaml:18: " in refused
+    assert "did you mean step?" in refused
+    assert "too short" not in refused
 
 
 def test_a_filter_is_checked_too(folder: Path) -> None:
@@ -167,6 +173,7 @@ def test_a_filter_is_checked_too(folder: Path) -> None:
         base + score % ("reverse", "t"): "translates xx to en, not en to xx",
         base + "  s: {score: {config: tiny.yaml, forward: {step: t}}}\n": "give `forward` and `backward`",
         good + clean % "keep_share: 0.5": "select by `scores`",
+        good + clean % "scores: {step: s}, by: dual": "no threshold for dual; add min_score or keep_share",
         good + clean % "scores: {step: t}": "needs a score step, and t is a train step",
         good + clean % "scores: {step: s}, keep_share: 2": "must be at most 1",
         kept + use % ("train.yy", "{step: c, file: train.xx}"): "step c writes train.en, train.xx, not train.yy",
@@ -220,6 +227,20 @@ def test_the_estimated_time_is_that_of_steps_side_by_side(folder: Path) -> None:
     assert makespan(plan, costs, 1) == 220
     assert makespan(plan, costs, 2) == makespan(plan, costs, 5) == 170
     assert makespan(plan, {"student": costs["student"]}, 2) == 90
+
+
+def test_damaged_timings_are_measured_again(folder: Path) -> None:
+    from mt.api.pipelines import read_plan
+    from mt.extras.pipelines.estimates import estimate_costs
+
+    (folder / "pipeline.yaml").write_text(TEACHERS)
+    plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
+    plan.records.mkdir(parents=True)
+    (plan.records / "timings.json").write_text("[]")
+    try:
+        assert estimate_costs(plan, ["teacher_1"])["teacher_1"].seconds is None  # of few steps
+    finally:
+        shutil.rmtree(folder / "runs")
 
 
 def test_a_run_is_not_overwritten_by_a_pipeline(folder: Path) -> None:

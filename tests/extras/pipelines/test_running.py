@@ -7,6 +7,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 from command import Command, mt
 from conftest import made_once
+from mt.extras.pipelines import execution
 from pipeline_helpers import TEACHERS, WHOLE, commands_of, make_pipeline, products, run, run_with_kills
 
 STEPS = ["teacher_1", "teacher_2", "translated", "student", "final"]
@@ -181,6 +183,15 @@ def test_a_failed_step_names_itself_and_the_reason(again: Path) -> None:
     assert "pipeline.yaml:15: step translated failed: " in done.stderr
     assert "translations.txt: this is a folder, not a file" in done.stderr
     assert "student: mt train" not in done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="the system cannot wait without reaping")
+def test_a_signal_to_a_command_that_has_ended_does_not_lose_its_time() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "sum(range(10**6))"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    execution._send_signal(process, signal.SIGTERM)
+    assert execution._wait(process) > 0
+    assert process.returncode == 0
 
 
 @pytest.mark.slow

@@ -30,6 +30,8 @@ def tuned(two_languages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
             write_lines(folder / f"general.{code}", lines[100:])
         done = mt("init", "--from", "runs/two", *TRAIN, *general, cwd=folder)
         (folder / "output").write_text(done.stdout)
+        for code in ("en", "yy"):
+            write_lines(folder / f"blank.{code}", [""] * 9)
 
     return made_once(tmp_path_factory, "tuned", make)
 
@@ -130,6 +132,8 @@ def test_it_trains(tuned: Path, tmp_path: Path) -> None:
             "general.en has 300 lines but new.yy has 100",
         ),
         (["--from", "runs/two", *TRAIN, "--general-share", "1"], "--general-share"),
+        (["--from", "runs/two", *TRAIN, "--valid", "blank.en", "blank.yy"], "blank.en: cleaning keeps 0 of 9 pairs"),
+        (["--from", "runs/two", *TRAIN, "--general", "blank.en", "blank.yy"], "blank.en: cleaning keeps 0 of 9 pairs"),
         (["--from", "runs/two", "--like", "two.yaml"], "--like and --from contradict each other"),
     ],
 )

@@ -141,7 +141,7 @@ def test_nothing_is_overwritten_unless_forced(initialised: Path, tmp_path: Path)
         (["--train", "gone.en", "train.xx"], "gone.en: no such file"),
         (["--train", "train.en", "valid.xx"], "train.en has 300 lines but valid.xx has 12"),
         (["--train", "empty.en", "empty.xx"], "empty.en: no line in it"),
-        (["--train", "blank.en", "blank.xx"], "blank.en: of 9 pairs 0 can be trained on (9 empty)"),
+        (["--train", "blank.en", "blank.xx"], "blank.en: cleaning keeps 0 of 9 pairs (9 empty)"),
         (["--train", "train.en", "train.en", "--target-lang", "xx"], "--train, target: is the same file as source"),
         (["--train", "two.en", "two.xx"], "two.en: 2 pairs are too few to hold 2 of them out"),
         (

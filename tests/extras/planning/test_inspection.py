@@ -159,6 +159,12 @@ def test_folders_and_archives_tell_their_splits(tmp_path: Path) -> None:
     with pytest.raises(AskedError, match="--source-lang and --target-lang"):
         found_in(tmp_path, "folder")
     assert found_in(tmp_path, "folder", Given("de", "en")).sources == [{"folder": str(tmp_path / "folder")}]
+    roles = {"new-testament": "a\n", "devices": "b\n", "dev2010": "c\n", "devtest": "d\n"}
+    texts = {f"{stem}.{code}": text for stem, text in roles.items() for code in ("en", "it")}
+    (tmp_path / "roles.zip").write_bytes(zipped(texts))
+    found = found_in(tmp_path, "roles.zip")
+    assert [source["stem"] for source in found.sources] == ["devices", "new-testament"]
+    assert [found.held_out[split]["stem"] for split in ("valid", "test")] == ["dev2010", "devtest"]
     (tmp_path / "b.zip").write_bytes(zipped({"Books.en-it.it": "a\n", "Books.en-it.en": "a\n", "Books.en-it.ids": ""}))
     assert found_in(tmp_path, "b.zip", Given("it")).languages == ("it", "en")
 

@@ -358,6 +358,8 @@ def test_given_text_takes_the_place_of_theirs_and_it_trains(tiny: Path) -> None:
         ("fairseq-preprocess --trainpref a\n", "other: no fairseq-train command in it"),
         ("name: x\ndata: {source_lang: en}\n", "other is a configuration of mt already"),
         ("fairseq-train x\x07\n", "other:1: the character U+0007 is not allowed"),
+        (FAIRSEQ.replace("3000", "abc"), "other:11: --max-tokens: must be a whole number"),
+        (OPENNMT.replace("[0.2, 0.1]", "[]"), "other:20: dropout: []: a value of another kind is expected"),
         (FAIRSEQ.replace("0.98", "x"), "other:8: --adam-betas: (0.9, x): a value of another kind"),
     ],
 )

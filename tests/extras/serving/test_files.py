@@ -148,7 +148,7 @@ def test_auto_and_languages(server: ServerProcess) -> None:
 LAUGHS = b'<!DOCTYPE x [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]><w:document>&b;</w:document>'
 BAD: list[tuple[str, bytes, str]] = [
     ("a.docx", b"", "a.docx: empty"),
-    ("a.txt", b"caf\xe8", "a.txt: not valid UTF-8 at byte 4"),
+    ("a.txt", b"caf\xe8", "a.txt:1: not valid UTF-8"),
     ("a.pdf", b"%PDF-1.7", "a.pdf: a .pdf file cannot be translated"),
     ("a.txt", b"%PDF-1.7", "a.txt: a .pdf file cannot be translated"),
     ("a.bin", b"a b", "a.bin: the kind of this document is unknown"),
@@ -261,6 +261,18 @@ def test_a_long_document_leaves_room_for_short_requests(empty_temporary: Path) -
         with urllib.request.urlopen(url, timeout=30) as found:
             assert found.read() == LONG.replace(b"line", b"LINE")
     assert list(empty_temporary.iterdir()) == []
+
+
+def test_the_progress_of_a_later_document_outlives_an_earlier_one_of_its_name(empty_temporary: Path) -> None:
+    with ServerProcess(cwd=empty_temporary, program=["-c", SLOW_SERVER, "60"]) as server, ThreadPoolExecutor(2) as pool:
+        earlier = pool.submit(send, server, "a.html", LONG, **EN_XX, progress="same")
+        until_translating(server, "same")
+        later = pool.submit(send, server, "b.html", lines(4000), **EN_XX, progress="same")
+        assert earlier.result()[0] == 200
+        assert not later.done()
+        assert server.ask("/file_progress/same")[1]["sentences"] == 4000
+        assert later.result()[0] == 200
+        assert server.ask("/file_progress/same")[1]["sentences"] == 0
 
 
 def test_a_document_whose_client_is_gone_is_dropped(empty_temporary: Path) -> None:

@@ -71,13 +71,10 @@ class Bitext:
         return self.data.languages_of(self.source)
 
     @property
-    def target_lang(self) -> str:
-        return self.languages[1]
-
-    @property
     def direction(self) -> str:
         """The target language, or the pair of languages where there are several source languages."""
-        return direction(self.data.own_source(self.languages[0]), self.target_lang)
+        source, target = self.languages
+        return direction(self.data.own_source(source), target)
 
     @property
     def files(self) -> tuple[str, str]:

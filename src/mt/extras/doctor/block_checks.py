@@ -1,5 +1,6 @@
 """Blocks of wrong lines: in another language, with their sides swapped, or out of step."""
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -47,7 +48,7 @@ def check_blocks(
         searches.append(partial(_search_languages, one.bitext))
         searches += [partial(_search_alignment, one.bitext, one.pairs, *part) for part in parts]
         n_parts.append(len(parts))
-    results = (result for _, result in in_order(_called, searches, workers))
+    results = (result for _, result in in_order(operator.call, searches, workers))
     before, maps = 0, list[PositionMap]()
     for one, number in zip(statistics, n_parts, strict=True):
         lines = {rule: np.zeros(one.pairs, np.bool_) for rule in ("wrong-language", "swapped", "misaligned")}
@@ -65,10 +66,6 @@ def check_blocks(
             maps.append(positions)
             before += one.pairs
     return maps
-
-
-def _called(search: Callable[[], Any]) -> Any:
-    return search()
 
 
 def _parts(pairs: int, most: int) -> list[tuple[int, int]]:

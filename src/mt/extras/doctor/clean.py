@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any, TextIO
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from mt.config import DataConfig
@@ -38,11 +37,8 @@ class CleanedText:
 
     def snippet(self, root: str) -> str:
         """Return the sources as part of a configuration."""
-        sources = (
-            yaml.safe_dump(source, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6).strip()
-            for source in self.sources
-        )
-        return "\n".join(["data:", f"  root: {as_yaml(root)}", "  train:", *(f"    - {source}" for source in sources)])
+        sources = [f"    - {as_yaml(source)}" for source in self.sources]
+        return "\n".join(["data:", f"  root: {as_yaml(root)}", "  train:", *sources])
 
 
 def dropping_rules(keep: Iterable[str], drop: Iterable[str]) -> frozenset[str]:

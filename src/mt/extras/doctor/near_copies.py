@@ -10,6 +10,7 @@ N pairs looked up   H pairs held out   V distinct words of these
 import numpy as np
 from numpy.typing import NDArray
 
+from mt.data.lexicon import ranges
 from mt.extras.doctor.word_hashes import Hashes, Words, positions_in
 
 Array = NDArray[np.int64]
@@ -64,11 +65,13 @@ class NearCopyIndex:
         # Words that are not held out are the rarest.
         rare = np.arange(len(pairs)) - starts[pairs] < (sizes // 5 + _SHARED - unknown)[pairs]
         rare &= self._frequencies[numbers] <= _MOST
-        positions, which = _ranges(self._starts[numbers[rare]], self._frequencies[numbers[rare]])
-        codes = np.sort(pairs[rare][which] * n_held + self._pairs_of[positions])
+        lengths = self._frequencies[numbers[rare]]
+        positions = ranges(self._starts[numbers[rare]], lengths)
+        codes = np.sort(np.repeat(pairs[rare], lengths) * n_held + self._pairs_of[positions])
         often = codes[_SHARED - 1 :][codes[_SHARED - 1 :] == codes[: 1 - _SHARED]]
         candidates, held = np.divmod(_distinct(often), max(n_held, 1))
-        positions, which = _ranges(starts[candidates], counts[candidates])
+        positions = ranges(starts[candidates], counts[candidates])
+        which = np.repeat(np.arange(len(candidates)), counts[candidates])
         common = positions_in(held[which] * n_words + numbers[positions], self._members) >= 0
         n_common = np.bincount(which[common], minlength=len(held))
         near = 9 * n_common >= 4 * (sizes[candidates] + self._sizes[held])
@@ -87,9 +90,3 @@ def _distinct(values: Array) -> Array:
     """Return the distinct values in ascending order; np.unique is slower by far."""
     values = np.sort(values)
     return values[np.diff(values, prepend=-1) > 0]
-
-
-def _ranges(starts: Array, lengths: Array) -> tuple[Array, Array]:
-    """Return the positions in ranges, and the range of each."""
-    which = np.repeat(np.arange(len(starts)), lengths)
-    return np.arange(len(which)) + (starts - np.cumsum(lengths) + lengths)[which], which

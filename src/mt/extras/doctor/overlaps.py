@@ -15,6 +15,7 @@ from mt.extras.doctor.near_copies import NearCopyIndex
 from mt.extras.doctor.near_duplicates import NearDuplicateFinder
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.templates import MIN_FAMILY
+from mt.extras.doctor.word_hashes import positions_in
 
 _MIN_VARIANTS = 4  # different translations of one sentence that are reported
 _SHOWN = 4  # of them in an example
@@ -72,9 +73,8 @@ class HeldOutIndex:
         order = self._order[name]
         if not len(order):
             return np.full(len(wanted), -1)
-        known = self._hashes[name][order]
-        positions = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        return np.where(mask & (wanted != 0) & (known[positions] == wanted), order[positions], -1)
+        positions = positions_in(wanted, self._hashes[name][order])
+        return np.where(mask & (wanted != 0) & (positions >= 0), order[positions], -1)
 
     def _location(self, index: int) -> str:
         before, file, lines = next(chunk for chunk in reversed(self._chunks) if chunk[0] <= index)

@@ -184,11 +184,11 @@ def load_scores(
     Args:
         folder: from `write_scores`.
         column: one of `SELECTING`.
-        min_score: the threshold of all sources; None: without `shares`, the one that the summary suggests.
+        min_score: the threshold of all sources; None: without `shares`, the one that the summary suggests for `score`.
         shares: to keep of the pairs with a score, by the number of the source from 1; 0 is for all others.
 
     Raises:
-        InputError: there is no such table, it is damaged or has no such scores.
+        InputError: there is no such table, it is damaged or has no such scores, or a threshold is missing.
     """
     path = folder / TABLE
     if column not in SELECTING:
@@ -206,17 +206,21 @@ def load_scores(
         raise InputError(f"{path}: {len(values):,} of {sum(sizes):,} pairs", "score again")
     if np.isnan(values).all():
         raise InputError(f"{path}: no pair has a value in the column {column}", f"one of {', '.join(SELECTING)}")
-    low = np.zeros(len(values), np.bool_)
     if shares is not None:
-        if unknown := set(shares) - set(range(len(sizes) + 1)):
-            raise InputError(f"--keep-share: data.train has no source {min(unknown)}", f"it has {len(sizes)}")
-        ends = np.cumsum(sizes).tolist()
-        for number, (size, end) in enumerate(zip(sizes, ends, strict=True), 1):
-            own, share = values[end - size : end], shares.get(number, shares.get(0, 1.0))
-            if not np.isnan(own).all():
-                low[end - size : end] = own < np.nanquantile(own, 1 - share)
-        threshold = None
-    else:
-        threshold = suggested if min_score is None and column == "score" else min_score
-        low = values < (-math.inf if threshold is None else threshold)
-    return PairScores(values, hashes, low, threshold, sources, str(path))
+        return PairScores(values, hashes, _below_shares(values, sizes, shares), None, sources, str(path))
+    if min_score is None and column != "score":
+        raise InputError(f"--by {column}: scores suggest no threshold for it", "add --min-score or --keep-share")
+    threshold = suggested if min_score is None else min_score
+    return PairScores(values, hashes, values < threshold, threshold, sources, str(path))
+
+
+def _below_shares(values: Values, sizes: Sequence[int], shares: Mapping[int, float]) -> NDArray[np.bool_]:
+    """Mark (N,) the pairs below the best share of each source."""
+    if unknown := set(shares) - set(range(len(sizes) + 1)):
+        raise InputError(f"--keep-share: data.train has no source {min(unknown)}", f"it has {len(sizes)}")
+    low = np.zeros(len(values), np.bool_)
+    for number, (size, end) in enumerate(zip(sizes, np.cumsum(sizes).tolist(), strict=True), 1):
+        own, share = values[end - size : end], shares.get(number, shares.get(0, 1.0))
+        if not np.isnan(own).all():
+            low[end - size : end] = own < np.nanquantile(own, 1 - share)
+    return low

@@ -43,9 +43,7 @@ def repaired(text: str, scripts: frozenset[str]) -> tuple[str, list[str]]:
 
 
 def _mojibake(text: str, scripts: frozenset[str]) -> str:
-    if not any(mojibake(text)):
-        return text
-    if find_spec("ftfy") is None:
+    if not any(mojibake(text)) or find_spec("ftfy") is None:
         return text
     import ftfy
 
@@ -78,14 +76,10 @@ def _quotes(text: str, scripts: frozenset[str]) -> str:
     return found[1].replace('""', '"') if found and '""' in found[1] else text
 
 
-def _composed(text: str, scripts: frozenset[str]) -> str:
-    return nfc(text)
-
-
 _REPAIRS: dict[str, Callable[[str, frozenset[str]], str]] = {
     "mojibake": _mojibake,
     "markup": _markup,
     "invisible": _invisible,
     "quotes": _quotes,
-    "composed": _composed,
+    "composed": lambda text, _: nfc(text),
 }

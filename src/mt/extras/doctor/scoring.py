@@ -155,7 +155,8 @@ class _Features:
         lines = [line for line, _ in block] + [RANDOM_LINE] * len(range(0, len(block), every))
         other = _partners([src for src, _ in pairs])
         pairs += [(pairs[other[i]][0], pairs[i][1]) for i in range(0, len(block), every)]
-        entropies = [self._cross_entropies(scorer, pairs, side) for side, scorer in self._scorers()]
+        scorers = self.direction.forward, self.direction.backward
+        entropies = [self._cross_entropies(scorer, pairs, side) for side, scorer in enumerate(scorers)]
         similarities = self.similarity(pairs) if self.similarity else [math.nan] * len(pairs)
         shares = list(self.languages.of(pairs))
         for number, (line, pair, similar) in enumerate(zip(lines, pairs, similarities, strict=True)):
@@ -166,9 +167,6 @@ class _Features:
             yield "\t".join(
                 [str(bitext.number), str(line), key, *(f"{x:.4g}" for x in (*found, *shares[number], similar))]
             )
-
-    def _scorers(self) -> tuple[tuple[int, Scorer], tuple[int, Scorer]]:
-        return (0, self.direction.forward), (1, self.direction.backward)
 
     @staticmethod
     def _cross_entropies(scorer: Scorer, pairs: Sequence[Pair], side: int) -> list[tuple[float, float]]:

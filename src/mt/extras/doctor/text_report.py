@@ -122,7 +122,7 @@ def as_json(report: CorpusReport, config: str = "CONFIG") -> dict[str, Any]:
             {
                 "split": one.bitext.split,
                 "files": list(dict.fromkeys(one.bitext.files)),
-                "target_lang": one.bitext.target_lang,
+                "target_lang": one.bitext.languages[1],
                 "pairs": one.pairs,
             }
             for one in reversed(report.statistics)

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from mt.errors import InputError
-from mt.extras.documents.inline import Marked, line_of, set_content
+from mt.extras.documents.inline import CODES, Marked, line_of, set_content
 from mt.extras.documents.markup import check_xml
 from mt.extras.documents.segments import Segment
+from mt.text.languages import base_language
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 
@@ -35,7 +36,7 @@ class XmlFile:
     def segments(self) -> list[Segment]:
         found = []
         for old, new in self.units:
-            texts = tuple(_get(node) for node in _nodes(new))
+            texts = tuple(str(getattr(*node)) for node in _nodes(new))
             found.append(Segment(texts, f"line {old.sourceline}", (line_of(new)[0],) if len(texts) > 1 else ()))
         return found
 
@@ -43,14 +44,17 @@ class XmlFile:
         from lxml import etree
 
         for (_, new), translated in zip(self.units, translations, strict=True):
+            parent = new.getparent()
             if translated is None:
-                new.getparent().remove(new)
+                parent.remove(new)
                 continue
+            if etree.QName(parent).localname == "segment" and parent.get("state", "initial") == "initial":
+                parent.set("state", "translated")
             if isinstance(translated, Marked):
                 set_content(new, translated[0], line_of(new)[1])
                 continue
             for node, text in zip(_nodes(new), translated, strict=True):
-                _set(node, text)
+                setattr(*node, text)
         return bytes(etree.tostring(self.root.getroottree(), xml_declaration=True, encoding="UTF-8"))
 
 
@@ -65,7 +69,8 @@ def _xliff_units(root: Any, target_lang: str) -> list[tuple[Any, Any]]:
     for source in list(root.iter(f"{namespace}source")):
         parent = source.getparent()
         target = parent.find(f"{namespace}target")
-        if parent.get("translate") == "no" or parent.tag == f"{namespace}alt-trans":
+        inherited = (node.get("translate") for node in source.iterancestors())
+        if next(filter(None, inherited), "yes") == "no" or parent.tag == f"{namespace}alt-trans":
             continue
         if target is not None and ("".join(target.itertext()).strip() or not "".join(source.itertext()).strip()):
             continue
@@ -75,8 +80,6 @@ def _xliff_units(root: Any, target_lang: str) -> list[tuple[Any, Any]]:
         new.tag = f"{namespace}target"
         if root.get("version", "").startswith("1"):
             new.set("state", "needs-review-translation")
-        elif parent.get("state", "initial") == "initial":
-            parent.set("state", "translated")
         source.addnext(new)
         units.append((source, new))
     return units
@@ -89,7 +92,7 @@ def _tmx_units(root: Any, target_lang: str) -> list[tuple[Any, Any]]:
     for unit in root.iter("tu"):
         variants = {(tuv.get(_XML_LANG) or tuv.get("lang") or "").lower(): tuv for tuv in unit.findall("tuv")}
         source = variants.get((unit.get("srclang") or source_lang).lower(), next(iter(variants.values()), None))
-        if source is None or any(lang.split("-")[0] == target_lang.lower() for lang in variants):
+        if source is None or any(_is_variant(lang, target_lang) for lang in variants):
             continue
         new = deepcopy(source)
         new.set(_XML_LANG, target_lang)
@@ -98,7 +101,10 @@ def _tmx_units(root: Any, target_lang: str) -> list[tuple[Any, Any]]:
     return units
 
 
-_CODE = frozenset("bpt ept ph it ut x bx ex prop note".split())  # their text is markup of another program
+def _is_variant(code: str, wanted: str) -> bool:
+    """Return True for codes of one language that do not name two regions: pt and pt-BR, not pt-PT and pt-BR."""
+    code, wanted = (each.lower().replace("_", "-") for each in (code, wanted))
+    return code == wanted or (base_language(code) == base_language(wanted) and not ("-" in code and "-" in wanted))
 
 
 def _nodes(element: Any) -> list[tuple[Any, str]]:
@@ -108,16 +114,8 @@ def _nodes(element: Any) -> list[tuple[Any, str]]:
         if not isinstance(node.tag, str):
             continue
         name = node.tag.rpartition("}")[2]
-        if name not in _CODE and not any(parent.tag.rpartition("}")[2] in _CODE for parent in node.iterancestors()):
+        if name not in CODES and not any(parent.tag.rpartition("}")[2] in CODES for parent in node.iterancestors()):
             found.append((node, "text"))
         if node is not element:
             found.append((node, "tail"))
     return [(node, which) for node, which in found if getattr(node, which)]
-
-
-def _get(node: tuple[Any, str]) -> str:
-    return str(getattr(*node))
-
-
-def _set(node: tuple[Any, str], text: str) -> None:
-    setattr(*node, text)

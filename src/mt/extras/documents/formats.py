@@ -69,10 +69,23 @@ def names_document(text: str) -> bool:
     return not re.search(r"\s", text) and (Path(text).suffix.lower() in {*_SUFFIXES, *_REFUSED})
 
 
+def decode_utf8(content: bytes, place: str) -> str:
+    """Decode a document; `InputError` with the line where it is not UTF-8."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{place}:{line}: not valid UTF-8", "save it in UTF-8") from None
+
+
 def _kind_of_archive(path: Path) -> str:
     import zipfile
 
-    names = set(zipfile.ZipFile(path).namelist()) if zipfile.is_zipfile(path) else set()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = set(archive.namelist())
+    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
+        raise InputError(f"{path}: a damaged archive ({error})", "save or download it again") from None
     for kind, part in {"docx": "word/document.xml", "pptx": "ppt/presentation.xml", "odt": "content.xml"}.items():
         if part in names:
             return kind

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 Align = Callable[[list[str]], "Sequence[tuple[str, Sequence[Unit]]]"]  # translations of sentences with aligned words
 Parts = Sequence[str | Line]  # markup that stays, and lines with inline elements
 
-# Codes of other programs and marks without text
-_CODES = frozenset("bpt ept ph it ut x bx ex sc ec cp sm em prop note".split())
+# Elements whose text is code of another program, and marks without text
+CODES = frozenset("bpt ept ph it ut x bx ex sc ec cp sm em prop note".split())
 _STARTS = {"bpt": "ept", "bx": "ex", "sc": "ec"}
 
 
@@ -70,7 +70,7 @@ def line_of(node: Any) -> tuple[Line, list[Any]]:
                 elements.append(element)
                 if name in _STARTS:
                     stack.append((element, _STARTS[name], _pair(child)))
-                elif name and name not in _CODES:
+                elif name and name not in CODES:
                     depth = len(stack)
                     stack.append((element, "", ""))
                     walk(child)
@@ -90,7 +90,7 @@ def set_content(node: Any, markup: str, nodes: Sequence[Any]) -> None:
         parent.text = parsed.text
         for child in parsed:
             original = nodes[int(child.tag[1:])]
-            if _name(original) and _name(original) not in _CODES:
+            if _name(original) and _name(original) not in CODES:
                 new = parent.makeelement(original.tag, dict(original.attrib), original.nsmap)
                 parent.append(new)
                 build(new, child)

@@ -7,6 +7,7 @@ import zlib
 from dataclasses import dataclass
 
 from mt.errors import InputError
+from mt.extras.documents.formats import decode_utf8
 from mt.extras.documents.markup import DOCX, HTML, ODF, PPTX, Markup, check_xml, scan
 from mt.extras.documents.segments import Segment
 from mt.extras.documents.splicing import Spliced
@@ -46,7 +47,7 @@ class Package:
                     name, part = info.filename, _unpacked(archive, info)  # all, to find damage before the work
                     if re.fullmatch(pattern, name):
                         check_xml(part, f"{place}: {name}")
-                        parts[name] = scan(_decoded(part, f"{place}: {name}"), markup, name)
+                        parts[name] = scan(decode_utf8(part, f"{place}: {name}"), markup, name)
         except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, ValueError, zlib.error) as error:
             raise InputError(f"{place}: damaged, or no .{kind} file ({error})", "save it again") from None
         if not parts:
@@ -86,10 +87,3 @@ def _check(archive: zipfile.ZipFile, place: str) -> None:
     manifest = "META-INF/manifest.xml"  # of OpenDocument
     if manifest in archive.namelist() and b"encryption-data" in archive.read(manifest):
         raise InputError(f"{place}: protected by a password", "save it without one")
-
-
-def _decoded(content: bytes, place: str) -> str:
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError:
-        raise InputError(f"{place}: not in UTF-8", "save it again in its program") from None

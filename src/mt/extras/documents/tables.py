@@ -70,7 +70,7 @@ class Table:
         source, _, target = columns.partition(":")
         has_header = any(name in header for name in (source, target) if name)
         column = _column(source, header, place)
-        name = target if target and not target.isdigit() and target not in header else None
+        name = target if target and not target.isdecimal() and target not in header else None
         where = column if not target else _column(target, [*header, name or ""], place)
         return cls(records, rows, dialect, column, where, name, int(has_header), content[: len(content) - len(text)])
 
@@ -114,6 +114,7 @@ class Table:
 
 def _rows(text: str, dialect: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return the rows of a table as text and as cells."""
+    csv.field_size_limit(2**31 - 1)
     lines = io.StringIO(text, newline="").readlines()
     reader = csv.reader(lines, **dialect)
     records, rows, end = [], [], 0
@@ -133,6 +134,6 @@ def _written(row: list[str], dialect: dict[str, Any]) -> str:
 def _column(name: str, header: list[str], place: str) -> int:
     if name in header:
         return header.index(name)
-    if name.isdigit() and 0 < int(name) <= len(header):
+    if name.isdecimal() and 0 < int(name) <= len(header):
         return int(name) - 1
     raise InputError(f"--columns: {Path(place).name} has no column {name!r}", f"it has {', '.join(header)[:200]}")

@@ -3,21 +3,24 @@
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mt.errors import InputError
 from mt.extras.documents.bilingual import XmlFile
-from mt.extras.documents.formats import FORMATS, document_format, named_format
+from mt.extras.documents.formats import FORMATS, decode_utf8, document_format, named_format
 from mt.extras.documents.inline import Align
 from mt.extras.documents.lines import scan_markdown, scan_subtitles
 from mt.extras.documents.markup import HTML, scan
 from mt.extras.documents.packages import Package
 from mt.extras.documents.po import PoFile
 from mt.extras.documents.segments import Translate, translate_segments
+from mt.extras.documents.splicing import Spliced
 from mt.extras.documents.tables import Table
 from mt.storage import atomic
 from mt.storage.output_path import refuse_inputs, require_writable
+from mt.text.lines import explain_read_errors
 
 _MAX_BYTES = 200_000_000  # of a document that is read into memory
 _PACKAGES = {"po": "polib", "md": "markdown_it"} | dict.fromkeys("docx pptx odt epub xliff tmx".split(), "lxml")
@@ -87,13 +90,8 @@ def translate_document(
 
 
 def _content(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    with explain_read_errors(path), path.open("rb") as file:
+        content = file.read(_MAX_BYTES + 1)
     if len(content) > _MAX_BYTES:
         raise InputError(f"{path}: more than {_MAX_BYTES // 1_000_000} MB", "split it")
     if not content.strip():
@@ -115,24 +113,13 @@ def _read(
     elif kind == "po":
         document = PoFile.read(content, place)
     else:
-        text = _text(content, place)
+        text = decode_utf8(content, place)
         if kind in ("csv", "tsv"):
             document = Table.read(text, kind, columns, place)
         else:
             if kind in ("srt", "vtt") and "-->" not in text:
                 raise InputError(f"{place}: no subtitle in it", "check its kind")
-            spliced = {"html": _scan_html, "md": scan_markdown}.get(kind, scan_subtitles)(text)
+            scan_html: Callable[[str], Spliced] = partial(scan, markup=HTML, place="line")
+            spliced = {"html": scan_html, "md": scan_markdown}.get(kind, scan_subtitles)(text)
             return spliced.segments, lambda translations: spliced.written(translations).encode()
     return document.segments, document.written
-
-
-def _scan_html(text: str) -> Any:
-    return scan(text, HTML, "line")
-
-
-def _text(content: bytes, place: str) -> str:
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{place}:{line}: not valid UTF-8", "save it in UTF-8") from None

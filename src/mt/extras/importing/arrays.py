@@ -58,12 +58,13 @@ def describe(
         rotary = flags.get("self_attention/rotary_dim")  # which takes the place of tables
         tables = [f"model.{side}.embed_positions.weight" for side in SIDES]
         positions = [] if rotary else [tensors[name] for name in tables]
-        d_ff = len(tensors["model.decoder.layers.0.fc1.weight"])
+        inner = tensors["model.decoder.layers.0.fc1.weight"]
         activation = _ACTIVATIONS[int(flags["activation"])]
         heads, pre_norm, scale = int(flags["num_heads"]), bool(flags["pre_norm"]), flags["scale_embeddings"]
     except (KeyError, IndexError) as error:
         raise InputError(f"{folder}: it has no {error}, so this is another architecture") from None
-    d_model, layers = source.shape[-1], [_layers(tensors, side) for side in SIDES]
+    _refuse_damaged(folder, heads, (source, target, output, inner, *positions))
+    d_model, layers = source.shape[1], [_layers(tensors, side) for side in SIDES]
     if scale not in (0, 1) and abs(scale - d_model**0.5) > 1e-3:
         raise InputError(f"{folder}: its embeddings are multiplied by {scale:g}, and ours by the root of d_model or 1")
     if rotary and any(name in tensors for name in tables):
@@ -75,7 +76,7 @@ def describe(
         "model_type": "marian",
         "d_model": d_model,
         **{f"{side}_attention_heads": heads for side in SIDES},
-        **{f"{side}_ffn_dim": d_ff // (1 + is_gated) for side in SIDES},
+        **{f"{side}_ffn_dim": len(inner) // (1 + is_gated) for side in SIDES},
         **{f"{side}_layers": count for side, count in zip(SIDES, layers, strict=True)},
         "activation_function": activation,
         "scale_embedding": bool(scale),
@@ -95,9 +96,17 @@ def describe(
     return theirs, ours | ({"activation": "swiglu"} if is_gated else {}), sines_first
 
 
+def _refuse_damaged(folder: Path, heads: int, matrices: Sequence[Tensor]) -> None:
+    if heads < 1:
+        raise InputError(f"{folder}: it has {heads} attention heads, so it is damaged")
+    if any(matrix.dim() != 2 for matrix in matrices):
+        raise InputError(f"{folder}: a matrix of it has not two dimensions, so this is another architecture")
+
+
 def _positions(table: Tensor, d_model: int) -> tuple[str, bool]:
     """Return the kind of positions that a table (P, D) holds, and whether all sines come first."""
-    sines = SinusoidalPositions(d_model, 0).sinusoids(len(table)) if d_model % 2 == 0 else torch.zeros(0)
+    fits = table.shape[1] == d_model and d_model % 2 == 0
+    sines = SinusoidalPositions(d_model, 0).sinusoids(len(table)) if fits else torch.zeros(0)
     orders = {False: sines, True: torch.cat([sines[:, ::2], sines[:, 1::2]], dim=1)} if len(sines) else {}
     order = next((each for each, expected in orders.items() if torch.allclose(expected, table, atol=1e-4)), None)
     return "learned" if order is None else "sinusoidal", order is not False

@@ -139,6 +139,8 @@ def _weights(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str
             raise InputError(f"{path}: unexpected parameter {name!r:.100}, so this is another architecture")
         tensor = torch.from_numpy(array)
         is_vector = their.endswith("bias") or "norm" in their
+        if not is_vector and tensor.dim() != 2:
+            raise InputError(f"{path}: parameter {name!r:.100} has {tensor.dim()} dimensions, but a matrix is expected")
         keeps = name.endswith(("Wemb", "Wpos", "_Wt"))
         tensors[their] = tensor.flatten() if is_vector else tensor if keeps else tensor.t()
     if (shared := tensors.pop("shared", None)) is not None:
@@ -147,7 +149,7 @@ def _weights(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str
     if "final_logits_bias" in tensors:
         tensors["final_logits_bias"] = tensors["final_logits_bias"][None]
     target = tensors.get("model.decoder.embed_tokens.weight")
-    if target is None or "model.encoder.embed_tokens.weight" not in tensors or target.dim() != 2:
+    if target is None or "model.encoder.embed_tokens.weight" not in tensors:
         raise InputError(f"{path}: it has no embeddings")
     tensors.setdefault("lm_head.weight", target)
     positions = tensors.pop("positions", None)

@@ -15,14 +15,13 @@ from mt.errors import InputError
 from mt.extras.export.exporting import ExportOptions, check_options, require_packages
 from mt.extras.pipelines.loading import problem
 from mt.extras.pipelines.plan import Plan, Step
-from mt.extras.pipelines.schema import Export, Score
+from mt.extras.pipelines.schema import Export
 from mt.pipeline.preflight import check_requirements
 from mt.storage.find_model import find_model
 from mt.storage.manifest import read_manifest
 from mt.text.lines import read_lines
 
 _SPLITS = ("train", "valid", "test")
-_FOLDERS = ("model", "forward", "backward")
 # Settings of a tokenizer that do not change what is learned
 _SAMPLING = {"bpe_dropout", "sampling_alpha"}
 
@@ -68,11 +67,11 @@ class _Checker:
         if isinstance(settings, Export):
             check_options(settings.format, ExportOptions(settings.quantization, settings.max_loss))
             require_packages(settings.format)
-            for rule in export_rules(self._config_of(step.reads[0]), settings.format):
+            for rule in export_rules(self._config_of(step.models()[0]), settings.format):
                 yield self._problem(step, rule.reason, "format")
         if step.kind == "train" and step.config is not None:
             yield from self._unfit_pretrained(step, step.config)
-        models = _models(step)["model"]
+        models = step.models()
         for other in models[1:]:
             if self._differ(self._vocabulary(models[0]), self._vocabulary(other)):
                 yield self._problem(step, f"the vocabulary of {other} is not that of {models[0]}", "model")
@@ -129,28 +128,27 @@ class _Checker:
 
     def other_languages(self, step: Step) -> Iterator[Problem]:
         """Report models and texts of other languages than the step needs."""
-        models, settings = _models(step), step.settings
-        if isinstance(settings, Score) and step.config is not None:
+        models = step.models()
+        if step.kind == "score" and step.config is not None:
             own, targets = step.config.data.source_lang, step.config.data.target_lang
             for key, sources, others in (("forward", own, targets), ("backward", targets, own)):
-                for model in models[key]:
+                for model in step.models(key):
                     source, target = self._direction(model)
                     if not (set(source) & set(sources) and set(target) & set(others)):
                         ways = f"{', '.join(source)} to {', '.join(target)}"
                         reason = f"{model} translates {ways}, not {sources[0]} to {others[0]}"
                         yield self._problem(step, reason, key)
-        directions = [self._direction(model) for model in models["model"]]
+        directions = [self._direction(model) for model in models]
         if len({source for source, _ in directions}) > 1 or (directions and not _common(directions)):
             yield self._problem(step, "these models translate in different directions", "model")
             return
         for key in ("input", "source", "closest_to", "reference") if directions else ():
-            place = getattr(settings, key, None)
-            path = self._place(step, key)
-            if place is None or path is None:
+            path = step.text(key)
+            if path is None:
                 continue
             known = {*directions[0][1], *directions[0][0]}
             expected = directions[0][0] if key in ("input", "source") else _common(directions)
-            expected = tuple(known) if self._is_bidirectional(models["model"][0]) else expected
+            expected = tuple(known) if self._is_bidirectional(models[0]) else expected
             language = self._language(path, known)
             if language is not None and language not in expected:
                 yield self._problem(step, f"{path} is {language} text, not {' or '.join(expected)}", key)
@@ -178,9 +176,9 @@ class _Checker:
             return ending
         if writer.kind in ("distill", "backtranslate"):
             to = getattr(writer.settings, "to", None)
-            model = _models(writer)["model"][0]
+            model = writer.models()[0]
             source, targets = self._direction(model)
-            text = self._place(writer, "input")
+            text = writer.text("input")
             if self._is_bidirectional(model) and text is not None and self._language(text, set(targets)) in targets:
                 return source[0]
             return to or (targets[0] if len(targets) == 1 else None)
@@ -189,7 +187,7 @@ class _Checker:
     def other_lengths(self, step: Step) -> Iterator[Problem]:
         """Report two texts that should be aligned by line, and cannot be."""
         for first, key in (("input", "closest_to"), ("source", "reference")):
-            paths = [path for path in (self._place(step, first), self._place(step, key)) if path is not None]
+            paths = [path for path in (step.text(first), step.text(key)) if path is not None]
             if len(paths) == 2 and (reason := self._unaligned(*paths)):
                 yield self._problem(step, reason, key)
         for split, _, paths in self._sources(step):
@@ -210,14 +208,9 @@ class _Checker:
         if writer is None:
             return self._lines(path) if path.is_file() else None  # an optional source
         if writer.kind in ("distill", "backtranslate"):
-            found = self._place(writer, "input")
+            found = writer.text("input")
             return None if found is None else self._rows(found)
         return f"{writer.name}/{path.stem}" if writer.kind == "clean" else None
-
-    def _place(self, step: Step, key: str) -> Path | None:
-        """Return the path of one of a step's places, as it stands in its command."""
-        option = f"--{key.replace('_', '-')}"
-        return Path(step.words[step.words.index(option) + 1]) if option in step.words else None
 
     @staticmethod
     def _sources(step: Step) -> Iterator[tuple[str, Any, list[Path]]]:
@@ -235,13 +228,6 @@ class _Checker:
         if keys and "." in keys[0]:
             return problem(message, *self._plan.pipeline.set_path(step.name, keys[0]))
         return problem(message, "steps", step.name, step.kind, *keys)
-
-
-def _models(step: Step) -> dict[str, list[Path]]:
-    """Return the models that a step's command names, by key."""
-    words = step.words
-    found = {key: [Path(words[n + 1]) for n, word in enumerate(words) if word == f"--{key}"] for key in _FOLDERS}
-    return found if step.kind != "train" else {key: [] for key in _FOLDERS}
 
 
 def _common(directions: list[tuple[tuple[str, ...], tuple[str, ...]]]) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from mt.bundle.pretrained import Pretrained
@@ -76,7 +75,7 @@ class _Estimator:
         self._plan, self._cores, self._keep = plan, cores, keep
         self._path = plan.records / "timings.json"
         self._measured: dict[str, Measurements] = {}
-        with contextlib.suppress(OSError, ValueError, TypeError):
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):  # missing or damaged
             timings = json.loads(self._path.read_bytes())
             self._measured = {key: Measurements(**values) for key, values in timings.items()}
         self._translations = {
@@ -89,25 +88,21 @@ class _Estimator:
         """Return the estimated cost of a step."""
         if step.config is not None:
             return self._corpus_cost(step, step.config)
-        writers = [self._plan.writer(Path(word)) for option, word in pairwise(step.words) if option == "--model"]
+        writers = [self._plan.writer(model) for model in step.models()]
         models = [writer.config for writer in writers if writer is not None and writer.config is not None]
         measured = [each for each in map(self._measure, models) if each is not None]
         if step.kind == "export":
             return StepCost(3 * _START, measured[0].parameters * _WEIGHT_BYTES if measured else None)
-        options = dict(pairwise(step.words))
-        key = "--source" if step.kind == "eval" else "--input"
-        text = self._stand_in(Path(options[key])) if key in options else None
+        given = step.text("source" if step.kind == "eval" else "input")
+        text = None if given is None else self._stand_in(given)
         if text is None or not measured or len(measured) < len(writers):
             return StepCost()
-        beam = (
-            1
-            if {"--greedy", "--sample"} & set(step.words)
-            else int(options.get("--beam", models[0].decoding.beam_size))
-        )
+        options, search = step.settings.model_dump(), models[0].decoding
+        beam = 1 if options.get("greedy") or options["sample"] else options["beam"] or search.beam_size
         seconds = sum(each.seconds_per_sentence for each in measured) * _BEAM_FACTOR * (1 + beam)
-        if len(models) > 1 or "--sample" in step.words:
+        if len(models) > 1 or options["sample"]:
             seconds *= _TORCH
-        elif options.get("--compute-type", models[0].decoding.compute_type) == "int8":
+        elif (options["compute_type"] or search.compute_type) == "int8":
             seconds *= _INT8
         lines = sum(1 for _ in read_lines(text))
         return StepCost(_START + lines * seconds * (2 if step.kind == "eval" else 1), text.stat().st_size)
@@ -186,7 +181,7 @@ class _Estimator:
             sides = [side for pair in pair_files(writer.config) for side in (pair.source, pair.target)]
             same = [side for side in sides if Path(side).suffix == path.suffix] or sides[:1]
             return self._stand_in(Path(writer.config.data.root, same[0])) if same else None
-        options = dict(pairwise(writer.words))
-        source = Path(options["--input"])
-        known = options.get("--closest-to") or self._translations.get(source) or source
-        return self._stand_in(Path(known))
+        source = writer.text("input")
+        if source is None:
+            return None
+        return self._stand_in(writer.text("closest_to") or self._translations.get(source) or source)

@@ -91,8 +91,7 @@ class _Runner:
             return
         self._is_forwarded = True
         for process in list(self._processes):
-            with contextlib.suppress(OSError, ValueError):
-                process.send_signal(self._stop.signal)
+            _send_signal(process, self._stop.signal)
 
     def run(self, step: Step) -> None:
         """Run a step unless it is done."""
@@ -132,7 +131,7 @@ class _Runner:
         )
         self._processes.add(process)
         if self._stop.signal is not None:
-            process.send_signal(self._stop.signal)
+            _send_signal(process, self._stop.signal)
         try:
             assert process.stdout is not None
             with (self._plan.records / f"{step.name}.log").open("ab") as file:
@@ -153,6 +152,15 @@ class _Runner:
             raise StepError(code, f"{place}: step {step.name} failed: {shown}", "the same command resumes")
         if process.returncode:
             raise StoppedError(self._stop.signal or 2, f"step {step.name} was stopped")
+
+
+def _send_signal(process: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal; unlike Popen.send_signal without reaping the process, whose times `_wait` reads."""
+    with contextlib.suppress(OSError, ValueError):  # it has ended
+        if not hasattr(os, "wait4"):
+            process.send_signal(number)
+        elif process.returncode is None:
+            os.kill(process.pid, number)
 
 
 def _wait(process: subprocess.Popen[bytes]) -> float:

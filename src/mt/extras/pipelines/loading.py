@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from mt.config.base import Section
 from mt.config.loading import Origin, parse_tree, read_limited, report_problems
-from mt.config.problems import Problem, sentence, tree_path
+from mt.config.problems import Problem, explain
 from mt.config.suggestions import similar
 from mt.config.yaml_tree import TreePath, parse_yaml
 from mt.errors import InputError, MtError
@@ -103,29 +103,9 @@ def _validated(model: type[_S], tree: Any, prefix: TreePath, problems: list[Prob
     try:
         return model.model_validate(tree)
     except ValidationError as error:
-        problems += _explain(error, model, tree, prefix)
+        found = explain(error, tree, lambda _, path: (None, Place if len(path) > 1 else model))
+        problems += [problem(each.message, *prefix, *each.path) for each in found]
         return None
-
-
-def _explain(error: ValidationError, model: type[Section], tree: Any, prefix: TreePath) -> Iterator[Problem]:
-    details = error.errors(include_url=False)
-    unknown = {detail["loc"][-1] for detail in details if detail["type"] == "extra_forbidden"}
-    for detail in details:
-        path = tree_path(detail["loc"], tree) if isinstance(tree, Mapping) else detail["loc"]
-        owner = Place if len(path) > 1 and "set" not in path else model
-        fields = owner.model_fields
-        if detail["type"] == "rules":
-            for rule in detail["ctx"]["rules"]:
-                yield problem(rule.reason, *prefix, *path, *rule.keys[:1])
-        elif detail["type"] == "extra_forbidden":
-            suggestions = similar(str(path[-1]), fields)
-            hint = f"did you mean {' or '.join(suggestions)}?" if suggestions else f"known here: {', '.join(fields)}"
-            yield problem(f"unknown key; {hint}", *prefix, *path)
-        elif detail["type"] == "missing":
-            if not any(path[-1] in similar(str(key), fields) for key in unknown):  # else it is mistyped
-                yield problem(f"missing: {fields[str(path[-1])].description or 'this step needs it'}", *prefix, *path)
-        else:
-            yield problem(sentence(detail), *prefix, *path)
 
 
 def places(settings: StepSettings) -> Iterator[tuple[tuple[str | int, ...], Place]]:

@@ -1,8 +1,9 @@
 """Plans: the steps of a pipeline in an order in which they can run, each with its command."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ class Step:
     Attributes:
         words: the arguments of `mt`.
         needs: names of the steps whose output it reads.
+        places: the paths of its files and models, by key of its settings.
         reads: files and models that it reads, besides the texts of `config`.
         output: the file or folder that it writes.
         config: of a training or of the corpus that it works on.
@@ -38,9 +40,18 @@ class Step:
     settings: StepSettings
     words: tuple[str, ...]
     needs: tuple[str, ...]
+    places: Mapping[str, Sequence[Path]]
     reads: tuple[Path, ...]
     output: Path
     config: Config | None
+
+    def models(self, key: str = "model") -> Sequence[Path]:
+        """Return the models that a key names."""
+        return self.places.get(key, ())
+
+    def text(self, key: str) -> Path | None:
+        """Return the text that a key names."""
+        return next(iter(self.places.get(key, ())), None)
 
 
 @dataclass(frozen=True)
@@ -200,7 +211,9 @@ def _make_step(
         return outputs[place.step] / place.file if place.file else outputs[place.step]
 
     words, reads = [*COMMANDS[kind], *([settings.format] if isinstance(settings, Export) else [])], []
-    config = None
+    config, paths = None, dict[str, list[Path]]()
+    for where, place in places(settings):
+        paths.setdefault(str(where[0]), []).append(path_of(place, where[0] in _MODELS))
     if isinstance(settings, OnCorpus):
         path = pipeline.path.parent / settings.config
         if not path.is_file():
@@ -215,19 +228,17 @@ def _make_step(
         if key in (*settings.own, "output") or value == field.get_default(call_default_factory=True):
             continue
         option = f"--{key.replace('_', '-')}"
-        values = value if isinstance(value, tuple) else (value,)
-        found = [path_of(each, key in _MODELS) if isinstance(each, Place) else each for each in values]
-        reads += [each for each in found if isinstance(each, Path)]
-        if key == "metrics":
-            found = [",".join(values)]
         if isinstance(value, bool):
             words.append(option if value else f"--no-{option[2:]}")
-        else:
-            words += [word for each in found for word in (option, str(each))]
+            continue
+        values: Sequence[Any] = paths.get(key) or (value if isinstance(value, tuple) else (value,))
+        values = [",".join(value)] if key == "metrics" else values
+        words += [word for each in values for word in (option, str(each))]
+    reads += chain.from_iterable(paths.values())
     words += [] if kind == "train" else ["--output", str(outputs[name])]
     words += ["--force"] if kind == "export" else []
     words += ["--runs", str(folder)]
-    return Step(name, kind, settings, tuple(words), needs, tuple(reads), outputs[name], config)
+    return Step(name, kind, settings, tuple(words), needs, paths, tuple(reads), outputs[name], config)
 
 
 def _overrides(pipeline: Pipeline, name: str, settings: StepSettings, path: Path, path_of: Any) -> list[str]:

@@ -28,8 +28,8 @@ class Record:
     Attributes:
         key: of its command and inputs.
         output: the digest of what it wrote.
-        seconds: in all attempts with this key, as far as is known.
-        core_seconds: of all its processes, in the attempts that were not killed.
+        seconds: in all attempts with this key that were not killed.
+        core_seconds: likewise, of all its processes.
         disk: bytes of its output.
         scores: those of `mt eval`, or of a training's test set.
     """
@@ -72,7 +72,7 @@ def note_attempt(plan: Plan, step: Step, key: str, started: float, **costs: floa
 
 
 def _attempts(plan: Plan, step: Step) -> Iterator[dict[str, Any]]:
-    """Yield the attempts; one that was killed lasted until its last line in the log, or is left out."""
+    """Yield the attempts; one that was killed has no costs, since nobody noted them."""
     path = plan.records / f"{step.name}.attempts"
     by_start: dict[float, dict[str, Any]] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():

@@ -86,11 +86,13 @@ class Clean(OnCorpus):
     repair: bool = False
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield selections without scores, and both of them at once."""
+        """Yield selections without scores or threshold, and two of them at once."""
         if self.min_score is not None and self.keep_share is not None:
             yield Rule(("min_score", "keep_share"), "min_score and keep_share contradict each other")
         if self.scores is None and (self.min_score, self.keep_share, self.by) != (None, None, None):
             yield Rule(("scores", "min_score", "keep_share", "by"), "min_score, keep_share and by select by `scores`")
+        elif self.by not in (None, "score") and (self.min_score, self.keep_share) == (None, None):
+            yield Rule(("by",), f"scores suggest no threshold for {self.by}; add min_score or keep_share")
 
 
 class _Search(StepSettings):

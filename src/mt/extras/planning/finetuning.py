@@ -19,7 +19,15 @@ from mt.console import log
 from mt.data.corpus import Pair
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
-from mt.extras.planning.first_config import PROBE_LENGTH, Texts, describe, fitting_length, read_texts, with_precision
+from mt.extras.planning.first_config import (
+    PROBE_LENGTH,
+    Texts,
+    describe,
+    fitting_length,
+    read_texts,
+    refuse_unusable,
+    with_precision,
+)
 from mt.extras.planning.init_options import InitOptions
 from mt.extras.planning.probe import probe
 from mt.extras.planning.recipe import (
@@ -96,6 +104,10 @@ def draft_finetuning(options: InitOptions, schema: str) -> tuple[str, str]:
     """
     assert options.start is not None
     start, texts = Start.find(options.start), read_texts(options)
+    if options.general:
+        refuse_unusable(texts.general, options.general[0], 1)
+    if options.valid is not None and texts.valid is not None:  # the model is scored on it
+        refuse_unusable(texts.valid, options.valid, 1)
     number, general = sum(texts.pairs), texts.general.clean
     share = options.general_share if general else 0.0
     weight = min(1.0, float(f"{share / (1 - share) * number / max(general, 1):.3g}"))

@@ -10,7 +10,7 @@ from mt.console import log
 from mt.errors import InputError
 from mt.extras.planning.corpus_sample import CorpusSample, sample_corpus, sample_held_out, train_on_sample
 from mt.extras.planning.estimate import cost, estimate, scoring_cost
-from mt.extras.planning.init_options import InitOptions, validated_data
+from mt.extras.planning.init_options import InitOptions, Source, validated_data
 from mt.extras.planning.probe import Measurements, probe
 from mt.extras.planning.recipe import (
     SHAPES,
@@ -62,8 +62,7 @@ def read_texts(options: InitOptions) -> Texts:
     sample, general = (
         sample_corpus(part, data) for part in (data.train[: len(options.train)], data.train[len(options.train) :])
     )
-    name = str(next(iter(options.train[0].values())))
-    _refuse_unusable(sample, name)
+    name = refuse_unusable(sample, options.train[0])
     if sample.clean < _FEW_PAIRS and options.start is None:
         log.warning("%d pairs are too few to learn a language from; expect very little", sample.clean)
     inputs = PlanInputs(sample, device, usable_cores(), options.minutes, options.device)
@@ -125,13 +124,15 @@ def with_precision(inputs: PlanInputs, measured: Measurements) -> PlanInputs:
     return replace(inputs, precision=measured.precision) if is_measured else inputs
 
 
-def _refuse_unusable(sample: CorpusSample, name: str) -> None:
-    pairs = sum(sample.pairs)
+def refuse_unusable(sample: CorpusSample, source: Source, needed: int = 2) -> str:
+    """Return the name of a text of which cleaning keeps as many pairs as are needed; `InputError` for others."""
+    name, pairs = str(next(iter(source.values()))), sum(sample.pairs)
     if pairs == 0:
-        raise InputError(f"{name}: no line in it", "give the training text, one sentence a line")
-    if sample.clean < 2:
+        raise InputError(f"{name}: no line in it", "give text, one sentence a line")
+    if sample.clean < needed:
         dropped = ", ".join(f"{number} {reason}" for reason, number in sample.counts.items() if reason != "kept")
-        raise InputError(f"{name}: of {pairs} pairs {sample.clean} can be trained on ({dropped or 'no more'})")
+        raise InputError(f"{name}: cleaning keeps {sample.clean} of {pairs} pairs ({dropped or 'no more'})")
+    return name
 
 
 def _fit_to_time(template: ConfigTemplate, pairs: int, valid_pairs: int) -> tuple[Shape, Length, Measurements]:

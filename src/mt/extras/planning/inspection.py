@@ -27,7 +27,10 @@ _COLUMNS = "--columns SOURCE:TARGET"
 _LANGUAGES = "--source-lang and --target-lang"
 # File name endings that look like language codes; some are, as tok and src, but are rarely meant so.
 _NO_LANGUAGE = frozenset("bpe csv hyp ids lc out raw ref sp spm src tc tgt tok trg tsv txt xml zip".split())
-_ROLES = {"valid": r"(^|[._/-])(val|dev)", "test": r"(^|[._/-])test"}  # by stem
+_ROLES = {  # by words of a stem, behind which may be a number
+    "valid": r"(^|[._/-])(val(id(ation)?)?|dev(el(opment)?)?)(set)?(?![a-z])",
+    "test": r"(^|[._/-])(dev)?test(s|set|ing)?(?![a-z])",
+}
 
 
 @dataclass(frozen=True)

@@ -84,8 +84,8 @@ def _settle(found: Conversion) -> None:
     if "training.max_epochs" in values and "training.max_steps" not in values:
         values["training.max_steps"] = _NO_LIMIT
         origins["training.max_steps"] = "no limit there", 0
-    tokens = values.get("training.max_tokens", 4096)
-    if tokens < values.get("data.max_length", 256):
+    tokens, length = values.get("training.max_tokens", 4096), values.get("data.max_length", 256)
+    if isinstance(tokens, int) and isinstance(length, int) and tokens < length:
         values["data.max_length"] = tokens
         origins["data.max_length"] = "a batch holds no longer sentence", 0
 

@@ -86,7 +86,7 @@ def convert(toolkit: str, options: Mapping[str, Option], file: str) -> Conversio
             continue
         try:
             ours, note = _ours(table["rows"][name], value, plain)
-        except (TypeError, ValueError, AttributeError):
+        except (TypeError, ValueError, AttributeError, IndexError):
             raise InputError(f"{file}:{line}: {shown}: a value of another kind is expected") from None
         if ours is None:
             found.missing.append(shown)

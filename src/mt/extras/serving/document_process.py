@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mt.errors import InputError, MtError
-from mt.extras.documents.formats import document_format
+from mt.extras.documents.formats import decode_utf8, document_format
 from mt.extras.documents.segments import Segment, Translate, translate_segments
 from mt.extras.documents.translating import translate_document
 from mt.storage import atomic
@@ -67,10 +67,7 @@ def main(name: str, output: str, columns: str, source_lang: str, target_lang: st
 
 def _translate_plain(source: Path, output: Path, translate: Translate, languages: tuple[str, str]) -> None:
     """Translate plain text, whose line breaks stay."""
-    try:
-        text = source.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{source}: not valid UTF-8 at byte {error.start + 1:,}", "save it in UTF-8") from None
+    text = decode_utf8(source.read_bytes(), str(source))
     body = text.removeprefix("\ufeff")
     lines = body.splitlines(keepends=True)
     new = translate_segments([Segment((line,), "") for line in lines], translate, languages).texts

@@ -109,7 +109,8 @@ class Files:
             message = f"{job.path.name}: no translation within {self._limits.file_seconds:g} s; split it"
             raise RequestError(503, message) from None
         finally:
-            self.progress.pop(job.progress_name, None)
+            if self.progress.get(job.progress_name) is job.progress:  # not that of a later document of this name
+                del self.progress[job.progress_name]
         job.path.unlink()
         name = f"{job.output.parent.name}.{job.output.name}"
         self._kept[name] = job.output
