@@ -234,6 +234,10 @@ def test_xliff_gets_targets(tmp_path: Path, content: str, expected: list[str]) -
     loud = translated(tmp_path / "a.xlf", shout, languages=("en", "de")).decode()
     assert re.findall(r"<target[^>]*>(.*?)</target>", loud) == expected
     assert re.findall(r"<source>.*?</source>", loud) == re.findall(r"<source>.*?</source>", content)
+    assert "xml:lang" not in loud
+    tagged = content.replace("<source>", '<source xml:lang="en">')
+    (tmp_path / "b.xlf").write_text(tagged)
+    assert '<target xml:lang="de"' in translated(tmp_path / "b.xlf", shout, languages=("en", "de")).decode()
     assert 'target-language="de"' in loud or 'trgLang="de"' in loud
     assert translated(tmp_path / "a.xlf", same, languages=("en", "de")) != content.encode()
 
@@ -263,6 +267,15 @@ def test_a_translation_memory_gets_the_missing_variants(tmp_path: Path) -> None:
     root = etree.fromstring(translated(tmp_path / "a.tmx", shout, languages=("en", "de")))
     segments = [[seg.text for seg in unit.iter("seg")] for unit in root.iter("tu")]
     assert segments == [["A segment", "A SEGMENT"], ["Done", "Fertig"]]
+
+
+def test_a_variant_with_a_region_is_a_source(tmp_path: Path) -> None:
+    french = '<tuv xml:lang="fr"><seg>Un segment</seg></tuv>'
+    text = TMX.replace('<tu><tuv xml:lang="en"><seg>A', f'<tu>{french}<tuv xml:lang="en-US"><seg>A')
+    (tmp_path / "a.tmx").write_text(text.replace("</body>", f"<tu>{french}</tu></body>"))
+    root = etree.fromstring(translated(tmp_path / "a.tmx", shout, languages=("en", "de")))
+    segments = [[seg.text for seg in unit.iter("seg")] for unit in root.iter("tu")]
+    assert segments == [["Un segment", "A segment", "A SEGMENT"], ["Done", "Fertig"], ["Un segment"]]
 
 
 def word_file(path: Path) -> None:

@@ -78,6 +78,8 @@ def _xliff_units(root: Any, target_lang: str) -> list[tuple[Any, Any]]:
             parent.remove(target)
         new = deepcopy(source)
         new.tag = f"{namespace}target"
+        if new.get(_XML_LANG):
+            new.set(_XML_LANG, target_lang)
         if root.get("version", "").startswith("1"):
             new.set("state", "needs-review-translation")
         source.addnext(new)
@@ -90,9 +92,10 @@ def _tmx_units(root: Any, target_lang: str) -> list[tuple[Any, Any]]:
     source_lang = (header.get("srclang") if header is not None else None) or "*all*"
     units = []
     for unit in root.iter("tu"):
-        variants = {(tuv.get(_XML_LANG) or tuv.get("lang") or "").lower(): tuv for tuv in unit.findall("tuv")}
-        source = variants.get((unit.get("srclang") or source_lang).lower(), next(iter(variants.values()), None))
-        if source is None or any(_is_variant(lang, target_lang) for lang in variants):
+        variants = {tuv.get(_XML_LANG) or tuv.get("lang") or "": tuv for tuv in unit.findall("tuv")}
+        wanted = unit.get("srclang") or source_lang
+        source = next((tuv for code, tuv in variants.items() if wanted == "*all*" or _is_variant(code, wanted)), None)
+        if source is None or any(_is_variant(code, target_lang) for code in variants):
             continue
         new = deepcopy(source)
         new.set(_XML_LANG, target_lang)
