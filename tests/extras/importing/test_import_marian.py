@@ -205,7 +205,7 @@ BAD = {
         "'encoder_l1_ffn_W1' has 3 dimensions, but a matrix",
     ),
     "positions": (_changed(Wpos=lambda array: np.zeros((9, 4), np.float32)), "has shape"),
-    "missing": (_changed(decoder_l1_context_Wq=None), "the weights of '.*encoder_attn.q_proj.weight' are missing"),
+    "missing": (_changed(decoder_l1_context_Wq=None), "the tensor '.*encoder_attn.q_proj.weight' is missing"),
     "unexpected": (_changed(encoder_l1_self_Wx=lambda array: array), "unexpected parameter 'encoder_l1_self_Wx'"),
     "no-embeddings": (_changed(Wemb=None), "it has no embeddings"),
     "huge": (_huge, "not a model of Marian: Wemb.npy is no array of numbers, or larger than the file"),

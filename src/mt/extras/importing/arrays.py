@@ -17,27 +17,6 @@ _ROTARY_POSITIONS = 512  # of a model that does not say how many; it has no limi
 _ACTIVATIONS = ("relu", None, "silu", "gelu")  # of CTranslate2, by number
 
 
-class ArrayTensors:
-    """Weights in memory; see `mt.extras.importing.safe_tensors.Tensors`."""
-
-    def __init__(self, folder: Path, tensors: Mapping[str, Tensor]) -> None:
-        self.folder, self._tensors = folder, tensors
-
-    @property
-    def names(self) -> set[str]:
-        return set(self._tensors)
-
-    def read(self, name: str, shape: Sequence[int]) -> Tensor:
-        """Return a tensor in float32; an InputError if it is missing or has another shape."""
-        if name not in self._tensors:
-            raise InputError(f"{self.folder}: the weights of '{name}' are missing")
-        tensor = self._tensors[name]
-        if tuple(tensor.shape) != tuple(shape):
-            message = f"'{name}' has shape {list(tensor.shape)}, but {list(shape)} is expected"
-            raise InputError(f"{self.folder}: {message}")
-        return tensor.float()
-
-
 def describe(
     folder: Path, tensors: dict[str, Tensor], flags: Mapping[str, float]
 ) -> tuple[dict[str, Any], dict[str, Any], bool]:

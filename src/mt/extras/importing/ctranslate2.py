@@ -18,9 +18,9 @@ from mt.bundle.converted_file import NUMBER_TYPES, Variable, read_variables
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import UnusableError
 from mt.errors import InputError
-from mt.extras.importing.arrays import SIDES, ArrayTensors, add_start, describe
+from mt.extras.importing.arrays import SIDES, add_start, describe
 from mt.extras.importing.huggingface import TAGGED, Family, make_own_plan, make_plan
-from mt.extras.importing.safe_tensors import read_json
+from mt.extras.importing.safe_tensors import Tensors, read_json
 from mt.extras.importing.vocabularies import Vocabulary, marian_vocabulary, multilingual_vocabulary
 from mt.extras.importing.weights import Plan
 from mt.storage.run_dir import tokenizer_names
@@ -61,7 +61,7 @@ _ROTARY_LAYER = re.compile(r"layer_\d+/(?=self_attention/rotary_)")
 
 def read_ctranslate2(
     folder: Path, name: str, source_langs: Sequence[str], target_langs: Sequence[str]
-) -> tuple[Plan, ArrayTensors]:
+) -> tuple[Plan, Tensors]:
     """Read a folder.
 
     Raises:
@@ -85,7 +85,7 @@ def read_ctranslate2(
             raise InputError(f"{folder}: its vocabulary is not that of its tokenizer")
         form = "<s> text </s>" if settings.get("add_source_bos") else "text </s>"
         family = Family({**ours, **_biases(tensors), "source_format": form}, sines_first=sines_first)
-        return make_own_plan(folder, name, theirs, pair, family, *languages), ArrayTensors(folder, tensors)
+        return make_own_plan(folder, name, theirs, pair, family, *languages), Tensors(folder, tensors)
     if shared and (found := multilingual_vocabulary(folder, pieces[0])):
         vocabulary, theirs["model_type"] = found
         _name_start(theirs, vocabulary, settings)
@@ -97,7 +97,7 @@ def read_ctranslate2(
         models = folder / "source.spm", folder / "target.spm"
         vocabulary = marian_vocabulary(models, pieces[0], None if shared else pieces[1])
         family = Family({**ours, "source_format": "text </s>"}, sines_first=sines_first)
-    return make_plan(folder, name, theirs, {}, vocabulary, family, *languages), ArrayTensors(folder, tensors)
+    return make_plan(folder, name, theirs, {}, vocabulary, family, *languages), Tensors(folder, tensors)
 
 
 def _name_start(theirs: dict[str, Any], vocabulary: Vocabulary, settings: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from mt.bundle.model_folder import build_model, load_model, new_model
 from mt.extras.importing.huggingface import read_plan
 from mt.extras.importing.marian import find_npz, read_marian
 from mt.extras.importing.pruning import prune
-from mt.extras.importing.safe_tensors import SafeTensors, Tensors
+from mt.extras.importing.safe_tensors import Tensors, open_safetensors
 from mt.extras.importing.weights import Plan, read_weights
 from mt.storage.run_dir import ModelDir
 
@@ -74,7 +74,7 @@ def _read(folder: Path, name: str, source_langs: Sequence[str], target_langs: Se
         return read_ctranslate2(folder, name, source_langs, target_langs)
     if not (folder / "config.json").is_file() and (npz := find_npz(folder)):
         return read_marian(npz, name, source_langs, target_langs)
-    tensors = SafeTensors(folder)
+    tensors = open_safetensors(folder)
     return read_plan(folder, name, source_langs, target_langs), tensors
 
 

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.errors import InputError
-from mt.extras.importing.arrays import SIDES, ArrayTensors, add_start, describe
+from mt.extras.importing.arrays import SIDES, add_start, describe
 from mt.extras.importing.huggingface import Family, make_plan
+from mt.extras.importing.safe_tensors import Tensors
 from mt.extras.importing.vocabularies import marian_vocabulary
 from mt.extras.importing.weights import Plan
 from mt.model.positions import SinusoidalPositions
@@ -76,7 +77,7 @@ def find_npz(path: Path) -> Path | None:
 
 def read_marian(
     path: Path, name: str, source_langs: Sequence[str], target_langs: Sequence[str]
-) -> tuple[Plan, ArrayTensors]:
+) -> tuple[Plan, Tensors]:
     """Read a model file and the tokenizers beside it.
 
     Raises:
@@ -93,7 +94,7 @@ def read_marian(
     vocabulary = marian_vocabulary(models, source, None if source == target else target)
     family = Family({**ours, "source_format": "text </s>"})
     plan = make_plan(folder, name, theirs, {}, vocabulary, family, source_langs, target_langs)
-    return plan, ArrayTensors(path, tensors)
+    return plan, Tensors(path, tensors)
 
 
 def _load(path: Path) -> dict[str, np.ndarray[Any, Any]]:

@@ -1,11 +1,11 @@
-"""Safetensors files of a Hugging Face folder: names, shapes and types are known before a tensor is read."""
+"""Weights of other software by name, and the safetensors files of a Hugging Face folder."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -35,47 +35,12 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-class Tensors(Protocol):
-    """The weights of a folder, under transformers' names."""
+@dataclass(frozen=True)
+class Tensors:
+    """The weights of a model of other software, under transformers' names."""
 
-    folder: Path
-
-    @property
-    def names(self) -> set[str]: ...
-
-    def read(self, name: str, shape: Sequence[int]) -> Tensor: ...
-
-
-class SafeTensors:
-    """The weights of a folder, in one safetensors file or several."""
-
-    def __init__(self, folder: Path) -> None:
-        single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
-        if single.is_file():
-            files = [single]
-        elif index.is_file():
-            names = set(map(str, dict(read_json(index).get("weight_map") or {}).values()))
-            files = [folder / Path(name).name for name in sorted(names)]
-        else:
-            pickled = next((name for name in _PICKLED if (folder / name).is_file()), None)
-            if pickled is None:
-                raise InputError(f"{folder}: it has no model.safetensors")
-            hint = f"if you trust it, convert it: {_CONVERSION.format(folder=folder)}"
-            raise InputError(f"{folder / pickled}: this format can run code when it is read, so it is refused", hint)
-        self.folder = folder
-        self._files: dict[str, Path] = {}
-        self._shapes: dict[str, tuple[int, ...]] = {}
-        for path in files:
-            try:
-                with safe_open(path, framework="pt") as file:
-                    for name in file.keys():  # noqa: SIM118
-                        self._files[name], self._shapes[name] = path, tuple(file.get_slice(name).get_shape())
-            except (SafetensorError, OSError) as error:
-                raise InputError(f"{path}: not a safetensors file: {error}") from None
-
-    @property
-    def names(self) -> set[str]:
-        return set(self._files)
+    folder: Path  # for messages
+    by_name: Mapping[str, Tensor]
 
     def read(self, name: str, shape: Sequence[int]) -> Tensor:
         """Return a tensor in float32.
@@ -83,13 +48,40 @@ class SafeTensors:
         Raises:
             InputError: it is missing, has another shape, or no floating-point numbers.
         """
-        if name not in self._files:
+        tensor = self.by_name.get(name)
+        if tensor is None:
             raise InputError(f"{self.folder}: the tensor '{name}' is missing")
-        if self._shapes[name] != tuple(shape):
-            expected = f"but {list(shape)} is expected from config.json"
-            raise InputError(f"{self._files[name]}: '{name}' has shape {list(self._shapes[name])}, {expected}")
-        with safe_open(self._files[name], framework="pt") as file:
-            tensor: Tensor = file.get_tensor(name)
-        if tensor.dtype not in (torch.float32, torch.float16, torch.bfloat16):
-            raise InputError(f"{self._files[name]}: '{name}' has type {tensor.dtype}, but floating point is expected")
+        if tuple(tensor.shape) != tuple(shape):
+            message = f"'{name}' has shape {list(tensor.shape)}, but {list(shape)} is expected by its configuration"
+            raise InputError(f"{self.folder}: {message}")
+        if not tensor.is_floating_point():
+            raise InputError(f"{self.folder}: '{name}' has type {tensor.dtype}, but floating point is expected")
         return tensor.float()
+
+
+def open_safetensors(folder: Path) -> Tensors:
+    """Map the tensors of one safetensors file or several into memory; they are read when they are used.
+
+    Raises:
+        InputError: a file is damaged, or the folder has none.
+    """
+    single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    if single.is_file():
+        files = [single]
+    elif index.is_file():
+        names = set(map(str, dict(read_json(index).get("weight_map") or {}).values()))
+        files = [folder / Path(name).name for name in sorted(names)]
+    else:
+        pickled = next((name for name in _PICKLED if (folder / name).is_file()), None)
+        if pickled is None:
+            raise InputError(f"{folder}: it has no model.safetensors")
+        hint = f"if you trust it, convert it: {_CONVERSION.format(folder=folder)}"
+        raise InputError(f"{folder / pickled}: this format can run code when it is read, so it is refused", hint)
+    tensors: dict[str, Tensor] = {}
+    for path in files:
+        try:
+            with safe_open(path, framework="pt") as file:
+                tensors |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise InputError(f"{path}: not a safetensors file: {error}") from None
+    return Tensors(folder, tensors)

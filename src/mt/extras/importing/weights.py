@@ -94,7 +94,7 @@ def read_weights(tensors: Tensors, plan: Plan, model: TranslationModel) -> dict[
         weights[name] = weight if axis is None else weight.index_select(axis, dimensions)
         read |= origins
     aliases = {f"{name}.weight" for name in (_SHARED if shape.tie_embeddings else _SHARED[:1])}
-    for name in sorted(tensors.names - read - aliases):
+    for name in sorted(tensors.by_name.keys() - read - aliases):
         if not _UNUSED.fullmatch(name) and not (plan.exact and name.endswith(".bias")):
             raise InputError(f"{tensors.folder}: unexpected tensor {name!r:.100}, so this is another architecture")
     return weights
@@ -135,7 +135,7 @@ def _rows(tensors: Tensors, plan: Plan, side: str, kind: str, shape: Sequence[in
     is_source = side == "source"
     rows, count = (plan.source_rows if is_source else plan.target_rows), plan.vocab_sizes[not is_source]
     if kind == "bias":
-        has_bias = "final_logits_bias" in tensors.names
+        has_bias = "final_logits_bias" in tensors.by_name
         bias = tensors.read("final_logits_bias", (1, count))[0][rows] if has_bias else torch.zeros(len(rows))
         if not plan.exact:
             bias[SOS_ID] = NEVER
@@ -144,5 +144,5 @@ def _rows(tensors: Tensors, plan: Plan, side: str, kind: str, shape: Sequence[in
     others: tuple[str, ...] = _SHARED[:1] if side != "output" else _SHARED[1::-1] if plan.tied else ()
     others = _SHARED if plan.config.model.tie_embeddings else others
     names = [f"{each}.weight" for each in (own, *others)]
-    name = next((each for each in names if each in tensors.names), names[0])
+    name = next((each for each in names if each in tensors.by_name), names[0])
     return tensors.read(name, (count, shape[1]))[rows], {name}
