@@ -103,6 +103,13 @@ def test_a_run_is_shown(trained: Path) -> None:
     assert "known: tiny" in done.stderr
 
 
+def test_a_run_that_cannot_be_looked_at_is_left_out(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "tiny").symlink_to(trained / "runs" / "tiny")
+    (tmp_path / "odd").symlink_to("x" * 300)  # too long a name: an error even for root, whom permissions do not stop
+    assert [run.name for run in mt.list_runs(tmp_path)] == ["tiny"]
+    assert "there is no such run" in command("runs", "show", "odd", "--runs", tmp_path, cwd=tmp_path, code=2).stderr
+
+
 def test_a_damaged_run_is_listed_as_such(tiny: Path) -> None:
     folder = tiny / "runs" / "odd"
     folder.mkdir(parents=True)
