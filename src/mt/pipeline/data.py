@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mt.bundle.pretrained import Pretrained
-from mt.config import Config, name_of
+from mt.config import Config
 from mt.console import log
 from mt.data.augmented_corpus import CasedLines, languages_of
 from mt.data.cleaning import cleaning_table
@@ -145,7 +145,7 @@ def _check_sources(config: Config, kept: Sequence[int]) -> None:
     data = config.data
     for source, pairs in zip(data.train, kept, strict=True):
         if not pairs:
-            log.warning("data.train: %s: none of its pairs is left to train on", name_of(source))
+            log.warning("data.train: %s: none of its pairs is left to train on", source.name)
     left = {data.languages_of(source) for n, source in zip(kept, data.train, strict=True) if n}
     for pair in data.pairs:
         if pair not in left:
