@@ -120,7 +120,7 @@ def _write_splits(config: Config, folder: Path, cleaner: Cleaner) -> dict[str, l
                 writers[split].begin_part(_part_of(source, data))
                 for src, tgt in read_pairs(source, data):
                     writers[split].write(src, tgt)
-        held_out = Split(data, config.seed, folder)
+        held_out = Split(data, config.seed)
         for source in data.train:
             part, synthetic = _part_of(source, data), is_synthetic(source)
             for writer in writers.values():
