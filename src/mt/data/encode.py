@@ -1,6 +1,6 @@
 """Encoding of text into token ids on disk: worker processes encode blocks of pairs, this process writes them in order.
 
-Memory does not grow with the corpus, but for the lengths of its sentences: a few blocks are encoded at a time.
+Memory does not grow with the corpus: a few blocks are encoded at a time.
 """
 
 import json
@@ -122,17 +122,27 @@ class _SideWriter:
 
     def __init__(self, folder: Path, side: str, tokenizer: TextTokenizer) -> None:
         self._dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32)
-        self._file = (folder / f"{side}_tokens.{self._dtype.name}").open("wb")
-        self._starts_path = folder / f"{side}_starts.npy"
-        self._lengths = [np.zeros(1, np.int64)]
+        self._tokens = (folder / f"{side}_tokens.{self._dtype.name}").open("wb")
+        self._starts = (folder / f"{side}_starts.npy").open("wb")
+        self._sentences = self._end = 0
+        self._write_header()
+        self._starts.write(np.zeros(1, np.int64).tobytes())
 
     def write(self, ids: Ids, lengths: Lengths) -> None:
-        self._file.write(ids.astype(self._dtype).tobytes())
-        self._lengths.append(lengths)
+        self._tokens.write(ids.astype(self._dtype).tobytes())
+        self._starts.write((self._end + np.cumsum(lengths)).tobytes())
+        self._sentences += len(lengths)
+        self._end += len(ids)
 
     def close(self) -> None:
-        self._file.close()
-        np.save(self._starts_path, np.cumsum(np.concatenate(self._lengths)))
+        self._tokens.close()
+        self._starts.seek(0)
+        self._write_header()  # of the same size: NumPy leaves room for the number of rows
+        self._starts.close()
+
+    def _write_header(self) -> None:
+        header = {"descr": "<i8", "fortran_order": False, "shape": (self._sentences + 1,)}
+        np.lib.format.write_array_header_1_0(self._starts, header)
 
 
 def read_counts(path: Path) -> Counts:
