@@ -63,7 +63,7 @@ def test_wrong_configurations(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tiny)
     with pytest.raises(mt.InputError, match=r"configuration.*\n.*training.lr"):
         mt.train({**yaml.safe_load(Path("tiny.yaml").read_text()), "training": {"lr": 1}})
-    with pytest.raises(mt.InputError, match='--set training.max_steps="x"'):
+    with pytest.raises(mt.InputError, match=r'--set training\.max_steps="x"'):
         mt.train("tiny.yaml", training={"max_steps": "x"})
     with pytest.raises(mt.InputError, match="no such file"):
         mt.train("none.yaml")

@@ -131,9 +131,8 @@ def _check_search(plan: "Plan", step: "Step") -> None:
     """Refuse a search that the step's command would refuse."""
     if not hasattr(step.settings, "beam"):
         return
-    search = {name: getattr(step.settings, name, None) for name in Search.__annotations__} | {
-        "beam_size": step.settings.beam
-    }
+    search = {name: getattr(step.settings, name, None) for name in Search.__annotations__}
+    search["beam_size"] = step.settings.beam
     try:
         SearchRequest.of(search, getattr(step.settings, "n_best", None) or 1)
     except InputError as error:
