@@ -161,12 +161,12 @@ def metrics_option(*known: str) -> Option:
     )
 
 
-def engine_choice(options: dict[str, Any], one_by_one: bool = False) -> Any:
+def engine_choice(options: dict[str, Any]) -> Any:
     """Return the `EngineChoice` of the engine options."""
     from mt.decoding.engine import EngineChoice
 
     choice = {name: options[name] for name in ENGINE_OPTIONS}
-    return EngineChoice(**choice, one_by_one=one_by_one, sampling=options.get("sample", False))
+    return EngineChoice(**choice, sampling=options.get("sample", False))
 
 
 def spelled(argument: str) -> str:
