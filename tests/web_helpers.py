@@ -43,6 +43,9 @@ class Web:
         self.asked.append((parts.path, spec))
         same = request.headers.get("If-Range") == self.etag
         start = int(spec.removeprefix("bytes=").rstrip("-")) if spec and same else 0
+        if start and start >= len(content):
+            request.send_error(416)
+            return
         request.send_response(206 if start else 200)
         request.send_header("Content-Length", str(len(content) - start))
         request.send_header("ETag", self.etag)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 
 import mt
 from command import mt as command
+from mt.api.training import read_config
 
 
 @pytest.mark.slow
@@ -49,11 +51,19 @@ def test_overrides_and_a_callback_that_stops(tiny: Path, monkeypatch: pytest.Mon
     assert [event["step"] for event in run.history if event["event"] == "resume"]
 
 
+def test_values_that_yaml_does_not_know() -> None:
+    data = {"source_lang": "en", "target_lang": ("de", "nl"), "root": Path("a/я😀"), "max_ratio": 1e2}
+    sources = [{"source": "a", "target": Path("b"), "target_lang": code} for code in ("de", "nl")]
+    read = read_config({"name": "x", "data": MappingProxyType({**data, "train": sources})}, ["seed=2"]).data
+    assert (read.root, read.max_ratio, read.target_lang) == ("a/я😀", 100.0, ("de", "nl"))
+    assert [source.name for source in read.train] == ["a and b"] * 2
+
+
 def test_wrong_configurations(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tiny)
     with pytest.raises(mt.InputError, match=r"configuration.*\n.*training.lr"):
         mt.train({**yaml.safe_load(Path("tiny.yaml").read_text()), "training": {"lr": 1}})
-    with pytest.raises(mt.InputError, match=r"--set training.max_steps='x'|--set training.max_steps=x"):
+    with pytest.raises(mt.InputError, match=r'--set training\.max_steps="x"'):
         mt.train("tiny.yaml", training={"max_steps": "x"})
     with pytest.raises(mt.InputError, match="no such file"):
         mt.train("none.yaml")
@@ -101,6 +111,13 @@ def test_a_run_is_shown(trained: Path) -> None:
     done = command("runs", "show", "other", cwd=trained, code=2)
     assert "other: there is no such run" in done.stderr
     assert "known: tiny" in done.stderr
+
+
+def test_a_run_that_cannot_be_looked_at_is_left_out(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "tiny").symlink_to(trained / "runs" / "tiny")
+    (tmp_path / "odd").symlink_to("x" * 300)  # too long a name: an error even for root, whom permissions do not stop
+    assert [run.name for run in mt.list_runs(tmp_path)] == ["tiny"]
+    assert "there is no such run" in command("runs", "show", "odd", "--runs", tmp_path, cwd=tmp_path, code=2).stderr
 
 
 def test_a_damaged_run_is_listed_as_such(tiny: Path) -> None:

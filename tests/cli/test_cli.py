@@ -75,6 +75,13 @@ def test_arguments_and_files_in_and_out(trained: Path, tmp_path: Path) -> None:
     assert len((tmp_path / "out.txt").read_text().split("\n")) == 4
 
 
+@pytest.mark.parametrize("text", ["я" * 200, "a b " * 100, "x" * 300 + ".docx"], ids=["bytes", "words", "document"])
+def test_a_text_may_be_too_long_for_a_file_name(trained: Path, text: str) -> None:
+    done = mt("translate", text, cwd=trained, code=None)
+    assert "File name too long" not in done.stderr
+    assert done.code == (2 if text.endswith(".docx") else 0)
+
+
 def test_n_best_and_jsonl_carry_the_same_scores(two_languages: Path) -> None:
     command = ["translate", "a b c", "--to", "xx", "--n-best", "2"]
     text = mt_lines(*command, cwd=two_languages)

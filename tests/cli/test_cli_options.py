@@ -33,7 +33,7 @@ CASES = [
     *((TRANSLATE, f"--sample --temperature {number}", "--temperature") for number in ("0", "-1", "nan", "inf", "1e9")),
     *((TRANSLATE, f"--sample --top-p {number}", "--top-p") for number in ("0", "-0.1", "1.1", "nan")),
     (EVAL, "--sample --temperature 0", "--temperature 0.0 is not between"),
-    (EVAL, "--source test.en", "--source and --reference go together"),
+    (EVAL, "--source test.en", "source and reference go together"),
     (DISTILL, "--sample --top-p 2", "--top-p 2.0 is not a probability"),
 ]
 USAGE = [

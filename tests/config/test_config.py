@@ -358,7 +358,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
         file.truncate(10**10)
     assert message(tmp_path / "none.yaml").splitlines()[0] == f"{tmp_path}/none.yaml: no such file"
     assert "list.yaml" in message(tmp_path / "none.yaml").splitlines()[1]
-    assert message(tmp_path) == f"{tmp_path}: a folder, not a configuration file"
+    assert message(tmp_path) == f"{tmp_path}: this is a folder, not a file"
     assert "holds a list instead of sections" in message(tmp_path / "list.yaml")
     assert "holds a single value instead of sections" in message(tmp_path / "word.yaml")
     assert "empty.yaml: empty" in message(tmp_path / "empty.yaml")

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from command import mt
 from data_helpers import make_data_config, pairs_of
+from mt.config import load_config
+from mt.data.corpus import read_pairs
 from mt.data.paired_texts import text_pairs
 from mt.data.prepare import input_digests
 from mt.errors import InputError
@@ -81,6 +84,24 @@ def test_stems_choose_among_texts(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert refusal(tmp_path / "empty", "folder") == nothing
     assert refusal(tmp_path / "none", "folder") == ": no such file"
+
+
+def test_a_folder_for_each_language(tmp_path: Path) -> None:
+    for code in ("en", "it"):
+        (tmp_path / "texts" / code).mkdir(parents=True)
+        (tmp_path / "texts" / code / "a.txt").write_text(f"one {code}\n")
+    assert pairs_of(tmp_path, {"folder": "texts"}) == [("one en", "one it")]
+
+
+def test_init_finds_a_folder_for_each_language(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tiny)
+    for code, other in (("en", "en"), ("de", "xx")):
+        (tiny / "texts" / code).mkdir(parents=True)
+        (tiny / "texts" / code / "a.txt").write_bytes((tiny / f"train.{other}").read_bytes())
+    mt("init", "--train", "texts", "--source-lang", "en", cwd=tiny)
+    data = load_config(tiny / "en-de.yaml").data
+    assert data.train[0].folder == "texts"
+    assert (len(list(read_pairs(data.train[0], data))), data.target_lang) == (300, ("de",))
 
 
 def test_a_folder_is_identified_by_its_texts(tmp_path: Path) -> None:

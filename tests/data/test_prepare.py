@@ -3,7 +3,6 @@
 import json
 import random
 import unicodedata
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from mt.config import load_config, parse_config
 from mt.data import split as split_module
 from mt.data.cleaning import cleaning_table
 from mt.data.corpus import Pair
-from mt.data.duplicates import HashPartitions
 from mt.data.prepare import HELD_OUT, drop_missing_sources, input_digests, prepare_text, warn_of_shared_text
 from mt.errors import InputError
 from mt.storage.manifest import sha256, verify
@@ -155,7 +153,7 @@ def test_the_choice_of_held_out_pairs_is_a_function_of_seed_and_sentences(
 ) -> None:
     pairs = corpus(500)
     first = prepare(tmp_path, pairs, **HOLD_OUT)
-    monkeypatch.setattr(split_module, "HashPartitions", partial(HashPartitions, at_once=50))  # in files from now on
+    monkeypatch.setattr(split_module, "_AT_ONCE", 50)
     again = prepare(tmp_path, pairs, name="again", **HOLD_OUT)
     assert all((first / name).read_bytes() == (again / name).read_bytes() for name in verify(first)["files"])
     shuffled = prepare(tmp_path, pairs[::-1], name="shuffled", **HOLD_OUT)

@@ -43,6 +43,15 @@ def test_a_broken_connection_is_resumed(web: Web, tmp_path: Path) -> None:
     assert web.asked == [("/a", None), ("/a", "bytes=1000-")]
 
 
+def test_a_download_killed_after_its_last_byte_recovers(web: Web, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.with_name("a.partial").write_bytes(CONTENT)
+    path.with_name("a.partial.etag").write_text(web.etag)
+    download(f"{web.address}/a", path)
+    assert path.read_bytes() == CONTENT
+    assert web.asked == [("/a", f"bytes={len(CONTENT)}-"), ("/a", None)]
+
+
 def test_another_version_is_not_appended(web: Web, tmp_path: Path) -> None:
     path, web.cut = tmp_path / "a", 1000
     with pytest.raises(MachineError):

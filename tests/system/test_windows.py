@@ -39,7 +39,7 @@ from mt.storage.run_dir import RunDir
 if __name__ == "__main__":
     run, folder = RunDir(Path(sys.argv[1])), Path(sys.argv[2])
     text = run.text_file("train", "source"), run.text_file("train", "target")
-    encode_corpus(text, TokenizerPair.load(run.tokenizer, shared=True), folder, "key", None, shard=100)
+    encode_corpus(text, TokenizerPair.load(run.tokenizer, shared=True), folder, "key", None, workers=2)
     corpus = EncodedCorpus.open(folder)
     print(len(corpus), len(corpus.select(np.arange(3))))
 """

@@ -11,7 +11,6 @@ from command import mt
 from conftest import MANY_LANGUAGES as CONFIG
 from conftest import write_many_languages
 from mt.config import HubDataset, PairFiles, TableFile, parse_config
-from mt.config.source_facts import opposite
 from mt.data.mixture import Share, read_parts, training_shares
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
@@ -41,10 +40,10 @@ def test_a_source_is_read_both_ways() -> None:
     assert [data.languages_of(source) for source in data.train] == [PAIRS[0], PAIRS[2], PAIRS[1], PAIRS[3]]
     assert data.train[1] == PairFiles(source="train.de", target="train.en", source_lang="de", target_lang="en")
     both = ("en", "de")
-    table = opposite(TableFile(file="a.tsv", source_column="x"), both)
+    table = TableFile(file="a.tsv", source_column="x").opposite(both)
     assert data.columns_of(table) == ("de", "x")
-    assert data.columns_of(opposite(TableFile(file="a.tsv", header=False), both)) == ("2", "1")
-    assert data.columns_of(opposite(HubDataset(hub="a/b"), both)) == ("de", "en")
+    assert data.columns_of(TableFile(file="a.tsv", header=False).opposite(both)) == ("2", "1")
+    assert data.columns_of(HubDataset(hub="a/b").opposite(both)) == ("de", "en")
 
 
 @pytest.mark.parametrize("engine", ["ctranslate2", "torch"])

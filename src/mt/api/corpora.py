@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +13,7 @@ from mt.errors import InputError
 
 if TYPE_CHECKING:
     from mt.config import Config
-    from mt.data.corpus import Pair
-    from mt.extras.doctor.scoring import Direction, Similarity
-
-_EPOCHS, _BYTES_A_STEP = 6, 8_500  # of target text in batches of 2,048 tokens, padding counted
-_STEPS = 500, 1_500
-_HELD_OUT = 200
+    from mt.extras.doctor.scoring import Direction
 
 
 def score_corpus(
@@ -53,6 +47,7 @@ def score_corpus(
     from mt.extras.doctor.bitexts import bitexts_of
     from mt.extras.doctor.pair_scores import RAW, finished_summary, require_scores_folder, write_scores
     from mt.extras.doctor.scoring import score_pairs, survey
+    from mt.extras.doctor.scoring_models import embedding_similarity
     from mt.storage.manifest import read_manifest
     from mt.storage.stage import stage_key
 
@@ -60,7 +55,7 @@ def score_corpus(
     require_scores_folder(folder, settings.data)
     if (forward is None) != (backward is None):
         raise InputError("scores take a model of each direction", "give both --forward and --backward, or neither")
-    similarity = _similarity(Path(embeddings), device) if embeddings else None
+    similarity = embedding_similarity(Path(embeddings), device) if embeddings else None
     if forward is None:
         forward, backward = _train_pair(settings, folder, device, Path(runs))
     loaded = [
@@ -96,30 +91,11 @@ def _direction(loaded: "list[list[Translator]]", source_lang: str, target_lang: 
     return Direction(*scorers)
 
 
-def _similarity(folder: Path, device: str) -> "Similarity":
-    """Return the cosine similarity by a local model of sentence-transformers."""
-    if find_spec("sentence_transformers") is None:
-        message = "--embeddings needs a package that is not installed (sentence-transformers)"
-        raise InputError(message, "pip install sentence-transformers")
-    if not folder.is_dir():
-        raise InputError(f"--embeddings {folder}: no such folder", "name the folder of a model")
-    from sentence_transformers import SentenceTransformer
-
-    from mt.system.devices import choose_device
-
-    model = SentenceTransformer(str(folder), device=str(choose_device(device, "--device")), local_files_only=True)
-
-    def similarity(pairs: "Sequence[Pair]") -> list[float]:
-        source, target = (model.encode([p[side] for p in pairs], normalize_embeddings=True) for side in (0, 1))
-        return [float(x) for x in (source * target).sum(axis=1)]
-
-    return similarity
-
-
 def _train_pair(settings: "Config", folder: Path, device: str, runs: Path) -> tuple[list[Path], list[Path]]:
     """Train a small model each way, for each pair of languages, on the clean part of the training text."""
     from mt.extras.doctor.check import check_corpus
     from mt.extras.doctor.clean import dropping_rules, write_clean
+    from mt.extras.doctor.scoring_models import small_model
 
     text = folder / "text"
     rules = dropping_rules((), ())
@@ -139,35 +115,6 @@ def _train_pair(settings: "Config", folder: Path, device: str, runs: Path) -> tu
             files = ("source", "target") if side == 0 else ("target", "source")
             train = [dict(zip(("source", "target"), (each[k] for k in files), strict=True)) for each in sources]
             size = sum((Path(data.root) / each["target"]).stat().st_size for each in train)
-            start(_small_model(name, (own, other), data.root, train, size, device), [], folder)
+            start(small_model(name, (own, other), data.root, train, size, device), [], folder)
             models[side].append(folder / name)
     return models
-
-
-def _small_model(
-    name: str, languages: tuple[str, str], root: str, train: list[dict[str, str]], size: int, device: str
-) -> dict[str, Any]:
-    """Return the configuration of a model that learns for a few epochs: later it would know wrong pairs by heart.
-
-    `size`: of the target text, in bytes.
-    """
-    steps = min(max(_EPOCHS * size // _BYTES_A_STEP, _STEPS[0]), _STEPS[1])
-    return {
-        "name": name,
-        "data": {
-            "source_lang": languages[0],
-            "target_lang": languages[1],
-            "root": root,
-            "train": train,
-            "valid": {"from_train": _HELD_OUT},
-        },
-        "tokenizer": {"vocab_size": 8000},
-        "model": {
-            "d_model": 128, "n_heads": 4, "d_ff": 256, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.1,
-            "norm": "pre",
-        },
-        "training": {
-            "device": device, "max_tokens": 2048, "max_steps": steps, "optimizer": "muon", "learning_rate": 6.0e-3,
-            "schedule": "cosine", "warmup_steps": 200, "validate_every": max(250, steps // 4), "report": False,
-        },
-    }  # fmt: skip

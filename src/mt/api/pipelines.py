@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mt.api.search import SearchRequest
+from mt.api.search import Search, SearchRequest
 from mt.console import log
 from mt.errors import InputError
 
@@ -129,10 +129,10 @@ def _step(plan: "Plan", name: str) -> "Step":
 
 def _check_search(plan: "Plan", step: "Step") -> None:
     """Refuse a search that the step's command would refuse."""
-    names = ("length_penalty", "sample", "temperature", "top_k", "top_p", "seed", "mbr", "utility")
     if not hasattr(step.settings, "beam"):
         return
-    search = {name: getattr(step.settings, name, None) for name in names} | {"beam_size": step.settings.beam}
+    search = {name: getattr(step.settings, name, None) for name in Search.__annotations__}
+    search["beam_size"] = step.settings.beam
     try:
         SearchRequest.of(search, getattr(step.settings, "n_best", None) or 1)
     except InputError as error:

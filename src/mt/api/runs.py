@@ -1,6 +1,7 @@
 """Runs: their state, scores and history, read from the run folder."""
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -138,7 +139,7 @@ def list_runs(runs: str | Path = "runs") -> list[Run]:
     """Return the runs in a folder, finished or not, sorted by name; other folders in it are left out."""
     folder = Path(runs)
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [Run(path) for path in paths if RunDir(path).config.is_file()]
+    return [Run(path) for path in paths if _is_run(path)]
 
 
 def find_run(name: str | Path, runs: str | Path = "runs") -> Run:
@@ -148,7 +149,12 @@ def find_run(name: str | Path, runs: str | Path = "runs") -> Run:
         InputError: there is none.
     """
     for path in (Path(runs, name), Path(name)):
-        if RunDir(path).config.is_file():
+        if _is_run(path):
             return Run(path)
     known = ", ".join(run.name for run in list_runs(runs))
     raise InputError(f"{name}: there is no such run", f"known: {known}" if known else f"{runs} holds no run")
+
+
+def _is_run(path: Path) -> bool:
+    config = RunDir(path).config
+    return os.access(config, os.R_OK) and config.is_file()  # others' runs in a shared folder may be unreadable

@@ -1,5 +1,6 @@
 """Training from Python: a configuration in, a run out."""
 
+import json
 import logging
 import os
 import sys
@@ -40,7 +41,7 @@ def train(config: ConfigLike, *, runs: str | Path = "runs", progress: Listener |
         DivergedError: five updates in a row were not finite.
         MachineError: disk, memory, permissions, or no usable checkpoint.
     """
-    return start(config, [f"{key}={_yaml(value)}" for key, value in _flat(overrides)], Path(runs), progress)
+    return start(config, [f"{key}={_json(value)}" for key, value in _flat(overrides)], Path(runs), progress)
 
 
 def start(config: ConfigLike, overrides: list[str], runs: Path, progress: Listener | None = None) -> Run:
@@ -100,7 +101,7 @@ def read_config(config: ConfigLike, overrides: Sequence[str] = ()) -> "Config":
     from mt.config import load_config, parse_config
 
     if isinstance(config, Mapping):
-        text = "".join(f"{key}: {_yaml(value)}\n" for key, value in config.items())
+        text = "".join(f"{key}: {_json(value)}\n" for key, value in config.items())
         return parse_config(text, "configuration", overrides)
     return load_config(Path(config), overrides)
 
@@ -114,19 +115,9 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield f"{prefix}{key}", value
 
 
-def _yaml(value: Any) -> str:
-    from mt.config.loading import as_yaml
-
-    return as_yaml(_plain(value))
-
-
-def _plain(value: Any) -> Any:
-    """Return a value with paths as text and sequences as lists."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
+def _json(value: Any) -> str:
+    """Return a value as JSON, which YAML includes; paths are text."""
+    return json.dumps(value, ensure_ascii=False, default=lambda v: dict(v) if isinstance(v, Mapping) else str(v))
 
 
 def _write_extras(config: "Config", run_dir: "RunDir") -> Iterator[str]:

@@ -1,6 +1,5 @@
 """Translation from Python: load a model, translate strings, get details where they are asked for."""
 
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -16,7 +15,6 @@ from mt.decoding.alignment import Unit, align_units
 from mt.decoding.candidates import Candidate, lines_at_once
 from mt.errors import InputError, contradict
 from mt.storage.manifest import DamagedError, read_manifest
-from mt.storage.run_dir import ModelDir
 
 if TYPE_CHECKING:
     from mt.bundle.load_translator import OpenedModel
@@ -55,14 +53,8 @@ class Translator:
 
     @property
     def source_langs(self) -> tuple[str, ...]:
-        """The languages that the model translates from; empty for an old folder that does not say."""
-        if known := self._opened.settings.source_langs:
-            return known
-        # Reading the whole configuration would import what takes longer than a short translation.
-        config = ModelDir(self.path).config
-        text = config.read_text(encoding="utf-8") if config.is_file() else ""
-        found = re.search(r"^  source_lang: (\S+)$", text, re.MULTILINE)
-        return (found[1],) if found else ()
+        """The languages that the model translates from."""
+        return self._opened.settings.source_langs
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -72,7 +64,7 @@ class Translator:
     @property
     def direction(self) -> str:
         """The languages, as in `en to de`."""
-        return f"{', '.join(self.source_langs) or '?'} to {', '.join(self.target_langs)}"
+        return f"{', '.join(self.source_langs)} to {', '.join(self.target_langs)}"
 
     @property
     def test_bleu(self) -> float | None:
@@ -167,7 +159,7 @@ class Translator:
 
         request, defaults = request or SearchRequest.of(search), self._opened.settings.search
         into = self._directions.into(to, source_lang)
-        known = source_lang if source_lang not in (None, AUTO) else (*self.source_langs, "?")[0]
+        known = source_lang if source_lang not in (None, AUTO) else self.source_langs[0]
         chosen: dict[str, Any] = {"to": to, "source_lang": source_lang, "scores": False, "request": request}
 
         def translate(texts: list[str]) -> list[str]:

@@ -1,5 +1,6 @@
 """Documents on the command line of `mt translate`."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,18 @@ def document_kind(path: Path | None, format_: str | None) -> str | None:
     return document_format(path, format_)
 
 
+def is_file(name: str) -> bool:
+    """Return True for the name of a file, False for a text, which may be too long for a name."""
+    return os.access(name, os.F_OK) and Path(name).is_file()
+
+
 def refuse_names(text: tuple[str, ...], document: Path | None) -> None:
     """Refuse names of documents among the texts to translate, where they are not the one document."""
     from mt.extras.documents.formats import names_document
 
     for word in text if document is None else ():
         if names_document(word):
-            exists = Path(word).is_file()
+            exists = is_file(word)
             hint = "translate one document at a time" if exists else "to translate the name itself, pipe it in"
             raise InputError(f"{word}: {'documents are no text' if exists else 'no such file'}", hint)
 

@@ -15,7 +15,6 @@ from mt.cli.options import (
     metrics_option,
     model_options,
     path_type,
-    require_both,
     search_request,
 )
 from mt.cli.text import print_result
@@ -43,7 +42,6 @@ def evaluate_command(source: Path | None, reference: Path | None, to: str | None
 
     Example: mt eval --model runs/demo
     """
-    require_both(source, reference, "the run's own text")
     if options["output"] is not None:
         require_writable(options["output"] / "file", "--output")
     request = search_request(options)

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from mt.cli.completion import languages, one_of
-from mt.cli.options import debug_option, model_option, path_type, require_both, runs_option
+from mt.cli.options import debug_option, model_option, path_type, runs_option
 from mt.cli.text import print_result
 from mt.errors import InputError
 
@@ -44,7 +44,6 @@ def export_command(
 
     Example: mt export huggingface --model runs/demo --output demo-en-it
     """
-    require_both(source, reference, "the run's validation set")
     if to is not None and source is None:
         raise InputError("--to says which language --reference is in", "give both, or leave it out")
     from mt.api.exporting import export

@@ -161,18 +161,12 @@ def metrics_option(*known: str) -> Option:
     )
 
 
-def require_both(source: Path | None, reference: Path | None, default: str) -> None:
-    """Refuse one of --source and --reference without the other; without both, `default` is used."""
-    if (source is None) != (reference is None):
-        raise InputError("--source and --reference go together", f"give both, or neither for {default}")
-
-
-def engine_choice(options: dict[str, Any], one_by_one: bool = False) -> Any:
+def engine_choice(options: dict[str, Any]) -> Any:
     """Return the `EngineChoice` of the engine options."""
     from mt.decoding.engine import EngineChoice
 
     choice = {name: options[name] for name in ENGINE_OPTIONS}
-    return EngineChoice(**choice, one_by_one=one_by_one, sampling=options.get("sample", False))
+    return EngineChoice(**choice, sampling=options.get("sample", False))
 
 
 def spelled(argument: str) -> str:
@@ -186,20 +180,10 @@ def search_request(options: dict[str, Any], greedy: bool = False, n_best: int = 
     Raises:
         InputError: they contradict each other, or a value is out of bounds.
     """
-    from mt.api.search import SearchRequest
+    from mt.api.search import Search, SearchRequest
 
-    names = (
-        "length_penalty",
-        "no_repeat_ngram_size",
-        "sample",
-        "temperature",
-        "top_k",
-        "top_p",
-        "seed",
-        "mbr",
-        "utility",
-    )
-    search = {"beam_size": options["beam"]} | {name: options[name] for name in names if name in options}
+    search = {"beam_size": options["beam"]}
+    search |= {name: options[name] for name in Search.__annotations__ if name in options}
     contradict(greedy and search["beam_size"] not in (None, 1), "--greedy", "--beam")
     contradict(greedy and search["sample"], "--greedy", "--sample")
     contradict(greedy and n_best > 1, "--greedy", "--n-best")

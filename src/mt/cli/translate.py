@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mt.cli.document import document_kind, refuse_names, translate_document
+from mt.cli.document import document_kind, is_file, refuse_names, translate_document
 from mt.cli.options import (
     ENGINE_OPTIONS,
     document_format_type,
@@ -60,7 +60,7 @@ def translate(text: tuple[str, ...], input_: Path | None, output: Path | None, *
 
     Example: mt translate "I love you very much"
     """
-    named = Path(text[0]) if len(text) == 1 and len(text[0]) < 256 and Path(text[0]).is_file() else None
+    named = Path(text[0]) if len(text) == 1 and is_file(text[0]) else None
     document = input_ if named is None else named
     kind = document_kind(document, options["format_"])
     refuse_names(text, named)

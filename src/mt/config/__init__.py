@@ -10,7 +10,6 @@ from mt.config.decoding import DecodingConfig, EvaluationConfig
 from mt.config.loading import dump_config, load_config, parse_config
 from mt.config.model import ModelConfig, TokenizerConfig
 from mt.config.schema import Config
-from mt.config.source_facts import is_synthetic, name_of
 from mt.config.sources import (
     Builtin,
     FromTrain,
@@ -21,6 +20,8 @@ from mt.config.sources import (
     Source,
     TableFile,
     TextFolder,
+    is_synthetic,
+    name_of,
 )
 from mt.config.training import InitLayers, TrainingConfig
 

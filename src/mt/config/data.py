@@ -6,7 +6,6 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
 from mt.config.base import LanguageCode, Line, OneOrList, Rule, Section, as_tuple, without_repeats
-from mt.config.source_facts import is_synthetic, opposite
 from mt.config.sources import (
     FromTrain,
     HubDataset,
@@ -15,6 +14,7 @@ from mt.config.sources import (
     TableFile,
     TestSources,
     ValidSources,
+    is_synthetic,
 )
 
 # A single language may be written without the list; in Python it is always a tuple.
@@ -114,7 +114,7 @@ class DataConfig(Section):
         for source in sources:
             expanded.append(source.model_copy(update={"both_ways": False}) if source.both_ways else source)
             if source.both_ways:
-                expanded.append(opposite(source, self.languages_of(source)))
+                expanded.append(source.opposite(self.languages_of(source)))
         return tuple(expanded)
 
     def languages_of(self, source: Source) -> tuple[str, str]:

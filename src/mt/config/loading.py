@@ -11,6 +11,7 @@ from mt.config.problems import Problem, dotted, validate
 from mt.config.schema import Config
 from mt.config.yaml_tree import MAX_BYTES, MAX_DEPTH, TreePath, Value, parse_yaml, plain_scalar
 from mt.errors import InputError
+from mt.text.lines import explain_read_errors
 
 # A key's origin: a rank to sort by, and the file and line, or the argument.
 Origin = tuple[float, str]
@@ -35,16 +36,10 @@ def read_limited(path: Path) -> bytes:
     Raises:
         InputError: it cannot be read.
     """
-    try:
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        siblings = sorted(other.name for other in path.parent.glob("*.yaml"))[:8]
-        raise InputError(f"{path}: no such file", f"Beside it: {', '.join(siblings)}." if siblings else "") from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: a folder, not a configuration file") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    siblings = sorted(other.name for other in path.parent.glob("*.yaml"))[:8]
+    hint = f"Beside it: {', '.join(siblings)}." if siblings else ""
+    with explain_read_errors(path, hint), path.open("rb") as file:
+        return file.read(MAX_BYTES + 1)
 
 
 def parse_config(text: str | bytes, name: str, overrides: Sequence[str] = ()) -> Config:

@@ -2,16 +2,14 @@
 
 import posixpath
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Discriminator,
     Field,
-    SerializerFunctionWrapHandler,
     Tag,
-    model_serializer,
 )
 
 from mt.config.base import (
@@ -54,21 +52,6 @@ def _unquoted_number(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-_SourceLang = Annotated[
-    LanguageCode | None, Field(description="Its source language, where the configuration lists several.")
-]
-_TargetLang = Annotated[
-    LanguageCode | None, Field(description="Its target language, where the configuration lists several.")
-]
-_BothWays = Annotated[
-    bool,
-    Field(
-        description="Whether it is also read the other way, from the target to the source language, as another source."
-    ),
-]
-_Weight = Annotated[
-    float, Field(gt=0, le=1000, description="Times it is read per epoch of training; 0.5: another half each time.")
-]
 _Optional = Annotated[
     bool, Field(description="Whether training goes on without it where the file is missing; in `train` only.")
 ]
@@ -83,13 +66,35 @@ _Column = Annotated[Line | None, BeforeValidator(_unquoted_number)]
 
 
 class _Corpus(Section):
-    """A source of sentence pairs."""
+    """A source of sentence pairs, with the keys of all kinds."""
 
-    @model_serializer(mode="wrap")
-    def _without_unset(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Runs of one source language keep the configuration, and so the stages, that they had before these keys.
-        unset = {"source_lang": None, "both_ways": False}
-        return {key: value for key, value in serialize(self).items() if key not in unset or value != unset[key]}
+    source_lang: LanguageCode | None = None
+    """Its source language, where the configuration lists several."""
+    target_lang: LanguageCode | None = None
+    """Its target language, where the configuration lists several."""
+    both_ways: bool = False
+    """Whether it is also read the other way, from the target to the source language, as another source."""
+    weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    """Times it is read per epoch of training; 0.5: another half each time."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """List the keys of one kind before these, in config.yaml and in the documentation."""
+        super().__pydantic_init_subclass__(**kwargs)
+        for key in (*_Corpus.model_fields, "optional", "synthetic"):
+            if key in cls.model_fields:
+                cls.model_fields[key] = cls.model_fields.pop(key)
+        cls.model_rebuild(force=True)
+
+    @property
+    def name(self) -> str:
+        """Its file or data set: unlike its number in the list, it stays when optional sources are left out."""
+        return str(getattr(self, next(iter(type(self).model_fields))))
+
+    def opposite(self, languages: tuple[str, str]) -> Self:
+        """Return the source as it is read from its target to its source language; `languages` are both of them."""
+        changes = {"source_lang": languages[1], "target_lang": languages[0], "both_ways": False}
+        return self.model_copy(update=changes)
 
 
 class PairFiles(_Corpus):
@@ -99,10 +104,6 @@ class PairFiles(_Corpus):
     """Text file in the source language, one sentence a line."""
     target: Line
     """Text file in the target language, line by line its translation."""
-    source_lang: _SourceLang = None
-    target_lang: _TargetLang = None
-    both_ways: _BothWays = False
-    weight: _Weight = 1.0
     optional: _Optional = False
     synthetic: _Synthetic = False
 
@@ -110,6 +111,13 @@ class PairFiles(_Corpus):
         """Yield one file as both sides."""
         if posixpath.normpath(self.source) == posixpath.normpath(self.target):
             yield Rule(("target", "source"), "is the same file as source")
+
+    @property
+    def name(self) -> str:
+        return f"{self.source} and {self.target}"
+
+    def opposite(self, languages: tuple[str, str]) -> Self:
+        return super().opposite(languages).model_copy(update={"source": self.target, "target": self.source})
 
 
 class TableFile(_Corpus):
@@ -132,12 +140,13 @@ class TableFile(_Corpus):
     """Column of the source text, or language of it; null takes the source language's code, or without header 1."""
     target_column: _Column = None
     """Column of the target text, or language of it; null takes the target language's code, or without header 2."""
-    source_lang: _SourceLang = None
-    target_lang: _TargetLang = None
-    both_ways: _BothWays = False
-    weight: _Weight = 1.0
     optional: _Optional = False
     synthetic: _Synthetic = False
+
+    def opposite(self, languages: tuple[str, str]) -> Self:
+        numbers = (None, None) if self.header else ("1", "2")
+        columns = {"source_column": self.target_column or numbers[1], "target_column": self.source_column or numbers[0]}
+        return super().opposite(languages).model_copy(update=columns)
 
     @property
     def kind(self) -> str:
@@ -167,10 +176,6 @@ class TextFolder(_Corpus):
     """Folder with texts such as train.en and train.de, or en/a.txt and de/a.txt; they may be compressed."""
     stem: Line | None = None
     """What the names of two texts have in common, as train of train.en and train.de; null reads all."""
-    source_lang: _SourceLang = None
-    target_lang: _TargetLang = None
-    both_ways: _BothWays = False
-    weight: _Weight = 1.0
     optional: _Optional = False
     synthetic: _Synthetic = False
 
@@ -182,10 +187,6 @@ class OpusCorpus(_Corpus):
     """Name of the corpus, as Books."""
     version: Annotated[Line, Field(pattern=RUN_NAME)] = "latest"
     """Its version, as v1; latest is the newest at the first download."""
-    source_lang: _SourceLang = None
-    target_lang: _TargetLang = None
-    both_ways: _BothWays = False
-    weight: _Weight = 1.0
     synthetic: _Synthetic = False
 
 
@@ -194,10 +195,6 @@ class SacrebleuSet(_Corpus):
 
     sacrebleu: Line
     """Name of the test set, as wmt14/full; `sacrebleu --list` prints all."""
-    source_lang: _SourceLang = None
-    target_lang: _TargetLang = None
-    both_ways: _BothWays = False
-    weight: _Weight = 1.0
 
 
 class HubDataset(_Corpus):
@@ -217,11 +214,11 @@ class HubDataset(_Corpus):
     """Column of the source text; null takes the language's code, alone or in `translation`."""
     target_column: Line | None = None
     """Column of the target text; null takes the language's code, alone or in `translation`."""
-    source_lang: _SourceLang = None
-    target_lang: _TargetLang = None
-    both_ways: _BothWays = False
-    weight: _Weight = 1.0
     synthetic: _Synthetic = False
+
+    def opposite(self, languages: tuple[str, str]) -> Self:
+        columns = {"source_column": self.target_column, "target_column": self.source_column}
+        return super().opposite(languages).model_copy(update=columns)
 
 
 class Builtin(_Corpus):
@@ -231,10 +228,6 @@ class Builtin(_Corpus):
     """Name of a corpus that comes with this package."""
     split: Literal["train", "valid", "test"] = "train"
     """The split to read."""
-    source_lang: _SourceLang = None
-    target_lang: _TargetLang = None
-    both_ways: _BothWays = False
-    weight: _Weight = 1.0
 
 
 class FromTrain(Section):
@@ -294,3 +287,13 @@ Sources = Annotated[tuple[Source, ...], Field(min_length=1, max_length=1000), Be
 _SourcesOrSplit = Annotated[Sources, Tag("<list>")] | Annotated[FromTrain, Tag("<from_train>")]
 ValidSources = Annotated[_SourcesOrSplit, Discriminator(_split_kind)]
 TestSources = Annotated[_SourcesOrSplit | Annotated[None, Tag("<none>")], Discriminator(_split_kind)]
+
+
+def name_of(source: Source) -> str:
+    """Return the name that a user knows a source by."""
+    return source.name
+
+
+def is_synthetic(source: Source) -> bool:
+    """Return True if a model wrote one side of it."""
+    return getattr(source, "synthetic", False)

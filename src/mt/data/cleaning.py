@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mt.config import DataConfig
 from mt.console import table
-from mt.data.duplicates import repeated_indices
+from mt.data.duplicates import find_repeated
 from mt.data.mixture import MixturePart, part_of_each
 from mt.text.lines import nfc
 
@@ -66,18 +66,18 @@ def drop_duplicates(text: tuple[Path, Path], parts: Sequence[MixturePart], folde
         pair_hash(src.decode().removesuffix("\n"), tgt.decode().removesuffix("\n"), part.direction)
         for (src, tgt), part in zip(_raw_pairs(text), part_of_each(parts), strict=True)
     )
-    repeated = repeated_indices((int.from_bytes(value, "little") for value in hashes), folder)
-    if not repeated.count:
+    repeated = find_repeated((int.from_bytes(value, "little") for value in hashes), folder)
+    if not repeated.any():
         return list(parts)
     partials = [path.with_name(f"{path.name}.partial") for path in text]
     remaining = []
     # Closed, since Windows does not replace an open file.
     with partials[0].open("wb") as source, partials[1].open("wb") as target, closing(_raw_pairs(text)) as raw_pairs:
-        pairs = enumerate(raw_pairs)
+        pairs = zip(raw_pairs, repeated, strict=True)
         for part in parts:
             unique = 0
-            for number, (src, tgt) in islice(pairs, part.pairs):
-                if number not in repeated:
+            for (src, tgt), occurred in islice(pairs, part.pairs):
+                if not occurred:
                     source.write(src)
                     target.write(tgt)
                     unique += 1

@@ -14,13 +14,13 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-AT_ONCE = 2**20
+_AT_ONCE = 2**20
 _PARTITIONS = 64  # open files; two sets of partitions are well within the 256 that some systems allow
 _RECORD = np.dtype([("hash", np.uint64), ("index", np.uint64)])
 
 
-def repeated_indices(hashes: Iterator[int], folder: Path, at_once: int = AT_ONCE) -> "IndexSet":
-    """Return the indices, counted from 0, of 64-bit hashes that occurred earlier.
+def find_repeated(hashes: Iterator[int], folder: Path, at_once: int = _AT_ONCE) -> NDArray[np.bool_]:
+    """Return for each 64-bit hash whether it occurred earlier (N,).
 
     Args:
         hashes: read once.
@@ -35,12 +35,12 @@ def repeated_indices(hashes: Iterator[int], folder: Path, at_once: int = AT_ONCE
             records["index"] = np.arange(total, total + len(chunk))
             partitions.add(records)
             total += len(chunk)
-        indices = IndexSet(total)
+        repeated = np.zeros(total, np.bool_)
         for records in partitions:
             order = np.argsort(records["hash"], kind="stable")  # equal hashes stay in the order added
             sorted_hashes = records["hash"][order]
-            indices.update(records["index"][order][1:][sorted_hashes[1:] == sorted_hashes[:-1]])
-    return indices
+            repeated[records["index"][order][1:][sorted_hashes[1:] == sorted_hashes[:-1]]] = True
+    return repeated
 
 
 class HashPartitions:
@@ -54,7 +54,7 @@ class HashPartitions:
         at_once: number of records in memory.
     """
 
-    def __init__(self, folder: Path, dtype: np.dtype[Any], at_once: int = AT_ONCE) -> None:
+    def __init__(self, folder: Path, dtype: np.dtype[Any], at_once: int = _AT_ONCE) -> None:
         self._folder, self._dtype, self._at_once = folder, dtype, at_once
         self._pending: list[NDArray[Any]] = []
         self._files: list[BinaryIO] = []
@@ -90,20 +90,3 @@ class HashPartitions:
         for file, partition in zip(self._files, np.split(records[order], bounds), strict=True):
             file.write(partition.tobytes())
         self._pending = []
-
-
-class IndexSet:
-    """A set of indices below `size`, one bit each."""
-
-    def __init__(self, size: int) -> None:
-        self._bits = np.zeros(-(-size // 8), dtype=np.uint8)
-        self.count = 0
-
-    def update(self, indices: NDArray[np.uint64]) -> None:
-        """Add distinct indices that are not in the set yet."""
-        bytes_, bits = (indices >> np.uint64(3)).astype(np.int64), (indices & np.uint64(7)).astype(np.uint8)
-        np.bitwise_or.at(self._bits, bytes_, 1 << bits)
-        self.count += len(indices)
-
-    def __contains__(self, index: int) -> bool:
-        return bool(self._bits[index >> 3] >> (index & 7) & 1)

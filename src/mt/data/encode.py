@@ -1,36 +1,31 @@
-"""Encoding of text into token ids on disk, in parallel: each process writes whole shards of a large corpus.
+"""Encoding of text into token ids on disk: worker processes encode blocks of pairs, this process writes them in order.
 
-Existing shards are not encoded again, so an interrupted encoding resumes. At the end the shards are joined into one
-folder, which training maps. Each process needs memory for a few thousand sentences.
+Memory does not grow with the corpus: a few blocks are encoded at a time.
 """
 
 import json
-import shutil
 from collections.abc import Iterator, Sequence
-from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import NamedTuple
 
 import numpy as np
 
 from mt.console import progress
 from mt.data.sentence_format import NO_TAGS, Tags
-from mt.data.token_store import SIDES, sentence_tokens
+from mt.data.token_store import SIDES, Ids, Lengths, sentence_tokens
 from mt.data.tokenizer import TokenizerPair
 from mt.data.tokenizer_kinds import TextTokenizer
 from mt.storage import atomic
 from mt.storage.run_dir import COUNTS
-from mt.storage.stage import is_done
 from mt.system.cpus import usable_cores
-from mt.system.workers import worker_pool
-from mt.text.lines import decode_lines
+from mt.system.workers import in_order
+from mt.text.lines import count_lines, read_parallel
 
-SHARD = 2**18  # pairs
-
-_CHUNK = 4_000  # sentences encoded at a time
-_BLOCK = 2**24  # bytes read at a time when counting and copying
+_BLOCK = 2**14  # pairs that a process encodes at a time
+_SMALL = 2**18  # pairs that take about as long as other processes take to start
 
 
 @dataclass(frozen=True)
@@ -49,6 +44,14 @@ class TaggedPairs:
     tags: Tags = NO_TAGS
 
 
+class _Block(NamedTuple):
+    """Some pairs of a part, given by its number."""
+
+    part: int
+    tags: Tags
+    pairs: list[tuple[str, str]]
+
+
 def encode_corpus(
     text: tuple[Path, Path],
     tokenizers: TokenizerPair,
@@ -56,121 +59,62 @@ def encode_corpus(
     key: str,
     max_length: int | None,
     parts: Sequence[TaggedPairs] | None = None,
-    shard: int = SHARD,
+    workers: int | None = None,
 ) -> Counts:
     """Encode two aligned text files into `folder`.
 
     Args:
         text: the source and the target file.
         tokenizers: of both languages.
-        folder: written atomically; shards are beside it until then.
+        folder: written atomically.
         key: identifies the inputs; recorded in the folder's manifest.
         max_length: pairs with a longer side (in tokens, specials included) are dropped; None keeps all.
         parts: the parts of the text; None is one part without a tag.
-        shard: pairs per shard.
+        workers: the number of processes; None: one for a small corpus, otherwise one a core.
 
     Raises:
         InputError: a line is not UTF-8.
         MachineError: a worker process was killed.
     """
-    ranges = _line_ranges(text, shard)
-    all_parts = tuple(parts or [TaggedPairs(sum(lines.number for lines in ranges))])
-    if len(ranges) == 1:
-        return _Job(text, tokenizers, max_length, all_parts, ranges[0], folder, key).run()
-    shards = shards_folder(folder)
-    jobs = [_Job(text, tokenizers, max_length, all_parts, r, shards / f"{r.first:012d}", key) for r in ranges]
-    _run_all([job for job in jobs if not is_done(job.folder, key)])
-    counts = _join([job.folder for job in jobs], folder, key)
-    atomic.remove(shards)
+    parts = parts or [TaggedPairs(count_lines(text[0]))]
+    total, kept, too_long = sum(part.pairs for part in parts), [0] * len(parts), 0
+    encode = partial(_encode, tokenizers, max_length)
+    workers = workers or (1 if total <= _SMALL else usable_cores())
+    with (
+        atomic.new_folder(folder, key=key) as unfinished,
+        progress(total=total, unit="pair", desc="encoding", unit_scale=True) as bar,
+    ):
+        writers = [_SideWriter(unfinished, side, t) for side, t in zip(SIDES, tokenizers, strict=True)]
+        for block, sides in in_order(encode, _blocks(text, parts), workers):
+            for writer, (ids, lengths) in zip(writers, sides, strict=True):
+                writer.write(ids, lengths)
+            n_kept = len(sides[0][1])
+            kept[block.part] += n_kept
+            too_long += len(block.pairs) - n_kept
+            bar.update(len(block.pairs))
+        for writer in writers:
+            writer.close()
+        counts = Counts(kept, too_long)
+        atomic.write_json(unfinished / COUNTS, asdict(counts))
     return counts
 
 
-def shards_folder(folder: Path) -> Path:
-    """Return the folder that holds the shards of `folder` until they are joined."""
-    return folder.with_name(f"{folder.name}.shards")
+def _blocks(text: tuple[Path, Path], parts: Sequence[TaggedPairs]) -> Iterator[_Block]:
+    pairs = read_parallel(*text)
+    for number, part in enumerate(parts):
+        for start in range(0, part.pairs, _BLOCK):
+            yield _Block(number, part.tags, list(islice(pairs, min(_BLOCK, part.pairs - start))))
 
 
-@dataclass(frozen=True)
-class _LineRange:
-    """Consecutive lines: the first, counted from 0, their number, and their offset in the source and target file."""
-
-    first: int
-    number: int
-    offsets: tuple[int, ...]
-
-
-def _line_ranges(text: tuple[Path, Path], shard: int) -> list[_LineRange]:
-    offsets, lines = zip(*(_line_offsets(path, shard) for path in text), strict=True)
-    pairs = enumerate(zip(*offsets, strict=True))
-    return [_LineRange(n * shard, min(shard, lines[0] - n * shard), both) for n, both in pairs]
-
-
-def _line_offsets(path: Path, stride: int) -> tuple[list[int], int]:
-    """Return the byte offset of every n-th line of a file, and its number of lines."""
-    offsets, lines, position = [0], 0, 0
-    with path.open("rb") as file:
-        last = b"\n"
-        while block := file.read(_BLOCK):
-            ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
-            wanted = np.arange(len(offsets) * stride, lines + len(ends) + 1, stride) - lines - 1
-            offsets += (position + 1 + ends[wanted]).tolist()
-            lines, position, last = lines + len(ends), position + len(block), block[-1:]
-    lines += last != b"\n"
-    if len(offsets) > 1 and offsets[-1] == position:
-        offsets.pop()  # the end of the file is not a line
-    return offsets, lines
-
-
-@dataclass(frozen=True)
-class _Job:
-    """Lines that one process encodes into a folder."""
-
-    text: tuple[Path, Path]
-    tokenizers: TokenizerPair
-    max_length: int | None
-    parts: tuple[TaggedPairs, ...]
-    lines: _LineRange
-    folder: Path
-    key: str
-
-    def run(self) -> Counts:
-        kept, too_long = [0] * len(self.parts), 0
-        with atomic.new_folder(self.folder, key=self.key) as partial:
-            writers = [_SideWriter(partial, side, t) for side, t in zip(SIDES, self.tokenizers, strict=True)]
-            for part, *chunk in self._chunks():
-                source, target = (
-                    t.encode_batch(lines, self.max_length) for t, lines in zip(self.tokenizers, chunk, strict=True)
-                )
-                if (tags := self.parts[part].tags) != NO_TAGS:
-                    source, target = [tags.source(ids) for ids in source], [tags.target(ids) for ids in target]
-                fitting = [pair for pair in zip(source, target, strict=True) if self._fits(*pair)]
-                kept[part] += len(fitting)
-                too_long += len(source) - len(fitting)
-                for writer, sentences in zip(writers, zip(*fitting, strict=True), strict=False):
-                    writer.write(sentences)
-            for writer in writers:
-                writer.close()
-            counts = Counts(kept, too_long)
-            atomic.write_json(partial / COUNTS, asdict(counts))
-        return counts
-
-    def _fits(self, source: list[int], target: list[int]) -> bool:
-        return self.max_length is None or max(sentence_tokens(len(source), len(target))) <= self.max_length
-
-    def _chunks(self) -> Iterator[tuple[int, list[str], list[str]]]:
-        """Yield a part's number and some of its source and target sentences."""
-        with self.text[0].open("rb") as source, self.text[1].open("rb") as target:
-            sides = []
-            for file, path, offset in zip((source, target), self.text, self.lines.offsets, strict=True):
-                file.seek(offset)
-                sides.append(decode_lines(islice(file, self.lines.number), str(path), self.lines.first))
-            position, last, end = self.lines.first, self.lines.first + self.lines.number, 0
-            for number, part in enumerate(self.parts):
-                end += part.pairs
-                while position < min(end, last):
-                    size = min(_CHUNK, end - position, last - position)
-                    yield number, list(islice(sides[0], size)), list(islice(sides[1], size))
-                    position += size
+def _encode(tokenizers: TokenizerPair, max_length: int | None, block: _Block) -> list[tuple[Ids, Lengths]]:
+    """Return of each side the ids of all sentences, and the sentences' lengths, without pairs that are too long."""
+    texts = zip(*block.pairs, strict=True)
+    source, target = (t.encode_batch(side, max_length) for t, side in zip(tokenizers, texts, strict=True))
+    pairs = [(block.tags.source(src), block.tags.target(tgt)) for src, tgt in zip(source, target, strict=True)]
+    if max_length is not None:
+        pairs = [(src, tgt) for src, tgt in pairs if max(sentence_tokens(len(src), len(tgt))) <= max_length]
+    sides = [[pair[side] for pair in pairs] for side in range(len(SIDES))]
+    return [(np.fromiter(chain(*side), np.uint32), np.fromiter(map(len, side), np.int64)) for side in sides]
 
 
 class _SideWriter:
@@ -178,63 +122,29 @@ class _SideWriter:
 
     def __init__(self, folder: Path, side: str, tokenizer: TextTokenizer) -> None:
         self._dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32)
-        self._file: BinaryIO = (folder / f"{side}_tokens.{self._dtype.name}").open("wb")
-        self._starts_path = folder / f"{side}_starts.npy"
-        self._lengths: list[int] = []
+        self._tokens = (folder / f"{side}_tokens.{self._dtype.name}").open("wb")
+        self._starts = (folder / f"{side}_starts.npy").open("wb")
+        self._sentences = self._end = 0
+        self._write_header()
+        self._starts.write(np.zeros(1, np.int64).tobytes())
 
-    def write(self, sentences: Sequence[list[int]]) -> None:
-        self._file.write(np.fromiter(chain.from_iterable(sentences), self._dtype).tobytes())
-        self._lengths += map(len, sentences)
+    def write(self, ids: Ids, lengths: Lengths) -> None:
+        self._tokens.write(ids.astype(self._dtype).tobytes())
+        self._starts.write((self._end + np.cumsum(lengths)).tobytes())
+        self._sentences += len(lengths)
+        self._end += len(ids)
 
     def close(self) -> None:
-        self._file.close()
-        np.save(self._starts_path, np.cumsum([0, *self._lengths], dtype=np.int64))
+        self._tokens.close()
+        self._starts.seek(0)
+        self._write_header()  # of the same size: NumPy leaves room for the number of rows
+        self._starts.close()
 
-
-def _run_all(jobs: list[_Job]) -> None:
-    """Run jobs in one process per core; the progress bar counts pairs."""
-    workers = min(usable_cores(), len(jobs))
-    if workers == 0:
-        return
-    with (
-        worker_pool(workers, "encoded text", "the same command resumes the encoding") as pool,
-        progress(total=sum(job.lines.number for job in jobs), unit="pair", desc="encoding", unit_scale=True) as bar,
-    ):
-        futures = {pool.submit(job.run): job for job in jobs}
-        for future in as_completed(futures):
-            future.result()
-            bar.update(futures[future].lines.number)
-
-
-def _join(shards: Sequence[Path], folder: Path, key: str) -> Counts:
-    """Concatenate shards into one folder."""
-    shard_counts = [read_counts(shard / COUNTS) for shard in shards]
-    kept = [sum(part) for part in zip(*(counts.kept for counts in shard_counts), strict=True)]
-    counts = Counts(kept, sum(counts.too_long for counts in shard_counts))
-    with atomic.new_folder(folder, key=key) as partial:
-        for side in SIDES:
-            tokens = [next(shard.glob(f"{side}_tokens.uint*")) for shard in shards]
-            with (partial / tokens[0].name).open("wb") as file:
-                for path in tokens:
-                    with path.open("rb") as part:
-                        shutil.copyfileobj(part, file, _BLOCK)
-            _join_starts([shard / f"{side}_starts.npy" for shard in shards], partial / f"{side}_starts.npy")
-        atomic.write_json(partial / COUNTS, asdict(counts))
-    return counts
+    def _write_header(self) -> None:
+        header = {"descr": "<i8", "fortran_order": False, "shape": (self._sentences + 1,)}
+        np.lib.format.write_array_header_1_0(self._starts, header)
 
 
 def read_counts(path: Path) -> Counts:
     """Read the counts that `encode_corpus` wrote."""
     return Counts(**json.loads(path.read_bytes()))
-
-
-def _join_starts(parts: Sequence[Path], path: Path) -> None:
-    """Concatenate the positions within shards, shifted to positions in the corpus."""
-    total = sum(len(np.load(part, mmap_mode="r")) - 1 for part in parts) + 1
-    starts = np.lib.format.open_memmap(path, mode="w+", dtype=np.int64, shape=(total,))
-    end = 0
-    for part in parts:
-        shifted = np.load(part)[1:] + starts[end]
-        starts[end + 1 : end + 1 + len(shifted)] = shifted
-        end += len(shifted)
-    starts.flush()

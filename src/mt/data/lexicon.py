@@ -21,7 +21,6 @@ LEXICON_PAIRS, _MAX_WORDS = 40_000, 60  # lines to learn from, of at most so man
 _MAX_PAIRS = 5_000_000  # of words, some 60 bytes each
 _TRANSLATIONS = 5  # of a word
 _MIN_PROBABILITY, _MIN_GAIN, _MAX_GAIN = 0.05, 0.7, 6.0  # of a translation; gain: log of p(t | s) over p(t)
-_BINS = 24
 _WORD, _UNSPACED = re.compile(r"\w+"), re.compile("[^\\W\0-\u0dff]")
 
 
@@ -121,14 +120,3 @@ def word_translations(source: Side, target: Side) -> dict[str, list[str]]:
     for word, translation in zip(words.tolist(), translations.tolist(), strict=True):
         found.setdefault(own[word], []).append(other[translation])
     return found
-
-
-def density_ratios(right: Array, unrelated: Array) -> tuple[Array, Array]:
-    """Return edges of bins of a feature, and the log ratio of its densities in right and unrelated pairs in each."""
-    quantiles = np.quantile(np.concatenate([right, unrelated]), np.linspace(0, 1, _BINS + 1)[1:-1])
-    edges = np.unique(quantiles)
-    densities = []
-    for values in (right, unrelated):
-        counts = np.bincount(np.searchsorted(edges, values, side="right"), minlength=len(edges) + 1) + 1.0
-        densities.append(np.log(counts / counts.sum()))
-    return edges, densities[0] - densities[1]

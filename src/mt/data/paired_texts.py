@@ -37,7 +37,7 @@ def names_in(path: Path) -> list[str]:
     if not path.is_dir():
         return file_names(path)
     with explain_read_errors(path):
-        return sorted(each.relative_to(path).as_posix() for level in ("*", "*/*") for each in path.glob(level))
+        return sorted(p.relative_to(path).as_posix() for level in ("*", "*/*") for p in path.glob(level) if p.is_file())
 
 
 def chosen_pairs(path: Path, languages: tuple[str, str], stem: str | None = None) -> list[tuple[str, str]]:

@@ -21,7 +21,6 @@ from mt.config import (
     TableFile,
     TextFolder,
     is_synthetic,
-    name_of,
 )
 from mt.console import log
 from mt.data.cleaning import Cleaner, drop_duplicates
@@ -121,14 +120,14 @@ def _write_splits(config: Config, folder: Path, cleaner: Cleaner) -> dict[str, l
                 writers[split].begin_part(_part_of(source, data))
                 for src, tgt in read_pairs(source, data):
                     writers[split].write(src, tgt)
-        held_out = Split(data, config.seed, folder)
+        held_out = Split(data, config.seed)
         for source in data.train:
             part, synthetic = _part_of(source, data), is_synthetic(source)
             for writer in writers.values():
                 writer.begin_part(part)
             for src, tgt in read_pairs(source, data):
                 if held_out and not synthetic:
-                    _refuse_back_translation(src, name_of(source))
+                    _refuse_back_translation(src, source.name)
                 if held_out.holds_out(src, tgt, synthetic):
                     cleaner.counts[HELD_OUT] += 1
                     if not synthetic and (assigned := held_out.assign(src, part.direction)):
@@ -170,7 +169,7 @@ def _warn_of_lost_weights(data: DataConfig, before: Sequence[MixturePart], after
             log.warning(
                 "data.train: %s: %d of its %d pairs are duplicates, within it or of an earlier source, whose weight "
                 "they have; list the source first whose weight you want",
-                name_of(source),
+                source.name,
                 dropped,
                 part.pairs,
             )

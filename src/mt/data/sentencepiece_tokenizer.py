@@ -14,6 +14,7 @@ from typing import Any
 
 from mt.data.tokenizer import BYTES, ESCAPES, SPACE, SPECIALS, UNK_ID, BpeTokenizer, normalized
 from mt.errors import InputError
+from mt.text.lines import explain_read_errors
 
 HEADER = b'{"type": "sentencepiece"'  # of a tokenizer file
 _SPECIAL_IDS: dict[str, Any] = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
@@ -245,10 +246,8 @@ class SentencePieceTokenizer:
 
 
 def _read(path: Path) -> bytes:
-    try:
+    with explain_read_errors(path):
         return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def _read_model(path: Path) -> bytes:

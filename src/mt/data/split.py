@@ -2,10 +2,9 @@
 
 from array import array
 from collections.abc import Iterator
-from contextlib import closing
 from hashlib import blake2b
 from itertools import islice
-from pathlib import Path
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +12,11 @@ from numpy.typing import NDArray
 from mt.config import DataConfig, FromTrain, is_synthetic
 from mt.console import log
 from mt.data.corpus import read_pairs
-from mt.data.duplicates import AT_ONCE, HashPartitions
 from mt.text.languages import BACK_TRANSLATION_TAG
 from mt.text.lines import nfc
 
 MAX_HELD_OUT = 0.1  # the largest share of the training text in a held-out set
-_RECORD = np.dtype([("hash", np.uint64)])
+_AT_ONCE = 2**20  # hashes
 
 
 class Split:
@@ -31,7 +29,7 @@ class Split:
     direction and a target in another.
     """
 
-    def __init__(self, data: DataConfig, seed: int, folder: Path) -> None:
+    def __init__(self, data: DataConfig, seed: int) -> None:
         self._seed = seed
         self._split_of_hash: dict[int, str] = {}
         self._assigned: set[tuple[int, str]] = set()
@@ -41,8 +39,9 @@ class Split:
         if not sizes:
             return
         hashes = (self._hash(src) for src, tgt in _human_pairs(data) if src and tgt)
-        smallest, distinct = _smallest(hashes, sum(sizes.values()), folder)
-        limit = max(1, int(distinct * MAX_HELD_OUT))
+        # So many show that the text has enough sentences; where it has fewer, their number is exact.
+        smallest = _smallest(hashes, ceil(max(sizes.values()) / MAX_HELD_OUT) + 1)
+        limit = max(1, int(len(smallest) * MAX_HELD_OUT))
         candidates = iter(smallest.tolist())
         for split, number in sizes.items():
             if number > limit:
@@ -86,14 +85,9 @@ def _human_pairs(data: DataConfig) -> Iterator[tuple[str, str]]:
             yield from read_pairs(source, data)
 
 
-def _smallest(hashes: Iterator[int], number: int, folder: Path) -> tuple[NDArray[np.uint64], int]:
-    """Return the smallest distinct hashes in ascending order, and the number of distinct hashes."""
-    smallest, distinct = np.empty(0, dtype=np.uint64), 0
-    with closing(HashPartitions(folder, _RECORD)) as partitions:
-        while chunk := array("Q", islice(hashes, AT_ONCE)):
-            partitions.add(np.asarray(chunk).view(_RECORD))
-        for records in partitions:
-            unique = np.unique(records["hash"])
-            smallest = np.concatenate([smallest, unique])[:number]
-            distinct += len(unique)
-    return smallest, distinct
+def _smallest(hashes: Iterator[int], number: int) -> NDArray[np.uint64]:
+    """Return the smallest distinct hashes in ascending order."""
+    smallest = np.empty(0, np.uint64)
+    while chunk := array("Q", islice(hashes, _AT_ONCE)):
+        smallest = np.unique(np.concatenate([smallest, np.asarray(chunk)]))[:number]
+    return smallest

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mt.bundle.pretrained import Pretrained
-from mt.config import Config, name_of
+from mt.config import Config
 from mt.console import log
 from mt.data.augmented_corpus import CasedLines, languages_of
 from mt.data.cleaning import cleaning_table
-from mt.data.encode import TaggedPairs, encode_corpus, read_counts, shards_folder
+from mt.data.encode import TaggedPairs, encode_corpus, read_counts
 from mt.data.guided_alignment import write_alignments
 from mt.data.mixture import direction, read_parts
 from mt.data.prepare import prepare_text
@@ -100,7 +100,6 @@ def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, files: Ma
             tags = [form.of_source(part.source_lang).tags(tokenizers, part.target_lang) for part in parts]
             tagged = [TaggedPairs(part.pairs, tag) for part, tag in zip(parts, tags, strict=True)]
             encode_corpus(text, tokenizers, run_dir.encoded(split), key, limit, tagged)
-        atomic.remove(shards_folder(run_dir.encoded(split)))  # a crash may leave them
 
 
 def align(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> None:
@@ -146,7 +145,7 @@ def _check_sources(config: Config, kept: Sequence[int]) -> None:
     data = config.data
     for source, pairs in zip(data.train, kept, strict=True):
         if not pairs:
-            log.warning("data.train: %s: none of its pairs is left to train on", name_of(source))
+            log.warning("data.train: %s: none of its pairs is left to train on", source.name)
     left = {data.languages_of(source) for n, source in zip(kept, data.train, strict=True) if n}
     for pair in data.pairs:
         if pair not in left:

@@ -21,6 +21,10 @@ _TIMEOUT = 60  # seconds without a byte
 _OFFLINE = ("MT_OFFLINE", "HF_HUB_OFFLINE")
 
 
+class _RangeError(InputError):
+    """The server has nothing from the asked byte on."""
+
+
 def offline_switch() -> str | None:
     """Return the environment variable that switches the network off, if there is one."""
     return next((name for name in _OFFLINE if os.environ.get(name, "0").lower() not in ("", "0", "false")), None)
@@ -47,7 +51,11 @@ def download(url: str, path: Path, md5: str | None = None) -> None:
         with FileLock(f"{partial}.lock"):
             if path.exists():
                 return
-            _fetch(url, partial)
+            try:
+                _fetch(url, partial)
+            except _RangeError:  # killed after the last byte, or the server's file is shorter now
+                partial.unlink()
+                _fetch(url, partial)
             if md5 and hashlib.md5(partial.read_bytes(), usedforsecurity=False).hexdigest() != md5:
                 partial.unlink()
                 raise InputError(f"{url}: not the expected content (MD5)", "try again, or report it to sacreBLEU")
@@ -95,7 +103,8 @@ def _answer(url: str, headers: dict[str, str]) -> Iterator[Any]:
         with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT) as answer:
             yield answer
     except urllib.error.HTTPError as error:
-        raise InputError(f"{url}: the server answers {error.code} {error.reason}", "check the name") from None
+        kind = _RangeError if error.code == 416 and "Range" in headers else InputError
+        raise kind(f"{url}: the server answers {error.code} {error.reason}", "check the name") from None
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", None) or error
         raise MachineError(f"{url}: no connection ({reason})", "check the network; the cache works offline") from None

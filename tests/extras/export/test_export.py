@@ -245,7 +245,7 @@ def test_the_models_own_number_format_is_the_default(tmp_path: Path) -> None:
         (["ctranslate2", "--quantization", "int4"], "--quantization: 'int4' is not one of float32, float16, int8"),
         (["ctranslate2", "--max-loss", "nan"], "--max-loss nan must be a number of BLEU points"),
         (["argos", "--max-loss", "-1"], "--max-loss -1.0 must be a number of BLEU points"),
-        (["ctranslate2", "--source", "x"], "--source and --reference go together"),
+        (["ctranslate2", "--source", "x"], "source and reference go together"),
         (["ctranslate2", "--to", "de"], "--to says which language --reference is in"),
         (["ctranslate2", "--model", "nowhere"], "nowhere: there is no such folder"),
         (["ctranslate2", "--to", "fr", "--source", "x", "--reference", "x"], "the model translates into de"),

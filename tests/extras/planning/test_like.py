@@ -377,7 +377,7 @@ def test_bad_files_are_refused_with_their_line(
 def test_wrong_options_are_refused(tiny: Path) -> None:
     for arguments, message in (
         (["--like", "gone.yaml"], "gone.yaml: no such file"),
-        (["--like", "."], ".: a folder, not a configuration file"),
+        (["--like", "."], ".: this is a folder, not a file"),
         (["--like", "tiny.yaml", "--minutes", "5"], "--minutes contradict each other"),
         (["--like", "other.yaml", "--target-lang", "no language"], "--target-lang: must be a short code"),
         (["--like", "other.yaml", "--output", "other.yaml", "--force"], "other.yaml: this is an input"),

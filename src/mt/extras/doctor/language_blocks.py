@@ -17,9 +17,10 @@ from itertools import islice
 import numpy as np
 
 from mt.data.corpus import Pair
-from mt.data.lexicon import Array, density_ratios
+from mt.data.lexicon import Array
 from mt.extras.doctor.language_mismatch import confusable, scorer_for
-from mt.text.language_scores import LineScorer
+from mt.extras.doctor.language_scores import LineScorer
+from mt.extras.doctor.pair_evidence import density_ratios
 from mt.text.languages import base_language, language_name
 
 _SEGMENT = 50_000  # pairs in memory together

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from mt.extras.doctor.language_scores import MAX_BYTES, Array, LineScorer
 from mt.text.language_id import Detector
-from mt.text.language_scores import MAX_BYTES, Array, LineScorer
 from mt.text.languages import LANGUAGE_NAMES, base_language
 
 _MIN_LETTERS, _MIN_SYLLABLES = 40, 15  # a shorter line is judged with its neighbours; in an alphabet, in a syllabary

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from mt.data.cleaning import GRACE
-from mt.data.lexicon import Array, Lexicon, Side, density_ratios, learn_lexicon, ranges
+from mt.data.lexicon import Array, Lexicon, Side, learn_lexicon, ranges
 
 _UNRELATED = (37, -53)  # lines so far apart are no translations
 _CHUNK = 40_000  # lines scored together
+_BINS = 24
 _BOUND = 5.0  # nats that a single line can give
 
 
@@ -105,3 +106,14 @@ def _largest(keys: Array, values: Array) -> tuple[Array, Array]:
     keys, values = keys[order], values[order]
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
     return keys[starts], np.maximum.reduceat(values, starts) if len(starts) else values
+
+
+def density_ratios(right: Array, unrelated: Array) -> tuple[Array, Array]:
+    """Return edges of bins of a feature, and the log ratio of its densities in right and unrelated pairs in each."""
+    quantiles = np.quantile(np.concatenate([right, unrelated]), np.linspace(0, 1, _BINS + 1)[1:-1])
+    edges = np.unique(quantiles)
+    densities = []
+    for values in (right, unrelated):
+        counts = np.bincount(np.searchsorted(edges, values, side="right"), minlength=len(edges) + 1) + 1.0
+        densities.append(np.log(counts / counts.sum()))
+    return edges, densities[0] - densities[1]

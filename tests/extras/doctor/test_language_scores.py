@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mt.data.phrasebook import sentence_pairs
+from mt.extras.doctor.language_scores import MAX_BYTES, LineScorer
 from mt.text.language_id import Detector
-from mt.text.language_scores import MAX_BYTES, LineScorer
 
 
 @pytest.fixture(scope="module")
