@@ -112,7 +112,7 @@ def check(
 @click.option(
     "--keep-share", multiple=True, callback=_shares, metavar="[N:]SHARE", help="Best share to keep, of source N or all."
 )
-@click.option("--by", default="score", help="Column of the scores to select by: score, dual, contrast, lexicon, ...")
+@click.option("--by", help="Column of the scores to select by: score (the default), dual, contrast, lexicon, ...")
 @click.option("--repair", is_flag=True, help="Fix sentences, and put lines back in step, before judging.")
 @set_option
 @runs_option
@@ -126,7 +126,7 @@ def clean(
     scores: Path | None,
     min_score: float | None,
     keep_share: dict[int, float] | None,
-    by: str,
+    by: str | None,
     repair: bool,
     overrides: tuple[str, ...],
     runs: Path,
@@ -152,8 +152,9 @@ def clean(
     from mt.extras.doctor.repair import require_ftfy
 
     contradict(min_score is not None and keep_share is not None, "--min-score", "--keep-share")
-    if scores is None and (min_score is not None or keep_share is not None):
-        raise InputError("--min-score and --keep-share select by scores", "add --scores, the output of mt data score")
+    if scores is None and any(option is not None for option in (min_score, keep_share, by)):
+        hint = "add --scores, the output of mt data score"
+        raise InputError("--min-score, --keep-share and --by select by scores", hint)
     settings = drop_missing_sources(load_config(config, overrides))
     if not settings.data.drop_duplicates and "duplicate" not in drop:
         keep = (*keep, "duplicate")
@@ -162,7 +163,7 @@ def clean(
     check_folder(output, settings.data, config)
     if repair:
         require_ftfy()
-    judged = None if scores is None else load_scores(scores, by, min_score, keep_share)
+    judged = None if scores is None else load_scores(scores, by or "score", min_score, keep_share)
     report = check_corpus(settings, runs, 1, dropped_for, repair, judged, max_per_template or 0)
     pages = {} if judged is None else {"scores.html": scores_page(judged.values, judged.sources, judged.threshold)}
     cleaned = write_clean(report, output, dropped_for, pages)

@@ -46,7 +46,7 @@ verbose_option = click.option(
     help="Log more, such as the engine in use.",
 )
 force_option = click.option("--force", is_flag=True, help="Overwrite an existing --output.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 device_option = click.option(
     "--device", default="auto", shell_complete=one_of("auto", "cpu", "cuda", "mps"), help="auto, cpu, cuda or mps."
 )

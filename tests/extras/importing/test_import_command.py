@@ -138,7 +138,7 @@ BAD = {
     "layers": (_config(encoder_layers=3), "the tensor 'model.encoder.layers.2.self_attn.q_proj.weight' is missing"),
     "fewer-layers": (_config(encoder_layers=1), "unexpected tensor 'model.encoder.layers.1."),
     "start": (_config(decoder_start_token_id=99), "its tokenizer has no piece 99, with which config.json begins"),
-    "shape": (_weights(FC1, lambda x: x[:-1]), f"'{FC1}' has shape [23, 16], but [24, 16] is expected by its configuration"),
+    "shape": (_weights(FC1, lambda x: x[:-1]), f"'{FC1}' has shape [23, 16], but [24, 16] is expected"),
     "type": (_weights(FC1, lambda x: x.long()), "has type torch.int64, but floating point is expected"),
     "missing": (_weights(FC1, lambda x: None), f"the tensor '{FC1}' is missing"),
     "extra": (_weights("model.encoder.layers.0.adapter", lambda x: x), "unexpected tensor 'model.encoder.layers.0.ad"),
