@@ -286,7 +286,7 @@ def test_a_log_that_cannot_be_written_does_not_end_training(tiny: Path) -> None:
         (["translate", "a", "--device", "tpu"], b"", "tpu"),
         (["translate", "--input", "missing.txt"], b"", "missing.txt"),
         (["translate"], b"good\nb\xe4d\n", "stdin:2"),
-        (["eval", "--source", "test.en"], b"", "--reference"),
+        (["eval", "--source", "test.en"], b"", "source and reference go together"),
         (["eval", "--source", "train.en", "--reference", "test.xx"], b"", "300 lines but test.xx has 12"),
         (["train"], b"", "--config"),
         (["train", "--config", "missing.yaml"], b"", "missing.yaml"),

@@ -175,7 +175,7 @@ def test_a_checkpoint_has_the_sets_of_its_run(trained: Path) -> None:
 
 def test_one_file_or_no_set_is_refused(run: RunDir, tmp_path: Path) -> None:
     for option in ("--source", "--reference"):
-        assert "--source and --reference" in refused(run, option, "a")
+        assert "source and reference go together" in refused(run, option, "a")
     folder = whole_folder(tmp_path / "moved", *CHANGES)
     done = mt("eval", "--model", folder.root, "--tune-length-penalty", cwd=tmp_path, code=2)
     assert "no validation set beside this model" in done.stderr

@@ -12,11 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from command import mt
 from mt.data.batching import BatchStream
 from mt.errors import DivergedError, MachineError, StoppedError
 from mt.model import linear
-from mt.storage.run_dir import RunDir
 from mt.system.distributed import Distributed
 from mt.training.checkpoints import Checkpoints
 from mt.training.step import TrainStep
@@ -312,11 +310,3 @@ def test_steps_whose_updates_were_all_skipped_have_no_loss(tiny: Path) -> None:
         parts.model.decoder_norm.bias[0] = math.inf
     trainer.step()
     assert trainer.step_results.summary(seconds=1.0) == {}
-
-
-def test_parts_that_an_encoding_left_are_removed(tiny: Path) -> None:
-    mt("train", "--config", "tiny.yaml", cwd=tiny)
-    left = RunDir(tiny / "runs" / "tiny").encoded("train").with_name("train.shards")
-    (left / "000000000000").mkdir(parents=True)
-    mt("train", "--config", "tiny.yaml", cwd=tiny)
-    assert not left.exists()

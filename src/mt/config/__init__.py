@@ -21,7 +21,6 @@ from mt.config.sources import (
     TableFile,
     TextFolder,
     is_synthetic,
-    name_of,
 )
 from mt.config.training import InitLayers, TrainingConfig
 
@@ -47,6 +46,5 @@ __all__ = [
     "dump_config",
     "is_synthetic",
     "load_config",
-    "name_of",
     "parse_config",
 ]

@@ -289,11 +289,6 @@ ValidSources = Annotated[_SourcesOrSplit, Discriminator(_split_kind)]
 TestSources = Annotated[_SourcesOrSplit | Annotated[None, Tag("<none>")], Discriminator(_split_kind)]
 
 
-def name_of(source: Source) -> str:
-    """Return the name that a user knows a source by."""
-    return source.name
-
-
 def is_synthetic(source: Source) -> bool:
     """Return True if a model wrote one side of it."""
     return getattr(source, "synthetic", False)

@@ -6,7 +6,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from mt.config import DataConfig, PairFiles, Source, TableFile, name_of
+from mt.config import DataConfig, PairFiles, Source, TableFile
 from mt.data.corpus import Pair, line_texts, one_line, read_numbered
 from mt.data.mixture import direction
 from mt.data.paired_texts import LineText
@@ -85,7 +85,7 @@ class Bitext:
         if isinstance(self.source, TableFile):
             return (str(root / self.source.file),) * 2
         split = getattr(self.source, "split", "")
-        return (f"{name_of(self.source)} ({split})" if split else name_of(self.source),) * 2
+        return (f"{self.source.name} ({split})" if split else self.source.name,) * 2
 
     def unpaired(self) -> list[int]:
         """Return the numbers of the pairs that are no translations, or not certainly, even as they are read."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mt.bundle.pretrained import Pretrained
-from mt.config import Config, DataConfig, FromTrain, is_synthetic, name_of
+from mt.config import Config, DataConfig, FromTrain, is_synthetic
 from mt.console import duration, log
 from mt.data.prepare import input_digests
 from mt.data.split import MAX_HELD_OUT
@@ -127,7 +127,7 @@ def _refuse_unusable(data: DataConfig, train: CorpusSample, split_off: int) -> N
     for source, _, back_translated in sources:
         if split_off and back_translated and not is_synthetic(source):
             raise InputError(
-                f"data.train: {name_of(source)}: back-translated text ({BACK_TRANSLATION_TAG}) could be split off for "
+                f"data.train: {source.name}: back-translated text ({BACK_TRANSLATION_TAG}) could be split off for "
                 "validation or test",
                 "add `synthetic: true` to this source, or name files of their own for these",
             )

@@ -73,13 +73,13 @@ def scoring_cost(has_test: bool) -> int:
 
 
 def _disk(config: Config, measured: Measurements, pairs: int, bytes_per_pair: float) -> int:
-    """Return the bytes at the peak: while dropping duplicates, joining shards of token ids, or in training."""
+    """Return the bytes at the peak: while dropping duplicates, or in training."""
     text = pairs * bytes_per_pair
     tokens = measured.tokens_per_step * measured.steps_per_pair * pairs
     encoded = tokens * (2 if config.tokenizer.vocab_size <= 2**16 else 4) + 16 * pairs  # and each sentence's offset
     epochs = 2 * encoded if config.tokenizer.is_sampled else 0  # the current epoch, and the next
     in_training = text + encoded + epochs + _checkpoints(config, measured)
-    return round(max(text * (1 + config.data.drop_duplicates), text + 2 * encoded, in_training))
+    return round(max(text * (1 + config.data.drop_duplicates), in_training))
 
 
 def _checkpoints(config: Config, measured: Measurements) -> int:

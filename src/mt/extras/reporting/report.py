@@ -10,7 +10,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from mt.bundle.load_translator import open_model
-from mt.config import Config, name_of
+from mt.config import Config
 from mt.console import duration, log
 from mt.data.eval_texts import read_texts
 from mt.decoding.attention_weights import Attention, read_attention
@@ -87,7 +87,7 @@ def report_html(data: RunData) -> str:
 
 def _subtitle(data: RunData) -> str:
     """Return name, corpus and date of a training."""
-    sources = [name_of(source) for source in data.config.data.train]
+    sources = [source.name for source in data.config.data.train]
     corpus = ", ".join(sources[:_CORPORA]) + (f" and {len(sources) - _CORPORA} more" if sources[_CORPORA:] else "")
     pairs = f", {data.pairs['train']:,} pairs" if "train" in data.pairs else ""
     date = f"trained {data.manifest['created'][:10]}" if data.manifest else "not finished"
