@@ -88,6 +88,15 @@ def test_without_a_reason_it_says_to_read(run: RunDir) -> None:
     assert "BLEU compares words, not meaning" in verdict.advice
 
 
+def test_a_model_worse_than_its_start_is_reported(run: RunDir) -> None:
+    rewrite_curve(run, [(0, 36.5), (8, 30.0), (16, 34.6), (24, 35.0)], epoch=40)
+    [reason] = reasons_of(run)
+    assert reason == "on the validation text the model it started from was better, by 1.5 BLEU"
+    assert verdict_of(run).advice.startswith("keep that model")
+    rewrite_curve(run, [(0, 34.9), (8, 30.0), (16, 34.6), (24, 35.0)], epoch=40)
+    assert reasons_of(run) == []
+
+
 def test_little_text_and_a_plateau(run: RunDir) -> None:
     rewrite_scores(run, bleu=12.0)
     pairs, plateau = reasons_of(run)

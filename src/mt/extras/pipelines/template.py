@@ -10,7 +10,7 @@ from mt.errors import InputError
 from mt.extras.planning.init_options import InitOptions
 from mt.extras.planning.recipe import rounded
 
-# Shares of the time of the teacher and the student; the rest is for translating and scoring. The student is short, since
+# Shares of the time of the teacher and the student; the rest is for translating and scoring. The student is brief, for
 # going on without translations gains more (docs/lab/students.md).
 _TEACHER, _STUDENT = 0.76, 0.13
 _LAYERS = (6, 1)

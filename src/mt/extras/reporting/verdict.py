@@ -25,6 +25,7 @@ class Facts:
     passes: int | None  # complete ones
     longer: int  # steps to go on to: twice as many, or with a small corpus about 20 passes
     gain: float | None  # of validation BLEU in the last quarter of the steps
+    lost: float  # validation BLEU since the start, of a training that starts from another model
     ratio: float  # length of translations by that of references, in BLEU's tokens; of the worst language
     copied: float  # % of translations
     looping: float  # % of translations
@@ -90,6 +91,12 @@ CHECKS = (
         "{wrong_language:.0f} % of the translations are in another language than asked for",
         "train the pairs concerned, too (see the scores), or set model.target_tag: target",
         "Zhang et al. 2020",
+    ),
+    Check(
+        lambda f: f.lost > 0,
+        "on the validation text the model it started from was better, by {lost:.1f} BLEU",
+        "keep that model, or train from it with a lower training.learning_rate or on other text",
+        "docs/lab/students.md",
     ),
     Check(
         lambda f: f.passes is not None and f.passes < 5 and (f.pairs or 0) < 1_000_000 and f.bleu < 30,
@@ -166,6 +173,7 @@ def _facts(data: RunData, tests: list[TestSet]) -> Facts:
         passes=passes,
         longer=data.steps * max(2, 20 // ((passes or 0) + 1) if (pairs or 0) < 1_000_000 else 2),
         gain=max(late) - max(early) if early and late else None,
+        lost=dict(curve).get(0, 0.0) - max((bleu for step, bleu in curve if step), default=100.0),
         ratio=max((test.scores["length_ratio"] for test in tests), key=lambda ratio: abs(ratio - 1)),
         copied=100 * copied / max(len(triples), 1),
         looping=100 * looping / max(len(triples), 1),
