@@ -153,8 +153,7 @@ def clean(
 
     contradict(min_score is not None and keep_share is not None, "--min-score", "--keep-share")
     if scores is None and any(option is not None for option in (min_score, keep_share, by)):
-        hint = "add --scores, the output of mt data score"
-        raise InputError("--min-score, --keep-share and --by select by scores", hint)
+        raise InputError("--min-score, --keep-share and --by select by scores", "add --scores, from mt data score")
     settings = drop_missing_sources(load_config(config, overrides))
     if not settings.data.drop_duplicates and "duplicate" not in drop:
         keep = (*keep, "duplicate")
@@ -171,9 +170,8 @@ def clean(
     if cleaned.repaired:
         print_result("repaired: " + ", ".join(f"{name} {count:,}" for name, count in cleaned.repaired.items()))
     print_result(f"\nuse it with\n{cleaned.snippet(settings.data.root)}")
-    log.info(
-        "next: put these sources into %s as data.train, and mt train --config %s", config, shlex.quote(str(config))
-    )
+    train = f"mt train --config {shlex.quote(str(config))}"
+    log.info("next: put these sources into %s as data.train, and %s", config, train)
 
 
 @data.command()

@@ -51,7 +51,7 @@ def _has_weights(folder: Path) -> bool:
 
 
 def _converted_revision(name: str) -> str | None:
-    """Return the hub's own conversion of a model to safetensors, which no one else can have written."""
+    """Return the revision with the hub's own conversion of a model to safetensors, if there is one."""
     from huggingface_hub import get_repo_discussions
 
     offered = get_repo_discussions(name, author=_CONVERTER, discussion_type="pull_request", discussion_status="open")
