@@ -1,6 +1,7 @@
 """Shortlists: the dictionary they learn, CTranslate2's file format, and translations restricted to them."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,12 @@ def piece(tokenizer: BpeTokenizer, word: str) -> int:
     return only
 
 
+@pytest.fixture(autouse=True)
+def few_frequent_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only `la`, of the small vocabularies here, is frequent."""
+    monkeypatch.setattr("mt.data.shortlist._ALWAYS", 1)
+
+
 @pytest.fixture(scope="module", params=[False, True], ids=["separate", "shared"])
 def aligned(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple:
     source, target = dictionary_text()
@@ -55,7 +62,7 @@ def test_the_likeliest_translations_are_the_dictionary(aligned: tuple) -> None:
     # In a shared vocabulary a piece lists itself first.
     itself = 1 if pair.shared else 0
     best = make_shortlist(corpus, 1 + itself, pair).by_source
-    for word, meaning in {**WORDS, "the": "la"}.items():
+    for word, meaning in WORDS.items():
         listed = best[piece(pair.source, word)][itself:]
         assert listed == [piece(pair.target, meaning)] or (word == "ba" and listed == [piece(pair.target, "ZZ")])
     two = make_shortlist(corpus, 2 + itself, pair).by_source[piece(pair.source, "ba")]
@@ -76,11 +83,19 @@ def test_sizes_and_ids_are_within_their_bounds(aligned: tuple, size: int) -> Non
 
 def test_the_longest_list_has_all_pieces_that_ever_stood_beside_one(aligned: tuple) -> None:
     corpus, pair = aligned
-    made = make_shortlist(corpus, 1000, pair).by_source
+    made = make_shortlist(corpus, 1000, pair)
     sources, targets = dictionary_text()
     for source, target in zip(sources, targets, strict=True):
         for word in source.split():
-            assert set(pair.target.encode(target)) <= set(made[piece(pair.source, word)])
+            assert set(pair.target.encode(target)) <= {*made.always, *made.by_source[piece(pair.source, word)]}
+
+
+def test_frequent_pieces_are_not_listed_again(aligned: tuple) -> None:
+    corpus, pair = aligned
+    made = make_shortlist(corpus, 1000, pair)
+    assert made.always == [piece(pair.target, "la")]
+    copies = {i: [i] for i in made.by_source} if pair.shared else {}
+    assert all(not set(made.always) & set(listed) - set(copies.get(i, [])) for i, listed in made.by_source.items())
 
 
 def test_a_longer_list_only_adds_and_starts_with_the_likeliest(aligned: tuple) -> None:
@@ -94,7 +109,6 @@ def test_a_longer_list_only_adds_and_starts_with_the_likeliest(aligned: tuple) -
 def test_bytes_list_themselves_and_pieces_where_they_are_shared(aligned: tuple) -> None:
     corpus, pair = aligned
     made = make_shortlist(corpus, 3, pair)
-    assert made.always[0] == piece(pair.target, "la"), "the most frequent piece"
     assert all(made.by_source[i][0] == i for i in range(len(SPECIALS), FIRST_PIECE))
     if pair.shared:
         assert all(made.by_source[piece(pair.source, word)][0] == piece(pair.source, word) for word in WORDS)
@@ -114,16 +128,22 @@ def test_every_piece_of_a_shared_vocabulary_lists_itself(aligned: tuple, tmp_pat
 def test_a_large_corpus_is_sampled_evenly(aligned: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus, pair = aligned
     n_src, n_tgt = corpus.lengths()
-    pairs = int(np.sum((n_src - 2) * (n_tgt - 1)))
+    pairs = int(np.sum((n_src - 2) * (n_tgt - 1)))  # without specials
     size = 3 if pair.shared else 2
     whole = make_shortlist(corpus, size, pair).by_source
     monkeypatch.setattr("mt.data.shortlist._MAX_PAIRS", pairs // 2 - 1)
-    monkeypatch.setattr("mt.data.shortlist._SENTENCES_AT_ONCE", 7)
     sampled = make_shortlist(corpus, size, pair).by_source
     assert sampled != whole
     assert piece(pair.target, WORDS["gu"]) in sampled[piece(pair.source, "gu")]
     found = [piece(pair.target, meaning) in sampled[piece(pair.source, word)] for word, meaning in WORDS.items()]
     assert sum(found) >= 0.9 * len(WORDS)
+
+
+def test_the_blocks_do_not_matter(aligned: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus, pair = aligned
+    whole = make_shortlist(corpus, 4, pair)
+    monkeypatch.setattr("mt.data.shortlist._PAIRS_AT_ONCE", 50)
+    assert make_shortlist(corpus, 4, pair) == whole
 
 
 def parsed(path: Path, pair: TokenizerPair) -> Shortlist:
@@ -150,7 +170,8 @@ def test_white_space_in_pieces_does_not_corrupt_the_map(tmp_path: Path, shared: 
     assert blank
     assert blank_sources
     made = make_shortlist(encode_text(tmp_path, source, target, pair), 8, pair)
-    assert blank & {i for listed in made.by_source.values() for i in listed}
+    made = replace(made, always=[*made.always, *range(len(SPECIALS), FIRST_PIECE)])  # so that each sentence has some
+    assert blank & {*made.always, *(i for listed in made.by_source.values() for i in listed)}
     assert blank_sources & set(made.by_source)
     config = configured(f"tokenizer.shared={str(shared).lower()}")
     model = build_model(config, pair)

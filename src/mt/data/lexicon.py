@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.shortlist import model_1
+from mt.data.token_store import ranges
 
 Array = NDArray[Any]
 Lexicon = tuple[Array, Array, Array]
@@ -55,12 +56,6 @@ class Side:
         return self.ids[self.starts[line] : self.starts[line + 1]]
 
 
-def ranges(starts: Array, sizes: Array) -> Array:
-    """Return the numbers of ranges of the given starts and sizes, one range after another."""
-    numbers: Array = np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
-    return numbers
-
-
 def words_in(line: str) -> list[str]:
     """Split a line into words; where letters follow each other without spaces, as in Chinese, into pairs of them."""
     text = line.lower()
@@ -86,7 +81,7 @@ def learn_lexicon(source: Side, target: Side, src_lines: Array, tgt_lines: Array
     sources, targets, positions = _word_pairs(source, target, src_lines[usable], tgt_lines[usable])
     n_targets = len(target.vocab) + 1
     codes, index = np.unique(sources * n_targets + targets, return_inverse=True)
-    probabilities = model_1(codes // n_targets, index, positions)
+    probabilities = model_1(codes // n_targets, [(index, positions)])
     often = np.bincount(index, minlength=len(codes)) > 1  # what was seen once is a coincidence
     src, tgt = codes // n_targets, codes % n_targets
     share = np.bincount(target.ids, minlength=n_targets) / max(1, len(target.counts))  # of the lines with a word

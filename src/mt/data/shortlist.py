@@ -7,21 +7,22 @@ Machine Translation") on the training text.
     P pairs of a source and a target token in one sentence pair   U distinct ones among them
 """
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.data.token_store import SIDES, EncodedCorpus
+from mt.data.token_store import SIDES, EncodedCorpus, ranges
 from mt.data.tokenizer import SPECIALS, TokenizerPair
 
 Array = NDArray[Any]
 
 _ITERATIONS = 5
 _ALWAYS = 200  # the most frequent target pieces, which any sentence may need
-_MAX_PAIRS = 15_000_000  # token pairs, 62 bytes each at the peak
-_SENTENCES_AT_ONCE = 2**20
+_MAX_PAIRS = 120_000_000  # token pairs; half have a frequent target piece, the others take 8 bytes each
+_PAIRS_AT_ONCE = 4_000_000  # some 60 bytes each
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Shortlist:
 
 
 def make_shortlist(corpus: EncodedCorpus, size: int, tokenizers: TokenizerPair) -> Shortlist:
-    """Align a corpus and list each source piece's likeliest translations.
+    """Align a corpus and list each source piece's likeliest translations beside those that are always allowed.
 
     Args:
         corpus: the training text; a large one is sampled at even distances.
@@ -41,48 +42,69 @@ def make_shortlist(corpus: EncodedCorpus, size: int, tokenizers: TokenizerPair) 
         tokenizers: in a shared vocabulary each piece lists itself, so that names can be copied; in separate ones only
             bytes do.
     """
-    sources, targets, positions = _token_pairs(corpus)
-    vocab = int(targets.max(initial=0)) + 1
-    codes, pair_index = np.unique(sources.astype(np.int64) * vocab + targets, return_inverse=True)
-    probabilities = model_1(codes // vocab, pair_index, positions)
+    n_src, n_tgt = (np.diff(corpus.sides[side][1]) for side in SIDES)
+    stride = max(1, -(-int((n_src * n_tgt).sum()) // _MAX_PAIRS))
+    sample = corpus.select(np.arange(0, len(corpus), stride))
+    vocab = tokenizers.target.vocab_size
+    counts = np.bincount(sample.sides["target"][0], minlength=vocab)
+    always = np.argsort(-counts, kind="stable")[: min(_ALWAYS, np.count_nonzero(counts))]
+    codes, blocks = _distinct(_token_pairs(sample, always, vocab))
+    sources, targets = np.divmod(codes, vocab)
+    order = np.lexsort((-model_1(sources, blocks), sources))
+    sources, targets = sources[order], targets[order]
+    best = np.arange(len(order)) - np.searchsorted(sources, sources) < size
 
-    order = np.lexsort((-probabilities, codes // vocab))
     shared = range(len(SPECIALS), tokenizers.source.vocab_size)
     copies = (shared, shared) if tokenizers.shared else (tokenizers.source.byte_ids, tokenizers.target.byte_ids)
     by_source = {source: [target] for source, target in zip(*copies, strict=False)}  # a model may have no bytes
-    for source, target in zip((codes[order] // vocab).tolist(), (codes[order] % vocab).tolist(), strict=True):
+    for source, target in zip(sources[best].tolist(), targets[best].tolist(), strict=True):
         pieces = by_source.setdefault(source, [])
         if len(pieces) < size and target not in pieces:
             pieces.append(target)
-    frequent: list[int] = np.argsort(-np.bincount(targets, minlength=vocab), kind="stable")[:_ALWAYS].tolist()
-    return Shortlist(frequent, by_source)
+    return Shortlist(always.tolist(), by_source)
 
 
-def _token_pairs(corpus: EncodedCorpus) -> tuple[Array, Array, Array]:
-    """Return the source id, the target id and the number of the target token of each pair, each (P,)."""
-    n_pairs = 0
-    for start in range(0, len(corpus), _SENTENCES_AT_ONCE):  # bounds the memory for lengths
-        n_src, n_tgt = corpus.lengths(np.arange(start, min(start + _SENTENCES_AT_ONCE, len(corpus))))
-        n_pairs += int(((n_src - 2) * (n_tgt - 1)).sum())
-    stride = max(1, -(-n_pairs // _MAX_PAIRS))
-    columns, n_tokens = [], 0
-    for sentence in range(0, len(corpus), stride):
-        source, target = (corpus.gather(side, np.array([sentence]))[0][0].astype(np.int32) for side in SIDES)
-        numbers = np.arange(n_tokens, n_tokens + len(target), dtype=np.int32)
-        n_tokens += len(target)
-        columns.append((np.repeat(source, len(target)), np.tile(target, len(source)), np.tile(numbers, len(source))))
-    return tuple(np.concatenate(column) for column in zip(*columns, strict=True))  # type: ignore[return-value]
+def _token_pairs(corpus: EncodedCorpus, frequent: Array, vocab: int) -> Iterator[tuple[Array, Array]]:
+    """Yield block by block the pairs (P,) whose target is not frequent: source * vocab + target, and the target token.
+
+    Target tokens are numbered from 0 in each block. Those that are always allowed need no lists.
+    """
+    (sources, source_starts), (targets, target_starts) = (corpus.sides[side] for side in SIDES)
+    is_rare = ~np.isin(targets, frequent)
+    target_starts, targets = np.concatenate([[0], np.cumsum(is_rare)])[target_starts], targets[is_rare]
+    n_src, n_tgt = np.diff(source_starts), np.diff(target_starts)
+    numbers = np.cumsum(n_src * n_tgt) // _PAIRS_AT_ONCE
+    for block in np.split(np.arange(len(corpus)), np.flatnonzero(np.diff(numbers)) + 1):
+        partners = np.repeat(n_src[block], n_tgt[block])  # of each target token
+        places = ranges(np.repeat(source_starts[block], n_tgt[block]), partners)
+        own = targets[target_starts[block[0]] : target_starts[block[-1] + 1]] if len(block) else targets[:0]
+        codes = sources[places].astype(np.int64) * vocab + np.repeat(own, partners)
+        yield codes, np.repeat(np.arange(len(own), dtype=np.int32), partners)
 
 
-def model_1(sources: Array, pair_index: Array, positions: Array) -> Array:
+def _distinct(pairs: Iterable[tuple[Array, Array]]) -> tuple[Array, list[tuple[Array, Array]]]:
+    """Return the distinct codes (U,) in order, and the blocks with each pair's place among them for its code."""
+    blocks = [(*np.unique(codes, return_inverse=True), tokens) for codes, tokens in pairs]
+    merged = np.sort(np.concatenate([codes for codes, _, _ in blocks]))  # NumPy's own unique hashes, at thrice the time
+    distinct = merged[np.diff(merged, prepend=-1) > 0]
+    return distinct, [
+        (np.searchsorted(distinct, codes).astype(np.int32)[inverse], tokens) for codes, inverse, tokens in blocks
+    ]
+
+
+def model_1(sources: Array, blocks: Sequence[tuple[Array, Array]]) -> Array:
     """Estimate translation probabilities of target given source (U,) by expectation maximisation.
 
-    Distinct pairs have source ids (U,); `pair_index` (P,) maps pairs to them, `positions` (P,) to target tokens.
+    Args:
+        sources: (U,), the source ids of the distinct pairs of a source and a target token.
+        blocks: for the pairs (P,) of some sentences, their places in `sources`, and the numbers of the target tokens.
     """
     probabilities = np.ones(len(sources))
     for _ in range(_ITERATIONS):
-        shares = probabilities[pair_index]
-        shares /= np.bincount(positions, weights=shares)[positions]
-        expected = np.bincount(pair_index, weights=shares, minlength=len(sources))
+        expected = np.zeros(len(sources))
+        for index, tokens in blocks:
+            shares = probabilities[index]
+            shares /= np.bincount(tokens, weights=shares)[tokens]
+            expected += np.bincount(index, weights=shares, minlength=len(sources))
         probabilities = expected / np.bincount(sources, weights=expected)[sources]
     return probabilities

@@ -87,6 +87,12 @@ class EncodedCorpus:
         return tokens[np.minimum(positions, len(tokens) - 1)], lengths
 
 
+def ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the numbers of ranges of the given starts and sizes, one range after another."""
+    numbers: NDArray[np.int64] = np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
+    return numbers
+
+
 def _map_tokens(folder: Path, side: str) -> Ids:
     path = next(folder.glob(f"{side}_tokens.uint*"))
     dtype = np.dtype(path.suffix[1:])

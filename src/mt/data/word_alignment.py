@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.shortlist import model_1
+from mt.data.token_store import ranges
 
 Array = NDArray[Any]
 Links = list[tuple[int, int]]  # (source word, target word) of a sentence pair
@@ -41,7 +42,7 @@ class Words(NamedTuple):
         """Copy some sentences."""
         sizes = np.diff(self.starts)[sentences]
         starts = np.concatenate([[0], np.cumsum(sizes)])
-        return Words(self.ids[np.repeat(self.starts[sentences] - starts[:-1], sizes) + np.arange(starts[-1])], starts)
+        return Words(self.ids[ranges(self.starts[sentences], sizes)], starts)
 
 
 def align_words(source: Words, target: Words) -> Iterator[Links]:
@@ -218,7 +219,7 @@ class _Aligner:
         self._directions = []
         for states in range(2):
             often = np.bincount(text.sides[1 - states].ids, minlength=vocab[1 - states]) + 0.01
-            table = np.append(model_1(words[states], index, text.words[1 - states]), _UNSEEN)
+            table = np.append(model_1(words[states], [(index, text.words[1 - states])]), _UNSEEN)
             self._directions.append(_Direction(states, table, often / often.sum(), jumps))
         for _ in range(_ITERATIONS if len(index) else 0):
             found = [direction.expectations(text, index) for direction in self._directions]

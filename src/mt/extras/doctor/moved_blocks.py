@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from mt.data.lexicon import Array, Side, ranges
+from mt.data.lexicon import Array, Side
+from mt.data.token_store import ranges
 from mt.extras.doctor.pair_evidence import PairEvidence, lexicon_entries
 
 _RARE = 50  # lines with a word, at most, for which they are compared

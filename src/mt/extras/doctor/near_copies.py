@@ -10,7 +10,7 @@ N pairs looked up   H pairs held out   V distinct words of these
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.data.lexicon import ranges
+from mt.data.token_store import ranges
 from mt.extras.doctor.word_hashes import Hashes, Words, positions_in
 
 Array = NDArray[np.int64]

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from mt.data.cleaning import GRACE
-from mt.data.lexicon import Array, Lexicon, Side, learn_lexicon, ranges
+from mt.data.lexicon import Array, Lexicon, Side, learn_lexicon
+from mt.data.token_store import ranges
 
 _UNRELATED = (37, -53)  # lines so far apart are no translations
 _CHUNK = 40_000  # lines scored together
