@@ -90,6 +90,13 @@ def test_invalid_options_are_named(saved: ModelDir, choice: dict, words: list[st
     assert all(word in message for word in words)
 
 
+def test_int8_for_what_only_torch_does_is_refused_with_the_reason(saved: ModelDir) -> None:
+    with pytest.raises(InputError, match="--compute-type int8 needs the CTranslate2 engine, which runs one model only"):
+        open_model(saved, EngineChoice(compute_type="int8"), [saved])
+    message = refusal(saved, compute_type="int8", sampling=True)
+    assert "which does not draw reproducible samples" in message
+
+
 @pytest.mark.parametrize("command", [["translate", "a"], ["eval"]], ids=" ".join)
 def test_the_commands_report_invalid_options(trained: Path, command: list[str]) -> None:
     done = mt(*command, "--engine", "x", cwd=trained, code=2)

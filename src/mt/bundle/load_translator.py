@@ -54,6 +54,9 @@ def open_model(folder: ModelDir, choice: EngineChoice | None = None, others: Seq
     unsupported = _unsupported_by_ctranslate2(folder, others, choice)
     if unsupported is not None and choice.engine == "ctranslate2":
         raise InputError(f"--engine ctranslate2 {unsupported}", "leave it out")
+    if unsupported is not None and choice.compute_type not in _TORCH_TYPES:
+        message = f"--compute-type {choice.compute_type} needs the CTranslate2 engine, which {unsupported}"
+        raise InputError(message, f"use one of {', '.join(FLOAT_TYPES)}")
     if unsupported is None and not choice.engine.startswith("torch"):
         try:
             device = _ctranslate2_device(choice)
@@ -188,9 +191,6 @@ def _open_with_torch(folders: Sequence[ModelDir], choice: EngineChoice) -> Opene
     from mt.decoding.torch_engine import TorchEngine, torch_dtype
     from mt.system.devices import choose_device
 
-    if choice.compute_type not in _TORCH_TYPES:
-        message = f"--compute-type {choice.compute_type} needs the CTranslate2 engine, which cannot do what is asked"
-        raise InputError(message, f"use one of {', '.join(FLOAT_TYPES)}")
     if choice.shortlist:
         log.warning("--shortlist: only the CTranslate2 engine has shortlists; translating without one")
     device = choose_device(choice.device, "--device")

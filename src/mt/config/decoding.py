@@ -43,7 +43,7 @@ class DecodingConfig(Section):
     """Number format of the CTranslate2 engine unless the command line names another."""
     shortlist: Annotated[int, Field(ge=0, le=1000)] = 0
     """Number of target pieces that each source piece adds to the output vocabulary, by word alignment of the training
-    text, for faster search on a CPU; 100 is a good one. 0: the whole vocabulary."""
+    text, for faster search on a CPU; 50 is a good one. 0: the whole vocabulary."""
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield bounds of the length that exclude each other."""

@@ -36,7 +36,7 @@ steps:
           - {{source: {source}, target: {{step: translated}}, synthetic: true}}
         model: {layers}
         training: {{init_from: {{step: teacher}}, {student}}}
-        decoding: {{compute_type: int8, shortlist: 100, beam_size: 3}}
+        decoding: {{compute_type: int8, shortlist: 50, beam_size: 3}}
 """
 
 Draft = Callable[[InitOptions, str], tuple[str, str]]
