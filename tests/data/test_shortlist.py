@@ -132,6 +132,7 @@ def test_a_large_corpus_is_sampled_evenly(aligned: tuple, monkeypatch: pytest.Mo
     size = 3 if pair.shared else 2
     whole = make_shortlist(corpus, size, pair).by_source
     monkeypatch.setattr("mt.data.shortlist._MAX_PAIRS", pairs // 2 - 1)
+    monkeypatch.setattr("mt.data.shortlist._SENTENCES_AT_ONCE", 7)
     sampled = make_shortlist(corpus, size, pair).by_source
     assert sampled != whole
     assert piece(pair.target, WORDS["gu"]) in sampled[piece(pair.source, "gu")]

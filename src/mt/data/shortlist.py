@@ -23,6 +23,7 @@ _ITERATIONS = 5
 _ALWAYS = 200  # the most frequent target pieces, which any sentence may need
 _MAX_PAIRS = 120_000_000  # token pairs; half have a frequent target piece, the others take 8 bytes each
 _PAIRS_AT_ONCE = 4_000_000  # some 60 bytes each
+_SENTENCES_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Shortlist:
 
 
 def make_shortlist(corpus: EncodedCorpus, size: int, tokenizers: TokenizerPair) -> Shortlist:
-    """Align a corpus and list each source piece's likeliest translations beside those that are always allowed.
+    """Align a corpus and list each source piece's likeliest translations, except those that are always allowed.
 
     Args:
         corpus: the training text; a large one is sampled at even distances.
@@ -42,9 +43,7 @@ def make_shortlist(corpus: EncodedCorpus, size: int, tokenizers: TokenizerPair) 
         tokenizers: in a shared vocabulary each piece lists itself, so that names can be copied; in separate ones only
             bytes do.
     """
-    n_src, n_tgt = (np.diff(corpus.sides[side][1]) for side in SIDES)
-    stride = max(1, -(-int((n_src * n_tgt).sum()) // _MAX_PAIRS))
-    sample = corpus.select(np.arange(0, len(corpus), stride))
+    sample = _sample(corpus)
     vocab = tokenizers.target.vocab_size
     counts = np.bincount(sample.sides["target"][0], minlength=vocab)
     always = np.argsort(-counts, kind="stable")[: min(_ALWAYS, np.count_nonzero(counts))]
@@ -62,6 +61,14 @@ def make_shortlist(corpus: EncodedCorpus, size: int, tokenizers: TokenizerPair) 
         if len(pieces) < size and target not in pieces:
             pieces.append(target)
     return Shortlist(always.tolist(), by_source)
+
+
+def _sample(corpus: EncodedCorpus) -> EncodedCorpus:
+    n_pairs = 0
+    for start in range(0, len(corpus), _SENTENCES_AT_ONCE):  # bounds the memory for lengths
+        n_src, n_tgt = corpus.lengths(np.arange(start, min(start + _SENTENCES_AT_ONCE, len(corpus))))
+        n_pairs += int(((n_src - 2) * (n_tgt - 1)).sum())
+    return corpus.select(np.arange(0, len(corpus), max(1, -(-n_pairs // _MAX_PAIRS))))
 
 
 def _token_pairs(corpus: EncodedCorpus, frequent: Array, vocab: int) -> Iterator[tuple[Array, Array]]:
@@ -83,9 +90,9 @@ def _token_pairs(corpus: EncodedCorpus, frequent: Array, vocab: int) -> Iterator
 
 
 def _distinct(pairs: Iterable[tuple[Array, Array]]) -> tuple[Array, list[tuple[Array, Array]]]:
-    """Return the distinct codes (U,) in order, and the blocks with each pair's place among them for its code."""
+    """Return the distinct codes (U,) in order, and the blocks with each code replaced by its index among them."""
     blocks = [(*np.unique(codes, return_inverse=True), tokens) for codes, tokens in pairs]
-    merged = np.sort(np.concatenate([codes for codes, _, _ in blocks]))  # NumPy's own unique hashes, at thrice the time
+    merged = np.sort(np.concatenate([codes for codes, _, _ in blocks]))  # np.unique hashes, which takes longer here
     distinct = merged[np.diff(merged, prepend=-1) > 0]
     return distinct, [
         (np.searchsorted(distinct, codes).astype(np.int32)[inverse], tokens) for codes, inverse, tokens in blocks
@@ -97,7 +104,7 @@ def model_1(sources: Array, blocks: Sequence[tuple[Array, Array]]) -> Array:
 
     Args:
         sources: (U,), the source ids of the distinct pairs of a source and a target token.
-        blocks: for the pairs (P,) of some sentences, their places in `sources`, and the numbers of the target tokens.
+        blocks: for the pairs (P,) of some sentences, their indices in `sources`, and the numbers of the target tokens.
     """
     probabilities = np.ones(len(sources))
     for _ in range(_ITERATIONS):
