@@ -289,6 +289,7 @@ def test_every_choice_loads(pairs: int, device: str, minutes: float | None) -> N
         assert config.training.max_steps == steps
         assert config.training.validate_every <= max(1, steps)
         assert config.data.train[0].source == "it's: a #file, [odd]"
+        assert config.decoding.compute_type == ("int8" if device == "cpu" else "float32")
         if (training := config.training).optimizer == "muon":
             averaged = 1 / (1 - training.ema_decay)  # type: ignore[operator]
             assert (training.schedule, averaged) == ("constant", pytest.approx(max(100, steps) / 12, rel=0.01))

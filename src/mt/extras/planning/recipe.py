@@ -36,6 +36,7 @@ _MAX_HELD_OUT = 1000  # pairs
 _COMMENT_COLUMN = 32
 _ROBUST_REASON = "also train for typos, title case, URLs, ...; false: 0.2 BLEU more on clean text"
 _POSITIONS_REASON = "2 BLEU more in short trainings of Multi30k; sinusoidal: for exports to Hugging Face"
+_INT8_REASON = "1.5 to 2 times as fast as float32, with the same BLEU; shortlist: 50 is faster still"
 TUNING_REASON = "of the model, on the validation set, when training ends"
 
 
@@ -210,6 +211,13 @@ def training_choices(shape: Shape, inputs: PlanInputs, length: Length) -> list[C
     return [*choices, Choice("validate_every", every, validations), Choice("log_every", max(1, min(100, every // 4)))]
 
 
+def _decoding_choices(inputs: PlanInputs) -> list[Choice]:
+    choices = [Choice("beam_size", 5), Choice("tune_length_penalty", True, TUNING_REASON)]
+    if inputs.device == "cpu":
+        choices.append(Choice("compute_type", "int8", _INT8_REASON))
+    return choices
+
+
 def rounded(number: float) -> int:
     """Round to two significant digits, and to at least 1."""
     return max(1, int(float(f"{number:.1e}")))
@@ -233,7 +241,7 @@ class ConfigTemplate:
             "tokenizer": self.tokenizer,
             "model": model_choices(shape, self.inputs, length.epochs),
             "training": training_choices(shape, self.inputs, length),
-            "decoding": [Choice("beam_size", 5), Choice("tune_length_penalty", True, TUNING_REASON)],
+            "decoding": _decoding_choices(self.inputs),
         }
         return config_text(sections, header)
 
