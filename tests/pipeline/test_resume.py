@@ -147,6 +147,24 @@ def test_more_steps_resume_from_the_end_without_the_prepared_data(trained: Path,
     assert weights(folder) == weights(tiny)
 
 
+def test_a_resume_may_have_another_test_set(trained: Path, tiny: Path) -> None:
+    """The training goes on as if the test set had been there from the beginning."""
+    for language in ("en", "xx"):
+        shutil.copy(tiny / f"valid.{language}", tiny / f"other.{language}")
+    other = "data.test={source: other.en, target: other.xx}"
+    train(tiny, other, "training.max_steps=40")
+    folder = copy_of(trained, tiny / "copy")
+    for language in ("en", "xx"):
+        shutil.copy(tiny / f"valid.{language}", folder / f"other.{language}")
+    assert "resuming after step 24" in train(folder, other, "training.max_steps=40").stderr
+    assert weights(folder) == weights(tiny)
+    resumed, whole = (read_manifest(run_of(each).model.root)["test"] for each in (folder, tiny))
+    assert [{**one, "sentences_per_second": 0} for one in resumed] == [
+        {**one, "sentences_per_second": 0} for one in whole
+    ]
+    assert [one["method"] for one in whole] == ["greedy", "beam"]
+
+
 def test_without_its_prepared_data_changes_are_refused(trained: Path, tmp_path: Path) -> None:
     """Otherwise the tokenizer would be trained on the new text, and the weights would be of the old one."""
     folder = without_data(trained, tmp_path / "copy")

@@ -144,6 +144,20 @@ def test_a_change_that_a_resume_survives_is_accepted_and_said(project: Path, cha
     assert notice.startswith(f"{change.partition('=')[0]} is now ")
 
 
+def test_another_test_set_is_accepted_unless_it_was_split_off(project: Path, notices: list[str]) -> None:
+    files = "data.test={source: other.en, target: other.it}"
+    start(project, files)
+    run = RunDir(project / "run")
+    checkpoint(run, 100, inputs=input_digests(configure(project, files).data))
+    write_lines(project / "here" / "other.en", ["changed", "changed"])
+    start(project, files)
+    assert notices == []
+    for other in ("data.test={source: valid.en, target: valid.it}", "data.test=null", files):
+        start(project, other)
+    assert [notice.partition(" is now ")[0] for notice in notices] == ["data.test"] * 3
+    assert "data.test.from_train is now 1, it was None" in refusal(project, "data.test={from_train: 1}")
+
+
 def test_the_same_text_in_another_place_is_accepted(project: Path) -> None:
     start_and_train(project)
     start(project, f"data.root={project / 'there'}")
