@@ -192,6 +192,25 @@ def test_marks_of_markdown_stay(tmp_path: Path) -> None:
     assert translated(tmp_path / "a.md", shout).decode() == expected
 
 
+def test_hard_line_breaks_and_front_matter_stay(tmp_path: Path) -> None:
+    text = "\ufeff+++\ntitle = 'stays'\n+++\n# Poem\n\nRoses are red,  \nviolets are\\\nblue \\\\\nand sweet\n"
+    (tmp_path / "a.md").write_text(text)
+    expected = text.replace("Poem", "POEM").replace("Roses are red", "ROSES ARE RED").replace("violets", "VIOLETS")
+    expected = expected.replace(" are\\\n", " ARE\\\n").replace("blue", "BLUE").replace("and sweet", "AND SWEET")
+    assert translated(tmp_path / "a.md", shout).decode() == expected
+    text = "\ufeff---\r\ntitle: stays\r\n---\r\ntext\r\n"
+    (tmp_path / "a.md").write_text(text, newline="")
+    assert translated(tmp_path / "a.md", shout).decode() == text.replace("text", "TEXT")
+
+
+def test_elements_may_end_without_a_tag(tmp_path: Path) -> None:
+    page = "<ul><li translate=no>a<li>b<li class=notranslate>c</ul><p translate=no>d<hr>e<p class=notranslate>f<p>g"
+    page += "<div><pre><code>h</pre></code></div>i"
+    (tmp_path / "a.html").write_text(page)
+    expected = page.replace(">b", ">B").replace(">e", ">E").replace(">g", ">G").replace(">i", ">I")
+    assert translated(tmp_path / "a.html", shout).decode() == expected
+
+
 def test_marked_elements_stay(tmp_path: Path) -> None:
     page = "<div class='x notranslate'><p>a</p></div><p translate=no>b</p><p class=\"notranslated\">c</p>"
     (tmp_path / "a.html").write_text(page)
@@ -217,6 +236,8 @@ def test_subtitles_keep_their_times(tmp_path: Path) -> None:
     expected = SRT.replace("Hello there,\r\nmy friend.", "HELLO THERE,\r\nMY FRIEND.")
     assert loud == expected.replace("Good", "GOOD").replace("bye", "BYE")
     (tmp_path / "a.vtt").write_text(VTT)
+    (tmp_path / "b.srt").write_text(CUES.replace("\n\n", "\n"))
+    assert translated(tmp_path / "b.srt", shout).decode() == loud[1:].replace("\r", "").replace("\n\n", "\n")
     loud = translated(tmp_path / "a.vtt", shout).decode()
     assert loud == VTT.replace("Hello there", "HELLO THERE").replace("Bye", "BYE")
 

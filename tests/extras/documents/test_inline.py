@@ -42,6 +42,12 @@ def backwards(texts: list[str]) -> list[tuple[str, Sequence[Unit]]]:
         ("<p>call <code>f(x)</code> <b>now</b> or then</p>", "<p>CALL <code>f(x)</code> THEN OR <b>NOW</b></p>"),
         ("<p>hello <b>{name}</b> and you</p>", "<p>YOU AND <b>{name}</b> HELLO</p>"),
         ("<p><b>all of it</b></p>", "<p><b>ALL OF IT</b></p>"),
+        # Several attributes of one tag, tags that begin alike, and equal ones
+        (
+            '<p>a <b>b</b> <img alt="cat" title="dog"><img alt="cats"><img alt="cat"><img alt="cat"></p>',
+            '<p><b>B</b> A <img alt="CAT" title="DOG"><img alt="CATS"><img alt="CAT"><img alt="CAT"></p>',
+        ),
+        ("<p>to <b>see</b> <tt>ls -l</tt> do</p>", "<p><b>SEE</b> TO <tt>ls -l</tt> DO</p>"),
     ],
 )
 def test_tags_of_html_go_with_their_words(tmp_path: Path, page: str, expected: str) -> None:

@@ -14,7 +14,7 @@ _INLINE = re.compile(
     r"""\{\{[^{}]*\}\}|\{%[^{}]*%\}|(?<!`)`(?!`)[^`]+`(?!`)|(?<!`)``(?!`).+?(?<!`)``(?!`)
     |!?\[(?=[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*){0,5}\](?:\(|\[[^\[\]]))
     |\]\((?:[^()"]|\([^()]*\)|"[^"]*")*\)|\]\[[^\[\]]+\]|\[[^\[\]]*\](?:\[\]|(?![(\[]))
-    |<!--.*?-->|</?[A-Za-z][^<>]*>|(?:\ {2,}|\\)\r?\n|\\[^\w\s]|\*+|~~|(?<![^\W_])_+(?=[^\W_])|(?<=[^\W_])_+(?![^\W_])
+    |<!--.*?-->|</?[A-Za-z][^<>]*>|(?:\ {2,}|\\)\Z|\\[^\w\s]|\*+|~~|(?<![^\W_])_+(?=[^\W_])|(?<=[^\W_])_+(?![^\W_])
     """,
     re.DOTALL | re.VERBOSE,
 )
@@ -28,6 +28,9 @@ def scan_subtitles(source: str) -> Spliced:
     for number, start, end in _lines(source):
         line = source[start:end]
         if _TIME.match(line):
+            # Without an empty line between two cues, the number of this one ends the other's lines.
+            is_numbered = bool(cue) and source[slice(*cue[-1])].strip().isdigit()
+            _add_cue(found, cue[:-1] if is_numbered else cue, number - is_numbered)
             in_cue, cue = True, []
         elif not line.strip():
             _add_cue(found, cue, number)
@@ -113,9 +116,10 @@ def _joined(source: str, pieces: list[list[Span]], spans: list[tuple[int, int]])
 
 
 def _front_matter(source: str) -> int:
-    """Return the end of YAML front matter, 0 without it."""
-    found = re.match(r"---\r?\n.*?\n---[ \t]*\r?\n", source, re.DOTALL)
-    return found.end() if found else 0
+    """Return the end of a byte order mark and of YAML or TOML front matter, 0 without them."""
+    found = re.match(r"\ufeff?(?:(---|\+\+\+)\r?\n.*?\n\1[ \t]*\r?\n)?", source, re.DOTALL)
+    assert found is not None
+    return found.end()
 
 
 def _lines(source: str) -> Iterator[tuple[int, int, int]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mt.errors import InputError
 from mt.extras.documents.splicing import Span, Spliced
-from mt.extras.serving.html_lines import html_lines
+from mt.extras.serving.html_lines import INLINE, UNTRANSLATED, VOID, OpenElements, html_lines
 
 _TOKEN = re.compile(
     r"""<!--.*?-->|<!\[CDATA\[(?P<cdata>.*?)\]\]>|<\?.*?\?>|<!(?:"[^"]*"|'[^']*'|[^'">])*>
@@ -14,7 +14,6 @@ _TOKEN = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _ATTRIBUTE = re.compile(r"""\s(alt|title|placeholder|aria-label)\s*=\s*"([^"]*)\"""", re.IGNORECASE)
-_VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
 # Elements marked as not to be translated; in OpenDocument, by a style of code.
 _MARKED = re.compile(
     r"""\stranslate\s*=\s*["']?no\b|\sclass\s*=\s*(?:"[^"]*\bnotranslate\b|'[^']*\bnotranslate\b|notranslate\b)"""
@@ -49,11 +48,7 @@ class Markup:
     harmless: frozenset[str] = frozenset()
 
 
-_INLINE = "a abbr acronym b bdi bdo big cite del dfn em font i img ins label mark q s small span strong sub sup u wbr"
-HTML = Markup(
-    inline=frozenset(_INLINE.split()),
-    skipped=frozenset("script style code pre kbd samp var tt svg math template textarea noscript".split()),
-)
+HTML = Markup(inline=INLINE | {"img", "wbr"}, skipped=UNTRANSLATED)
 _MARKS = frozenset(f"w:{name}" for name in "proofErr bookmarkStart bookmarkEnd lastRenderedPageBreak".split())
 DOCX = Markup(frozenset({"w:p"}), text=frozenset({"w:t"}), runs="w:r", formats="w:rPr", harmless=_MARKS)
 PPTX = Markup(frozenset({"a:p"}), skipped=frozenset({"a:fld"}), text=frozenset({"a:t"}), runs="a:r", formats="a:rPr")
@@ -76,7 +71,8 @@ class _Scanner:
         self.block_start = 0
         self.joins = False  # the next text continues the piece before
         self.depth = self.in_text = 0  # open blocks, and open elements of text
-        self.skipped: list[str] = []  # open skipped elements
+        self.open = OpenElements()
+        self.skipped = self.open.untranslated
         self.format, self.last_format, self.in_format = "", "", False
         self.is_code = False  # the paragraph
         self.between = False  # something other than runs alike came since the last text
@@ -112,8 +108,11 @@ class _Scanner:
     def _tag(self, token: re.Match[str]) -> None:
         markup, closes = self.markup, bool(token["close"])
         name = token["name"] if markup.blocks else token["name"].lower()
-        step = -1 if closes else 0 if token["empty"] or name in _VOID else 1
-        self._skip(name, step, bool(_MARKED.search(token["rest"])))
+        step = -1 if closes else 0 if token["empty"] or name in VOID else 1
+        if closes:
+            self.open.close(name)
+        elif not token["empty"]:
+            self.open.open(name, name in markup.skipped or _MARKED.search(token["rest"]) is not None)
         if markup.blocks is None:
             self._attributes(token)
             if name not in markup.inline and name not in markup.skipped:
@@ -132,13 +131,6 @@ class _Scanner:
             self.is_code = bool(_CODE.match(token[0]))
         elif not self.in_format and name not in markup.harmless:
             self.between = True
-
-    def _skip(self, name: str, step: int, is_marked: bool) -> None:
-        """Enter or leave an element whose text is not translated."""
-        if step == 1 and (name in self.markup.skipped or is_marked or name in self.skipped[-1:]):
-            self.skipped.append(name)
-        elif step == -1 and self.skipped[-1:] == [name]:
-            self.skipped.pop()
 
     def _format(self, token: re.Match[str]) -> str:
         """Return the formatting of a run, without revision marks."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from mt.extras.documents.inline import Marked, Parts
 from mt.extras.documents.segments import Segment
@@ -66,14 +67,26 @@ class Spliced:
         rest = iter(sorted(changes))
         change = next(rest, None)
         for start, stop, text in sorted(blocks):
+            within = []
             while change is not None and change[0] < stop:
                 if change[0] < start:
                     yield change
                 else:
-                    before = self.source[self.source.rfind("<", 0, change[0]) : change[0]]
-                    text = text.replace(before + self.source[change[0] : change[1]], before + change[2])
+                    within.append(change)
                 change = next(rest, None)
+            # The longest first, as it may begin with another.
+            for old, new in sorted(self._tags(within), key=lambda tag: -len(tag[0])):
+                text = text.replace(old, new)
             yield start, stop, text
         if change is not None:
             yield change
         yield from rest
+
+    def _tags(self, changes: Sequence[tuple[int, int, str]]) -> Iterator[tuple[str, str]]:
+        """Yield each tag whose attributes change, up to the quotation mark of the last, before and after."""
+        for tag, own in groupby(changes, lambda change: self.source.rfind("<", 0, change[0])):
+            new, end = "", tag
+            for start, stop, value in own:
+                new += self.source[end:start] + value
+                end = stop
+            yield self.source[tag : end + 1], new + self.source[end : end + 1]

@@ -9,6 +9,7 @@ unclosed `<script>` and takes quadratic time for unclosed tags.
 
 import html
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ _MARKUP = re.compile(
 )
 _TAG = re.compile(r"<(/?)([A-Za-z][^\s/>]*)(.*)>", re.DOTALL)
 _ATTRIBUTE = re.compile(r"([^\s\"'<>/=]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'<>][^\s<>]*))?")
-_UNTRANSLATED = set("script style code kbd samp var pre template textarea svg math".split())
+UNTRANSLATED = frozenset("script style code pre kbd samp var tt svg math template textarea noscript".split())
 # Raw text elements of the HTML standard: only their own end tag is markup.
 _RAW_ENDS = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style", "textarea")}
 # Omitted end tags: the elements that the start tag of another one closes.
@@ -40,9 +41,9 @@ _ENDED_BY = {name: {"p"} for name in _BLOCKS} | {
     "option": {"option"},
 }
 _LISTS = {"ul", "ol", "dl", "table", "select"}  # a nested list does not close the item around it
-_VOID = set("area base br col embed hr img input link meta source track wbr".split())
-_INLINE = set(
-    "a abbr b bdi bdo big cite del dfn em font i ins label mark q s small span strike strong sub sup u".split()
+VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
+INLINE = frozenset(
+    "a abbr acronym b bdi bdo big cite del dfn em font i ins label mark q s small span strike strong sub sup u".split()
 )
 
 
@@ -95,22 +96,60 @@ def _pairs(tokens: list[_Token]) -> dict[int, int]:
     return pairs
 
 
-class _Tokenizer:
-    """A tokenizer with the stack of open elements, to know which are not translated."""
+class OpenElements:
+    """The open elements of a document, to know which are not translated; HTML may omit some end tags."""
 
     def __init__(self) -> None:
-        self.translated: list[str] = []  # around the untranslated ones
+        self._translated: list[str] = []  # around the untranslated ones
+        self._numbers = Counter[str]()  # of each name among them
         self.untranslated: list[str] = []  # an untranslated element and those inside it
 
+    def open(self, name: str, is_untranslated: bool) -> None:
+        ended = _ENDED_BY.get(name, set())
+        if self.untranslated:
+            if self.untranslated[0] in ended and _LISTS.isdisjoint(self.untranslated):
+                self.untranslated.clear()
+        elif self._translated and self._translated[-1] in ended:
+            self._pop()
+        if name in VOID:
+            return
+        if self.untranslated or is_untranslated:
+            self.untranslated.append(name)
+        else:
+            self._translated.append(name)
+            self._numbers[name] += 1
+
+    def close(self, name: str) -> None:
+        """Close an element and everything inside it."""
+        if name in self.untranslated:
+            while self.untranslated.pop() != name:
+                pass
+        elif self._numbers[name]:
+            self.untranslated.clear()
+            while self._pop() != name:
+                pass
+
+    def _pop(self) -> str:
+        name = self._translated.pop()
+        self._numbers[name] -= 1
+        return name
+
+
+class _Tokenizer:
+    """A tokenizer that knows which elements are not translated."""
+
+    def __init__(self) -> None:
+        self._open = OpenElements()
+
     def tokens(self, text: str) -> Iterator[_Token]:
-        position = 0
+        position, untranslated = 0, self._open.untranslated
         while match := _MARKUP.search(text, position):
             yield from self._text(text[position : match.start()])
-            depth = len(self.untranslated)
+            depth = len(untranslated)
             yield self._markup(match[0])
             position = match.end()
-            if len(self.untranslated) > depth and self.untranslated[-1] in _RAW_ENDS:
-                end = _RAW_ENDS[self.untranslated[-1]].search(text, position)
+            if len(untranslated) > depth and untranslated[-1] in _RAW_ENDS:
+                end = _RAW_ENDS[untranslated[-1]].search(text, position)
                 raw = text[position : end.start() if end else len(text)]
                 yield from self._text(raw)
                 position += len(raw)
@@ -118,18 +157,18 @@ class _Tokenizer:
 
     def _text(self, text: str) -> Iterator[_Token]:
         if text:
-            yield _Token("verbatim" if self.untranslated else "text", text)
+            yield _Token("verbatim" if self._open.untranslated else "text", text)
 
     def _markup(self, markup: str) -> _Token:
-        """Classify a piece of markup and update the stack."""
+        """Classify a piece of markup and update the open elements."""
         verbatim = _Token("verbatim", markup)
         tag = _TAG.fullmatch(markup)
         if tag is None:
             is_comment = markup.startswith("<!--")
-            return _Token("void", markup) if is_comment and not self.untranslated else verbatim
-        name, is_empty, was_untranslated = tag[2].lower(), False, bool(self.untranslated)
+            return _Token("void", markup) if is_comment and not self._open.untranslated else verbatim
+        name, is_empty, was_untranslated = tag[2].lower(), False, bool(self._open.untranslated)
         if tag[1]:
-            self._close(name)
+            self._open.close(name)
             if was_untranslated:
                 return verbatim
         else:
@@ -137,32 +176,12 @@ class _Tokenizer:
             if not is_empty:
                 refused = attributes.get("translate", "").lower() == "no"
                 refused |= "notranslate" in attributes.get("class", "").lower().split()
-                self._open(name, refused or name in _UNTRANSLATED)
-        if self.untranslated:
+                self._open.open(name, refused or name in UNTRANSLATED)
+        if self._open.untranslated:
             return verbatim
         if name in ("img", "wbr"):
             return _Token("void", markup)
-        return _Token("close" if tag[1] else "open", markup, name) if name in _INLINE and not is_empty else verbatim
-
-    def _open(self, name: str, is_untranslated: bool) -> None:
-        ended = _ENDED_BY.get(name, set())
-        if self.untranslated:
-            if self.untranslated[0] in ended and _LISTS.isdisjoint(self.untranslated):
-                self.untranslated.clear()
-        elif self.translated and self.translated[-1] in ended:
-            self.translated.pop()
-        if name not in _VOID:
-            (self.untranslated if self.untranslated or is_untranslated else self.translated).append(name)
-
-    def _close(self, name: str) -> None:
-        """Close an element and everything inside it."""
-        if name in self.untranslated:
-            while self.untranslated.pop() != name:
-                pass
-        elif name in self.translated:
-            self.untranslated.clear()
-            while self.translated.pop() != name:
-                pass
+        return _Token("close" if tag[1] else "open", markup, name) if name in INLINE and not is_empty else verbatim
 
 
 def _attributes(text: str) -> tuple[dict[str, str], bool]:
