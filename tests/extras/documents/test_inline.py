@@ -55,6 +55,18 @@ def test_tags_of_html_go_with_their_words(tmp_path: Path, page: str, expected: s
     assert translated(tmp_path / "a.html", shout, align=backwards).decode() == expected
 
 
+def forwards(texts: list[str]) -> list[tuple[str, Sequence[Unit]]]:
+    """Translate into capitals."""
+    return [(text.upper(), [Unit(*word.span(), word.start()) for word in re.finditer(r"\S+", text)]) for text in texts]
+
+
+@pytest.mark.parametrize("source", ["one <x/> two", "one <x/>two", "one<x/> two", "one <x/> <x/> two", "one <x/>, two"])
+def test_white_space_around_an_element_stays(tmp_path: Path, source: str) -> None:
+    (tmp_path / "a.xlf").write_text(XLIFF.format(source))
+    loud = translated(tmp_path / "a.xlf", shout, align=forwards, languages=("en", "fr")).decode()
+    assert re.findall(r"<target[^>]*>(.*)</target>", loud) == [source.upper().replace("X", "x")]
+
+
 def test_a_sentence_that_loses_a_placeholder_is_translated_between_its_tags(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<p>hello <b>%s</b> and you</p>")
 
@@ -77,7 +89,7 @@ def test_a_sentence_that_loses_a_placeholder_is_translated_between_its_tags(tmp_
             'NOW <bpt id="1">&lt;b&gt;</bpt>PAGE THE<ept id="1">&lt;/b&gt;</ept> SEE',
         ),
         ('a <bx id="1" rid="a"/>b<ex id="2" rid="a"/> &amp; c', 'C &amp; <bx id="1" rid="a"/>B<ex id="2" rid="a"/> A'),
-        ('a <ept id="1">x</ept>b <!-- c --> d', '<!-- c -->D <ept id="1">x</ept>B A'),
+        ('a <ept id="1">x</ept>b <!-- c --> d', '<!-- c --> D <ept id="1">x</ept>B A'),
     ],
 )
 def test_codes_of_xliff_go_with_their_words(tmp_path: Path, source: str, expected: str) -> None:

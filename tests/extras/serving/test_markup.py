@@ -46,7 +46,13 @@ def translated(html: str) -> str:
         ('see <a href="x>y">the page</a> now', 'NOW <a href="x>y">PAGE THE</a> SEE'),
         ("<p>a <b>b</b></p><p>c</p>", "<p><b>B</b> A</p><p>C</p>"),
         ("a <b></b>b", "<b></b>B A"),
-        ("a <img src=x> b", "<img src=x>B A"),
+        ("a <img src=x> b", "<img src=x> B A"),
+        ("a <img> <wbr> b", "<img> <wbr> B A"),
+        ("a b <img>, c", "C <img>, B A"),
+        ("a <b>b <img> c</b> d", "D <b><img> C B</b> A"),
+        ("Good thing. <img> Good two.", "THING. GOOD <img> TWO. GOOD"),
+        ("Good thing.<img> Good <b>two</b>.", "THING. GOOD<img> <b>TWO.</b> GOOD"),
+        ("Good thing. <img>Good two.", "THING. GOOD <img>TWO. GOOD"),
         ("<a href=x><img src=y></a>", "<a href=x><img src=y></a>"),
         ("<a href=x><img src=y>a</a>", "<a href=x><img src=y>A</a>"),
         ("<a href=x>a</a><img src=y> b", "B <a href=x>A</a><img src=y>"),
@@ -113,7 +119,7 @@ def test_an_element_without_a_word_left_is_not_lost() -> None:
     pieces = segment_html("a <b>b</b> c", " ")
     units = [Unit(0, 1, 0), Unit(2, 3, 4)]
     assert pieces.assemble([Candidate("A C", 0, 0)], lambda *_: units) == "A <b></b>C"
-    assert pieces.assemble([Candidate("A", 0, 0)], lambda *_: units[:1]) == "A<b></b>"
+    assert pieces.assemble([Candidate("A", 0, 0)], lambda *_: units[:1]) == "A <b></b>"
 
 
 def test_tags_inside_of_a_word_that_stays_stay_inside_of_it() -> None:

@@ -51,16 +51,28 @@ class Line:
         """Return the elements around a character."""
         return [element for element in self.elements if element.start <= position < element.end]
 
+    def white_space_around(self, element: Element) -> tuple[bool, bool]:
+        """Return whether white space stands before and behind an element without text."""
+        return self.text[max(0, element.start - 1) : element.start].isspace(), self.text[
+            element.start : element.start + 1
+        ].isspace()
+
     def edges_within(self, start: int, end: int) -> list[int]:
         """Return the positions of tags strictly inside a span."""
         return self._edges[bisect_right(self._edges, start) : bisect_left(self._edges, end)]
 
 
 class Writer:
-    """Write a line, span by span and in order, with the tags of its elements; `escape` is applied to text."""
+    """Write a line, span by span and in order, with the tags of its elements.
 
-    def __init__(self, line: Line, escape: Callable[[str], str]) -> None:
-        self._line, self._escape = line, escape
+    Args:
+        line: the source line.
+        escape: is applied to text.
+        space: between words of the target language; empty where it writes none.
+    """
+
+    def __init__(self, line: Line, escape: Callable[[str], str], space: str) -> None:
+        self._line, self._escape, self._space = line, escape, space
         self._open: list[Element] = []
         self._written: set[Element] = set()
         self._parts: list[str] = []
@@ -78,6 +90,13 @@ class Writer:
         """Write white space between two words; it gets the elements common to both."""
         self._pending_space += text
 
+    def gap(self, start: int, end: int, text: str) -> None:
+        """Write white space between two sentences, and the elements from start to end of the line."""
+        within = [one for one in self._line.elements if start <= one.start == one.end < end]
+        self._put_before(within, is_first=False)
+        if not self._pending_space:
+            self.space(text)
+
     def translated(self, start: int, end: int, text: str, units: "Sequence[Unit]") -> None:
         """Write the translation of the span from start to end of the line.
 
@@ -93,9 +112,9 @@ class Writer:
         placement, written = place(self._line, start, end, units), 0
         for number, (unit, stack) in enumerate(zip(units, placement.stacks, strict=True)):
             self.space(text[written : unit.start])
-            self._put_unwritten(placement.before[number])
+            self._put_before(placement.before[number], is_first=number == 0)
             self._write(text[unit.start : unit.end], stack)
-            self._put_unwritten(placement.after[number])
+            self._put_behind(placement.after[number])
             written = unit.end
 
     def finish(self) -> str:
@@ -136,6 +155,22 @@ class Writer:
         self._parts += [element.opening for element in stack[common:]]
         self._open = list(stack)
         self._written.update(stack)
+
+    def _put_before(self, elements: Iterable[Element], is_first: bool) -> None:
+        """Write elements without words before a word, with white space around them as in the source."""
+        for element in elements:
+            if element not in self._written:
+                before, behind = self._line.white_space_around(element)
+                if before and not self._pending_space and not is_first:
+                    self.space(self._space)
+                self._put_unwritten([element])
+                self.space(self._space if before and behind else "")
+
+    def _put_behind(self, elements: Iterable[Element]) -> None:
+        for element in elements:
+            if element not in self._written:
+                self.space(self._space if self._line.white_space_around(element)[0] else "")
+                self._put_unwritten([element])
 
     def _put_unwritten(self, elements: Iterable[Element]) -> None:
         """Write elements without content or without translated words, unless already written."""

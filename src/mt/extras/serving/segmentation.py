@@ -41,12 +41,12 @@ class _Segments:
     def assemble(
         self, candidates: Iterator[Candidate], align: Aligner, separator: str, escape: Callable[[str], str]
     ) -> str:
-        writer, text = Writer(self.line, escape), self.line.text
+        writer, text = Writer(self.line, escape, separator), self.line.text
         end = 0
         for number, ((start, stop), sentence) in enumerate(zip(self.spans, self.sentences, strict=True)):
             if number:
                 gap = text[end:start]
-                writer.space(gap if _BREAK.search(gap) else separator)
+                writer.gap(end, start, gap if _BREAK.search(gap) else separator)
             else:
                 writer.copy(0, start)
             candidate, end = next(candidates), stop
