@@ -85,6 +85,7 @@ Hello there
 XLIFF = """\
 <xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file source-language="en" original="a"><body>
 <trans-unit id="1"><source>Press <g id="1">the key</g> now<x id="2"/></source></trans-unit>
+<trans-unit id="6"><source>A <mrk mtype="protected">Bc</mrk> d</source><seg-source>a</seg-source></trans-unit>
 <trans-unit id="2"><source>Done</source><target>Fertig</target></trans-unit>
 <trans-unit id="3" translate="no"><source>Stays</source></trans-unit>
 <group translate="no"><trans-unit id="4"><source>Stays, too</source></trans-unit>
@@ -245,7 +246,10 @@ def test_subtitles_keep_their_times(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (XLIFF, ['PRESS <g id="1">THE KEY</g> NOW<x id="2"/>', "Fertig", "GOES"]),
+        (
+            XLIFF,
+            ['PRESS <g id="1">THE KEY</g> NOW<x id="2"/>', 'A <mrk mtype="protected">Bc</mrk> D', "Fertig", "GOES"],
+        ),
         (XLIFF_2, ["SOME TEXT"]),
     ],
     ids=["1.2", "2.0"],
@@ -254,6 +258,7 @@ def test_xliff_gets_targets(tmp_path: Path, content: str, expected: list[str]) -
     (tmp_path / "a.xlf").write_text(content)
     loud = translated(tmp_path / "a.xlf", shout, languages=("en", "de")).decode()
     assert re.findall(r"<target[^>]*>(.*?)</target>", loud) == expected
+    assert "</seg-source><target" in loud or "seg-source" not in content
     assert re.findall(r"<source>.*?</source>", loud) == re.findall(r"<source>.*?</source>", content)
     assert "xml:lang" not in loud
     tagged = content.replace("<source>", '<source xml:lang="en">')

@@ -89,6 +89,14 @@ def test_a_sentence_that_loses_a_placeholder_is_translated_between_its_tags(tmp_
             'NOW <bpt id="1">&lt;b&gt;</bpt>PAGE THE<ept id="1">&lt;/b&gt;</ept> SEE',
         ),
         ('a <bx id="1" rid="a"/>b<ex id="2" rid="a"/> &amp; c', 'C &amp; <bx id="1" rid="a"/>B<ex id="2" rid="a"/> A'),
+        (
+            'see <mrk mtype="protected">Acme <g id="1">F</g> o</mrk> now',
+            '<mrk mtype="protected">Acme <g id="1">F</g> o</mrk> NOW SEE',
+        ),
+        (
+            'see <mrk translate="no">Acme</mrk> <mrk mtype="term">it</mrk>',
+            '<mrk translate="no">Acme</mrk> <mrk mtype="term">IT</mrk> SEE',
+        ),
         ('a <ept id="1">x</ept>b <!-- c --> d', '<!-- c --> D <ept id="1">x</ept>B A'),
     ],
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mt.errors import InputError
-from mt.extras.documents.inline import CODES, Marked, line_of, set_content
+from mt.extras.documents.inline import Marked, is_code, line_of, set_content
 from mt.extras.documents.markup import check_xml
 from mt.extras.documents.segments import Segment
 from mt.text.languages import base_language
@@ -82,7 +82,8 @@ def _xliff_units(root: Any, target_lang: str) -> list[tuple[Any, Any]]:
             new.set(_XML_LANG, target_lang)
         if root.get("version", "").startswith("1"):
             new.set("state", "needs-review-translation")
-        source.addnext(new)
+        segmented = parent.find(f"{namespace}seg-source")  # which stands between both
+        (source if segmented is None else segmented).addnext(new)
         units.append((source, new))
     return units
 
@@ -116,9 +117,9 @@ def _nodes(element: Any) -> list[tuple[Any, str]]:
     for node in element.iter():
         if not isinstance(node.tag, str):
             continue
-        name = node.tag.rpartition("}")[2]
-        if name not in CODES and not any(parent.tag.rpartition("}")[2] in CODES for parent in node.iterancestors()):
+        is_inside = any(map(is_code, node.iterancestors()))
+        if not is_code(node) and not is_inside:
             found.append((node, "text"))
-        if node is not element:
+        if node is not element and not is_inside:
             found.append((node, "tail"))
     return [(node, which) for node, which in found if getattr(node, which)]

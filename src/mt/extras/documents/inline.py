@@ -14,7 +14,7 @@ Align = Callable[[list[str]], "Sequence[tuple[str, Sequence[Unit]]]"]  # transla
 Parts = Sequence[str | Line]  # markup that stays, and lines with inline elements
 
 # Elements whose text is code of another program, and marks without text
-CODES = frozenset("bpt ept ph it ut x bx ex sc ec cp sm em prop note".split())
+_CODES = frozenset("bpt ept ph it ut x bx ex sc ec cp sm em prop note".split())
 _STARTS = {"bpt": "ept", "bx": "ex", "sc": "ec"}
 
 
@@ -70,7 +70,7 @@ def line_of(node: Any) -> tuple[Line, list[Any]]:
                 elements.append(element)
                 if name in _STARTS:
                     stack.append((element, _STARTS[name], _pair(child)))
-                elif name and name not in CODES:
+                elif name and not is_code(child):
                     depth = len(stack)
                     stack.append((element, "", ""))
                     walk(child)
@@ -90,7 +90,7 @@ def set_content(node: Any, markup: str, nodes: Sequence[Any]) -> None:
         parent.text = parsed.text
         for child in parsed:
             original = nodes[int(child.tag[1:])]
-            if _name(original) and _name(original) not in CODES:
+            if _name(original) and not is_code(original):
                 new = parent.makeelement(original.tag, dict(original.attrib), original.nsmap)
                 parent.append(new)
                 build(new, child)
@@ -103,6 +103,12 @@ def set_content(node: Any, markup: str, nodes: Sequence[Any]) -> None:
     for child in list(node):
         node.remove(child)
     build(node, parsed)
+
+
+def is_code(node: Any) -> bool:
+    """Return True for an element of XLIFF or TMX whose text is not translated."""
+    protected = node.get("translate") == "no" or node.get("mtype") == "protected"
+    return _name(node) in _CODES or (_name(node) == "mrk" and protected)
 
 
 def _name(node: Any) -> str:
