@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mt.data.glossary import Glossary
-from mt.data.terms import Terms
+from mt.data.terms import Term, Terms
 from mt.errors import InputError
 
 TSV = """# of vehicles
@@ -84,6 +84,13 @@ def test_a_translation_has_the_term_as_a_word(tmp_path: Path, source: str, trans
     assert term.is_in(translation) is expected
 
 
+def test_vowel_signs_belong_to_their_word() -> None:
+    """Those of Hindi, Arabic and others are no letters to Python."""
+    terms = Terms({"\u0915\u092e": "short"})
+    assert [term.start for term in terms.find("\u0915\u092e\u0940 \u0915\u092e")] == [4]
+    assert not Term(0, 1, ("\u0915\u092e",)).is_in("\u0915\u092e\u0940")
+
+
 def test_the_form_at_the_beginning(tmp_path: Path) -> None:
     [example, kept] = glossary(tmp_path).terms("en", "de").find("e.g. mt")
     assert [example.form(True), example.form(False), kept.form(True)] == ["Z. B.", "z. B.", "mt"]
@@ -139,6 +146,8 @@ def test_unusable_patterns() -> None:
         ("See https://a.org/b?c=1, or www.d.com/e.", ["https://a.org/b?c=1", "www.d.com/e"]),
         ("(http://a.org/b) ask me@a-b.co.uk.", ["http://a.org/b", "me@a-b.co.uk"]),
         ("Good \U0001f600\U0001f600 day \u2764\ufe0f!", ["\U0001f600\U0001f600", "\u2764\ufe0f"]),
+        ("\u2b50 1\ufe0f\u20e3 \u23f0!", ["\u2b50", "1\ufe0f\u20e3", "\u23f0"]),
+        ("\u2b06\ufe0f \U0001f469\u200d\U0001f4bb\u2122", ["\u2b06\ufe0f", "\U0001f469\u200d\U0001f4bb"]),
         ("Run `a b` with --all {name} %s <tag> $HOME", ["`a b`", "--all", "{name}", "%s", "<tag>", "$HOME"]),
         ("call() a_b in /usr/lib by @user #topic, ABC-12", ["call()", "a_b", "/usr/lib", "@user", "#topic", "ABC-12"]),
         ("On 2024-05-01 at 10:30 version 1.2.3 of 2048 lines.", ["2024-05-01", "10:30", "1.2.3", "2048"]),

@@ -12,6 +12,7 @@ from engine_helpers import Twins, ending_model, printed, printed_lines, run_cli,
 from mt.api.loading import load
 from mt.data.glossary import Glossary
 from mt.data.terms import Term
+from mt.data.tokenizer import SPACE
 from mt.decoding.alignment import Unit
 from mt.decoding.engine import EngineChoice, Hypothesis, Sampling, SearchOptions
 from mt.decoding.prefix import Prefix
@@ -179,6 +180,19 @@ def test_a_term_replaces_the_word_that_is_aligned_to_it(both: Twins) -> None:
         [[found, *_]] = search.complete([sentence], [[hypothesis]], options, lambda *_: 60)
         assert tokenizer.decode(found.ids).startswith(f"{text[:start]}Hund")
         assert found.attention is None or len(found.attention) in (len(found.ids), len(found.ids) + 1)
+
+
+def test_no_term_stands_behind_a_space_of_its_own(both: Twins) -> None:
+    """It would begin with a second one."""
+    tokenizer = both.tokenizers.target
+    space = tokenizer.tokens(range(tokenizer.vocab_size)).index(SPACE)
+    ids = [*tokenizer.encode("Das"), space, *tokenizer.encode("(b)"), *tokenizer.encode("Haus")]
+    hypothesis = Hypothesis.of(ids, -9.0, 1.0)
+    for unit in (Unit(place, place + 1, 2, ((2, 1.0),)) for place in range(len(tokenizer.decode(ids)))):
+        search = TermSearch(both.slow(), tokenizer, [], True, lambda *_, unit=unit: [unit])
+        sentence = Sentence(both.tokenizers.source.encode(LINES[0]), Prefix(), [Term(2, 5, ("(x)",))], LINES[0])
+        [[found, *_]] = search.complete([sentence], [[hypothesis]], OPTIONS, lambda *_: 60)
+        assert "  " not in tokenizer.decode(found.ids).partition("(x)")[0]
 
 
 def test_spans_are_kept_but_in_samples(both: Twins) -> None:

@@ -174,6 +174,12 @@ def test_a_line_break_in_the_output_becomes_a_space(spelt: str) -> None:
     assert text.split() == ["ab", "cd"]
 
 
+def test_bytes_that_are_no_character_are_left_out() -> None:
+    ids = [len(SPECIALS) + value for value in b"ab\xe2\x98 \xf0c\xe2\x98\x83"]
+    found = make(reciting_model(ids, TOKENIZER.vocab_size)).best(["A dog."], replace(GREEDY, max_length=20))
+    assert found == ["ab c\N{SNOWMAN}"]
+
+
 def test_the_output_is_what_the_tokens_spell() -> None:
     model = reciting_model(TOKENIZER.encode("The old house is on the hill."), TOKENIZER.vocab_size)
     for beam_size in (1, 3):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from mt.bundle.load_translator import open_model
+from mt.data.terms import Terms
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.errors import InputError
 from mt.storage.run_dir import ModelDir
@@ -49,6 +50,18 @@ def test_the_usual_case_of_words_is_restored() -> None:
     shouted = "ANNA SENT THE LETTER TO NASA. THE IPHONE IS NEW, SAYS ANNA."
     assert usual(casing, shouted) == "Anna sent the letter to NASA. The iPhone is new, says Anna."
     assert usual(casing, "THE LETTER OF J. ANNA") == "The letter of j. Anna"  # an initial ends no sentence
+
+
+def test_what_is_kept_gets_its_own_case() -> None:
+    glossary = Terms({"MyApp": "MonAppli", "red car": "rouge"})
+    lines = {
+        "SEE BUG-4567: A LETTER OF MYAPP TO THE RED CAR": "See BUG-4567: a letter of MyApp to the red car",
+        "The Letter That {UserName} Sent By GetValue() Is New": "The letter that {UserName} sent by GetValue() is new",
+    }
+    for line, expected in lines.items():
+        found = learned([*ENGLISH, *TITLES]).restored(line, kept=glossary.spans)
+        assert found is not None
+        assert found[0] == expected
 
 
 def test_unknown_words_have_the_case_of_rare_words() -> None:

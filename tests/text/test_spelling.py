@@ -36,9 +36,8 @@ def learned(lines: list[str]) -> Spelling:
         ("A woman rides her horsse.", "A woman rides her horse."),  # or twice there
         ("A woman rides her hosre.", "A woman rides her horse."),  # or swapped with the next
         ("A woman rides her hotse.", "A woman rides her horse."),  # or the key beside it was hit
-        ("Jgglers don't fear the foresst!", "Jugglers don't fear the forest!"),
-        ("“Throguh the well-knwn (forrest)”", "“Through the well-known (forest)”"),
-        ("Her horrse waits for Annna, in Psris.", "Her horse waits for Anna, in Paris."),
+        ("the jgglers don't fear the foresst!", "the jugglers don't fear the forest!"),
+        ("“throguh the well-knwn (forrest)”", "“through the well-known (forest)”"),
         ("the  horrse\twaits", "the  horse\twaits"),
     ],
 )
@@ -54,7 +53,7 @@ def test_slips_are_corrected(line: str, corrected: str) -> None:
         "A norse, a horsex, a horke",  # the first or last letter, or no neighbour on the keyboard
         "wsits.txt --hrse hrse.org hrse/waits hrse_waits @hrse hrse=1 hrse2 `hrse`",  # no words
         "HRSE hRSE",
-        "The Hrse of Firest",  # names
+        "Hrse of Firest waits for Annna in Psris.",  # names
         "An umrella",  # that word was seen once
         "hxoxrse",  # two errors
         "shuted",  # a word of shouted lines only
@@ -74,13 +73,13 @@ def test_the_most_frequent_of_several_words_is_taken() -> None:
 def test_nouns_keep_their_capitals() -> None:
     german = learned(GERMAN)
     assert german.corrected("Im Schaten bellen Hnude.") == "Im Schatten bellen Hunde."
-    assert german.corrected("Bellne im schaten") == "Bellen im schatten"
+    assert german.corrected("Bellne im schaten") == "Bellne im schatten"
 
 
 def test_spans_are_kept() -> None:
     spelling = learned(ENGLISH)
     line = "the hrse and the hrse"
-    assert spelling.corrected(line, lambda text: [(4, 8)]) == "the hrse and the horse"
+    assert spelling.corrected(line, lambda text: [(4, 8, "hrse")]) == "the hrse and the horse"
 
 
 def test_text_without_case_teaches_nothing() -> None:
@@ -110,7 +109,7 @@ def test_a_model_translates_the_corrected_line(engine: str, two_languages: Path)
     to_wrong = {0: 0, 2: 2, 7: 8, 10: 11}
     units = translator.align("b abcd ab d", right[0])
     assert translator.align("b abbcd ab d", wrong[0]) == [unit.moved(to_wrong) for unit in units]
-    kept = Preprocessing(spelling=Spelling(("abcd", "b"), 2)).apply("abbcd", kept=lambda line: [(0, len(line))])
+    kept = Preprocessing(spelling=Spelling(("abcd", "b"), 2)).apply("abbcd", kept=lambda line: [(0, len(line), line)])
     assert kept == Preprocessed("abbcd")
 
 

@@ -5,16 +5,18 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mt.text.languages import is_spaced
+from mt.text.words import IN_WORD
 
 _END = r"[^\s<>\"'.,;:!?)\]}»”]"  # of a URL
-_EMOJI = r"\U0001F000-\U0001FAFF\u2600-\u27BF"
+_EMOJI = r"\U0001F000-\U0001FAFF\u2300-\u23FF\u2600-\u27BF\u2B00-\u2BFF"
+_IN_EMOJI = rf"{_EMOJI}\uFE0F\u200D\u20E3\U000E0020-\U000E007F"  # with selectors, joiners, keys and flags' letters
 _QUOTED = r"[^`']*[^\s`']'+s?(?:[\s.,;:!?)]|$)"  # behind ` as an opening quotation mark, as in `dog' or ``dog''
 SPANS = re.compile(
     "|".join(
         [
             rf"(?:\b(?:https?|ftp)://|\bwww\.)[^\s<>\"]*{_END}",
             r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
-            rf"[{_EMOJI}][{_EMOJI}\uFE0F\u200D]*",
+            rf"(?:[{_EMOJI}]|\S\uFE0F|[0-9#*]\u20E3)[{_IN_EMOJI}]*",
             rf"`(?!{_QUOTED})[^`\s][^`]*`",
             r"\{\w*\}|</?\w+/?>|(?<!\w)%[a-z]\b|(?<![\w@#$])[@#$][A-Za-z_]\w*|(?<!\S)--[a-z][\w-]+(?![^\s.,;:!?)=])",
             r"(?<![\w/])/\w+(?:/[\w.]+)+|\b\w+\(\)|\b\w+_\w+\b|\b[A-Z]{2,}-\d+\b",
@@ -23,6 +25,7 @@ SPANS = re.compile(
     )
 )
 """Text that is the same in all languages: URLs, e-mail addresses, emoji, code, and numbers but small ones."""
+_WITHIN_WORD = re.compile(f"[{IN_WORD}]{{2}}")
 
 
 class Term(NamedTuple):
@@ -33,6 +36,7 @@ class Term(NamedTuple):
         forms: of its translation that are accepted, the preferred one first.
         sentence_case: whether a form that begins the translation is capitalised.
         is_spaced: whether the target language writes spaces, so that only a whole word counts.
+        source: the text in its usual case: as the glossary has it, or as it is.
     """
 
     start: int
@@ -40,6 +44,7 @@ class Term(NamedTuple):
     forms: tuple[str, ...]
     sentence_case: bool = True
     is_spaced: bool = True
+    source: str = ""
 
     def form(self, begins: bool) -> str:
         """Return the form for a place that begins the translation, or for another."""
@@ -68,7 +73,7 @@ def is_whole_word(text: str, start: int, end: int) -> bool:
 
 
 def _joined(edge: str) -> bool:
-    return len(edge) == 2 and re.fullmatch(r"\w\w", edge) is not None
+    return _WITHIN_WORD.fullmatch(edge) is not None
 
 
 class Terms:
@@ -104,12 +109,12 @@ class Terms:
                 found.append(term)
         return sorted(found)
 
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return start and end of the terms of a text, `SPANS` among them."""
-        return [(term.start, term.end) for term in self.find(text, spans=True)]
+    def spans(self, text: str) -> list[tuple[int, int, str]]:
+        """Return start, end and usual case of the terms of a text, `SPANS` among them."""
+        return [(term.start, term.end, term.source) for term in self.find(text, spans=True)]
 
     def _kept(self, start: int, end: int, forms: tuple[str, ...]) -> Term:
-        return Term(start, end, forms, False, self._into_spaced)
+        return Term(start, end, forms, False, self._into_spaced, forms[0])
 
     def _occurrences(self, text: str) -> Iterator[Term]:
         for word in self._word.finditer(text):
@@ -129,7 +134,7 @@ class Terms:
                 if different:
                     upper = len(spelt) > 1 and spelt == source.upper()
                     forms = (target.upper(), target) if upper else (target, _capitalized(target))
-                yield Term(start, start + len(spelt), forms, True, self._into_spaced)
+                yield Term(start, start + len(spelt), forms, True, self._into_spaced, source)
 
 
 def _spellings(text: str) -> tuple[str, ...]:

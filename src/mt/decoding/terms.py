@@ -6,16 +6,19 @@ Terms are placed from left to right, so what has been placed stays, and every te
 translation would become too long. Placeholders, which the model would have to copy, are not needed (docs/lab/terms.md).
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mt.data.tokenizer import EOS_ID, SPECIALS
+from mt.data.tokenizer import EOS_ID, SPACE, SPECIALS
 from mt.decoding.alignment import Unit
 from mt.decoding.engine import Engine, Hypothesis, SearchOptions
 from mt.decoding.prefix import Prefix
+from mt.text.words import IN_WORD
 
 if TYPE_CHECKING:
     from mt.data.terms import Term
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 _PLACES = 3  # that are tried for a term
 _ALIGNED = 0.3  # share of the attention to a term that makes a word its translation
 _IMPOSSIBLE = -1e9
+_CONTINUES = re.compile(f"[{IN_WORD}]")  # a piece that continues a word
 
 
 class Sentence(NamedTuple):
@@ -77,8 +81,9 @@ class TermSearch:
     def __post_init__(self) -> None:
         pieces = self.tokenizer.tokens(range(self.tokenizer.vocab_size))
         hidden = {*range(len(SPECIALS)), *self.tokenizer.byte_ids, *self.tokenizer.tags.values()}
-        begins = [i not in hidden and not (self.is_spaced and piece[:1].isalnum()) for i, piece in enumerate(pieces)]
+        begins = [i not in hidden and not (self.is_spaced and _CONTINUES.match(p)) for i, p in enumerate(pieces)]
         self._begins_word, self._ends_word = np.array(begins), np.array(begins)
+        self._is_space = np.array([piece == SPACE for piece in pieces])
         self._ends_word[EOS_ID] = True
 
     def missing(self, sentence: Sentence, ids: Sequence[int]) -> "list[Term]":
@@ -155,7 +160,8 @@ class TermSearch:
         ids, units = hypothesis.ids, self.aligned(sentence, hypothesis)
         own = costs[range(len(ids) + 1), [*ids, EOS_ID]]
         ends = {0, len(ids)}
-        places = [place for place in range(fixed, len(ids) + 1) if place in ends or self._begins_word[ids[place]]]
+        begins = [self._begins_word[token] and not self._is_space[before] for before, token in pairwise([0, *ids])]
+        places = [place for place in range(fixed, len(ids) + 1) if place in ends or begins[place]]
         choices = []
         for term in self.missing(sentence, ids):
             spelt = {place: self.tokenizer.encode(term.form(place == 0)) for place in places}

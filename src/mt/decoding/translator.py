@@ -291,6 +291,7 @@ class Translator:
                 texts = [speller_of(self.tokenizers.target).decode(prefix, chosen[0].ids)]
             else:
                 texts = self.tokenizers.target.decode_batch([h.ids for h in chosen])
+                texts = [text.replace("\ufffd", "") for text in texts]  # bytes that are no character
             joined = self.separator.join(text.strip() for text in texts)
             # A model can spell a line break in bytes, but one line in must be one line out.
             one_line = joined.replace("\r", " ").replace("\n", " ")

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -47,6 +47,8 @@ def title_case(text: str, language: str = "") -> str:
 
 
 Recase = Callable[[str, str], str]  # of a text and its language
+Kept = Callable[[str], Sequence[tuple[int, int, str]]]
+"""Finds terms, code and the like in a line: start, end, and the same text in its usual case."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +113,10 @@ class Casing:
     def _usual(self) -> Mapping[str, str]:
         return {upper_case(word): word for word in reversed(self.words)}  # the most frequent of equal ones counts
 
-    def restored(self, line: str, language: str = "") -> tuple[str, Recase] | None:
+    def restored(self, line: str, language: str = "", kept: Kept = lambda line: ()) -> tuple[str, Recase] | None:
         """Return a line in capitals or title case in the usual case of its words, and what brings its translation back.
 
-        None for any other line.
+        None for any other line. Text that is kept gets its own usual case.
         """
         if line.isupper():
             if not self._is_shouted(line):
@@ -124,9 +126,12 @@ class Casing:
             change = title_case
         else:
             return None
-        capital_start = self.capital_start[_has_final_mark(line)]
+        capital_start, spans = self.capital_start[_has_final_mark(line)], kept(line)
 
         def restored_word(match: re.Match[str]) -> str:
+            for start, end, text in spans:
+                if start <= match.start() and match.end() <= end:
+                    return text[match.start() - start : match.end() - start]
             capitals = upper_case(match[0])
             if change is title_case and len(capitals) > 1 and match[0] == capitals:  # an abbreviation
                 return capitals

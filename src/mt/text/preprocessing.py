@@ -1,10 +1,9 @@
 """Preprocessing of source lines: the usual case of words in capitals, and corrected spelling."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mt.text.casing import Casing, Recase
+from mt.text.casing import Casing, Kept, Recase
 from mt.text.spelling import Spelling
 
 
@@ -27,7 +26,7 @@ class Preprocessing:
         line: str,
         language: str = "",
         keep_case: bool = False,
-        kept: Callable[[str], Sequence[tuple[int, int]]] = lambda line: (),
+        kept: Kept = lambda line: (),
     ) -> Preprocessed:
         """Return a line in the usual case of its words and with corrected spelling; the number of words is the same.
 
@@ -35,9 +34,9 @@ class Preprocessing:
             line: of the source language.
             language: its code.
             keep_case: whether the case stays as it is.
-            kept: returns the spans of a line, start and end, whose spelling stays as it is.
+            kept: finds text that is spelt in one way only.
         """
-        usual = self.casing.restored(line, language) if self.casing and not keep_case else None
+        usual = self.casing.restored(line, language, kept) if self.casing and not keep_case else None
         line, recase = usual or (line, None)
         return Preprocessed(self.spelling.corrected(line, kept) if self.spelling else line, recase)
 

@@ -2,13 +2,13 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from mt.errors import InputError
-from mt.text.casing import WORD, starts_sentence
+from mt.text.casing import WORD, Kept, starts_sentence
 
 KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю")
 """Rows of keys; a letter may be mistyped as its neighbour."""
@@ -17,6 +17,7 @@ _HEADER = "mt spelling 1"
 _MAX_WORDS = 300_000
 _MIN_COUNT = 3  # of a word that a misspelling may stand for
 _MIN_LETTERS = 4
+_NOUNS = 0.4
 # Neither code nor names of files: words, with apostrophes and hyphens, between quotation and punctuation marks.
 _PROSE = re.compile(r"(?<!\S)[\"'“„‚«‹(\[¿¡]*([^\W\d_]+(?:['’-][^\W\d_]+)*)[.,;:!?…)\]\"'”»›]*(?!\S)")
 
@@ -77,18 +78,20 @@ class Spelling:
         return {word.lower(): rank for rank, word in enumerate(self.words[: self.n_frequent])}
 
     @cached_property
+    def _capitalises_nouns(self) -> bool:
+        frequent = self.words[: self.n_frequent]  # in German more than half are capitalised, elsewhere under 0.3
+        return sum(word[0].isupper() for word in frequent) > _NOUNS * len(frequent)
+
+    @cached_property
     def _letters(self) -> str:
         return "".join(sorted({letter for word in self._rank for letter in word if letter.upper() != letter}))
 
-    def corrected(self, line: str, kept: Callable[[str], Sequence[tuple[int, int]]] = lambda line: ()) -> str:
+    def corrected(self, line: str, kept: Kept = lambda line: ()) -> str:
         """Replace each unknown word that is one typing error away from a frequent one.
 
-        Of several frequent ones the first is taken. Short words, abbreviations, code, and capitalised words within a
-        sentence, unless the frequent word is usually capitalised, stay as they are.
-
-        Args:
-            line: of the source language.
-            kept: returns the spans of a line, start and end, that stay as they are.
+        Of several frequent ones the first is taken. Short words, abbreviations, code, and what is kept stay as they
+        are. So do capitalised words, which may be names; where nouns are capitalised, other frequent words that are so
+        replace them.
         """
         unknown = [word for word in WORD.finditer(line) if len(word[0]) >= _MIN_LETTERS and not self._knows(word[0])]
         if not unknown:
@@ -97,20 +100,20 @@ class Spelling:
         pieces, end = [], 0
         for word in unknown:
             is_prose = any(first <= word.start() and word.end() <= last for first, last in prose)
-            if is_prose and not any(start < word.end() and word.start() < stop for start, stop in spans):
-                pieces += [line[end : word.start()], self._corrected(word)]
+            if is_prose and not any(start < word.end() and word.start() < stop for start, stop, _ in spans):
+                pieces += [line[end : word.start()], self._corrected(word[0])]
                 end = word.end()
         return "".join([*pieces, line[end:]])
 
     def _knows(self, word: str) -> bool:
         return word.lower() in self._known
 
-    def _corrected(self, match: re.Match[str]) -> str:
-        word, small = match[0], match[0].lower()
-        if word not in (small, small.capitalize()):
+    def _corrected(self, word: str) -> str:
+        small = word.lower()
+        if word != small and not (word == small.capitalize() and self._capitalises_nouns):
             return word
         ranks = [self._rank[known] for known in _candidates(small, self._letters) if known in self._rank]
-        if word != small and not starts_sentence(match):
+        if word != small:
             ranks = [rank for rank in ranks if self.words[rank][0].isupper()]
         if not ranks:
             return word
