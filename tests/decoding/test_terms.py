@@ -185,8 +185,8 @@ def test_a_term_replaces_the_word_that_is_aligned_to_it(both: Twins) -> None:
 def test_no_term_stands_behind_a_space_of_its_own(both: Twins) -> None:
     """It would begin with a second one."""
     tokenizer = both.tokenizers.target
-    space = tokenizer.tokens(range(tokenizer.vocab_size)).index(SPACE)
-    ids = [*tokenizer.encode("Das"), space, *tokenizer.encode("(b)"), *tokenizer.encode("Haus")]
+    space, dot = map(tokenizer.tokens(range(tokenizer.vocab_size)).index, (SPACE, "."))
+    ids = [*tokenizer.encode("Das"), space, dot, *tokenizer.encode("Haus")]
     hypothesis = Hypothesis.of(ids, -9.0, 1.0)
     for unit in (Unit(place, place + 1, 2, ((2, 1.0),)) for place in range(len(tokenizer.decode(ids)))):
         search = TermSearch(both.slow(), tokenizer, [], True, lambda *_, unit=unit: [unit])

@@ -283,15 +283,14 @@ class Translator:
         """Join the parts of a line, each with its source tokens, hypotheses and prefix, rank by rank."""
         if not parts:
             return [Candidate("", 0.0, 0.0)]
-        candidates = []
-        prefix = parts[0][2]
+        candidates, prefix = [], parts[0][2]
         for rank in range(max(len(hypotheses) for _, hypotheses, _ in parts)):
             chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for _, hypotheses, _ in parts]
             if prefix.text:
                 texts = [speller_of(self.tokenizers.target).decode(prefix, chosen[0].ids)]
             else:
                 texts = self.tokenizers.target.decode_batch([h.ids for h in chosen])
-                texts = [text.replace("\ufffd", "") for text in texts]  # bytes that are no character
+                texts = [text.replace("\ufffd", "").strip() or text for text in texts]  # broken bytes beside others
             joined = self.separator.join(text.strip() for text in texts)
             # A model can spell a line break in bytes, but one line in must be one line out.
             one_line = joined.replace("\r", " ").replace("\n", " ")
