@@ -13,6 +13,8 @@ from mt.errors import InputError
 from mt.pipeline.resume import refuse_changes
 from mt.storage import atomic
 from mt.storage.run_dir import CheckpointDir, RunDir
+from mt.text.languages import TERM_TAGS
+from training_helpers import prepare_run
 
 PAIRS = [("one", "uno"), ("two", "due")]
 
@@ -174,6 +176,13 @@ def test_without_checkpoints_anything_goes(project: Path) -> None:
     RunDir(project / "run").checkpoint(5).mkdir(parents=True)
     start(project)
     assert "seed is now 2, it was 1" in refusal(project, "seed=2")
+
+
+def test_without_checkpoints_other_tags_need_another_tokenizer(tiny: Path) -> None:
+    changes = (("", ()), ("augmentation.terms=0.5", TERM_TAGS), ("model.target_tag=target", ("xx",)))
+    for change, tags in changes:
+        config = parse_config((tiny / "tiny.yaml").read_text(), "x.yaml", [f"data.root={tiny}", *change.split()])
+        assert tuple(prepare_run(config, RunDir(tiny / "run")).source.tags) == tags
 
 
 @pytest.mark.parametrize("name", ["step-00000100", "step-00000007", "damaged-step-00000100"])
