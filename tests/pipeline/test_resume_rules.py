@@ -11,6 +11,7 @@ from mt.config import Config, dump_config, parse_config
 from mt.data.prepare import input_digests
 from mt.errors import InputError
 from mt.pipeline.resume import refuse_changes
+from mt.pipeline.run import prepare
 from mt.storage import atomic
 from mt.storage.run_dir import CheckpointDir, RunDir
 from mt.text.languages import TERM_TAGS
@@ -183,6 +184,19 @@ def test_without_checkpoints_other_tags_need_another_tokenizer(tiny: Path) -> No
     for change, tags in changes:
         config = parse_config((tiny / "tiny.yaml").read_text(), "x.yaml", [f"data.root={tiny}", *change.split()])
         assert tuple(prepare_run(config, RunDir(tiny / "run")).source.tags) == tags
+
+
+def test_what_another_training_measured_is_forgotten(tiny: Path) -> None:
+    config = parse_config((tiny / "tiny.yaml").read_text(), "x.yaml", [f"data.root={tiny}"])
+    run = RunDir(tiny / "run")
+    records = (run.length, run.precision)
+    for name, is_kept in (("other", False), ("step-00000100", True), ("damaged-step-00000100", True)):
+        for record in records:
+            atomic.write_text(record, "{}")
+        (run.checkpoints / name).mkdir(parents=True)
+        prepare(config, run, tiny)
+        assert [record.exists() for record in records] == [is_kept] * 2
+        (run.checkpoints / name).rmdir()
 
 
 @pytest.mark.parametrize("name", ["step-00000100", "step-00000007", "damaged-step-00000100"])
