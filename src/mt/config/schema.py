@@ -14,7 +14,7 @@ from mt.config.data import DataConfig
 from mt.config.decoding import DecodingConfig, EvaluationConfig
 from mt.config.model import ModelConfig, TokenizerConfig
 from mt.config.training import TrainingConfig
-from mt.text.languages import TERM_TAGS
+from mt.text.languages import TERM_TAGS, is_spaced
 
 ExportFormat = Literal["ctranslate2", "huggingface", "onnx", "argos"]
 EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
@@ -99,6 +99,7 @@ class Config(Section):
             yield Rule(("tokenizer.file", "training.init_from", "training.distill_from"), reason)
         if self.model.positions == "learned":
             yield from self._learned_position_rules()
+        yield from self._language_rules()
         if training.bidirectional_epochs > 0:
             yield from self._bidirectional_rules()
         if self.model.architecture == "decoder_only":
@@ -129,6 +130,19 @@ class Config(Section):
                 f"must be at least {needed} with learned positions: one character may take {needed} tokens "
                 f"(start, {'tag, ' * self.source_tags}space, 4 bytes, end)",
             )
+
+    def _language_rules(self) -> Iterator[Rule]:
+        data, target_tag = self.data, self.model.target_tag
+        if target_tag == "target" and not self.tokenizer.shared:
+            reason = "the target's own vocabulary has no tags; set tokenizer.shared: true, or target_tag: source"
+            yield Rule(("model.target_tag", "tokenizer.shared"), reason)
+        if target_tag == "none" and len(data.pairs) > len(data.source_lang):
+            reason = "nothing says which target language is wanted, and there are several; set it to source or target"
+            yield Rule(("model.target_tag", "data.target_lang"), reason)
+        unspaced = [code for code in (*data.source_lang, *data.target_lang) if not is_spaced(code)]
+        if self.augmentation.terms and unspaced:
+            reason = f"finds words by the spaces between them, and {unspaced[0]} is written without; leave it out"
+            yield Rule(("augmentation.terms", "data.source_lang", "data.target_lang"), reason)
 
     def _bidirectional_rules(self) -> Iterator[Rule]:
         if not self.tokenizer.shared:
