@@ -151,12 +151,17 @@ class Config(Section):
                 "each sentence is source and target in turn, so both languages need one vocabulary "
                 "(tokenizer.shared: true)",
             )
-        if len(self.data.pairs) > 1 or self.tags:
-            yield Rule(
-                ("training.bidirectional_epochs", "data.target_lang"),
-                "is for one target language and one source language: in the opposite direction their tags would be "
-                "learned as text",
-            )
+        if len(self.data.pairs) > 1:
+            reason = "is for one target language and one source language"
+            yield Rule(("training.bidirectional_epochs", "data.target_lang", "data.source_lang"), reason)
+        causes = {
+            "model.target_tag": self.model.target_tag == "target",
+            "model.source_format": "lang" in self.model.source_format,
+            "augmentation.terms": bool(self.augmentation.terms),
+        }
+        for key in (key for key, has_tags in causes.items() if has_tags):
+            reason = f"in the opposite direction the tags of {key} would be learned as text; leave one of them out"
+            yield Rule(("training.bidirectional_epochs", key), reason)
 
     def _matrix_size_rules(self) -> Iterator[Rule]:
         # The CTranslate2 format, in which the model folder holds the model too, has 32 bits for a matrix's size.
