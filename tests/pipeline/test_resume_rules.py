@@ -107,10 +107,25 @@ def test_all_changes_are_named_at_once(project: Path) -> None:
     start_and_train(project)
     source = "[{source: train.en, target: train.it}, {builtin: phrasebook}]"
     message = refusal(project, "seed=5", "model.d_ff=64", "training.max_steps=3", f"data.train={source}")
-    assert "cannot resume: data.train is now" in message
+    assert "cannot resume: data.train is now 2 sources, it was 1 source (an optional one counts once" in message
+    assert "content" not in message
     assert "seed is now 5, it was 1" in message
     assert "model.d_ff is now 64, it was 2048" in message
     assert "max_steps" not in message
+
+
+def test_a_change_of_one_source_is_named_by_its_key(project: Path) -> None:
+    two = "data.train=[{source: train.en, target: train.it}, {source: other.en, target: other.it}]"
+    start(project, two)
+    run = RunDir(project / "run")
+    checkpoint(run, 100, inputs=input_digests(configure(project, two).data))
+    weighted = refusal(project, two, "data.train.0.weight=2")
+    assert weighted == f"{run.root}: cannot resume: data.train.0.weight is now 2.0, it was 1.0"
+    write_lines(project / "here" / "new.en", ["changed", "changed"])
+    renamed = refusal(project, two, "data.train.1.source=new.en")
+    assert renamed == f"{run.root}: cannot resume: data.train.1.source is now 'new.en', it was 'other.en'"
+    fewer = refusal(project)
+    assert fewer == f"{run.root}: cannot resume: data.train is now 1 source, it was 2 sources"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +172,12 @@ def test_another_test_set_is_accepted_unless_it_was_split_off(project: Path, not
     assert notices == []
     for other in ("data.test={source: valid.en, target: valid.it}", "data.test=null", files):
         start(project, other)
-    assert [notice.partition(" is now ")[0] for notice in notices] == ["data.test"] * 3
+    assert notices == [
+        "data.test.source is now 'valid.en', it was 'other.en'",
+        "data.test.target is now 'valid.it', it was 'other.it'",
+        "data.test is now None, it was 1 source",
+        "data.test is now 1 source, it was None",
+    ]
     assert "data.test.from_train is now 1, it was None" in refusal(project, "data.test={from_train: 1}")
 
 
