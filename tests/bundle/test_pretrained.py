@@ -277,17 +277,34 @@ def test_killed_and_resumed_ends_in_the_same_weights_and_another_model_is_refuse
     assert events(given) == before
 
 
-def test_a_shallow_model_starts_with_the_layers_named(tmp_path: Path) -> None:
-    folder, pretrained, tokenizers = make(tmp_path, "model.encoder_layers=3", "model.decoder_layers=2")
-    shallow = ["model.encoder_layers=2", "model.decoder_layers=1"]
-    config = configured(*shallow, "training.init_from=x", "training.init_layers={encoder: [0, 2], decoder: [1]}")
+@pytest.mark.parametrize(
+    ("kind", "deep", "shallow", "layers", "moved"),
+    [
+        (
+            "encoder_decoder",
+            (3, 2),
+            (2, 1),
+            "{encoder: [0, 2], decoder: [1]}",
+            {"encoder.1.": "encoder.2.", "decoder.0.": "decoder.1."},
+        ),
+        ("decoder_only", (0, 3), (0, 2), "{decoder: [1, 2]}", {"layers.0.": "layers.1.", "layers.1.": "layers.2."}),
+    ],
+)
+def test_a_shallow_model_starts_with_the_layers_named(
+    tmp_path: Path, kind: str, deep: tuple[int, int], shallow: tuple[int, int], layers: str, moved: dict[str, str]
+) -> None:
+    theirs, ours = (
+        [f"model.architecture={kind}", f"model.encoder_layers={encoder}", f"model.decoder_layers={decoder}"]
+        for encoder, decoder in (deep, shallow)
+    )
+    folder, start, tokenizers = make(tmp_path, *theirs)
+    config = configured(*ours, "training.init_from=x", f"training.init_layers={layers}")
     model = fresh(config, tokenizers)
     starting_from(folder, config).initialize(model, tokenizers)
-    theirs = dict(pretrained.named_parameters())
-    moved = {"encoder.1.": "encoder.2.", "decoder.0.": "decoder.1."}
+    pretrained = dict(start.named_parameters())
     for name, parameter in model.named_parameters():
         origin = next((name.replace(ours, other) for ours, other in moved.items() if name.startswith(ours)), name)
-        assert torch.equal(parameter, theirs[origin]), name
+        assert torch.equal(parameter, pretrained[origin]), name
 
 
 @pytest.mark.parametrize(

@@ -161,12 +161,18 @@ def make(tmp_path: Path) -> MakeCorpus:
     pair = TokenizerPair(usual(), usual())
     encoded = encode_text(tmp_path, SOURCE, TARGET, pair)
 
-    def make(shares: dict[str, float], seed: int = 1, max_length: int = 10_000, kind: str = "") -> AugmentedCorpus:
+    def make(
+        shares: dict[str, float],
+        seed: int = 1,
+        max_length: int = 10_000,
+        kind: str = "",
+        languages: Languages = EN_IT,
+    ) -> AugmentedCorpus:
         segmenters = [Merges(t, 0.3) for t in pair] if kind == "sampled" else []
         corpus = SampledCorpus(encoded, pair, segmenters, seed, max_length, tmp_path) if segmenters else encoded
         if kind == "bidirectional":
             corpus = BidirectionalCorpus(encoded, 1, seed, max_length)
-        return AugmentedCorpus(corpus, pair, shares, seed, max_length, EN_IT, segmenters)
+        return AugmentedCorpus(corpus, pair, shares, seed, max_length, languages, segmenters)
 
     return make
 
@@ -228,6 +234,21 @@ def test_typos_are_in_the_source_of_reversed_pairs(make: MakeCorpus) -> None:
         assert new[1] in (source, target)
         reversed_pairs += new[1] == source and new[0] not in (source, target)
     assert reversed_pairs > len(PAIRS) / 4
+
+
+@pytest.mark.parametrize("languages", [EN_IT, Languages("en", "ja")], ids=str)
+def test_pairs_of_opposite_directions_are_not_merged(make: MakeCorpus, languages: Languages) -> None:
+    plain = texts(make({}, kind="bidirectional").in_epoch(0))
+    found = texts(make({"merge": 1.0}, kind="bidirectional", languages=languages).in_epoch(0))
+    spaces = [" " if language != "ja" else "" for language in languages]
+    merged = 0
+    for own, other, new in zip(plain, [*plain[1:], plain[0]], found, strict=True):
+        straight = own in PAIRS
+        joined = [f"{a}{space}{b}" for a, b, space in zip(own, other, spaces[:: 1 if straight else -1], strict=True)]
+        expected = tuple(joined) if straight == (other in PAIRS) else own
+        assert new == expected
+        merged += expected != own
+    assert merged > len(PAIRS) / 3
 
 
 def test_large_corpora_are_changed_window_by_window(make: MakeCorpus, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,11 @@ from mt.config import Config, dump_config, parse_config
 from mt.data.prepare import input_digests
 from mt.errors import InputError
 from mt.pipeline.resume import refuse_changes
+from mt.pipeline.run import prepare
 from mt.storage import atomic
 from mt.storage.run_dir import CheckpointDir, RunDir
+from mt.text.languages import TERM_TAGS
+from training_helpers import prepare_run
 
 PAIRS = [("one", "uno"), ("two", "due")]
 
@@ -104,10 +107,25 @@ def test_all_changes_are_named_at_once(project: Path) -> None:
     start_and_train(project)
     source = "[{source: train.en, target: train.it}, {builtin: phrasebook}]"
     message = refusal(project, "seed=5", "model.d_ff=64", "training.max_steps=3", f"data.train={source}")
-    assert "cannot resume: data.train is now" in message
+    assert "cannot resume: data.train is now 2 sources, it was 1 source (an optional one counts once" in message
+    assert "content" not in message
     assert "seed is now 5, it was 1" in message
     assert "model.d_ff is now 64, it was 2048" in message
     assert "max_steps" not in message
+
+
+def test_a_change_of_one_source_is_named_by_its_key(project: Path) -> None:
+    two = "data.train=[{source: train.en, target: train.it}, {source: other.en, target: other.it}]"
+    start(project, two)
+    run = RunDir(project / "run")
+    checkpoint(run, 100, inputs=input_digests(configure(project, two).data))
+    weighted = refusal(project, two, "data.train.0.weight=2")
+    assert weighted == f"{run.root}: cannot resume: data.train.0.weight is now 2.0, it was 1.0"
+    write_lines(project / "here" / "new.en", ["changed", "changed"])
+    renamed = refusal(project, two, "data.train.1.source=new.en")
+    assert renamed == f"{run.root}: cannot resume: data.train.1.source is now 'new.en', it was 'other.en'"
+    fewer = refusal(project)
+    assert fewer == f"{run.root}: cannot resume: data.train is now 1 source, it was 2 sources"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +172,12 @@ def test_another_test_set_is_accepted_unless_it_was_split_off(project: Path, not
     assert notices == []
     for other in ("data.test={source: valid.en, target: valid.it}", "data.test=null", files):
         start(project, other)
-    assert [notice.partition(" is now ")[0] for notice in notices] == ["data.test"] * 3
+    assert notices == [
+        "data.test.source is now 'valid.en', it was 'other.en'",
+        "data.test.target is now 'valid.it', it was 'other.it'",
+        "data.test is now None, it was 1 source",
+        "data.test is now 1 source, it was None",
+    ]
     assert "data.test.from_train is now 1, it was None" in refusal(project, "data.test={from_train: 1}")
 
 
@@ -174,6 +197,26 @@ def test_without_checkpoints_anything_goes(project: Path) -> None:
     RunDir(project / "run").checkpoint(5).mkdir(parents=True)
     start(project)
     assert "seed is now 2, it was 1" in refusal(project, "seed=2")
+
+
+def test_without_checkpoints_other_tags_need_another_tokenizer(tiny: Path) -> None:
+    changes = (("", ()), ("augmentation.terms=0.5", TERM_TAGS), ("model.target_tag=target", ("xx",)))
+    for change, tags in changes:
+        config = parse_config((tiny / "tiny.yaml").read_text(), "x.yaml", [f"data.root={tiny}", *change.split()])
+        assert tuple(prepare_run(config, RunDir(tiny / "run")).source.tags) == tags
+
+
+def test_what_another_training_measured_is_forgotten(tiny: Path) -> None:
+    config = parse_config((tiny / "tiny.yaml").read_text(), "x.yaml", [f"data.root={tiny}"])
+    run = RunDir(tiny / "run")
+    records = (run.length, run.precision)
+    for name, is_kept in (("other", False), ("step-00000100", True), ("damaged-step-00000100", True)):
+        for record in records:
+            atomic.write_text(record, "{}")
+        (run.checkpoints / name).mkdir(parents=True)
+        prepare(config, run, tiny)
+        assert [record.exists() for record in records] == [is_kept] * 2
+        (run.checkpoints / name).rmdir()
 
 
 @pytest.mark.parametrize("name", ["step-00000100", "step-00000007", "damaged-step-00000100"])

@@ -18,10 +18,10 @@ SETTINGS = ("training.max_steps=300", "training.warmup_steps=40", "training.sche
 LIMITED = (*SETTINGS, "training.minutes=0.05", "training.validate_every=50", "training.patience=null")
 
 
-def plan(folder: Path, *changes: str) -> LengthPlan:
+def plan(folder: Path, *changes: str, step: int = 0, elapsed: float = 0.0) -> LengthPlan:
     config = parse_config((folder / "tiny.yaml").read_text(), "tiny.yaml", [*LIMITED, *changes])
     folder.joinpath("run").mkdir(exist_ok=True)
-    return LengthPlan(RunDir(folder / "run"), config.training, SINGLE_PROCESS, elapsed=0.0)
+    return LengthPlan(RunDir(folder / "run"), config.training, SINGLE_PROCESS, step, elapsed)
 
 
 def test_validations_count_and_a_slow_machine_makes_fewer_steps(tiny: Path) -> None:
@@ -40,9 +40,15 @@ def test_the_configured_length_bounds_the_plan_and_its_end_stays(tiny: Path) -> 
     fast.add_step(0.001)
     assert fast.replan(40) == 4 * 300
     assert fast.replan(1100) == fast.at(2000) == 1200
-    late = plan(tiny, "training.minutes=0.0001")
-    late.add_step(100.0)
-    assert late.replan(30) == 41  # a schedule's warm-up is shorter than its steps
+
+
+@pytest.mark.parametrize(("schedule", "steps"), [("cosine", 41), ("linear", 41), ("constant", 33), ("noam", 33)])
+def test_a_warm_up_that_does_not_fit_is_reported(tiny: Path, schedule: str, steps: int, notices: list[str]) -> None:
+    changes = (f"training.schedule={schedule}", "training.learning_rate=0.1", "training.minutes=1")
+    late = plan(tiny, *changes, step=0, elapsed=53.0)
+    late.add_step(2.0)
+    assert late.replan(30) == steps  # a rate that falls to zero does so after the warm-up
+    assert notices[-1] == "training.minutes: the warm-up alone takes 1 min 13 s; lower training.warmup_steps"
 
 
 def test_plans_are_repeated_until_the_limit_changes(tiny: Path) -> None:
@@ -52,35 +58,51 @@ def test_plans_are_repeated_until_the_limit_changes(tiny: Path) -> None:
     again = plan(tiny)
     again.add_step(1.0)
     assert (again.at(39), again.at(40), again.replan(40)) == (300, steps, steps)
-    other = plan(tiny, "training.minutes=7")
-    assert other.at(40) == 300
+    other = plan(tiny, "training.minutes=7", step=39, elapsed=39.0)
+    assert (other.at(39), other.at(40)) == (300, 300)
+
+
+def test_another_limit_is_planned_for_at_once(tiny: Path) -> None:
+    """Otherwise the configured length, which may be past already, would hold until the next validation."""
+    for minutes, steps in ((30, 900), (40, 1200), (10, 400)):
+        for _ in range(2):  # a later resume repeats it
+            changed = plan(tiny, f"training.minutes={minutes}", step=400, elapsed=800.0)
+            assert changed.at(400) == changed.replan(400) == steps
+
+
+def test_more_minutes_resume_a_finished_training(tiny: Path) -> None:
+    short = ("training.max_steps=50", "training.validate_every=60", "training.patience=null")
+    train(tiny, *short, "training.minutes=0.0001", "training.warmup_steps=10")
+    assert run_of(tiny).checkpoint_steps()[-1] == 10
+    done = train(tiny, *short, "training.minutes=60", "training.warmup_steps=10")
+    assert "resuming after step 10" in done.stderr
+    assert "step 200 is the last (training.minutes)" in done.stderr
 
 
 def test_a_killed_training_ends_with_the_weights_of_one_that_had_the_same_plans(tiny: Path, tmp_path: Path) -> None:
     whole, killed = (shutil.copytree(tiny, tmp_path / name) for name in ("whole", "killed"))
-    done = train(whole, *LIMITED)
+    settings = (*LIMITED, "training.final_weights=last")
+    done = train(whole, *settings)
     assert "(training.minutes)" in done.stderr
     record = json.loads(run_of(whole).length.read_bytes())
     assert "40" in record["plans"]
     assert list(record["plans"].values())[-1] != 300
-    run_of(killed).root.mkdir(parents=True)
+    train(killed, *settings, "training.max_epochs=1")  # nothing is planned yet
     shutil.copy(run_of(whole).length, run_of(killed).length)
     for step in (30, 60):
-        command = Command("train", "--config", "tiny.yaml", *overrides(LIMITED), cwd=killed)
+        command = Command("train", "--config", "tiny.yaml", *overrides(settings), cwd=killed)
         wait_for_step(killed, step, command)
         command.signal(signal.SIGKILL)
         command.wait()
-    train(killed, *LIMITED)
+    train(killed, *settings)
     assert json.loads(run_of(killed).length.read_bytes()) == record
     assert weights(killed) == weights(whole)
 
 
 def test_a_finished_training_keeps_its_best_weights_when_the_measure_changes(tiny: Path) -> None:
-    settings = (*LIMITED, "training.validate_every=20")
-    run_of(tiny).root.mkdir(parents=True)
-    record = {"limit": {"minutes": 0.05, "max_steps": 300}, "plans": {"40": 60}}
-    run_of(tiny).length.write_text(json.dumps(record))
+    settings = (*LIMITED, "training.validate_every=20", "training.minutes=0.0001")
     train(tiny, *settings)
+    assert run_of(tiny).checkpoint_steps()[-1] == 41
     before = weights(tiny)
     assert "no longer count" not in train(tiny, *settings, "training.best_metric=loss").stderr
     assert weights(tiny) == before

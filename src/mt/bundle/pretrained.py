@@ -236,7 +236,8 @@ def copy_weights(
         layers: those of its layers that the model takes; None: all.
     """
     by_name = dict(start.model.named_parameters())
-    chosen = {} if layers is None else {"encoder": layers.encoder, "decoder": layers.decoder}
+    # A decoder-only model has its decoder layers in `layers`.
+    stacks = {} if layers is None else {"encoder": layers.encoder, "decoder": layers.decoder, "layers": layers.decoder}
     sides = {
         "source_embedding.tokens.weight": "source",
         "target_embedding.tokens.weight": "target",
@@ -249,7 +250,7 @@ def copy_weights(
             if name in sides:
                 _copy_rows(parameter, by_name[name], origins[sides[name]])
             else:
-                parameter.copy_(by_name[_origin_of_layer(name, chosen)])
+                parameter.copy_(by_name[_origin_of_layer(name, stacks)])
     size, n_known = tokenizers.target.vocab_size, len(origins["target"].known)
     log.info("starting from pretrained weights; %d of %d target pieces are known", n_known, size)
 

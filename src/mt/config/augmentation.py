@@ -47,7 +47,8 @@ class AugmentationConfig(Section):
     """Share of pairs that get a URL, emoji, number or piece of code to copy, on both sides at the same place."""
     terms: _Share = None
     """Share of pairs in which up to three source words are followed by their translations in the target, which a
-    lexicon of the training text finds. `--glossary` then gives terms to the model so. Not part of `robust`."""
+    lexicon of the training text finds. `--glossary` then gives terms to the model so. Not part of `robust`, and only
+    for languages that are written with spaces between words."""
     noise: _Share = None
     """Share of pairs replaced by a line of such spans and symbols that is its own translation."""
 

@@ -14,7 +14,7 @@ from mt.config.data import DataConfig
 from mt.config.decoding import DecodingConfig, EvaluationConfig
 from mt.config.model import ModelConfig, TokenizerConfig
 from mt.config.training import TrainingConfig
-from mt.text.languages import TERM_TAGS
+from mt.text.languages import TERM_TAGS, is_spaced
 
 ExportFormat = Literal["ctranslate2", "huggingface", "onnx", "argos"]
 EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
@@ -99,6 +99,7 @@ class Config(Section):
             yield Rule(("tokenizer.file", "training.init_from", "training.distill_from"), reason)
         if self.model.positions == "learned":
             yield from self._learned_position_rules()
+        yield from self._language_rules()
         if training.bidirectional_epochs > 0:
             yield from self._bidirectional_rules()
         if self.model.architecture == "decoder_only":
@@ -130,6 +131,19 @@ class Config(Section):
                 f"(start, {'tag, ' * self.source_tags}space, 4 bytes, end)",
             )
 
+    def _language_rules(self) -> Iterator[Rule]:
+        data, target_tag = self.data, self.model.target_tag
+        if target_tag == "target" and not self.tokenizer.shared:
+            reason = "the target's own vocabulary has no tags; set tokenizer.shared: true, or target_tag: source"
+            yield Rule(("model.target_tag", "tokenizer.shared"), reason)
+        if target_tag == "none" and len(data.pairs) > len(data.source_lang):
+            reason = "nothing says which target language is wanted, and there are several; set it to source or target"
+            yield Rule(("model.target_tag", "data.target_lang"), reason)
+        unspaced = [code for code in (*data.source_lang, *data.target_lang) if not is_spaced(code)]
+        if self.augmentation.terms and unspaced:
+            reason = f"finds words by the spaces between them, and {unspaced[0]} is written without; leave it out"
+            yield Rule(("augmentation.terms", "data.source_lang", "data.target_lang"), reason)
+
     def _bidirectional_rules(self) -> Iterator[Rule]:
         if not self.tokenizer.shared:
             yield Rule(
@@ -137,12 +151,17 @@ class Config(Section):
                 "each sentence is source and target in turn, so both languages need one vocabulary "
                 "(tokenizer.shared: true)",
             )
-        if len(self.data.pairs) > 1 or self.tags:
-            yield Rule(
-                ("training.bidirectional_epochs", "data.target_lang"),
-                "is for one target language and one source language: in the opposite direction their tags would be "
-                "learned as text",
-            )
+        if len(self.data.pairs) > 1:
+            reason = "is for one target language and one source language"
+            yield Rule(("training.bidirectional_epochs", "data.target_lang", "data.source_lang"), reason)
+        causes = {
+            "model.target_tag": self.model.target_tag == "target",
+            "model.source_format": "lang" in self.model.source_format,
+            "augmentation.terms": bool(self.augmentation.terms),
+        }
+        for key in (key for key, has_tags in causes.items() if has_tags):
+            reason = f"in the opposite direction the tags of {key} would be learned as text; leave one of them out"
+            yield Rule(("training.bidirectional_epochs", key), reason)
 
     def _matrix_size_rules(self) -> Iterator[Rule]:
         # The CTranslate2 format, in which the model folder holds the model too, has 32 bits for a matrix's size.

@@ -50,8 +50,8 @@ class TrainingConfig(Section):
     minutes: Annotated[float | None, Field(gt=0, le=10**7)] = None
     """Time that training should take, validations included, preparing the text and the last scores not: max_steps is
     replanned when the warm-up ends and after each validation, from the speed so far, to at most four times the
-    configured value. A resume repeats the recorded plans. null: no limit, as for --set
-    training.max_steps=N alone."""
+    configured value. A resume repeats the recorded plans, or plans at once where minutes or max_steps has changed.
+    null: no limit, as for --set training.max_steps=N alone."""
     optimizer: Literal["adam", "adamw", "muon"] = "adam"
     """Rule that updates the weights; adamw can decay them; muon makes the updates of the layers' matrices orthogonal
     and leaves the rest to adamw."""
@@ -135,6 +135,11 @@ class TrainingConfig(Section):
     report: bool = True
     """Whether report.html is written into the run folder when training has finished."""
 
+    @property
+    def ends_at_zero(self) -> bool:
+        """Return True if the learning rate falls to zero at max_steps."""
+        return self.schedule in ("cosine", "linear")
+
     def broken_rules(self) -> Iterator[Rule]:
         """Yield combinations of methods that exclude each other, and schedules without what they need."""
         if self.optimizer == "adam" and self.weight_decay > 0:
@@ -160,14 +165,14 @@ class TrainingConfig(Section):
         yield from self._schedule_rules()
 
     def _schedule_rules(self) -> Iterator[Rule]:
-        name, ends_at_max_steps = self.schedule, self.schedule in ("cosine", "linear")
-        if ends_at_max_steps and self.warmup_steps >= self.max_steps:
+        name = self.schedule
+        if self.ends_at_zero and self.warmup_steps >= self.max_steps:
             yield Rule(
                 ("warmup_steps", "max_steps", "schedule"),
                 f"the {name} schedule falls from the end of the warm-up ({self.warmup_steps}) to max_steps "
                 f"({self.max_steps}), so warmup_steps must be smaller",
             )
-        if ends_at_max_steps and self.max_epochs is not None and "max_steps" not in self.model_fields_set:
+        if self.ends_at_zero and self.max_epochs is not None and "max_steps" not in self.model_fields_set:
             yield Rule(
                 ("max_epochs", "max_steps", "schedule"),
                 f"the {name} schedule falls until max_steps ({self.max_steps:,}, which is not set here), and "

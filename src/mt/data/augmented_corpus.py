@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mt.config import Config
 from mt.data.augmentation import Languages, Pair, augment
 from mt.data.batching import Sentences, TrainingCorpus
+from mt.data.bidirectional import reversed_pairs
 from mt.data.inline_terms import annotate, draw_terms, encode_annotated
 from mt.data.shuffle import WINDOW, hash_indices
 from mt.data.subword_sampling import Lattice, Merges
@@ -91,6 +92,14 @@ class _Text(NamedTuple):
     after: list[int]
 
 
+class _TextPair(NamedTuple):
+    """Both sides of a pair, and their languages: the opposite ones where bidirectional training reverses it."""
+
+    source: _Text
+    target: _Text
+    languages: Languages
+
+
 class _Encoder:
     """Text of one side's token ids and back, with the tags and specials around it."""
 
@@ -140,7 +149,7 @@ class AugmentedCorpus:
         shares: of the sentences that are changed, by kind: a key of the configuration's `augmentation` section.
         seed: with the epoch and a sentence's index, decides on its change.
         max_length: pairs that a change would make longer on a side, in tokens with specials, stay as they are.
-        languages: of both sides.
+        languages: of both sides, in the wanted direction.
         segmenters: of subword regularisation, for both sides; none: the tokenizers' own segmentation.
         lexicon: translations of words, for the kind `terms`.
     """
@@ -205,7 +214,8 @@ class _AugmentedSentences:
             _changed(names[kind], texts, others, rng, settings)
             for kind, texts, others, rng in zip(kinds.tolist(), own, following, rngs, strict=True)
         ]
-        sides = zip(self.encoders, zip(*own, strict=True), zip(*pairs, strict=True), strict=True)
+        texts_of_sides = list(zip(*own, strict=True))[: len(SIDES)]
+        sides = zip(self.encoders, texts_of_sides, zip(*pairs, strict=True), strict=True)
         encoded = [encoder.encode(texts, new, rngs, settings.max_length) for encoder, texts, new in sides]
         return {
             row: (source, target)
@@ -213,23 +223,28 @@ class _AugmentedSentences:
             if source and target and max(sentence_tokens(len(source), len(target))) <= settings.max_length
         }
 
-    def _texts(self, indices: Indices) -> list[tuple[_Text, _Text]]:
+    def _texts(self, indices: Indices) -> list[_TextPair]:
         source, target = (
             encoder.decode(*self.sentences.gather(side, indices))
             for encoder, side in zip(self.encoders, SIDES, strict=True)
         )
-        return list(zip(source, target, strict=True))
+        straight = self.settings.languages
+        opposite = Languages(straight.target, straight.source)
+        languages = [opposite if each else straight for each in reversed_pairs(self.sentences, indices)]
+        return list(map(_TextPair, source, target, languages))
 
 
-def _changed(
-    kind: str, own: tuple[_Text, _Text], following: tuple[_Text, _Text], rng: random.Random, settings: AugmentedCorpus
-) -> Pair:
-    """Change a pair, if both of its texts are known and, to be merged, the next one's are and have its tags."""
-    pair, other = ((source.text, target.text) for source, target in (own, following))
+def _changed(kind: str, own: _TextPair, following: _TextPair, rng: random.Random, settings: AugmentedCorpus) -> Pair:
+    """Change a pair, if both of its texts are known and, to be merged, the next one's are.
+
+    Pairs with other tags or in the opposite direction are not merged.
+    """
+    pair, other = ((each.source.text, each.target.text) for each in (own, following))
     if kind == "terms":
         return annotate(pair[0], draw_terms(pair, settings.lexicon, rng)), pair[1]
-    fitting = all(other) and [text[2:] for text in own] == [text[2:] for text in following]
-    return augment(kind, pair, other, rng, settings.languages) if all(pair) and (fitting or kind != "merge") else pair
+    forms = [(each.source[2:], each.target[2:], each.languages) for each in (own, following)]
+    fitting = all(other) and forms[0] == forms[1]
+    return augment(kind, pair, other, rng, own.languages) if all(pair) and (fitting or kind != "merge") else pair
 
 
 def _replaced(plain: Sentences, side: str, changed: Changed) -> tuple[Ids, Lengths]:

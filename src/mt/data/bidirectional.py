@@ -17,6 +17,13 @@ from mt.data.token_store import Ids, Indices, Lengths
 _OPPOSITE = {"source": "target", "target": "source"}
 
 
+def reversed_pairs(sentences: Sentences, indices: Indices) -> NDArray[np.bool_]:
+    """Return which of some pairs (B,) of an epoch are in the opposite direction."""
+    if isinstance(sentences, _PartlyReversed):
+        return sentences.are_reversed(indices)
+    return np.zeros(len(indices), np.bool_)
+
+
 @dataclass(frozen=True)
 class BidirectionalCorpus:
     """A corpus whose pairs are each reversed with probability 1/2, drawn again in each of the first epochs.
@@ -56,7 +63,7 @@ class _PartlyReversed:
 
     def lengths(self, indices: Indices) -> tuple[Lengths, Lengths]:
         source, target = self.sentences.lengths(indices)
-        is_reversed = self._is_reversed(indices)
+        is_reversed = self.are_reversed(indices)
         # A source has two specials, a target one.
         return np.where(is_reversed, target + 1, source), np.where(is_reversed, source - 1, target)
 
@@ -64,14 +71,14 @@ class _PartlyReversed:
         return replace(self, sentences=self.sentences.select(indices), corpus_indices=self._in_corpus(indices))
 
     def gather(self, side: str, indices: Indices) -> tuple[Ids, Lengths]:
-        is_reversed = self._is_reversed(indices)
+        is_reversed = self.are_reversed(indices)
         straight, opposite = (self.sentences.gather(name, indices) for name in (side, _OPPOSITE[side]))
         ids = np.zeros((len(indices), max(straight[0].shape[1], opposite[0].shape[1])), straight[0].dtype)
         for rows, (tokens, _) in ((~is_reversed, straight), (is_reversed, opposite)):
             ids[rows, : tokens.shape[1]] = tokens[rows]
         return ids, np.where(is_reversed, opposite[1], straight[1])
 
-    def _is_reversed(self, indices: Indices) -> NDArray[np.bool_]:
+    def are_reversed(self, indices: Indices) -> NDArray[np.bool_]:
         bit = (hash_indices(self._in_corpus(indices), self.key) & np.uint64(1)).astype(np.bool_)
         return bit & (self.sentences.lengths(indices)[1] < self.max_length)
 

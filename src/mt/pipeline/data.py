@@ -52,10 +52,8 @@ def make_tokenizers(
     given = TokenizerPair.given(settings, config.tags) if owner is None else None
     own: tuple[Any, ...] = (
         settings.model_dump(exclude={"bpe_dropout", "sampling_alpha"}),
-        text_key if given is None else given.files(),
+        (text_key, config.augmentation.cases, config.tags) if given is None else given.files(),
     )
-    if given is None and (cases := config.augmentation.cases):
-        own += (cases,)
     key = stage_key("tokenizer", *(own if owner is None else (owner.identity, settings.shared)))
     if not is_done(run_dir.tokenizer, key):
         if owner is not None:

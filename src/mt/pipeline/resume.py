@@ -1,7 +1,7 @@
 """Checks of a resume: configuration, data and tokenizer must be those of the checkpoints."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mt.config import Config, parse_config
@@ -26,8 +26,8 @@ FROZEN = (
     "training.distill_from",
 )
 # Of a root, the content of its files is compared. Other test sets leave the training text as it is, except those that
-# are split off it (data.test.from_train).
-FREE = ("data.root", "data.test")
+# are split off it.
+FREE, SPLIT_OFF = ("data.root", "data.test"), "data.test.from_train"
 
 
 def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> None:
@@ -44,17 +44,18 @@ def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> 
     if not run_dir.config.is_file():
         reason = f"there is no {run_dir.config.name}, which describes its checkpoints"
         raise _refusal(run_dir, reason, "restore that file")
-    earlier = _flat(parse_config(run_dir.config.read_bytes(), str(run_dir.config)).model_dump())
-    now = _flat(config.model_dump())
-    changes = {
-        key: f"{key} is now {now.get(key)!r}, it was {earlier.get(key)!r}"
-        for key in sorted(earlier.keys() | now.keys())
-        if earlier.get(key) != now.get(key)
-    }
-    before = recorded_inputs(run_dir) or digests
-    frozen = [change for key, change in changes.items() if key.startswith(FROZEN) and key not in FREE]
-    others = (key for key in digests if digests[key] != before.get(key) and not key.startswith("data.test"))
-    frozen += [f"{key}: the content has changed" for key in others]
+    earlier = parse_config(run_dir.config.read_bytes(), str(run_dir.config))
+    changes = dict(_changes(config.model_dump(), earlier.model_dump()))
+    if len(config.data.train) > len(earlier.data.train):
+        changes["data.train"] += " (an optional one counts once its files exist)"
+    frozen = [
+        change
+        for key, change in changes.items()
+        if key.startswith(FROZEN) and (key == SPLIT_OFF or not key.startswith(FREE))
+    ]
+    before = recorded_inputs(run_dir)
+    unnamed = (key for key in digests if key in before and not key.startswith((*changes, "data.test")))
+    frozen += [f"{key}: the content has changed" for key in unnamed if digests[key] != before[key]]
     if frozen:
         raise _refusal(run_dir, "; ".join(frozen))
     for change in changes.values():
@@ -98,10 +99,23 @@ def _recorded_origin(run_dir: RunDir) -> dict[str, Any]:
     return {}
 
 
-def _flat(tree: Any, prefix: str = "") -> dict[str, Any]:
-    """Flatten {'a': {'b': 1}} to {'a.b': 1}."""
-    if not isinstance(tree, dict):
-        return {prefix: tree}
-    return {
-        path: leaf for key, value in tree.items() for path, leaf in _flat(value, f"{prefix}.{key}".lstrip(".")).items()
-    }
+def _changes(now: Any, before: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the keys that differ between two configurations, each with a description."""
+    if isinstance(now, dict) or isinstance(before, dict):
+        now, before = (tree if isinstance(tree, dict) else {} for tree in (now, before))
+        for name in sorted(now.keys() | before.keys()):
+            yield from _changes(now.get(name), before.get(name), f"{key}.{name}".lstrip("."))
+    elif _is_sources(now) and _is_sources(before) and len(now) == len(before):
+        for number, pair in enumerate(zip(now, before, strict=True)):
+            yield from _changes(*pair, f"{key}.{number}" if len(now) > 1 else key)
+    elif now != before:
+        yield key, f"{key} is now {_shown(now)}, it was {_shown(before)}"
+
+
+def _is_sources(value: Any) -> bool:
+    """Return True for a list of sources."""
+    return isinstance(value, tuple) and value != () and isinstance(value[0], dict)
+
+
+def _shown(value: Any) -> str:
+    return f"{len(value)} source{'s' * (len(value) > 1)}" if _is_sources(value) else repr(value)

@@ -85,6 +85,9 @@ def prepare(config: Config, run_dir: RunDir, runs: Path) -> tuple[Pretrained, di
     refuse_changes(run_dir, config, digests)
     if not run_dir.checkpoint_steps():
         pretrained.check()
+        if not run_dir.has_damaged_checkpoints():
+            for record in (run_dir.length, run_dir.precision):  # of another training
+                record.unlink(missing_ok=True)
     atomic.write_text(run_dir.config, dump_config(config))
 
     text_key = clean_text(config, run_dir, digests)

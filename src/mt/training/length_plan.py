@@ -4,7 +4,7 @@ import json
 import time
 
 from mt.config import TrainingConfig
-from mt.console import log
+from mt.console import duration, log
 from mt.storage import atomic
 from mt.storage.run_dir import RunDir
 from mt.system.distributed import Distributed
@@ -20,20 +20,31 @@ class LengthPlan:
 
     Args:
         run: records the plans.
-        settings: the configured length and the limit; another limit or length starts a new record.
+        settings: the configured length and the limit; another limit or length starts a new record, whose first plan is
+            made of the speed so far.
         distributed: rank 0 decides for all.
+        step: the step from which the training starts or resumes.
         elapsed: seconds that earlier sessions of the training took, validations included.
     """
 
-    def __init__(self, run: RunDir, settings: TrainingConfig, distributed: Distributed, elapsed: float) -> None:
+    def __init__(
+        self, run: RunDir, settings: TrainingConfig, distributed: Distributed, step: int, elapsed: float
+    ) -> None:
         self._path, self._settings, self._distributed = run.length, settings, distributed
         self._earlier, self._started = elapsed, time.monotonic()
         self._step_seconds: list[float] = []
         self._validation_seconds: list[float] = []
         self._limit = {"minutes": settings.minutes, "max_steps": settings.max_steps}
+        self._plans: dict[int, int] = {}
         record = json.loads(run.length.read_bytes()) if run.length.exists() else {}
-        plans = record["plans"] if record.get("limit") == self._limit else {}
-        self._plans: dict[int, int] = {int(step): steps for step, steps in plans.items()}
+        if record.get("limit") == self._limit:
+            self._plans = {int(at): steps for at, steps in record["plans"].items()}
+        elif settings.minutes is not None:
+            # Earlier, the end of the warm-up will tell the speed.
+            if step >= max(1, min(settings.warmup_steps, settings.max_steps)):
+                seconds_left = 60 * settings.minutes - elapsed
+                self._plan(step, fitting_steps(settings, step, seconds_left, elapsed / step))
+            self._write()
 
     @property
     def elapsed(self) -> float:
@@ -55,29 +66,45 @@ class LengthPlan:
 
     def replan(self, step: int) -> int:
         """Plan the steps that fit into the rest of the time, or repeat the recorded plan; return their number."""
-        before = self.at(step)
-        if self._settings.minutes is None or step in self._plans or step >= before * _SETTLED:
+        before, minutes = self.at(step), self._settings.minutes
+        if minutes is None or step in self._plans or step >= before * _SETTLED:
             return before
         if not self._step_seconds:  # only validated, after a resume
             return before
-        steps = self._distributed.broadcast(self._fitting(step, 60 * self._settings.minutes - self.elapsed))
-        self._plans[step] = steps
-        if self._distributed.is_main:
-            atomic.write_json(self._path, {"limit": self._limit, "plans": self._plans})
-        if abs(steps - before) > before // 20:
-            log.info("training.minutes: %s steps fit, not %s", f"{steps:,}", f"{before:,}")
-        return steps
+        seconds_left, per_step = self._distributed.broadcast((60 * minutes - self.elapsed, self._seconds_per_step()))
+        self._plan(step, fitting_steps(self._settings, step, seconds_left, per_step))
+        self._write()
+        warm_up_left = per_step * (self._settings.warmup_steps - step)
+        if warm_up_left > seconds_left:
+            message = "training.minutes: the warm-up alone takes %s; lower training.warmup_steps"
+            log.warning(message, duration(60 * minutes - seconds_left + warm_up_left))
+        return self._plans[step]
 
-    def _fitting(self, step: int, seconds_left: float) -> int:
+    def _seconds_per_step(self) -> float:
+        """Return the mean time of a step in this session, with its share of a validation."""
         validations = self._validation_seconds or [0.0]
         per_step, per_validation = (sum(each) / len(each) for each in (self._step_seconds, validations))
-        return fitting_steps(self._settings, step, seconds_left, per_step, per_validation)
+        return per_step + per_validation / self._settings.validate_every
+
+    def _plan(self, step: int, steps: int) -> None:
+        before = self.at(step)
+        self._plans[step] = steps
+        if abs(steps - before) > before // 20:
+            log.info("training.minutes: step %s is the last now, not %s", f"{steps:,}", f"{before:,}")
+
+    def _write(self) -> None:
+        if self._distributed.is_main:
+            atomic.write_json(self._path, {"limit": self._limit, "plans": self._plans})
 
 
-def fitting_steps(
-    settings: TrainingConfig, step: int, seconds_left: float, per_step: float, per_validation: float
-) -> int:
-    """Return the step at which a training ends if it uses the seconds that are left after this one."""
-    seconds = per_step + per_validation / settings.validate_every
-    least = max(step, settings.warmup_steps) + 1
-    return int(min(max(step + seconds_left / seconds, least), _MOST * settings.max_steps))
+def fitting_steps(settings: TrainingConfig, step: int, seconds_left: float, per_step: float) -> int:
+    """Return the step at which a training ends if it uses the seconds that are left after this one.
+
+    Args:
+        settings: bounds it; a learning rate that falls to zero needs a step after the warm-up.
+        step: the step that the training has reached.
+        seconds_left: after that step.
+        per_step: seconds of a step, with its share of a validation.
+    """
+    least = settings.warmup_steps + 1 if settings.ends_at_zero else 1
+    return int(min(max(step + seconds_left / per_step, step, least), _MOST * settings.max_steps))

@@ -91,7 +91,7 @@ class Trainer:
         self.final_weights = FinalWeights(self.settings, self.save_every, self.checkpoints, state)
         position = self.settings.max_tokens, config.seed, state.epoch, state.window, state.cursor
         self.batches = BatchStream(corpus, *position, distributed, shares, config.model.source_format, alignments)
-        self._length = LengthPlan(run, self.settings, distributed, state.elapsed)
+        self._length = LengthPlan(run, self.settings, distributed, state.step, state.elapsed)
         self._set_length(self._length.at(state.step))
         if not self.is_over():  # a finished training keeps its best score
             state.use_measure(validation_measure(config))

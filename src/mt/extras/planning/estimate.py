@@ -54,7 +54,8 @@ def estimate(
     per_validation = valid_pairs * measured.seconds_per_sentence
     steps = training.max_steps
     if training.minutes is not None:
-        steps = fitting_steps(training, 0, 60 * training.minutes, measured.seconds_per_step, per_validation)
+        per_step = measured.seconds_per_step + per_validation / training.validate_every
+        steps = fitting_steps(training, 0, 60 * training.minutes, per_step)
     if training.max_epochs is not None and complete:
         steps = max(1, min(steps, round(training.max_epochs * steps_per_epoch)))
     validations = -(-steps // training.validate_every)
