@@ -63,6 +63,24 @@ BAD = {
         ":16: ",
         "train.xx is what translated writes",
     ),
+    "an output that is the reference of a training": (
+        TRANSLATED,
+        "distill: {model: {step: teacher_1}, input: train.en, output: train.xx}",
+        ":16: steps.translated.distill.output: train.xx is there, and this step did not write it",
+        ":12: steps.teacher_1.train.config: train.xx is what translated writes; write {step: translated}",
+    ),
+    "an output that is read by its path": (
+        "input: train.en, beam: 2",
+        "output: trans.xx, input: train.en, beam: 2",
+        ":7: ",
+        "trans.xx is what translated writes",
+    ),
+    "a model of a step by its path": (
+        "model: {step: student}",
+        "model: runs/tiny-student/student",
+        ":18: ",
+        "runs/tiny-student/student is what student writes; write {step: student}",
+    ),
     "no such text": ("input: train.en", "input: train.de", ":16: ", "there is no train.de, and no step writes it"),
     "no such configuration": (
         "train: {config: tiny.yaml, set: {seed: 1",
@@ -140,6 +158,8 @@ def test_bad_input_is_refused_with_file_and_line(name: str, folder: Path) -> Non
     text = TEACHERS.rstrip("\n") + f"\n  {REVERSE}\n  {OTHER}\n"
     if name == "names that differ by case":
         text = TEACHERS
+    if name == "an output that is read by its path":
+        text = text.replace("{step: translated}", "trans.xx")
     assert old in text
     (folder / "pipeline.yaml").write_text(text.replace(old, new, 1))
     refused = mt("pipeline", "pipeline.yaml", cwd=folder, code=2).stderr

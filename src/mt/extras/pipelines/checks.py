@@ -21,7 +21,6 @@ from mt.storage.find_model import find_model
 from mt.storage.manifest import read_manifest
 from mt.text.lines import read_lines
 
-_SPLITS = ("train", "valid", "test")
 # Settings of a tokenizer that do not change what is learned
 _SAMPLING = {"bpe_dropout", "sampling_alpha"}
 
@@ -45,21 +44,33 @@ class _Checker:
         self._lines = cache(lambda path: sum(1 for _ in read_lines(path)))
 
     def missing(self, step: Step) -> Iterator[Problem]:
-        """Report files, models and packages that are not there."""
+        """Report files, models and packages that are not there, and an output that would replace a file of the user."""
         for path in step.reads:
-            if self._plan.writer(path) is None and not path.exists():
-                yield self._problem(step, f"there is no {path}, and no step writes it")
-        for split, source, paths in self._sources(step):
-            for path in paths if not getattr(source, "optional", False) else ():
-                writer = self._plan.writer(path)
-                if writer is None and not path.exists():
-                    yield self._problem(step, f"there is no {path}, and no step writes it", f"data.{split}")
-                elif writer is not None and writer.kind == "clean" and path.name not in (names := _clean_names(writer)):
-                    message = f"step {writer.name} writes {', '.join(names)}, not {path.name}"
-                    yield self._problem(step, message, f"data.{split}")
+            yield from self._missing(step, path, path.exists())
+        for split, source, paths in step.sources():
+            for path in paths:
+                is_there = path.exists() or getattr(source, "optional", False)
+                yield from self._missing(step, path, is_there, f"data.{split}")
+        is_own = not getattr(step.settings, "output", None) or (self._plan.records / f"{step.name}.attempts").exists()
+        if step.output.exists() and not is_own:
+            message = f"{step.output} is there, and this step did not write it; remove it, or choose another output"
+            yield self._problem(step, message, "output")
         if step.kind == "train" and step.config is not None:
             check_requirements(step.config)
             require_packages(*step.config.exports)
+
+    def _missing(self, step: Step, path: Path, is_there: bool, *keys: str) -> Iterator[Problem]:
+        writer = self._plan.writer(path)
+        if writer is None:
+            message = "" if is_there else f"there is no {path}, and no step writes it"
+        elif writer.name not in step.needs:  # they could run in any order
+            remedy = "" if writer is step else f"write {{step: {writer.name}}}, or "
+            message = f"{path} is what {writer.name} writes; {remedy}choose another output"
+        else:
+            names = _clean_names(writer) if writer.kind == "clean" else [path.name]
+            message = "" if path.name in names else f"step {writer.name} writes {', '.join(names)}, not {path.name}"
+        if message:
+            yield self._problem(step, message, *keys)
 
     def unfit_models(self, step: Step) -> Iterator[Problem]:
         """Report models of another shape or vocabulary than the step needs, and exports that hold no such model."""
@@ -115,7 +126,7 @@ class _Checker:
         settings = config.tokenizer.model_dump(exclude=_SAMPLING)
         if config.tokenizer.given:
             return [settings]
-        splits = {split: getattr(data, split) for split in _SPLITS}
+        splits = {split: getattr(data, split) for split in ("train", "valid", "test")}
         seed = config.seed if any(hasattr(each, "from_train") for each in splits.values()) else None
         text = data.model_dump(exclude={"root", "max_length", "temperature"} | {"train"})
         train = [source.model_dump(exclude={"weight"}) for source in data.train]
@@ -152,7 +163,7 @@ class _Checker:
             language = self._language(path, known)
             if language is not None and language not in expected:
                 yield self._problem(step, f"{path} is {language} text, not {' or '.join(expected)}", key)
-        for split, source, paths in self._sources(step):
+        for split, source, paths in step.sources():
             expected = step.config.data.languages_of(source) if step.config else ()
             for path, code in zip(paths, expected, strict=False):
                 language = self._language(path, set()) if self._plan.writer(path) else None
@@ -190,7 +201,7 @@ class _Checker:
             paths = [path for path in (step.text(first), step.text(key)) if path is not None]
             if len(paths) == 2 and (reason := self._unaligned(*paths)):
                 yield self._problem(step, reason, key)
-        for split, _, paths in self._sources(step):
+        for split, _, paths in step.sources():
             if len(paths) == 2 and (reason := self._unaligned(*paths)):
                 yield self._problem(step, reason, f"data.{split}")
 
@@ -211,17 +222,6 @@ class _Checker:
             found = writer.text("input")
             return None if found is None else self._rows(found)
         return f"{writer.name}/{path.stem}" if writer.kind == "clean" else None
-
-    @staticmethod
-    def _sources(step: Step) -> Iterator[tuple[str, Any, list[Path]]]:
-        """Yield split, source and paths of the sources in files or folders: two paths of aligned texts."""
-        for split in _SPLITS if step.config is not None else ():
-            data = step.config.data  # type: ignore[union-attr]
-            sources = getattr(data, split)
-            for source in sources if isinstance(sources, tuple) else ():
-                names = [getattr(source, key) for key in ("source", "target", "file", "folder") if hasattr(source, key)]
-                if names:
-                    yield split, source, [Path(data.root, name) for name in names]
 
     def _problem(self, step: Step, message: str, *keys: str) -> Problem:
         """Return a problem with a step's key, or with a dotted one of its configuration."""

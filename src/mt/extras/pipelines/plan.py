@@ -53,6 +53,18 @@ class Step:
         """Return the text that a key names."""
         return next(iter(self.places.get(key, ())), None)
 
+    def sources(self) -> Iterator[tuple[str, Any, list[Path]]]:
+        """Yield split, source and paths of the sources in files or folders: two paths of aligned texts."""
+        if self.config is None:
+            return
+        data = self.config.data
+        for split in ("train", "valid", "test"):
+            sources = getattr(data, split)
+            for source in sources if isinstance(sources, tuple) else ():
+                names = [getattr(source, key) for key in ("source", "target", "file", "folder") if hasattr(source, key)]
+                if names:
+                    yield split, source, [Path(data.root, name) for name in names]
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -68,8 +80,8 @@ class Plan:
 
     def writer(self, path: Path) -> Step | None:
         """Return the step that writes a file or folder."""
-        real = os.path.realpath(path)
-        return next((s for s in self.steps.values() if f"{real}/".startswith(f"{os.path.realpath(s.output)}/")), None)
+        real = _real(path)
+        return next((s for s in self.steps.values() if f"{real}/".startswith(f"{_real(s.output)}/")), None)
 
     def upstream(self, name: str) -> set[str]:
         """Return the names of all steps that a step depends on."""
@@ -175,28 +187,25 @@ def _output(pipeline: Pipeline, folder: Path, name: str) -> Path:
     return folder / name / "translations.txt" if kind in _TEXTS else folder / name
 
 
+def _real(path: Path) -> str:
+    return os.path.realpath(path).lower()  # on some systems A and a are one file
+
+
 def _text(pipeline: Pipeline, path: str) -> Path:
     return Path(pipeline.file.root or ".", path)
 
 
 def _output_problems(pipeline: Pipeline, outputs: Mapping[str, Path]) -> Iterator[Problem]:
-    """Report outputs that are the same, that lie in one another, or that are a text which a step reads."""
+    """Report outputs that are the same or lie in one another."""
     taken: dict[str, str] = {}
     for name, output in outputs.items():
-        real = os.path.realpath(output).lower()  # on some systems A and a are one file
+        real = _real(output)
         for other, theirs in taken.items():
             if f"{real}/".startswith(f"{other}/") or f"{other}/".startswith(f"{real}/"):
                 message = f"writes to {output}, and so does {theirs}"
                 given = next((n for n in (name, theirs) if getattr(pipeline.steps[n][1], "output", None)), name)
                 yield problem(message, "steps", given, pipeline.steps[given][0])
         taken[real] = name
-    for name, (kind, settings) in pipeline.steps.items():
-        for path, place in places(settings):
-            if place.step is None and place.file and path[0] not in _MODELS:
-                real = os.path.realpath(_text(pipeline, place.file)).lower()
-                if real in taken:
-                    message = f"{place.file} is what {taken[real]} writes; write {{step: {taken[real]}}}"
-                    yield problem(message, "steps", name, kind, *path)
 
 
 def _make_step(
