@@ -45,8 +45,8 @@ def attempts(folder: Path, step: str) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def states(folder: Path) -> dict[str, str]:
-    lines = mt("pipeline", "status", "pipeline.yaml", cwd=folder).stdout.splitlines()[1:-1]
+def states(folder: Path, *words: str) -> dict[str, str]:
+    lines = mt("pipeline", "status", *(words or ["pipeline.yaml"]), cwd=folder).stdout.splitlines()[1:-1]
     return {line.split()[0]: line.split()[2] for line in lines}
 
 
@@ -105,6 +105,10 @@ def test_a_finished_pipeline_runs_nothing(again: Path) -> None:
     assert len(re.findall("done before", done.stderr)) == 5
     assert {path: path.stat().st_mtime_ns for path in again.rglob("*.safetensors")} == before
     assert set(states(again).values()) == {"done"}
+    (again / "tiny.yaml").rename(again / "other.yaml")
+    (again / "pipeline.yaml").write_text(TEACHERS.replace("tiny.yaml", "other.yaml"))
+    for paths in (["../again/pipeline.yaml"], [f"{again}/pipeline.yaml", "--runs", f"{again}/runs"]):
+        assert set(states(again, *paths).values()) == {"done"}, "paths may be spelled in other ways"
 
 
 def test_a_changed_step_runs_again_and_others_only_if_their_input_changed(again: Path) -> None:

@@ -98,7 +98,7 @@ class _Runner:
         with _locked(self._plan.records / f"{step.name}.lock", self._stop) as lock:
             if self._stop.signal is not None:
                 return
-            key, record = step_key(self._plan, step), read_record(self._plan, step)
+            key, record = step_key(step), read_record(self._plan, step)
             if record is not None and record.key == key and record.output == output_digest(step):
                 log.info("%s: done before", step.name)
                 return

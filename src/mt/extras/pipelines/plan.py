@@ -96,6 +96,8 @@ def make_plan(pipeline: Pipeline, runs: Path) -> Plan:
         InputError: a step names another that is not there or writes something else; there is a cycle; two steps write
             one place; a configuration is invalid.
     """
+    # Relative to the current directory where possible: a resume compares the paths of models.
+    runs = Path(os.path.relpath(runs)) if runs.absolute().is_relative_to(Path.cwd()) else runs
     folder = runs / pipeline.file.name
     if RunDir(folder).config.is_file():
         raise InputError(f"{pipeline.origin('name')}: {folder} is the run of a training", "choose another name")

@@ -84,12 +84,14 @@ def _attempts(plan: Plan, step: Step) -> Iterator[dict[str, Any]]:
     yield from ({"seconds": 0.0, "core_seconds": 0.0} | each for each in by_start.values())
 
 
-def step_key(plan: Plan, step: Step) -> str:
-    """Return the key of a step whose inputs are all there."""
+def step_key(step: Step) -> str:
+    """Return the key of a step whose inputs are all there; how their paths are spelled is not in it."""
     config = None if step.config is None else drop_missing_sources(step.config)
-    settings = {} if config is None else config.model_dump(mode="json", exclude_defaults=True)
+    values = {} if config is None else config.model_dump(mode="json", exclude_defaults=True, exclude={"data": {"root"}})
     digests = {} if config is None else input_digests(config.data)
-    return stage_key(step.words, settings, digests, [input_digest(path) for path in step.reads])
+    options = step.settings.model_dump(exclude_defaults=True, exclude={"config", "set", "output", *step.places})
+    given = {key: len(paths) for key, paths in step.places.items()}
+    return stage_key(step.kind, options, values, digests, given, [input_digest(path) for path in step.reads])
 
 
 def input_digest(path: Path) -> str:
@@ -145,7 +147,7 @@ def states(plan: Plan) -> dict[str, State]:
         record = read_record(plan, step)
         if record is None:
             found[name] = "new"
-        elif record.key != step_key(plan, step):
+        elif record.key != step_key(step):
             found[name] = "changed"
         else:
             found[name] = "done" if record.output == output_digest(step) else "lost"
