@@ -15,7 +15,9 @@ import pytest
 
 from command import Command, mt
 from conftest import made_once
+from mt.api.pipelines import read_plan
 from mt.extras.pipelines import execution
+from mt.extras.pipelines.records import output_digest
 from pipeline_helpers import TEACHERS, WHOLE, commands_of, make_pipeline, products, run, run_with_kills
 
 STEPS = ["teacher_1", "teacher_2", "translated", "student", "final"]
@@ -146,6 +148,42 @@ def test_a_lost_output_is_made_again(again: Path) -> None:
     done = run(again)
     assert path.read_bytes() == content
     assert len(re.findall("done before", done.stderr)) == 4
+
+
+@pytest.mark.slow
+def test_outputs_are_compared_with_their_digests(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = """\
+  kept: {clean: {config: tiny.yaml, keep: [wrong-language]}}
+  fast: {export: {model: {step: student}, format: ctranslate2}}
+  other: {eval: {model: {step: student}, source: {step: student, file: eval/test.beam}, reference: test.xx}}
+"""
+    (again / "pipeline.yaml").write_text(TEACHERS + more)
+    run(again, "--jobs", "2")
+    files = {"teacher_1": "model/model.safetensors", "kept": "train.en", "fast": "model.bin"}
+    monkeypatch.chdir(again)
+    plan = read_plan("pipeline.yaml")
+    for name, file in files.items():
+        path = plan.steps[name].output / file
+        content = path.read_bytes()
+        assert output_digest(plan, plan.steps[name]) is not None
+        path.write_bytes(content.replace(b"a", b"b"))
+        assert output_digest(plan, plan.steps[name]) is None
+        path.unlink()
+        assert output_digest(plan, plan.steps[name]) is None
+    named = plan.steps["student"].output / "eval" / "test.beam"
+    named.unlink()
+    found = states(again)
+    assert [found[name] for name in ("teacher_1", "kept", "student", "fast")] == ["lost", "lost", "waiting", "waiting"]
+    assert f"student: {named} was not written" in run(again, code=2).stderr
+    shutil.rmtree(plan.steps["student"].output / "model")
+    run(again)
+    assert set(states(again).values()) == {"done"}
+
+
+def test_the_status_is_shown_without_the_texts(again: Path) -> None:
+    (again / "test.en").unlink()
+    assert states(again)["teacher_1"] == "changed"
+    assert "there is no test.en" in run(again, code=2).stderr
 
 
 def test_one_step_runs_alone(again: Path) -> None:

@@ -99,7 +99,7 @@ class _Runner:
             if self._stop.signal is not None:
                 return
             key, record = step_key(step), read_record(self._plan, step)
-            if record is not None and record.key == key and record.output == output_digest(step):
+            if record is not None and record.key == key and record.output == output_digest(self._plan, step):
                 log.info("%s: done before", step.name)
                 return
             if record is not None:

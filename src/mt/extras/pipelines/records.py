@@ -55,9 +55,11 @@ def write_record(plan: Plan, step: Step, key: str) -> Record:
     """Write the record of a step that has just finished."""
     attempts = [each for each in _attempts(plan, step) if each["key"] == key]
     seconds, cores = (round(sum(each[name] for each in attempts), 2) for name in ("seconds", "core_seconds"))
-    output = output_digest(step)
+    output = output_digest(plan, step)
     if output is None:
-        raise InputError(f"step {step.name}: {step.output} was not written", "run the same command again")
+        lost = next(iter(_lost_files(plan, step)), step.output)
+        hint = f"remove {RunDir(step.output).model.root}, which is rebuilt, and " if step.kind == "train" else ""
+        raise InputError(f"step {step.name}: {lost} was not written", f"{hint}run the same command again")
     files = step.output.rglob("*") if step.output.is_dir() else [step.output]
     disk = sum(path.stat().st_size for path in files if path.is_file())
     record = Record(key, output, seconds, cores, disk, time.strftime("%Y-%m-%d %H:%M:%S"), _scores(step))
@@ -94,6 +96,13 @@ def step_key(step: Step) -> str:
     return stage_key(step.kind, options, values, digests, given, [input_digest(path) for path in step.reads])
 
 
+def _key_if_known(step: Step) -> str | None:
+    try:
+        return step_key(step)
+    except InputError:  # an input is gone
+        return None
+
+
 def input_digest(path: Path) -> str:
     """Return the digest of a file, of what a model has learned, or of scores of pairs."""
     if path.is_file():
@@ -115,19 +124,39 @@ def _model_digest(model: ModelDir) -> str:
     return stage_key(learned_files(files), settings)
 
 
-def output_digest(step: Step) -> str | None:
-    """Return the digest of what a step wrote; None if it is not there or not complete."""
+def output_digest(plan: Plan, step: Step) -> str | None:
+    """Return the digest of what a step wrote; None if it, or a file in it that another step reads, is not there."""
     output = step.output
+    if _lost_files(plan, step):
+        return None
     try:
         if step.kind == "train":
-            return _model_digest(RunDir(output).model)
+            model = RunDir(output).model
+            _check_files(model.root)
+            return _model_digest(model)
         if step.kind in ("clean", "export"):
-            return stage_key(manifest.read_manifest(output)["files"])
+            return stage_key(_check_files(output))
         if step.kind == "eval" and any(output.glob("*.json")):
             return stage_key([input_digest(path) for path in sorted(output.glob("*.json"))])
         return input_digest(output if output.is_file() or step.kind != "score" else output / "scores.tsv")
     except (manifest.DamagedError, InputError, OSError):
         return None
+
+
+def _check_files(folder: Path) -> dict[str, Any]:
+    """Compare a folder with its manifest, and return the manifest's entries by name."""
+    files: dict[str, Any] = manifest.read_manifest(folder)["files"]
+    for name, file in files.items():
+        if input_digest(folder / name) != file["sha256"]:
+            raise manifest.DamagedError(f"{name} was altered")
+    return files
+
+
+def _lost_files(plan: Plan, step: Step) -> list[Path]:
+    """Return the files of a step that others read and that are not there."""
+    readers = [other for other in plan.steps.values() if step.name in other.needs]
+    read = [path for other in readers for path in (*other.reads, *(p for _, _, paths in other.sources() for p in paths))]
+    return [path for path in read if not path.exists() and plan.writer(path) is step]
 
 
 def _scores(step: Step) -> list[dict[str, Any]]:
@@ -147,10 +176,10 @@ def states(plan: Plan) -> dict[str, State]:
         record = read_record(plan, step)
         if record is None:
             found[name] = "new"
-        elif record.key != step_key(step):
+        elif record.key != _key_if_known(step):
             found[name] = "changed"
         else:
-            found[name] = "done" if record.output == output_digest(step) else "lost"
+            found[name] = "done" if record.output == output_digest(plan, step) else "lost"
     return found
 
 
