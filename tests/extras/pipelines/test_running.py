@@ -115,12 +115,13 @@ def test_a_finished_pipeline_runs_nothing(again: Path) -> None:
 
 def test_a_changed_step_runs_again_and_others_only_if_their_input_changed(again: Path) -> None:
     text = (again / "pipeline.yaml").read_text()
-    (again / "pipeline.yaml").write_text(text.replace("source: valid.en", "beam: 3, source: valid.en"))
+    (again / "pipeline.yaml").write_text(text.replace("valid.en, reference: valid.xx", "test.en, reference: test.xx"))
     assert states(again) == dict.fromkeys(STEPS[:4], "done") | {"final": "changed"}
     done = run(again)
     assert "final: runs again" in done.stderr
     assert len(re.findall(": done before", done.stderr)) == 4
     assert set(states(again).values()) == {"done"}
+    assert [path.name for path in (again / "runs" / "tiny-student" / "final").glob("*.json")] == ["test.json"]
 
 
 def test_a_training_is_never_continued_with_other_text(again: Path) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -104,6 +105,8 @@ class _Runner:
                 return
             if record is not None:
                 log.info("%s: runs again, since its command, its input or its output has changed", step.name)
+            if step.kind == "eval":  # the scores of an earlier text would stay beside those of this one
+                shutil.rmtree(step.output, ignore_errors=True)
             slot = self._slots.get()
             try:
                 self._run_command(step, key, slot, lock)
