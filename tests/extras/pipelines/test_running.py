@@ -135,9 +135,31 @@ def test_a_training_is_never_continued_with_other_text(again: Path) -> None:
     refused = run(again, code=2).stderr
     assert "pipeline.yaml:3: step student has a training in runs/tiny-student/student" in refused
     assert "step translated, runs again" in refused
+    write(TEACHERS.replace("translated", "renamed"))
+    assert "its input, step renamed, is new" in run(again, code=2).stderr
+    write(TEACHERS.replace("{step: teacher_2}]", "{step: new}]") + "  new: {train: {config: tiny.yaml}}\n")
+    assert "its input, step new, is new" in run(again, code=2).stderr
+    (again / "runs" / "tiny-student" / "translated" / "translations.txt").unlink()
+    write(TEACHERS.replace("      set:\n", "      set:\n        seed: 5\n"))
+    assert "student: cannot resume: seed is now 5, it was 1" in run(again, code=2).stderr
+    assert products(again).items() <= models.items()
     write(TEACHERS.replace("beam: 2, closest", "beam: 3, closest").replace("tiny-student", "other"))
     script = mt("pipeline", "pipeline.yaml", "--emit", "slurm", cwd=again).stdout
     assert script.count("sbatch") == 5
+
+
+def test_settings_that_come_too_late_are_refused(again: Path) -> None:
+    later = TEACHERS.replace("validate_every: 8", "validate_every: 8, learning_rate: 0.002")
+    (again / "pipeline.yaml").write_text(later)
+    refused = run(again, code=2).stderr
+    assert "runs/tiny-student/student is trained to its end, and training.learning_rate would change nothing" in refused
+    assert "or remove runs/tiny-student/student" in refused
+    script = ["pipeline", "pipeline.yaml", "--emit", "slurm"]
+    (again / "pipeline.yaml").write_text(later.replace("{max_steps: 8", "{max_steps: 9"))
+    assert mt(*script, cwd=again).stdout.count("sbatch") == 2, "it goes on with the new learning rate"
+    (again / "pipeline.yaml").write_text(TEACHERS)
+    shutil.rmtree(again / "runs" / "tiny-student" / ".pipeline")
+    assert mt(*script, cwd=again).stdout.count("sbatch") == 5, "without records, each training compares its inputs"
 
 
 @pytest.mark.slow

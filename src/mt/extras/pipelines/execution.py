@@ -100,7 +100,7 @@ class _Runner:
             if self._stop.signal is not None:
                 return
             key, record = step_key(step), read_record(self._plan, step)
-            if record is not None and record.key == key and record.output == output_digest(self._plan, step):
+            if record is not None and record.key == key and record.digest == output_digest(self._plan, step):
                 log.info("%s: done before", step.name)
                 return
             if record is not None:
@@ -152,7 +152,8 @@ class _Runner:
             code = process.returncode if process.returncode > 0 else 128 - process.returncode
             shown = "\n  ".join(last) or "it printed nothing"
             place = self._plan.pipeline.origin("steps", step.name)
-            raise StepError(code, f"{place}: step {step.name} failed: {shown}", "the same command resumes")
+            hint = "fix that; the same command resumes"
+            raise StepError(code, f"{place}: step {step.name} failed: {shown}", hint)
         if process.returncode:
             raise StoppedError(self._stop.signal or 2, f"step {step.name} was stopped")
 

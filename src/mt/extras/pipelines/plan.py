@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from mt.config import Config, PairFiles, load_config
+from mt.config import Config, load_config
 from mt.config.loading import as_yaml, parse_tree, read_limited
 from mt.config.problems import SECTIONS, Problem
 from mt.config.suggestions import similar
@@ -52,6 +52,10 @@ class Step:
     def text(self, key: str) -> Path | None:
         """Return the text that a key names."""
         return next(iter(self.places.get(key, ())), None)
+
+    def inputs(self) -> list[Path]:
+        """Return all files and models that it reads."""
+        return [*self.reads, *(path for _, _, paths in self.sources() for path in paths)]
 
     def sources(self) -> Iterator[tuple[str, Any, list[Path]]]:
         """Yield split, source and paths of the sources in files or folders: two paths of aligned texts."""
@@ -292,9 +296,3 @@ def _load(pipeline: Pipeline, name: str, kind: str, path: Path, overrides: list[
         message = f"the run of a step is named after it, {name}"
         pipeline.refuse([problem(message, "steps", name, kind, "set", "name")])
     return config
-
-
-def pair_files(config: Config, split: str = "train") -> list[PairFiles]:
-    """Return the sources of a split that are two text files."""
-    sources = getattr(config.data, split)
-    return [each for each in sources if isinstance(each, PairFiles)] if isinstance(sources, tuple) else []

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mt.bundle.pretrained import Pretrained, learned_files
+from mt.config import parse_config
 from mt.data.prepare import drop_missing_sources, input_digests
 from mt.errors import InputError
 from mt.extras.pipelines.plan import Plan, Step
@@ -18,6 +19,12 @@ from mt.storage.find_model import find_model
 from mt.storage.run_dir import ModelDir, RunDir
 from mt.storage.stage import stage_key
 
+_LENGTH = ("max_steps", "max_epochs", "minutes")  # of a training, which a change of them goes on with
+# Settings without effect on a training that has ended
+_LEARNING = (
+    *("learning_rate", "schedule", "warmup_steps", "betas", "eps", "weight_decay", "clip_norm", "ema_decay"),
+    *("label_smoothing", "r_drop", "distill_weight", "guided_alignment"),
+)
 State = Literal["done", "new", "changed", "lost", "waiting"]
 
 
@@ -27,7 +34,7 @@ class Record:
 
     Attributes:
         key: of its command and inputs.
-        output: the digest of what it wrote.
+        digest: of what it wrote.
         seconds: in all attempts with this key that were not killed.
         core_seconds: likewise, of all its processes.
         disk: bytes of its output.
@@ -35,7 +42,7 @@ class Record:
     """
 
     key: str
-    output: str
+    digest: str
     seconds: float
     core_seconds: float
     disk: int
@@ -45,8 +52,12 @@ class Record:
 
 def read_record(plan: Plan, step: Step) -> Record | None:
     """Return the record of a step, None if it never finished."""
+    return _read(plan.records / f"{step.name}.json")
+
+
+def _read(path: Path) -> Record | None:
     try:
-        return Record(**json.loads((plan.records / f"{step.name}.json").read_bytes()))
+        return Record(**json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -154,8 +165,7 @@ def _check_files(folder: Path) -> dict[str, Any]:
 
 def _lost_files(plan: Plan, step: Step) -> list[Path]:
     """Return the files of a step that others read and that are not there."""
-    readers = [other for other in plan.steps.values() if step.name in other.needs]
-    read = [path for other in readers for path in (*other.reads, *(p for _, _, paths in other.sources() for p in paths))]
+    read = [path for other in plan.steps.values() if step.name in other.needs for path in other.inputs()]
     return [path for path in read if not path.exists() and plan.writer(path) is step]
 
 
@@ -179,7 +189,7 @@ def states(plan: Plan) -> dict[str, State]:
         elif record.key != _key_if_known(step):
             found[name] = "changed"
         else:
-            found[name] = "done" if record.output == output_digest(plan, step) else "lost"
+            found[name] = "done" if record.digest == output_digest(plan, step) else "lost"
     return found
 
 
@@ -189,21 +199,43 @@ def refuse_lost_trainings(plan: Plan, found: dict[str, State]) -> None:
     Raises:
         InputError: what changed, and what to do.
     """
+    # A training begins after all that it needs, so a new step before it was added since; or the records were deleted.
+    is_recorded = any(map(_read, plan.records.glob("*.json")))
     for name, step in plan.steps.items():
         run = RunDir(step.output)
-        if step.kind != "train" or found[name] == "done" or step.config is None or not run.checkpoint_steps():
+        if step.kind != "train" or found[name] == "done" or not run.checkpoint_steps():
             continue
         place = f"{plan.pipeline.origin('steps', name)}: step {name}"
-        changed = [other for other in plan.upstream(name) if found[other] == "changed"]
-        if changed:
-            message = f"{place} has a training in {run.root}, and its input, step {changed[0]}, runs again"
-            hint = "its command, its input or its output has changed; undo that"
-            raise InputError(message, f"{hint}, or remove {run.root} to train again, or rename the pipeline")
-        if found[name] == "waiting":
-            continue
-        config = drop_missing_sources(step.config)
-        pretrained = Pretrained.find(config, plan.folder, recorded_inputs(run))
+        for other in filter(plan.upstream(name).__contains__, plan.steps):
+            if found[other] == "changed" or (found[other] == "new" and is_recorded):
+                does = "runs again" if found[other] == "changed" else "is new"
+                message = f"{place} has a training in {run.root}, and its input, step {other}, {does}"
+                hint = "its command, its input or its output has changed; undo that"
+                raise InputError(message, f"{hint}, or remove {run.root} to train again, or rename the pipeline")
         try:
-            refuse_changes(run, config, input_digests(config.data) | pretrained.identities())
+            _refuse_other_settings(plan, step, run, found[name] == "waiting")
         except InputError as error:
             raise InputError(f"{place}: {error.message}", f"undo the change, or remove {run.root}") from None
+
+
+def _refuse_other_settings(plan: Plan, step: Step, run: RunDir, is_waiting: bool) -> None:
+    """Refuse settings and, unless it waits for them, inputs that a run cannot resume with or that come too late."""
+    assert step.config is not None
+    if is_waiting and any(getattr(source, "optional", False) for source in step.config.data.train):
+        return  # which of them will be there is not known
+    config = drop_missing_sources(step.config)
+    digests = {}
+    if not is_waiting:
+        digests = input_digests(config.data) | Pretrained.find(config, plan.folder, recorded_inputs(run)).identities()
+    refuse_changes(run, config, digests)
+    now, earlier = config.training, parse_config(run.config.read_bytes(), str(run.config)).training
+    changed = [key for key in (*_LENGTH, *_LEARNING) if getattr(now, key) != getattr(earlier, key)]
+    if changed and changed[0] in _LEARNING and _is_finished(run):
+        raise InputError(f"{run.root} is trained to its end, and training.{changed[0]} would change nothing any more")
+
+
+def _is_finished(run: RunDir) -> bool:
+    try:
+        return bool(manifest.read_manifest(run.model.root)["steps"] >= run.checkpoint_steps()[-1])
+    except (manifest.DamagedError, KeyError):
+        return False
