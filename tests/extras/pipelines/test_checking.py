@@ -207,6 +207,17 @@ def test_a_filter_is_checked_too(folder: Path) -> None:
     mt("pipeline", "pipeline.yaml", "--emit", "slurm", cwd=folder)
 
 
+def test_models_of_one_text_may_be_validated_on_several(folder: Path) -> None:
+    other = "{seed: 2, data.test: null, data.valid: %s,"
+    command = ["pipeline", "pipeline.yaml", "--emit", "slurm"]
+    (folder / "pipeline.yaml").write_text(
+        TEACHERS.replace("{seed: 2,", other % "{source: test.en, target: test.xx}")
+    )
+    mt(*command, cwd=folder)
+    (folder / "pipeline.yaml").write_text(TEACHERS.replace("{seed: 2,", other % "{from_train: 20}"))
+    assert "the vocabulary of runs/tiny-student/teacher_2 is not" in mt(*command, cwd=folder, code=2).stderr
+
+
 def test_values_for_all_steps_give_way_to_a_steps_own(folder: Path) -> None:
     text = TEACHERS.replace("steps:", "set: {seed: 7, training.max_steps: 5}\nsteps:", 1)
     (folder / "pipeline.yaml").write_text(text)

@@ -8,7 +8,7 @@ from typing import Any
 
 from mt.bundle.load_translator import read_config
 from mt.bundle.pretrained import Pretrained, start_differences
-from mt.config import Config
+from mt.config import Config, FromTrain
 from mt.config.problems import Problem
 from mt.config.schema import export_rules
 from mt.errors import InputError
@@ -126,11 +126,11 @@ class _Checker:
         settings = config.tokenizer.model_dump(exclude=_SAMPLING)
         if config.tokenizer.given:
             return [settings]
-        splits = {split: getattr(data, split) for split in ("train", "valid", "test")}
-        seed = config.seed if any(hasattr(each, "from_train") for each in splits.values()) else None
-        text = data.model_dump(exclude={"root", "max_length", "temperature"} | {"train"})
+        splits = {"valid": data.valid, "test": data.test}
+        held_out = {split: each.from_train for split, each in splits.items() if isinstance(each, FromTrain)}
+        text = data.model_dump(exclude={"root", "max_length", "temperature", "train", "valid", "test"})
         train = [source.model_dump(exclude={"weight"}) for source in data.train]
-        return [settings, seed, text, train]
+        return [settings, held_out and [config.seed, held_out], text, train]
 
     @staticmethod
     def _differ(one: Any, other: Any) -> bool:
