@@ -7,6 +7,7 @@ import pytest
 
 from command import mt
 from conftest import CONFIG
+from mt.api.pipelines import read_plan
 from pipeline_helpers import TEACHERS, make_pipeline
 
 TRANSLATED = "distill: {model: [{step: teacher_1}, {step: teacher_2}], input: train.en, beam: 2, closest_to: train.xx}"
@@ -141,6 +142,25 @@ BAD = {
         "translations.txt has 300 lines, valid.en has 12",
     ),
     "a search that cannot be": ("beam: 2, closest_to: train.xx", "temperature: 2.0", ":16: ", "temperature"),
+    "an unknown number format": ("beam: 2", "compute_type: int9", ":16: ", "--compute-type: 'int9' is not one of"),
+    "an unknown device": ("beam: 2", "device: gpu", ":16: ", "--device: 'gpu' is not one of"),
+    "an unknown engine": ("beam: 2", "engine: torsh", ":16: ", "--engine: 'torsh' is not one of"),
+    "int8 of several models": ("beam: 2", "compute_type: int8", ":16: ", "needs the CTranslate2 engine"),
+    "a language that no model has": ("beam: 2", "to: de", ":16: ", "translates into xx; not into de"),
+    "a source language that no model has": ("beam: 2", "from: de", ":16: ", "translates from en; not from de"),
+    "greedy search with a beam": ("beam: 2, closest_to: train.xx", "beam: 5, greedy: true", ":16: ", "a beam of one"),
+    "greedy search that samples": ("beam: 2, closest_to: train.xx", "greedy: true, sample: true", ":16: ", "greedy: "),
+    "the closest of one": ("beam: 2", "beam: 1", ":16: ", "needs 2 or more translations"),
+    "the closest of more than there are": ("beam: 2", "n_best: 3", ":16: ", "no more than the beam of 2 has"),
+    "an unknown metric": ("source: valid.en", "metrics: [blue], source: valid.en", ":18: ", "not 'blue'"),
+    "comet without a checkpoint": ("source: valid.en", "metrics: comet, source: valid.en", ":18: ", "go together"),
+    "an unknown reason": (TRANSLATED, "clean: {config: tiny.yaml, drop: langage}", ":16: ", "'langage' is none of"),
+    "a tag of two words": (
+        TRANSLATED,
+        "backtranslate: {model: {step: teacher_1}, input: train.en, tag: a b}",
+        ":16: ",
+        "tag: must be one word",
+    ),
     "half a test text": (", reference: valid.xx", "", ":18: ", "source and reference go together"),
     "n best of nothing": ("closest_to: train.xx", "n_best: 3", ":16: ", "belongs to closest_to"),
     "no steps": ("name: tiny-student\nsteps:", "name: tiny-student\nset: {a: 1}\nstep:", "", "unknown key"),
@@ -210,12 +230,18 @@ def test_a_filter_is_checked_too(folder: Path) -> None:
 def test_models_of_one_text_may_be_validated_on_several(folder: Path) -> None:
     other = "{seed: 2, data.test: null, data.valid: %s,"
     command = ["pipeline", "pipeline.yaml", "--emit", "slurm"]
-    (folder / "pipeline.yaml").write_text(
-        TEACHERS.replace("{seed: 2,", other % "{source: test.en, target: test.xx}")
-    )
+    (folder / "pipeline.yaml").write_text(TEACHERS.replace("{seed: 2,", other % "{source: test.en, target: test.xx}"))
     mt(*command, cwd=folder)
     (folder / "pipeline.yaml").write_text(TEACHERS.replace("{seed: 2,", other % "{from_train: 20}"))
     assert "the vocabulary of runs/tiny-student/teacher_2 is not" in mt(*command, cwd=folder, code=2).stderr
+
+
+def test_the_keys_of_a_step_are_options_of_its_command(folder: Path) -> None:
+    keys = "from: en, glossary: train.en, keep: ['x+', y], metrics: [bleu, ter], shortlist: false"
+    (folder / "pipeline.yaml").write_text(TEACHERS.replace("source: valid.en", f"{keys}, source: valid.en"))
+    words = " ".join(read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs").steps["final"].words)
+    assert "--from en --no-shortlist --source" in words
+    assert f"--glossary {folder}/train.en --keep x+ --keep y --metrics bleu,ter --output" in words
 
 
 def test_values_for_all_steps_give_way_to_a_steps_own(folder: Path) -> None:
@@ -225,8 +251,6 @@ def test_values_for_all_steps_give_way_to_a_steps_own(folder: Path) -> None:
     for name in ("train", "valid", "test"):
         for code in ("en", "xx"):
             (folder / "texts" / f"{name}.{code}").write_bytes((folder / f"{name}.{code}").read_bytes())
-    from mt.api.pipelines import read_plan
-
     plan = read_plan(folder / "pipeline.yaml", ["root=" + str(folder / "texts")], folder / "runs")
     config = plan.steps["teacher_2"].config
     assert config is not None
@@ -248,7 +272,6 @@ def test_a_dry_run_estimates_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_the_estimated_time_is_that_of_steps_side_by_side(folder: Path) -> None:
-    from mt.api.pipelines import read_plan
     from mt.extras.pipelines.estimates import StepCost, makespan
 
     (folder / "pipeline.yaml").write_text(TEACHERS)
@@ -261,7 +284,6 @@ def test_the_estimated_time_is_that_of_steps_side_by_side(folder: Path) -> None:
 
 
 def test_damaged_timings_are_measured_again(folder: Path) -> None:
-    from mt.api.pipelines import read_plan
     from mt.extras.pipelines.estimates import estimate_costs
 
     (folder / "pipeline.yaml").write_text(TEACHERS)

@@ -11,16 +11,19 @@ from mt.bundle.pretrained import Pretrained, start_differences
 from mt.config import Config, FromTrain
 from mt.config.problems import Problem
 from mt.config.schema import export_rules
+from mt.data.sentence_format import SentenceFormat
 from mt.errors import InputError
 from mt.extras.export.exporting import ExportOptions, check_options, require_packages
 from mt.extras.pipelines.loading import problem
 from mt.extras.pipelines.plan import Plan, Step
-from mt.extras.pipelines.schema import Export
+from mt.extras.pipelines.schema import Distill, Export
 from mt.pipeline.preflight import check_requirements
 from mt.storage.find_model import find_model
 from mt.storage.manifest import read_manifest
+from mt.text.languages import chosen_language
 from mt.text.lines import read_lines
 
+_Direction = tuple[tuple[str, ...], tuple[str, ...]]  # source and target languages of a model
 # Settings of a tokenizer that do not change what is learned
 _SAMPLING = {"bpe_dropout", "sampling_alpha"}
 
@@ -82,6 +85,11 @@ class _Checker:
                 yield self._problem(step, rule.reason, "format")
         if step.kind == "train" and step.config is not None:
             yield from self._unfit_pretrained(step, step.config)
+        if isinstance(settings, Distill) and settings.closest_to is not None and not settings.sample:
+            beam = settings.beam or self._config_of(step.models()[0]).decoding.beam_size
+            if not 2 <= (settings.n_best or beam) <= beam:
+                message = f"needs 2 or more translations, and no more than the beam of {beam} has"
+                yield self._problem(step, message, "n_best" if settings.n_best else "closest_to")
         models = step.models()
         for other in models[1:]:
             if self._differ(self._vocabulary(models[0]), self._vocabulary(other)):
@@ -153,6 +161,7 @@ class _Checker:
         if len({source for source, _ in directions}) > 1 or (directions and not _common(directions)):
             yield self._problem(step, "these models translate in different directions", "model")
             return
+        yield from self._unknown_languages(step, directions)
         for key in ("input", "source", "closest_to", "reference") if directions else ():
             path = step.text(key)
             if path is None:
@@ -170,7 +179,20 @@ class _Checker:
                 if language is not None and language != code:
                     yield self._problem(step, f"{path} is {language} text, not {code}", f"data.{split}")
 
-    def _direction(self, model: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _unknown_languages(self, step: Step, directions: list[_Direction]) -> Iterator[Problem]:
+        """Report languages that the models do not have, or that are several with none chosen."""
+        chosen = getattr(step.settings, "from_", None), getattr(step.settings, "to", None)
+        if not directions or not (any(chosen) or step.text("input") or step.text("source")):
+            return
+        source_format = SentenceFormat.of(self._config_of(step.models()[0]))
+        for key, known, code in zip(("from", "to"), (directions[0][0], _common(directions)), chosen, strict=True):
+            if code or key == "to" or source_format.names_source:
+                try:
+                    chosen_language(known, code, "source" if key == "from" else "target")
+                except InputError as error:
+                    yield self._problem(step, f"{step.models()[0]}: {error.message}", key)
+
+    def _direction(self, model: Path) -> _Direction:
         data = self._config_of(model).data
         return data.source_lang, data.target_lang
 
@@ -230,7 +252,7 @@ class _Checker:
         return problem(message, "steps", step.name, step.kind, *keys)
 
 
-def _common(directions: list[tuple[tuple[str, ...], tuple[str, ...]]]) -> tuple[str, ...]:
+def _common(directions: list[_Direction]) -> tuple[str, ...]:
     """Return the target languages that all models have."""
     return tuple(code for code in directions[0][1] if all(code in targets for _, targets in directions))
 

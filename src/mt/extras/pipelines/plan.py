@@ -242,7 +242,7 @@ def _make_step(
         value = getattr(settings, key)
         if key in (*settings.own, "output") or value == field.get_default(call_default_factory=True):
             continue
-        option = f"--{key.replace('_', '-')}"
+        option = f"--{(field.alias or key).replace('_', '-')}"
         if isinstance(value, bool):
             words.append(option if value else f"--no-{option[2:]}")
             continue
