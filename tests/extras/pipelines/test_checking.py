@@ -82,6 +82,13 @@ BAD = {
         ":18: ",
         "runs/tiny-student/student is what student writes; write {step: student}",
     ),
+    "a number as a file": (
+        "init_from: {step: teacher_1}}",
+        "init_from: {step: teacher_1}}\n        data.test: {source: {step: student, file: 5}, target: test.xx}",
+        ":3: ",
+        "student needs student",
+    ),
+    "no step": ("target: {step: translated}", "target: {step: null}", ":7: ", "must be text"),
     "no such text": ("input: train.en", "input: train.de", ":16: ", "there is no train.de, and no step writes it"),
     "no such configuration": (
         "train: {config: tiny.yaml, set: {seed: 1",
@@ -289,7 +296,7 @@ def test_damaged_timings_are_measured_again(folder: Path) -> None:
     (folder / "pipeline.yaml").write_text(TEACHERS)
     plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
     plan.records.mkdir(parents=True)
-    (plan.records / "timings.json").write_text("[]")
+    (plan.records / ".timings.json").write_text("[]")
     try:
         assert estimate_costs(plan, ["teacher_1"])["teacher_1"].seconds is None  # of few steps
     finally:
@@ -302,6 +309,15 @@ def test_a_run_is_not_overwritten_by_a_pipeline(folder: Path) -> None:
     (folder / "pipeline.yaml").write_text(TEACHERS.replace("name: tiny-student", "name: mine"))
     refused = mt("pipeline", "pipeline.yaml", cwd=folder, code=2).stderr
     assert "pipeline.yaml:1: runs/mine is the run of a training" in refused
+
+
+def test_options_may_come_before_the_file(folder: Path) -> None:
+    (folder / "pipeline.yaml").write_text(TEACHERS)
+    script = mt("pipeline", "pipeline.yaml", "--emit", "slurm", cwd=folder).stdout
+    assert mt("pipeline", "--emit", "slurm", "--jobs", "2", "pipeline.yaml", cwd=folder).stdout == script
+    assert "status" in mt("pipeline", "--help", cwd=folder).stdout
+    for words in (["--step", "typo", "--dry-run"], ["--step", "typo", "--emit", "slurm"]):
+        assert "--step and --" in mt("pipeline", "pipeline.yaml", *words, cwd=folder, code=2).stderr
 
 
 def test_help_and_other_files_are_as_before(folder: Path) -> None:

@@ -266,7 +266,7 @@ def test_a_signal_stops_all_commands_cleanly(number: signal.Signals, tmp_path: P
     folder = make_pipeline(tmp_path, slow)
     records = folder / "runs" / "tiny-student" / ".pipeline"
     records.mkdir(parents=True)
-    (records / "timings.json").write_text("{}")
+    (records / ".timings.json").write_text("{}")
     command = Command("train", "--config", "pipeline.yaml", "--jobs", "2", cwd=folder)
     logs = [records / f"teacher_{n}.log" for n in (1, 2)]
     deadline = time.monotonic() + 120

@@ -73,7 +73,7 @@ def makespan(plan: Plan, costs: Mapping[str, StepCost], jobs: int) -> float:
 class _Estimator:
     def __init__(self, plan: Plan, cores: int, keep: bool) -> None:
         self._plan, self._cores, self._keep = plan, cores, keep
-        self._path = plan.records / "timings.json"
+        self._path = plan.records / ".timings.json"
         self._measured: dict[str, Measurements] = {}
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):  # missing or damaged
             timings = json.loads(self._path.read_bytes())

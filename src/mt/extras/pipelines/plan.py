@@ -12,7 +12,7 @@ from mt.config.loading import as_yaml, parse_tree, read_limited
 from mt.config.problems import SECTIONS, Problem
 from mt.config.suggestions import similar
 from mt.errors import InputError
-from mt.extras.pipelines.loading import Pipeline, is_place, places, problem
+from mt.extras.pipelines.loading import Pipeline, as_place, is_place, places, problem
 from mt.extras.pipelines.schema import COMMANDS, Export, OnCorpus, Place, StepSettings, Train
 from mt.storage.run_dir import RunDir
 
@@ -135,7 +135,7 @@ def _all_places(pipeline: Pipeline, name: str) -> Iterator[tuple[tuple[str | int
 
 def _places_in(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Place]]:
     if is_place(value):
-        yield path, Place.model_construct(step=str(value["step"]), file=value.get("file") and str(value["file"]))
+        yield path, as_place(value)
     elif isinstance(value, Mapping | list):
         for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from _places_in(inner, (*path, key))
@@ -268,7 +268,7 @@ def _overrides(pipeline: Pipeline, name: str, settings: StepSettings, path: Path
 
     def resolved(value: Any, is_text: bool) -> Any:
         if is_place(value):
-            found = path_of(Place(step=value["step"], file=value.get("file")), False)
+            found = path_of(as_place(value), False)
             # Without links: `..` out of one leads elsewhere.
             is_relative = is_text and not found.is_absolute()
             return os.path.relpath(os.path.realpath(found), os.path.realpath(str(root))) if is_relative else str(found)
