@@ -8,6 +8,8 @@ import pytest
 from command import mt
 from conftest import CONFIG
 from mt.api.pipelines import read_plan
+from mt.errors import InputError
+from mt.extras.pipelines.records import note_attempt
 from pipeline_helpers import TEACHERS, make_pipeline
 
 TRANSLATED = "distill: {model: [{step: teacher_1}, {step: teacher_2}], input: train.en, beam: 2, closest_to: train.xx}"
@@ -249,6 +251,21 @@ def test_the_keys_of_a_step_are_options_of_its_command(folder: Path) -> None:
     words = " ".join(read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs").steps["final"].words)
     assert "--from en --no-shortlist --source" in words
     assert f"--glossary {folder}/train.en --keep x+ --keep y --metrics bleu,ter --output" in words
+
+
+def test_only_a_steps_own_output_is_replaced(folder: Path) -> None:
+    (folder / "pipeline.yaml").write_text(TEACHERS.replace("beam: 2,", "beam: 2, output: out.xx,"))
+    given = folder / "pipeline.yaml", [f"root={folder}"], folder / "runs"
+    plan = read_plan(*given)
+    (folder / "out.xx").touch()
+    with pytest.raises(InputError, match="out.xx is there, and this step did not write it"):
+        read_plan(*given)
+    plan.records.mkdir(parents=True)
+    try:
+        note_attempt(plan, plan.steps["translated"], "key", 0.0)
+        read_plan(*given)
+    finally:
+        shutil.rmtree(folder / "runs")
 
 
 def test_values_for_all_steps_give_way_to_a_steps_own(folder: Path) -> None:

@@ -137,6 +137,8 @@ def test_a_training_is_never_continued_with_other_text(again: Path) -> None:
     assert "step translated, runs again" in refused
     write(TEACHERS.replace("translated", "renamed"))
     assert "its input, step renamed, is new" in run(again, code=2).stderr
+    write(TEACHERS.replace("beam: 2, closest_to: train.xx", "output: test.xx"))
+    assert "test.xx is there, and this step did not write it" in run(again, code=2).stderr
     write(TEACHERS.replace("{step: teacher_2}]", "{step: new}]") + "  new: {train: {config: tiny.yaml}}\n")
     assert "its input, step new, is new" in run(again, code=2).stderr
     (again / "runs" / "tiny-student" / "translated" / "translations.txt").unlink()

@@ -16,6 +16,7 @@ from mt.errors import InputError
 from mt.extras.export.exporting import ExportOptions, check_options, require_packages
 from mt.extras.pipelines.loading import problem
 from mt.extras.pipelines.plan import Plan, Step
+from mt.extras.pipelines.records import may_write
 from mt.extras.pipelines.schema import Distill, Export
 from mt.pipeline.preflight import check_requirements
 from mt.storage.find_model import find_model
@@ -54,8 +55,7 @@ class _Checker:
             for path in paths:
                 is_there = path.exists() or getattr(source, "optional", False)
                 yield from self._missing(step, path, is_there, f"data.{split}")
-        is_own = not getattr(step.settings, "output", None) or (self._plan.records / f"{step.name}.attempts").exists()
-        if step.output.exists() and not is_own:
+        if getattr(step.settings, "output", None) and not may_write(self._plan, step):
             message = f"{step.output} is there, and this step did not write it; remove it, or choose another output"
             yield self._problem(step, message, "output")
         if step.kind == "train" and step.config is not None:

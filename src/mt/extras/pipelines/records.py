@@ -1,6 +1,7 @@
 """Records of finished steps: a key of the command and its inputs, digests of the outputs, costs and scores."""
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -80,8 +81,14 @@ def write_record(plan: Plan, step: Step, key: str) -> Record:
 
 def note_attempt(plan: Plan, step: Step, key: str, started: float, **costs: float) -> None:
     """Append the start or, with its costs, the end of an attempt."""
-    line = {"key": key, "started": started, **costs}
+    line = {"key": key, "started": started, "output": os.path.realpath(step.output), **costs}
     atomic.append_line(plan.records / f"{step.name}.attempts", json.dumps(line))
+
+
+def may_write(plan: Plan, step: Step) -> bool:
+    """Return False if a step's output is a file or folder that no attempt of it has written."""
+    real = os.path.realpath(step.output)
+    return not step.output.exists() or any(attempt.get("output") == real for attempt in _attempts(plan, step))
 
 
 def _attempts(plan: Plan, step: Step) -> Iterator[dict[str, Any]]:
