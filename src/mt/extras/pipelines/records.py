@@ -215,10 +215,9 @@ def refuse_lost_trainings(plan: Plan, found: dict[str, State]) -> None:
         place = f"{plan.pipeline.origin('steps', name)}: step {name}"
         for other in filter(plan.upstream(name).__contains__, plan.steps):
             if found[other] == "changed" or (found[other] == "new" and is_recorded):
-                does = "runs again" if found[other] == "changed" else "is new"
-                message = f"{place} has a training in {run.root}, and its input, step {other}, {does}"
-                hint = "its command, its input or its output has changed; undo that"
-                raise InputError(message, f"{hint}, or remove {run.root} to train again, or rename the pipeline")
+                change = "is new" if found[other] == "new" else "runs again: its command, input or output has changed"
+                message = f"{place} has a training in {run.root}, and its input, step {other}, {change}"
+                raise InputError(message, f"undo that, or remove {run.root} to train again, or rename the pipeline")
         try:
             _refuse_other_settings(plan, step, run, found[name] == "waiting")
         except InputError as error:
