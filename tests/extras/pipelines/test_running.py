@@ -96,7 +96,7 @@ def test_the_steps_are_commands_that_a_user_could_type(finished: Path, tmp_path:
     ):
         mt(*shlex.split(line), cwd=folder)
     ours, theirs = products(finished), products(folder)
-    assert len(theirs) == 3
+    assert len(theirs) == 5
     assert ours | theirs == ours
 
 
