@@ -128,13 +128,19 @@ def _step(plan: "Plan", name: str) -> "Step":
 
 
 def _check_search(plan: "Plan", step: "Step") -> None:
-    """Refuse a search that the step's command would refuse."""
-    if not hasattr(step.settings, "beam"):
-        return
-    search = {name: getattr(step.settings, name, None) for name in Search.__annotations__}
-    search["beam_size"] = step.settings.beam
+    """Refuse a search, or an engine, that the step's command would refuse."""
+    from mt.bundle.load_translator import check_choice
+    from mt.decoding.engine import EngineChoice
+    from mt.storage.run_dir import ModelDir
+
+    settings = step.settings
+    choice = {key: value for key in ("engine", "device", "compute_type") if (value := getattr(settings, key, None))}
+    search = {key: getattr(settings, key, None) for key in Search.__annotations__}
+    search["beam_size"] = getattr(settings, "beam", None)
+    models = [ModelDir(model) for model in step.models()] or [ModelDir(step.output)]
     try:
-        SearchRequest.of(search, getattr(step.settings, "n_best", None) or 1)
+        request = SearchRequest.of(search, getattr(settings, "n_best", None) or 1)
+        check_choice(models[0], EngineChoice(**choice, sampling=request.sampling is not None), models[1:])
     except InputError as error:
         place = plan.pipeline.origin("steps", step.name, step.kind)
         raise InputError(f"{place}: step {step.name}: {error.message}", error.hint) from None

@@ -50,13 +50,7 @@ def open_model(folder: ModelDir, choice: EngineChoice | None = None, others: Seq
             was requested cannot run them.
     """
     choice = choice or EngineChoice()
-    _check_choice(choice)
-    unsupported = _unsupported_by_ctranslate2(folder, others, choice)
-    if unsupported is not None and choice.engine == "ctranslate2":
-        raise InputError(f"--engine ctranslate2 {unsupported}", "leave it out")
-    if unsupported is not None and choice.compute_type not in _TORCH_TYPES:
-        message = f"--compute-type {choice.compute_type} needs the CTranslate2 engine, which {unsupported}"
-        raise InputError(message, f"use one of {', '.join(FLOAT_TYPES)}")
+    unsupported = check_choice(folder, choice, others)
     if unsupported is None and not choice.engine.startswith("torch"):
         try:
             device = _ctranslate2_device(choice)
@@ -88,7 +82,12 @@ def read_config(folder: ModelDir) -> "Config":
     return load_config(folder.config)
 
 
-def _check_choice(choice: EngineChoice) -> None:
+def check_choice(folder: ModelDir, choice: EngineChoice, others: Sequence[ModelDir] = ()) -> str | None:
+    """Return the reason why CTranslate2 cannot run these models, None if it can; they need not be there yet.
+
+    Raises:
+        InputError: the choice names something unknown, or no engine can run it.
+    """
     for option, value, known in (
         ("--engine", choice.engine, ENGINES),
         ("--device", choice.device, DEVICES),
@@ -101,6 +100,13 @@ def _check_choice(choice: EngineChoice) -> None:
         raise InputError(f"--compute-type {choice.compute_type} needs the CTranslate2 engine", hint)
     if choice.engine == "ctranslate2" and choice.device == "mps":
         raise InputError("--engine ctranslate2 does not run on mps", "use --device cpu, or --engine torch")
+    unsupported = _unsupported_by_ctranslate2(folder, others, choice)
+    if unsupported is not None and choice.engine == "ctranslate2":
+        raise InputError(f"--engine ctranslate2 {unsupported}", "leave it out")
+    if unsupported is not None and choice.compute_type not in _TORCH_TYPES:
+        message = f"--compute-type {choice.compute_type} needs the CTranslate2 engine, which {unsupported}"
+        raise InputError(message, f"use one of {', '.join(FLOAT_TYPES)}")
+    return unsupported
 
 
 def _unsupported_by_ctranslate2(folder: ModelDir, others: Sequence[ModelDir], choice: EngineChoice) -> str | None:

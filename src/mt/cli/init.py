@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain, combinations
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
@@ -141,7 +142,7 @@ def _write(path: Path, schema_path: Path, text: str, summary: str, option: str =
 
     atomic.write_text(schema_path, json_schema())
     atomic.write_text(path, text)
-    following = f"next: mt train --config {run or path}{option}"
+    following = f"next: mt train --config {quote(str(run or path))}{option}"
     print_result(f"{summary}\nwritten: {path}, and {schema_path} for editors\n{following}")
 
 

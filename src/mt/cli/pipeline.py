@@ -1,11 +1,13 @@
 """`mt pipeline`."""
 
+from itertools import combinations
 from pathlib import Path
 
 import click
 
 from mt.cli.options import config_options, debug_option, runs_option, set_option
 from mt.cli.text import print_result
+from mt.errors import contradict
 
 jobs_option = click.option(
     "--jobs", type=click.IntRange(1, 1000), default=1, show_default=True, help="Steps of a pipeline that run at once."
@@ -13,12 +15,11 @@ jobs_option = click.option(
 
 
 class _DefaultRun(click.Group):
-    """A group whose command `run` needs no name: `mt pipeline FILE`."""
+    """A group whose command `run` needs no name: `mt pipeline FILE`, or `mt pipeline --jobs 2 FILE`."""
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        return super().resolve_command(ctx, args if args[0] in self.commands else ["run", *args])
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = not args or args[0] in (*self.commands, *ctx.help_option_names)
+        return super().parse_args(ctx, args if named else ["run", *args])
 
 
 @click.group(cls=_DefaultRun)
@@ -55,6 +56,9 @@ def run(
     """
     from mt.api import pipelines
 
+    given = {"--step": step is not None, "--dry-run": dry_run, "--emit": emit is not None}
+    for one, other in combinations(given, 2):
+        contradict(given[one] and given[other], one, other)
     if emit is not None:
         print_result(pipelines.slurm_script(config, overrides, runs))
     elif dry_run:

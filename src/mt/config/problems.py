@@ -154,7 +154,7 @@ def _unknown_key(
     path: TreePath, tag: str | None, owner: type[Section], elsewhere: Sequence[str]
 ) -> tuple[str, set[TreePath]]:
     """Return the message for an unknown key, and the paths of the keys beside it that it may stand for."""
-    key, own = str(path[-1]), list(owner.model_fields)
+    key, own = str(path[-1]), [field.alias or name for name, field in owner.model_fields.items()]
     if tag and key in KIND_OF_KEY:
         return f"does not go with {tag.strip('<>')}; a source is one of {_SOURCE_HELP}", set()
     suggestions = suggest_key(key, own, (other for other in elsewhere if not other.startswith(f"{path[0]}.")))

@@ -7,6 +7,9 @@ import pytest
 
 from command import mt
 from conftest import CONFIG
+from mt.api.pipelines import read_plan
+from mt.errors import InputError
+from mt.extras.pipelines.records import note_attempt
 from pipeline_helpers import TEACHERS, make_pipeline
 
 TRANSLATED = "distill: {model: [{step: teacher_1}, {step: teacher_2}], input: train.en, beam: 2, closest_to: train.xx}"
@@ -63,6 +66,31 @@ BAD = {
         ":16: ",
         "train.xx is what translated writes",
     ),
+    "an output that is the reference of a training": (
+        TRANSLATED,
+        "distill: {model: {step: teacher_1}, input: train.en, output: train.xx}",
+        ":16: steps.translated.distill.output: train.xx is there, and this step did not write it",
+        ":12: steps.teacher_1.train.config: train.xx is what translated writes; write {step: translated}",
+    ),
+    "an output that is read by its path": (
+        "input: train.en, beam: 2",
+        "output: trans.xx, input: train.en, beam: 2",
+        ":7: ",
+        "trans.xx is what translated writes",
+    ),
+    "a model of a step by its path": (
+        "model: {step: student}",
+        "model: runs/tiny-student/student",
+        ":18: ",
+        "runs/tiny-student/student is what student writes; write {step: student}",
+    ),
+    "a number as a file": (
+        "init_from: {step: teacher_1}}",
+        "init_from: {step: teacher_1}}\n        data.test: {source: {step: student, file: 5}, target: test.xx}",
+        ":3: ",
+        "student needs student",
+    ),
+    "no step": ("target: {step: translated}", "target: {step: null}", ":7: ", "must be text"),
     "no such text": ("input: train.en", "input: train.de", ":16: ", "there is no train.de, and no step writes it"),
     "no such configuration": (
         "train: {config: tiny.yaml, set: {seed: 1",
@@ -123,6 +151,25 @@ BAD = {
         "translations.txt has 300 lines, valid.en has 12",
     ),
     "a search that cannot be": ("beam: 2, closest_to: train.xx", "temperature: 2.0", ":16: ", "temperature"),
+    "an unknown number format": ("beam: 2", "compute_type: int9", ":16: ", "--compute-type: 'int9' is not one of"),
+    "an unknown device": ("beam: 2", "device: gpu", ":16: ", "--device: 'gpu' is not one of"),
+    "an unknown engine": ("beam: 2", "engine: torsh", ":16: ", "--engine: 'torsh' is not one of"),
+    "int8 of several models": ("beam: 2", "compute_type: int8", ":16: ", "needs the CTranslate2 engine"),
+    "a language that no model has": ("beam: 2", "to: de", ":16: ", "translates into xx; not into de"),
+    "a source language that no model has": ("beam: 2", "from: de", ":16: ", "translates from en; not from de"),
+    "greedy search with a beam": ("beam: 2, closest_to: train.xx", "beam: 5, greedy: true", ":16: ", "a beam of one"),
+    "greedy search that samples": ("beam: 2, closest_to: train.xx", "greedy: true, sample: true", ":16: ", "greedy: "),
+    "the closest of one": ("beam: 2", "beam: 1", ":16: ", "needs 2 or more translations"),
+    "the closest of more than there are": ("beam: 2", "n_best: 3", ":16: ", "no more than the beam of 2 has"),
+    "an unknown metric": ("source: valid.en", "metrics: [blue], source: valid.en", ":18: ", "not 'blue'"),
+    "comet without a checkpoint": ("source: valid.en", "metrics: comet, source: valid.en", ":18: ", "go together"),
+    "an unknown reason": (TRANSLATED, "clean: {config: tiny.yaml, drop: langage}", ":16: ", "'langage' is none of"),
+    "a tag of two words": (
+        TRANSLATED,
+        "backtranslate: {model: {step: teacher_1}, input: train.en, tag: a b}",
+        ":16: ",
+        "tag: must be one word",
+    ),
     "half a test text": (", reference: valid.xx", "", ":18: ", "source and reference go together"),
     "n best of nothing": ("closest_to: train.xx", "n_best: 3", ":16: ", "belongs to closest_to"),
     "no steps": ("name: tiny-student\nsteps:", "name: tiny-student\nset: {a: 1}\nstep:", "", "unknown key"),
@@ -140,6 +187,8 @@ def test_bad_input_is_refused_with_file_and_line(name: str, folder: Path) -> Non
     text = TEACHERS.rstrip("\n") + f"\n  {REVERSE}\n  {OTHER}\n"
     if name == "names that differ by case":
         text = TEACHERS
+    if name == "an output that is read by its path":
+        text = text.replace("{step: translated}", "trans.xx")
     assert old in text
     (folder / "pipeline.yaml").write_text(text.replace(old, new, 1))
     refused = mt("pipeline", "pipeline.yaml", cwd=folder, code=2).stderr
@@ -187,6 +236,38 @@ def test_a_filter_is_checked_too(folder: Path) -> None:
     mt("pipeline", "pipeline.yaml", "--emit", "slurm", cwd=folder)
 
 
+def test_models_of_one_text_may_be_validated_on_several(folder: Path) -> None:
+    other = "{seed: 2, data.test: null, data.valid: %s,"
+    command = ["pipeline", "pipeline.yaml", "--emit", "slurm"]
+    (folder / "pipeline.yaml").write_text(TEACHERS.replace("{seed: 2,", other % "{source: test.en, target: test.xx}"))
+    mt(*command, cwd=folder)
+    (folder / "pipeline.yaml").write_text(TEACHERS.replace("{seed: 2,", other % "{from_train: 20}"))
+    assert "the vocabulary of runs/tiny-student/teacher_2 is not" in mt(*command, cwd=folder, code=2).stderr
+
+
+def test_the_keys_of_a_step_are_options_of_its_command(folder: Path) -> None:
+    keys = "from: en, glossary: train.en, keep: ['x+', y], metrics: [bleu, ter], shortlist: false"
+    (folder / "pipeline.yaml").write_text(TEACHERS.replace("source: valid.en", f"{keys}, source: valid.en"))
+    words = " ".join(read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs").steps["final"].words)
+    assert "--from en --no-shortlist --source" in words
+    assert f"--glossary {folder}/train.en --keep x+ --keep y --metrics bleu,ter --output" in words
+
+
+def test_only_a_steps_own_output_is_replaced(folder: Path) -> None:
+    (folder / "pipeline.yaml").write_text(TEACHERS.replace("beam: 2,", "beam: 2, output: out.xx,"))
+    given = folder / "pipeline.yaml", [f"root={folder}"], folder / "runs"
+    plan = read_plan(*given)
+    (folder / "out.xx").touch()
+    with pytest.raises(InputError, match="and this step did not write it"):
+        read_plan(*given)
+    plan.records.mkdir(parents=True)
+    try:
+        note_attempt(plan, plan.steps["translated"], "key", 0.0)
+        read_plan(*given)
+    finally:
+        shutil.rmtree(folder / "runs")
+
+
 def test_values_for_all_steps_give_way_to_a_steps_own(folder: Path) -> None:
     text = TEACHERS.replace("steps:", "set: {seed: 7, training.max_steps: 5}\nsteps:", 1)
     (folder / "pipeline.yaml").write_text(text)
@@ -194,8 +275,6 @@ def test_values_for_all_steps_give_way_to_a_steps_own(folder: Path) -> None:
     for name in ("train", "valid", "test"):
         for code in ("en", "xx"):
             (folder / "texts" / f"{name}.{code}").write_bytes((folder / f"{name}.{code}").read_bytes())
-    from mt.api.pipelines import read_plan
-
     plan = read_plan(folder / "pipeline.yaml", ["root=" + str(folder / "texts")], folder / "runs")
     config = plan.steps["teacher_2"].config
     assert config is not None
@@ -217,7 +296,6 @@ def test_a_dry_run_estimates_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_the_estimated_time_is_that_of_steps_side_by_side(folder: Path) -> None:
-    from mt.api.pipelines import read_plan
     from mt.extras.pipelines.estimates import StepCost, makespan
 
     (folder / "pipeline.yaml").write_text(TEACHERS)
@@ -230,13 +308,12 @@ def test_the_estimated_time_is_that_of_steps_side_by_side(folder: Path) -> None:
 
 
 def test_damaged_timings_are_measured_again(folder: Path) -> None:
-    from mt.api.pipelines import read_plan
     from mt.extras.pipelines.estimates import estimate_costs
 
     (folder / "pipeline.yaml").write_text(TEACHERS)
     plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
     plan.records.mkdir(parents=True)
-    (plan.records / "timings.json").write_text("[]")
+    (plan.records / ".timings.json").write_text("[]")
     try:
         assert estimate_costs(plan, ["teacher_1"])["teacher_1"].seconds is None  # of few steps
     finally:
@@ -249,6 +326,15 @@ def test_a_run_is_not_overwritten_by_a_pipeline(folder: Path) -> None:
     (folder / "pipeline.yaml").write_text(TEACHERS.replace("name: tiny-student", "name: mine"))
     refused = mt("pipeline", "pipeline.yaml", cwd=folder, code=2).stderr
     assert "pipeline.yaml:1: runs/mine is the run of a training" in refused
+
+
+def test_options_may_come_before_the_file(folder: Path) -> None:
+    (folder / "pipeline.yaml").write_text(TEACHERS)
+    script = mt("pipeline", "pipeline.yaml", "--emit", "slurm", cwd=folder).stdout
+    assert mt("pipeline", "--emit", "slurm", "--jobs", "2", "pipeline.yaml", cwd=folder).stdout == script
+    assert "status" in mt("pipeline", "--help", cwd=folder).stdout
+    for words in (["--step", "typo", "--dry-run"], ["--step", "typo", "--emit", "slurm"]):
+        assert "--step and --" in mt("pipeline", "pipeline.yaml", *words, cwd=folder, code=2).stderr
 
 
 def test_help_and_other_files_are_as_before(folder: Path) -> None:

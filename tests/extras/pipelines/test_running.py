@@ -15,7 +15,9 @@ import pytest
 
 from command import Command, mt
 from conftest import made_once
+from mt.api.pipelines import read_plan
 from mt.extras.pipelines import execution
+from mt.extras.pipelines.records import output_digest
 from pipeline_helpers import TEACHERS, WHOLE, commands_of, make_pipeline, products, run, run_with_kills
 
 STEPS = ["teacher_1", "teacher_2", "translated", "student", "final"]
@@ -45,8 +47,8 @@ def attempts(folder: Path, step: str) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def states(folder: Path) -> dict[str, str]:
-    lines = mt("pipeline", "status", "pipeline.yaml", cwd=folder).stdout.splitlines()[1:-1]
+def states(folder: Path, *words: str) -> dict[str, str]:
+    lines = mt("pipeline", "status", *(words or ["pipeline.yaml"]), cwd=folder).stdout.splitlines()[1:-1]
     return {line.split()[0]: line.split()[2] for line in lines}
 
 
@@ -94,7 +96,7 @@ def test_the_steps_are_commands_that_a_user_could_type(finished: Path, tmp_path:
     ):
         mt(*shlex.split(line), cwd=folder)
     ours, theirs = products(finished), products(folder)
-    assert len(theirs) == 3
+    assert len(theirs) == 5
     assert ours | theirs == ours
 
 
@@ -105,16 +107,21 @@ def test_a_finished_pipeline_runs_nothing(again: Path) -> None:
     assert len(re.findall("done before", done.stderr)) == 5
     assert {path: path.stat().st_mtime_ns for path in again.rglob("*.safetensors")} == before
     assert set(states(again).values()) == {"done"}
+    (again / "tiny.yaml").rename(again / "other.yaml")
+    (again / "pipeline.yaml").write_text(TEACHERS.replace("tiny.yaml", "other.yaml"))
+    for paths in (["../again/pipeline.yaml"], [f"{again}/pipeline.yaml", "--runs", f"{again}/runs"]):
+        assert set(states(again, *paths).values()) == {"done"}, "paths may be spelled in other ways"
 
 
 def test_a_changed_step_runs_again_and_others_only_if_their_input_changed(again: Path) -> None:
     text = (again / "pipeline.yaml").read_text()
-    (again / "pipeline.yaml").write_text(text.replace("source: valid.en", "beam: 3, source: valid.en"))
+    (again / "pipeline.yaml").write_text(text.replace("valid.en, reference: valid.xx", "test.en, reference: test.xx"))
     assert states(again) == dict.fromkeys(STEPS[:4], "done") | {"final": "changed"}
     done = run(again)
     assert "final: runs again" in done.stderr
     assert len(re.findall(": done before", done.stderr)) == 4
     assert set(states(again).values()) == {"done"}
+    assert [path.name for path in (again / "runs" / "tiny-student" / "final").glob("*.json")] == ["test.json"]
 
 
 def test_a_training_is_never_continued_with_other_text(again: Path) -> None:
@@ -128,9 +135,33 @@ def test_a_training_is_never_continued_with_other_text(again: Path) -> None:
     refused = run(again, code=2).stderr
     assert "pipeline.yaml:3: step student has a training in runs/tiny-student/student" in refused
     assert "step translated, runs again" in refused
+    write(TEACHERS.replace("translated", "renamed"))
+    assert "its input, step renamed, is new" in run(again, code=2).stderr
+    write(TEACHERS.replace("beam: 2, closest_to: train.xx", "output: test.xx"))
+    assert "test.xx is there, and this step did not write it" in run(again, code=2).stderr
+    write(TEACHERS.replace("{step: teacher_2}]", "{step: new}]") + "  new: {train: {config: tiny.yaml}}\n")
+    assert "its input, step new, is new" in run(again, code=2).stderr
+    (again / "runs" / "tiny-student" / "translated" / "translations.txt").unlink()
+    write(TEACHERS.replace("      set:\n", "      set:\n        seed: 5\n"))
+    assert "student: cannot resume: seed is now 5, it was 1" in run(again, code=2).stderr
+    assert products(again).items() <= models.items()
     write(TEACHERS.replace("beam: 2, closest", "beam: 3, closest").replace("tiny-student", "other"))
     script = mt("pipeline", "pipeline.yaml", "--emit", "slurm", cwd=again).stdout
     assert script.count("sbatch") == 5
+
+
+def test_settings_that_come_too_late_are_refused(again: Path) -> None:
+    later = TEACHERS.replace("validate_every: 8", "validate_every: 8, learning_rate: 0.002")
+    (again / "pipeline.yaml").write_text(later)
+    refused = run(again, code=2).stderr
+    assert "runs/tiny-student/student is trained to its end, and training.learning_rate would change nothing" in refused
+    assert "or remove runs/tiny-student/student" in refused
+    script = ["pipeline", "pipeline.yaml", "--emit", "slurm"]
+    (again / "pipeline.yaml").write_text(later.replace("{max_steps: 8", "{max_steps: 9"))
+    assert mt(*script, cwd=again).stdout.count("sbatch") == 2, "it goes on with the new learning rate"
+    (again / "pipeline.yaml").write_text(TEACHERS)
+    shutil.rmtree(again / "runs" / "tiny-student" / ".pipeline")
+    assert mt(*script, cwd=again).stdout.count("sbatch") == 5, "without records, each training compares its inputs"
 
 
 @pytest.mark.slow
@@ -142,6 +173,42 @@ def test_a_lost_output_is_made_again(again: Path) -> None:
     done = run(again)
     assert path.read_bytes() == content
     assert len(re.findall("done before", done.stderr)) == 4
+
+
+@pytest.mark.slow
+def test_outputs_are_compared_with_their_digests(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = """\
+  kept: {clean: {config: tiny.yaml, keep: [wrong-language]}}
+  fast: {export: {model: {step: student}, format: ctranslate2}}
+  other: {eval: {model: {step: student}, source: {step: student, file: eval/test.beam}, reference: test.xx}}
+"""
+    (again / "pipeline.yaml").write_text(TEACHERS + more)
+    run(again, "--jobs", "2")
+    files = {"teacher_1": "model/model.safetensors", "kept": "train.en", "fast": "model.bin"}
+    monkeypatch.chdir(again)
+    plan = read_plan("pipeline.yaml")
+    for name, file in files.items():
+        path = plan.steps[name].output / file
+        content = path.read_bytes()
+        assert output_digest(plan, plan.steps[name]) is not None
+        path.write_bytes(content.replace(b"a", b"b"))
+        assert output_digest(plan, plan.steps[name]) is None
+        path.unlink()
+        assert output_digest(plan, plan.steps[name]) is None
+    named = plan.steps["student"].output / "eval" / "test.beam"
+    named.unlink()
+    found = states(again)
+    assert [found[name] for name in ("teacher_1", "kept", "student", "fast")] == ["lost", "lost", "waiting", "waiting"]
+    assert f"student: {named} was not written" in run(again, code=2).stderr
+    shutil.rmtree(plan.steps["student"].output / "model")
+    run(again)
+    assert set(states(again).values()) == {"done"}
+
+
+def test_the_status_is_shown_without_the_texts(again: Path) -> None:
+    (again / "test.en").unlink()
+    assert states(again)["teacher_1"] == "changed"
+    assert "there is no test.en" in run(again, code=2).stderr
 
 
 def test_one_step_runs_alone(again: Path) -> None:
@@ -201,7 +268,7 @@ def test_a_signal_stops_all_commands_cleanly(number: signal.Signals, tmp_path: P
     folder = make_pipeline(tmp_path, slow)
     records = folder / "runs" / "tiny-student" / ".pipeline"
     records.mkdir(parents=True)
-    (records / "timings.json").write_text("{}")
+    (records / ".timings.json").write_text("{}")
     command = Command("train", "--config", "pipeline.yaml", "--jobs", "2", cwd=folder)
     logs = [records / f"teacher_{n}.log" for n in (1, 2)]
     deadline = time.monotonic() + 120

@@ -61,13 +61,18 @@ def test_the_recipe_of_multi30k_is_that_of_its_pages(texts: Path) -> None:
 def test_init_writes_a_pipeline_for_the_users_text(held_out: bool, tmp_path: Path) -> None:
     make_project(tmp_path)
     files = [] if held_out else ["--valid", "valid.en", "valid.xx", "--test", "test.en", "test.xx"]
-    words = ["init", "--name", "own", "--train", "train.en", "train.xx", *files, "--pipeline", "student"]
+    texts = ["a, {b}.en", "a, {b}.xx"]
+    for text in texts:
+        (tmp_path / f"train{text[-3:]}").rename(tmp_path / text)
+    words = ["init", "--name", "own", "--train", *texts, *files, "--pipeline", "student", "--output", "o, 1.yaml"]
     done = mt(*words, "--minutes", "10", cwd=tmp_path)
-    assert "written: own-student.yaml" in done.stdout
-    assert "next: mt train --config own-student.yaml" in done.stdout
-    script = mt("pipeline", "own-student.yaml", "--emit", "slurm", cwd=tmp_path).stdout
+    written = tmp_path / "o, 1-student.yaml"
+    assert "written: o, 1-student.yaml" in done.stdout
+    assert "next: mt train --config 'o, 1-student.yaml'" in done.stdout
+    assert "#     mt train --config 'o, 1-student.yaml'" in written.read_text()
+    script = mt("pipeline", written, "--emit", "slurm", cwd=tmp_path).stdout
     assert re.findall(r"--step (\w+)", script) == ["teacher", "translated", "student"]
-    plan = read_plan(tmp_path / "own-student.yaml", [f"root={tmp_path}"], tmp_path / "runs")
+    plan = read_plan(written, [f"root={tmp_path}"], tmp_path / "runs")
     teacher, student = (plan.steps[name].config for name in ("teacher", "student"))
     assert teacher is not None
     assert student is not None
@@ -79,7 +84,7 @@ def test_init_writes_a_pipeline_for_the_users_text(held_out: bool, tmp_path: Pat
     assert (teacher.training.schedule, student.training.schedule) == ("constant", "cosine")
     assert (teacher.training.ema_decay is None, student.training.ema_decay) == (False, None)
     assert student.training.learning_rate == pytest.approx(0.25 * teacher.training.learning_rate)
-    own = load_config(tmp_path / "own.yaml")
+    own = load_config(tmp_path / "o, 1.yaml")
     assert own.training.max_steps == teacher.training.max_steps
     assert "already exists" in mt(*words, cwd=tmp_path, code=2).stderr
 

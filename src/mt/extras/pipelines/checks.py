@@ -8,20 +8,23 @@ from typing import Any
 
 from mt.bundle.load_translator import read_config
 from mt.bundle.pretrained import Pretrained, start_differences
-from mt.config import Config
+from mt.config import Config, FromTrain
 from mt.config.problems import Problem
 from mt.config.schema import export_rules
+from mt.data.sentence_format import SentenceFormat
 from mt.errors import InputError
 from mt.extras.export.exporting import ExportOptions, check_options, require_packages
 from mt.extras.pipelines.loading import problem
 from mt.extras.pipelines.plan import Plan, Step
-from mt.extras.pipelines.schema import Export
+from mt.extras.pipelines.records import may_write
+from mt.extras.pipelines.schema import Distill, Export
 from mt.pipeline.preflight import check_requirements
 from mt.storage.find_model import find_model
 from mt.storage.manifest import read_manifest
+from mt.text.languages import chosen_language
 from mt.text.lines import read_lines
 
-_SPLITS = ("train", "valid", "test")
+_Direction = tuple[tuple[str, ...], tuple[str, ...]]  # source and target languages of a model
 # Settings of a tokenizer that do not change what is learned
 _SAMPLING = {"bpe_dropout", "sampling_alpha"}
 
@@ -45,21 +48,32 @@ class _Checker:
         self._lines = cache(lambda path: sum(1 for _ in read_lines(path)))
 
     def missing(self, step: Step) -> Iterator[Problem]:
-        """Report files, models and packages that are not there."""
+        """Report files, models and packages that are not there, and an output that would replace a file of the user."""
         for path in step.reads:
-            if self._plan.writer(path) is None and not path.exists():
-                yield self._problem(step, f"there is no {path}, and no step writes it")
-        for split, source, paths in self._sources(step):
-            for path in paths if not getattr(source, "optional", False) else ():
-                writer = self._plan.writer(path)
-                if writer is None and not path.exists():
-                    yield self._problem(step, f"there is no {path}, and no step writes it", f"data.{split}")
-                elif writer is not None and writer.kind == "clean" and path.name not in (names := _clean_names(writer)):
-                    message = f"step {writer.name} writes {', '.join(names)}, not {path.name}"
-                    yield self._problem(step, message, f"data.{split}")
+            yield from self._missing(step, path, path.exists())
+        for split, source, paths in step.sources():
+            for path in paths:
+                is_there = path.exists() or getattr(source, "optional", False)
+                yield from self._missing(step, path, is_there, f"data.{split}")
+        if getattr(step.settings, "output", None) and not may_write(self._plan, step):
+            message = f"{step.output} is there, and this step did not write it; remove it, or choose another output"
+            yield self._problem(step, message, "output")
         if step.kind == "train" and step.config is not None:
             check_requirements(step.config)
             require_packages(*step.config.exports)
+
+    def _missing(self, step: Step, path: Path, is_there: bool, *keys: str) -> Iterator[Problem]:
+        writer = self._plan.writer(path)
+        if writer is None:
+            message = "" if is_there else f"there is no {path}, and no step writes it"
+        elif writer.name not in step.needs:  # they could run in any order
+            remedy = "" if writer is step else f"write {{step: {writer.name}}}, or "
+            message = f"{path} is what {writer.name} writes; {remedy}choose another output"
+        else:
+            names = _clean_names(writer) if writer.kind == "clean" else [path.name]
+            message = "" if path.name in names else f"step {writer.name} writes {', '.join(names)}, not {path.name}"
+        if message:
+            yield self._problem(step, message, *keys)
 
     def unfit_models(self, step: Step) -> Iterator[Problem]:
         """Report models of another shape or vocabulary than the step needs, and exports that hold no such model."""
@@ -71,6 +85,11 @@ class _Checker:
                 yield self._problem(step, rule.reason, "format")
         if step.kind == "train" and step.config is not None:
             yield from self._unfit_pretrained(step, step.config)
+        if isinstance(settings, Distill) and settings.closest_to is not None and not settings.sample:
+            beam = settings.beam or self._config_of(step.models()[0]).decoding.beam_size
+            if not 2 <= (settings.n_best or beam) <= beam:
+                message = f"needs 2 or more translations, and no more than the beam of {beam} has"
+                yield self._problem(step, message, "n_best" if settings.n_best else "closest_to")
         models = step.models()
         for other in models[1:]:
             if self._differ(self._vocabulary(models[0]), self._vocabulary(other)):
@@ -115,11 +134,11 @@ class _Checker:
         settings = config.tokenizer.model_dump(exclude=_SAMPLING)
         if config.tokenizer.given:
             return [settings]
-        splits = {split: getattr(data, split) for split in _SPLITS}
-        seed = config.seed if any(hasattr(each, "from_train") for each in splits.values()) else None
-        text = data.model_dump(exclude={"root", "max_length", "temperature"} | {"train"})
+        splits = {"valid": data.valid, "test": data.test}
+        held_out = {split: each.from_train for split, each in splits.items() if isinstance(each, FromTrain)}
+        text = data.model_dump(exclude={"root", "max_length", "temperature", "train", "valid", "test"})
         train = [source.model_dump(exclude={"weight"}) for source in data.train]
-        return [settings, seed, text, train]
+        return [settings, held_out and [config.seed, held_out], text, train]
 
     @staticmethod
     def _differ(one: Any, other: Any) -> bool:
@@ -142,6 +161,7 @@ class _Checker:
         if len({source for source, _ in directions}) > 1 or (directions and not _common(directions)):
             yield self._problem(step, "these models translate in different directions", "model")
             return
+        yield from self._unknown_languages(step, directions)
         for key in ("input", "source", "closest_to", "reference") if directions else ():
             path = step.text(key)
             if path is None:
@@ -152,14 +172,27 @@ class _Checker:
             language = self._language(path, known)
             if language is not None and language not in expected:
                 yield self._problem(step, f"{path} is {language} text, not {' or '.join(expected)}", key)
-        for split, source, paths in self._sources(step):
+        for split, source, paths in step.sources():
             expected = step.config.data.languages_of(source) if step.config else ()
             for path, code in zip(paths, expected, strict=False):
                 language = self._language(path, set()) if self._plan.writer(path) else None
                 if language is not None and language != code:
                     yield self._problem(step, f"{path} is {language} text, not {code}", f"data.{split}")
 
-    def _direction(self, model: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _unknown_languages(self, step: Step, directions: list[_Direction]) -> Iterator[Problem]:
+        """Report languages that the models do not have, or that are several with none chosen."""
+        chosen = getattr(step.settings, "from_", None), getattr(step.settings, "to", None)
+        if not directions or not (any(chosen) or step.text("input") or step.text("source")):
+            return
+        source_format = SentenceFormat.of(self._config_of(step.models()[0]))
+        for key, known, code in zip(("from", "to"), (directions[0][0], _common(directions)), chosen, strict=True):
+            if code or key == "to" or source_format.names_source:
+                try:
+                    chosen_language(known, code, "source" if key == "from" else "target")
+                except InputError as error:
+                    yield self._problem(step, f"{step.models()[0]}: {error.message}", key)
+
+    def _direction(self, model: Path) -> _Direction:
         data = self._config_of(model).data
         return data.source_lang, data.target_lang
 
@@ -190,7 +223,7 @@ class _Checker:
             paths = [path for path in (step.text(first), step.text(key)) if path is not None]
             if len(paths) == 2 and (reason := self._unaligned(*paths)):
                 yield self._problem(step, reason, key)
-        for split, _, paths in self._sources(step):
+        for split, _, paths in step.sources():
             if len(paths) == 2 and (reason := self._unaligned(*paths)):
                 yield self._problem(step, reason, f"data.{split}")
 
@@ -212,17 +245,6 @@ class _Checker:
             return None if found is None else self._rows(found)
         return f"{writer.name}/{path.stem}" if writer.kind == "clean" else None
 
-    @staticmethod
-    def _sources(step: Step) -> Iterator[tuple[str, Any, list[Path]]]:
-        """Yield split, source and paths of the sources in files or folders: two paths of aligned texts."""
-        for split in _SPLITS if step.config is not None else ():
-            data = step.config.data  # type: ignore[union-attr]
-            sources = getattr(data, split)
-            for source in sources if isinstance(sources, tuple) else ():
-                names = [getattr(source, key) for key in ("source", "target", "file", "folder") if hasattr(source, key)]
-                if names:
-                    yield split, source, [Path(data.root, name) for name in names]
-
     def _problem(self, step: Step, message: str, *keys: str) -> Problem:
         """Return a problem with a step's key, or with a dotted one of its configuration."""
         if keys and "." in keys[0]:
@@ -230,7 +252,7 @@ class _Checker:
         return problem(message, "steps", step.name, step.kind, *keys)
 
 
-def _common(directions: list[tuple[tuple[str, ...], tuple[str, ...]]]) -> tuple[str, ...]:
+def _common(directions: list[_Direction]) -> tuple[str, ...]:
     """Return the target languages that all models have."""
     return tuple(code for code in directions[0][1] if all(code in targets for _, targets in directions))
 

@@ -14,7 +14,7 @@ from mt.bundle.pretrained import Pretrained
 from mt.config import Config, PairFiles, Source
 from mt.console import log
 from mt.errors import MtError
-from mt.extras.pipelines.plan import Plan, Step, pair_files
+from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.planning.corpus_sample import train_on_sample
 from mt.extras.planning.dry_run import Texts, read_texts
 from mt.extras.planning.estimate import estimate, scoring_cost
@@ -73,7 +73,7 @@ def makespan(plan: Plan, costs: Mapping[str, StepCost], jobs: int) -> float:
 class _Estimator:
     def __init__(self, plan: Plan, cores: int, keep: bool) -> None:
         self._plan, self._cores, self._keep = plan, cores, keep
-        self._path = plan.records / "timings.json"
+        self._path = plan.records / ".timings.json"
         self._measured: dict[str, Measurements] = {}
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):  # missing or damaged
             timings = json.loads(self._path.read_bytes())
@@ -81,7 +81,7 @@ class _Estimator:
         self._translations = {
             Path(step.config.data.root, pair.source): Path(step.config.data.root, pair.target)
             for step in plan.steps.values() if step.config is not None
-            for pair in pair_files(step.config) if not plan.writer(Path(step.config.data.root, pair.target))
+            for pair in _pair_files(step.config) if not plan.writer(Path(step.config.data.root, pair.target))
         }  # fmt: skip
 
     def cost(self, step: Step) -> StepCost:
@@ -178,10 +178,15 @@ class _Estimator:
         if writer is None:
             return None
         if writer.config is not None:  # a cleaning
-            sides = [side for pair in pair_files(writer.config) for side in (pair.source, pair.target)]
+            sides = [side for pair in _pair_files(writer.config) for side in (pair.source, pair.target)]
             same = [side for side in sides if Path(side).suffix == path.suffix] or sides[:1]
             return self._stand_in(Path(writer.config.data.root, same[0])) if same else None
         source = writer.text("input")
         if source is None:
             return None
         return self._stand_in(writer.text("closest_to") or self._translations.get(source) or source)
+
+
+def _pair_files(config: Config) -> list[PairFiles]:
+    """Return the training sources that are two text files."""
+    return [source for source in config.data.train if isinstance(source, PairFiles)]

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -98,12 +99,14 @@ class _Runner:
         with _locked(self._plan.records / f"{step.name}.lock", self._stop) as lock:
             if self._stop.signal is not None:
                 return
-            key, record = step_key(self._plan, step), read_record(self._plan, step)
-            if record is not None and record.key == key and record.output == output_digest(step):
+            key, record = step_key(step), read_record(self._plan, step)
+            if record is not None and record.key == key and record.digest == output_digest(self._plan, step):
                 log.info("%s: done before", step.name)
                 return
             if record is not None:
                 log.info("%s: runs again, since its command, its input or its output has changed", step.name)
+            if step.kind == "eval":  # the scores of an earlier text would stay beside those of this one
+                shutil.rmtree(step.output, ignore_errors=True)
             slot = self._slots.get()
             try:
                 self._run_command(step, key, slot, lock)
@@ -149,7 +152,8 @@ class _Runner:
             code = process.returncode if process.returncode > 0 else 128 - process.returncode
             shown = "\n  ".join(last) or "it printed nothing"
             place = self._plan.pipeline.origin("steps", step.name)
-            raise StepError(code, f"{place}: step {step.name} failed: {shown}", "the same command resumes")
+            hint = "fix that; the same command resumes"
+            raise StepError(code, f"{place}: step {step.name} failed: {shown}", hint)
         if process.returncode:
             raise StoppedError(self._stop.signal or 2, f"step {step.name} was stopped")
 

@@ -123,4 +123,9 @@ def places(settings: StepSettings) -> Iterator[tuple[tuple[str | int, ...], Plac
 
 def is_place(value: Any) -> bool:
     """Return True for {step: NAME}, with or without a file, in the values of `set`."""
-    return isinstance(value, Mapping) and "step" in value and set(value) <= {"step", "file"}
+    return isinstance(value, Mapping) and value.get("step") is not None and set(value) <= {"step", "file"}
+
+
+def as_place(value: Mapping[str, Any]) -> Place:
+    """Return the place in a value for which `is_place` is true; YAML may have numbers for names."""
+    return Place.model_construct(step=str(value["step"]), file=value.get("file") and str(value["file"]))

@@ -7,12 +7,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from mt.config import Config, PairFiles, load_config
+from mt.config import Config, load_config
 from mt.config.loading import as_yaml, parse_tree, read_limited
 from mt.config.problems import SECTIONS, Problem
 from mt.config.suggestions import similar
 from mt.errors import InputError
-from mt.extras.pipelines.loading import Pipeline, is_place, places, problem
+from mt.extras.pipelines.loading import Pipeline, as_place, is_place, places, problem
 from mt.extras.pipelines.schema import COMMANDS, Export, OnCorpus, Place, StepSettings, Train
 from mt.storage.run_dir import RunDir
 
@@ -53,6 +53,22 @@ class Step:
         """Return the text that a key names."""
         return next(iter(self.places.get(key, ())), None)
 
+    def inputs(self) -> list[Path]:
+        """Return all files and models that it reads."""
+        return [*self.reads, *(path for _, _, paths in self.sources() for path in paths)]
+
+    def sources(self) -> Iterator[tuple[str, Any, list[Path]]]:
+        """Yield split, source and paths of the sources in files or folders: two paths of aligned texts."""
+        if self.config is None:
+            return
+        data = self.config.data
+        for split in ("train", "valid", "test"):
+            sources = getattr(data, split)
+            for source in sources if isinstance(sources, tuple) else ():
+                names = [getattr(source, key) for key in ("source", "target", "file", "folder") if hasattr(source, key)]
+                if names:
+                    yield split, source, [Path(data.root, name) for name in names]
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -68,8 +84,8 @@ class Plan:
 
     def writer(self, path: Path) -> Step | None:
         """Return the step that writes a file or folder."""
-        real = os.path.realpath(path)
-        return next((s for s in self.steps.values() if f"{real}/".startswith(f"{os.path.realpath(s.output)}/")), None)
+        real = _real(path)
+        return next((s for s in self.steps.values() if f"{real}/".startswith(f"{_real(s.output)}/")), None)
 
     def upstream(self, name: str) -> set[str]:
         """Return the names of all steps that a step depends on."""
@@ -84,6 +100,8 @@ def make_plan(pipeline: Pipeline, runs: Path) -> Plan:
         InputError: a step names another that is not there or writes something else; there is a cycle; two steps write
             one place; a configuration is invalid.
     """
+    # Relative to the current directory where possible: a resume compares the paths of models.
+    runs = Path(os.path.relpath(runs)) if runs.absolute().is_relative_to(Path.cwd()) else runs
     folder = runs / pipeline.file.name
     if RunDir(folder).config.is_file():
         raise InputError(f"{pipeline.origin('name')}: {folder} is the run of a training", "choose another name")
@@ -117,7 +135,7 @@ def _all_places(pipeline: Pipeline, name: str) -> Iterator[tuple[tuple[str | int
 
 def _places_in(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Place]]:
     if is_place(value):
-        yield path, Place.model_construct(step=str(value["step"]), file=value.get("file") and str(value["file"]))
+        yield path, as_place(value)
     elif isinstance(value, Mapping | list):
         for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from _places_in(inner, (*path, key))
@@ -175,28 +193,25 @@ def _output(pipeline: Pipeline, folder: Path, name: str) -> Path:
     return folder / name / "translations.txt" if kind in _TEXTS else folder / name
 
 
+def _real(path: Path) -> str:
+    return os.path.realpath(path).lower()  # on some systems A and a are one file
+
+
 def _text(pipeline: Pipeline, path: str) -> Path:
     return Path(pipeline.file.root or ".", path)
 
 
 def _output_problems(pipeline: Pipeline, outputs: Mapping[str, Path]) -> Iterator[Problem]:
-    """Report outputs that are the same, that lie in one another, or that are a text which a step reads."""
+    """Report outputs that are the same or lie in one another."""
     taken: dict[str, str] = {}
     for name, output in outputs.items():
-        real = os.path.realpath(output).lower()  # on some systems A and a are one file
+        real = _real(output)
         for other, theirs in taken.items():
             if f"{real}/".startswith(f"{other}/") or f"{other}/".startswith(f"{real}/"):
                 message = f"writes to {output}, and so does {theirs}"
                 given = next((n for n in (name, theirs) if getattr(pipeline.steps[n][1], "output", None)), name)
                 yield problem(message, "steps", given, pipeline.steps[given][0])
         taken[real] = name
-    for name, (kind, settings) in pipeline.steps.items():
-        for path, place in places(settings):
-            if place.step is None and place.file and path[0] not in _MODELS:
-                real = os.path.realpath(_text(pipeline, place.file)).lower()
-                if real in taken:
-                    message = f"{place.file} is what {taken[real]} writes; write {{step: {taken[real]}}}"
-                    yield problem(message, "steps", name, kind, *path)
 
 
 def _make_step(
@@ -227,7 +242,7 @@ def _make_step(
         value = getattr(settings, key)
         if key in (*settings.own, "output") or value == field.get_default(call_default_factory=True):
             continue
-        option = f"--{key.replace('_', '-')}"
+        option = f"--{(field.alias or key).replace('_', '-')}"
         if isinstance(value, bool):
             words.append(option if value else f"--no-{option[2:]}")
             continue
@@ -253,7 +268,7 @@ def _overrides(pipeline: Pipeline, name: str, settings: StepSettings, path: Path
 
     def resolved(value: Any, is_text: bool) -> Any:
         if is_place(value):
-            found = path_of(Place(step=value["step"], file=value.get("file")), False)
+            found = path_of(as_place(value), False)
             # Without links: `..` out of one leads elsewhere.
             is_relative = is_text and not found.is_absolute()
             return os.path.relpath(os.path.realpath(found), os.path.realpath(str(root))) if is_relative else str(found)
@@ -281,9 +296,3 @@ def _load(pipeline: Pipeline, name: str, kind: str, path: Path, overrides: list[
         message = f"the run of a step is named after it, {name}"
         pipeline.refuse([problem(message, "steps", name, kind, "set", "name")])
     return config
-
-
-def pair_files(config: Config, split: str = "train") -> list[PairFiles]:
-    """Return the sources of a split that are two text files."""
-    sources = getattr(config.data, split)
-    return [each for each in sources if isinstance(each, PairFiles)] if isinstance(sources, tuple) else []

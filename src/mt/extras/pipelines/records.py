@@ -1,6 +1,7 @@
 """Records of finished steps: a key of the command and its inputs, digests of the outputs, costs and scores."""
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mt.bundle.pretrained import Pretrained, learned_files
+from mt.config import parse_config
 from mt.data.prepare import drop_missing_sources, input_digests
 from mt.errors import InputError
 from mt.extras.pipelines.plan import Plan, Step
@@ -18,6 +20,12 @@ from mt.storage.find_model import find_model
 from mt.storage.run_dir import ModelDir, RunDir
 from mt.storage.stage import stage_key
 
+_LENGTH = ("max_steps", "max_epochs", "minutes")  # of a training, which a change of them goes on with
+# Settings without effect on a training that has ended
+_LEARNING = (
+    *("learning_rate", "schedule", "warmup_steps", "betas", "eps", "weight_decay", "clip_norm", "ema_decay"),
+    *("label_smoothing", "r_drop", "distill_weight", "guided_alignment"),
+)
 State = Literal["done", "new", "changed", "lost", "waiting"]
 
 
@@ -27,7 +35,7 @@ class Record:
 
     Attributes:
         key: of its command and inputs.
-        output: the digest of what it wrote.
+        digest: of what it wrote.
         seconds: in all attempts with this key that were not killed.
         core_seconds: likewise, of all its processes.
         disk: bytes of its output.
@@ -35,7 +43,7 @@ class Record:
     """
 
     key: str
-    output: str
+    digest: str
     seconds: float
     core_seconds: float
     disk: int
@@ -45,8 +53,12 @@ class Record:
 
 def read_record(plan: Plan, step: Step) -> Record | None:
     """Return the record of a step, None if it never finished."""
+    return _read(plan.records / f"{step.name}.json")
+
+
+def _read(path: Path) -> Record | None:
     try:
-        return Record(**json.loads((plan.records / f"{step.name}.json").read_bytes()))
+        return Record(**json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -55,9 +67,11 @@ def write_record(plan: Plan, step: Step, key: str) -> Record:
     """Write the record of a step that has just finished."""
     attempts = [each for each in _attempts(plan, step) if each["key"] == key]
     seconds, cores = (round(sum(each[name] for each in attempts), 2) for name in ("seconds", "core_seconds"))
-    output = output_digest(step)
+    output = output_digest(plan, step)
     if output is None:
-        raise InputError(f"step {step.name}: {step.output} was not written", "run the same command again")
+        lost = next(iter(_lost_files(plan, step)), step.output)
+        hint = f"remove {RunDir(step.output).model.root}, which is rebuilt, and " if step.kind == "train" else ""
+        raise InputError(f"step {step.name}: {lost} was not written", f"{hint}run the same command again")
     files = step.output.rglob("*") if step.output.is_dir() else [step.output]
     disk = sum(path.stat().st_size for path in files if path.is_file())
     record = Record(key, output, seconds, cores, disk, time.strftime("%Y-%m-%d %H:%M:%S"), _scores(step))
@@ -67,8 +81,14 @@ def write_record(plan: Plan, step: Step, key: str) -> Record:
 
 def note_attempt(plan: Plan, step: Step, key: str, started: float, **costs: float) -> None:
     """Append the start or, with its costs, the end of an attempt."""
-    line = {"key": key, "started": started, **costs}
+    line = {"key": key, "started": started, "output": os.path.realpath(step.output), **costs}
     atomic.append_line(plan.records / f"{step.name}.attempts", json.dumps(line))
+
+
+def may_write(plan: Plan, step: Step) -> bool:
+    """Return False if a step's output is a file or folder that no attempt of it has written."""
+    real = os.path.realpath(step.output)
+    return not step.output.exists() or any(attempt.get("output") == real for attempt in _attempts(plan, step))
 
 
 def _attempts(plan: Plan, step: Step) -> Iterator[dict[str, Any]]:
@@ -84,12 +104,21 @@ def _attempts(plan: Plan, step: Step) -> Iterator[dict[str, Any]]:
     yield from ({"seconds": 0.0, "core_seconds": 0.0} | each for each in by_start.values())
 
 
-def step_key(plan: Plan, step: Step) -> str:
-    """Return the key of a step whose inputs are all there."""
+def step_key(step: Step) -> str:
+    """Return the key of a step whose inputs are all there; how their paths are spelled is not in it."""
     config = None if step.config is None else drop_missing_sources(step.config)
-    settings = {} if config is None else config.model_dump(mode="json", exclude_defaults=True)
+    values = {} if config is None else config.model_dump(mode="json", exclude_defaults=True, exclude={"data": {"root"}})
     digests = {} if config is None else input_digests(config.data)
-    return stage_key(step.words, settings, digests, [input_digest(path) for path in step.reads])
+    options = step.settings.model_dump(exclude_defaults=True, exclude={"config", "set", "output", *step.places})
+    given = {key: len(paths) for key, paths in step.places.items()}
+    return stage_key(step.kind, options, values, digests, given, [input_digest(path) for path in step.reads])
+
+
+def _key_if_known(step: Step) -> str | None:
+    try:
+        return step_key(step)
+    except InputError:  # an input is gone
+        return None
 
 
 def input_digest(path: Path) -> str:
@@ -113,19 +142,38 @@ def _model_digest(model: ModelDir) -> str:
     return stage_key(learned_files(files), settings)
 
 
-def output_digest(step: Step) -> str | None:
-    """Return the digest of what a step wrote; None if it is not there or not complete."""
+def output_digest(plan: Plan, step: Step) -> str | None:
+    """Return the digest of what a step wrote; None if it, or a file in it that another step reads, is not there."""
     output = step.output
+    if _lost_files(plan, step):
+        return None
     try:
         if step.kind == "train":
-            return _model_digest(RunDir(output).model)
+            model = RunDir(output).model
+            _check_files(model.root)
+            return _model_digest(model)
         if step.kind in ("clean", "export"):
-            return stage_key(manifest.read_manifest(output)["files"])
+            return stage_key(_check_files(output))
         if step.kind == "eval" and any(output.glob("*.json")):
             return stage_key([input_digest(path) for path in sorted(output.glob("*.json"))])
         return input_digest(output if output.is_file() or step.kind != "score" else output / "scores.tsv")
     except (manifest.DamagedError, InputError, OSError):
         return None
+
+
+def _check_files(folder: Path) -> dict[str, Any]:
+    """Compare a folder with its manifest, and return the manifest's entries by name."""
+    files: dict[str, Any] = manifest.read_manifest(folder)["files"]
+    for name, file in files.items():
+        if input_digest(folder / name) != file["sha256"]:
+            raise manifest.DamagedError(f"{name} was altered")
+    return files
+
+
+def _lost_files(plan: Plan, step: Step) -> list[Path]:
+    """Return the files of a step that others read and that are not there."""
+    read = [path for other in plan.steps.values() if step.name in other.needs for path in other.inputs()]
+    return [path for path in read if not path.exists() and plan.writer(path) is step]
 
 
 def _scores(step: Step) -> list[dict[str, Any]]:
@@ -145,10 +193,10 @@ def states(plan: Plan) -> dict[str, State]:
         record = read_record(plan, step)
         if record is None:
             found[name] = "new"
-        elif record.key != step_key(plan, step):
+        elif record.key != _key_if_known(step):
             found[name] = "changed"
         else:
-            found[name] = "done" if record.output == output_digest(step) else "lost"
+            found[name] = "done" if record.digest == output_digest(plan, step) else "lost"
     return found
 
 
@@ -158,21 +206,42 @@ def refuse_lost_trainings(plan: Plan, found: dict[str, State]) -> None:
     Raises:
         InputError: what changed, and what to do.
     """
+    # A training begins after all that it needs, so a new step before it was added since; or the records were deleted.
+    is_recorded = any(map(_read, plan.records.glob("*.json")))
     for name, step in plan.steps.items():
         run = RunDir(step.output)
-        if step.kind != "train" or found[name] == "done" or step.config is None or not run.checkpoint_steps():
+        if step.kind != "train" or found[name] == "done" or not run.checkpoint_steps():
             continue
         place = f"{plan.pipeline.origin('steps', name)}: step {name}"
-        changed = [other for other in plan.upstream(name) if found[other] == "changed"]
-        if changed:
-            message = f"{place} has a training in {run.root}, and its input, step {changed[0]}, runs again"
-            hint = "its command, its input or its output has changed; undo that"
-            raise InputError(message, f"{hint}, or remove {run.root} to train again, or rename the pipeline")
-        if found[name] == "waiting":
-            continue
-        config = drop_missing_sources(step.config)
-        pretrained = Pretrained.find(config, plan.folder, recorded_inputs(run))
+        for other in filter(plan.upstream(name).__contains__, plan.steps):
+            if found[other] == "changed" or (found[other] == "new" and is_recorded):
+                change = "is new" if found[other] == "new" else "runs again: its command, input or output has changed"
+                message = f"{place} has a training in {run.root}, and its input, step {other}, {change}"
+                raise InputError(message, f"undo that, or remove {run.root} to train again, or rename the pipeline")
         try:
-            refuse_changes(run, config, input_digests(config.data) | pretrained.identities())
+            _refuse_other_settings(plan, step, run, found[name] == "waiting")
         except InputError as error:
             raise InputError(f"{place}: {error.message}", f"undo the change, or remove {run.root}") from None
+
+
+def _refuse_other_settings(plan: Plan, step: Step, run: RunDir, is_waiting: bool) -> None:
+    """Refuse settings and, unless it waits for them, inputs that a run cannot resume with or that come too late."""
+    assert step.config is not None
+    if is_waiting and any(getattr(source, "optional", False) for source in step.config.data.train):
+        return  # which of them will be there is not known
+    config = drop_missing_sources(step.config)
+    digests = {}
+    if not is_waiting:
+        digests = input_digests(config.data) | Pretrained.find(config, plan.folder, recorded_inputs(run)).identities()
+    refuse_changes(run, config, digests)
+    now, earlier = config.training, parse_config(run.config.read_bytes(), str(run.config)).training
+    changed = [key for key in (*_LENGTH, *_LEARNING) if getattr(now, key) != getattr(earlier, key)]
+    if changed and changed[0] in _LEARNING and _is_finished(run):
+        raise InputError(f"{run.root} is trained to its end, and training.{changed[0]} would change nothing any more")
+
+
+def _is_finished(run: RunDir) -> bool:
+    try:
+        return bool(manifest.read_manifest(run.model.root)["steps"] >= run.checkpoint_steps()[-1])
+    except (manifest.DamagedError, KeyError):
+        return False

@@ -5,8 +5,20 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from mt.config.base import RUN_NAME, LanguageCode, Line, Lines, OneOrList, Rule, Section, as_tuple, value_error
+from mt.config.base import (
+    RUN_NAME,
+    LanguageCode,
+    Line,
+    Lines,
+    OneOrList,
+    Rule,
+    Section,
+    as_tuple,
+    value_error,
+    without_repeats,
+)
 from mt.config.schema import ExportFormat
+from mt.extras.doctor.rules import DROPPABLE
 
 STEP_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"  # no dot: such names stay free for files beside the steps' folders
 
@@ -36,6 +48,28 @@ def _as_place(value: object) -> object:
 _Place = Annotated[Place, BeforeValidator(_as_place)]
 _Places = Annotated[tuple[_Place, ...], Field(min_length=1), BeforeValidator(as_tuple), OneOrList()]
 _Count = Annotated[int, Field(ge=1)]
+_Source = Annotated[LanguageCode | None, Field(alias="from")]
+
+
+def _as_word(text: str) -> str:
+    if text != text.strip() or len(text.split()) > 1:
+        raise value_error("must be one word")
+    return text
+
+
+def _as_reasons(names: tuple[str, ...]) -> tuple[str, ...]:
+    if unknown := [name for name in names if name not in DROPPABLE]:
+        raise value_error(f"'{unknown[0]}' is none of {', '.join(DROPPABLE)}")
+    return names
+
+
+_Reasons = Annotated[Lines, AfterValidator(_as_reasons)]
+_Metrics = Annotated[
+    tuple[Literal["bleu", "chrf", "ter", "comet"], ...],
+    BeforeValidator(as_tuple),
+    AfterValidator(without_repeats),
+    OneOrList(),
+]
 
 
 class StepSettings(Section):
@@ -65,6 +99,7 @@ class Score(OnCorpus):
     forward: _Places | None = None
     backward: _Places | None = None
     train: bool = False
+    embeddings: Line | None = None
     device: Line | None = None
 
     def broken_rules(self) -> Iterator[Rule]:
@@ -80,8 +115,8 @@ class Clean(OnCorpus):
     min_score: float | None = None
     keep_share: Annotated[float, Field(gt=0, le=1)] | None = None
     by: Line | None = None
-    keep: Lines = ()
-    drop: Lines = ()
+    keep: _Reasons = ()
+    drop: _Reasons = ()
     max_per_template: _Count | None = None
     repair: bool = False
 
@@ -97,6 +132,7 @@ class Clean(OnCorpus):
 
 class _Search(StepSettings):
     model: _Places
+    from_: _Source = None
     to: LanguageCode | None = None
     beam: _Count | None = None
     length_penalty: float | None = None
@@ -116,6 +152,11 @@ class _Synthesis(_Search):
     output: Line | None = None
     greedy: bool = False
 
+    def broken_rules(self) -> Iterator[Rule]:
+        """Yield greedy search beside another one."""
+        if self.greedy and (self.sample or self.beam not in (None, 1)):
+            yield Rule(("greedy",), "is a beam of one; leave it out, or `beam` and `sample`")
+
 
 class Distill(_Synthesis):
     """`mt distill`."""
@@ -125,6 +166,7 @@ class Distill(_Synthesis):
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield choices among translations that there are not."""
+        yield from super().broken_rules()
         if self.closest_to is None and self.n_best is not None:
             yield Rule(("n_best",), "belongs to closest_to")
         if self.closest_to is not None and (self.greedy or (self.sample and self.n_best is None)):
@@ -134,7 +176,7 @@ class Distill(_Synthesis):
 class Backtranslate(_Synthesis):
     """`mt backtranslate`."""
 
-    tag: str | None = None
+    tag: Annotated[str, AfterValidator(_as_word)] | None = None
 
 
 class Eval(_Search):
@@ -142,14 +184,18 @@ class Eval(_Search):
 
     source: _Place | None = None
     reference: _Place | None = None
-    metrics: Lines = ()
+    glossary: _Place | None = None
+    keep: Lines = ()
+    metrics: _Metrics = ()
     comet_model: Line | None = None
     mbr: Annotated[int, Field(ge=2)] | None = None
     utility: Literal["chrf", "bleu"] | None = None
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield a text without its translation."""
+        """Yield a text without its translation, and COMET without a checkpoint."""
         yield from _unpaired(self.source, self.reference)
+        if ("comet" in self.metrics) != (self.comet_model is not None):
+            yield Rule(("comet_model", "metrics"), "comet and comet_model, the folder of its checkpoint, go together")
 
 
 class Export(StepSettings):
@@ -164,11 +210,14 @@ class Export(StepSettings):
     max_loss: Annotated[float, Field(ge=0)] | None = None
     source: _Place | None = None
     reference: _Place | None = None
+    from_: _Source = None
     to: LanguageCode | None = None
 
     def broken_rules(self) -> Iterator[Rule]:
-        """Yield a text without its translation."""
+        """Yield a text without its translation, and languages without a text."""
         yield from _unpaired(self.source, self.reference)
+        if self.source is None and (self.to or self.from_):
+            yield Rule(("to", "from"), "is the language of a text; add source and reference, or leave it out")
 
 
 def _unpaired(source: Place | None, reference: Place | None) -> Iterator[Rule]:

@@ -1,5 +1,6 @@
 """`mt init --pipeline`: a pipeline around the configuration of a teacher, for the user's text and time."""
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ _STUDENT_PIPELINE = """\
 # Written by `mt init --pipeline student`: a model with a deep encoder and a fast decoder of one layer translates the
 # training text, and goes on as a student with the references and the translations closest to them. {time}.
 #
-#     mt train --config {stem}-student.yaml
+#     mt train --config {pipeline}
 name: {name}-student
 steps:
   teacher:
@@ -72,14 +73,19 @@ def _student(config: Config, path: Path, minutes: float | None) -> str:
     encoder, decoder = _LAYERS
     return _STUDENT_PIPELINE.format(
         time=f"{minutes:g} minutes in all" if minutes else "`--dry-run` shows the time",
-        stem=path.stem,
+        pipeline=shlex.quote(f"{path.stem}-student.yaml"),
         name=config.name,
-        file=path.name,
+        file=_in_map(path.name),
         layers=f"{{encoder_layers: {encoder}, decoder_layers: {decoder}}}",
-        source=as_yaml(pair.source),
-        target=as_yaml(pair.target),
+        source=_in_map(pair.source),
+        target=_in_map(pair.target),
         student=_length(config.training),
     )
+
+
+def _in_map(value: str) -> str:
+    """Return a value as YAML for a map in braces, where a comma must be quoted."""
+    return as_yaml([value])[1:-1]
 
 
 def _length(teacher: TrainingConfig) -> str:
