@@ -69,7 +69,6 @@ class _Scanner:
         self.counted = 0, 1  # a position, and its line
         self.pieces: list[list[Span]] = []
         self.block_start = 0
-        self.joins = False  # the next text continues the piece before
         self.depth = self.in_text = 0  # open blocks, and open elements of text
         self.open = OpenElements()
         self.skipped = self.open.untranslated
