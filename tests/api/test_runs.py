@@ -5,6 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -52,7 +53,7 @@ def test_overrides_and_a_callback_that_stops(tiny: Path, monkeypatch: pytest.Mon
 
 
 def test_values_that_yaml_does_not_know() -> None:
-    data = {"source_lang": "en", "target_lang": ("de", "nl"), "root": Path("a/я😀"), "max_ratio": 1e2}
+    data = {"source_lang": "en", "target_lang": ("de", "nl"), "root": Path("a/я😀"), "max_ratio": np.float32(100)}
     sources = [{"source": "a", "target": Path("b"), "target_lang": code} for code in ("de", "nl")]
     read = read_config({"name": "x", "data": MappingProxyType({**data, "train": sources})}, ["seed=2"]).data
     assert (read.root, read.max_ratio, read.target_lang) == ("a/я😀", 100.0, ("de", "nl"))
@@ -87,6 +88,10 @@ def test_an_evaluation_from_python_is_that_of_the_command_line(trained: Path, tm
         mt.evaluate(run, source=trained / "valid.en")
     with pytest.raises(KeyError):
         found["sample"]
+    chosen = mt.evaluate(run, source=trained / "valid.en", reference=trained / "valid.xx", metrics="chrf")["beam"]
+    assert (chosen["bleu"], chosen["chrf"]) == (None, found["beam"]["chrf"])
+    with pytest.raises(mt.InputError, match="metrics: 'BLEU' is none of bleu"):
+        mt.evaluate(run, metrics=["BLEU"])
 
 
 def test_the_table_of_runs(trained: Path, tiny: Path) -> None:
@@ -127,3 +132,8 @@ def test_a_damaged_run_is_listed_as_such(tiny: Path) -> None:
     [facts] = [run.facts() for run in mt.list_runs(tiny / "runs")]
     assert (facts["state"], facts["bleu"], facts["steps"]) == ("damaged", None, 0)
     assert "damaged" in command("runs", cwd=tiny).stdout
+    (folder / "eval").mkdir()
+    for damaged in ("[]", '{"results": null}', '{"results": [1]}', '{"results": [{"method": "beam", "bleu": "x"}]}'):
+        (folder / "eval" / "test.json").write_text(damaged)
+        assert mt.list_runs(tiny / "runs")[0].bleu is None
+        command("runs", "show", "odd", cwd=tiny)

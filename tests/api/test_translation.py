@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import mt
@@ -32,6 +34,9 @@ def test_strings_are_those_of_the_command_line(translator: Translator, trained: 
     assert translated[1] == ""
     assert translator.translate("a b c") == translated[0]
     assert list(translator.stream(iter(LINES))) == translated
+    assert list(translator.stream("a b c")) == [
+        translator.translate("a b c", beam_size=np.int64(2))
+    ]  # the model's beam
     assert translator.translate([]) == []
 
 
@@ -96,6 +101,20 @@ def test_threads_get_their_own_translations(translator: Translator, on_torch: Tr
         assert list(pool.map(translator.translate, LINES * 5)) == alone
         aligned = pool.map(lambda line: on_torch.translate(line, details=True, attention=True), ["a b c"] * 6)
         assert [each.alignment for each in aligned] == [attention] * 6
+        # Attention is read by hooks, which other threads run through, too.
+        pairs, done = [("a", "q"), ("a b c d", "q p q")], threading.Event()
+        alone = list(on_torch.score(pairs))
+
+        def score() -> bool:
+            return all(list(on_torch.score(pairs)) == alone for _ in iter(done.is_set, True))
+
+        scoring = [pool.submit(score) for _ in range(3)]
+        try:
+            found = [on_torch.translate("a b c", details=True, attention=True) for _ in range(60)]
+        finally:
+            done.set()
+        assert [each.alignment for each in found] == [attention] * 60
+        assert all(each.result() for each in scoring)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +124,7 @@ def test_threads_get_their_own_translations(translator: Translator, on_torch: Tr
         ({"beam_size": "5"}, "beam_size: '5' is not a whole number"),
         ({"beam_size": True}, "beam_size: True is not a whole number"),
         ({"length_penalty": float("nan")}, "length_penalty nan is not between"),
+        ({"n_best": 0}, "n_best 0 is not between"),
         ({"n_best": 9, "beam_size": 2}, "n_best 9 is more than the beam of 2 can hold"),
         ({"temperature": 0.5}, "temperature belongs to sample"),
         ({"beam_size": 2, "sample": True}, "beam_size and sample contradict each other"),
@@ -121,15 +141,28 @@ def test_wrong_arguments(translator: Translator, arguments: dict[str, object], m
         translator.translate("a b", **arguments)  # type: ignore[call-overload]
 
 
-def test_wrong_texts_and_models(translator: Translator, tmp_path: Path) -> None:
+def test_wrong_texts_and_models(translator: Translator, on_torch: Translator, tmp_path: Path) -> None:
     with pytest.raises(mt.InputError, match="3 is not a string"):
         translator.translate(["a", 3])  # type: ignore[list-item]
+    with pytest.raises(mt.InputError, match="None is not a string"):
+        translator.translate(None)  # type: ignore[call-overload]
+    with pytest.raises(mt.InputError, match="None is not a string"):
+        list(on_torch.score([("a", None)]))  # type: ignore[list-item]
+    for wrong in ({"text": "a \ud800"}, {"text": "a", "prefix": "\udfff"}):
+        with pytest.raises(mt.InputError, match=r"\\ud.* has half of a surrogate pair"):
+            translator.translate(**wrong)  # type: ignore[call-overload]
     with pytest.raises(mt.InputError) as error:
         mt.load(tmp_path / "none")
     assert error.value.location == str(tmp_path / "none")
     assert error.value.hint
     with pytest.raises(mt.InputError, match="no finished run"):
         mt.load(runs=tmp_path)
+
+
+def test_one_pattern_of_text_to_keep(trained: Path) -> None:
+    keeping = [mt.load(trained / "runs" / "tiny", keep=keep).translate("a b gh c") for keep in ("gh", ["gh"])]
+    assert "gh" in keeping[0]
+    assert keeping[0] == keeping[1]
 
 
 def test_importing_the_package_imports_no_library() -> None:

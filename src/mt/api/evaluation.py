@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mt.metrics.comet import Comet
     from mt.storage.run_dir import ModelDir
 
+METRICS = ("bleu", "chrf", "ter", "comet")
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -67,7 +69,7 @@ def evaluate(
     reference: str | Path | None = None,
     to: str | None = None,
     source_lang: str | None = None,
-    metrics: Sequence[str] = (),
+    metrics: str | Sequence[str] = (),
     comet_model: str | Path | None = None,
     output: str | Path | None = None,
     engine: str = "auto",
@@ -76,7 +78,7 @@ def evaluate(
     shortlist: bool | None = None,
     runs: str | Path = "runs",
     glossary: str | Path | None = None,
-    keep: Sequence[str] = (),
+    keep: str | Sequence[str] = (),
     request: SearchRequest | None = None,
     **search: Unpack[Search],
 ) -> Evaluation:
@@ -87,7 +89,7 @@ def evaluate(
         source, reference: a test set, two files aligned by line; None: the test set of the model's run.
         to: score this target language only.
         source_lang: likewise; of `source`, it is needed only where a tag names it.
-        metrics: some of bleu, chrf, ter and comet; none: the configured ones.
+        metrics: bleu, chrf, ter or comet, or several of them; none: the configured ones.
         comet_model: with the metric comet: the folder of a COMET checkpoint.
         output: the folder that `Evaluation.write` writes to; None: the run's `eval/`.
         engine, compute_type, device, shortlist, runs, glossary, keep: as of `mt.load`.
@@ -100,7 +102,7 @@ def evaluate(
     from mt.evaluation.test_set import evaluate as score
     from mt.evaluation.texts import texts_in
 
-    request, terms = request or SearchRequest.of(search), glossary_of(glossary, keep)
+    request, terms, metrics = request or SearchRequest.of(search), glossary_of(glossary, keep), _known(metrics)
     choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
     models = find_models(model, runs)
     config = read_config(models[0])
@@ -208,6 +210,13 @@ def tune_length_penalty(
     tried = try_length_penalties(opened.translator, config, texts, beam_size)
     signature = bleu_signature(config.evaluation, [text.target_lang for text in texts])
     return ScoreTable(penalties_table(tried, signature), penalties_json(tried, signature))
+
+
+def _known(metrics: str | Sequence[str]) -> tuple[str, ...]:
+    chosen = (metrics,) if isinstance(metrics, str) else tuple(metrics)
+    if unknown := [name for name in chosen if name not in METRICS]:
+        raise InputError(f"metrics: {unknown[0]!r:.50} is none of {', '.join(METRICS)}")
+    return chosen
 
 
 def _path(path: str | Path | None) -> Path | None:

@@ -9,8 +9,8 @@ def import_model(
     output: str | Path,
     *,
     source_lang: str | Sequence[str] | None = None,
-    target_langs: Sequence[str] = (),
-    prune: Sequence[str | Path] = (),
+    target_langs: str | Sequence[str] = (),
+    prune: str | Path | Sequence[str | Path] = (),
     force: bool = False,
 ) -> str:
     """Write a model folder with the weights and the tokenizer of a model of other software.
@@ -20,9 +20,9 @@ def import_model(
             folder with Marian's .npz, or that file; a folder of CTranslate2.
         output: the folder to write; it appears when it is complete.
         source_lang: the language to translate from, or several, where the model knows several.
-        target_langs: the languages to translate into; empty: all that it knows.
-        prune: text files; only the pieces that they need remain in the vocabulary, and `model` may be a model folder
-            with a SentencePiece tokenizer.
+        target_langs: the language to translate into, or several; empty: all that it knows.
+        prune: a text file, or several; only the pieces that they need remain in the vocabulary, and `model` may be a
+            model folder with a SentencePiece tokenizer.
         force: replace an earlier import.
 
     Returns:
@@ -35,7 +35,8 @@ def import_model(
     from mt.extras.importing.importing import import_folder
     from mt.storage.output_path import require_replaceable
 
-    folder, corpus = find_folder(str(model)), [Path(path) for path in prune]
+    folder = find_folder(str(model))
+    corpus = [Path(path) for path in ([prune] if isinstance(prune, str | Path) else prune)]
     require_replaceable(Path(output), "mt import", "imported", [folder, *corpus], force)
-    sources = [source_lang] if isinstance(source_lang, str) else source_lang or ()
-    return import_folder(folder, Path(output), str(model), sources, target_langs, corpus)
+    sources, targets = ([code] if isinstance(code, str) else code or () for code in (source_lang, target_langs))
+    return import_folder(folder, Path(output), str(model), sources, targets, corpus)

@@ -33,7 +33,7 @@ def load(
     one_by_one: bool = False,
     sampling: bool = False,
     glossary: str | Path | None = None,
-    keep: Sequence[str] = (),
+    keep: str | Sequence[str] = (),
 ) -> Translator:
     """Load a model to translate with.
 
@@ -48,7 +48,7 @@ def load(
         one_by_one: single sentences will come, one after another; the engine then uses all threads for each.
         sampling: translations will be sampled, which takes torch.
         glossary: a TSV or TBX file of terms that translations must have.
-        keep: regular expressions of text to keep as it is, such as URLs.
+        keep: regular expressions of text to keep as it is, such as URLs, or just one.
 
     Raises:
         InputError: there is no such model, it is damaged, or this machine cannot run it so; or a term has two
@@ -62,10 +62,10 @@ def load(
     return Translator(open_model(folders[0], choice, folders[1:]).with_glossary(terms), folders[0].root)
 
 
-def glossary_of(path: str | Path | None, keep: Sequence[str]) -> "Glossary | None":
+def glossary_of(path: str | Path | None, keep: str | Sequence[str]) -> "Glossary | None":
     """Read a file of terms, or just patterns of text to keep; None without both."""
     if path is None and not keep:
         return None
     from mt.data.glossary import Glossary
 
-    return Glossary(None if path is None else Path(path), keep)
+    return Glossary(None if path is None else Path(path), [keep] if isinstance(keep, str) else keep)

@@ -64,9 +64,9 @@ class Run:
         """The scores on the test set, one dictionary per direction and search method; empty without them."""
         try:
             results = json.loads((self._dir.scores / "test.json").read_bytes())["results"]
-        except (OSError, ValueError, KeyError):
+            return list(results) if all(map(_is_score, results)) else []
+        except (OSError, ValueError, KeyError, TypeError):
             return []
-        return list(results)
 
     @property
     def bleu(self) -> float | None:
@@ -158,3 +158,10 @@ def find_run(name: str | Path, runs: str | Path = "runs") -> Run:
 def _is_run(path: Path) -> bool:
     config = RunDir(path).config
     return os.access(config, os.R_OK) and config.is_file()  # others' runs in a shared folder may be unreadable
+
+
+def _is_score(value: Any) -> bool:
+    named = isinstance(value, dict) and isinstance(value["method"], str) and isinstance(value["target_lang"], str)
+    return named and all(
+        isinstance(value.get(key, 0.0), float | int | None) for key in ("bleu", "bleu_low", "bleu_high")
+    )

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any, TypedDict
 
 from mt.decoding.candidates import Candidate, distinct
@@ -147,7 +148,8 @@ def _check(key: str, value: Any, name: Callable[[str], str]) -> None:
             raise InputError(f"{name(key)}: {value!r:.50} is not one of {', '.join(UTILITIES)}")
         return
     low, high = _BOUNDS[key]
-    if isinstance(value, bool) or not isinstance(value, int | float if key in _REAL else int):
+    kind: Any = Real if key in _REAL else Integral  # numpy's numbers, too
+    if isinstance(value, bool) or not isinstance(value, kind):
         raise InputError(f"{name(key)}: {value!r:.50} is not a {'number' if key in _REAL else 'whole number'}")
     if key == "top_p" and not 0 < value <= 1:
         raise InputError(f"{name(key)} {value} is not a probability above 0")

@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -116,8 +117,16 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _json(value: Any) -> str:
-    """Return a value as JSON, which YAML includes; paths are text."""
-    return json.dumps(value, ensure_ascii=False, default=lambda v: dict(v) if isinstance(v, Mapping) else str(v))
+    """Return a value as JSON, which YAML includes; paths are text, and numbers may be numpy's."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return dict(value)
+        if isinstance(value, Integral):
+            return int(value)
+        return float(value) if isinstance(value, Real) else str(value)
+
+    return json.dumps(value, ensure_ascii=False, default=plain)
 
 
 def _write_extras(config: "Config", run_dir: "RunDir") -> Iterator[str]:

@@ -1,6 +1,5 @@
 """Translation from Python: load a model, translate strings, get details where they are asked for."""
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, repeat
@@ -35,7 +34,6 @@ class Translator:
     def __init__(self, opened: "OpenedModel", path: Path) -> None:
         self._opened = opened
         self.path = path
-        self._attention_lock = threading.Lock()  # weights are read by hooks, which all threads would share
         self._directions = Directions(opened.translator)
 
     def __repr__(self) -> str:
@@ -116,14 +114,13 @@ class Translator:
             InputError: not strings, unknown or contradicting arguments, or an unknown language.
         """
         single = isinstance(text, str)
-        lines = [text] if isinstance(text, str) else list(text)
         options.setdefault("scores", details or n_best is not None)
-        found = list(self.results(lines, n_best or 1, **options))
+        found = list(self.results(text, 1 if n_best is None else n_best, **options))
         plain = [result.text if n_best is None else [each.text for each in result.n_best] for result in found]
         answers: list[Any] = found if details else plain
         return answers[0] if single else answers
 
-    def stream(self, lines: Iterable[str], **options: Unpack["_Options"]) -> Iterator[str]:
+    def stream(self, lines: str | Iterable[str], **options: Unpack["_Options"]) -> Iterator[str]:
         """Yield the translation of each line, in order; lines are read a block at a time, so memory stays bounded."""
         for result in self.results(lines, 1, scores=False, **options):
             yield result.text
@@ -193,7 +190,7 @@ class Translator:
         `tokens`; None where the source is empty or a side is longer than the model takes.
 
         Raises:
-            InputError: the engine is not torch, the model an ensemble, or the language unknown.
+            InputError: the engine is not torch, the model an ensemble, the language unknown, or a side no string.
         """
         from mt.decoding.scoring import PairScorer
 
@@ -203,11 +200,14 @@ class Translator:
         tags = opened.translator.to(to, source_lang).tags
         scorer = PairScorer(opened.model, opened.tokenizers, tags, opened.settings)
         while block := list(islice(remaining, BLOCK_LINES)):
+            for source, target in block:
+                _check_text(source)
+                _check_text(target)
             yield from scorer.score(block)
 
     def results(
         self,
-        lines: Iterable[str],
+        lines: str | Iterable[str],
         n_best: int = 1,
         *,
         to: str | None = None,
@@ -223,7 +223,7 @@ class Translator:
         """Yield a `Translation` for each line.
 
         Args:
-            lines: the lines to translate.
+            lines: the lines to translate, or just one.
             n_best: how many translations to keep of each, distinct unless they are sampled.
             to: the target language, where the model has several.
             source_lang: likewise, needed only where a tag names it; "auto" detects that of each line.
@@ -244,14 +244,13 @@ class Translator:
         into = replace(into, inline_terms=False) if attention else into
         options = request.options(self._opened.settings.search, scores or n_best > 1)
         utility = request.utility_in(into.target_lang)
-        remaining, prefixes = iter(lines), repeat(prefix) if isinstance(prefix, str) else iter(prefix)
+        remaining, prefixes = _texts(lines), repeat(prefix) if isinstance(prefix, str) else _texts(prefix)
         while block := list(islice(remaining, lines_at_once(BLOCK_LINES, options.n_best))):
             begun = list(islice(prefixes, len(block)))
             if len(begun) < len(block):
                 raise InputError(f"line {first_line + len(begun)} has no prefix", "give an empty one")
             for line in [*block, *begun]:
-                if not isinstance(line, str):
-                    raise InputError(f"{line!r:.50} is not a string", "give a string, or a list of strings")
+                _check_text(line)
             if source_lang == AUTO:
                 translated = self._directions.translate_detected(block, into.target_lang, options, begun)
             else:
@@ -268,8 +267,7 @@ class Translator:
             from mt.decoding.attention_weights import read_attention
 
             assert self._opened.model is not None
-            with self._attention_lock:
-                weights = tuple(read_attention(self._opened.model, self._opened.tokenizers, best[0]))
+            weights = tuple(read_attention(self._opened.model, self._opened.tokenizers, best[0]))
         return Translation(
             line,
             tuple(best),
@@ -277,6 +275,25 @@ class Translator:
             tuple(piece for part in parts for piece in target.tokens(part.target)),
             weights,
         )
+
+
+def _texts(given: object) -> Iterator[Any]:
+    if isinstance(given, Iterable):
+        return iter([given] if isinstance(given, str) else given)
+    raise _not_text(given)
+
+
+def _check_text(text: object) -> None:
+    if not isinstance(text, str):
+        raise _not_text(text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{text!a:.50} has half of a surrogate pair", "decode it again from its bytes") from None
+
+
+def _not_text(value: object) -> InputError:
+    return InputError(f"{value!r:.50} is not a string", "give a string, or a list of strings")
 
 
 class _Options(Search, total=False):

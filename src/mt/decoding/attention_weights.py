@@ -3,6 +3,7 @@
 L layers   H heads   T target positions with EOS   S source positions with SOS and EOS
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -54,9 +55,11 @@ def read_attention(model: TranslationModel, tokenizers: TokenizerPair, candidate
 @torch.no_grad()
 def attention_weights(model: TranslationModel, source: Sequence[int], target: Sequence[int]) -> Tensor:
     """Return the weights (L, H, T, S) of a pair of token ids, given without SOS and EOS."""
-    layers: list[Tensor] = []
+    layers, thread = list[Tensor](), threading.get_ident()
 
     def record(module: nn.Module, inputs: tuple[object, ...], _: object) -> None:
+        if threading.get_ident() != thread:  # it runs the same model
+            return
         weights: Callable[..., Tensor] = module.weights  # type: ignore[assignment]
         layers.append(weights(*inputs)[0].float().cpu())
 
