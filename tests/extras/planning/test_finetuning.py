@@ -64,12 +64,15 @@ def test_the_rate_is_low_and_the_length_fits_the_text(config: Config) -> None:
     assert config.model.dropout == 0.2  # little text
 
 
-def test_a_model_that_muon_trained_goes_on_with_it(tuned: Path, tmp_path: Path) -> None:
+def test_a_model_goes_on_with_its_optimizer_augmentation_and_evaluation(tuned: Path, tmp_path: Path) -> None:
     shutil.copytree(tuned, tmp_path, dirs_exist_ok=True)
     changes = ["name=moved", "training.optimizer=muon", "training.learning_rate=4e-3", "training.max_steps=4"]
+    changes += ["augmentation.robust=true", "evaluation.bleu_tokenize=intl"]
     mt("train", "--config", "two.yaml", *(w for change in changes for w in ("--set", change)), cwd=tmp_path)
     mt("init", "--from", "runs/moved", *TRAIN, cwd=tmp_path)
-    training = load_config(tmp_path / "moved-tuned.yaml").training
+    config = load_config(tmp_path / "moved-tuned.yaml")
+    assert (config.augmentation.robust, config.evaluation.bleu_tokenize) == (True, "intl")
+    training = config.training
     assert (training.optimizer, training.learning_rate, training.schedule) == ("muon", 2e-3, "cosine")
     assert training.ema_decay is None
 

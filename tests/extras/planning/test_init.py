@@ -154,6 +154,7 @@ def test_nothing_is_overwritten_unless_forced(initialised: Path, tmp_path: Path)
             ["--train", "text", "train.xx"],
             "--source-lang is missing, and the name of text does not end",
         ),
+        (["--train", "train.xx", "text.xx"], "--source-lang is missing, and the name of train.xx does not end"),
         ([*TRAIN, "--source-lang", "no language"], "--source-lang: must be a short code"),
         ([*TRAIN, "--name", "two words"], "--name: must be letters"),
         ([*TRAIN, "--device", "tpu"], "--device: 'tpu' is none of"),
@@ -174,7 +175,7 @@ def test_errors_are_one_sentence(tiny: Path, arguments: list[str], message: str)
         write_lines(tiny / f"{name}.en", lines)
         write_lines(tiny / f"{name}.xx", lines)
     write_lines(tiny / "words.csv", ["a,b"] * 300)
-    for name in ("text", "train.tok"):
+    for name in ("text", "train.tok", "text.xx"):
         write_lines(tiny / name, ["a"] * 300)
     (tiny / "folder").mkdir()
     there = set(tiny.rglob("*"))
@@ -183,6 +184,14 @@ def test_errors_are_one_sentence(tiny: Path, arguments: list[str], message: str)
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_lines_that_are_too_long_are_counted(tiny: Path) -> None:
+    for code in ("en", "xx"):
+        path = tiny / f"train.{code}"
+        lines = path.read_text().splitlines()
+        write_lines(path, [line if number % 10 else f"{line} " * 200 for number, line in enumerate(lines)])
+    assert "about 10 % of the pairs are longer than data.max_length, 256 tokens" in mt("init", *TRAIN, cwd=tiny).stderr
 
 
 def dialogue(folder: Path, answers: list[str], code: int = 0) -> str:

@@ -140,6 +140,7 @@ def _text(
     sections: Mapping[str, list[Choice]] = {
         "": [Choice("name", name)],
         "data": data,
+        "augmentation": _values(theirs.augmentation, "as the model's"),
         "tokenizer": _values(theirs.tokenizer, "the model's is kept", "vocab_size", "shared"),
         "model": _values(changed, "the model's shape; only the kinds of dropout can be changed", *_SHAPE),
         "training": _training(start, inputs, length),
@@ -147,6 +148,7 @@ def _text(
             *_values(searched, "as the model's", "beam_size", "length_penalty"),
             Choice("tune_length_penalty", True, TUNING_REASON),
         ],
+        "evaluation": _values(theirs.evaluation, "as the model's"),
     }
     return config_text(sections, header)
 

@@ -26,6 +26,7 @@ from mt.system.cpus import usable_cores
 from mt.system.devices import choose_device, has_bf16
 
 _FEW_PAIRS = 1_000  # below it, a warning
+_MANY_TOO_LONG = 0.02  # share from which there is a warning
 _FIXED_SECONDS, _PAIRS_PREPARED = 40.0, 5000  # of a time limit, for what is not training; pairs a second
 _VALIDATION_SHARE = 0.15  # of the training time, at most
 PROBE_LENGTH = Length(steps=1000, epochs=10.0, validations=10)
@@ -105,6 +106,11 @@ def draft_config(options: InitOptions, schema: str) -> tuple[str, str]:
 def describe(config: Config, texts: Texts, measured: Measurements, schema: str) -> tuple[list[str], str]:
     """Return the comment above a configuration, and a summary for the terminal."""
     inputs, pairs = texts.inputs, [*texts.pairs, *texts.general.clean_pairs]
+    if measured.too_long >= _MANY_TOO_LONG:
+        message = (
+            "about %.0f %% of the pairs are longer than data.max_length, %d tokens, and will not be trained on; %s"
+        )
+        log.warning(message, 100 * measured.too_long, config.data.max_length, "raise it, or split lines into sentences")
     estimated = estimate(config, measured, pairs, texts.valid_pairs, inputs.sample.bytes_per_pair())
     description, costs = _description(inputs), cost(measured, estimated)
     header = [

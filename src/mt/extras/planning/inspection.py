@@ -72,7 +72,10 @@ def _two_texts(source: str, target: str) -> Found:
     if lines[0] != lines[1]:
         hint = "line n of one must be the translation of line n of the other; `mt data align` pairs them"
         raise InputError(f"{source} has {lines[0]} lines but {target} has {lines[1]}", hint)
-    return Found([{"source": source, "target": target}], (language_ending(source), language_ending(target)))
+    languages = language_ending(source), language_ending(target)
+    if languages[0] == languages[1] and source != target:  # a.dat and b.dat
+        languages = None, None
+    return Found([{"source": source, "target": target}], languages)
 
 
 def language_ending(name: str) -> str | None:

@@ -134,7 +134,7 @@ def _encode(run: RunDir, config: Config, sample: list[Pair], tokenizers: Tokeniz
     if len(corpus) == 0:
         raise InputError(
             f"data.train: none of its pairs is within data.max_length ({config.data.max_length} tokens)",
-            "raise data.max_length",
+            "raise it, or split the lines into sentences",
         )
     return corpus
 
