@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import threading
 import time
+import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Iterator
@@ -102,6 +103,15 @@ def test_a_document_comes_back_translated(server: ServerProcess) -> None:
     )
     table = download(server, "x.csv", b"en,xx\na b c,\nd e,kept\n", **EN_XX, columns="en:xx")
     assert table.decode() == f"en,xx\na b c,{wanted[0]}\nd e,kept\n"
+
+
+def test_documents_come_in_after_the_temporary_folder_was_cleared(server: ServerProcess, temporary: Path) -> None:
+    _, answer = send(server, "x.txt", b"a b c\n")
+    for folder in temporary.glob("mt-serve-*"):
+        shutil.rmtree(folder)
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(answer["translatedFileUrl"], timeout=30)
+    assert download(server, "x.txt", b"a b c\n")
 
 
 def test_the_name_cannot_be_guessed_and_a_page_cannot_act(server: ServerProcess) -> None:

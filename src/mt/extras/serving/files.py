@@ -63,7 +63,7 @@ class Files:
 
     def path(self, name: str) -> Path:
         """Return the file of a translation; it is a RequestError (404) if there is none of this name."""
-        if name not in self._kept:
+        if name not in self._kept or not self._kept[name].exists():
             raise RequestError(404, "no such file; translations are kept for half an hour")
         return self._kept[name]
 
@@ -83,7 +83,8 @@ class Files:
             received += size
 
         with explained(Path("temporary folder")):
-            if self._root is None:
+            # Systems clear their temporary folders.
+            if self._root is None or not Path(self._root.name).is_dir():
                 self._root = tempfile.TemporaryDirectory(prefix="mt-serve-", ignore_cleanup_errors=True)
             folder = Path(self._root.name) / secrets.token_urlsafe(24)
             folder.mkdir()
@@ -115,7 +116,7 @@ class Files:
         name = f"{job.output.parent.name}.{job.output.name}"
         self._kept[name] = job.output
         asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._discard, name)
-        while sum(path.stat().st_size for path in self._kept.values()) > _TOTAL * self._limits.file:
+        while sum(path.stat().st_size for path in self._kept.values() if path.exists()) > _TOTAL * self._limits.file:
             self._discard(next(iter(self._kept)))
         return name
 
