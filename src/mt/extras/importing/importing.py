@@ -58,6 +58,8 @@ def import_folder(
             f"{before[0]:,.1f} MB of weights; {pruned.unchanged / pruned.lines:.2%} of {pruned.lines:,} lines of the "
             "corpus are split as before"
         )
+    decoding = config.decoding.model_copy(update={"shortlist": 0})  # it would have to be computed again
+    config = config.model_copy(update={"decoding": decoding})
     facts = {"imported": origin, **_card_facts(folder.parent if folder.is_file() else folder)}
     with new_model(ModelDir(output), config, tokenizers, weights, facts):
         pass
