@@ -34,6 +34,8 @@ from mt.extras.export.common import load_job
 from mt.model.transformer import Transformer
 from mt.storage.manifest import verify
 from mt.storage.run_dir import RunDir
+from mt.text.casing import Casing
+from mt.text.preprocessing import NO_PREPROCESSING, Preprocessing
 
 WIDE = [
     *("model.d_model=32", "model.d_ff=64", "model.positions=learned", "tokenizer.shared=false"),
@@ -172,17 +174,20 @@ def test_a_wrong_conversion_is_noticed_without_text(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_loss_is_relative_to_the_model_without_shortlist(tmp_path: Path) -> None:
-    """The export has no shortlist."""
+def test_the_loss_is_relative_to_the_model_without_shortlist_and_preprocessing(tmp_path: Path) -> None:
+    """The export has neither."""
     few = Shortlist([EOS_ID, 262, 263], {})
-    run = run_folder(tmp_path / "run", *WIDE, "decoding.shortlist=1", shortlist=few)
+    learned = Preprocessing(Casing(("dog", "runs", "over", "the", "grass"), (True, True), False))
+    run = run_folder(tmp_path / "run", *WIDE, "decoding.shortlist=1", shortlist=few, preprocessing=learned)
     job = load_job(run.model, "ctranslate2", [])
-    text = EvalText("xx", lines_of(run.text_file("valid", "source")), lines_of(run.text_file("valid", "target")))
+    shouted = [line.upper() for line in lines_of(run.text_file("valid", "source"))]
+    text = EvalText("xx", shouted, lines_of(run.text_file("valid", "target")))
     check = exporting._bleu_check(dataclasses.replace(job, texts=[text]), 0.5)
     assert check is not None
-    exact = open_model(run.model, EngineChoice("torch", "cpu")).translator
+    whole = open_model(run.model, EngineChoice("torch", "cpu")).translator
+    exact = dataclasses.replace(whole, preprocessing=NO_PREPROCESSING)
     search = TranslationSettings.of(job.config).search
-    assert check.translator.best(text.sources, search) == exact.best(text.sources, search)
+    assert check.translator.best(shouted, search) == exact.best(shouted, search) != whole.best(shouted, search)
 
 
 @pytest.mark.slow
