@@ -132,6 +132,20 @@ def test_the_weights_are_in_the_format_asked_for_and_translate_as_the_readme_say
     assert run_readme(here / "out")[0] == opened.translator.best(["the dog"], opened.settings.search)[0] + "\n"
 
 
+def test_the_readme_searches_as_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_folder(tmp_path / "run", *WIDE, "decoding.min_length=7", "decoding.no_repeat_ngram_size=1")
+    exported(tmp_path)
+    opened = open_model(run.model)
+    options = opened.settings.search
+    for others in ({"min_length": 0}, {"no_repeat_ngram_size": 0}):
+        found, other = (
+            opened.translator.best(["the dog"], each) for each in (options, dataclasses.replace(options, **others))
+        )
+        assert found != other
+    monkeypatch.chdir(tmp_path / "out")
+    assert run_readme(tmp_path / "out")[0] == f"{found[0]}\n"
+
+
 def test_a_loss_too_great_is_refused(here: Path, run: RunDir) -> None:
     """The references are the model's own translations, and int8 changes some."""
     write(here / "src", lines_of(run.text_file("valid", "source")))

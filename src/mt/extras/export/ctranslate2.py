@@ -100,6 +100,8 @@ found = translator.translate_batch(
     [pieces],{prefix}
     beam_size={search.beam_size},
     length_penalty={search.length_penalty:g},
+    no_repeat_ngram_size={search.no_repeat_ngram_size},
+    min_decoding_length={search.min_length},
     max_decoding_length={min(search.max_length, settings.max_positions - 1)},
     max_input_length=0,
     disable_unk=True,

@@ -106,6 +106,7 @@ def _generation_config(config: Config, shift: int) -> dict[str, Any]:
         "early_stopping": decoding.beam_size > 1,
         "max_length": longest + 2,  # including SOS and EOS
         "min_length": decoding.min_length + 1 if decoding.min_length else 0,
+        **({"no_repeat_ngram_size": decoding.no_repeat_ngram_size} if decoding.no_repeat_ngram_size else {}),
         # Removed before normalisation, as in `mt.decoding`.
         "suppress_tokens": [shift + i for i in (PAD_ID, UNK_ID, SOS_ID)],
         "renormalize_logits": True,
