@@ -91,10 +91,13 @@ def translations(folder: Path, lines: list[str], **options: object) -> list[str]
 def test_a_plain_folder_translates(here: Path, run: RunDir, quantization: str) -> None:
     output = exported(here, "--quantization", quantization, "--max-loss", "100")
     assert {path.name for path in (here / "out").iterdir()} == {
-        *("MANIFEST.json", "README.md", "config.json", "model.bin", "source.json", "target.json"),
+        *("MANIFEST.json", "README.md", "config.json", "model.bin", "mt", "source.json", "target.json"),
         *("source_vocabulary.json", "target_vocabulary.json"),
     }
     assert json.loads((here / "out" / "MANIFEST.json").read_text())["export"] == "ctranslate2"
+    readme = (here / "out" / "README.md").read_text()
+    assert "`mt` also restores the usual case" in readme
+    assert "ends in a loop" not in readme  # which the configuration turns off
     lines, references = (lines_of(run.text_file("valid", side)) for side in ("source", "target"))
     exact, found = (
         opened.translator.best(lines, opened.settings.search)

@@ -15,13 +15,18 @@ import mt as mt_api
 from bundle_helpers import edit_json
 from command import mt
 from engine_helpers import ENGLISH
-from export_helpers import random_job
+from export_helpers import random_job, run_folder
 from import_helpers import m2m_100, marian, mbart
+from mt.bundle.checks import load_preprocessing
+from mt.bundle.load_translator import read_config
 from mt.bundle.model_folder import load_model
 from mt.errors import InputError
 from mt.extras.export.huggingface import write_huggingface
 from mt.extras.importing.vocabularies import _M2M_100
 from mt.storage.run_dir import ModelDir
+from mt.text.casing import Casing
+from mt.text.preprocessing import Preprocessing
+from mt.text.spelling import Spelling
 
 
 @pytest.mark.parametrize(
@@ -49,6 +54,17 @@ def test_export_and_import_give_identical_weights(tmp_path: Path, changes: list[
     before, after = (dict(model.named_parameters()) for model in (job.model, loaded.model))
     assert before.keys() == after.keys()
     assert all(after[name].equal(before[name]) for name in before)
+
+
+@pytest.mark.parametrize("wanted", ["huggingface", "ctranslate2"])
+def test_configuration_and_preprocessing_come_back(tmp_path: Path, wanted: str) -> None:
+    learned = Preprocessing(Casing(("dog",), (True, True), False), Spelling(("dog",), 1))
+    run = run_folder(tmp_path / "run", "decoding.length_penalty=1.4", preprocessing=learned)
+    mt_api.export(wanted, tmp_path / "theirs", run.root)
+    mt_api.import_model(tmp_path / "theirs", tmp_path / "ours")
+    ours = ModelDir(tmp_path / "ours")
+    assert read_config(ours) == read_config(run.model)
+    assert load_preprocessing(ours) == learned
 
 
 def test_the_command_and_the_model_card(tmp_path: Path) -> None:

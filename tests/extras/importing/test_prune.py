@@ -24,6 +24,9 @@ from mt.errors import InputError
 from mt.extras.importing.huggingface import read_plan
 from mt.extras.importing.pruning import Pruned, prune
 from mt.storage.run_dir import ModelDir
+from mt.text.casing import Casing
+from mt.text.preprocessing import Preprocessing
+from mt.text.spelling import Spelling
 
 CORPUS = [ENGLISH[0], GERMAN[0]]
 FAMILIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
@@ -187,7 +190,8 @@ def test_the_command_prunes_folders_of_ours(tmp_path: Path) -> None:
     tokenizer = SentencePieceTokenizer.train(TEXT, 380, model_type="bpe")
     config, pair = configured("decoding.shortlist=20"), TokenizerPair(tokenizer, tokenizer)
     model = scrambled(build_model(config, pair))
-    with new_model(ModelDir(tmp_path / "ours"), config, pair, parameters(model), {}):
+    learned = Preprocessing(Casing(("dog",), (True, True), False), Spelling(("dog",), 1))
+    with new_model(ModelDir(tmp_path / "ours"), config, pair, parameters(model), {}, preprocessing=learned):
         pass
     written(tmp_path)
     done = mt("import", "ours", "--prune", "corpus.txt", "--output", "small", cwd=tmp_path)
@@ -196,6 +200,7 @@ def test_the_command_prunes_folders_of_ours(tmp_path: Path) -> None:
     assert 260 < pieces < tokenizer.vocab_size
     expected = f"{pieces} of {tokenizer.vocab_size} pieces remain, and 0.0 of 0.0 MB of weights; 100.00% of 2 lines"
     assert expected in done.stdout
+    assert small.translator.preprocessing == learned
     assert mt("translate", "--model", "small", ENGLISH[0], cwd=tmp_path).stdout.endswith("\n")
 
 

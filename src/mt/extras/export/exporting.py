@@ -25,7 +25,7 @@ from mt.text.preprocessing import NO_PREPROCESSING
 
 MAX_LOSS = 0.5
 NUMBER_FORMATS = ("float32", "float16", "int8")
-_VERSION = 1  # of the exported files; increasing it makes `write_exports` write them again
+_VERSION = 2  # of the exported files; increasing it makes `write_exports` write them again
 
 _PACKAGES: dict[ExportFormat, tuple[str, ...]] = {
     "ctranslate2": ("ctranslate2",),

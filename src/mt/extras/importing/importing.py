@@ -9,7 +9,11 @@ import torch
 import yaml
 from torch import Tensor
 
+from mt.bundle.checks import load_preprocessing
 from mt.bundle.model_folder import build_model, load_model, new_model
+from mt.config import Config
+from mt.data.tokenizer import TokenizerPair
+from mt.extras.export.common import OWN
 from mt.extras.importing.huggingface import read_plan
 from mt.extras.importing.marian import find_npz, read_marian
 from mt.extras.importing.pruning import prune
@@ -35,19 +39,14 @@ def import_folder(
         InputError: the folder is of another architecture or incomplete, its parts do not fit together, or a language
             must be chosen.
     """
-    if corpus and ModelDir(folder).config.is_file():
-        loaded = load_model(ModelDir(folder), torch.device("cpu"))
+    own = ModelDir(folder)
+    if corpus and own.config.is_file():
+        loaded = load_model(own, torch.device("cpu"))
         config, tokenizers = loaded.config, loaded.tokenizers
         weights = {name: parameter.detach() for name, parameter in loaded.model.named_parameters()}
     else:
-        place = Path(origin).resolve()
-        named = place.parent.name if folder.is_file() else place.name
-        name = re.sub(r"[^A-Za-z0-9._-]", "-", named).strip("._-")[:100] or "imported"
-        plan, tensors = _read(folder, name, source_langs, target_langs)
-        config, tokenizers = plan.config, plan.tokenizers
-        with torch.device("meta"):
-            model = build_model(config, tokenizers)
-        weights = read_weights(tensors, plan, model)
+        own = ModelDir(folder / OWN)
+        config, tokenizers, weights = _read(folder, origin, source_langs, target_langs)
     lines = []
     if corpus:
         before = _megabytes(weights), tokenizers.target.vocab_size
@@ -61,14 +60,28 @@ def import_folder(
     decoding = config.decoding.model_copy(update={"shortlist": 0})  # it would have to be computed again
     config = config.model_copy(update={"decoding": decoding})
     facts = {"imported": origin, **_card_facts(folder.parent if folder.is_file() else folder)}
-    with new_model(ModelDir(output), config, tokenizers, weights, facts):
+    preprocessing = load_preprocessing(own)
+    with new_model(ModelDir(output), config, tokenizers, weights, facts, preprocessing=preprocessing):
         pass
     data = config.data
     head = f"{', '.join(data.source_lang)} to {', '.join(data.target_lang)}, {tokenizers.target.vocab_size:,} pieces"
     return "\n".join([head, *lines, str(output)])
 
 
-def _read(folder: Path, name: str, source_langs: Sequence[str], target_langs: Sequence[str]) -> tuple[Plan, Tensors]:
+def _read(
+    folder: Path, origin: str, source_langs: Sequence[str], target_langs: Sequence[str]
+) -> tuple[Config, TokenizerPair, dict[str, Tensor]]:
+    """Read a model of other software."""
+    place = Path(origin).resolve()
+    named = place.parent.name if folder.is_file() else place.name
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", named).strip("._-")[:100] or "imported"
+    plan, tensors = _plan(folder, name, source_langs, target_langs)
+    with torch.device("meta"):
+        model = build_model(plan.config, plan.tokenizers)
+    return plan.config, plan.tokenizers, read_weights(tensors, plan, model)
+
+
+def _plan(folder: Path, name: str, source_langs: Sequence[str], target_langs: Sequence[str]) -> tuple[Plan, Tensors]:
     """Read a folder of any of the formats but its large tensors."""
     if (folder / "model.bin").is_file():
         from mt.extras.importing.ctranslate2 import read_ctranslate2
