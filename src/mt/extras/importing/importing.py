@@ -13,13 +13,14 @@ from mt.bundle.checks import load_preprocessing
 from mt.bundle.model_folder import build_model, load_model, new_model
 from mt.config import Config
 from mt.data.tokenizer import TokenizerPair
+from mt.errors import InputError
 from mt.extras.export.common import OWN
 from mt.extras.importing.huggingface import read_plan
 from mt.extras.importing.marian import find_npz, read_marian
 from mt.extras.importing.pruning import prune
 from mt.extras.importing.safe_tensors import Tensors, open_safetensors
 from mt.extras.importing.weights import Plan, read_weights
-from mt.storage.run_dir import ModelDir
+from mt.storage.run_dir import ModelDir, RunDir
 
 
 def import_folder(
@@ -33,19 +34,22 @@ def import_folder(
     """Write a model folder with the weights and tokenizers of another; return lines for the user.
 
     `origin` is what the user calls it: the path of the folder, or its name on the hub. With a corpus, the vocabulary is
-    reduced to the pieces that it needs, and the folder may be a model folder of ours.
+    reduced to the pieces that it needs, and the folder may be a run folder or a model folder of ours.
 
     Raises:
-        InputError: the folder is of another architecture or incomplete, its parts do not fit together, or a language
-            must be chosen.
+        InputError: the folder is of another architecture or incomplete, its parts do not fit together, a language must
+            be chosen, or it is a model of ours already.
     """
-    own = ModelDir(folder)
-    if corpus and own.config.is_file():
+    places = RunDir(folder).model, ModelDir(folder)
+    ours = [each for each in places if each.config.is_file() and each.tokenizer.is_dir()]
+    own = ours[0] if ours else ModelDir(folder / OWN)
+    if ours and not corpus:
+        raise InputError(f"{folder}: this is a model of mt already", "use it as it is, or reduce it with --prune FILE")
+    if ours:
         loaded = load_model(own, torch.device("cpu"))
         config, tokenizers = loaded.config, loaded.tokenizers
         weights = {name: parameter.detach() for name, parameter in loaded.model.named_parameters()}
     else:
-        own = ModelDir(folder / OWN)
         config, tokenizers, weights = _read(folder, origin, source_langs, target_langs)
     lines = []
     if corpus:
