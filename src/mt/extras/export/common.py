@@ -35,7 +35,7 @@ _ONLY_OURS = {
     "restore_case": "restores the usual case of text in capitals",
     "correct_spelling": "corrects spelling",
     "retry_loops": "repeats a search that ends in a loop",
-    "keep_spans": "keeps URLs, code and the like",
+    "keep_spans": "keeps URLs and code",
 }
 
 
@@ -121,7 +121,7 @@ def export_card(job: ExportJob, export_format: ExportFormat, number_format: str)
     if len(config.data.source_lang) > 1:
         sections.append(f"It was trained on {', '.join(f'{s} to {t}' for s, t in config.data.pairs)}.")
     if ours := [does for key, does in _ONLY_OURS.items() if getattr(config.decoding, key)]:
-        sections.append(f"Other software searches with the model only. `mt` also {'; '.join(ours)}.")
+        sections.append(f"Other software searches with the model only. `mt` also {', '.join(ours)}.")
     scores = read_manifest(job.folder.root).get("scores")
     if scores:
         sections.append(f"Scores of the model before its export on its test set, by sacreBLEU:\n\n```\n{scores}\n```")
