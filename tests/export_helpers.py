@@ -14,7 +14,6 @@ from command import mt
 from engine_helpers import ENGLISH, GERMAN, PUSHABLE, configured, ending_model, push_all, random_model, tokenizers
 from mt.bundle.load_translator import open_model
 from mt.bundle.model_folder import new_model
-from mt.data.shortlist import Shortlist
 from mt.data.tokenizer import EOS_ID, N_UNMERGED, PAD_ID, SOS_ID
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.decoding.torch_engine import TorchEngine
@@ -61,11 +60,14 @@ def search(job: ExportJob, options: SearchOptions, lines: Sequence[str] = ENGLIS
     return pair.target.decode_batch([hypotheses[0].ids for hypotheses in found])
 
 
-def run_folder(folder: Path, *changes: str, shortlist: Shortlist | None = None) -> RunDir:
-    """Write a finished run of a random model; all references of its validation set but one are its translations."""
+def run_folder(folder: Path, *changes: str, **extras: Any) -> RunDir:
+    """Write a finished run of a random model; all references of its validation set but one are its translations.
+
+    `extras` are the shortlist and the preprocessing of its model folder, by the names that `new_model` has for them.
+    """
     run, job = RunDir(folder), translating_job(*changes)
     weights = {name: parameter.detach() for name, parameter in job.model.named_parameters()}
-    with new_model(run.model, job.config, job.tokenizers, weights, {}, shortlist):
+    with new_model(run.model, job.config, job.tokenizers, weights, {}, **extras):
         pass
     copyfile(run.model.config, run.config)
     run.text.mkdir(parents=True)

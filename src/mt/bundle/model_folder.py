@@ -67,13 +67,7 @@ def new_model(
     """
     with atomic.new_folder(folder.root, facts) as root:
         partial = ModelDir(root)
-        atomic.write_text(partial.config, dump_config(config))
-        for name, content in tokenizers.files().items():
-            atomic.write_text(partial.tokenizer / name, content)
-        if preprocessing.casing is not None:
-            atomic.write_text(partial.casing, preprocessing.casing.text())
-        if preprocessing.spelling is not None:
-            atomic.write_text(partial.spelling, preprocessing.spelling.text())
+        write_text_files(partial, config, tokenizers, preprocessing)
         atomic.write_tensors(partial.weights, {name: tensor.contiguous() for name, tensor in weights.items()})
         with SkipInit():
             model = build_model(config, tokenizers)
@@ -87,6 +81,16 @@ def new_model(
             log.warning("CTranslate2 cannot be imported (%s): the model folder will work with torch only", error)
         yield partial
         atomic.write_text(partial.readme, model_card(config, facts, partial.ctranslate2.is_dir()))
+
+
+def write_text_files(folder: ModelDir, config: Config, tokenizers: TokenizerPair, preprocessing: Preprocessing) -> None:
+    """Write the configuration, the tokenizers and the preprocessing of a model folder."""
+    atomic.write_text(folder.config, dump_config(config))
+    for name, content in tokenizers.files().items():
+        atomic.write_text(folder.tokenizer / name, content)
+    for path, learned in ((folder.casing, preprocessing.casing), (folder.spelling, preprocessing.spelling)):
+        if learned is not None:
+            atomic.write_text(path, learned.text())
 
 
 def change_search(folder: ModelDir, config: Config) -> None:

@@ -34,6 +34,8 @@ from mt.extras.export.common import load_job
 from mt.model.transformer import Transformer
 from mt.storage.manifest import verify
 from mt.storage.run_dir import RunDir
+from mt.text.casing import Casing
+from mt.text.preprocessing import NO_PREPROCESSING, Preprocessing
 
 WIDE = [
     *("model.d_model=32", "model.d_ff=64", "model.positions=learned", "tokenizer.shared=false"),
@@ -89,10 +91,13 @@ def translations(folder: Path, lines: list[str], **options: object) -> list[str]
 def test_a_plain_folder_translates(here: Path, run: RunDir, quantization: str) -> None:
     output = exported(here, "--quantization", quantization, "--max-loss", "100")
     assert {path.name for path in (here / "out").iterdir()} == {
-        *("MANIFEST.json", "README.md", "config.json", "model.bin", "source.json", "target.json"),
+        *("MANIFEST.json", "README.md", "config.json", "model.bin", "mt", "source.json", "target.json"),
         *("source_vocabulary.json", "target_vocabulary.json"),
     }
     assert json.loads((here / "out" / "MANIFEST.json").read_text())["export"] == "ctranslate2"
+    readme = (here / "out" / "README.md").read_text()
+    assert "`mt` also restores the usual case" in readme
+    assert "ends in a loop" not in readme  # which the configuration turns off
     lines, references = (lines_of(run.text_file("valid", side)) for side in ("source", "target"))
     exact, found = (
         opened.translator.best(lines, opened.settings.search)
@@ -128,6 +133,20 @@ def test_the_weights_are_in_the_format_asked_for_and_translate_as_the_readme_say
     monkeypatch.chdir(here / "out")
     opened = open_model(run.model)
     assert run_readme(here / "out")[0] == opened.translator.best(["the dog"], opened.settings.search)[0] + "\n"
+
+
+def test_the_readme_searches_as_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_folder(tmp_path / "run", *WIDE, "decoding.min_length=7", "decoding.no_repeat_ngram_size=1")
+    exported(tmp_path)
+    opened = open_model(run.model)
+    options = opened.settings.search
+    for others in ({"min_length": 0}, {"no_repeat_ngram_size": 0}):
+        found, other = (
+            opened.translator.best(["the dog"], each) for each in (options, dataclasses.replace(options, **others))
+        )
+        assert found != other
+    monkeypatch.chdir(tmp_path / "out")
+    assert run_readme(tmp_path / "out")[0] == f"{found[0]}\n"
 
 
 def test_a_loss_too_great_is_refused(here: Path, run: RunDir) -> None:
@@ -172,17 +191,20 @@ def test_a_wrong_conversion_is_noticed_without_text(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_loss_is_relative_to_the_model_without_shortlist(tmp_path: Path) -> None:
-    """The export has no shortlist."""
+def test_the_loss_is_relative_to_the_model_without_shortlist_and_preprocessing(tmp_path: Path) -> None:
+    """The export has neither."""
     few = Shortlist([EOS_ID, 262, 263], {})
-    run = run_folder(tmp_path / "run", *WIDE, "decoding.shortlist=1", shortlist=few)
+    learned = Preprocessing(Casing(("dog", "runs", "over", "the", "grass"), (True, True), False))
+    run = run_folder(tmp_path / "run", *WIDE, "decoding.shortlist=1", shortlist=few, preprocessing=learned)
     job = load_job(run.model, "ctranslate2", [])
-    text = EvalText("xx", lines_of(run.text_file("valid", "source")), lines_of(run.text_file("valid", "target")))
+    shouted = [line.upper() for line in lines_of(run.text_file("valid", "source"))]
+    text = EvalText("xx", shouted, lines_of(run.text_file("valid", "target")))
     check = exporting._bleu_check(dataclasses.replace(job, texts=[text]), 0.5)
     assert check is not None
-    exact = open_model(run.model, EngineChoice("torch", "cpu")).translator
+    whole = open_model(run.model, EngineChoice("torch", "cpu")).translator
+    exact = dataclasses.replace(whole, preprocessing=NO_PREPROCESSING)
     search = TranslationSettings.of(job.config).search
-    assert check.translator.best(text.sources, search) == exact.best(text.sources, search)
+    assert check.translator.best(shouted, search) == exact.best(shouted, search) != whole.best(shouted, search)
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from export_helpers import SHORT, padded, random_job, readme_program, refusal, r
 from mt.bundle.load_translator import open_model
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.decoding.engine import SearchOptions
+from mt.decoding.settings import TranslationSettings
 from mt.errors import MtError
 from mt.extras.export.common import ExportJob
 from mt.extras.export.equivalence import require_equal
@@ -119,12 +120,14 @@ def test_positions_reach_as_far_as_a_translation_can(tmp_path: Path) -> None:
     assert torch.allclose(found[..., target_shift(job.model) :], expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("penalty", ["0.0", "1.7"])
-def test_the_models_own_search_is_the_default(tmp_path: Path, penalty: str) -> None:
-    changes = ["decoding.beam_size=3", "decoding.min_length=6", f"decoding.length_penalty={penalty}"]
-    job = random_job(*changes)
-    expected = search(job, SearchOptions(3, min_length=6, max_length=12, length_penalty=float(penalty)))
-    assert expected != search(job, SearchOptions(3, max_length=12, length_penalty=float(penalty)))
+@pytest.mark.parametrize(("penalty", "no_repeat"), [("0.0", 0), ("1.7", 0), ("1.7", 2)])
+def test_the_models_own_search_is_the_default(tmp_path: Path, penalty: str, no_repeat: int) -> None:
+    changes = ["beam_size=3", "min_length=6", f"length_penalty={penalty}", f"no_repeat_ngram_size={no_repeat}"]
+    job = random_job(*(f"decoding.{change}" for change in changes))
+    options = TranslationSettings.of(job.config).search
+    expected = search(job, options)
+    assert expected != search(job, replace(options, min_length=0))
+    assert not no_repeat or expected != search(job, replace(options, no_repeat_ngram_size=0))
     assert exported(tmp_path, job).translate(*ENGLISH) == expected
 
 

@@ -14,7 +14,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from export_helpers import random_job
 from import_helpers import marian
+from mt.extras.export.huggingface import write_huggingface
+from mt.text.spelling import Spelling
 
 NAME = "opus/opus-mt-en-de"
 PULL_REQUESTS = [(3, "a-stranger", "open"), (4, "SFconvertbot", "closed"), (5, "SFconvertbot", "open")]
@@ -91,7 +94,7 @@ def hub(revisions: dict[str, dict[str, bytes]], pull_requests: list[tuple[int, s
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def import_from(endpoint: str, folder: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -107,6 +110,15 @@ def test_a_model_is_downloaded_and_named_as_on_the_hub(tmp_path: Path) -> None:
     with hub({"main": files_of(tmp_path / "theirs")}, []) as endpoint:
         assert import_from(endpoint, tmp_path).stdout == "en to de, 64 pieces\nours\n"
     assert "name: opus-mt-en-de\n" in (tmp_path / "ours" / "config.yaml").read_text()
+
+
+def test_an_export_of_ours_is_downloaded_with_its_configuration(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    write_huggingface(random_job(), tmp_path / "theirs", "# A model\n")
+    (tmp_path / "theirs" / "mt" / "spelling.txt").write_text(Spelling(("dog",), 1).text())
+    with hub({"main": files_of(tmp_path / "theirs")}, []) as endpoint:
+        import_from(endpoint, tmp_path)
+    assert (tmp_path / "ours" / "spelling.txt").is_file()
 
 
 def test_pickled_weights_are_replaced_by_the_hubs_own_conversion(tmp_path: Path) -> None:

@@ -15,13 +15,18 @@ import mt as mt_api
 from bundle_helpers import edit_json
 from command import mt
 from engine_helpers import ENGLISH
-from export_helpers import random_job
+from export_helpers import random_job, run_folder
 from import_helpers import m2m_100, marian, mbart
+from mt.bundle.checks import load_preprocessing
+from mt.bundle.load_translator import read_config
 from mt.bundle.model_folder import load_model
 from mt.errors import InputError
 from mt.extras.export.huggingface import write_huggingface
 from mt.extras.importing.vocabularies import _M2M_100
 from mt.storage.run_dir import ModelDir
+from mt.text.casing import Casing
+from mt.text.preprocessing import Preprocessing
+from mt.text.spelling import Spelling
 
 
 @pytest.mark.parametrize(
@@ -32,6 +37,7 @@ from mt.storage.run_dir import ModelDir
         ["model.norm=pre", "model.tie_embeddings=false", "model.activation=silu"],
         ["model.norm=pre", "model.positions=learned", "model.output_bias=true", "model.scale_embeddings=false"],
         ["model.norm=post", "tokenizer.shared=false", "model.output_bias=true"],
+        ["model.norm=pre", "decoding.shortlist=20"],
     ],
     ids=lambda changes: "-".join(change.split("=")[1] for change in changes),
 )
@@ -41,11 +47,24 @@ def test_export_and_import_give_identical_weights(tmp_path: Path, changes: list[
     write_huggingface(job, tmp_path / "theirs", "# A model\n")
     mt_api.import_model(tmp_path / "theirs", tmp_path / "ours")
     loaded = load_model(ModelDir(tmp_path / "ours"), torch.device("cpu"))
-    assert loaded.config == job.config
+    decoding = job.config.decoding.model_copy(update={"shortlist": 0})  # which the export does not have
+    assert loaded.config == job.config.model_copy(update={"decoding": decoding})
+    assert mt_api.load(tmp_path / "ours").translate(ENGLISH[0])
     assert loaded.tokenizers.files() == job.tokenizers.files()
     before, after = (dict(model.named_parameters()) for model in (job.model, loaded.model))
     assert before.keys() == after.keys()
     assert all(after[name].equal(before[name]) for name in before)
+
+
+@pytest.mark.parametrize("wanted", ["huggingface", "ctranslate2"])
+def test_configuration_and_preprocessing_come_back(tmp_path: Path, wanted: str) -> None:
+    learned = Preprocessing(Casing(("dog",), (True, True), False), Spelling(("dog",), 1))
+    run = run_folder(tmp_path / "run", "decoding.length_penalty=1.4", preprocessing=learned)
+    mt_api.export(wanted, tmp_path / "theirs", run.root)
+    mt_api.import_model(tmp_path / "theirs", tmp_path / "ours")
+    ours = ModelDir(tmp_path / "ours")
+    assert read_config(ours) == read_config(run.model)
+    assert load_preprocessing(ours) == learned
 
 
 def test_the_command_and_the_model_card(tmp_path: Path) -> None:

@@ -26,17 +26,15 @@ from mt.bundle.model_folder import load_model
 from mt.bundle.to_ctranslate2 import write_converted
 from mt.decoding.engine import EngineChoice, SearchOptions
 from mt.errors import InputError
+from mt.extras.export.common import write_own
 from mt.storage.run_dir import ModelDir
-
-LANGUAGES = {"source_lang": "en", "target_langs": ["de"]}
 
 
 def written(folder: Path, number_format: str, *changes: str) -> Any:
     """Write what `mt export ctranslate2` does, without its comparison."""
     job = random_job(*changes)
     write_converted(job.model, job.config, job.tokenizers, folder, number_format)
-    for name, content in job.tokenizers.files().items():
-        (folder / name).write_text(content, encoding="utf-8")
+    write_own(job, folder)
     return job
 
 
@@ -53,24 +51,19 @@ SHAPES = [
 @pytest.mark.parametrize("changes", SHAPES, ids=lambda changes: "-".join(c.split("=")[1] for c in changes))
 def test_our_own_export_comes_back(changes: list[str], tmp_path: Path) -> None:
     job = written(tmp_path / "ct2", "float32", *changes)
-    mt_api.import_model(tmp_path / "ct2", tmp_path / "ours", **LANGUAGES)
+    mt_api.import_model(tmp_path / "ct2", tmp_path / "ours")
     loaded = load_model(ModelDir(tmp_path / "ours"), torch.device("cpu"))
-    shape, before = loaded.config.model.model_dump(), job.config.model.model_dump()
-    without = ("dropout", "attention_dropout", "activation_dropout", "init", "attention_bias")
-    assert {k: v for k, v in shape.items() if k not in without} == {k: v for k, v in before.items() if k not in without}
+    assert loaded.config == job.config
     weights, expected = (dict(model.named_parameters()) for model in (loaded.model, job.model))
     assert weights.keys() == expected.keys()
-    for name, tensor in weights.items():
-        if "positions" in name:
-            tensor = tensor[: len(expected[name])]  # the last row is repeated
-        assert torch.equal(tensor, expected[name])
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in weights.items())
     assert loaded.tokenizers.files() == job.tokenizers.files()
 
 
 @pytest.mark.parametrize("number_format", ["int8", "float16", "int16"])
 def test_other_number_formats_become_float32(number_format: str, tmp_path: Path) -> None:
     job = written(tmp_path / "ct2", number_format)
-    mt_api.import_model(tmp_path / "ct2", tmp_path / "ours", **LANGUAGES)
+    mt_api.import_model(tmp_path / "ct2", tmp_path / "ours")
     weights = dict(load_model(ModelDir(tmp_path / "ours"), torch.device("cpu")).model.named_parameters())
     assert {tensor.dtype for tensor in weights.values()} == {torch.float32}
     for name, expected in job.model.named_parameters():
@@ -155,9 +148,7 @@ def test_converted_models_of_many_languages(kind: str, tmp_path: Path, monkeypat
 
 def test_the_command_reads_an_export(tmp_path: Path) -> None:
     written(tmp_path / "ct2", "float32")
-    done = mt("import", "ct2", "--from", "en", "--to", "de", "--output", "ours", cwd=tmp_path)
-    assert done.stdout.startswith("en to de, ")
-    assert "does not say its languages" in mt("import", "ct2", "--output", "other", cwd=tmp_path, code=2).stderr
+    assert mt("import", "ct2", "--output", "ours", cwd=tmp_path).stdout.startswith("en to de, ")
 
 
 # Refused --------------------------------------------------------------------------------------------------------------
@@ -203,7 +194,7 @@ def test_damaged_models_are_refused(damage: Callable[[Path], object], message: s
     written(tmp_path / "ct2", "float32")
     damage(tmp_path / "ct2" / "model.bin")
     with pytest.raises(InputError, match=message):
-        mt_api.import_model(tmp_path / "ct2", tmp_path / "out", **LANGUAGES)
+        mt_api.import_model(tmp_path / "ct2", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -235,7 +226,7 @@ def test_other_rotary_positions_are_refused(
     monkeypatch.setattr(to_ctranslate2, "_spec", changed_spec)
     written(tmp_path / "ct2", "float32", "model.norm=pre", "model.positions=rotary")
     with pytest.raises(InputError, match=message):
-        mt_api.import_model(tmp_path / "ct2", tmp_path / "out", **LANGUAGES)
+        mt_api.import_model(tmp_path / "ct2", tmp_path / "out")
 
 
 def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
@@ -246,10 +237,10 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "ct2", tmp_path / "copy")
         change(tmp_path / "copy")
         with pytest.raises(InputError) as caught:
-            mt_api.import_model(tmp_path / "copy", tmp_path / "out", **LANGUAGES)
+            mt_api.import_model(tmp_path / "copy", tmp_path / "out")
         return str(caught.value)
 
-    assert "source.spm: no such file" in refusal(lambda folder: (folder / "tokenizer.json").unlink())
+    assert "source.spm: no such file" in refusal(lambda folder: shutil.rmtree(folder / "mt"))
     vocabulary = refusal(lambda folder: edit_json(folder / "shared_vocabulary.json", lambda pieces: pieces.pop()))
     assert "not that of its tokenizer" in vocabulary
     numbers = refusal(lambda folder: (folder / "shared_vocabulary.json").write_text("[1]"))

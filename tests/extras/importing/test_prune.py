@@ -24,6 +24,9 @@ from mt.errors import InputError
 from mt.extras.importing.huggingface import read_plan
 from mt.extras.importing.pruning import Pruned, prune
 from mt.storage.run_dir import ModelDir
+from mt.text.casing import Casing
+from mt.text.preprocessing import Preprocessing
+from mt.text.spelling import Spelling
 
 CORPUS = [ENGLISH[0], GERMAN[0]]
 FAMILIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
@@ -183,19 +186,24 @@ def test_files_of_one_language_are_read_by_its_tokenizer_only(tmp_path: Path) ->
 # The command ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_prunes_folders_of_ours(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["ours", "ours/model"])  # a model folder and a run folder
+def test_the_command_prunes_folders_of_ours(folder: str, tmp_path: Path) -> None:
     tokenizer = SentencePieceTokenizer.train(TEXT, 380, model_type="bpe")
     config, pair = configured("decoding.shortlist=20"), TokenizerPair(tokenizer, tokenizer)
     model = scrambled(build_model(config, pair))
-    with new_model(ModelDir(tmp_path / "ours"), config, pair, parameters(model), {}):
+    learned = Preprocessing(Casing(("dog",), (True, True), False), Spelling(("dog",), 1))
+    with new_model(ModelDir(tmp_path / folder), config, pair, parameters(model), {}, preprocessing=learned):
         pass
     written(tmp_path)
+    message = "ours: this is a model of mt already"
+    assert message in mt("import", "ours", "--output", "small", cwd=tmp_path, code=2).stderr
     done = mt("import", "ours", "--prune", "corpus.txt", "--output", "small", cwd=tmp_path)
     small = opened(tmp_path / "small")
     pieces = small.tokenizers.target.vocab_size
     assert 260 < pieces < tokenizer.vocab_size
     expected = f"{pieces} of {tokenizer.vocab_size} pieces remain, and 0.0 of 0.0 MB of weights; 100.00% of 2 lines"
     assert expected in done.stdout
+    assert small.translator.preprocessing == learned
     assert mt("translate", "--model", "small", ENGLISH[0], cwd=tmp_path).stdout.endswith("\n")
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from mt.bundle.checks import load_preprocessing
 from mt.bundle.load_translator import read_config
-from mt.bundle.model_folder import load_model
+from mt.bundle.model_folder import load_model, write_text_files
 from mt.config import Config
 from mt.config.schema import EXPORT_FORMATS, ExportFormat, export_rules
 from mt.data.eval_texts import EvalText
@@ -20,11 +22,20 @@ from mt.storage.manifest import read_manifest
 from mt.storage.run_dir import ModelDir
 from mt.text.languages import language_name
 
+OWN = "mt"  # folder of what `mt import` needs beside the weights
+
 _SOFTWARE: dict[ExportFormat, str] = {
     "ctranslate2": "CTranslate2, with weights in {numbers}",
     "huggingface": "Hugging Face transformers",
     "onnx": "ONNX Runtime",
     "argos": "Argos Translate, with weights in {numbers}",
+}
+# Keys of `decoding` that other software does not have
+_ONLY_OURS = {
+    "restore_case": "restores the usual case of text in capitals",
+    "correct_spelling": "corrects spelling",
+    "retry_loops": "repeats a search that ends in a loop",
+    "keep_spans": "keeps URLs and code",
 }
 
 
@@ -92,6 +103,11 @@ def load_job(folder: ModelDir, export_format: ExportFormat, texts: Sequence[Eval
     return ExportJob(folder, loaded.config, loaded.model, loaded.tokenizers, texts)
 
 
+def write_own(job: ExportJob, folder: Path) -> None:
+    """Write what `mt import` needs beside the weights into an export: configuration, tokenizers and preprocessing."""
+    write_text_files(ModelDir(folder / OWN), job.config, job.tokenizers, load_preprocessing(job.folder))
+
+
 def export_card(job: ExportJob, export_format: ExportFormat, number_format: str) -> str:
     """Describe the model in Markdown; each format adds its own usage."""
     config, shape = job.config, job.config.model
@@ -104,6 +120,8 @@ def export_card(job: ExportJob, export_format: ExportFormat, number_format: str)
     ]
     if len(config.data.source_lang) > 1:
         sections.append(f"It was trained on {', '.join(f'{s} to {t}' for s, t in config.data.pairs)}.")
+    if ours := [does for key, does in _ONLY_OURS.items() if getattr(config.decoding, key)]:
+        sections.append(f"Other software searches with the model only. `mt` also {', '.join(ours)}.")
     scores = read_manifest(job.folder.root).get("scores")
     if scores:
         sections.append(f"Scores of the model before its export on its test set, by sacreBLEU:\n\n```\n{scores}\n```")

@@ -12,7 +12,7 @@ from mt.decoding.ctranslate2_engine import CTranslate2Engine
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.translator import Translator
 from mt.extras.export.bleu_check import BleuCheck
-from mt.extras.export.common import ExportJob
+from mt.extras.export.common import ExportJob, write_own
 from mt.extras.export.equivalence import random_batch, require_equal
 from mt.storage import atomic
 from mt.storage.run_dir import tokenizer_names
@@ -37,6 +37,7 @@ def write_ctranslate2(job: ExportJob, folder: Path, card: str, number_format: st
         if isinstance(tokenizer, SentencePieceTokenizer):
             atomic.write_bytes(folder / name, tokenizer.models[0])
     atomic.write_text(folder / "README.md", card + _usage(job, settings))
+    write_own(job, folder)
     if check is None:
         return _compare_probabilities(job, folder)
     # CPUs do not compute in float16.
@@ -100,6 +101,8 @@ found = translator.translate_batch(
     [pieces],{prefix}
     beam_size={search.beam_size},
     length_penalty={search.length_penalty:g},
+    no_repeat_ngram_size={search.no_repeat_ngram_size},
+    min_decoding_length={search.min_length},
     max_decoding_length={min(search.max_length, settings.max_positions - 1)},
     max_input_length=0,
     disable_unk=True,

@@ -4,7 +4,7 @@ import importlib.util
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,11 @@ from mt.storage import atomic
 from mt.storage.manifest import read_manifest
 from mt.storage.run_dir import ModelDir, RunDir
 from mt.storage.stage import is_done, stage_key
+from mt.text.preprocessing import NO_PREPROCESSING
 
 MAX_LOSS = 0.5
 NUMBER_FORMATS = ("float32", "float16", "int8")
-_VERSION = 1  # of the exported files; increasing it makes `write_exports` write them again
+_VERSION = 2  # of the exported files; increasing it makes `write_exports` write them again
 
 _PACKAGES: dict[ExportFormat, tuple[str, ...]] = {
     "ctranslate2": ("ctranslate2",),
@@ -125,11 +126,11 @@ def _write(
 
 
 def _bleu_check(job: ExportJob, max_loss: float) -> BleuCheck | None:
-    """Open the model in float32, without a shortlist, as the reference; None without texts."""
+    """Open the model in float32, without shortlist and preprocessing, as the reference; None without texts."""
     if not job.texts:
         return None
-    exact = open_model(job.folder, EngineChoice(device="cpu", compute_type="float32", shortlist=False))
-    return BleuCheck(exact.translator, job.texts, job.config, max_loss)
+    exact = open_model(job.folder, EngineChoice(device="cpu", compute_type="float32", shortlist=False)).translator
+    return BleuCheck(replace(exact, preprocessing=NO_PREPROCESSING), job.texts, job.config, max_loss)
 
 
 def write_exports(config: Config, run_dir: RunDir) -> str:

@@ -7,20 +7,17 @@ from typing import Any
 
 import torch
 
-from mt.config import Config, dump_config
+from mt.config import Config
 from mt.data.sentence_format import framed
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS, SOS_ID, UNK_ID, normalized
 from mt.decoding.settings import TranslationSettings
 from mt.errors import MtError
-from mt.extras.export.common import ExportJob
+from mt.extras.export.common import ExportJob, write_own
 from mt.extras.export.equivalence import random_batch, require_equal, sample_texts
 from mt.extras.export.huggingface_sentencepiece import is_marian, write_marian_tokenizer
 from mt.extras.export.huggingface_tokenizer import tokenizer_config, tokenizer_json
 from mt.extras.export.huggingface_weights import class_of, huggingface_weights, n_positions, target_shift
 from mt.storage import atomic
-from mt.storage.run_dir import ModelDir
-
-OWN = "mt"  # folder of our configuration and tokenizers
 
 
 def write_huggingface(job: ExportJob, folder: Path, card: str) -> str:
@@ -42,10 +39,7 @@ def write_huggingface(job: ExportJob, folder: Path, card: str) -> str:
         atomic.write_text(folder / "tokenizer.json", tokenizer_json(tokenizers, shift, config.model.source_format))
         atomic.write_json(folder / "tokenizer_config.json", tokenizer_config(tokenizers, shift, longest))
     atomic.write_text(folder / "README.md", _card_header(config) + card + _usage(job, shift))
-    own = ModelDir(folder / OWN)  # what `mt import` needs beside the weights
-    atomic.write_text(own.config, dump_config(config))
-    for name, content in tokenizers.files().items():
-        atomic.write_text(own.tokenizer / name, content)
+    write_own(job, folder)
     with _quiet():
         _compare_tokenizer(job, folder, shift)
         return _compare_logits(job, folder, shift)
@@ -106,6 +100,7 @@ def _generation_config(config: Config, shift: int) -> dict[str, Any]:
         "early_stopping": decoding.beam_size > 1,
         "max_length": longest + 2,  # including SOS and EOS
         "min_length": decoding.min_length + 1 if decoding.min_length else 0,
+        **({"no_repeat_ngram_size": decoding.no_repeat_ngram_size} if decoding.no_repeat_ngram_size else {}),
         # Removed before normalisation, as in `mt.decoding`.
         "suppress_tokens": [shift + i for i in (PAD_ID, UNK_ID, SOS_ID)],
         "renormalize_logits": True,

@@ -15,15 +15,14 @@ import torch
 from torch import Tensor
 
 from mt.bundle.converted_file import NUMBER_TYPES, Variable, read_variables
-from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import UnusableError
 from mt.errors import InputError
+from mt.extras.export.common import OWN
 from mt.extras.importing.arrays import SIDES, add_start, describe
-from mt.extras.importing.huggingface import TAGGED, Family, make_own_plan, make_plan
+from mt.extras.importing.huggingface import TAGGED, Family, make_plan, own_plan
 from mt.extras.importing.safe_tensors import Tensors, read_json
 from mt.extras.importing.vocabularies import Vocabulary, marian_vocabulary, multilingual_vocabulary
 from mt.extras.importing.weights import Plan
-from mt.storage.run_dir import tokenizer_names
 
 Array = np.ndarray[Any, Any]
 
@@ -79,13 +78,11 @@ def read_ctranslate2(
     pieces = [_pieces(folder / each) for each in (("shared_vocabulary.json",) * 2 if shared else names)]
     theirs, ours, sines_first = describe(folder, tensors, flags)
     languages = source_langs, target_langs
-    if all((folder / each).is_file() for each in tokenizer_names(shared)):
-        pair = TokenizerPair.load(folder, shared)
-        if [tokenizer.tokens(range(tokenizer.vocab_size)) for tokenizer in pair] != pieces:
+    if (folder / OWN).is_dir():
+        plan = own_plan(folder, sines_first=False)
+        if [tokenizer.tokens(range(tokenizer.vocab_size)) for tokenizer in plan.tokenizers] != pieces:
             raise InputError(f"{folder}: its vocabulary is not that of its tokenizer")
-        form = "<s> text </s>" if settings.get("add_source_bos") else "text </s>"
-        family = Family({**ours, **_biases(tensors), "source_format": form}, sines_first=sines_first)
-        return make_own_plan(folder, name, theirs, pair, family, *languages), Tensors(folder, tensors)
+        return plan, Tensors(folder, tensors)
     if shared and (found := multilingual_vocabulary(folder, pieces[0])):
         vocabulary, theirs["model_type"] = found
         _name_start(theirs, vocabulary, settings)
@@ -106,14 +103,6 @@ def _name_start(theirs: dict[str, Any], vocabulary: Vocabulary, settings: Mappin
     # The first mBART has 25 languages and begins with one. The converter may take mBART-50 for it.
     if settings.get("decoder_start_token") == "</s>" or len(vocabulary.tags) > 25:
         theirs["decoder_start_token_id"] = theirs["eos_token_id"]
-
-
-def _biases(tensors: Mapping[str, Tensor]) -> dict[str, bool]:
-    return {
-        "bias": "model.decoder.layers.0.fc1.bias" in tensors,
-        "attention_bias": "model.decoder.layers.0.self_attn.q_proj.bias" in tensors,
-        "output_bias": "final_logits_bias" in tensors,
-    }
 
 
 def _flags(folder: Path, variables: Mapping[str, Variable]) -> dict[str, float]:

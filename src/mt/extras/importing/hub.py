@@ -8,7 +8,7 @@ from mt.errors import InputError
 from mt.storage.download import offline_switch
 
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
-_PATTERNS = ["*.json", "*.safetensors", "*.spm", "sentencepiece.bpe.model", "README.md"]
+_PATTERNS = ["mt/*", "*.json", "*.safetensors", "*.spm", "sentencepiece.bpe.model", "README.md"]
 _CONVERTER = "SFconvertbot"  # the hub's own account, which offers pickled weights as safetensors in a pull request
 
 

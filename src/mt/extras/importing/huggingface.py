@@ -13,7 +13,7 @@ from mt.config import Config, load_config
 from mt.config.problems import dotted, validate
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
-from mt.extras.export.huggingface import OWN
+from mt.extras.export.common import OWN
 from mt.extras.importing.safe_tensors import read_json
 from mt.extras.importing.vocabularies import Vocabulary, read_vocabulary
 from mt.extras.importing.weights import Plan, tensor2tensor_sinusoids
@@ -57,7 +57,7 @@ def read_plan(folder: Path, name: str, source_langs: Sequence[str], target_langs
     """
     theirs = read_json(folder / "config.json")
     if (folder / OWN).is_dir():
-        return _own_plan(ModelDir(folder / OWN), bool(theirs.get("share_encoder_decoder_embeddings", True)))
+        return own_plan(folder, bool(theirs.get("share_encoder_decoder_embeddings", True)))
     kind = theirs.get("model_type")
     if kind not in FAMILIES:
         raise InputError(f"{folder}: its model_type is {kind!r:.50}, which is none of {', '.join(FAMILIES)}")
@@ -97,30 +97,26 @@ def make_plan(
     return Plan(_validated(folder, tree), tokenizers, rows[0], rows[1], *rest)
 
 
-def make_own_plan(
-    folder: Path,
-    name: str,
-    theirs: Mapping[str, Any],
-    tokenizers: TokenizerPair,
-    family: Family,
-    source_langs: Sequence[str],
-    target_langs: Sequence[str],
-) -> Plan:
-    """Plan the import of a model with tokenizers of ours, whose ids it has; errors as above."""
+def own_plan(folder: Path, in_one_matrix: bool = False, sines_first: bool = True) -> Plan:
+    """Plan the import of an export of ours.
+
+    Args:
+        folder: its folder.
+        in_one_matrix: source and target embeddings are in one matrix, also where ours are not.
+        sines_first: as in `Plan`.
+
+    Raises:
+        InputError: a file is missing or damaged.
+    """
+    own = ModelDir(folder / OWN)
+    config = load_config(own.config)
+    tokenizers = TokenizerPair.load(own.tokenizer, config.tokenizer.shared)
     source, target = (torch.arange(tokenizer.vocab_size) for tokenizer in tokenizers)
-    targets = list(target_langs or tokenizers.source.tags)
-    if not source_langs or not targets:
-        raise InputError(f"{folder}: it does not say its languages", "name them: --from LANG --to LANG")
-    model = _model_section(folder, theirs, family)
-    model["tie_embeddings"] &= tokenizers.shared == theirs["share_encoder_decoder_embeddings"]
-    tree = {
-        "name": name,
-        "data": _data_section(folder, source_langs, targets, theirs["max_position_embeddings"]),
-        "tokenizer": {"shared": tokenizers.shared, "vocab_size": max(300, len(target))},
-        "model": model,
-    }
     sizes = len(source), len(target)
-    return Plan(_validated(folder, tree), tokenizers, source, target, sizes, sines_first=family.sines_first, exact=True)
+    if in_one_matrix and not (config.model.tie_embeddings and tokenizers.shared):  # the target's rows follow
+        target = target + len(source)
+        sizes = sum(sizes), sum(sizes)
+    return Plan(config, tokenizers, source, target, sizes, sines_first=sines_first, exact=True)
 
 
 def _validated(folder: Path, tree: dict[str, Any]) -> Config:
@@ -153,17 +149,6 @@ def _form(
     if start not in names:
         raise InputError(f"{folder}: its tokenizer has no piece {start}, with which config.json begins translations")
     return form, names[start]
-
-
-def _own_plan(own: ModelDir, in_one_matrix: bool) -> Plan:
-    config = load_config(own.config)
-    tokenizers = TokenizerPair.load(own.tokenizer, config.tokenizer.shared)
-    source, target = (torch.arange(tokenizer.vocab_size) for tokenizer in tokenizers)
-    sizes = len(source), len(target)
-    if in_one_matrix and not (config.model.tie_embeddings and tokenizers.shared):  # the target's rows follow
-        target = target + len(source)
-        sizes = sum(sizes), sum(sizes)
-    return Plan(config, tokenizers, source, target, sizes, exact=True)
 
 
 def _class(settings: Mapping[str, Any]) -> str:

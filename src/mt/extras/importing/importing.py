@@ -9,13 +9,18 @@ import torch
 import yaml
 from torch import Tensor
 
+from mt.bundle.checks import load_preprocessing
 from mt.bundle.model_folder import build_model, load_model, new_model
+from mt.config import Config
+from mt.data.tokenizer import TokenizerPair
+from mt.errors import InputError
+from mt.extras.export.common import OWN
 from mt.extras.importing.huggingface import read_plan
 from mt.extras.importing.marian import find_npz, read_marian
 from mt.extras.importing.pruning import prune
 from mt.extras.importing.safe_tensors import Tensors, open_safetensors
 from mt.extras.importing.weights import Plan, read_weights
-from mt.storage.run_dir import ModelDir
+from mt.storage.run_dir import ModelDir, RunDir
 
 
 def import_folder(
@@ -29,25 +34,23 @@ def import_folder(
     """Write a model folder with the weights and tokenizers of another; return lines for the user.
 
     `origin` is what the user calls it: the path of the folder, or its name on the hub. With a corpus, the vocabulary is
-    reduced to the pieces that it needs, and the folder may be a model folder of ours.
+    reduced to the pieces that it needs, and the folder may be a run folder or a model folder of ours.
 
     Raises:
-        InputError: the folder is of another architecture or incomplete, its parts do not fit together, or a language
-            must be chosen.
+        InputError: the folder is of another architecture or incomplete, its parts do not fit together, a language must
+            be chosen, or it is a model of ours already.
     """
-    if corpus and ModelDir(folder).config.is_file():
-        loaded = load_model(ModelDir(folder), torch.device("cpu"))
+    places = RunDir(folder).model, ModelDir(folder)
+    ours = [each for each in places if each.config.is_file() and each.tokenizer.is_dir()]
+    own = ours[0] if ours else ModelDir(folder / OWN)
+    if ours and not corpus:
+        raise InputError(f"{folder}: this is a model of mt already", "use it as it is, or reduce it with --prune FILE")
+    if ours:
+        loaded = load_model(own, torch.device("cpu"))
         config, tokenizers = loaded.config, loaded.tokenizers
         weights = {name: parameter.detach() for name, parameter in loaded.model.named_parameters()}
     else:
-        place = Path(origin).resolve()
-        named = place.parent.name if folder.is_file() else place.name
-        name = re.sub(r"[^A-Za-z0-9._-]", "-", named).strip("._-")[:100] or "imported"
-        plan, tensors = _read(folder, name, source_langs, target_langs)
-        config, tokenizers = plan.config, plan.tokenizers
-        with torch.device("meta"):
-            model = build_model(config, tokenizers)
-        weights = read_weights(tensors, plan, model)
+        config, tokenizers, weights = _read(folder, origin, source_langs, target_langs)
     lines = []
     if corpus:
         before = _megabytes(weights), tokenizers.target.vocab_size
@@ -58,15 +61,31 @@ def import_folder(
             f"{before[0]:,.1f} MB of weights; {pruned.unchanged / pruned.lines:.2%} of {pruned.lines:,} lines of the "
             "corpus are split as before"
         )
+    decoding = config.decoding.model_copy(update={"shortlist": 0})  # it would have to be computed again
+    config = config.model_copy(update={"decoding": decoding})
     facts = {"imported": origin, **_card_facts(folder.parent if folder.is_file() else folder)}
-    with new_model(ModelDir(output), config, tokenizers, weights, facts):
+    preprocessing = load_preprocessing(own)
+    with new_model(ModelDir(output), config, tokenizers, weights, facts, preprocessing=preprocessing):
         pass
     data = config.data
     head = f"{', '.join(data.source_lang)} to {', '.join(data.target_lang)}, {tokenizers.target.vocab_size:,} pieces"
     return "\n".join([head, *lines, str(output)])
 
 
-def _read(folder: Path, name: str, source_langs: Sequence[str], target_langs: Sequence[str]) -> tuple[Plan, Tensors]:
+def _read(
+    folder: Path, origin: str, source_langs: Sequence[str], target_langs: Sequence[str]
+) -> tuple[Config, TokenizerPair, dict[str, Tensor]]:
+    """Read a model of other software."""
+    place = Path(origin).resolve()
+    named = place.parent.name if folder.is_file() else place.name
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", named).strip("._-")[:100] or "imported"
+    plan, tensors = _plan(folder, name, source_langs, target_langs)
+    with torch.device("meta"):
+        model = build_model(plan.config, plan.tokenizers)
+    return plan.config, plan.tokenizers, read_weights(tensors, plan, model)
+
+
+def _plan(folder: Path, name: str, source_langs: Sequence[str], target_langs: Sequence[str]) -> tuple[Plan, Tensors]:
     """Read a folder of any of the formats but its large tensors."""
     if (folder / "model.bin").is_file():
         from mt.extras.importing.ctranslate2 import read_ctranslate2

@@ -83,8 +83,7 @@ def prune(config: Config, tokenizers: TokenizerPair, corpus: Sequence[Path]) -> 
     if not lines:
         raise InputError(f"--prune {corpus[0]}: there is no text in it", "name files with text of both languages")
     settings = config.tokenizer.model_copy(update={"vocab_size": max(300, pair.source.vocab_size)})
-    decoding = config.decoding.model_copy(update={"shortlist": 0})  # it would have to be computed again
-    pruned = config.model_copy(update={"tokenizer": settings, "decoding": decoding})
+    pruned = config.model_copy(update={"tokenizer": settings})
     return Pruned(pruned, pair, torch.tensor(ids[0]), torch.tensor(ids[1]), lines, unchanged)
 
 
