@@ -89,6 +89,16 @@ def test_no_line_is_given_to_two(pairs: list[tuple[str, str]]) -> None:
     assert sum(late[n + (1 if block.start <= n < block.end else 0)] == targets[n] for n in set(range(1000, 1200))) > 190
 
 
+@pytest.mark.parametrize("n_lines", [4, 6])
+def test_beside_a_short_block_few_lines_are_unsure(pairs: list[tuple[str, str]], n_lines: int) -> None:
+    sources, targets = (list(side) for side in zip(*pairs[:1500], strict=True))
+    end = 1001 + n_lines
+    targets[1000:end] = [*targets[1001:end], "Questa riga è di troppo."]
+    [block] = misaligned_blocks(zip(sources, targets, strict=True))
+    assert matches(block, Block(1000, end, -1))
+    assert len(block.unsure) <= 4
+
+
 @pytest.mark.parametrize(("evidence", "lost"), [(0.5, [False, False, True, False]), (2.0, [False, True, True, False])])
 def test_of_two_lines_with_one_translation_the_better_one_keeps_it(evidence: float, lost: list[bool]) -> None:
     support = np.array([3.0, 4.0, evidence, 3.0])
