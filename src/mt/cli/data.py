@@ -83,7 +83,7 @@ def check(
     if html is not None:
         require_writable(html, "--html")
     settings = drop_missing_sources(load_config(config, overrides))
-    refuse_inputs([html], [config, *(Path(name) for bitext in bitexts_of(settings.data) for name in bitext.files)])
+    refuse_inputs([html], [config, *(path for bitext in bitexts_of(settings.data) for path in bitext.inputs())])
     judged = None if scores is None else load_scores(scores)
     report = check_corpus(settings, runs, examples, scores=judged)
     named = shlex.join([str(config), *(word for override in overrides for word in ("--set", override))])

@@ -185,17 +185,25 @@ def test_files_of_the_user_are_not_replaced(project: Path) -> None:
     assert (project / "again" / "notes.txt").read_text() == "x"
 
 
-def test_a_cleaning_is_not_replaced_while_it_is_the_input(project: Path) -> None:
+@pytest.mark.parametrize(
+    "source", ["root: ., train: {source: out/train.en, target: out/train.it}", "root: out, train: {folder: .}"]
+)
+def test_a_cleaning_is_not_replaced_while_it_is_the_input(project: Path, source: str) -> None:
     clean(project, "out")
-    (project / "mine.yaml").write_text(YAML.replace("train.en", "out/train.en").replace("train.it", "out/train.it"))
+    (project / "mine.yaml").write_text(
+        f"name: mine\ndata: {{source_lang: en, target_lang: it, {source}, valid: {{from_train: 1}}, test: null}}\n"
+    )
     before = (project / "out" / "train.en").read_bytes()
     assert "out: this folder is or holds the input out/train.en" in clean(project, "out", code=2)
     assert (project / "out" / "train.en").read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["mine.yaml", "train.en", "link"])
+@pytest.mark.parametrize("name", ["mine.yaml", "train.en", "link", "texts/a.en"])
 def test_the_html_page_is_not_written_over_an_input(project: Path, name: str) -> None:
     (project / "link").symlink_to("valid.it")
+    (project / "texts").mkdir()
+    write_pairs(project / "texts", "a", FAULTY)
+    (project / "mine.yaml").write_text(YAML.replace("test: null", "test: {folder: texts}"))
     before = (project / name).read_bytes()
     assert "this is an input" in mt("data", "check", "mine.yaml", "--html", name, cwd=project, code=2).stderr
     assert (project / name).read_bytes() == before

@@ -6,7 +6,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from mt.config import DataConfig, PairFiles, Source, TableFile
+from mt.config import DataConfig, PairFiles, Source, TableFile, TextFolder
 from mt.data.corpus import Pair, line_texts, one_line, read_numbered
 from mt.data.mixture import direction
 from mt.data.paired_texts import LineText
@@ -86,6 +86,15 @@ class Bitext:
             return (str(root / self.source.file),) * 2
         split = getattr(self.source, "split", "")
         return (f"{self.source.name} ({split})" if split else self.source.name,) * 2
+
+    def inputs(self) -> list[Path]:
+        """Return the files that it is read from, so far as a configuration names them."""
+        if not isinstance(self.source, TextFolder):
+            return list(map(Path, self.files))
+        try:
+            return [text.path for pair in line_texts(self.source, self.data) for text in pair]
+        except InputError:  # reading reports it
+            return []
 
     def unpaired(self) -> list[int]:
         """Return the numbers of the pairs that are no translations, or not certainly, even as they are read."""

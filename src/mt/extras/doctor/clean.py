@@ -51,7 +51,7 @@ def dropping_rules(keep: Iterable[str], drop: Iterable[str]) -> frozenset[str]:
 
 def check_output(output: Path, data: DataConfig, *inputs: Path) -> None:
     """Refuse an output folder that holds an input, or anything but an earlier cleaning."""
-    corpus = (Path(name) for bitext in bitexts_of(data) for name in bitext.files)
+    corpus = (path for bitext in bitexts_of(data) for path in bitext.inputs())
     require_replaceable(output, _MADE_BY, "made_by", (*inputs, *corpus))
 
 
