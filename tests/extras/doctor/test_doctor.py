@@ -33,6 +33,7 @@ from mt.extras.doctor import checker, overlaps
 from mt.extras.doctor.bitexts import bitexts_of
 from mt.extras.doctor.characters import mojibake, suspicious_characters
 from mt.extras.doctor.check import CorpusReport, Finding, check_corpus
+from mt.extras.doctor.consistency import number_mismatch
 from mt.extras.doctor.examples import Findings
 from mt.extras.doctor.rules import PAIR_RULES, TEXT_RULES, FindingRule
 from mt.extras.doctor.scripts import foreign_letters, scripts_of
@@ -486,6 +487,18 @@ def test_scripts_of_unlisted_languages_are_detected_if_listed() -> None:
 @pytest.mark.parametrize("text", ["1200 Å³", "10 Å²", "2.5Å±0.1", "BLÅ®", "kalbų".encode().decode("cp1252")])
 def test_angstrom_is_no_mojibake(text: str) -> None:
     assert [rule for rule, *_ in mojibake(text)] == ["mojibake"] * ("kalb" in text)
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "note"),
+    [
+        ("at 3 pm", "alle 15", ""),
+        ("in the 1990s", "negli anni '90", ""),
+        ("7" * 5000, "23", f"{'7' * 20} and 23"),  # more digits than int() takes
+    ],
+)
+def test_numbers_are_compared(src: str, tgt: str, note: str) -> None:
+    assert number_mismatch(src, tgt, ("en", "it")) == note
 
 
 def test_carriage_returns_take_linear_time() -> None:
