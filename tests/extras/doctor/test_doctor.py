@@ -434,6 +434,13 @@ def test_test_pairs_in_the_validation_text_are_leaks_and_everyday_phrases_none(t
     assert lines == {"leak": {"valid": {31, 32}}}
 
 
+def test_vowel_signs_are_compared(tmp_path: Path) -> None:
+    boy, girl = "लड़का बगीचे में गेंद खेल रहा है।", "लड़की बगीचे में गेंद खेल रही है।"
+    texts = {"train": [("La ragazza gioca a palla.", girl)], "valid": [("Il ragazzo gioca a palla in giardino.", boy)]}
+    config = corpus(tmp_path, texts, source_lang="it", target_lang="hi", test=None)
+    assert not {"near-leak", "side-leak"} & found_in(config, tmp_path).keys()
+
+
 @pytest.mark.parametrize(("pairs", "limit"), [(0, 10), (10, 10), (11, 10), (99, 10), (1000, 7)])
 def test_the_sample_is_even(tmp_path: Path, pairs: int, limit: int) -> None:
     source = write_pairs(tmp_path, "train", [(f"a {n}", f"b {n}") for n in range(pairs)])
