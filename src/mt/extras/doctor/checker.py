@@ -33,6 +33,7 @@ def check_pairs(
     criteria: dict[str, Criteria],
     findings: Findings,
     folder: Path,
+    in_blocks: NDArray[np.uint64],
     dropped_for: frozenset[str],
     scores: PairScores | None = None,
     max_per_template: int = 0,
@@ -44,6 +45,7 @@ def check_pairs(
         criteria: by target language.
         findings: of both passes.
         folder: for temporary files.
+        in_blocks: rule bits of the training pairs (N,) that `check_blocks` has found and counted.
         dropped_for: a pair that breaks one of these rules is not the first of those equal to it.
         scores: of all training pairs; the best near-duplicate stays, and the best source of a target with many.
         max_per_template: pairs of a template that do not break the rule.
@@ -53,7 +55,7 @@ def check_pairs(
     """
     chunks = _chunks(statistics, criteria, findings.examples.limit)
     with RepetitionFinder(folder, dropped_for, max_per_template) as finder:
-        masks = _check_chunks(chunks, sum(one.pairs for one in statistics), findings, finder, scores)
+        masks = _check_chunks(chunks, sum(one.pairs for one in statistics), findings, finder, in_blocks, scores)
         values = None if scores is None else scores.values
         if values is not None and len(values) != len(masks):
             raise InputError(f"{len(values):,} scores of {len(masks):,} training pairs", "score this text again")
@@ -79,7 +81,12 @@ def workers_for(pairs: int) -> int:
 
 
 def _check_chunks(
-    chunks: Iterator[Chunk], total: int, findings: Findings, finder: RepetitionFinder, scores: PairScores | None
+    chunks: Iterator[Chunk],
+    total: int,
+    findings: Findings,
+    finder: RepetitionFinder,
+    in_blocks: NDArray[np.uint64],
+    scores: PairScores | None,
 ) -> NDArray[np.uint64]:
     """Add to `findings` and `finder`; return the rule bits of the training pairs."""
     held_out = {"test": HeldOutIndex(), "valid": HeldOutIndex()}
@@ -91,12 +98,13 @@ def _check_chunks(
                     index.add(chunk, result)
                     break
                 index.find_leaks(chunk, result)
-            else:
-                if scores is not None:
-                    scores.mark(chunk, result)
+            if chunk.split == "train" and scores is not None:
+                scores.mark(chunk, result)
+            _add_result(findings, chunk, result)
+            if chunk.split == "train":
+                result.masks |= in_blocks[chunk.offset : chunk.offset + len(chunk.pairs)]
                 finder.add(chunk, result)
                 masks.append(result.masks)
-            _add_result(findings, chunk, result)
             bar.update(len(chunk.pairs))
     return np.concatenate(masks)
 
