@@ -84,7 +84,7 @@ def plant(
 def repaired_pairs(sources: list[str], targets: list[str], blocks: tuple[Block, ...]) -> list[tuple[str, str]]:
     """Return the pairs that a repair keeps, without those that it cannot be sure of."""
     raw = (RawPair(line, *pair, "") for line, pair in enumerate(zip(sources, targets, strict=True), 1))
-    unpaired = set(unpaired_lines(blocks))
+    unpaired = unpaired_lines(blocks)
     return [pair.cleaned() for index, pair in enumerate(realigned(raw, blocks)) if index not in unpaired]
 
 

@@ -19,7 +19,7 @@ from mt.data.phrasebook import sentence_pairs
 from mt.errors import InputError
 from mt.extras.doctor import align_files, block_checks, misalignment
 from mt.extras.doctor.check import check_corpus
-from mt.extras.doctor.misalignment import Block, conflicts, misaligned_blocks
+from mt.extras.doctor.misalignment import Block, conflicts, misaligned_blocks, unpaired_lines
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +97,11 @@ def test_beside_a_short_block_few_lines_are_unsure(pairs: list[tuple[str, str]],
     [block] = misaligned_blocks(zip(sources, targets, strict=True))
     assert matches(block, Block(1000, end, -1))
     assert len(block.unsure) <= 4
+
+
+def test_lines_without_a_translation_count_once() -> None:
+    blocks = [Block(5, 8, None, unsure=(4, 5, 7)), Block(9, 12, 1, unsure=(8, 9))]
+    assert unpaired_lines(blocks) == {4, 5, 6, 7, 8, 9}
 
 
 @pytest.mark.parametrize(("evidence", "lost"), [(0.5, [False, False, True, False]), (2.0, [False, True, True, False])])

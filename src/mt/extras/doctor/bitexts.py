@@ -99,8 +99,8 @@ class Bitext:
     def unpaired(self) -> list[int]:
         """Return the numbers of the pairs that are no translations, or not certainly, even as they are read."""
         before = self.links[0].source[0] if self.links else 0
-        lines = [number for number, link in enumerate(self.links, before) if link.score < MIN_SCORE]
-        return lines + unpaired_lines(self.blocks)
+        linked = {number for number, link in enumerate(self.links, before) if link.score < MIN_SCORE}
+        return sorted(linked | unpaired_lines(self.blocks))
 
     def text_files(self) -> list[Path]:
         """Return the files of lines, which may be compressed."""

@@ -97,13 +97,13 @@ def misaligned_blocks(
         before += len(segment)
 
 
-def unpaired_lines(blocks: Iterable[Block]) -> list[int]:
+def unpaired_lines(blocks: Iterable[Block]) -> set[int]:
     """Return the pairs that have no translation, or no certain one."""
-    return [
+    return {
         line
         for block in blocks
         for line in (*block.unsure, *(range(block.start, block.end) if block.shift is None else ()))
-    ]
+    }
 
 
 def _segment_blocks(source: Side, target: Side) -> tuple[list[Block], PairEvidence]:
