@@ -6,6 +6,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from lzma import LZMAError
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,7 +19,7 @@ _MAX_RATIO, _SMALL = 200, 50_000_000  # a text packs to a fifth, a repetitive on
 _MAX_LINE = 2**24  # bytes
 _MAX_HEADER = 2**20  # bytes
 _MAX_FILES = 100_000
-_DAMAGE = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, NotImplementedError)
+_DAMAGE = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, LZMAError, EOFError, NotImplementedError)
 
 
 def refuse_unsafe_zip(archive: zipfile.ZipFile, place: str, max_bytes: int | None = None) -> None:
