@@ -53,6 +53,7 @@ def refusal(path: Path, key: str = "file", **keys: Any) -> str:
         (["train.en", "train.it", "train.de", "en.py"], {"train": ("train.en", "train.it")}),
         (["en/a.txt", "it/a.txt", "it/b.txt"], {"a.txt": ("en/a.txt", "it/a.txt")}),
         (["text-EN.txt.gz", "text-it.txt.gz"], {"text.txt.gz": ("text-EN.txt.gz", "text-it.txt.gz")}),
+        (["a.en", "a.it", "__MACOSX/._a.en", "__MACOSX/._a.it", "._a.en", "._a.it"], {"a": ("a.en", "a.it")}),
         (["a_en", "a_it", "open.it", "opit.en"], {"a": ("a_en", "a_it")}),
     ],
 )
