@@ -146,7 +146,7 @@ def test_bombs_and_passwords(tmp_path: Path) -> None:
     (tmp_path / "b.tgz").write_bytes(gzip.compress(header.tobuf()))
     assert refusal(tmp_path / "b.tgz") == bomb
     endless = {"a.en": "a" * 17_000_000, "a.it": "b\n"}
-    assert refusal(packed(tmp_path / "c.zip", endless)) == "/a.en: a line of more than 16 MB"
+    assert refusal(packed(tmp_path / "c.zip", endless)) == "/a.en:1: a line of more than 16 MB"
     content = bytearray(packed(tmp_path / "d.zip", TEXTS).read_bytes())
     content[content.index(b"PK\x01\x02") + 8] |= 1  # the flag of an encrypted file
     (tmp_path / "d.zip").write_bytes(content)
