@@ -299,6 +299,19 @@ def test_each_source_is_cleaned_into_files_of_its_own(tmp_path: Path) -> None:
     assert [Path(source["target"]).name for source in cleaned.sources] == ["train-1.it", "train-2.de"]
 
 
+def test_each_text_of_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    for name in ("a", "b"):
+        write_pairs(tmp_path / "texts", name, [*FAULTY[:3], (f"ten {name}\u200b", "dieci")])
+    set_up(tmp_path, train="{folder: texts}")
+    output = check(tmp_path)
+    assert "texts/b.en:4: ten b⟨U+200B⟩" in output
+    assert re.search(r"texts/a\.en:1: one two three\n.*\n *texts/b\.en:1: one two three", output)
+    clean(tmp_path, "out", "--repair")
+    assert "texts/b.en\t2\t\tquattro" in lines_in(tmp_path / "out" / "dropped" / "empty.tsv")
+    assert "texts/b.en\t4" in "".join(lines_in(tmp_path / "out" / "repaired" / "invisible.tsv"))
+
+
 def test_a_corpus_that_changes_meanwhile_is_refused(project: Path) -> None:
     report = check_corpus(make_config(project, {"source": "train.en", "target": "train.it"}), project, 0)
     for pairs in (FAULTY[:-1], [*FAULTY, ("a", "b")]):

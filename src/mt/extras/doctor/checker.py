@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, groupby
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -125,19 +126,19 @@ def _chunks(
     offset = Counter[str]()
     for one in statistics:
         bitext, split = one.bitext, one.bitext.split
-        reader = read_bitext(bitext)
-        while pairs := _take_chunk(reader):
-            yield Chunk(
-                split=split,
-                files=bitext.files,
-                offset=offset[split],
-                lines=[pair.line for pair in pairs],
-                pairs=[(pair.source, pair.target) for pair in pairs],
-                encoding_errors={index: pair.error for index, pair in enumerate(pairs) if pair.error},
-                max_examples=max_examples,
-                criteria=criteria[bitext.direction],
-            )
-            offset[split] += len(pairs)
+        for names, reader in groupby(read_bitext(bitext), key=attrgetter("files")):
+            while pairs := _take_chunk(reader):
+                yield Chunk(
+                    split=split,
+                    files=names or bitext.files,
+                    offset=offset[split],
+                    lines=[pair.line for pair in pairs],
+                    pairs=[(pair.source, pair.target) for pair in pairs],
+                    encoding_errors={index: pair.error for index, pair in enumerate(pairs) if pair.error},
+                    max_examples=max_examples,
+                    criteria=criteria[bitext.direction],
+                )
+                offset[split] += len(pairs)
 
 
 def _take_chunk(reader: Iterator[RawPair]) -> list[RawPair]:
@@ -156,7 +157,7 @@ def _locate(bitexts: Sequence[Bitext], wanted: set[int]) -> dict[int, list[Locat
     training = ((bitext, pair) for bitext in bitexts if bitext.split == "train" for pair in read_bitext(bitext))
     for index, (bitext, pair) in enumerate(training if wanted else ()):
         if index in wanted:
-            sides = zip(bitext.files, pair.cleaned(), strict=True)
+            sides = zip(pair.files or bitext.files, pair.cleaned(), strict=True)
             located[index] = [Location(file, pair.line, excerpt(text)) for file, text in sides]
             if len(located) == len(wanted):
                 break
