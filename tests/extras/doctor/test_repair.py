@@ -51,6 +51,8 @@ def test_a_script_keeps_the_characters_that_it_needs() -> None:
     joined = "می\u200cخواهم"
     assert repaired(joined, frozenset({"Arab"})) == (joined, [])
     assert repaired(joined, frozenset()) == (joined, []), "unknown"
+    separated = "ᠬᠠᠷ\u180eᠠ"
+    assert repaired(separated, frozenset({"Cyrl", "Mong"})) == (separated, [])
 
 
 @given(st.text(st.sampled_from('ab &;<>/"#xÃ¶â€™Ð\u00a0\u200b\u00ad\u0301\x07\u2028') | st.characters(), max_size=40))
