@@ -4,7 +4,8 @@
 
 Blocks of 20 to 200 target lines (or others, `--lines`) are shifted by one to three lines, swapped with others, or
 overwritten by lines from another place. One is found if both its ends are within three lines, and the lines are paired
-with those that belong to them. After the repair, pairs are counted that are none of the original ones, and original ones that are not lost.
+with those that belong to them. After the repair, pairs are counted that are none of the original ones, and original
+ones that are not lost.
 """
 
 import argparse
