@@ -1,10 +1,11 @@
 """Counts the planted misalignments that the corpus check finds and repairs, and those it sees in the text as it is.
 
-    python scripts/bench/misalignment.py data/train.en data/train.de --seeds 1 2 3
+    python scripts/bench/misalignment.py data/train.en data/train.de --seeds 1 2 3 --lines 3 15
 
-Blocks of 20 to 200 target lines are shifted by one to three lines, swapped with others, or overwritten by lines from
-another place. One is found if both its ends are within three lines, and the lines are paired with those that belong to
-them. After the repair, pairs are counted that are none of the original ones, and original ones that are not lost.
+Blocks of 20 to 200 target lines (or others, `--lines`) are shifted by one to three lines, swapped with others, or
+overwritten by lines from another place. One is found if both its ends are within three lines, and the lines are paired
+with those that belong to them. After the repair, pairs are counted that are none of the original ones, and original
+ones that are not lost.
 """
 
 import argparse
@@ -30,7 +31,7 @@ def main() -> int:
     for block in alarms:
         print(f"    lines {block.start + 1} to {block.end}: {_name(block)}")
     for seed in arguments.seeds:
-        planted, changed = plant(targets, random.Random(seed))
+        planted, changed = plant(targets, random.Random(seed), *arguments.lines)
         found = tuple(misaligned_blocks(zip(sources, changed, strict=True)))
         missed = [block for block in planted if not any(_same(block, other) for other in found)]
         more = [f for f in found if not any(f.start < b.end and f.end > b.start for b in (*planted, *alarms))]
@@ -50,7 +51,9 @@ def main() -> int:
     return 0
 
 
-def plant(targets: list[str], rng: random.Random) -> tuple[list[Block], list[str]]:
+def plant(
+    targets: list[str], rng: random.Random, shortest: int = 20, longest: int = 200
+) -> tuple[list[Block], list[str]]:
     """Return blocks and the lines with them."""
     lines, planted, taken = list(targets), list[Block](), list[tuple[int, int]]()
 
@@ -59,7 +62,7 @@ def plant(targets: list[str], rng: random.Random) -> tuple[list[Block], list[str
         return start if all(start + length + 30 < low or start > high + 30 for low, high in taken) else None
 
     for _ in range(20 * BLOCKS):
-        length, kind = rng.randint(20, min(200, len(lines) // 20)), rng.choice(["shift", "swap", "elsewhere"])
+        length, kind = rng.randint(shortest, min(longest, len(lines) // 20)), rng.choice(["shift", "swap", "elsewhere"])
         first, second = place(length), place(length)
         if first is None or second is None or abs(first - second) < length + 60 or len(planted) >= BLOCKS:
             continue
@@ -82,7 +85,7 @@ def plant(targets: list[str], rng: random.Random) -> tuple[list[Block], list[str
 def repaired_pairs(sources: list[str], targets: list[str], blocks: tuple[Block, ...]) -> list[tuple[str, str]]:
     """Return the pairs that a repair keeps, without those that it cannot be sure of."""
     raw = (RawPair(line, *pair, "") for line, pair in enumerate(zip(sources, targets, strict=True), 1))
-    unpaired = set(unpaired_lines(blocks))
+    unpaired = unpaired_lines(blocks)
     return [pair.cleaned() for index, pair in enumerate(realigned(raw, blocks)) if index not in unpaired]
 
 
@@ -100,6 +103,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
     parser.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3])
+    parser.add_argument("--lines", type=int, nargs=2, default=[20, 200], metavar=("MIN", "MAX"), help="Of a block.")
     return parser.parse_args()
 
 

@@ -108,6 +108,8 @@ UNDECLARED = '<!DOCTYPE tmx SYSTEM "x.dtd"><tmx><body><tu><tuv lang="en"><seg>a&
         ("a.tmx", b"PK\x03\x04", ":1: not well-formed XML"),
         ("a.tmx", b"<tmx><body>", ":1: not well-formed XML"),
         ("a.tmx", XLIFF.encode(), ": no TMX file but <xliff>"),
+        ("a.tmx", b"<?xml version='1.0' encoding='gb2312'?><tmx/>", ": an encoding that cannot be read"),
+        ("a.xliff", b"<?xml version='1.0' encoding='none'?><xliff/>", ": an encoding that cannot be read"),
         ("a.xliff", b"<tmx/>", ": no XLIFF file but <tmx>"),
         ("a.tmx", LAUGHS.encode(), ": declares entities of its own"),
         ("a.tmx", EXTERNAL.encode(), ": declares entities of its own"),

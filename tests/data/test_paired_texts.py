@@ -26,9 +26,9 @@ TEXTS = {
 }
 
 
-def packed(path: Path, texts: dict[str, str]) -> Path:
+def packed(path: Path, texts: dict[str, str], method: int = zipfile.ZIP_DEFLATED) -> Path:
     if path.suffix == ".zip":
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        with zipfile.ZipFile(path, "w", method) as archive:
             for name, text in texts.items():
                 archive.writestr(name, text)
         return path
@@ -53,6 +53,7 @@ def refusal(path: Path, key: str = "file", **keys: Any) -> str:
         (["train.en", "train.it", "train.de", "en.py"], {"train": ("train.en", "train.it")}),
         (["en/a.txt", "it/a.txt", "it/b.txt"], {"a.txt": ("en/a.txt", "it/a.txt")}),
         (["text-EN.txt.gz", "text-it.txt.gz"], {"text.txt.gz": ("text-EN.txt.gz", "text-it.txt.gz")}),
+        (["a.en", "a.it", "__MACOSX/._a.en", "__MACOSX/._a.it", "._a.en", "._a.it"], {"a": ("a.en", "a.it")}),
         (["a_en", "a_it", "open.it", "opit.en"], {"a": ("a_en", "a_it")}),
     ],
 )
@@ -127,11 +128,13 @@ def test_a_damaged_archive_or_another_kind(tmp_path: Path, name: str) -> None:
     assert refusal(path) == f"/a.en has 2 lines but {path}/a.it has 1"
 
 
-def test_damage_inside_a_zip_is_found_by_its_checksum(tmp_path: Path) -> None:
-    content = bytearray(packed(tmp_path / "a.zip", TEXTS | {"a.en": "x" * 9999, "a.it": "y"}).read_bytes())
-    content[content.index(b"a.en") + 8] ^= 0xFF
-    (tmp_path / "a.zip").write_bytes(content)
-    assert refusal(tmp_path / "a.zip", stem="a").startswith(": damaged")
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
+def test_damage_inside_a_zip_is_found(tmp_path: Path, method: int) -> None:
+    path = packed(tmp_path / "a.zip", TEXTS | {"a.en": "x" * 9999, "a.it": "y"}, method)
+    content = bytearray(path.read_bytes())
+    content[content.index(b"a.en") + 14] ^= 0xFF
+    path.write_bytes(content)
+    assert refusal(path, stem="a").startswith(": damaged")
 
 
 def test_bombs_and_passwords(tmp_path: Path) -> None:
@@ -143,7 +146,7 @@ def test_bombs_and_passwords(tmp_path: Path) -> None:
     (tmp_path / "b.tgz").write_bytes(gzip.compress(header.tobuf()))
     assert refusal(tmp_path / "b.tgz") == bomb
     endless = {"a.en": "a" * 17_000_000, "a.it": "b\n"}
-    assert refusal(packed(tmp_path / "c.zip", endless)) == "/a.en: a line of more than 16 MB"
+    assert refusal(packed(tmp_path / "c.zip", endless)) == "/a.en:1: a line of more than 16 MB"
     content = bytearray(packed(tmp_path / "d.zip", TEXTS).read_bytes())
     content[content.index(b"PK\x01\x02") + 8] |= 1  # the flag of an encrypted file
     (tmp_path / "d.zip").write_bytes(content)

@@ -8,6 +8,7 @@ import lzma
 import os
 import queue
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,18 @@ def test_an_xz_file_of_many_streams_is_read_to_its_end(tmp_path: Path) -> None:
     content = bytes(8).join(streams) + bytes(4)  # with padding, which the format allows
     assert lines_of(tmp_path, content, "text.en.xz") == lines
     assert lines_of(tmp_path, lzma.compress(b"") + streams[0], "text.en.xz") == lines[:8_000]
+
+
+@pytest.mark.parametrize("name", ["text.en", "text.en.gz", "text.en.xz", "text.en.zst"])
+def test_a_line_without_an_end_is_refused_in_little_memory(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    compress = KINDS[path.suffix][0].compress if path.suffix in KINDS else bytes
+    path.write_bytes(compress(b"one\n" + bytes(60_000_000)))
+    tracemalloc.start()
+    assert refusal(path) == f"{path}:2: a line of more than 16 MB"
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50e6
 
 
 @pytest.mark.parametrize("name", ["text.en", "text.en.gz"])

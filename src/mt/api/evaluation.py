@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from mt.api.loading import Models, find_models, glossary_of
 from mt.api.search import Search, SearchRequest
+from mt.api.texts import known_names
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError
 from mt.storage.output_path import refuse_inputs
@@ -102,7 +103,8 @@ def evaluate(
     from mt.evaluation.test_set import evaluate as score
     from mt.evaluation.texts import texts_in
 
-    request, terms, metrics = request or SearchRequest.of(search), glossary_of(glossary, keep), _known(metrics)
+    request, terms = request or SearchRequest.of(search), glossary_of(glossary, keep)
+    metrics = known_names(metrics, METRICS, "metrics")
     choice = EngineChoice(engine, device, compute_type, shortlist, sampling=request.sampling is not None)
     models = find_models(model, runs)
     config = read_config(models[0])
@@ -111,7 +113,8 @@ def evaluate(
     opened = open_model(models[0], choice, models[1:]).with_glossary(terms)
     texts = texts_in(opened.settings, texts) if to is None else texts
     methods = _methods(config, request, opened.settings.search)
-    usual = terms is None and request.is_default and choice == EngineChoice(device=device) and _covers(metrics, config)
+    covered = not metrics or set(config.evaluation.metrics) <= set(metrics)
+    usual = terms is None and request.is_default and choice == EngineChoice(device=device) and covered
     folder, name = _output(models, config, usual, _path(source), (source_lang, to), _path(output))
     if folder is not None:
         kinds = ("source", "reference", "json", *(method.name for method in methods))
@@ -212,13 +215,6 @@ def tune_length_penalty(
     return ScoreTable(penalties_table(tried, signature), penalties_json(tried, signature))
 
 
-def _known(metrics: str | Sequence[str]) -> tuple[str, ...]:
-    chosen = (metrics,) if isinstance(metrics, str) else tuple(metrics)
-    if unknown := [name for name in chosen if name not in METRICS]:
-        raise InputError(f"metrics: {unknown[0]!r:.50} is none of {', '.join(METRICS)}")
-    return chosen
-
-
 def _path(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path)
 
@@ -267,11 +263,6 @@ def _output(
         name = f"other.{name}"
     run = run_of(models[0]) if len(models) == 1 else None
     return run.scores if run else None, name if usual else f"changed.{name}"
-
-
-def _covers(metrics: Sequence[str], config: "Config") -> bool:
-    """Return True for the configured metrics, or more."""
-    return not metrics or set(config.evaluation.metrics) <= set(metrics)
 
 
 def _methods(config: "Config", request: SearchRequest, defaults: "SearchOptions") -> "list[Method]":

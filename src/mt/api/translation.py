@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 from mt.api.aligned import SENTENCES, translate_aligned
 from mt.api.directions import AUTO, Directions
 from mt.api.search import Search, SearchRequest, best_of
+from mt.api.texts import check_text, texts_of
 from mt.api.translated import Translation
 from mt.decoding.alignment import Unit, align_units
 from mt.decoding.candidates import Candidate, lines_at_once
@@ -201,8 +202,8 @@ class Translator:
         scorer = PairScorer(opened.model, opened.tokenizers, tags, opened.settings)
         while block := list(islice(remaining, BLOCK_LINES)):
             for source, target in block:
-                _check_text(source)
-                _check_text(target)
+                check_text(source)
+                check_text(target)
             yield from scorer.score(block)
 
     def results(
@@ -244,13 +245,13 @@ class Translator:
         into = replace(into, inline_terms=False) if attention else into
         options = request.options(self._opened.settings.search, scores or n_best > 1)
         utility = request.utility_in(into.target_lang)
-        remaining, prefixes = _texts(lines), repeat(prefix) if isinstance(prefix, str) else _texts(prefix)
+        remaining, prefixes = texts_of(lines), repeat(prefix) if isinstance(prefix, str) else texts_of(prefix)
         while block := list(islice(remaining, lines_at_once(BLOCK_LINES, options.n_best))):
             begun = list(islice(prefixes, len(block)))
             if len(begun) < len(block):
                 raise InputError(f"line {first_line + len(begun)} has no prefix", "give an empty one")
             for line in [*block, *begun]:
-                _check_text(line)
+                check_text(line)
             if source_lang == AUTO:
                 translated = self._directions.translate_detected(block, into.target_lang, options, begun)
             else:
@@ -275,25 +276,6 @@ class Translator:
             tuple(piece for part in parts for piece in target.tokens(part.target)),
             weights,
         )
-
-
-def _texts(given: object) -> Iterator[Any]:
-    if isinstance(given, Iterable):
-        return iter([given] if isinstance(given, str) else given)
-    raise _not_text(given)
-
-
-def _check_text(text: object) -> None:
-    if not isinstance(text, str):
-        raise _not_text(text)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"{text!a:.50} has half of a surrogate pair", "decode it again from its bytes") from None
-
-
-def _not_text(value: object) -> InputError:
-    return InputError(f"{value!r:.50} is not a string", "give a string, or a list of strings")
 
 
 class _Options(Search, total=False):

@@ -1,5 +1,6 @@
 """`mt data check`, `mt data score`, `mt data clean`, `mt data align` and `mt data align-words`."""
 
+import math
 import shlex
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,13 @@ def _shares(context: click.Context, parameter: click.Parameter, words: tuple[str
         if not 0 < float(share) <= 1:
             raise click.BadParameter(f"'{word}': a share is more than 0 and at most 1")
     return shares or None
+
+
+def _number(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """Refuse `nan`, with which no score compares."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("nan is not a number")
+    return value
 
 
 @click.group()
@@ -83,7 +91,7 @@ def check(
     if html is not None:
         require_writable(html, "--html")
     settings = drop_missing_sources(load_config(config, overrides))
-    refuse_inputs([html], [config, *(Path(name) for bitext in bitexts_of(settings.data) for name in bitext.files)])
+    refuse_inputs([html], [config, *(path for bitext in bitexts_of(settings.data) for path in bitext.inputs())])
     judged = None if scores is None else load_scores(scores)
     report = check_corpus(settings, runs, examples, scores=judged)
     named = shlex.join([str(config), *(word for override in overrides for word in ("--set", override))])
@@ -108,7 +116,9 @@ def check(
 @click.option("--drop", multiple=True, type=_reason_type, metavar="REASON", help="Drop such pairs; may be repeated.")
 @click.option("--max-per-template", type=click.IntRange(1), metavar="N", help="Keep N pairs of each template.")
 @click.option("--scores", type=path_type, help="Output of `mt data score`: drop pairs with low scores.")
-@click.option("--min-score", type=float, help="The least score that stays; default: what the scores suggest.")
+@click.option(
+    "--min-score", type=float, callback=_number, help="The least score that stays; default: what the scores suggest."
+)
 @click.option(
     "--keep-share", multiple=True, callback=_shares, metavar="[N:]SHARE", help="Best share to keep, of source N or all."
 )
@@ -225,7 +235,12 @@ def score(
 @click.argument("source", type=path_type)
 @click.argument("target", type=path_type)
 @click.option("--output", type=path_type, required=True, help="The .tsv file to write: source, target and score.")
-@click.option("--min-score", type=float, help="Leave out pairs of less evidence, in nats; above 0: rather a pair.")
+@click.option(
+    "--min-score",
+    type=float,
+    callback=_number,
+    help="Leave out pairs of less evidence, in nats; above 0: rather a pair.",
+)
 @force_option
 @debug_option
 def align(source: Path, target: Path, output: Path, min_score: float | None, force: bool) -> None:

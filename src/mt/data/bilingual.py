@@ -109,6 +109,8 @@ def _xml_units(stream: Any, kind: str, path: Path) -> Iterator[Unit]:
         except expat.ExpatError as error:
             message = f"{path}:{error.lineno}: not well-formed XML ({expat.ErrorString(error.code)})"
             raise InputError(message, "save it again in its program") from None
+        except (ValueError, LookupError) as error:  # of the codec
+            raise InputError(f"{path}: an encoding that cannot be read ({error})", "save it in UTF-8") from None
         yield from reader.units
         reader.units.clear()
         if not block:

@@ -16,7 +16,8 @@ def text_pairs(names: Iterable[str], languages: tuple[str, str]) -> dict[str, tu
     >>> text_pairs(["README", "Books.en-it.it", "Books.en-it.en", "Books.en-it.xml"], ("en", "it"))
     {'Books.en-it': ('Books.en-it.en', 'Books.en-it.it')}
     """
-    there, found = set(names), {}
+    there = {name for name in names if not name.rpartition("/")[2].startswith("._")}  # what macOS adds to archives
+    found = {}
     code = re.compile(rf"(?<![^._/-]){re.escape(languages[0])}(?![^._/-])", re.IGNORECASE)
     for name in sorted(there):
         for place in list(code.finditer(name))[::-1]:

@@ -6,19 +6,19 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from lzma import LZMAError
 from pathlib import Path
 from typing import IO, Any
 
 from mt.errors import InputError
-from mt.text.lines import explain_read_errors
+from mt.text.lines import explain_read_errors, raw_lines
 
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
 
 _MAX_RATIO, _SMALL = 200, 50_000_000  # a text packs to a fifth, a repetitive one to a fiftieth; bytes that are no bomb
-_MAX_LINE = 2**24  # bytes
 _MAX_HEADER = 2**20  # bytes
 _MAX_FILES = 100_000
-_DAMAGE = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, NotImplementedError)
+_DAMAGE = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, LZMAError, EOFError, NotImplementedError)
 
 
 def refuse_unsafe_zip(archive: zipfile.ZipFile, place: str, max_bytes: int | None = None) -> None:
@@ -66,7 +66,7 @@ def member_lines(path: Path, name: str) -> Iterator[bytes]:
     """Yield the raw lines of one file in an archive, which is reopened so that two can be read in parallel.
 
     Raises:
-        InputError: it is damaged, or a line is too long to be text.
+        InputError: it is damaged.
     """
     with _opened(path) as archive:
         if isinstance(archive, zipfile.ZipFile):
@@ -74,10 +74,7 @@ def member_lines(path: Path, name: str) -> Iterator[bytes]:
         else:
             stream = archive.extractfile(next(member for member in archive if member.name == name))
         assert stream is not None, "only files are named"
-        while line := stream.readline(_MAX_LINE):
-            if len(line) >= _MAX_LINE:  # a zip stream may read a little more
-                raise InputError(f"{path}/{name}: a line of more than {_MAX_LINE // 2**20} MB", "this is no text")
-            yield line
+        yield from raw_lines(stream)
 
 
 @contextlib.contextmanager

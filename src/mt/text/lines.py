@@ -8,13 +8,16 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from io import BufferedReader
 from itertools import islice, zip_longest
 from pathlib import Path
+from typing import IO
 
 from mt.errors import InputError
 from mt.text.compressed import open_bytes
 
+_MAX_LINE = 2**24  # bytes
 _BOM = b"\xef\xbb\xbf"
 _ARCHIVES = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 _UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
@@ -50,22 +53,29 @@ def nfc(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
+def raw_lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """Return the lines of a binary stream; one that is too long for `decode_lines` comes in pieces, to save memory."""
+    return iter(partial(stream.readline, _MAX_LINE), b"")
+
+
 def decode_lines(
     stream: Iterable[bytes], name: str, before: int = 0, on_issue: IssueHandler = raise_issue
 ) -> Iterator[str]:
     """Decode raw lines; the LF, a CR before it, and a byte order mark at the start of the file are removed.
 
     Args:
-        stream: raw lines, as iterating over a binary file yields them.
+        stream: raw lines, as `raw_lines` yields them.
         name: the stream's name in messages.
         before: number of lines read earlier.
         on_issue: handles lines that are not UTF-8; if it returns, the line is decoded with U+FFFD.
 
     Raises:
-        InputError: a line is not valid UTF-8; the message names file and line.
+        InputError: a line is too long, or not valid UTF-8; the message names file and line.
     """
     file_start = b""
     for number, raw in enumerate(stream, before + 1):
+        if len(raw) >= _MAX_LINE:  # a zip stream may read a little more
+            raise InputError(f"{name}:{number}: a line of more than {_MAX_LINE // 2**20} MB", "this is no text")
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         if number == 1:
             file_start = line[:6]
@@ -104,16 +114,16 @@ def read_lines(path: Path, on_issue: IssueHandler = raise_issue) -> Iterator[str
     """Yield the lines of a text file, decompressed if its name ends in `.gz`, `.xz` or `.zst`.
 
     Raises:
-        InputError: the file is missing, unreadable, damaged, or not UTF-8.
+        InputError: the file is missing, unreadable, damaged, or no text in UTF-8.
     """
     with explain_read_errors(path), open_bytes(path) as stream:
-        yield from decode_lines(stream, str(path), on_issue=on_issue)
+        yield from decode_lines(raw_lines(stream), str(path), on_issue=on_issue)
 
 
 def count_lines(path: Path) -> int:
     """Count the lines of a text file; errors as of `read_lines`, except that it need not be UTF-8."""
     with explain_read_errors(path), open_bytes(path) as stream:
-        return sum(1 for _ in stream)
+        return sum(1 for _ in raw_lines(stream))
 
 
 def refuse_pipe(path: Path) -> None:

@@ -185,17 +185,25 @@ def test_files_of_the_user_are_not_replaced(project: Path) -> None:
     assert (project / "again" / "notes.txt").read_text() == "x"
 
 
-def test_a_cleaning_is_not_replaced_while_it_is_the_input(project: Path) -> None:
+@pytest.mark.parametrize(
+    "source", ["root: ., train: {source: out/train.en, target: out/train.it}", "root: out, train: {folder: .}"]
+)
+def test_a_cleaning_is_not_replaced_while_it_is_the_input(project: Path, source: str) -> None:
     clean(project, "out")
-    (project / "mine.yaml").write_text(YAML.replace("train.en", "out/train.en").replace("train.it", "out/train.it"))
+    (project / "mine.yaml").write_text(
+        f"name: mine\ndata: {{source_lang: en, target_lang: it, {source}, valid: {{from_train: 1}}, test: null}}\n"
+    )
     before = (project / "out" / "train.en").read_bytes()
     assert "out: this folder is or holds the input out/train.en" in clean(project, "out", code=2)
     assert (project / "out" / "train.en").read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["mine.yaml", "train.en", "link"])
+@pytest.mark.parametrize("name", ["mine.yaml", "train.en", "link", "texts/a.en"])
 def test_the_html_page_is_not_written_over_an_input(project: Path, name: str) -> None:
     (project / "link").symlink_to("valid.it")
+    (project / "texts").mkdir()
+    write_pairs(project / "texts", "a", FAULTY)
+    (project / "mine.yaml").write_text(YAML.replace("test: null", "test: {folder: texts}"))
     before = (project / name).read_bytes()
     assert "this is an input" in mt("data", "check", "mine.yaml", "--html", name, cwd=project, code=2).stderr
     assert (project / name).read_bytes() == before
@@ -289,6 +297,19 @@ def test_each_source_is_cleaned_into_files_of_its_own(tmp_path: Path) -> None:
     assert [source.get("weight") for source in cleaned.sources] == [2.0, None]
     assert [source.get("synthetic") for source in cleaned.sources] == [True, None]
     assert [Path(source["target"]).name for source in cleaned.sources] == ["train-1.it", "train-2.de"]
+
+
+def test_each_text_of_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    for name in ("a", "b"):
+        write_pairs(tmp_path / "texts", name, [*FAULTY[:3], (f"ten {name}\u200b", "dieci")])
+    set_up(tmp_path, train="{folder: texts}")
+    output = check(tmp_path)
+    assert "texts/b.en:4: ten b⟨U+200B⟩" in output
+    assert re.search(r"texts/a\.en:1: one two three\n.*\n *texts/b\.en:1: one two three", output)
+    clean(tmp_path, "out", "--repair")
+    assert "texts/b.en\t2\t\tquattro" in lines_in(tmp_path / "out" / "dropped" / "empty.tsv")
+    assert "texts/b.en\t4" in "".join(lines_in(tmp_path / "out" / "repaired" / "invisible.tsv"))
 
 
 def test_a_corpus_that_changes_meanwhile_is_refused(project: Path) -> None:

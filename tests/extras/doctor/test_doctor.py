@@ -33,6 +33,7 @@ from mt.extras.doctor import checker, overlaps
 from mt.extras.doctor.bitexts import bitexts_of
 from mt.extras.doctor.characters import mojibake, suspicious_characters
 from mt.extras.doctor.check import CorpusReport, Finding, check_corpus
+from mt.extras.doctor.consistency import number_mismatch
 from mt.extras.doctor.examples import Findings
 from mt.extras.doctor.rules import PAIR_RULES, TEXT_RULES, FindingRule
 from mt.extras.doctor.scripts import foreign_letters, scripts_of
@@ -433,6 +434,13 @@ def test_test_pairs_in_the_validation_text_are_leaks_and_everyday_phrases_none(t
     assert lines == {"leak": {"valid": {31, 32}}}
 
 
+def test_vowel_signs_are_compared(tmp_path: Path) -> None:
+    boy, girl = "लड़का बगीचे में गेंद खेल रहा है।", "लड़की बगीचे में गेंद खेल रही है।"
+    texts = {"train": [("La ragazza gioca a palla.", girl)], "valid": [("Il ragazzo gioca a palla in giardino.", boy)]}
+    config = corpus(tmp_path, texts, source_lang="it", target_lang="hi", test=None)
+    assert not {"near-leak", "side-leak"} & found_in(config, tmp_path).keys()
+
+
 @pytest.mark.parametrize(("pairs", "limit"), [(0, 10), (10, 10), (11, 10), (99, 10), (1000, 7)])
 def test_the_sample_is_even(tmp_path: Path, pairs: int, limit: int) -> None:
     source = write_pairs(tmp_path, "train", [(f"a {n}", f"b {n}") for n in range(pairs)])
@@ -468,6 +476,10 @@ def test_too_long_pairs_are_those_that_training_drops(two_languages: Path, tmp_p
         ("zh-CN", "GNU General Public License（GNU通用公共许可证）是自由软件许可证。", []),
         ("ja", "Microsoft Visual Studio をインストールします", []),
         ("ko", "Visual Studio Code Enterprise 설치 방법 안내", []),
+        ("ru", "См. https://docs.example.org/en/latest/installation.html", []),
+        ("ru", "Выполните sudo apt-get install build-essential", []),
+        ("zh", "请访问https://www.example.com/very/long/path/page.html。", []),
+        ("ru", "Пример: an English sentence that isn't translated", ["wrong-script"]),
         ("iu-Cans", "ᐃᓄᒃᑎᑐᑦ CBC", []),
         ("zgh_Tfng", "ⵜⴰⵎⴰⵣⵉⵖⵜ", []),
         ("zh", "This sentence is English, and one word of Chinese (中文) does not change that.", ["wrong-script"]),
@@ -486,6 +498,18 @@ def test_scripts_of_unlisted_languages_are_detected_if_listed() -> None:
 @pytest.mark.parametrize("text", ["1200 Å³", "10 Å²", "2.5Å±0.1", "BLÅ®", "kalbų".encode().decode("cp1252")])
 def test_angstrom_is_no_mojibake(text: str) -> None:
     assert [rule for rule, *_ in mojibake(text)] == ["mojibake"] * ("kalb" in text)
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "note"),
+    [
+        ("at 3 pm", "alle 15", ""),
+        ("in the 1990s", "negli anni '90", ""),
+        ("7" * 5000, "23", f"{'7' * 20} and 23"),  # more digits than int() takes
+    ],
+)
+def test_numbers_are_compared(src: str, tgt: str, note: str) -> None:
+    assert number_mismatch(src, tgt, ("en", "it")) == note
 
 
 def test_carriage_returns_take_linear_time() -> None:

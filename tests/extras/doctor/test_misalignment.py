@@ -19,7 +19,7 @@ from mt.data.phrasebook import sentence_pairs
 from mt.errors import InputError
 from mt.extras.doctor import align_files, block_checks, misalignment
 from mt.extras.doctor.check import check_corpus
-from mt.extras.doctor.misalignment import Block, conflicts, misaligned_blocks
+from mt.extras.doctor.misalignment import Block, conflicts, misaligned_blocks, unpaired_lines
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +89,21 @@ def test_no_line_is_given_to_two(pairs: list[tuple[str, str]]) -> None:
     assert sum(late[n + (1 if block.start <= n < block.end else 0)] == targets[n] for n in set(range(1000, 1200))) > 190
 
 
+@pytest.mark.parametrize("n_lines", [4, 6])
+def test_beside_a_short_block_few_lines_are_unsure(pairs: list[tuple[str, str]], n_lines: int) -> None:
+    sources, targets = (list(side) for side in zip(*pairs[:1500], strict=True))
+    end = 1001 + n_lines
+    targets[1000:end] = [*targets[1001:end], "Questa riga è di troppo."]
+    [block] = misaligned_blocks(zip(sources, targets, strict=True))
+    assert matches(block, Block(1000, end, -1))
+    assert len(block.unsure) <= 4
+
+
+def test_lines_without_a_translation_count_once() -> None:
+    blocks = [Block(5, 8, None, unsure=(4, 5, 7)), Block(9, 12, 1, unsure=(8, 9))]
+    assert unpaired_lines(blocks) == {4, 5, 6, 7, 8, 9}
+
+
 @pytest.mark.parametrize(("evidence", "lost"), [(0.5, [False, False, True, False]), (2.0, [False, True, True, False])])
 def test_of_two_lines_with_one_translation_the_better_one_keeps_it(evidence: float, lost: list[bool]) -> None:
     support = np.array([3.0, 4.0, evidence, 3.0])
@@ -118,12 +133,17 @@ def test_the_check_names_the_lines_and_cleaning_drops_them(pairs: list[tuple[str
     note = finding["examples"][0]["note"]
     assert note.startswith("a.it: lines 1,00")
     assert note.endswith("are 1 line late: 1 line too many before them")
+    again = sources[1100].strip(), late[1100].strip()  # no duplicate of what the block loses
+    for name, line in zip(("a.en", "a.it"), again, strict=True):
+        with (tmp_path / name).open("a", encoding="utf-8") as text:
+            text.write(f"{line}\n")
     mt("data", "clean", "a.yaml", "--output", "clean", cwd=tmp_path)
     kept = list(
         zip(*((tmp_path / "clean" / f"train.{code}").read_text().splitlines() for code in ("en", "it")), strict=True)
     )
     right = {(source.strip(), target.strip()) for source, target in pairs}
     assert len(kept) > 2500
+    assert kept.pop() == again
     assert sum(pair not in right for pair in kept) <= 3
 
 

@@ -21,7 +21,15 @@ LATIN = frozenset({"Latn"})
         ("Fish &amp; chips", "Fish & chips", ["markup"]),
         ("Fish &amp;amp; chips", "Fish & chips", ["markup"]),
         ("<p>One <b>bold</b> word.</p>", "One bold word.", ["markup"]),
-        ("&lt;b&gt;x&lt;/b&gt; y", "x y", ["markup"]),
+        (f"Fish &{'amp;' * 9} chips", "Fish & chips", ["markup"]),
+        ("Hello <b>world</b>.", "Hello world.", ["markup"]),
+        ("H<sub>2</sub>O, <a href='x'>O</a>xygen", "H2O, Oxygen", ["markup"]),
+        ("One<br/>two<BR><br>three", "One two three", ["markup"]),
+        ("The &lt;b&gt; tag &amp; others", "The &lt;b&gt; tag &amp; others", []),
+        ("Converts <a href> to LaTeX &amp; foo <title>", "Converts <a href> to LaTeX & foo <title>", ["markup"]),
+        ("<p>&#60;b> or 5 &lt; 6</p>", "&#60;b> or 5 &lt; 6", ["markup"]),
+        ("&notit; &amp; &copy;", "&notit; & ©", ["markup"]),
+        ("Quoi&nbsp;?\xa0» <i>non</i>\xa0:", "Quoi ?\xa0» non\xa0:", ["markup"]),
         ("AT&T, R&D; 5 < 6", "AT&T, R&D; 5 < 6", []),
         ("schÃ¶n", "schön", ["mojibake"]),
         ("Ð¿Ñ€Ð¸Ð²ÐµÑ‚", "привет", ["mojibake"]),
@@ -43,6 +51,8 @@ def test_a_script_keeps_the_characters_that_it_needs() -> None:
     joined = "می\u200cخواهم"
     assert repaired(joined, frozenset({"Arab"})) == (joined, [])
     assert repaired(joined, frozenset()) == (joined, []), "unknown"
+    separated = "ᠬᠠᠷ\u180eᠠ"
+    assert repaired(separated, frozenset({"Cyrl", "Mong"})) == (separated, [])
 
 
 @given(st.text(st.sampled_from('ab &;<>/"#xÃ¶â€™Ð\u00a0\u200b\u00ad\u0301\x07\u2028') | st.characters(), max_size=40))

@@ -156,7 +156,8 @@ def _correction(report: CorpusReport, finding: Finding, config: str) -> Action:
             if source.member is None:
                 output = f"{target.path.stem}.tsv"
                 command = shlex.join(["mt", "data", "align", str(source), str(target), "--output", output])
-                gain = f"{where}; pairs the sentences again, for data.{bitext.split}: {{file: {output}}}"
+                columns = "source_column: source, target_column: target"
+                gain = f"{where}; pairs the sentences again, for data.{bitext.split}: {{file: {output}, {columns}}}"
             elif bitext.split == "train" and len(pairs) == 1:
                 command = f"mt data clean {config} --output cleaned --repair"
                 gain = f"{where}; aligns their lines"

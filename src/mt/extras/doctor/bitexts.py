@@ -6,10 +6,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from mt.config import DataConfig, PairFiles, Source, TableFile
+from mt.config import DataConfig, PairFiles, Source, TableFile, TextFolder
 from mt.data.corpus import Pair, line_texts, one_line, read_numbered
 from mt.data.mixture import direction
-from mt.data.paired_texts import LineText
+from mt.data.paired_texts import LineText, read_texts
 from mt.errors import InputError
 from mt.extras.doctor.align_files import parting_line
 from mt.extras.doctor.alignment import Link
@@ -18,7 +18,7 @@ from mt.extras.doctor.misalignment import SEGMENT, Block, unpaired_lines
 from mt.extras.doctor.repair import repaired
 from mt.extras.doctor.scripts import scripts_of
 from mt.text.compressed import open_bytes
-from mt.text.lines import TextIssue
+from mt.text.lines import IssueHandler, TextIssue
 
 SPLITS = ("test", "valid", "train")  # in reading order: held-out text before the training text it must not be in
 
@@ -30,7 +30,8 @@ _BOM = b"\xef\xbb\xbf"
 class RawPair(NamedTuple):
     """A pair as written; `error` says why it is not UTF-8, or is empty.
 
-    A repaired pair has the names of its repairs, and both sides as they were.
+    A repaired pair has the names of its repairs, and both sides as they were. `files` names its texts where the source
+    has several pairs of them.
     """
 
     line: int
@@ -39,6 +40,7 @@ class RawPair(NamedTuple):
     error: str
     repairs: tuple[str, ...] = ()
     before: Pair = ("", "")
+    files: tuple[str, ...] = ()
 
     def cleaned(self) -> Pair:
         """Return the pair as training reads it."""
@@ -87,11 +89,20 @@ class Bitext:
         split = getattr(self.source, "split", "")
         return (f"{self.source.name} ({split})" if split else self.source.name,) * 2
 
+    def inputs(self) -> list[Path]:
+        """Return the files that it is read from, so far as a configuration names them."""
+        if not isinstance(self.source, TextFolder):
+            return list(map(Path, self.files))
+        try:
+            return [text.path for pair in line_texts(self.source, self.data) for text in pair]
+        except InputError:  # reading reports it
+            return []
+
     def unpaired(self) -> list[int]:
         """Return the numbers of the pairs that are no translations, or not certainly, even as they are read."""
         before = self.links[0].source[0] if self.links else 0
-        lines = [number for number, link in enumerate(self.links, before) if link.score < MIN_SCORE]
-        return lines + unpaired_lines(self.blocks)
+        linked = {number for number, link in enumerate(self.links, before) if link.score < MIN_SCORE}
+        return sorted(linked | unpaired_lines(self.blocks))
 
     def text_files(self) -> list[Path]:
         """Return the files of lines, which may be compressed."""
@@ -134,8 +145,8 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
             findings.add("line-counts", Example(bitext.split, (), note))
 
     def raw_pairs() -> Iterator[RawPair]:
-        for line, src, tgt in read_numbered(bitext.source, bitext.data, report):
-            yield RawPair(line, src, tgt, "; ".join(errors))
+        for names, line, src, tgt in _numbered_pairs(bitext, report):
+            yield RawPair(line, src, tgt, "; ".join(errors), files=names)
             errors.clear()
 
     try:
@@ -146,6 +157,17 @@ def read_bitext(bitext: Bitext, findings: Findings | None = None) -> Iterator[Ra
     except InputError as error:
         if findings is not None:
             findings.add("unreadable", Example(bitext.split, (), error.message))
+
+
+def _numbered_pairs(bitext: Bitext, report: IssueHandler) -> Iterator[tuple[tuple[str, ...], int, str, str]]:
+    """Yield the names of the texts, if there are several, the line and both sides of each pair."""
+    texts = line_texts(bitext.source, bitext.data)
+    for numbered in () if texts else read_numbered(bitext.source, bitext.data, report):
+        yield (), *numbered
+    for pair in texts:
+        names = (str(pair[0]), str(pair[1])) if len(texts) > 1 else ()
+        for line, sides in enumerate(read_texts(pair, report), 1):
+            yield names, line, *sides
 
 
 def _aligned_lines(bitext: Bitext) -> Iterator[RawPair]:
@@ -174,11 +196,12 @@ def _lines_with_faults(text: LineText) -> Iterator[tuple[str, str]]:
 
 def _swapped_back(pairs: Iterator[RawPair], blocks: Sequence[tuple[int, int]]) -> Iterator[RawPair]:
     lines = set(chain.from_iterable(range(*block) for block in blocks))
-    for index, (line, source, target, error, *_) in enumerate(pairs):
-        if error or index not in lines:
-            yield RawPair(line, source, target, error)
+    for index, raw in enumerate(pairs):
+        if raw.error or index not in lines:
+            yield raw
         else:
-            yield RawPair(line, target, source, "", ("swapped",), (source, target))
+            sides = raw.source, raw.target
+            yield raw._replace(source=raw.target, target=raw.source, repairs=("swapped",), before=sides)
 
 
 def realigned(pairs: Iterator[RawPair], blocks: Sequence[Block]) -> Iterator[RawPair]:
@@ -209,7 +232,8 @@ def _repaired(raw: RawPair, scripts: Sequence[frozenset[str]]) -> RawPair:
     if not (first or second):
         return raw
     before = raw.before if raw.repairs else (raw.source, raw.target)
-    return RawPair(raw.line, src, tgt, "", tuple(dict.fromkeys([*raw.repairs, *first, *second])), before)
+    repairs = tuple(dict.fromkeys([*raw.repairs, *first, *second]))
+    return raw._replace(source=src, target=tgt, repairs=repairs, before=before)
 
 
 def check_bytes(bitext: Bitext, findings: Findings) -> None:

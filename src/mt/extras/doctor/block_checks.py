@@ -38,9 +38,9 @@ def with_blocks(bitext: Bitext) -> Bitext:
 
 
 def check_blocks(
-    statistics: Sequence[BitextStatistics], masks: NDArray[np.uint64], findings: Findings
-) -> list[PositionMap]:
-    """Add blocks of wrong lines, mark them in the rule bits of all training pairs, and map the training texts."""
+    statistics: Sequence[BitextStatistics], findings: Findings
+) -> tuple[NDArray[np.uint64], list[PositionMap]]:
+    """Add blocks of wrong lines; return their rule bits of all training pairs (N,), and maps of the training texts."""
     workers = workers_for(sum(one.pairs for one in statistics))
     searches, n_parts = list[Callable[[], Any]](), list[int]()
     for one in statistics:
@@ -49,7 +49,7 @@ def check_blocks(
         searches += [partial(_search_alignment, one.bitext, one.pairs, *part) for part in parts]
         n_parts.append(len(parts))
     results = (result for _, result in in_order(operator.call, searches, workers))
-    before, maps = 0, list[PositionMap]()
+    masks, maps = [np.zeros(0, np.uint64)], list[PositionMap]()
     for one, number in zip(statistics, n_parts, strict=True):
         lines = {rule: np.zeros(one.pairs, np.bool_) for rule in ("wrong-language", "swapped", "misaligned")}
         foreign, blocks, positions = next(results), list[Block](), PositionMap(one.pairs)
@@ -58,14 +58,14 @@ def check_blocks(
             positions.merge(counted)
         _add_languages(one.bitext, foreign, lines, findings)
         _add_alignment(one.bitext, blocks, foreign, positions, lines["misaligned"], findings)
+        mask = np.zeros(one.pairs, np.uint64)
         for rule, marked in lines.items():
             findings.counts[rule][one.bitext.split] += int(marked.sum())
-            if one.bitext.split == "train":
-                masks[before : before + one.pairs][marked] |= np.uint64(BIT[rule])
+            mask[marked] |= np.uint64(BIT[rule])
         if one.bitext.split == "train":
+            masks.append(mask)
             maps.append(positions)
-            before += one.pairs
-    return maps
+    return np.concatenate(masks), maps
 
 
 def _parts(pairs: int, most: int) -> list[tuple[int, int]]:

@@ -73,6 +73,8 @@ def _is_legitimate(name: str, text: str, position: int, scripts: frozenset[str])
         return True
     if character == "\u200b" and not scripts.isdisjoint(_UNSPACED):
         return True
+    if character == "\u180e" and "Mong" in scripts:  # the vowel separator
+        return True
     if character >= "\U000e0000":  # tag characters spell the flag of a region
         return text.find("\U0001f3f4", 0, position) >= 0
     return character == "\u200d" and position > 0 and _EMOJI.match(text[position - 1]) is not None

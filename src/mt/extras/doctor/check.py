@@ -103,8 +103,8 @@ def check_corpus(
         criteria = criteria_by_direction(config, statistics, files)
         if files is not None:
             coverage = measure_coverage(description, tokenizers, statistics, criteria, findings)
-        masks = check_pairs(statistics, criteria, findings, folder, dropped_for, scores, max_per_template)
-    maps = check_blocks(statistics, masks, findings)
+        in_blocks, maps = check_blocks(statistics, findings)
+        masks = check_pairs(statistics, criteria, findings, folder, in_blocks, dropped_for, scores, max_per_template)
     _check_usable(config, statistics, masks, findings)
     _check_back_translations(config, statistics, findings)
     judged = (None, None) if scores is None else (scores.values, scores.threshold)

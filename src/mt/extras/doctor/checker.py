@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, groupby
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ def check_pairs(
     criteria: dict[str, Criteria],
     findings: Findings,
     folder: Path,
+    in_blocks: NDArray[np.uint64],
     dropped_for: frozenset[str],
     scores: PairScores | None = None,
     max_per_template: int = 0,
@@ -44,6 +46,7 @@ def check_pairs(
         criteria: by target language.
         findings: of both passes.
         folder: for temporary files.
+        in_blocks: rule bits of the training pairs (N,) that `check_blocks` has found and counted.
         dropped_for: a pair that breaks one of these rules is not the first of those equal to it.
         scores: of all training pairs; the best near-duplicate stays, and the best source of a target with many.
         max_per_template: pairs of a template that do not break the rule.
@@ -53,7 +56,7 @@ def check_pairs(
     """
     chunks = _chunks(statistics, criteria, findings.examples.limit)
     with RepetitionFinder(folder, dropped_for, max_per_template) as finder:
-        masks = _check_chunks(chunks, sum(one.pairs for one in statistics), findings, finder, scores)
+        masks = _check_chunks(chunks, sum(one.pairs for one in statistics), findings, finder, in_blocks, scores)
         values = None if scores is None else scores.values
         if values is not None and len(values) != len(masks):
             raise InputError(f"{len(values):,} scores of {len(masks):,} training pairs", "score this text again")
@@ -79,7 +82,12 @@ def workers_for(pairs: int) -> int:
 
 
 def _check_chunks(
-    chunks: Iterator[Chunk], total: int, findings: Findings, finder: RepetitionFinder, scores: PairScores | None
+    chunks: Iterator[Chunk],
+    total: int,
+    findings: Findings,
+    finder: RepetitionFinder,
+    in_blocks: NDArray[np.uint64],
+    scores: PairScores | None,
 ) -> NDArray[np.uint64]:
     """Add to `findings` and `finder`; return the rule bits of the training pairs."""
     held_out = {"test": HeldOutIndex(), "valid": HeldOutIndex()}
@@ -91,12 +99,13 @@ def _check_chunks(
                     index.add(chunk, result)
                     break
                 index.find_leaks(chunk, result)
-            else:
-                if scores is not None:
-                    scores.mark(chunk, result)
+            if chunk.split == "train" and scores is not None:
+                scores.mark(chunk, result)
+            _add_result(findings, chunk, result)
+            if chunk.split == "train":
+                result.masks |= in_blocks[chunk.offset : chunk.offset + len(chunk.pairs)]
                 finder.add(chunk, result)
                 masks.append(result.masks)
-            _add_result(findings, chunk, result)
             bar.update(len(chunk.pairs))
     return np.concatenate(masks)
 
@@ -117,19 +126,19 @@ def _chunks(
     offset = Counter[str]()
     for one in statistics:
         bitext, split = one.bitext, one.bitext.split
-        reader = read_bitext(bitext)
-        while pairs := _take_chunk(reader):
-            yield Chunk(
-                split=split,
-                files=bitext.files,
-                offset=offset[split],
-                lines=[pair.line for pair in pairs],
-                pairs=[(pair.source, pair.target) for pair in pairs],
-                encoding_errors={index: pair.error for index, pair in enumerate(pairs) if pair.error},
-                max_examples=max_examples,
-                criteria=criteria[bitext.direction],
-            )
-            offset[split] += len(pairs)
+        for names, reader in groupby(read_bitext(bitext), key=attrgetter("files")):
+            while pairs := _take_chunk(reader):
+                yield Chunk(
+                    split=split,
+                    files=names or bitext.files,
+                    offset=offset[split],
+                    lines=[pair.line for pair in pairs],
+                    pairs=[(pair.source, pair.target) for pair in pairs],
+                    encoding_errors={index: pair.error for index, pair in enumerate(pairs) if pair.error},
+                    max_examples=max_examples,
+                    criteria=criteria[bitext.direction],
+                )
+                offset[split] += len(pairs)
 
 
 def _take_chunk(reader: Iterator[RawPair]) -> list[RawPair]:
@@ -148,7 +157,7 @@ def _locate(bitexts: Sequence[Bitext], wanted: set[int]) -> dict[int, list[Locat
     training = ((bitext, pair) for bitext in bitexts if bitext.split == "train" for pair in read_bitext(bitext))
     for index, (bitext, pair) in enumerate(training if wanted else ()):
         if index in wanted:
-            sides = zip(bitext.files, pair.cleaned(), strict=True)
+            sides = zip(pair.files or bitext.files, pair.cleaned(), strict=True)
             located[index] = [Location(file, pair.line, excerpt(text)) for file, text in sides]
             if len(located) == len(wanted):
                 break

@@ -51,7 +51,7 @@ def dropping_rules(keep: Iterable[str], drop: Iterable[str]) -> frozenset[str]:
 
 def check_output(output: Path, data: DataConfig, *inputs: Path) -> None:
     """Refuse an output folder that holds an input, or anything but an earlier cleaning."""
-    corpus = (Path(name) for bitext in bitexts_of(data) for name in bitext.files)
+    corpus = (path for bitext in bitexts_of(data) for path in bitext.inputs())
     require_replaceable(output, _MADE_BY, "made_by", (*inputs, *corpus))
 
 
@@ -107,14 +107,15 @@ def _write_pairs(
                     if mask:
                         rule = next(rule.name for rule in PAIR_RULES if mask & BIT[rule.name])
                         counts[rule] += 1
-                        dropped.write(rule, bitext.files[0], str(raw.line), src, tgt)
+                        dropped.write(rule, (raw.files or bitext.files)[0], str(raw.line), src, tgt)
                         continue
                     counts["kept"] += 1
                     source.write(src.encode() + b"\n")
                     target.write(tgt.encode() + b"\n")
                     for repair in raw.repairs:
                         repairs[repair] += 1
-                        repaired.write(repair, bitext.files[0], str(raw.line), *raw.before, src, tgt)
+                        file = (raw.files or bitext.files)[0]
+                        repaired.write(repair, file, str(raw.line), *raw.before, src, tgt)
     if index != len(masks):
         raise InputError("data.train: the text changed while it was read", "run the command again")
     return counts, repairs

@@ -61,8 +61,10 @@ def _equivalent(left: str, right: str) -> bool:
     longer, shorter = (left, right) if len(left) >= len(right) else (right, left)
     if len(longer) == 4 and len(shorter) == 2:
         return longer.endswith(shorter)
+    if len(longer) > 2:
+        return False
     hours = int(left), int(right)
-    return len(longer) <= 2 and max(hours) < 2 * _HALF_DAY and abs(hours[0] - hours[1]) == _HALF_DAY
+    return max(hours) < 2 * _HALF_DAY and abs(hours[0] - hours[1]) == _HALF_DAY
 
 
 def _often_in_words(number: str) -> bool:

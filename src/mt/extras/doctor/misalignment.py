@@ -97,13 +97,13 @@ def misaligned_blocks(
         before += len(segment)
 
 
-def unpaired_lines(blocks: Iterable[Block]) -> list[int]:
+def unpaired_lines(blocks: Iterable[Block]) -> set[int]:
     """Return the pairs that have no translation, or no certain one."""
-    return [
+    return {
         line
         for block in blocks
         for line in (*block.unsure, *(range(block.start, block.end) if block.shift is None else ()))
-    ]
+    }
 
 
 def _segment_blocks(source: Side, target: Side) -> tuple[list[Block], PairEvidence]:
@@ -161,9 +161,11 @@ def _path(evidence: PairEvidence, start: int, end: int, far: Sequence[int], owne
     rows = np.concatenate([evidence.rows(_SHIFTS, start, end), *moved, np.zeros((1, end - start))])
     states = _likeliest_states(rows, shifts.index(0))
     unsure = np.zeros(end - start, np.bool_)
-    for seam in (np.flatnonzero(np.diff(states)) + 1).tolist():
+    bounds = [0, *(np.flatnonzero(np.diff(states)) + 1).tolist(), len(states)]
+    for low, seam, high in zip(bounds, bounds[1:], bounds[2:], strict=False):  # behind the next seam, evidence reverses
         lead = rows[states[seam - 1]] - rows[states[seam]]  # of the state before
-        after, before = np.cumsum(lead[seam : seam + _LONG]), np.cumsum(-lead[max(0, seam - _LONG) : seam][::-1])
+        after = np.cumsum(lead[seam : min(high, seam + _LONG)])
+        before = np.cumsum(-lead[max(low, seam - _LONG) : seam][::-1])
         for side, sums in ((1, after), (-1, before)):
             likely = np.flatnonzero(sums > -_SURE)
             reach = int(likely[-1]) + 1 if len(likely) else 0

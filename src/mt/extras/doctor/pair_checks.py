@@ -8,6 +8,7 @@ from itertools import chain
 from math import log
 
 import numpy as np
+import regex
 
 from mt.data.cleaning import EMPTY, GRACE, pair_hash, reason_to_drop
 from mt.data.corpus import Pair, one_line
@@ -31,6 +32,7 @@ _MIN_COPIED = 20  # letters of a copied sentence; a shorter one may be a name
 _MIN_COMPARED = 12  # bytes of letters; shorter sentences are everyday phrases
 _REPAIRABLE_BITS = sum(BIT[rule] for rule in REPAIRABLE)
 _LONGEST_PIECE = 50  # characters: no token has more
+_NO_LETTERS = regex.compile(r"[^\p{L}\p{M}]+")  # vowel signs are marks
 _TWO_LETTERS = re.compile(r"[^\W_][\W_]*[^\W_]")
 
 
@@ -124,7 +126,7 @@ def _digests(pair: Pair, direction: str) -> bytes:
 
 
 def _letters(text: str) -> str:
-    return "".join(filter(str.isalpha, text.casefold()))
+    return str(_NO_LETTERS.sub("", text.casefold()))
 
 
 def _hash(text: bytes, key: bytes) -> bytes:

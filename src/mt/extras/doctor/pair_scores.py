@@ -85,7 +85,7 @@ def require_scores_folder(folder: Path, data: DataConfig) -> None:
     if folder.is_dir() and any(folder.iterdir()) and not any((folder / name).exists() for name in own):
         message = f"--output {folder}: this folder exists and was not made by `mt data score`"
         raise InputError(message, "name a new folder")
-    texts = {Path(name).resolve() for bitext in bitexts_of(data) for name in bitext.files}
+    texts = {path.resolve() for bitext in bitexts_of(data) for path in bitext.inputs()}
     refuse_inputs([folder / TABLE, folder / SUMMARY], texts)
 
 

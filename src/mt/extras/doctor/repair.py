@@ -3,13 +3,18 @@
 import html
 import re
 from collections.abc import Callable
+from html.entities import html5
 from importlib.util import find_spec
 
 from mt.errors import InputError
 from mt.extras.doctor.characters import ENTITY, TAG, markup, mojibake, suspicious_characters
 from mt.text.lines import nfc
 
-_MAX_ROUNDS = 4  # `&amp;amp;`, or mojibake of mojibake
+_MAX_ROUNDS = 16  # `&amp;amp;`, or mojibake of mojibake
+# Tags within words and sentences; others separate words.
+_INLINE = frozenset("a abbr b big code em font i label nobr s small span strike strong sub sup tt u".split())
+_UNPAIRED = frozenset("br dd dt hr img input li link meta option p td th tr".split())  # may lack a second tag
+_TAG_START = re.compile(r"<(/?\w+)")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _REMOVED = frozenset({"zero-width", "soft-hyphen", "bidi", "control", "nul"})
 # Findings that a repair can do away with.
@@ -52,11 +57,32 @@ def _mojibake(text: str, scripts: frozenset[str]) -> str:
 
 
 def _markup(text: str, scripts: frozenset[str]) -> str:
-    """Decode entities, and remove tags that are not translated themselves."""
+    """Remove tags and decode entities, but not those of a text that may be about tags."""
     if not any(markup(text)):
         return text
-    decoded = ENTITY.sub(lambda found: html.unescape(found[0]), text)
-    return " ".join(TAG.sub(" ", decoded).split()) if TAG.search(decoded) else decoded.replace("\xa0", " ")
+    text = _without_tags(text)
+    decoded = ENTITY.sub(_decoded, text)
+    return decoded if len(TAG.findall(decoded)) == len(TAG.findall(text)) else text
+
+
+def _without_tags(text: str) -> str:
+    """Remove tags except those that are opened only, as in "a <b> tag", or closed only."""
+    tags = {tag.lower() for tag in _TAG_START.findall(text)}
+
+    def replacement(tag: re.Match[str]) -> str:
+        name = _TAG_START.findall(tag[0])[0].lower().removeprefix("/")
+        if name not in _UNPAIRED and not {name, f"/{name}"} <= tags:
+            return tag[0]
+        return "" if name in _INLINE else " "
+
+    removed = TAG.sub(replacement, text)
+    return text if removed == text else re.sub(" {2,}", " ", removed).strip()
+
+
+def _decoded(entity: re.Match[str]) -> str:
+    """Decode an entity; `&notit;` stays, which `html.unescape` reads as `&not` and `it;`."""
+    is_known = entity[0][1] == "#" or entity[0][1:] in html5
+    return html.unescape(entity[0]).replace("\xa0", " ") if is_known else entity[0]
 
 
 def _invisible(text: str, scripts: frozenset[str]) -> str:

@@ -33,6 +33,8 @@ _MIN_FOREIGN, _MIN_LATIN = 2, 20
 _LATIN = frozenset({"Latn"})
 _SYLLABIC = frozenset("Hani Hira Kana Hang".split())
 _LATIN_PER_SIGN = 6  # Latin letters that one syllabic sign outweighs, so that Latin names and terms pass
+# URLs, paths, e-mail addresses and names of packages or functions are the same in all scripts.
+_ASCII, _TECHNICAL = re.compile("[!-~]+"), re.compile(r"[/\\@_0-9]|\w[^\w']\w")
 # A fast prefilter: neither Latin nor marks and symbols.
 _BEYOND_LATIN = re.compile("[^\0-\u036f\u1e00-\u1eff\u2000-\u2bff]")
 # A Latin word with a lookalike letter of another script.
@@ -97,8 +99,9 @@ def foreign_letters(text: str, scripts: frozenset[str]) -> Iterator[Issue]:
     if (first := _letters_outside(scripts).search(text)) is None:
         return
     own = len(_letters(scripts).findall(text)) * (1 if _SYLLABIC.isdisjoint(scripts) else _LATIN_PER_SIGN)
-    latin = 0 if "Latn" in scripts else len(_letters(_LATIN).findall(text))
-    others = len(_letters_outside(scripts).findall(text)) - latin
+    words = _ASCII.sub(lambda run: "" if _TECHNICAL.search(run[0]) else run[0], text)
+    latin = 0 if "Latn" in scripts else len(_letters(_LATIN).findall(words))
+    others = len(_letters_outside(scripts | _LATIN).findall(text))
     if others + latin > own and (others >= _MIN_FOREIGN or latin >= _MIN_LATIN):
         yield "wrong-script", first.start(), ""
     elif others and not mixed:

@@ -1,0 +1,39 @@
+"""Texts and names that come from Python, where types are only hints."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from mt.errors import InputError
+
+
+def texts_of(given: str | Iterable[str]) -> Iterator[Any]:
+    """Iterate over several texts, or the only one; `InputError` for anything else."""
+    if isinstance(given, Iterable):
+        return iter([given] if isinstance(given, str) else given)
+    raise _not_text(given)
+
+
+def check_text(text: object) -> None:
+    """Refuse what is no string, or is no Unicode text.
+
+    Raises:
+        InputError: it is one of these.
+    """
+    if not isinstance(text, str):
+        raise _not_text(text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{text!a:.50} has half of a surrogate pair", "decode it again from its bytes") from None
+
+
+def known_names(given: str | Sequence[str], known: Sequence[str], what: str) -> tuple[str, ...]:
+    """Return several names, or the only one; `InputError` for one that is not among those known."""
+    names = (given,) if isinstance(given, str) else tuple(given)
+    if unknown := [name for name in names if name not in known]:
+        raise InputError(f"{what}: {unknown[0]!r:.50} is none of {', '.join(known)}")
+    return names
+
+
+def _not_text(value: object) -> InputError:
+    return InputError(f"{value!r:.50} is not a string", "give a string, or a list of strings")
