@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from engine_helpers import same, sentences
 from model_helpers import lively_model, reciting_model, small_model
-from mt.data.tokenizer import BYTES, SPECIALS, BpeTokenizer, TokenizerPair
+from mt.data.tokenizer import BYTES, SPACE, SPECIALS, BpeTokenizer, TokenizerPair
 from mt.decoding.engine import SearchOptions
 from mt.decoding.long_input import split_long
 from mt.decoding.torch_engine import TorchEngine
@@ -176,9 +176,12 @@ def test_a_line_break_in_the_output_becomes_a_space(spelt: str) -> None:
 
 def test_bytes_that_are_no_character_are_left_out() -> None:
     broken = [len(SPECIALS) + value for value in "\N{SNOWMAN}".encode()[:2]]
-    ids = [*TOKENIZER.encode("The old house"), *broken, *TOKENIZER.encode("is")]
-    found = make(reciting_model(ids, TOKENIZER.vocab_size)).best(["A dog."], replace(GREEDY, max_length=20))
-    assert found == ["The old house is"]
+    space = TOKENIZER.tokens(range(TOKENIZER.vocab_size)).index(SPACE)
+    ids = [*TOKENIZER.encode("The old house"), space, *broken, *TOKENIZER.encode("is")]
+    translator, options = make(reciting_model(ids, TOKENIZER.vocab_size)), replace(GREEDY, max_length=20)
+    assert translator.best(["A dog."], options) == ["The old house is"]
+    [[prefixed]] = translator.translate(["A dog."], options, prefixes=["The old"])
+    assert prefixed.text == "The old house is"
 
 
 def test_the_output_is_what_the_tokens_spell() -> None:

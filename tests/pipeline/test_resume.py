@@ -278,7 +278,8 @@ def test_a_finished_run_does_nothing_again(trained: Path, tmp_path: Path) -> Non
 
 
 def test_a_second_trainer_in_the_same_run_is_refused(tiny: Path) -> None:
-    first = Command("train", "--config", "tiny.yaml", "--set", "training.max_steps=100000", cwd=tiny)
+    endless = overrides(["training.max_steps=100000", "training.patience=null"])
+    first = Command("train", "--config", "tiny.yaml", *endless, cwd=tiny)
     wait_for_step(tiny, 4, first)
     second = train(tiny, code=2)
     assert str(first.process.pid) in second.stderr

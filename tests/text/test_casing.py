@@ -55,6 +55,7 @@ def test_the_usual_case_of_words_is_restored() -> None:
 def test_what_is_kept_gets_its_own_case() -> None:
     glossary = Terms({"MyApp": "MonAppli", "red car": "rouge"})
     lines = {
+        "RED CAR AND MYAPP SENT THE LETTER": "Red car and MyApp sent the letter",
         "SEE BUG-4567: A LETTER OF MYAPP TO THE RED CAR": "See BUG-4567: a letter of MyApp to the red car",
         "The Letter That {UserName} Sent By GetValue() Is New": "The letter that {UserName} sent by GetValue() is new",
     }

@@ -91,7 +91,7 @@ def test_a_file_keeps_everything(tmp_path: Path) -> None:
     spelling, path = learned(ENGLISH), tmp_path / "spelling.txt"
     path.write_text(spelling.text(), encoding="utf-8")
     assert Spelling.read(path) == spelling
-    for content in ("", "horse\n", "mt spelling 1 2\nhorse\n", "mt spelling 1 x\nhorse\n"):
+    for content in ("", "horse\n", "mt spelling 1 2\nhorse\n", "mt spelling 1 x\nhorse\n", "mt spelling 1 1\na\n\n"):
         path.write_text(content, encoding="utf-8")
         with pytest.raises(InputError, match=r"spelling.txt: not a list of words"):
             Spelling.read(path)

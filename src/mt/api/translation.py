@@ -191,7 +191,7 @@ class Translator:
         `tokens`; None where the source is empty or a side is longer than the model takes.
 
         Raises:
-            InputError: the engine is not torch, the model an ensemble, the language unknown, or a side no string.
+            InputError: the engine is not torch, the model an ensemble, the language unknown, or a side is no string.
         """
         from mt.decoding.scoring import PairScorer
 

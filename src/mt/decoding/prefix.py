@@ -111,7 +111,12 @@ class PrefixSpeller:
         """
         decoded, spelt = self._tokenizer.decode_batch([ids, prefix.ids])
         rest = decoded[len(spelt) :] if decoded.startswith(spelt) else self._tokenizer.decode(ids[len(prefix.forced) :])
-        return prefix.text + rest
+        return prefix.text + without_broken_bytes(rest)
+
+
+def without_broken_bytes(text: str) -> str:
+    """Return decoded text without bytes that are no character."""
+    return text.replace(" \ufffd", "").replace("\ufffd", "")
 
 
 @functools.lru_cache(maxsize=8)

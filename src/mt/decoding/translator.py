@@ -16,7 +16,7 @@ from mt.decoding.alignment import Unit, align_units
 from mt.decoding.candidates import Candidate, Part
 from mt.decoding.engine import DistributedEngine, Engine, Hypothesis, SearchOptions
 from mt.decoding.long_input import split_long
-from mt.decoding.prefix import Prefix, speller_of
+from mt.decoding.prefix import Prefix, speller_of, without_broken_bytes
 from mt.decoding.runaway import search_without_loops
 from mt.decoding.settings import TranslationSettings
 from mt.decoding.terms import Sentence, TermSearch
@@ -290,7 +290,7 @@ class Translator:
                 texts = [speller_of(self.tokenizers.target).decode(prefix, chosen[0].ids)]
             else:
                 texts = self.tokenizers.target.decode_batch([h.ids for h in chosen])
-                texts = [text.replace("\ufffd", "").strip() or text for text in texts]  # broken bytes beside others
+                texts = [without_broken_bytes(text).strip() or text for text in texts]
             joined = self.separator.join(text.strip() for text in texts)
             # A model can spell a line break in bytes, but one line in must be one line out.
             one_line = joined.replace("\r", " ").replace("\n", " ")

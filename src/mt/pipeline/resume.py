@@ -30,11 +30,11 @@ FROZEN = (
 FREE, SPLIT_OFF = ("data.root", "data.test"), "data.test.from_train"
 
 
-def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> None:
+def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any] | None) -> None:
     """Compare configuration and input files with those of the run's checkpoints.
 
-    Without checkpoints anything may change. Other training settings may always change; the log reports them.
-    `digests` are those of the data sources and pretrained models now.
+    Without checkpoints anything may change. Other training settings may always change, and so may the paths of the same
+    content; the log reports them. `digests` are those of the data sources and pretrained models now; None: not known.
 
     Raises:
         InputError: the change of a key does not allow a resume.
@@ -48,14 +48,16 @@ def refuse_changes(run_dir: RunDir, config: Config, digests: dict[str, Any]) -> 
     changes = dict(_changes(config.model_dump(), earlier.model_dump()))
     if len(config.data.train) > len(earlier.data.train):
         changes["data.train"] += " (an optional one counts once its files exist)"
+    before = recorded_inputs(run_dir)
+    now = before if digests is None else digests
+    same = {key for key in before if now.get(key) == before[key]}
     frozen = [
         change
         for key, change in changes.items()
-        if key.startswith(FROZEN) and (key == SPLIT_OFF or not key.startswith(FREE))
+        if key.startswith(FROZEN) and key not in same and (key == SPLIT_OFF or not key.startswith(FREE))
     ]
-    before = recorded_inputs(run_dir)
-    unnamed = (key for key in digests if key in before and not key.startswith((*changes, "data.test")))
-    frozen += [f"{key}: the content has changed" for key in unnamed if digests[key] != before[key]]
+    unnamed = (key for key in now if key in before.keys() - same and not key.startswith((*changes, "data.test")))
+    frozen += [f"{key}: the content has changed" for key in unnamed]
     if frozen:
         raise _refusal(run_dir, "; ".join(frozen))
     for change in changes.values():

@@ -129,14 +129,14 @@ class Casing:
         capital_start, spans = self.capital_start[_has_final_mark(line)], kept(line)
 
         def restored_word(match: re.Match[str]) -> str:
-            for start, end, text in spans:
-                if start <= match.start() and match.end() <= end:
-                    return text[match.start() - start : match.end() - start]
+            first, last = match.span()
+            own = next((text[first - s : last - s] for s, e, text in spans if s <= first and last <= e), "")
             capitals = upper_case(match[0])
-            if change is title_case and len(capitals) > 1 and match[0] == capitals:  # an abbreviation
-                return capitals
+            is_abbreviation = change is title_case and len(capitals) > 1 and match[0] == capitals
+            if match[0] == own or (is_abbreviation and not own):
+                return match[0]
             small = lower_case(match[0], language)
-            usual = self._usual.get(capitals) or (small.capitalize() if self.capital_unknown else small)
+            usual = own or self._usual.get(capitals) or (small.capitalize() if self.capital_unknown else small)
             begins = capital_start and usual.islower() and starts_sentence(match)
             return upper_case(usual[0], language) + usual[1:] if begins else usual
 

@@ -65,7 +65,7 @@ class Spelling:
         """
         header, *words = path.read_text(encoding="utf-8", errors="replace").split("\n")
         match = re.fullmatch(rf"{_HEADER} (\d{{1,6}})", header)
-        if match is None or not int(match[1]) < len(words) <= _MAX_WORDS + 1:
+        if match is None or not int(match[1]) < len(words) <= _MAX_WORDS + 1 or "" in words[:-1]:
             raise InputError(f"{path}: not a list of words for the correction of spelling")
         return cls(tuple(words[:-1]), int(match[1]))
 

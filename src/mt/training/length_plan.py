@@ -41,7 +41,7 @@ class LengthPlan:
             self._plans = {int(at): steps for at, steps in record["plans"].items()}
         elif settings.minutes is not None:
             # Earlier, the end of the warm-up will tell the speed.
-            if step >= max(1, min(settings.warmup_steps, settings.max_steps)):
+            if elapsed and step >= max(1, min(settings.warmup_steps, settings.max_steps)):
                 seconds_left = 60 * settings.minutes - elapsed
                 self._plan(step, fitting_steps(settings, step, seconds_left, elapsed / step))
             self._write()

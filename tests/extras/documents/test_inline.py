@@ -60,7 +60,9 @@ def forwards(texts: list[str]) -> list[tuple[str, Sequence[Unit]]]:
     return [(text.upper(), [Unit(*word.span(), word.start()) for word in re.finditer(r"\S+", text)]) for text in texts]
 
 
-@pytest.mark.parametrize("source", ["one <x/> two", "one <x/>two", "one<x/> two", "one <x/> <x/> two", "one <x/>, two"])
+@pytest.mark.parametrize(
+    "source", ["one <x/> two", "one <x/>two", "one<x/> two", "one <x/> <x/> two", "one <x/><x/> two", "one <x/>, two"]
+)
 def test_white_space_around_an_element_stays(tmp_path: Path, source: str) -> None:
     (tmp_path / "a.xlf").write_text(XLIFF.format(source))
     loud = translated(tmp_path / "a.xlf", shout, align=forwards, languages=("en", "fr")).decode()

@@ -162,6 +162,22 @@ def test_settings_that_come_too_late_are_refused(again: Path) -> None:
     (again / "pipeline.yaml").write_text(TEACHERS)
     shutil.rmtree(again / "runs" / "tiny-student" / ".pipeline")
     assert mt(*script, cwd=again).stdout.count("sbatch") == 5, "without records, each training compares its inputs"
+    mt("pipeline", "pipeline.yaml", "--step", "teacher_1", cwd=again)
+    assert mt(*script, cwd=again).stdout.count("sbatch") == 4, "with the first new one, too"
+
+
+def test_a_pipeline_with_an_output_may_move(again: Path) -> None:
+    (again / "pipeline.yaml").write_text("""\
+name: other
+steps:
+  translated: {distill: {model: runs/tiny-student/teacher_1, input: test.en, output: out.xx, greedy: true}}
+  final: {eval: {model: runs/tiny-student/teacher_1, source: test.en, reference: Out.xx}}
+""")
+    shutil.copy(again / "test.xx", again / "Out.xx")  # another file than the output
+    mt("pipeline", "pipeline.yaml", "--step", "translated", cwd=again)
+    moved = shutil.copytree(again, again.with_name("moved"))
+    assert states(moved) == {"translated": "done", "final": "new"}
+    mt("pipeline", "pipeline.yaml", "--dry-run", cwd=moved)
 
 
 @pytest.mark.slow

@@ -52,6 +52,7 @@ def translated(html: str) -> str:
         ("a <b>b <img> c</b> d", "D <b><img> C B</b> A"),
         ("Good thing. <img> Good two.", "THING. GOOD <img> TWO. GOOD"),
         ("Good thing.<img> Good <b>two</b>.", "THING. GOOD<img> <b>TWO.</b> GOOD"),
+        ("Good thing. <img><img> Good two.", "THING. GOOD <img><img> TWO. GOOD"),
         ("Good thing. <img>Good two.", "THING. GOOD <img>TWO. GOOD"),
         ("<a href=x><img src=y></a>", "<a href=x><img src=y></a>"),
         ("<a href=x><img src=y>a</a>", "<a href=x><img src=y>A</a>"),

@@ -23,6 +23,7 @@ from mt.extras.importing.huggingface import TAGGED, Family, make_plan, own_plan
 from mt.extras.importing.safe_tensors import Tensors, read_json
 from mt.extras.importing.vocabularies import Vocabulary, marian_vocabulary, multilingual_vocabulary
 from mt.extras.importing.weights import Plan
+from mt.storage.run_dir import tokenizer_names
 
 Array = np.ndarray[Any, Any]
 
@@ -83,6 +84,9 @@ def read_ctranslate2(
         if [tokenizer.tokens(range(tokenizer.vocab_size)) for tokenizer in plan.tokenizers] != pieces:
             raise InputError(f"{folder}: its vocabulary is not that of its tokenizer")
         return plan, Tensors(folder, tensors)
+    if all((folder / each).is_file() for each in tokenizer_names(shared)):
+        message = f"{folder}: this is an export of mt, and lacks its folder {OWN}"
+        raise InputError(message, "copy the whole folder, or export the model again")
     if shared and (found := multilingual_vocabulary(folder, pieces[0])):
         vocabulary, theirs["model_type"] = found
         _name_start(theirs, vocabulary, settings)

@@ -12,6 +12,7 @@ from mt.config import Config, FromTrain
 from mt.config.problems import Problem
 from mt.config.schema import export_rules
 from mt.data.sentence_format import SentenceFormat
+from mt.data.token_store import SIDES
 from mt.errors import InputError
 from mt.extras.export.exporting import ExportOptions, check_options, require_packages
 from mt.extras.pipelines.loading import problem
@@ -49,8 +50,9 @@ class _Checker:
 
     def missing(self, step: Step) -> Iterator[Problem]:
         """Report files, models and packages that are not there, and an output that would replace a file of the user."""
+        keys = {path: key for key, paths in step.places.items() for path in paths}
         for path in step.reads:
-            yield from self._missing(step, path, path.exists())
+            yield from self._missing(step, path, path.exists(), keys.get(path))
         for split, source, paths in step.sources():
             for path in paths:
                 is_there = path.exists() or getattr(source, "optional", False)
@@ -62,7 +64,7 @@ class _Checker:
             check_requirements(step.config)
             require_packages(*step.config.exports)
 
-    def _missing(self, step: Step, path: Path, is_there: bool, *keys: str) -> Iterator[Problem]:
+    def _missing(self, step: Step, path: Path, is_there: bool, key: str | None) -> Iterator[Problem]:
         writer = self._plan.writer(path)
         if writer is None:
             message = "" if is_there else f"there is no {path}, and no step writes it"
@@ -70,10 +72,11 @@ class _Checker:
             remedy = "" if writer is step else f"write {{step: {writer.name}}}, or "
             message = f"{path} is what {writer.name} writes; {remedy}choose another output"
         else:
-            names = _clean_names(writer) if writer.kind == "clean" else [path.name]
+            is_named = writer.kind == "clean" and (not path.exists() or (key or "").startswith("data."))
+            names = _clean_names(writer) if is_named else [path.name]
             message = "" if path.name in names else f"step {writer.name} writes {', '.join(names)}, not {path.name}"
         if message:
-            yield self._problem(step, message, *keys)
+            yield self._problem(step, message, *filter(None, [key]))
 
     def unfit_models(self, step: Step) -> Iterator[Problem]:
         """Report models of another shape or vocabulary than the step needs, and exports that hold no such model."""
@@ -263,4 +266,5 @@ def _clean_names(step: Step) -> list[str]:
     data = step.config.data
     numbers = [f"-{n}" for n in range(1, len(data.train) + 1)] if len(data.train) > 1 else [""]
     pairs = zip(numbers, map(data.languages_of, data.train), strict=True)
-    return [f"train{number}.{code}" for number, codes in pairs for code in codes]
+    sides = ((number, codes if codes[0] != codes[1] else SIDES) for number, codes in pairs)
+    return [f"train{number}.{side}" for number, names in sides for side in names]

@@ -84,8 +84,8 @@ class Plan:
 
     def writer(self, path: Path) -> Step | None:
         """Return the step that writes a file or folder."""
-        real = _real(path)
-        return next((s for s in self.steps.values() if f"{real}/".startswith(f"{_real(s.output)}/")), None)
+        real = os.path.realpath(path)
+        return next((s for s in self.steps.values() if f"{real}/".startswith(f"{os.path.realpath(s.output)}/")), None)
 
     def upstream(self, name: str) -> set[str]:
         """Return the names of all steps that a step depends on."""
@@ -100,8 +100,6 @@ def make_plan(pipeline: Pipeline, runs: Path) -> Plan:
         InputError: a step names another that is not there or writes something else; there is a cycle; two steps write
             one place; a configuration is invalid.
     """
-    # Relative to the current directory where possible: a resume compares the paths of models.
-    runs = Path(os.path.relpath(runs)) if runs.absolute().is_relative_to(Path.cwd()) else runs
     folder = runs / pipeline.file.name
     if RunDir(folder).config.is_file():
         raise InputError(f"{pipeline.origin('name')}: {folder} is the run of a training", "choose another name")
@@ -193,10 +191,6 @@ def _output(pipeline: Pipeline, folder: Path, name: str) -> Path:
     return folder / name / "translations.txt" if kind in _TEXTS else folder / name
 
 
-def _real(path: Path) -> str:
-    return os.path.realpath(path).lower()  # on some systems A and a are one file
-
-
 def _text(pipeline: Pipeline, path: str) -> Path:
     return Path(pipeline.file.root or ".", path)
 
@@ -205,7 +199,7 @@ def _output_problems(pipeline: Pipeline, outputs: Mapping[str, Path]) -> Iterato
     """Report outputs that are the same or lie in one another."""
     taken: dict[str, str] = {}
     for name, output in outputs.items():
-        real = _real(output)
+        real = os.path.realpath(output).lower()  # on some systems A and a are one file
         for other, theirs in taken.items():
             if f"{real}/".startswith(f"{other}/") or f"{other}/".startswith(f"{real}/"):
                 message = f"writes to {output}, and so does {theirs}"

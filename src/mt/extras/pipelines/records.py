@@ -26,6 +26,7 @@ _LEARNING = (
     *("learning_rate", "schedule", "warmup_steps", "betas", "eps", "weight_decay", "clip_norm", "ema_decay"),
     *("label_smoothing", "r_drop", "distill_weight", "guided_alignment"),
 )
+_PATHS = frozenset("root source target file folder source_file target_file init_from distill_from".split())
 State = Literal["done", "new", "changed", "lost", "waiting"]
 
 
@@ -87,8 +88,12 @@ def note_attempt(plan: Plan, step: Step, key: str, started: float, **costs: floa
 
 def may_write(plan: Plan, step: Step) -> bool:
     """Return False if a step's output is a file or folder that no attempt of it has written."""
-    real = os.path.realpath(step.output)
-    return not step.output.exists() or any(attempt.get("output") == real for attempt in _attempts(plan, step))
+    if not step.output.exists():
+        return True
+    real, record = os.path.realpath(step.output), read_record(plan, step)
+    if record is not None and record.digest == output_digest(plan, step):  # its folder may have moved since
+        return True
+    return any(attempt.get("output") == real for attempt in _attempts(plan, step))
 
 
 def _attempts(plan: Plan, step: Step) -> Iterator[dict[str, Any]]:
@@ -107,11 +112,18 @@ def _attempts(plan: Plan, step: Step) -> Iterator[dict[str, Any]]:
 def step_key(step: Step) -> str:
     """Return the key of a step whose inputs are all there; how their paths are spelled is not in it."""
     config = None if step.config is None else drop_missing_sources(step.config)
-    values = {} if config is None else config.model_dump(mode="json", exclude_defaults=True, exclude={"data": {"root"}})
+    values = {} if config is None else _without_paths(config.model_dump(mode="json", exclude_defaults=True))
     digests = {} if config is None else input_digests(config.data)
     options = step.settings.model_dump(exclude_defaults=True, exclude={"config", "set", "output", *step.places})
     given = {key: len(paths) for key, paths in step.places.items()}
     return stage_key(step.kind, options, values, digests, given, [input_digest(path) for path in step.reads])
+
+
+def _without_paths(values: Any) -> Any:
+    """Return the values of a configuration without paths of files, whose digests count."""
+    if isinstance(values, dict):
+        return {key: _without_paths(value) for key, value in values.items() if key not in _PATHS}
+    return [_without_paths(value) for value in values] if isinstance(values, list) else values
 
 
 def _key_if_known(step: Step) -> str | None:
@@ -206,7 +218,7 @@ def refuse_lost_trainings(plan: Plan, found: dict[str, State]) -> None:
     Raises:
         InputError: what changed, and what to do.
     """
-    # A training begins after all that it needs, so a new step before it was added since; or the records were deleted.
+    # A training begins after all that it needs, so a new step before it was added since; or its record was deleted.
     is_recorded = any(map(_read, plan.records.glob("*.json")))
     for name, step in plan.steps.items():
         run = RunDir(step.output)
@@ -214,8 +226,9 @@ def refuse_lost_trainings(plan: Plan, found: dict[str, State]) -> None:
             continue
         place = f"{plan.pipeline.origin('steps', name)}: step {name}"
         for other in filter(plan.upstream(name).__contains__, plan.steps):
-            if found[other] == "changed" or (found[other] == "new" and is_recorded):
-                change = "is new" if found[other] == "new" else "runs again: its command, input or output has changed"
+            is_added = found[other] == "new" and is_recorded and not plan.steps[other].output.exists()
+            if found[other] == "changed" or is_added:
+                change = "is new" if is_added else "runs again: its command, input or output has changed"
                 message = f"{place} has a training in {run.root}, and its input, step {other}, {change}"
                 raise InputError(message, f"undo that, or remove {run.root} to train again, or rename the pipeline")
         try:
@@ -230,7 +243,7 @@ def _refuse_other_settings(plan: Plan, step: Step, run: RunDir, is_waiting: bool
     if is_waiting and any(getattr(source, "optional", False) for source in step.config.data.train):
         return  # which of them will be there is not known
     config = drop_missing_sources(step.config)
-    digests = {}
+    digests = None
     if not is_waiting:
         digests = input_digests(config.data) | Pretrained.find(config, plan.folder, recorded_inputs(run)).identities()
     refuse_changes(run, config, digests)

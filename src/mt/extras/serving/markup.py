@@ -158,19 +158,23 @@ class Writer:
 
     def _put_before(self, elements: Iterable[Element], is_first: bool) -> None:
         """Write elements without words before a word, with white space around them as in the source."""
-        for element in elements:
-            if element not in self._written:
-                before, behind = self._line.white_space_around(element)
-                if before and not self._pending_space and not is_first:
-                    self.space(self._space)
-                self._put_unwritten([element])
-                self.space(self._space if before and behind else "")
+        for element, follows, precedes in self._beside(elements):
+            before, behind = self._line.white_space_around(element)
+            if before and not (follows or self._pending_space or is_first):
+                self.space(self._space)
+            self._put_unwritten([element])
+            self.space(self._space if before and behind and not precedes else "")
 
     def _put_behind(self, elements: Iterable[Element]) -> None:
-        for element in elements:
-            if element not in self._written:
-                self.space(self._space if self._line.white_space_around(element)[0] else "")
-                self._put_unwritten([element])
+        for element, follows, _ in self._beside(elements):
+            self.space(self._space if self._line.white_space_around(element)[0] and not follows else "")
+            self._put_unwritten([element])
+
+    def _beside(self, elements: Iterable[Element]) -> list[tuple[Element, bool, bool]]:
+        """Return unwritten elements, and whether each follows and precedes another directly."""
+        rest = [element for element in elements if element not in self._written]
+        same = [False, *(one.start == other.start for one, other in pairwise(rest)), False]
+        return list(zip(rest, same, same[1:], strict=False))
 
     def _put_unwritten(self, elements: Iterable[Element]) -> None:
         """Write elements without content or without translated words, unless already written."""
