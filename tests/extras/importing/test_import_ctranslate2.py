@@ -147,7 +147,8 @@ def test_converted_models_of_many_languages(kind: str, tmp_path: Path, monkeypat
 
 
 def test_the_command_reads_an_export(tmp_path: Path) -> None:
-    written(tmp_path / "ct2", "float32")
+    for name, content in written(tmp_path / "ct2", "float32").tokenizers.files().items():
+        (tmp_path / "ct2" / name).write_text(content)
     assert mt("import", "ct2", "--output", "ours", cwd=tmp_path).stdout.startswith("en to de, ")
     shutil.rmtree(tmp_path / "ct2" / "mt")
     refused = mt("import", "ct2", "--output", "again", "--from", "en", "--to", "de", cwd=tmp_path, code=2).stderr
