@@ -149,7 +149,8 @@ def test_contradictions_are_refused(given: Path, change: str, message: str) -> N
 def test_a_resume_needs_the_same_teachers(given: Path) -> None:
     train(given, "training.max_steps=12")
     shutil.copytree(given / "given", given / "copy")
-    assert "training.distill_from is now" in train(given, "training.distill_from=[copy]", code=2).stderr
+    train(given, "training.max_steps=12", "training.distill_from=[copy]")  # the same one under another path
+    assert "training.distill_from is now" in train(given, "training.distill_from=[copy, given]", code=2).stderr
     (given / "given").rename(given / "away")
     assert "given is gone, and training needs it until its end" in train(given, code=2).stderr
     train(given, "training.max_steps=12")  # this one has ended
