@@ -62,8 +62,8 @@ class Pretrained:
         """
         init_from, distill_from = config.training.init_from, config.training.distill_from
         start = None if init_from is None else _find(init_from, runs, recorded.get(INIT_FROM), INIT_FROM)
-        known = recorded.get(DISTILL_FROM, [None] * len(distill_from))
-        teachers = zip(distill_from, known, strict=False)  # a resume refuses another number of them
+        known = [*recorded.get(DISTILL_FROM, ()), *[None] * len(distill_from)]
+        teachers = zip(distill_from, known, strict=False)
         return cls(config, start, tuple(_find(path, runs, identity, DISTILL_FROM) for path, identity in teachers))
 
     def identities(self) -> dict[str, Any]:
