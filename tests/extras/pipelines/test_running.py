@@ -166,6 +166,7 @@ def test_settings_that_come_too_late_are_refused(again: Path) -> None:
     assert mt(*script, cwd=again).stdout.count("sbatch") == 4, "with the first new one, too"
 
 
+@pytest.mark.slow
 def test_a_pipeline_with_an_output_may_move(again: Path) -> None:
     (again / "pipeline.yaml").write_text("""\
 name: other

@@ -186,6 +186,7 @@ def test_errors_are_one_sentence(tiny: Path, arguments: list[str], message: str)
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_lines_that_are_too_long_are_counted(tiny: Path) -> None:
     for code in ("en", "xx"):
         path = tiny / f"train.{code}"
