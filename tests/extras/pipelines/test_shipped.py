@@ -9,6 +9,8 @@ from command import mt
 from conftest import make_project
 from mt.api.pipelines import read_plan
 from mt.config import load_config
+from mt.extras.pipelines.template import draft_pipeline
+from mt.extras.planning.init_options import InitOptions
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 PIPELINES = sorted(path for path in (CONFIGS / "pipelines").glob("*.yaml") if "\nsteps:" in path.read_text())
@@ -87,6 +89,24 @@ def test_init_writes_a_pipeline_for_the_users_text(held_out: bool, tmp_path: Pat
     own = load_config(tmp_path / "o, 1.yaml")
     assert own.training.max_steps == teacher.training.max_steps
     assert "already exists" in mt(*words, cwd=tmp_path, code=2).stderr
+
+
+@pytest.mark.parametrize(("pairs", "layers"), [(19_999, (6, 1)), (20_000, (3, 3))])
+def test_a_decoder_of_one_layer_is_for_little_text(pairs: int, layers: tuple[int, int], tmp_path: Path) -> None:
+    make_project(tmp_path)
+    for code in ("en", "xx"):
+        (tmp_path / f"train.{code}").write_text("a\n" * pairs)
+    text = (tmp_path / "tiny.yaml").read_text().replace("coder_layers: 1", "coder_layers: 3")
+    text = text.replace("data:\n", f"data:\n  root: {tmp_path}\n")
+    (tmp_path / "tiny.yaml").write_text(text)
+    train = [{"source": "train.en", "target": "train.xx"}]
+    options = InitOptions("tiny", "en", "xx", train, None, None, None, "auto")
+    _, pipeline, _ = draft_pipeline(options, lambda *_: (text, ""), "", tmp_path / "tiny.yaml")
+    (tmp_path / "pipeline.yaml").write_text(pipeline)
+    steps = read_plan(tmp_path / "pipeline.yaml", [f"root={tmp_path}"], tmp_path / "runs").steps
+    for name in ("teacher", "student"):
+        model = steps[name].config.model  # type: ignore[union-attr]
+        assert (model.encoder_layers, model.decoder_layers) == layers
 
 
 def test_init_refuses_what_a_pipeline_cannot_use(tmp_path: Path) -> None:
