@@ -74,7 +74,6 @@ def _usage(job: ExportJob, settings: TranslationSettings) -> str:
     if isinstance(job.tokenizers.source, SentencePieceTokenizer):
         names, package, opened = _SENTENCEPIECE, "sentencepiece", "SentencePieceProcessor"
         encoded, decoded = f'source.encode("{job.example}", out_type=str)', "found[0].hypotheses[0]"
-    search = settings.search
     source, target = settings.trained_pairs[0]
     tags = settings.sentence_format.of_source(source).tags(job.tokenizers, target)
     before, after = (job.tokenizers.source.tokens(ids) for ids in (tags.before, tags.after))
@@ -99,11 +98,7 @@ source, target = {opened}("{names[0]}"), {opened}("{names[1]}")
 pieces = {pieces}
 found = translator.translate_batch(
     [pieces],{prefix}
-    beam_size={search.beam_size},
-    length_penalty={search.length_penalty:g},
-    no_repeat_ngram_size={search.no_repeat_ngram_size},
-    min_decoding_length={search.min_length},
-    max_decoding_length={min(search.max_length, settings.max_positions - 1)},
+{_search_arguments(settings)}
     max_input_length=0,
     disable_unk=True,
     suppress_sequences=[["<pad>"], ["<s>"]],
@@ -113,6 +108,18 @@ print(target.decode({decoded}))
 
 A source may have {settings.max_source_tokens - 2:,} pieces{added_note}.{_tags_note(job, settings)}
 '''
+
+
+def _search_arguments(settings: TranslationSettings) -> str:
+    search = settings.search
+    arguments = {
+        "beam_size": search.beam_size,
+        "length_penalty": f"{search.length_penalty:g}",
+        "no_repeat_ngram_size": search.no_repeat_ngram_size,
+        "min_decoding_length": search.min_length,
+        "max_decoding_length": min(search.max_length, settings.max_positions - 1),
+    }
+    return "\n".join(f"    {name}={value}," for name, value in arguments.items())
 
 
 def _tags_note(job: ExportJob, settings: TranslationSettings) -> str:
