@@ -75,8 +75,8 @@ def make_pipeline(folder: Path, text: str = TEACHERS) -> Path:
     return folder
 
 
-def run(folder: Path, *words: str, code: int | None = 0) -> Done:
-    done = Command("train", "--config", "pipeline.yaml", *words, cwd=folder).wait(timeout=1800)
+def run(folder: Path, *words: str, code: int | None = 0, **environment: str) -> Done:
+    done = Command("train", "--config", "pipeline.yaml", *words, cwd=folder, **environment).wait(timeout=1800)
     assert code is None or done.code == code, f"exit {done.code}\n{done.stdout}\n{done.stderr}"
     return done
 

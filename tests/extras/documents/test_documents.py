@@ -239,6 +239,9 @@ def test_subtitles_keep_their_times(tmp_path: Path) -> None:
     (tmp_path / "a.vtt").write_text(VTT)
     (tmp_path / "b.srt").write_text(CUES.replace("\n\n", "\n"))
     assert translated(tmp_path / "b.srt", shout).decode() == loud[1:].replace("\r", "").replace("\n\n", "\n")
+    (tmp_path / "c.srt").write_text(CUES.replace("there,\n", "there,\n\n").replace("\n2\n", "\n2b\n"))
+    loud = translated(tmp_path / "c.srt", shout).decode()
+    assert "\nHELLO THERE,\n\nMY FRIEND.\n\n2b\n" in loud
     loud = translated(tmp_path / "a.vtt", shout).decode()
     assert loud == VTT.replace("Hello there", "HELLO THERE").replace("Bye", "BYE")
 

@@ -66,6 +66,17 @@ def test_steps_run_side_by_side_and_after_those_that_they_need(finished: Path) -
     assert spans["final"][0] >= spans["student"][1]
 
 
+def test_a_step_that_none_can_run_beside_gets_all_cores(again: Path) -> None:
+    plan = read_plan(again / "pipeline.yaml", [f"root={again}"], again / "runs")
+    assert [plan.at_once(name, 8) for name in STEPS] == [2, 2, 1, 1, 1]
+    assert [plan.at_once(name, 1) for name in STEPS] == [1] * 5
+    for name in ("teacher_2", "translated"):
+        shutil.rmtree(again / "runs" / "tiny-student" / name)
+    run(again, "--jobs", "2", OMP_NUM_THREADS="4")
+    assert attempts(again, "teacher_2")[-2]["cores"] == 2
+    assert attempts(again, "translated")[-2]["cores"] == 4
+
+
 def test_the_plan_comes_first_and_scores_and_costs_last(finished: Path) -> None:
     log = (finished / "stderr").read_text()
     plan = re.search(r"translated +distill +waiting +teacher_1, teacher_2 +\S", log)

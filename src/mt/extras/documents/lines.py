@@ -21,20 +21,23 @@ _INLINE = re.compile(
 
 
 def scan_subtitles(source: str) -> Spliced:
-    """Find the text of the cues of an .srt or .vtt file; lines of one cue are one text, those of speakers are not."""
+    """Find the text of the cues of an .srt or .vtt file; lines of one cue are one text, those of speakers are not.
+
+    In an .srt file text behind an empty line is the same cue's, in a .vtt file it may be a comment or a style sheet.
+    """
     found = Spliced(source, _wrapped)
     cue: list[tuple[int, int]] = []
-    in_cue = False
+    in_cue, is_new, is_vtt = False, False, source.lstrip("\ufeff").startswith("WEBVTT")
     for number, start, end in _lines(source):
         line = source[start:end]
         if _TIME.match(line):
             # Without an empty line between two cues, the number of this one ends the other's lines.
-            is_numbered = bool(cue) and source[slice(*cue[-1])].strip().isdigit()
+            is_numbered = bool(cue) and ((is_new and len(cue) == 1) or source[slice(*cue[-1])].strip().isdigit())
             _add_cue(found, cue[:-1] if is_numbered else cue, number - is_numbered)
-            in_cue, cue = True, []
+            in_cue, is_new, cue = True, False, []
         elif not line.strip():
             _add_cue(found, cue, number)
-            in_cue, cue = False, []
+            in_cue, is_new, cue = in_cue and not is_vtt, True, []
         elif in_cue:
             cue.append((start, end))
     _add_cue(found, cue, source.count("\n") + 1)

@@ -50,13 +50,13 @@ def cores_per_step(jobs: int) -> int:
 
 def estimate_costs(plan: Plan, names: list[str], jobs: int = 1, keep: bool = True) -> dict[str, StepCost]:
     """Estimate the cost of some steps if `jobs` run at once; with `keep` the timings are kept for the next time."""
-    given, cores = os.environ.get("OMP_NUM_THREADS"), cores_per_step(jobs)
-    os.environ["OMP_NUM_THREADS"] = str(cores)  # for the processes that time
+    given = os.environ.get("OMP_NUM_THREADS")
+    cores = {name: cores_per_step(plan.at_once(name, jobs)) for name in names}
+    estimator = _Estimator(plan, keep)
     try:
-        estimator = _Estimator(plan, cores, keep)
-        return {name: estimator.cost(plan.steps[name]) for name in names}
+        return {name: estimator.cost(plan.steps[name], cores[name]) for name in names}
     finally:
-        del os.environ["OMP_NUM_THREADS"]
+        os.environ.pop("OMP_NUM_THREADS", None)
         os.environ |= {} if given is None else {"OMP_NUM_THREADS": given}
 
 
@@ -71,8 +71,8 @@ def makespan(plan: Plan, costs: Mapping[str, StepCost], jobs: int) -> float:
 
 
 class _Estimator:
-    def __init__(self, plan: Plan, cores: int, keep: bool) -> None:
-        self._plan, self._cores, self._keep = plan, cores, keep
+    def __init__(self, plan: Plan, keep: bool) -> None:
+        self._plan, self._keep, self._cores = plan, keep, 1
         self._path = plan.records / ".timings.json"
         self._measured: dict[str, Measurements] = {}
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):  # missing or damaged
@@ -84,8 +84,10 @@ class _Estimator:
             for pair in _pair_files(step.config) if not plan.writer(Path(step.config.data.root, pair.target))
         }  # fmt: skip
 
-    def cost(self, step: Step) -> StepCost:
-        """Return the estimated cost of a step."""
+    def cost(self, step: Step, cores: int) -> StepCost:
+        """Return the estimated cost of a step on so many cores."""
+        self._cores = cores
+        os.environ["OMP_NUM_THREADS"] = str(cores)  # for the processes that time
         if step.config is not None:
             return self._corpus_cost(step, step.config)
         writers = [self._plan.writer(model) for model in step.models()]

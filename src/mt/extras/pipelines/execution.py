@@ -38,7 +38,8 @@ class StepError(MtError):
 def execute(plan: Plan, jobs: int, only: str | None = None) -> None:
     """Run the steps that are not done, at most `jobs` at once, or just one whose inputs are there.
 
-    Each process gets its share of the cores by OMP_NUM_THREADS, and of several GPUs one.
+    Each process gets its share of the cores by OMP_NUM_THREADS, all if no step can run beside it, and of several GPUs
+    one.
 
     Raises:
         StepError: a step failed; those that were running have ended.
@@ -71,12 +72,11 @@ class _Runner:
     """Runs single steps in threads of their own."""
 
     def __init__(self, plan: Plan, jobs: int, stop: StopRequest) -> None:
-        self._plan, self._stop = plan, stop
+        self._plan, self._jobs, self._stop = plan, jobs, stop
         self._slots: SimpleQueue[int] = SimpleQueue()
         for slot in range(jobs):
             self._slots.put(slot)
         self._gpus = _gpus() if jobs > 1 else []
-        self._threads = {"OMP_NUM_THREADS": str(cores_per_step(jobs))}
         self._processes: set[subprocess.Popen[bytes]] = set()
         self._is_forwarded = False
         self.failures: list[BaseException] = []
@@ -117,11 +117,12 @@ class _Runner:
 
     def _run_command(self, step: Step, key: str, slot: int, lock: int) -> None:
         log.info("%s: mt %s", step.name, shlex.join(step.words))
-        environment = os.environ | self._threads | {ENDS_WITH_PARENT: "1"}
+        cores = cores_per_step(self._plan.at_once(step.name, self._jobs))
+        environment = os.environ | {"OMP_NUM_THREADS": str(cores), ENDS_WITH_PARENT: "1"}
         if self._gpus:
             environment["CUDA_VISIBLE_DEVICES"] = self._gpus[slot % len(self._gpus)]
         started, last = time.time(), list[str]()
-        note_attempt(self._plan, step, key, started)
+        note_attempt(self._plan, step, key, started, cores=cores)
         # The command holds the lock as long as it lives; in a group of its own, a terminal's signals do not reach it.
         own_group: dict[str, Any] = {"pass_fds": [lock], "process_group": 0} if atomic.POSIX_FILES else {}
         process = subprocess.Popen(
@@ -144,10 +145,10 @@ class _Runner:
                     last = [*last, harmless(line.decode(errors="replace").rstrip())][-_LAST_LINES:]
                     with contextlib.suppress(OSError):
                         print(f"{step.name}| {last[-1]}", file=sys.stderr, flush=True)
-            cores = _wait(process)
+            core_seconds = _wait(process)
         finally:
             self._processes.discard(process)
-        note_attempt(self._plan, step, key, started, seconds=round(time.time() - started, 2), core_seconds=cores)
+        note_attempt(self._plan, step, key, started, seconds=round(time.time() - started, 2), core_seconds=core_seconds)
         if process.returncode and self._stop.signal is None:
             code = process.returncode if process.returncode > 0 else 128 - process.returncode
             shown = "\n  ".join(last) or "it printed nothing"

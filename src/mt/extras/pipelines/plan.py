@@ -92,6 +92,14 @@ class Plan:
         direct = self.steps[name].needs
         return set(direct).union(*map(self.upstream, direct))
 
+    def at_once(self, name: str, jobs: int) -> int:
+        """Return how many steps share the machine, at most, while this one runs: those that can run beside it, and it.
+
+        It does not depend on what is done, so that a step has as many threads, and the same bytes, after a resume.
+        """
+        after = sum(name in self.upstream(other) for other in self.steps)
+        return min(jobs, len(self.steps) - len(self.upstream(name)) - after)
+
 
 def make_plan(pipeline: Pipeline, runs: Path) -> Plan:
     """Resolve the references between steps.

@@ -81,7 +81,7 @@ def write_record(plan: Plan, step: Step, key: str) -> Record:
 
 
 def note_attempt(plan: Plan, step: Step, key: str, started: float, **costs: float) -> None:
-    """Append the start or, with its costs, the end of an attempt."""
+    """Append the start of an attempt, with its cores, or its end, with its costs."""
     line = {"key": key, "started": started, "output": os.path.realpath(step.output), **costs}
     atomic.append_line(plan.records / f"{step.name}.attempts", json.dumps(line))
 
