@@ -13,7 +13,7 @@ from mt.errors import InputError
 
 if TYPE_CHECKING:
     from mt.config import Config
-    from mt.extras.doctor.scoring import Direction
+    from mt.extras.doctor.scoring import Scorer
 
 
 def score_corpus(
@@ -63,32 +63,30 @@ def score_corpus(
         for models in (forward, backward)
     ]
     bitexts = [bitext for bitext in bitexts_of(settings.data) if bitext.split == "train"]
-    directions = {bitext.direction: _direction(loaded, *bitext.languages) for bitext in bitexts}
+    scorers = {
+        bitext.direction: (
+            _scorer(loaded[0], "--forward", *bitext.languages),
+            _scorer(loaded[1], "--backward", *bitext.languages[::-1]),
+        )
+        for bitext in bitexts
+    }
     facts = survey(bitexts)
     weights = [learned_files(read_manifest(each.path)["files"]) for models in loaded for each in models]
     key = stage_key(facts.digest, weights, str(embeddings))
     if (summary := finished_summary(folder, key)) is None:
-        score_pairs(bitexts, facts, directions, folder / RAW, key, similarity)
+        score_pairs(bitexts, facts, scorers, folder / RAW, key, similarity)
         sources = [{"file": bitext.files[0], "pairs": n} for bitext, n in zip(bitexts, facts.sizes, strict=True)]
         summary = write_scores(folder, {"key": key, "sources": sources})
     return summary
 
 
-def _direction(loaded: "list[list[Translator]]", source_lang: str, target_lang: str) -> "Direction":
-    from mt.extras.doctor.scoring import Direction
-
-    scorers = []
-    for models, option, own, other in (
-        (loaded[0], "--forward", source_lang, target_lang),
-        (loaded[1], "--backward", target_lang, source_lang),
-    ):
-        fitting = [each for each in models if own in each.source_langs and other in each.target_langs]
-        if not fitting:
-            given = ", ".join(f"{each.path} ({each.direction})" for each in models)
-            raise InputError(f"{option} {given}: not a model from {own} to {other}", "give one of the text's languages")
-        chosen: dict[str, Any] = {"to": other, "source_lang": own if len(fitting[0].source_langs) > 1 else None}
-        scorers.append(partial(fitting[0].score, **chosen))
-    return Direction(*scorers)
+def _scorer(models: "list[Translator]", option: str, own: str, other: str) -> "Scorer":
+    fitting = [each for each in models if own in each.source_langs and other in each.target_langs]
+    if not fitting:
+        given = ", ".join(f"{each.path} ({each.direction})" for each in models)
+        raise InputError(f"{option} {given}: not a model from {own} to {other}", "give one of the text's languages")
+    chosen: dict[str, Any] = {"to": other, "source_lang": own if len(fitting[0].source_langs) > 1 else None}
+    return partial(fitting[0].score, **chosen)
 
 
 def _train_pair(settings: "Config", folder: Path, device: str, runs: Path) -> tuple[list[Path], list[Path]]:

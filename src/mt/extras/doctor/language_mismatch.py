@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from mt.extras.doctor.language_scores import MAX_BYTES, Array, LineScorer
+from mt.extras.doctor.language_scores import MAX_BYTES, Array, LineScorer, confidences
 from mt.text.language_id import Detector
 from mt.text.languages import LANGUAGE_NAMES, base_language
 
@@ -62,10 +62,9 @@ def other_languages(lines: Sequence[str], languages: tuple[str, str], side: int)
 
 def _judged(scores: Array, own: Array, minimum: float) -> tuple[Array, Array, Array]:
     """Return the best column of scores (N, L), its confidence, and whether it clearly is none of its `own` (N,)."""
-    odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-    odds /= odds.sum(axis=1, keepdims=True)
-    best = odds.max(axis=1)
-    return odds.argmax(axis=1), best, (best >= minimum) & (odds[:, own].sum(axis=1) <= _MAX_EXPECTED)
+    shares = confidences(scores)
+    best = shares.max(axis=1)
+    return shares.argmax(axis=1), best, (best >= minimum) & (shares[:, own].sum(axis=1) <= _MAX_EXPECTED)
 
 
 def _windows(values: Array) -> Array:

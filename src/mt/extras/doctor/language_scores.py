@@ -79,6 +79,13 @@ class LineScorer:
             yield order[:active], self._ngrams[states[:active]]
 
 
+def confidences(scores: Array) -> Array:
+    """Return the softmax of the scores of each line (N, L)."""
+    odds: Array = np.exp(scores - scores.max(axis=1, keepdims=True))
+    odds /= odds.sum(axis=1, keepdims=True)
+    return odds
+
+
 def _encoded(lines: Sequence[str]) -> list[bytes]:
     cut = (line[:MAX_BYTES] for line in lines)
     return [nfc(line.lower() if line.isupper() else line).encode(errors="surrogatepass")[:MAX_BYTES] for line in cut]

@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 from mt.console import log, progress
 from mt.data.cleaning import pair_hash
 from mt.data.corpus import Pair
+from mt.data.lexicon import Side, word_translations, words_in
 from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, read_bitext
 from mt.extras.doctor.examples import Findings
 from mt.extras.doctor.language_mismatch import scorer_for, undetectable
+from mt.extras.doctor.language_scores import confidences
 from mt.extras.doctor.rules import PREVENTING
-from mt.extras.doctor.word_lexicon import WordLexicon
 from mt.extras.planning.corpus_sample import EvenSample
 from mt.storage.resumable_file import ResumableFile
 from mt.text.languages import base_language
@@ -48,12 +49,27 @@ _RANDOM_PAIRS = 10_000  # at most about twice as many are put together
 _MAX_TRIES = 10  # to find another sentence where many are equal
 
 
-@dataclass(frozen=True)
-class Direction:
-    """The scorers of one target language."""
+class WordLexicon:
+    """Translations of words in both directions, learned from pairs most of which are right (IBM Model 1)."""
 
-    forward: Scorer
-    backward: Scorer
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        source, target = (Side(pair[side] for pair in pairs) for side in (0, 1))
+        self._directions = [
+            {word: frozenset(translations) for word, translations in word_translations(*sides).items()}
+            for sides in ((source, target), (target, source))
+        ]
+
+    def coverage(self, pair: Pair) -> float:
+        """Return the share of both sides' distinct words with a translation on the other side, from 0 to 1."""
+        src, tgt = (frozenset(words_in(side)) for side in pair)
+        total = len(src) + len(tgt)
+        forward, backward = self._directions
+        covered = len(_reached(src, forward) & tgt) + len(_reached(tgt, backward) & src)
+        return covered / total if total else 0.0
+
+
+def _reached(words: frozenset[str], lexicon: dict[str, frozenset[str]]) -> frozenset[str]:
+    return frozenset().union(*(lexicon[word] for word in words if word in lexicon))
 
 
 @dataclass(frozen=True)
@@ -100,7 +116,7 @@ def survey(bitexts: Sequence[Bitext]) -> CorpusFacts:
 def score_pairs(
     bitexts: Sequence[Bitext],
     facts: CorpusFacts,
-    directions: dict[str, Direction],
+    scorers: dict[str, tuple[Scorer, Scorer]],
     path: Path,
     key: str,
     similarity: Similarity | None = None,
@@ -110,13 +126,12 @@ def score_pairs(
     Args:
         bitexts: of the training text.
         facts: from `survey`.
-        directions: by their names.
+        scorers: forward and backward, by direction.
         path: of the table; it gets this name once it is complete.
         key: of the text and the models.
         similarity: of a pair's sentences, by a model of sentence embeddings.
     """
     every = min(max(facts.pairs // _RANDOM_PAIRS, 1), 20)
-    languages = {bitext.direction: _LanguageShares(bitext) for bitext in bitexts}
     with (
         ResumableFile(path, key) as file,
         progress(total=facts.pairs, unit="pair", desc="scoring", unit_scale=True) as bar,
@@ -125,12 +140,11 @@ def score_pairs(
             log.info("%s: resuming", path)
         done = 0
         for bitext, block in _blocks(bitexts):
-            rows = len(block) + len(range(0, len(block), every))
-            done += rows
+            done += len(block) + len(range(0, len(block), every))
             if done > file.lines:
                 code = bitext.direction
-                features = _Features(directions[code], facts.lexicons[code], languages[code], similarity)
-                file.append(list(features.rows(bitext, block, every)))
+                rows = _rows(bitext, block, every, scorers[code], facts.lexicons[code], similarity)
+                file.append(list(rows))
             bar.update(len(block))
         file.finish()
 
@@ -142,47 +156,45 @@ def _blocks(bitexts: Sequence[Bitext]) -> Iterator[tuple[Bitext, list[tuple[int,
             yield bitext, block
 
 
-@dataclass(frozen=True)
-class _Features:
-    direction: Direction
-    lexicon: WordLexicon
-    languages: "_LanguageShares"
-    similarity: Similarity | None
+def _rows(
+    bitext: Bitext,
+    block: Sequence[tuple[int, Pair]],
+    every: int,
+    scorers: tuple[Scorer, Scorer],
+    lexicon: WordLexicon,
+    similarity: Similarity | None,
+) -> Iterator[str]:
+    """Yield a row for each pair, and one for a random counterpart of every n-th."""
+    pairs = [pair for _, pair in block]
+    lines = [line for line, _ in block] + [RANDOM_LINE] * len(range(0, len(block), every))
+    other = _partners([src for src, _ in pairs])
+    pairs += [(pairs[other[i]][0], pairs[i][1]) for i in range(0, len(block), every)]
+    entropies = [_cross_entropies(scorer, pairs, side) for side, scorer in enumerate(scorers)]
+    similarities = similarity(pairs) if similarity else [math.nan] * len(pairs)
+    shares = list(_language_shares(bitext.languages, pairs))
+    for number, (line, pair, similar) in enumerate(zip(lines, pairs, similarities, strict=True)):
+        (forward, forward_contrast), (backward, backward_contrast) = (each[number] for each in entropies)
+        ratio = len(pair[1]) / len(pair[0]) if pair[0] else math.nan
+        found = (forward, backward, forward_contrast, backward_contrast, lexicon.coverage(pair), ratio)
+        key = pair_hash(*pair, bitext.direction).hex()
+        features = (*found, *(side[number] for side in shares), similar)
+        yield "\t".join([str(bitext.number), str(line), key, *(f"{x:.4g}" for x in features)])
 
-    def rows(self, bitext: Bitext, block: Sequence[tuple[int, Pair]], every: int) -> Iterator[str]:
-        """Yield a row for each pair, and one for a random counterpart of every n-th."""
-        pairs = [pair for _, pair in block]
-        lines = [line for line, _ in block] + [RANDOM_LINE] * len(range(0, len(block), every))
-        other = _partners([src for src, _ in pairs])
-        pairs += [(pairs[other[i]][0], pairs[i][1]) for i in range(0, len(block), every)]
-        scorers = self.direction.forward, self.direction.backward
-        entropies = [self._cross_entropies(scorer, pairs, side) for side, scorer in enumerate(scorers)]
-        similarities = self.similarity(pairs) if self.similarity else [math.nan] * len(pairs)
-        shares = list(self.languages.of(pairs))
-        for number, (line, pair, similar) in enumerate(zip(lines, pairs, similarities, strict=True)):
-            (forward, forward_contrast), (backward, backward_contrast) = (each[number] for each in entropies)
-            ratio = len(pair[1]) / len(pair[0]) if pair[0] else math.nan
-            found = (forward, backward, forward_contrast, backward_contrast, self.lexicon.coverage(pair), ratio)
-            key = pair_hash(*pair, bitext.direction).hex()
-            yield "\t".join(
-                [str(bitext.number), str(line), key, *(f"{x:.4g}" for x in (*found, *shares[number], similar))]
-            )
 
-    @staticmethod
-    def _cross_entropies(scorer: Scorer, pairs: Sequence[Pair], side: int) -> list[tuple[float, float]]:
-        """Return for each pair its cross-entropy, and what it is less than with another given sentence.
+def _cross_entropies(scorer: Scorer, pairs: Sequence[Pair], side: int) -> list[tuple[float, float]]:
+    """Return for each pair its cross-entropy, and what it is less than with another given sentence.
 
-        Both in nats per token; nan where the model takes no such pair.
-        """
-        other = _partners([pair[side] for pair in pairs])
-        right = [(pair[side], pair[1 - side]) for pair in pairs]
-        wrong = [(pairs[other[i]][side], pair[1 - side]) for i, pair in enumerate(pairs)]
-        found = list(scorer([*right, *wrong]))
-        results = []
-        for own, contrast in zip(found[: len(pairs)], found[len(pairs) :], strict=True):
-            entropy = math.nan if own is None else -own[0] / own[1]
-            results.append((entropy, math.nan if contrast is None else -contrast[0] / contrast[1] - entropy))
-        return results
+    Both in nats per token; nan where the model takes no such pair.
+    """
+    other = _partners([pair[side] for pair in pairs])
+    right = [(pair[side], pair[1 - side]) for pair in pairs]
+    wrong = [(pairs[other[i]][side], pair[1 - side]) for i, pair in enumerate(pairs)]
+    found = list(scorer([*right, *wrong]))
+    results = []
+    for own, contrast in zip(found[: len(pairs)], found[len(pairs) :], strict=True):
+        entropy = math.nan if own is None else -own[0] / own[1]
+        results.append((entropy, math.nan if contrast is None else -contrast[0] / contrast[1] - entropy))
+    return results
 
 
 def _partners(sentences: Sequence[str]) -> NDArray[np.intp]:
@@ -201,23 +213,13 @@ def _partners(sentences: Sequence[str]) -> NDArray[np.intp]:
     return partners
 
 
-class _LanguageShares:
-    """Confidence, from 0 to 1, that a pair's sentences are in their languages; nan where that cannot be known."""
-
-    def __init__(self, bitext: Bitext) -> None:
-        self._codes = [None if undetectable(code) else base_language(code) for code in bitext.languages]
-        self._scorer = scorer_for(*bitext.languages) if any(self._codes) else None
-
-    def of(self, pairs: Sequence[Pair]) -> Iterator[tuple[float, float]]:
-        """Yield the confidence in the source's and in the target's language of each pair."""
-        source, target = (self._shares([pair[side] for pair in pairs], code) for side, code in enumerate(self._codes))
-        return zip(source, target, strict=True)
-
-    def _shares(self, lines: list[str], code: str | None) -> list[float]:
-        if self._scorer is None or code is None:
-            return [math.nan] * len(lines)
-        scores = self._scorer.score(lines, self._scorer.table)
-        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-        own = [language == code for language in self._scorer.languages]
-        shares: list[float] = (odds[:, own].sum(axis=1) / odds.sum(axis=1)).tolist()
-        return shares
+def _language_shares(languages: tuple[str, str], pairs: Sequence[Pair]) -> Iterator[list[float]]:
+    """Yield for each side the confidence that its sentences are in its language; nan where that cannot be known."""
+    for side, code in enumerate(languages):
+        if undetectable(code):
+            yield [math.nan] * len(pairs)
+            continue
+        scorer = scorer_for(*languages)
+        found = confidences(scorer.score([pair[side] for pair in pairs], scorer.table))
+        shares: list[float] = found[:, [each == base_language(code) for each in scorer.languages]].sum(axis=1).tolist()
+        yield shares
