@@ -91,6 +91,12 @@ class _Corpus(Section):
         """Its file or data set: unlike its number in the list, it stays when optional sources are left out."""
         return str(getattr(self, next(iter(type(self).model_fields))))
 
+    @property
+    def files(self) -> dict[str, str]:
+        """Its files, or its folder, by their keys; none of a corpus that is found by its name."""
+        keys = [key for key in ("source", "target", "file", "folder") if key in type(self).model_fields]
+        return {key: getattr(self, key) for key in keys}
+
     def opposite(self, languages: tuple[str, str]) -> Self:
         """Return the source as it is read from its target to its source language; `languages` are both of them."""
         changes = {"source_lang": languages[1], "target_lang": languages[0], "both_ways": False}

@@ -1,6 +1,5 @@
 """Cleaning of the training text. Validation and test sets are never cleaned."""
 
-from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -8,7 +7,6 @@ from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 
-from mt.config import DataConfig
 from mt.console import table
 from mt.data.duplicates import find_repeated
 from mt.data.mixture import MixturePart, part_of_each
@@ -18,20 +16,6 @@ from mt.text.lines import nfc
 GRACE = 10
 
 EMPTY, BADLY_PROPORTIONED = "empty", "badly proportioned"
-
-
-class Cleaner:
-    """A filter of training pairs that counts by reason what it drops."""
-
-    def __init__(self, data: DataConfig) -> None:
-        self._max_ratio = data.max_ratio
-        self.counts: Counter[str] = Counter()
-
-    def keeps(self, src: str, tgt: str) -> bool:
-        """Return True if the pair stays in the training text, and count the result."""
-        reason = reason_to_drop(src, tgt, self._max_ratio)
-        self.counts[reason or "kept"] += 1
-        return reason is None
 
 
 def reason_to_drop(src: str, tgt: str, max_ratio: float | None) -> str | None:

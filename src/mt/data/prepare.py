@@ -4,6 +4,7 @@ They are kept in the run folder as text, so that later stages can read them repe
 validation scores are computed on raw text.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -23,7 +24,7 @@ from mt.config import (
     is_synthetic,
 )
 from mt.console import log
-from mt.data.cleaning import Cleaner, drop_duplicates
+from mt.data.cleaning import drop_duplicates, reason_to_drop
 from mt.data.corpus import read_pairs
 from mt.data.mixture import MixturePart
 from mt.data.named_corpora import opus_archive
@@ -53,15 +54,12 @@ def drop_missing_sources(config: Config) -> Config:
     data = config.data
     present: list[Source] = []
     for number, source in enumerate(data.train):
-        if not isinstance(source, PairFiles | TableFile | TextFolder):
-            present.append(source)
-            continue
-        paths = [Path(data.root) / name for name in _files(source).values()]
-        missing = [str(path) for path in paths if source.optional and not path.exists()]
+        paths = [Path(data.root) / name for name in source.files.values() if getattr(source, "optional", False)]
+        missing = [str(path) for path in paths if not path.exists()]
         if missing:
             log.warning("data.train.%d is optional and left out: %s does not exist", number, " and ".join(missing))
         else:
-            present.append(source.model_copy(update={"optional": False}))
+            present.append(source.model_copy(update={"optional": False}) if paths else source)
     left = {code for source in present for code in data.languages_of(source)}
     for code in (*data.target_lang, *data.source_lang):
         if code not in left:
@@ -87,33 +85,32 @@ def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
         InputError: a source cannot be read, or nothing is left to train on.
     """
     data = config.data
-    cleaner = Cleaner(data)
+    counts = Counter[str]()
     with atomic.new_folder(folder, key=key) as partial:
-        parts = _write_splits(config, partial, cleaner)
+        parts = _write_splits(config, partial, counts)
         if data.drop_duplicates:
             before = parts["train"]
             parts["train"] = drop_duplicates((partial / "train.source", partial / "train.target"), before, partial)
             dropped = _pairs(before) - _pairs(parts["train"])
-            cleaner.counts.update({"kept": -dropped, "duplicate": dropped} if dropped else {})
+            counts.update({"kept": -dropped, "duplicate": dropped} if dropped else {})
             _warn_of_lost_weights(data, before, parts["train"])
         for split in SPLITS if data.test is not None else SPLITS[:2]:
             if _pairs(parts[split]) == 0:
-                raise _empty_split(split, all_held_out=split == "train" and cleaner.counts[HELD_OUT] > 0)
-        counts = dict(cleaner.counts)
+                raise _empty_split(split, all_held_out=split == "train" and counts[HELD_OUT] > 0)
         content = {
             "pairs": {split: _pairs(split_parts) for split, split_parts in parts.items()},
-            "train": counts,
+            "train": dict(counts),
             "parts": {split: [part.as_dict() for part in split_parts] for split, split_parts in parts.items()},
         }
         atomic.write_json(partial / COUNTS, content)
-    return counts
+    return dict(counts)
 
 
-def _write_splits(config: Config, folder: Path, cleaner: Cleaner) -> dict[str, list[MixturePart]]:
-    """Write the splits and return their parts: one for each training source, even if empty."""
+def _write_splits(config: Config, folder: Path, counts: Counter[str]) -> dict[str, list[MixturePart]]:
+    """Write the splits, add to the cleaning counts, and return the parts: one a training source, even if empty."""
     data = config.data
     with ExitStack() as stack:
-        writers = {split: stack.enter_context(_PairWriter(folder, split)) for split in SPLITS}
+        writers = {split: _PairWriter(folder, split, stack) for split in SPLITS}
         # The small files come first, so that their errors are reported early.
         for split, sources in (("valid", data.valid), ("test", data.test)):
             for source in sources if isinstance(sources, tuple) else ():
@@ -129,10 +126,13 @@ def _write_splits(config: Config, folder: Path, cleaner: Cleaner) -> dict[str, l
                 if held_out and not synthetic:
                     _refuse_back_translation(src, source.name)
                 if held_out.holds_out(src, tgt, synthetic):
-                    cleaner.counts[HELD_OUT] += 1
+                    counts[HELD_OUT] += 1
                     if not synthetic and (assigned := held_out.assign(src, part.direction)):
                         writers[assigned].write(src, tgt)
-                elif cleaner.keeps(src, tgt):
+                elif reason := reason_to_drop(src, tgt, data.max_ratio):
+                    counts[reason] += 1
+                else:
+                    counts["kept"] += 1
                     writers["train"].write(src, tgt)
     return {s: [part for part in writer.parts() if part.pairs or s == "train"] for s, writer in writers.items()}
 
@@ -182,17 +182,11 @@ def _pairs(parts: Sequence[MixturePart]) -> int:
 class _PairWriter:
     """A writer of one split as two aligned text files, part by part."""
 
-    def __init__(self, folder: Path, split: str) -> None:
-        self._files = [(folder / f"{split}.{side}").open("wb") for side in ("source", "target")]
+    def __init__(self, folder: Path, split: str, stack: ExitStack) -> None:
+        paths = (folder / f"{split}.{side}" for side in ("source", "target"))
+        self._files = [stack.enter_context(path.open("wb")) for path in paths]
         self._parts: list[MixturePart] = []
         self._counts: list[int] = []
-
-    def __enter__(self) -> "_PairWriter":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for file in self._files:
-            file.close()
 
     def begin_part(self, part: MixturePart) -> None:
         self._parts.append(part)
@@ -205,15 +199,6 @@ class _PairWriter:
 
     def parts(self) -> list[MixturePart]:
         return [replace(part, pairs=pairs) for part, pairs in zip(self._parts, self._counts, strict=True)]
-
-
-def _files(source: object) -> dict[str, str]:
-    """Return the files of a source by their key."""
-    if isinstance(source, PairFiles):
-        return {"source": source.source, "target": source.target}
-    if isinstance(source, TextFolder):
-        return {"folder": source.folder}
-    return {"file": source.file} if isinstance(source, TableFile) else {}
 
 
 def input_digests(data: DataConfig) -> dict[str, Any]:
@@ -232,8 +217,8 @@ def input_digests(data: DataConfig) -> dict[str, Any]:
                 digests[prefix] = [_file_digest(data, name) for name in _texts(source, data)]
             elif isinstance(source, OpusCorpus):
                 digests[prefix] = sha256(opus_archive(source.opus, source.version, data.languages_of(source))[0])
-            elif files := _files(source):
-                digests |= {f"{prefix}.{key}": _file_digest(data, name) for key, name in files.items()}
+            elif isinstance(source, PairFiles | TableFile):
+                digests |= {f"{prefix}.{key}": _file_digest(data, name) for key, name in source.files.items()}
             elif source is not None:
                 digests[prefix] = source.model_dump(exclude=_NOT_CONTENT)
     return digests
@@ -263,7 +248,7 @@ def _same_text(data: DataConfig, one: Source, other: Source) -> bool:
     """Compare the pairs of two sources up to the first difference."""
     if data.languages_of(one) != data.languages_of(other):
         return False
-    if not (_files(one) and _files(other)):
+    if not (one.files and other.files):
         return one.model_dump(exclude=_NOT_CONTENT) == other.model_dump(exclude=_NOT_CONTENT)
     try:
         pairs = zip_longest(read_pairs(one, data), read_pairs(other, data), fillvalue=("", ""))

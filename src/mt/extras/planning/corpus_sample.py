@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from mt.config import DataConfig, HubDataset, Source, TokenizerConfig
 from mt.console import log, progress
-from mt.data.cleaning import Cleaner
+from mt.data.cleaning import reason_to_drop
 from mt.data.corpus import Pair, read_pairs
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError
@@ -86,18 +86,21 @@ def sample_corpus(sources: Sequence[Source], data: DataConfig) -> CorpusSample:
     Raises:
         InputError: a source is missing, damaged, or its two sides have different numbers of lines.
     """
-    cleaner, sample = Cleaner(data), EvenSample[Pair](MAX_SAMPLE)
+    counts, sample = Counter[str](), EvenSample[Pair](MAX_SAMPLE)
     pairs, clean, tagged, complete = [0] * len(sources), [0] * len(sources), [0] * len(sources), True
     for number, source in enumerate(sources):
         for pair in _pairs(source, data):
             pairs[number] += 1
             tagged[number] += pair[0].startswith(f"{BACK_TRANSLATION_TAG} ")
-            if cleaner.keeps(*pair):
+            if reason := reason_to_drop(*pair, data.max_ratio):
+                counts[reason] += 1
+            else:
+                counts["kept"] += 1
                 clean[number] += 1
-                if sample.takes(cleaner.counts["kept"] - 1):
+                if sample.takes(counts["kept"] - 1):
                     sample.add(pair)
         complete = complete and not (isinstance(source, HubDataset) and pairs[number] == _HUB_ROWS)
-    return CorpusSample(pairs, clean, tagged, dict(cleaner.counts), sample.items, complete)
+    return CorpusSample(pairs, clean, tagged, dict(counts), sample.items, complete)
 
 
 def _pairs(source: Source, data: DataConfig) -> Iterable[Pair]:
