@@ -10,7 +10,8 @@ import numpy as np
 
 from mt.config import Config, DataConfig, parse_config
 from mt.data.corpus import Pair, read_pairs
-from mt.data.encode import TaggedPairs, encode_corpus
+from mt.data.encode import encode_corpus
+from mt.data.sentence_format import Tags
 from mt.data.token_store import EncodedCorpus, Lengths
 from mt.data.tokenizer import TokenizerPair
 
@@ -71,7 +72,7 @@ def encode_text(
     target: Sequence[str],
     tokenizers: TokenizerPair,
     max_length: int | None = None,
-    parts: Sequence[TaggedPairs] | None = None,
+    parts: Sequence[tuple[int, Tags]] | None = None,
 ) -> EncodedCorpus:
     """Encode two aligned texts into `folder / "encoded"`."""
     text = (write_lines(folder / "text.source", source), write_lines(folder / "text.target", target))

@@ -35,7 +35,6 @@ from mt.data.augmentation import (
 from mt.data.augmented_corpus import AugmentedCorpus, CasedLines, choose_kinds
 from mt.data.batching import BatchStream
 from mt.data.bidirectional import BidirectionalCorpus
-from mt.data.encode import TaggedPairs
 from mt.data.sentence_format import OUR_FORMAT
 from mt.data.subword_sampling import Merges, SampledCorpus
 from mt.data.token_store import EncodedCorpus
@@ -272,7 +271,7 @@ def test_language_tags_stay_and_pairs_of_two_languages_are_not_merged(tmp_path: 
     tokenizer = BpeTokenizer.train([*SOURCE, *TARGET], 700, ["it", "es"])
     pair = TokenizerPair(tokenizer, tokenizer)
     tags = [OUR_FORMAT.tags(pair, language) for language in ("it", "es")]
-    parts = [TaggedPairs(200, tags[0]), TaggedPairs(200, tags[1])]
+    parts = [(200, tags[0]), (200, tags[1])]
     encoded = encode_text(tmp_path, SOURCE, TARGET, pair, parts=parts)
     for kind in ("merge", "upper_case"):
         corpus = AugmentedCorpus(encoded, pair, {kind: 1.0}, 1, 10_000, Languages("en"))

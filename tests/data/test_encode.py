@@ -14,8 +14,8 @@ import pytest
 
 from data_helpers import write_lines
 from mt.data import encode
-from mt.data.encode import TaggedPairs, encode_corpus, read_counts
-from mt.data.sentence_format import Tags
+from mt.data.encode import encode_corpus, read_counts
+from mt.data.sentence_format import NO_TAGS, Tags
 from mt.data.tokenizer import TokenizerPair
 from mt.errors import InputError, MachineError
 from mt.storage.atomic import MANIFEST
@@ -43,7 +43,7 @@ def test_blocks_and_workers_change_nothing(
     text, pair = text_of(tmp_path, max(size, 200))
     for path in text:
         path.write_bytes(b"".join(line + b"\n" for line in path.read_bytes().split(b"\n")[:size]))
-    parts = [TaggedPairs(size // 4, Tags((5,))), TaggedPairs(size - size // 4)]
+    parts = [(size // 4, Tags((5,))), (size - size // 4, NO_TAGS)]
     whole = encode_corpus(text, pair, tmp_path / "whole", "key", 9, parts)
     monkeypatch.setattr(encode, "_BLOCK", block)
     in_blocks = encode_corpus(text, pair, tmp_path / "in_blocks", "key", 9, parts, workers)

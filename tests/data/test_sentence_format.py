@@ -13,7 +13,6 @@ from engine_helpers import ENGLISH, GERMAN, configured
 from model_helpers import scramble
 from mt.bundle.model_folder import build_model
 from mt.data.batching import assemble
-from mt.data.encode import TaggedPairs
 from mt.data.glossary import Glossary
 from mt.data.sentence_format import SOURCE_FORMATS, SentenceFormat, Tags, framed
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, BpeTokenizer, TokenizerPair
@@ -61,7 +60,7 @@ def test_tags_that_the_tokenizer_lacks() -> None:
 def test_training_reads_what_translation_reads(tmp_path: Path, source: str) -> None:
     tags = SentenceFormat(source, "target", "en").tags(PAIR, "de")
     lines = ["A dog.", "Two men are talking.", "grass"]
-    corpus = encode_text(tmp_path, lines, GERMAN, PAIR, parts=[TaggedPairs(3, tags)])
+    corpus = encode_text(tmp_path, lines, GERMAN, PAIR, parts=[(3, tags)])
     batch = assemble(corpus, np.arange(3), source_format=source)
     rows = [framed(tags.source(TOKENIZER.encode(line)), source) for line in lines]
     longest = max(map(len, rows))

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,6 +26,8 @@ from mt.text.lines import count_lines, read_parallel
 _BLOCK = 2**14  # pairs that a process encodes at a time
 _SMALL = 2**18  # pairs that take about as long as other processes take to start
 
+_Block = tuple[int, Tags, list[tuple[str, str]]]  # number and tags of a part, and some of its pairs
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -36,29 +37,13 @@ class Counts:
     too_long: int
 
 
-@dataclass(frozen=True)
-class TaggedPairs:
-    """Consecutive pairs with the language tags of their sentences."""
-
-    pairs: int
-    tags: Tags = NO_TAGS
-
-
-class _Block(NamedTuple):
-    """Some pairs of a part, given by its number."""
-
-    part: int
-    tags: Tags
-    pairs: list[tuple[str, str]]
-
-
 def encode_corpus(
     text: tuple[Path, Path],
     tokenizers: TokenizerPair,
     folder: Path,
     key: str,
     max_length: int | None,
-    parts: Sequence[TaggedPairs] | None = None,
+    parts: Sequence[tuple[int, Tags]] | None = None,
     workers: int | None = None,
 ) -> Counts:
     """Encode two aligned text files into `folder`.
@@ -69,15 +54,15 @@ def encode_corpus(
         folder: written atomically.
         key: identifies the inputs; recorded in the folder's manifest.
         max_length: pairs with a longer side (in tokens, specials included) are dropped; None keeps all.
-        parts: the parts of the text; None is one part without a tag.
+        parts: number of pairs and tags of each part of the text; None is one part without a tag.
         workers: the number of processes; None: one for a small corpus, otherwise one a core.
 
     Raises:
         InputError: a line is not UTF-8.
         MachineError: a worker process was killed.
     """
-    parts = parts or [TaggedPairs(count_lines(text[0]))]
-    total, kept, too_long = sum(part.pairs for part in parts), [0] * len(parts), 0
+    parts = parts or [(count_lines(text[0]), NO_TAGS)]
+    total, kept, too_long = sum(pairs for pairs, _ in parts), [0] * len(parts), 0
     encode = partial(_encode, tokenizers, max_length)
     workers = workers or (1 if total <= _SMALL else usable_cores())
     with (
@@ -85,13 +70,13 @@ def encode_corpus(
         progress(total=total, unit="pair", desc="encoding", unit_scale=True) as bar,
     ):
         writers = [_SideWriter(unfinished, side, t) for side, t in zip(SIDES, tokenizers, strict=True)]
-        for block, sides in in_order(encode, _blocks(text, parts), workers):
+        for (part, _, pairs), sides in in_order(encode, _blocks(text, parts), workers):
             for writer, (ids, lengths) in zip(writers, sides, strict=True):
                 writer.write(ids, lengths)
             n_kept = len(sides[0][1])
-            kept[block.part] += n_kept
-            too_long += len(block.pairs) - n_kept
-            bar.update(len(block.pairs))
+            kept[part] += n_kept
+            too_long += len(pairs) - n_kept
+            bar.update(len(pairs))
         for writer in writers:
             writer.close()
         counts = Counts(kept, too_long)
@@ -99,18 +84,19 @@ def encode_corpus(
     return counts
 
 
-def _blocks(text: tuple[Path, Path], parts: Sequence[TaggedPairs]) -> Iterator[_Block]:
+def _blocks(text: tuple[Path, Path], parts: Sequence[tuple[int, Tags]]) -> Iterator[_Block]:
     pairs = read_parallel(*text)
-    for number, part in enumerate(parts):
-        for start in range(0, part.pairs, _BLOCK):
-            yield _Block(number, part.tags, list(islice(pairs, min(_BLOCK, part.pairs - start))))
+    for number, (size, tags) in enumerate(parts):
+        for start in range(0, size, _BLOCK):
+            yield number, tags, list(islice(pairs, min(_BLOCK, size - start)))
 
 
 def _encode(tokenizers: TokenizerPair, max_length: int | None, block: _Block) -> list[tuple[Ids, Lengths]]:
     """Return of each side the ids of all sentences, and the sentences' lengths, without pairs that are too long."""
-    texts = zip(*block.pairs, strict=True)
+    _, tags, raw = block
+    texts = zip(*raw, strict=True)
     source, target = (t.encode_batch(side, max_length) for t, side in zip(tokenizers, texts, strict=True))
-    pairs = [(block.tags.source(src), block.tags.target(tgt)) for src, tgt in zip(source, target, strict=True)]
+    pairs = [(tags.source(src), tags.target(tgt)) for src, tgt in zip(source, target, strict=True)]
     if max_length is not None:
         pairs = [(src, tgt) for src, tgt in pairs if max(sentence_tokens(len(src), len(tgt))) <= max_length]
     sides = [[pair[side] for pair in pairs] for side in range(len(SIDES))]

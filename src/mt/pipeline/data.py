@@ -10,7 +10,7 @@ from mt.config import Config
 from mt.console import log
 from mt.data.augmented_corpus import CasedLines, languages_of
 from mt.data.cleaning import cleaning_table
-from mt.data.encode import TaggedPairs, encode_corpus, read_counts
+from mt.data.encode import encode_corpus, read_counts
 from mt.data.guided_alignment import write_alignments
 from mt.data.mixture import direction, read_parts
 from mt.data.prepare import prepare_text
@@ -96,7 +96,7 @@ def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, files: Ma
             text = (run_dir.text_file(split, "source"), run_dir.text_file(split, "target"))
             form, parts = SentenceFormat.of(config), read_parts(run_dir.prepared_counts, split)
             tags = [form.of_source(part.source_lang).tags(tokenizers, part.target_lang) for part in parts]
-            tagged = [TaggedPairs(part.pairs, tag) for part, tag in zip(parts, tags, strict=True)]
+            tagged = [(part.pairs, tag) for part, tag in zip(parts, tags, strict=True)]
             encode_corpus(text, tokenizers, run_dir.encoded(split), key, limit, tagged)
 
 

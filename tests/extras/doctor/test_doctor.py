@@ -24,7 +24,7 @@ from mt.config import Config, PairFiles, load_config
 from mt.data import phrasebook
 from mt.data.corpus import Pair
 from mt.data.duplicates import HashPartitions
-from mt.data.encode import TaggedPairs, encode_corpus
+from mt.data.encode import encode_corpus
 from mt.data.prepare import prepare_text
 from mt.data.sentence_format import Tags
 from mt.data.tokenizer import TokenizerPair
@@ -463,9 +463,7 @@ def test_too_long_pairs_are_those_that_training_drops(two_languages: Path, tmp_p
         assert isinstance(source, PairFiles)
         tag = tokenizers.source.tags[config.data.languages_of(source)[1]]
         text = (two_languages / source.source, two_languages / source.target)
-        expected += encode_corpus(
-            text, tokenizers, tmp_path / "out", "key", 7, [TaggedPairs(400, Tags((tag,)))]
-        ).too_long
+        expected += encode_corpus(text, tokenizers, tmp_path / "out", "key", 7, [(400, Tags((tag,)))]).too_long
     assert finding.counts["train"] == expected > 50
 
 
