@@ -10,9 +10,9 @@ from bench.languages import plant, same
 from command import mt
 from mt.data.corpus import Pair
 from mt.data.phrasebook import sentence_pairs
-from mt.extras.doctor import language_mismatch
+from mt.extras.doctor import line_languages
 from mt.extras.doctor.language_blocks import LanguageBlock, language_blocks
-from mt.extras.doctor.language_mismatch import other_languages
+from mt.extras.doctor.line_languages import other_languages
 
 GERMAN = (
     "Guten Morgen. Wo ist der Bahnhof? Ich habe Hunger. Das ist zu teuer. Bitte warten Sie hier. Er kommt heute nicht. "
@@ -83,7 +83,7 @@ def test_the_corpus_itself_tells_unlisted_languages_and_close_relatives_apart(
     relatives: tuple[frozenset[str], ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(language_mismatch, "_CONFUSABLE", relatives)
+    monkeypatch.setattr(line_languages, "_CONFUSABLE", relatives)
     text = [*pairs[:500], *((target, source) for source, target in pairs[500:540]), *pairs[540:]]
     [found] = language_blocks(text, languages)
     assert same(found, LanguageBlock(500, 540, None, ""))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mt.data.phrasebook import sentence_pairs
-from mt.extras.doctor.language_scores import MAX_BYTES, LineScorer
+from mt.extras.doctor.line_languages import MAX_BYTES, LineScorer
 from mt.text.language_id import Detector
 
 

@@ -18,8 +18,7 @@ import numpy as np
 
 from mt.data.corpus import Pair
 from mt.data.lexicon import Array
-from mt.extras.doctor.language_mismatch import confusable, scorer_for
-from mt.extras.doctor.language_scores import LineScorer
+from mt.extras.doctor.line_languages import LineScorer, confusable, scorer_for
 from mt.extras.doctor.pair_evidence import density_ratios
 from mt.text.languages import base_language, language_name
 

@@ -18,7 +18,7 @@ from mt.extras.doctor.characters import markup, mojibake, suspicious_characters
 from mt.extras.doctor.chunks import HASHES, Chunk, ChunkResult, Criteria
 from mt.extras.doctor.consistency import end_mismatch, number_mismatch
 from mt.extras.doctor.examples import Examples
-from mt.extras.doctor.language_mismatch import other_languages
+from mt.extras.doctor.line_languages import other_languages
 from mt.extras.doctor.repair import REPAIRABLE, repaired
 from mt.extras.doctor.rules import BIT
 from mt.extras.doctor.scripts import foreign_letters

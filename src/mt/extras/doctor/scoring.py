@@ -26,8 +26,7 @@ from mt.data.lexicon import Side, word_translations, words_in
 from mt.errors import InputError
 from mt.extras.doctor.bitexts import Bitext, read_bitext
 from mt.extras.doctor.examples import Findings
-from mt.extras.doctor.language_mismatch import scorer_for, undetectable
-from mt.extras.doctor.language_scores import confidences
+from mt.extras.doctor.line_languages import confidences, scorer_for, undetectable
 from mt.extras.doctor.rules import PREVENTING
 from mt.extras.planning.corpus_sample import EvenSample
 from mt.storage.resumable_file import ResumableFile
