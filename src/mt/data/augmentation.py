@@ -141,14 +141,9 @@ def noise_line(rng: random.Random) -> str:
 
 
 def augment(kind: str, pair: Pair, following: Pair, rng: random.Random, languages: Languages) -> Pair:
-    """Change a pair in one of the ways of the configuration's `augmentation` section.
+    """Change a pair in one of the ways (`kind`) of the configuration's `augmentation` section.
 
-    Args:
-        kind: a key of that section.
-        pair: source and target.
-        following: the next pair of the corpus, for merge.
-        rng: draws what is left open.
-        languages: of both sides.
+    `following` is the next pair of the corpus, for merge.
     """
     tag = f"{BACK_TRANSLATION_TAG} "
     if pair[0].startswith(tag):  # it stays as it is

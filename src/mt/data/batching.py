@@ -65,15 +65,10 @@ class Batch:
 def plan_epoch(
     src_lengths: Lengths, tgt_lengths: Lengths, max_tokens: int, seed: int, epoch: int, window: int = 0
 ) -> list[Indices]:
-    """Group sentences of similar lengths into batches and shuffle the batches.
+    """Group sentences of similar lengths into batches and shuffle these; return the indices of each batch's sentences.
 
-    Args:
-        src_lengths, tgt_lengths: tokens of each sentence (N,).
-        max_tokens: limit on a batch's sentences times its longest side; a longer sentence is a batch by itself.
-        seed, epoch, window: seed the shuffle.
-
-    Returns:
-        the indices of each batch's sentences; every sentence is in exactly one batch.
+    Every sentence is in exactly one batch. `max_tokens` limits a batch's sentences times its longest side; a longer
+    sentence is a batch by itself. The lengths (N,) are in tokens; seed, epoch and window seed the shuffle.
     """
     random = np.random.Generator(np.random.PCG64([seed, epoch, window] if window else [seed, epoch]))
     # Source lengths ascend in one target length and descend in the next, so that no batch joins the longest sources of
@@ -100,13 +95,9 @@ def _cut(longest: Lengths, max_tokens: int) -> Iterator[tuple[int, int]]:
 def assemble(
     corpus: Sentences, indices: Indices, max_length: int | None = None, source_format: str = SOURCE_FORMATS[0]
 ) -> Batch:
-    """Build the padded arrays of one batch.
+    """Build the padded arrays of one batch of the sentences at `indices` (B,).
 
-    Args:
-        corpus: the token ids.
-        indices: the batch's sentences (B,).
-        max_length: tokens that each side is truncated to, specials included; None truncates nothing.
-        source_format: the special tokens around a source.
+    Each side is truncated to `max_length` tokens, specials included; None truncates nothing.
     """
     src, n_src = corpus.gather("source", indices)
     tgt, n_tgt = corpus.gather("target", indices)

@@ -26,13 +26,10 @@ def reversed_pairs(sentences: Sentences, indices: Indices) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class BidirectionalCorpus:
-    """A corpus whose pairs are each reversed with probability 1/2, drawn again in each of the first epochs.
+    """A corpus whose pairs are each reversed with probability 1/2, drawn again in each of the first `epochs`.
 
-    Attributes:
-        corpus: the pairs in the wanted direction.
-        epochs: number of bidirectional epochs.
-        seed: with the epoch and the pair's index, decides which pairs are reversed.
-        max_length: limit on a source's tokens, specials included; a pair whose target exceeds it is never reversed.
+    The seed, the epoch and a pair's index decide. A pair whose target has more than `max_length` tokens, specials
+    included, is never reversed.
     """
 
     corpus: TrainingCorpus

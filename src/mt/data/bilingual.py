@@ -29,15 +29,10 @@ _MAX_PO = 2**28  # bytes; polib needs some ten times as much memory
 
 
 def bilingual_pairs(path: Path, kind: str, wanted: tuple[str, str]) -> Iterator[tuple[int, str, str]]:
-    """Yield (line, source, target) of each unit that has both languages; `en` also takes `en-US`.
+    """Yield (line, source, target) of each unit of a .tmx, .xliff, .xlf, .po or .tbx that has both languages.
 
-    Args:
-        path: the file, perhaps compressed.
-        kind: .tmx, .xliff, .xlf, .po or .tbx.
-        wanted: the two languages.
-
-    Raises:
-        InputError: it is missing, of another kind, malformed or unsafe, or no unit has both languages.
+    `en` also takes `en-US`. Raises InputError if the file is missing, of another kind, malformed or unsafe, or if
+    no unit has both languages.
     """
     languages: dict[str, None] = {}
     found = False

@@ -37,14 +37,10 @@ def pair_hash(src: str, tgt: str, direction: str) -> bytes:
 
 
 def drop_duplicates(text: tuple[Path, Path], parts: Sequence[MixturePart], folder: Path) -> list[MixturePart]:
-    """Remove all but the first of equal pairs from two aligned files, within each direction.
+    """Remove all but the first of equal pairs from a source and a target file, within each direction; return the parts.
 
     Pairs are compared by a 64-bit hash: among 400 million pairs, two different ones collide with probability 0.4 %.
-
-    Args:
-        text: the source and the target file.
-        parts: the parts of the text; returned as they are without duplicates.
-        folder: for temporary files.
+    `folder` holds temporary files.
     """
     hashes = (
         pair_hash(src.decode().removesuffix("\n"), tgt.decode().removesuffix("\n"), part.direction)

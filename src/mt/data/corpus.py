@@ -37,8 +37,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def read_pairs(source: Source, data: DataConfig) -> Iterator[Pair]:
     """Yield the (source, target) sentences of a source, each normalised by `one_line`.
 
-    Raises:
-        InputError: a file is missing, damaged or malformed; the message names it.
+    Raises InputError, which names the file, if one is missing, damaged or malformed.
     """
     for _, src, tgt in read_numbered(source, data):
         yield one_line(src), one_line(tgt)
@@ -53,13 +52,8 @@ def one_line(text: str) -> str:
 def read_numbered(source: Source, data: DataConfig, on_issue: IssueHandler = raise_issue) -> Iterator[NumberedPair]:
     """Yield (line, source, target) of a source, the sentences unchanged.
 
-    Args:
-        source: one of the configuration's sources.
-        data: the configuration.
-        on_issue: handles lines that are not UTF-8, rows that are skipped, and files of different length.
-
-    Raises:
-        InputError: the source cannot be read.
+    `on_issue` handles lines that are not UTF-8, rows that are skipped, and files of different length. Raises InputError
+    if the source cannot be read.
     """
     if isinstance(source, PairFiles | TextFolder | OpusCorpus | SacrebleuSet) or _is_archive(source):
         return _read_lines(source, data, on_issue)
@@ -73,8 +67,7 @@ def read_numbered(source: Source, data: DataConfig, on_issue: IssueHandler = rai
 def line_texts(source: Source, data: DataConfig) -> list[LinePair]:
     """Return the texts of a source of lines, source and target; of other sources none.
 
-    Raises:
-        InputError: a folder or an archive cannot be read, or has none.
+    Raises InputError if a folder or an archive cannot be read, or has none.
     """
     root, languages = Path(data.root), data.languages_of(source)
     match source:

@@ -22,10 +22,7 @@ _RECORD = np.dtype([("hash", np.uint64), ("index", np.uint64)])
 def find_repeated(hashes: Iterator[int], folder: Path, at_once: int = _AT_ONCE) -> NDArray[np.bool_]:
     """Return for each 64-bit hash whether it occurred earlier (N,).
 
-    Args:
-        hashes: read once.
-        folder: holds unnamed temporary files once the hashes are many.
-        at_once: number of hashes in memory.
+    Beyond `at_once` hashes, unnamed temporary files in `folder` hold them.
     """
     total = 0
     with closing(HashPartitions(folder, _RECORD, at_once)) as partitions:
@@ -46,12 +43,8 @@ def find_repeated(hashes: Iterator[int], folder: Path, at_once: int = _AT_ONCE) 
 class HashPartitions:
     """A store of records with a uint64 field `hash`. Iterating gives partitions in ascending order of the hashes.
 
-    Within a partition the records are in the order added, and equal hashes share one.
-
-    Args:
-        folder: holds unnamed temporary files once the records are many.
-        dtype: of a record.
-        at_once: number of records in memory.
+    Within a partition the records are in the order added, and equal hashes share one. Beyond `at_once` records, unnamed
+    temporary files in `folder` hold them.
     """
 
     def __init__(self, folder: Path, dtype: np.dtype[Any], at_once: int = _AT_ONCE) -> None:

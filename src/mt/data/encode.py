@@ -46,16 +46,12 @@ def encode_corpus(
     parts: Sequence[tuple[int, Tags]] | None = None,
     workers: int | None = None,
 ) -> Counts:
-    """Encode two aligned text files into `folder`.
+    """Encode two aligned text files into `folder`, written atomically; its manifest records the key.
 
     Args:
-        text: the source and the target file.
-        tokenizers: of both languages.
-        folder: written atomically.
-        key: identifies the inputs; recorded in the folder's manifest.
         max_length: pairs with a longer side (in tokens, specials included) are dropped; None keeps all.
         parts: number of pairs and tags of each part of the text; None is one part without a tag.
-        workers: the number of processes; None: one for a small corpus, otherwise one a core.
+        workers: number of processes; None: one for a small corpus, otherwise one a core.
 
     Raises:
         InputError: a line is not UTF-8.

@@ -68,8 +68,7 @@ def read_pair(
 ) -> EvalText:
     """Read two aligned files in a direction of a model.
 
-    Raises:
-        InputError: they have different numbers of lines, or none.
+    Raises InputError if they have different numbers of lines, or none.
     """
     pairs = list(read_parallel(source, reference))
     if not pairs:

@@ -14,14 +14,10 @@ _HEADERS = ({"source", "src"}, {"target", "trg", "tgt"})
 
 
 class Glossary:
-    """A file of terms, with patterns of text to keep as it is.
+    """A file of terms, TBX or else TSV (source, tab, target), and patterns (`keep`) of text to keep as it is.
 
-    Args:
-        path: the file: TBX, or else TSV (source, tab, target); None for patterns alone.
-        keep: the patterns.
-
-    Raises:
-        InputError: the file cannot be read, a term has two translations, or a pattern is none.
+    Without a file (None) there are only the patterns. Raises InputError if the file cannot be read, a term has two
+    translations, or a pattern is none.
     """
 
     def __init__(self, path: Path | None, keep: Sequence[str] = ()) -> None:

@@ -66,10 +66,7 @@ def encode_with_terms(
 def draw_terms(pair: tuple[str, str], lexicon: Mapping[str, Sequence[str]], rng: random.Random) -> list[Span]:
     """Draw up to three words of a source whose translations a lexicon finds in the target, as they are written there.
 
-    Args:
-        pair: source and target.
-        lexicon: translations of words, all in lower case, the likeliest first.
-        rng: draws them.
+    The lexicon is in lower case, the likeliest translations first.
     """
     source, target = pair
     written = {word.lower(): word for word in reversed(re.findall(r"\w+", target))}

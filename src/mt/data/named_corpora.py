@@ -23,11 +23,8 @@ _CITATION = "cite Tiedemann (2012) and the corpus, see https://opus.nlpl.eu"
 def opus_archive(corpus: str, version: str, languages: tuple[str, str]) -> tuple[Path, str]:
     """Return the moses archive of a corpus, downloaded if it is not in the cache, and its version.
 
-    What OPUS answered is kept, so that `latest` stays the same version. `MT_OPUS_API` names another server.
-
-    Raises:
-        InputError: OPUS does not have it; or as `download`.
-        MachineError: as `download`.
+    What OPUS answered is kept, so that `latest` stays the same version. `MT_OPUS_API` names another server. Raises as
+    `download` does, and InputError if OPUS does not have the corpus.
     """
     pair = "-".join(sorted(languages))
     answer = cache_folder() / "opus" / f"{corpus}_{version}_{pair}.json"
@@ -73,9 +70,8 @@ def _licence(path: Path) -> str:
 def sacrebleu_files(name: str, languages: tuple[str, str]) -> tuple[Path, Path]:
     """Return the source and the first reference of a test set of sacreBLEU, downloaded if they are not in its cache.
 
-    Raises:
-        InputError: there is no such set, or not in these languages; or as `download`.
-        MachineError: as `download`, or the library cannot prepare it.
+    Raises as `download` does, InputError if there is no such set in these languages, and MachineError if the
+    library cannot prepare it.
     """
     from sacrebleu.dataset import DATASETS
     from sacrebleu.utils import extract_tarball

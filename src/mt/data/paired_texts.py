@@ -32,8 +32,7 @@ def text_pairs(names: Iterable[str], languages: tuple[str, str]) -> dict[str, tu
 def names_in(path: Path) -> list[str]:
     """Return the names of the files in an archive, or in a folder and the folders in it.
 
-    Raises:
-        InputError: it is missing, damaged or unsafe.
+    Raises InputError if it is missing, damaged or unsafe.
     """
     if not path.is_dir():
         return file_names(path)
@@ -44,8 +43,7 @@ def names_in(path: Path) -> list[str]:
 def chosen_pairs(path: Path, languages: tuple[str, str], stem: str | None = None) -> list[tuple[str, str]]:
     """Return the names of the paired texts of a folder or an archive, or of those with one stem only.
 
-    Raises:
-        InputError: there are none.
+    Raises InputError if there are none.
     """
     pairs = text_pairs(names := names_in(path), languages)
     if stem is not None and stem not in pairs and pairs:
@@ -89,8 +87,7 @@ def paired_texts(path: Path, languages: tuple[str, str], stem: str | None = None
 def read_texts(pair: LinePair, on_issue: IssueHandler) -> Iterator[tuple[str, str]]:
     """Yield the line pairs of two texts.
 
-    Raises:
-        InputError: one cannot be read, or they have different numbers of lines.
+    Raises InputError if one cannot be read, or they have different numbers of lines.
     """
     source, target = pair
     return pair_lines(source.lines(on_issue), target.lines(on_issue), (str(source), str(target)), on_issue)

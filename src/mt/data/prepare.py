@@ -48,8 +48,7 @@ _NOT_CONTENT = {"source_lang", "target_lang", "weight", "streaming", "synthetic"
 def drop_missing_sources(config: Config) -> Config:
     """Remove optional training sources whose files do not exist, and log them; the others become mandatory.
 
-    Raises:
-        InputError: no source is left for one of the languages, or for `from_train`.
+    Raises InputError if no source is left for one of the languages, or for `from_train`.
     """
     data = config.data
     present: list[Source] = []
@@ -76,13 +75,8 @@ def drop_missing_sources(config: Config) -> Config:
 def prepare_text(config: Config, folder: Path, key: str) -> dict[str, int]:
     """Write `{train,valid,test}.{source,target}` into `folder` and return the cleaning counts of the training text.
 
-    Args:
-        config: the run's configuration.
-        folder: written atomically.
-        key: identifies the inputs; recorded in the folder's manifest.
-
-    Raises:
-        InputError: a source cannot be read, or nothing is left to train on.
+    The folder is written atomically, and its manifest records the key. Raises InputError if a source cannot be read, or
+    nothing is left to train on.
     """
     data = config.data
     counts = Counter[str]()
@@ -204,8 +198,7 @@ class _PairWriter:
 def input_digests(data: DataConfig) -> dict[str, Any]:
     """Identify the content of every source: the SHA-256 of files, the name and revision of anything else.
 
-    Raises:
-        InputError: a file is missing.
+    Raises InputError if a file is missing.
     """
     digests: dict[str, Any] = {}
     for split in SPLITS:

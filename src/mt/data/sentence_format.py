@@ -64,8 +64,7 @@ class SentenceFormat(NamedTuple):
     def tags(self, tokenizers: "TokenizerPair", target_lang: str, required: bool = False) -> Tags:
         """Return the tags of a target language.
 
-        Raises:
-            InputError: the tokenizer lacks a tag that the format or, where `required`, the language needs.
+        Raises InputError if the tokenizer lacks one that the format or, if `required`, the language needs.
         """
         known = tokenizers.source.tags
         source_tag = (self._tag(known, self.source_lang),) if self.names_source else ()

@@ -60,8 +60,7 @@ class SentencePieceTokenizer:
     ) -> "SentencePieceTokenizer":
         """Train a model, `unigram` or `bpe`; a small text gives a smaller vocabulary.
 
-        Raises:
-            InputError: the vocabulary is too small for the text's characters.
+        Raises InputError if the vocabulary is too small for the text's characters.
         """
         from sentencepiece import SentencePieceNormalizer, SentencePieceTrainer, set_min_log_level
 

@@ -18,16 +18,11 @@ _OLD = b"\xd0\xcf\x11\xe0"  # the container of .xls and of encrypted workbooks
 
 
 def sheet_cells(path: Path, sheet: str | None = None) -> Iterator[tuple[int, list[Any]]]:
-    """Yield the row number and the cells of each row that is not empty; numbers as text, formulas as their results.
+    """Yield the number and the cells of each row that is not empty; `sheet` names a sheet, None takes the first.
 
-    Dates stay what they are, and are no text. Rows end with the last column of the first.
-
-    Args:
-        path: an .xlsx file.
-        sheet: name of a sheet; None takes the first.
-
-    Raises:
-        InputError: missing, damaged, encrypted or unsafe, or without this sheet.
+    Numbers are read as text and formulas as their results. Dates stay what they are, and are no text. Rows end with
+    the last column of the first. Raises InputError if the .xlsx is missing, damaged, encrypted or unsafe, or has no
+    such sheet.
     """
     if importlib.util.find_spec("openpyxl") is None:
         raise InputError(f"{path}: reading .xlsx files needs openpyxl", "pip install '.[data]' in mt's own folder")

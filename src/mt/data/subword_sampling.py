@@ -190,15 +190,10 @@ class _Segmentations:
 
 
 class SampledCorpus:
-    """A corpus with a different segmentation in each epoch.
+    """A corpus with a different segmentation in each epoch, which the seed and the epoch decide.
 
-    Args:
-        corpus: the tokenizers' own segmentation.
-        tokenizers: those that encoded it.
-        segmenters: of the source and the target.
-        seed: with the epoch, seeds the segmentation.
-        max_length: sentences that would have more tokens, specials included, keep their own segmentation.
-        folder: holds an epoch's tokens, in an unnamed temporary file.
+    Sentences that would have more than `max_length` tokens, specials included, keep the tokenizers' own segmentation.
+    An epoch's tokens are in an unnamed temporary file in `folder`.
     """
 
     def __init__(

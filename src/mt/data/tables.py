@@ -23,14 +23,8 @@ COLUMNS_HINT = "name the columns with source_column and target_column; header: f
 def table_rows(path: Path, source: TableFile, columns: tuple[str, str], on_issue: IssueHandler) -> Iterator[Row]:
     """Yield the line and the cells of each row; only the wanted columns of a Parquet file are decoded.
 
-    Args:
-        path: the table.
-        source: how it is written: delimiter, quotes, header, sheet.
-        columns: the wanted ones.
-        on_issue: handles rows that are skipped.
-
-    Raises:
-        InputError: the file is missing or damaged.
+    `source` says how the table is written; `on_issue` handles rows that are skipped. Raises InputError if the file
+    is missing or damaged.
     """
     if not path.is_file():
         raise InputError(f"{path}: no such file")

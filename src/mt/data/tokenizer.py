@@ -87,11 +87,7 @@ class BpeTokenizer:
 
     @classmethod
     def load(cls, path: Path) -> "BpeTokenizer":
-        """Load and check a tokenizer file.
-
-        Raises:
-            InputError: the file is missing or is not one of our tokenizers.
-        """
+        """Load and check a tokenizer file; raise InputError if it is missing or is not one of our tokenizers."""
         return cls(load_tokenizer(path, _untrained(), SPECIALS))
 
     def to_json(self) -> str:

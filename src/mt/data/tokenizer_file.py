@@ -16,13 +16,7 @@ from mt.errors import InputError
 def load_tokenizer(path: Path, untrained: Tokenizer, specials: Sequence[str]) -> Tokenizer:
     """Load a tokenizer that differs from `untrained` in its vocabulary and merges only.
 
-    Args:
-        path: the JSON file.
-        untrained: a tokenizer with the expected settings.
-        specials: the pieces that the first ids must have.
-
-    Raises:
-        InputError: the file is missing or is not such a tokenizer.
+    Its first ids must be `specials`. Raises InputError if the JSON file is missing or is not such a tokenizer.
     """
     try:
         content = path.read_text(encoding="utf-8")

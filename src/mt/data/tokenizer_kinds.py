@@ -19,8 +19,7 @@ def train_tokenizer(lines: Iterable[str], vocab_size: int, tags: Sequence[str], 
 def read_tokenizer(path: Path, tags: Sequence[str] = ()) -> TextTokenizer:
     """Load a tokenizer file, or a SentencePiece model, to which language tags are added.
 
-    Raises:
-        InputError: it is missing or unusable.
+    Raises InputError if it is missing or unusable.
     """
     head = b"{"  # a missing file is the reader's to report
     if path.is_file():

@@ -19,8 +19,7 @@ _IN_STEP = 2000  # lines aligned with those after them, for their words
 def align_files(source: Path, target: Path, output: Path, min_score: float | None) -> str:
     """Write the aligned sentences as a table with a header, and return counts of how they were aligned.
 
-    Raises:
-        InputError: a file is missing, empty, not UTF-8 or too long, or their lengths are too different.
+    Raises InputError if a file is missing, empty, not UTF-8 or too long, or their lengths are too different.
     """
     texts = [_sentences(path) for path in (source, target)]
     if table_cells(*map(len, texts)) > _MAX_CELLS:
@@ -62,11 +61,8 @@ def parting_line(source: LineText, target: LineText) -> int:
 def line_links(source: LineText, target: LineText) -> tuple[Link, ...]:
     """Align the lines of two texts from somewhere before the line where they part; all of them are in a link.
 
-    Returns:
-        links, of which those of a line without a partner have an empty range; none for texts of the same length.
-
-    Raises:
-        InputError: there are too many lines to be aligned.
+    A line without a partner has a link with an empty range; texts of the same length have no links. Raises InputError
+    if there are too many lines to be aligned.
     """
     counts = [_count(text) for text in (source, target)]
     if counts[0] == counts[1]:

@@ -71,9 +71,7 @@ def align(sources: Sequence[str], targets: Sequence[str]) -> list[Link]:
 def in_step_until(read: Callable[[int, int], tuple[Sequence[str], Sequence[str]]], n_lines: int) -> int:
     """Return the number of lines after which two texts stay out of step, by bisection.
 
-    Args:
-        read: returns lines `[start, end)` of both.
-        n_lines: of the shorter one.
+    `read` returns lines `[start, end)` of both; `n_lines` is of the shorter one.
     """
     low, high = 0, -(-n_lines // _WINDOW)  # windows: in step before `low`, out of step from `high` on
     while low < high:

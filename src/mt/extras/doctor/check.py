@@ -80,7 +80,6 @@ def check_corpus(
     """Check the texts of a configuration.
 
     Args:
-        config: it names the texts.
         runs: folder of the runs; one of the same name may have a tokenizer.
         max_examples: to show of each finding.
         dropped_for: rules that drop a pair, so that a later one equal to it may stay.

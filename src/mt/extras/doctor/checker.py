@@ -42,17 +42,13 @@ def check_pairs(
     """Read the bitexts again, add to `findings`, and return the rule bits of all training pairs (N,).
 
     Args:
-        statistics: of the bitexts.
         criteria: by target language.
-        findings: of both passes.
         folder: for temporary files.
         in_blocks: rule bits of the training pairs (N,) that `check_blocks` has found and counted.
         dropped_for: a pair that breaks one of these rules is not the first of those equal to it.
-        scores: of all training pairs; the best near-duplicate stays, and the best source of a target with many.
+        scores: of all training pairs; the best near-duplicate stays, and the best source of a target with many. Raises
+            InputError if they are those of other pairs.
         max_per_template: pairs of a template that do not break the rule.
-
-    Raises:
-        InputError: the scores are those of other pairs.
     """
     chunks = _chunks(statistics, criteria, findings.examples.limit)
     with RepetitionFinder(folder, dropped_for, max_per_template) as finder:

@@ -60,8 +60,7 @@ def write_clean(
 ) -> CleanedText:
     """Write the training text without the pairs that break a rule, atomically, and more files, `pages`, by name.
 
-    Raises:
-        InputError: the text cannot be read to its end, has changed since the report, or would be empty.
+    Raises InputError if the text cannot be read to its end, has changed since the report, or would be empty.
     """
     for finding in report.findings:
         if finding.rule.name in PREVENTING and finding.counts.get("train"):

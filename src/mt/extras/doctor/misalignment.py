@@ -149,11 +149,7 @@ def _find_moved(evidence: PairEvidence, shifts: Array, support: Array, unsure: A
 def _path(evidence: PairEvidence, start: int, end: int, far: Sequence[int], owned: Array) -> tuple[Array, Array, Array]:
     """Return the likeliest shift of lines `start` to `end`, the evidence for it, and what is not certain (each (N,)).
 
-    Args:
-        evidence: of all lines.
-        start, end: the lines.
-        far: shifts beside the near ones.
-        owned: what each target line is worth where it is.
+    The shifts `far` are tried beside the near ones; `owned` is what each target line is worth where it is.
     """
     shifts, lines = (*_SHIFTS, *far), np.arange(start, end)
     places = (np.clip(lines + shift, 0, len(owned) - 1) for shift in far)

@@ -16,9 +16,7 @@ _MAX_REPEATS = 20  # of a line
 def likely_shifts(evidence: PairEvidence, candidates: Array, start: int, end: int) -> list[int]:
     """Return shifts at which lines `start` to `end` find many rare words translated, the likeliest first.
 
-    Args:
-        evidence: of all lines.
-        candidates: the target lines that may belong to them, in order.
+    `candidates` are the target lines that may belong to them, in order.
     """
     target = evidence.target
     sizes = target.counts[candidates]

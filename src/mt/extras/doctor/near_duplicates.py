@@ -61,10 +61,8 @@ class NearDuplicateFinder:
     def find(self, rank: NDArray[np.int64], left_out: NDArray[np.bool_], any_source: bool) -> Iterator[tuple[int, int]]:
         """Yield for each near duplicate a pair that stays and is a near copy of it, and the duplicate.
 
-        Args:
-            rank: of all training pairs (N,); of near copies the first stays.
-            left_out: pairs that are not compared (N,).
-            any_source: targets alone decide.
+        Of near copies the one of the lowest `rank` (N,) stays. Those of the mask `left_out` (N,) are not compared. With
+        `any_source`, targets alone decide.
         """
         sketches = np.concatenate(self._sketches)
         self._sketches = [sketches]

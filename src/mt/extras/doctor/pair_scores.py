@@ -57,11 +57,7 @@ class PairScores:
     place: str = "scores"
 
     def mark(self, chunk: Chunk, result: ChunkResult) -> None:
-        """Mark the low pairs of a chunk of the training text.
-
-        Raises:
-            InputError: they are not the pairs that were scored.
-        """
+        """Mark the low pairs of a chunk of the training text; raise InputError if the chunk has other pairs."""
         own = slice(chunk.offset, chunk.offset + len(chunk.pairs))
         if self.hashes is not None:
             known, found = self.hashes[own], result.hashes["pair"]

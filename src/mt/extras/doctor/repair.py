@@ -28,11 +28,9 @@ def require_ftfy() -> None:
 
 
 def repaired(text: str, scripts: frozenset[str]) -> tuple[str, list[str]]:
-    """Return a sentence as it was meant to be, and the names of its repairs, first to last; no second call changes it.
+    """Return a raw line as it was meant to be, and the names of its repairs, first to last; no second call changes it.
 
-    Args:
-        text: a raw line.
-        scripts: of its language, some of which need characters that are invisible elsewhere.
+    Some of the language's `scripts` need characters that are invisible elsewhere.
     """
     reasons: list[str] = []
     for _ in range(_MAX_ROUNDS):

@@ -87,8 +87,7 @@ class CorpusFacts:
 def survey(bitexts: Sequence[Bitext]) -> CorpusFacts:
     """Count the pairs, hash them, and learn a lexicon for each direction.
 
-    Raises:
-        InputError: there is no pair, or the text cannot be read to its end.
+    Raises InputError if there is no pair, or the text cannot be read to its end.
     """
     findings = Findings(1)
     digest, sizes = blake2b(digest_size=16), []
@@ -123,8 +122,6 @@ def score_pairs(
     """Write the features of all pairs to a table of `RAW_COLUMNS` without a header; the same call resumes.
 
     Args:
-        bitexts: of the training text.
-        facts: from `survey`.
         scorers: forward and backward, by direction.
         path: of the table; it gets this name once it is complete.
         key: of the text and the models.

@@ -38,10 +38,8 @@ class _Side:
 def write_word_links(source: Path, target: Path, output: Path) -> str:
     """Write a line of links for each pair of lines, and return a summary.
 
-    Words are what white space separates, counted from 0, the source's first.
-
-    Raises:
-        InputError: a file is missing or not UTF-8, they differ in their numbers of lines, or there is no word in them.
+    Words are what white space separates, counted from 0, the source's first. Raises InputError if a file is missing
+    or not UTF-8, they differ in their numbers of lines, or there is no word in them.
     """
     sides = [_Side(lines) for lines in zip(*read_parallel(source, target), strict=True)]
     if len(sides) < 2 or not all(len(side.words.ids) for side in sides):
