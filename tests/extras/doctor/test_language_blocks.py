@@ -10,7 +10,7 @@ from bench.languages import plant, same
 from command import mt
 from mt.data.corpus import Pair
 from mt.data.phrasebook import sentence_pairs
-from mt.extras.doctor import line_languages
+from mt.extras.doctor import bitexts, line_languages
 from mt.extras.doctor.language_blocks import LanguageBlock, language_blocks
 from mt.extras.doctor.line_languages import other_languages
 
@@ -121,6 +121,12 @@ def test_half_of_a_text_may_be_swapped(pairs: list[Pair], tmp_path: Path) -> Non
     kept = cleaned(tmp_path, "--repair")
     assert set(kept) <= {(source.strip(), target.strip()) for source, target in pairs}
     assert (tmp_path / "clean" / "repaired" / "swapped.tsv").read_text(encoding="utf-8").count("\n") > 1000
+
+
+def test_a_pair_that_is_aligned_and_swapped_back_names_both_repairs() -> None:
+    raw = bitexts.RawPair(1, "a b", "c", "", repairs=("alignment",), before=("a", "c"))
+    [found] = bitexts._swapped_back(iter([raw]), [(0, 1)])
+    assert found == raw._replace(source="c", target="a b", repairs=("alignment", "swapped"))
 
 
 def test_a_short_line_is_judged_with_its_neighbours() -> None:

@@ -200,8 +200,8 @@ def _swapped_back(pairs: Iterator[RawPair], blocks: Sequence[tuple[int, int]]) -
         if raw.error or index not in lines:
             yield raw
         else:
-            sides = raw.source, raw.target
-            yield raw._replace(source=raw.target, target=raw.source, repairs=("swapped",), before=sides)
+            before = raw.before if raw.repairs else (raw.source, raw.target)
+            yield raw._replace(source=raw.target, target=raw.source, repairs=(*raw.repairs, "swapped"), before=before)
 
 
 def realigned(pairs: Iterator[RawPair], blocks: Sequence[Block]) -> Iterator[RawPair]:
