@@ -12,16 +12,14 @@ Differences:
 V, U source and target vocabulary   D d_model
 """
 
-from collections.abc import Iterable
-from typing import cast
+import re
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mt.config import Config, ModelConfig
 from mt.decoding.settings import TranslationSettings
 from mt.extras.export.common import position_table
-from mt.model.layers import DecoderLayer, EncoderLayer
 from mt.model.transformer import Transformer
 
 # Output bias of source ids; minus infinity times zero would be NaN.
@@ -36,6 +34,21 @@ _CLASSES = {
     ("pre", "sinusoidal"): ("pegasus", "PegasusForConditionalGeneration"),
     ("pre", "learned"): ("blenderbot", "BlenderbotForConditionalGeneration"),
 }
+
+# Our name, theirs, and the letters that * stands for: ours joins the matrices of all of them.
+_NAMES = (
+    (r"(encoder|decoder)\.(\d+)\.self_attention\.in_proj", r"model.\1.layers.\2.self_attn.*_proj", "qkv"),
+    (r"(encoder|decoder)\.(\d+)\.self_attention\.out_proj", r"model.\1.layers.\2.self_attn.out_proj", ""),
+    (r"decoder\.(\d+)\.cross_attention\.q_proj", r"model.decoder.layers.\1.encoder_attn.q_proj", ""),
+    (r"decoder\.(\d+)\.cross_attention\.kv_proj", r"model.decoder.layers.\1.encoder_attn.*_proj", "kv"),
+    (r"decoder\.(\d+)\.cross_attention\.out_proj", r"model.decoder.layers.\1.encoder_attn.out_proj", ""),
+    (r"(encoder|decoder)\.(\d+)\.feed_forward\.up", r"model.\1.layers.\2.fc1", ""),
+    (r"(encoder|decoder)\.(\d+)\.feed_forward\.down", r"model.\1.layers.\2.fc2", ""),
+    (r"(encoder|decoder)\.(\d+)\.residuals\.0\.norm", r"model.\1.layers.\2.self_attn_layer_norm", ""),
+    (r"decoder\.(\d+)\.residuals\.1\.norm", r"model.decoder.layers.\1.encoder_attn_layer_norm", ""),
+    (r"(encoder|decoder)\.(\d+)\.residuals\.\d\.norm", r"model.\1.layers.\2.final_layer_norm", ""),
+    (r"(encoder|decoder)_norm", r"model.\1.layer_norm", ""),
+)
 
 
 def class_of(shape: ModelConfig) -> tuple[str, str]:
@@ -59,94 +72,59 @@ def n_positions(config: Config) -> int:
 
 def huggingface_weights(model: Transformer, config: Config, shift: int) -> dict[str, Tensor]:
     """Return all tensors of the file by name; `shift` is the first target id."""
-    dimensions = torch.arange(config.model.d_model)
-    is_learned = config.model.positions == "learned"
-    weights = _Weights(dimensions if is_learned else torch.cat([dimensions[::2], dimensions[1::2]]))
-    _embeddings(weights, model, config.model.tie_embeddings, shift)
-    for side, layers, embedding in (
-        ("encoder", model.encoder, model.source_embedding),
-        ("decoder", model.decoder, model.target_embedding),
-    ):
-        weights.embedding(f"model.{side}.embed_positions", position_table(embedding, n_positions(config)))
-        for number, layer in enumerate(cast(Iterable[EncoderLayer | DecoderLayer], layers)):
-            _layer(weights, f"model.{side}.layers.{number}", layer)
-    if config.model.norm == "pre":
-        weights.norm("model.encoder.layer_norm", model.encoder_norm)
-        weights.norm("model.decoder.layer_norm", model.decoder_norm)
-    return weights.tensors
+    order = torch.arange(config.model.d_model)
+    if config.model.positions != "learned":
+        order = torch.cat([order[::2], order[1::2]])
+    matrices = _embeddings(model, config.model.tie_embeddings, shift)
+    for side, embedding in (("encoder", model.source_embedding), ("decoder", model.target_embedding)):
+        matrices[f"model.{side}.embed_positions"] = position_table(embedding, n_positions(config))
+    tensors = {f"{name}.weight": rows[:, order] for name, rows in matrices.items()}
+    tensors["final_logits_bias"] = _output_bias(model, shift)
+    for name, parameter in model.named_parameters():
+        module, _, kind = name.rpartition(".")
+        if module.startswith(("encoder", "decoder")):
+            theirs = huggingface_names(module)
+            weight = permute_d_model(name, parameter.detach().cpu(), order)
+            for their, part in zip(theirs, weight.chunk(len(theirs)), strict=True):
+                tensors[f"{their}.{kind}"] = part.clone()
+                tensors.setdefault(f"{their}.bias", torch.zeros(len(part)))  # replaced by ours, which follows
+    return tensors
 
 
-class _Weights:
-    """Tensors under their transformers names, with d_model in the order `order` (D,) of our dimensions."""
-
-    def __init__(self, order: Tensor) -> None:
-        self.tensors: dict[str, Tensor] = {}
-        self._order = order
-
-    def embedding(self, name: str, rows: Tensor) -> None:
-        """Add a matrix with rows of d_model."""
-        self.tensors[f"{name}.weight"] = rows[:, self._order]
-
-    def linear_in(self, name: str, weight: Tensor, bias: Tensor | None) -> None:
-        """Add a linear layer whose input is d_model."""
-        self.tensors[f"{name}.weight"] = weight[:, self._order]
-        self.tensors[f"{name}.bias"] = weight.new_zeros(len(weight)) if bias is None else bias.clone()
-
-    def linear_out(self, name: str, layer: nn.Linear) -> None:
-        """Add a linear layer whose output is d_model."""
-        self.tensors[f"{name}.weight"] = layer.weight.detach().cpu()[self._order]
-        self._vector(f"{name}.bias", layer.bias)
-
-    def norm(self, name: str, layer: nn.Module) -> None:
-        self._vector(f"{name}.weight", cast(nn.LayerNorm, layer).weight)
-        self._vector(f"{name}.bias", cast(nn.LayerNorm, layer).bias)
-
-    def _vector(self, name: str, ours: Tensor | None) -> None:
-        zeros = torch.zeros(len(self._order))
-        self.tensors[name] = zeros if ours is None else ours.detach().cpu()[self._order]
+def huggingface_names(module: str) -> list[str]:
+    """Return the names in transformers of one of our layers: several where ours joins their matrices."""
+    for pattern, template, letters in _NAMES:
+        if match := re.fullmatch(pattern, module):
+            their = match.expand(template)
+            return [their.replace("*", letter) for letter in letters] or [their]
+    raise AssertionError(f"no name for {module}")
 
 
-def _embeddings(weights: _Weights, model: Transformer, tied: bool, shift: int) -> None:
+def permute_d_model(name: str, weight: Tensor, order: Tensor) -> Tensor:
+    """Return one of our weights with the dimensions of d_model in the order `order` (D,)."""
+    if re.search(r"(out_proj|down|norm)\.\w+$", name):
+        return weight.index_select(0, order)
+    # Other biases are of heads, d_ff or the vocabulary.
+    return weight if name.endswith("bias") else weight.index_select(1, order)
+
+
+def _embeddings(model: Transformer, tied: bool, shift: int) -> dict[str, Tensor]:
+    """Return the matrices of both sides and of the output, in our order of d_model."""
     layers = model.source_embedding.tokens, model.target_embedding.tokens, model.output
     source, target, output = (layer.weight.detach().cpu() for layer in layers)
-    matrix = torch.cat([source, target]) if shift else target
     if layers[0] is not layers[1] and not shift:
-        weights.embedding("model.encoder.embed_tokens", source)
-        weights.embedding("model.decoder.embed_tokens", target)
-        weights.embedding("lm_head", output)
-    else:
-        weights.embedding("model.shared", matrix)
-    if shift and not tied:
-        # With untied embeddings, transformers 5 has a matrix per side.
-        weights.embedding("model.encoder.embed_tokens", matrix)
-        weights.embedding("model.decoder.embed_tokens", matrix)
-        weights.embedding("lm_head", torch.cat([torch.zeros_like(source), output]))
-    bias = torch.zeros(1, len(matrix))
+        return {"model.encoder.embed_tokens": source, "model.decoder.embed_tokens": target, "lm_head": output}
+    matrix = torch.cat([source, target]) if shift else target
+    if tied or not shift:
+        return {"model.shared": matrix}
+    # With untied embeddings, transformers 5 has a matrix per side.
+    sides = {f"model.{name}": matrix for name in ("shared", "encoder.embed_tokens", "decoder.embed_tokens")}
+    return {**sides, "lm_head": torch.cat([torch.zeros_like(source), output])}
+
+
+def _output_bias(model: Transformer, shift: int) -> Tensor:
+    bias = torch.zeros(1, shift + model.output.out_features)
     bias[:, :shift] = _NEVER
     if model.output.bias is not None:
         bias[:, shift:] = model.output.bias.detach().cpu()
-    weights.tensors["final_logits_bias"] = bias
-
-
-def _layer(weights: _Weights, name: str, layer: EncoderLayer | DecoderLayer) -> None:
-    norms = [cast(nn.Module, residual.norm) for residual in layer.residuals]
-    _projections(weights, f"{name}.self_attn", "qkv", layer.self_attention.in_proj)
-    weights.linear_out(f"{name}.self_attn.out_proj", layer.self_attention.out_proj)
-    weights.norm(f"{name}.self_attn_layer_norm", norms[0])
-    if isinstance(layer, DecoderLayer):
-        _projections(weights, f"{name}.encoder_attn", "q", layer.cross_attention.q_proj)
-        _projections(weights, f"{name}.encoder_attn", "kv", layer.cross_attention.kv_proj)
-        weights.linear_out(f"{name}.encoder_attn.out_proj", layer.cross_attention.out_proj)
-        weights.norm(f"{name}.encoder_attn_layer_norm", norms[1])
-    up = layer.feed_forward.up
-    weights.linear_in(f"{name}.fc1", up.weight.detach().cpu(), None if up.bias is None else up.bias.detach().cpu())
-    weights.linear_out(f"{name}.fc2", layer.feed_forward.down)
-    weights.norm(f"{name}.final_layer_norm", norms[-1])
-
-
-def _projections(weights: _Weights, name: str, letters: str, joined: nn.Linear) -> None:
-    """Split projections that are fused for speed."""
-    parts = joined.weight.detach().cpu().chunk(len(letters))
-    biases = [None] * len(letters) if joined.bias is None else joined.bias.detach().cpu().chunk(len(letters))
-    for letter, weight, bias in zip(letters, parts, biases, strict=True):
-        weights.linear_in(f"{name}.{letter}_proj", weight, bias)
+    return bias

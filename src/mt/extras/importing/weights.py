@@ -17,24 +17,12 @@ from torch import Tensor
 from mt.config import Config
 from mt.data.tokenizer import SOS_ID, TokenizerPair
 from mt.errors import InputError
+from mt.extras.export.huggingface_weights import huggingface_names, permute_d_model
 from mt.extras.importing.safe_tensors import Tensors
 from mt.model.build import TranslationModel
 
-# Our name, theirs with * for each of some letters whose matrices ours joins; a tied matrix has one of several names.
-_NAMES = (
-    (r"(encoder|decoder)\.(\d+)\.self_attention\.in_proj", r"model.\1.layers.\2.self_attn.*_proj", "qkv"),
-    (r"(encoder|decoder)\.(\d+)\.self_attention\.out_proj", r"model.\1.layers.\2.self_attn.out_proj", ""),
-    (r"decoder\.(\d+)\.cross_attention\.q_proj", r"model.decoder.layers.\1.encoder_attn.q_proj", ""),
-    (r"decoder\.(\d+)\.cross_attention\.kv_proj", r"model.decoder.layers.\1.encoder_attn.*_proj", "kv"),
-    (r"decoder\.(\d+)\.cross_attention\.out_proj", r"model.decoder.layers.\1.encoder_attn.out_proj", ""),
-    (r"(encoder|decoder)\.(\d+)\.feed_forward\.up", r"model.\1.layers.\2.fc1", ""),
-    (r"(encoder|decoder)\.(\d+)\.feed_forward\.down", r"model.\1.layers.\2.fc2", ""),
-    (r"(encoder|decoder)\.(\d+)\.residuals\.0\.norm", r"model.\1.layers.\2.self_attn_layer_norm", ""),
-    (r"decoder\.(\d+)\.residuals\.1\.norm", r"model.decoder.layers.\1.encoder_attn_layer_norm", ""),
-    (r"(encoder|decoder)\.(\d+)\.residuals\.\d\.norm", r"model.\1.layers.\2.final_layer_norm", ""),
-    (r"(encoder|decoder)_norm", r"model.\1.layer_norm", ""),
-)
 _SIDES = {"source": "encoder", "target": "decoder"}
+# A tied matrix has one of these names.
 _SHARED = ("model.shared", "model.decoder.embed_tokens", "model.encoder.embed_tokens", "lm_head")
 _UNUSED = re.compile(r"(model\.(en|de)coder\.embed_positions\.weights?|final_logits_bias)")
 NEVER = -100.0  # bias of a row that only begins a translation; more would be added to a smoothed loss
@@ -90,21 +78,13 @@ def read_weights(tensors: Tensors, plan: Plan, model: TranslationModel) -> dict[
     weights, read = {}, set()
     for name, parameter in model.named_parameters():
         weight, origins = _read(tensors, plan, name, parameter.shape)
-        axis = _d_model_axis(name)
-        weights[name] = weight if axis is None else weight.index_select(axis, dimensions)
+        weights[name] = permute_d_model(name, weight, dimensions)
         read |= origins
     aliases = {f"{name}.weight" for name in (_SHARED if shape.tie_embeddings else _SHARED[:1])}
     for name in sorted(tensors.by_name.keys() - read - aliases):
         if not _UNUSED.fullmatch(name) and not (plan.exact and name.endswith(".bias")):
             raise InputError(f"{tensors.folder}: unexpected tensor {name!r:.100}, so this is another architecture")
     return weights
-
-
-def _d_model_axis(name: str) -> int | None:
-    """Return the axis of a weight that counts the dimensions of d_model, if it is not the one of heads."""
-    if re.search(r"(out_proj|down|norm)\.\w+$", name):
-        return 0
-    return None if name.endswith("bias") else 1
 
 
 def _read(tensors: Tensors, plan: Plan, name: str, shape: Sequence[int]) -> tuple[Tensor, set[str]]:
@@ -121,13 +101,9 @@ def _read(tensors: Tensors, plan: Plan, name: str, shape: Sequence[int]) -> tupl
         return tensors.read(their, shape), {their}
     if part == "tokens" or module == "output":
         return _rows(tensors, plan, side if part else "output", kind, shape)
-    for pattern, template, letters in _NAMES:
-        if match := re.fullmatch(pattern, module):
-            their = f"{match.expand(template)}.{kind}"
-            names = [their.replace("*", letter) for letter in letters] or [their]
-            own = (shape[0] // len(names), *shape[1:])
-            return torch.cat([tensors.read(each, own) for each in names]), set(names)
-    raise AssertionError(f"no name for {name}")
+    names = [f"{each}.{kind}" for each in huggingface_names(module)]
+    own = (shape[0] // len(names), *shape[1:])
+    return torch.cat([tensors.read(each, own) for each in names]), set(names)
 
 
 def _rows(tensors: Tensors, plan: Plan, side: str, kind: str, shape: Sequence[int]) -> tuple[Tensor, set[str]]:
