@@ -69,11 +69,12 @@ def compare(
         comparisons = stored_translations(systems, runs, options["test_set"], method, languages)
     else:
         comparisons = [new_translations(systems, runs, source, reference, method, languages, engine_choice(options))]
-    results = [test(each, metrics or _METRICS, options["samples"], options["trials"]) for each in comparisons]
+    counts = options["samples"], options["trials"], options["sentences"]
+    results = [test(each, metrics or _METRICS, *counts) for each in comparisons]
     if options["as_json"]:
-        print_result(json.dumps(comparison_json(results, options["sentences"]), ensure_ascii=False))
+        print_result(json.dumps(comparison_json(results), ensure_ascii=False))
     else:
-        print_result("\n\n".join(comparison_text(result, options["sentences"], _marks()) for result in results))
+        print_result("\n\n".join(comparison_text(result, _marks()) for result in results))
 
 
 def _refuse_engine_options(options: dict[str, Any]) -> None:

@@ -130,9 +130,9 @@ def test_few_differing_sentences_are_never_significant(metric: str, differing: i
 def test_disagreeing_tests_are_reported(notices: list[str]) -> None:
     lines = references(5)
     systems = [System("a", ["x"] * 5), System("b", lines)]
-    compared = compare(Comparison(EvalText("de", [], lines), systems, "13a"), ["chrf"], 200, 200)
+    compared = compare(Comparison(EvalText("de", [], lines), systems, "13a"), ["chrf"], 200, 200, 0)
     assert compared.tests[0].systems[1].p_bootstrap < 0.05
-    assert "b against a: the tests disagree about chrF (+" in comparison_text(compared, 0, BRACKETS)
+    assert "b against a: the tests disagree about chrF (+" in comparison_text(compared, BRACKETS)
     assert any("only 5 sentences" in notice for notice in notices)
 
 
@@ -153,12 +153,14 @@ def test_wins_ties_losses_and_largest_differences() -> None:
     lines = ["ein roter Hund", "das blaue Haus", "die Frau spielt", "der Mann läuft", "ein Ball"]
     baseline = ["ein roter Hund", "das Haus", "eine", "der Mann lief", "x"]
     system = ["ein Hund", "das blaue Haus", "die Frau spielt", "der Mann lief", "x"]
-    found = sentence_differences(baseline, system, lines)
-    assert (found.wins, found.ties, found.losses) == (2, 2, 1)
-    assert [one.index for one in found.best(5)] == [2, 1]
-    assert [one.index for one in found.best(1)] == [2]
-    assert [one.index for one in found.worst(5)] == [0]
-    assert found.best(1)[0].system == pytest.approx(100)
+    systems = System("a", baseline), System("b", system)
+    found = sentence_differences(EvalText("de", [], lines), *systems, 5)
+    assert (found["wins"], found["ties"], found["losses"]) == (2, 2, 1)
+    assert [one["line"] for one in found["gains_most"]] == [3, 2]
+    assert [one["line"] for one in found["loses_most"]] == [1]
+    best = sentence_differences(EvalText("de", [], lines), *systems, 1)["gains_most"]
+    assert [one["line"] for one in best] == [3]
+    assert best[0]["chrf"] == pytest.approx(100)
 
 
 @pytest.mark.parametrize(

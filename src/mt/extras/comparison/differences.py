@@ -1,68 +1,47 @@
 """Differences between two systems, sentence by sentence and word by word within one."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import Any
 
 from sacrebleu.metrics.chrf import CHRF
 
+from mt.data.eval_texts import EvalText
+from mt.extras.comparison.significance import System
 from mt.text.languages import is_spaced
 
 _EQUAL = 1e-9  # of two scores from 0 to 100
 
 
-@dataclass(frozen=True)
-class SentenceDifference:
-    """A sentence: its index in the test set and both systems' sentence chrF, 0 to 100."""
+def sentence_differences(text: EvalText, baseline: System, system: System, shown: int) -> dict[str, Any]:
+    """Compare two systems by the chrF of each sentence: unlike BLEU, it works for single sentences.
 
-    index: int
-    baseline: float
-    system: float
-
-    @property
-    def gain(self) -> float:
-        return self.system - self.baseline
-
-
-@dataclass(frozen=True)
-class SentenceDifferences:
-    """All sentences of a test set, in order."""
-
-    sentences: list[SentenceDifference]
-
-    @property
-    def wins(self) -> int:
-        return sum(one.gain > _EQUAL for one in self.sentences)
-
-    @property
-    def losses(self) -> int:
-        return sum(one.gain < -_EQUAL for one in self.sentences)
-
-    @property
-    def ties(self) -> int:
-        return len(self.sentences) - self.wins - self.losses
-
-    def best(self, number: int) -> list[SentenceDifference]:
-        """Return the sentences where the system gains most, the largest gain first."""
-        return [one for one in sorted(self.sentences, key=lambda one: -one.gain)[:number] if one.gain > _EQUAL]
-
-    def worst(self, number: int) -> list[SentenceDifference]:
-        """Return the sentences where it loses most, the largest loss first."""
-        return [one for one in sorted(self.sentences, key=lambda one: one.gain)[:number] if one.gain < -_EQUAL]
-
-
-def sentence_differences(
-    baseline: Sequence[str], system: Sequence[str], references: Sequence[str]
-) -> SentenceDifferences:
-    """Score both systems' sentences by chrF, which, unlike BLEU, works for single sentences."""
+    Returns the public JSON object, with exact scores: the number of wins, ties and losses of the system, and the
+    sentences that differ most, so many in each direction, the largest difference first.
+    """
     chrf = CHRF()
-    triples = enumerate(zip(baseline, system, references, strict=True))
-    return SentenceDifferences(
-        [
-            SentenceDifference(i, *(float(chrf.sentence_score(text, [reference]).score) for text in texts))
-            for i, (*texts, reference) in triples
-        ]
-    )
+    sources: Sequence[str | None] = text.sources or [None] * len(text.references)
+    rows = zip(sources, text.references, baseline.hypotheses, system.hypotheses, strict=True)
+    sentences: list[dict[str, Any]] = [
+        {
+            "line": line,
+            "chrf_baseline": chrf.sentence_score(first, [reference]).score,
+            "chrf": chrf.sentence_score(second, [reference]).score,
+            "source": source,
+            "reference": reference,
+            "baseline": first,
+            "translation": second,
+        }
+        for line, (source, reference, first, second) in enumerate(rows, 1)
+    ]
+
+    def gain(sentence: dict[str, Any]) -> float:
+        return float(sentence["chrf"] - sentence["chrf_baseline"])
+
+    wins = sorted((each for each in sentences if gain(each) > _EQUAL), key=gain, reverse=True)
+    losses = sorted((each for each in sentences if gain(each) < -_EQUAL), key=gain)
+    counts = {"wins": len(wins), "ties": len(sentences) - len(wins) - len(losses), "losses": len(losses)}
+    return {"name": system.name, **counts, "gains_most": wins[:shown], "loses_most": losses[:shown]}
 
 
 Mark = Callable[[str], str]

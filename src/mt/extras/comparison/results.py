@@ -6,13 +6,7 @@ from typing import Any
 
 from mt.console import harmless, log, table
 from mt.errors import InputError
-from mt.extras.comparison.differences import (
-    Mark,
-    SentenceDifference,
-    SentenceDifferences,
-    marked_differences,
-    sentence_differences,
-)
+from mt.extras.comparison.differences import Mark, marked_differences, sentence_differences
 from mt.extras.comparison.significance import LEVEL, MetricTests, SystemScore, paired_tests
 from mt.extras.comparison.systems import Comparison
 from mt.metrics.scores import ter_metric
@@ -27,11 +21,16 @@ class ComparisonResult:
 
     comparison: Comparison
     tests: list[MetricTests]
-    differences: list[SentenceDifferences]
+    differences: list[dict[str, Any]]  # see `sentence_differences`
 
 
-def compare(comparison: Comparison, metrics: Sequence[str], samples: int, trials: int) -> ComparisonResult:
-    """Test each system against the baseline and compare their sentences; an InputError if no metric fits."""
+def compare(comparison: Comparison, metrics: Sequence[str], samples: int, trials: int, shown: int) -> ComparisonResult:
+    """Test each system against the baseline and compare their sentences; an InputError if no metric fits.
+
+    Args:
+        metrics, samples, trials: as for `paired_tests`.
+        shown: sentences that differ most, so many in each direction.
+    """
     references, systems = comparison.text.references, comparison.systems
     language = comparison.text.target_lang
     if len(references) < _FEW_SENTENCES:
@@ -43,36 +42,30 @@ def compare(comparison: Comparison, metrics: Sequence[str], samples: int, trials
             raise InputError("--metrics ter: no other metric to compare in", "add bleu or chrf")
     log.info("testing the difference in %s", ", ".join(_NAMES[metric] for metric in metrics))
     tests = paired_tests(systems, references, metrics, comparison.tokenize, samples, trials, language)
-    baseline, *others = (system.hypotheses for system in systems)
-    differences = [sentence_differences(baseline, hypotheses, references) for hypotheses in others]
+    differences = [sentence_differences(comparison.text, systems[0], system, shown) for system in systems[1:]]
     return ComparisonResult(comparison, tests, differences)
 
 
-def comparison_text(result: ComparisonResult, shown: int, marks: tuple[Mark, Mark]) -> str:
-    """Return tables, verdicts, and the sentences that differ most, so many in each direction.
+def comparison_text(result: ComparisonResult, marks: tuple[Mark, Mark]) -> str:
+    """Return tables, verdicts, and the sentences that differ most.
 
     `marks` are functions that mark differences in the baseline's sentence and in the other's.
     """
-    text, (baseline, *others) = result.comparison.text, result.comparison.systems
+    text, baseline = result.comparison.text, result.comparison.systems[0].name
     language = f" into {text.target_lang}" if text.target_lang else ""
-    counts = [
-        [system.name, differences.wins, differences.ties, differences.losses]
-        for system, differences in zip(others, result.differences, strict=True)
-    ]
+    counts = [[system[key] for key in ("name", "wins", "ties", "losses")] for system in result.differences]
     parts = [
-        f"{len(text.references):,} sentences{language}; the baseline is {baseline.name}",
+        f"{len(text.references):,} sentences{language}; the baseline is {baseline}",
         *map(_scores_table, result.tests),
         table(["sentences by chrF", "wins", "ties", "losses"], counts),
         _verdicts(result),
     ]
-    for number, (system, differences) in enumerate(zip(others, result.differences, strict=True), 1):
-        for title, sentences in (
-            ("gains most over", differences.best(shown)),
-            ("loses most against", differences.worst(shown)),
-        ):
-            if sentences:
-                blocks = [_sentence(result.comparison, number, one, marks) for one in sentences]
-                parts.append("\n".join([f"{system.name} {title} {baseline.name}:", *blocks]))
+    for system in result.differences:
+        for title, key in (("gains most over", "gains_most"), ("loses most against", "loses_most")):
+            if sentences := system[key]:
+                names = baseline, system["name"]
+                blocks = [_sentence(sentence, text.target_lang, names, marks) for sentence in sentences]
+                parts.append("\n".join([f"{system['name']} {title} {baseline}:", *blocks]))
     return "\n\n".join(parts)
 
 
@@ -124,55 +117,35 @@ def _verdict(scores: list[tuple[MetricTests, SystemScore]]) -> str:
     return "; ".join(words.format(listed[kind]) for kind, words in wording.items() if kind in listed) + "."
 
 
-def _sentence(comparison: Comparison, number: int, one: SentenceDifference, marks: tuple[Mark, Mark]) -> str:
-    text, baseline, system = comparison.text, comparison.systems[0], comparison.systems[number]
-    first, second = (harmless(each.hypotheses[one.index]) for each in (baseline, system))
-    first, second = marked_differences(first, second, text.target_lang, marks)
+def _sentence(sentence: dict[str, Any], target_lang: str, names: tuple[str, str], marks: tuple[Mark, Mark]) -> str:
+    first, second = (harmless(sentence[key]) for key in ("baseline", "translation"))
+    first, second = marked_differences(first, second, target_lang, marks)
     lines = [
-        *([("source", harmless(text.sources[one.index]))] if text.sources else []),
-        ("reference", harmless(text.references[one.index])),
-        (baseline.name, first),
-        (system.name, second),
+        *([] if sentence["source"] is None else [("source", harmless(sentence["source"]))]),
+        ("reference", harmless(sentence["reference"])),
+        (names[0], first),
+        (names[1], second),
     ]
     width = max(len(name) for name, _ in lines)
-    head = f"  line {one.index + 1}: chrF {one.baseline:.1f} -> {one.system:.1f}"
+    head = f"  line {sentence['line']}: chrF {sentence['chrf_baseline']:.1f} -> {sentence['chrf']:.1f}"
     return "\n".join([head, *(f"    {name:>{width}}: {line}" for name, line in lines)])
 
 
-def comparison_json(results: Sequence[ComparisonResult], shown: int) -> dict[str, Any]:
+def comparison_json(results: Sequence[ComparisonResult]) -> dict[str, Any]:
     """Return the public JSON object."""
-    return {"comparisons": [_as_dict(result, shown) for result in results]}
+    return {"comparisons": [_as_dict(result) for result in results]}
 
 
-def _as_dict(result: ComparisonResult, shown: int) -> dict[str, Any]:
-    text, (baseline, *others) = result.comparison.text, result.comparison.systems
-
-    def as_dict(number: int, one: SentenceDifference) -> dict[str, Any]:
-        return {
-            "line": one.index + 1,
-            "chrf_baseline": round(one.baseline, 4),
-            "chrf": round(one.system, 4),
-            "source": text.sources[one.index] if text.sources else None,
-            "reference": text.references[one.index],
-            "baseline": baseline.hypotheses[one.index],
-            "translation": others[number].hypotheses[one.index],
-        }
-
+def _as_dict(result: ComparisonResult) -> dict[str, Any]:
+    text = result.comparison.text
     return {
         "target_lang": text.target_lang or None,
         "sentences": len(text.references),
-        "baseline": baseline.name,
+        "baseline": result.comparison.systems[0].name,
         "metrics": {tests.metric: _tests_as_dict(tests) for tests in result.tests},
         "sentence_chrf": [
-            {
-                "name": others[number].name,
-                "wins": differences.wins,
-                "ties": differences.ties,
-                "losses": differences.losses,
-                "gains_most": [as_dict(number, one) for one in differences.best(shown)],
-                "loses_most": [as_dict(number, one) for one in differences.worst(shown)],
-            }
-            for number, differences in enumerate(result.differences)
+            {**system, **{key: [_rounded(one, 4) for one in system[key]] for key in ("gains_most", "loses_most")}}
+            for system in result.differences
         ],
     }
 
@@ -180,10 +153,14 @@ def _as_dict(result: ComparisonResult, shown: int) -> dict[str, Any]:
 def _tests_as_dict(tests: MetricTests) -> dict[str, Any]:
     systems: list[dict[str, Any]] = []
     for one in tests.systems:
-        rounded = {key: round(value, 6) if isinstance(value, float) else value for key, value in asdict(one).items()}
-        systems.append({**rounded, "verdict": None if one.difference is None else tests.verdict(one)})
+        verdict = None if one.difference is None else tests.verdict(one)
+        systems.append({**_rounded(asdict(one), 6), "verdict": verdict})
     return {
         "signature_bootstrap": tests.bootstrap_signature,
         "signature_randomisation": tests.randomisation_signature,
         "systems": systems,
     }
+
+
+def _rounded(values: dict[str, Any], digits: int) -> dict[str, Any]:
+    return {key: round(value, digits) if isinstance(value, float) else value for key, value in values.items()}
