@@ -1,10 +1,12 @@
 """Translators for the tests of documents."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from mt.decoding.alignment import Unit
+from mt.extras.documents.inline import Translate
 from mt.extras.documents.segments import PLACEHOLDER
 from mt.extras.documents.translating import translate_document
 
@@ -21,7 +23,23 @@ def shout(texts: list[str]) -> list[str]:
             for text in texts]  # fmt: skip
 
 
-def translated(path: Path, translate: Callable[[list[str]], list[str]], **options: Any) -> bytes:
+Align = Callable[[list[str]], Sequence[tuple[str, Sequence[Unit]]]]
+
+
+def translator(translate: Callable[[list[str]], list[str]], align: Align | None = None) -> Translate:
+    """Return what documents are translated by; without `align`, they are translated piece by piece."""
+
+    def translate_or_align(texts: list[str], aligned: bool) -> Sequence[tuple[str, Sequence[Unit]]]:
+        if not aligned:
+            return [(text, ()) for text in translate(texts)]
+        return [("", ()) for _ in texts] if align is None else align(texts)
+
+    return translate_or_align
+
+
+def translated(
+    path: Path, translate: Callable[[list[str]], list[str]], align: Align | None = None, **options: Any
+) -> bytes:
     output = path.with_name(f"translated{path.suffix}")
-    translate_document(path, output, translate, **options)
+    translate_document(path, output, translator(translate, align), **options)
     return output.read_bytes()

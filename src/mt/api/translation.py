@@ -6,7 +6,6 @@ from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from mt.api.aligned import SENTENCES, translate_aligned
 from mt.api.directions import AUTO, Directions
 from mt.api.search import Search, SearchRequest, best_of
 from mt.api.texts import check_text, texts_of
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from mt.decoding.scoring import Scored
     from mt.extras.documents.translating import DocumentSummary
 
+_SENTENCES = 256  # of a document, between two reports of progress
 BLOCK_LINES = 4000  # sorted by length they make good batches, and results still flow
 
 
@@ -155,32 +155,30 @@ class Translator:
         """
         from mt.extras.documents.translating import translate_document
 
-        request, defaults = request or SearchRequest.of(search), self._opened.settings.search
-        into = self._directions.into(to, source_lang)
+        request, into = request or SearchRequest.of(search), self._directions.into(to, source_lang)
         known = source_lang if source_lang not in (None, AUTO) else self.source_langs[0]
-        chosen: dict[str, Any] = {"to": to, "source_lang": source_lang, "scores": False, "request": request}
 
-        def translate(texts: list[str]) -> list[str]:
-            done: list[str] = []
-            if source_lang == AUTO:
-                chosen["source_lang"] = self._directions.source_of(" ".join(texts), into.target_lang)
-                if chosen["source_lang"] is None:
-                    return texts
-            for start in range(0, len(texts), SENTENCES):
-                block = texts[start : start + SENTENCES]
-                done += [each.text for each in self.results(block, **chosen)]
+        def translate(texts: list[str], aligned: bool) -> list[tuple[str, Sequence[Unit]]]:
+            own, done = source_lang, list[tuple[str, Sequence[Unit]]]()
+            if own == AUTO and (own := self._directions.source_of(" ".join(texts), into.target_lang)) is None:
+                return [(text, align_units(text, text) if aligned else ()) for text in texts]
+            for start in range(0, len(texts), _SENTENCES):
+                block = texts[start : start + _SENTENCES]
+                if aligned:
+                    options = replace(request.options(self._opened.settings.search, scores=False), attention=True)
+                    translator, utility = self._directions.into(to, own), request.utility_in(into.target_lang)
+                    for line, candidates in zip(block, translator.translate(block, options, None), strict=True):
+                        [best] = best_of(candidates, utility, 1, options.sampling is not None)
+                        done.append((best.text, translator.align(line, best)))
+                else:
+                    results = self.results(block, to=to, source_lang=own, scores=False, request=request)
+                    done += [(each.text, ()) for each in results]
                 if progress is not None:
                     progress(len(done), len(texts))
             return done
 
-        def align(texts: list[str]) -> list[tuple[str, Sequence[Unit]]]:
-            own = source_lang
-            if own == AUTO and (own := self._directions.source_of(" ".join(texts), into.target_lang)) is None:
-                return [(text, align_units(text, text)) for text in texts]
-            return translate_aligned(self._directions.into(to, own), texts, defaults, request, progress)
-
         paths, languages = (Path(source), Path(output)), (known or "?", into.target_lang)
-        return translate_document(*paths, translate, align, format_=format_, columns=columns, languages=languages)
+        return translate_document(*paths, translate, format_=format_, columns=columns, languages=languages)
 
     def score(
         self, pairs: Iterable[tuple[str, str]], *, to: str | None = None, source_lang: str | None = None

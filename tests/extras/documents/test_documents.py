@@ -18,7 +18,7 @@ from lxml import etree
 from markdown_it import MarkdownIt
 
 from command import mt
-from document_helpers import same, shout, translated
+from document_helpers import same, shout, translated, translator
 from mt.errors import InputError
 from mt.extras.documents.formats import document_format
 from mt.extras.documents.translating import translate_document
@@ -228,7 +228,7 @@ def test_a_large_page_takes_no_more_than_seconds(tmp_path: Path) -> None:
 def test_kinds_are_not_converted(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<p>a</p>")
     with pytest.raises(InputError, match="kinds are not converted"):
-        translate_document(tmp_path / "a.html", tmp_path / "b.docx", same)
+        translate_document(tmp_path / "a.html", tmp_path / "b.docx", translator(same))
 
 
 def test_subtitles_keep_their_times(tmp_path: Path) -> None:
@@ -426,7 +426,7 @@ BAD: list[tuple[str, bytes, str]] = [
 def test_bad_documents(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=re.escape(message)):
-        translate_document(tmp_path / name, tmp_path / "out.x", same, languages=("en", "de"))
+        translate_document(tmp_path / name, tmp_path / "out.x", translator(same), languages=("en", "de"))
     assert sorted(path.name for path in tmp_path.iterdir()) == [name]
 
 
@@ -436,28 +436,28 @@ def test_bad_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InputError, match="damaged"):
-        translate_document(path, tmp_path / "out.docx", same)
+        translate_document(path, tmp_path / "out.docx", translator(same))
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("word/document.xml", "<a/>")
         archive.writestr("word/media/a.bin", b"a part that is only copied")
     path.write_bytes(path.read_bytes().replace(b"only copied", b"damaged now"))
     with pytest.raises(InputError, match="damaged"):
-        translate_document(path, tmp_path / "out.docx", same)
+        translate_document(path, tmp_path / "out.docx", translator(same))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("word/document.xml", "w") as part:
         for _ in range(11):
             part.write(bytes(1_000_000))
     monkeypatch.setattr("mt.extras.documents.packages._MAX_BYTES", 10_000_000)
     with pytest.raises(InputError, match="unpacks to more than 10 MB"):
-        translate_document(path, tmp_path / "out.docx", same)
+        translate_document(path, tmp_path / "out.docx", translator(same))
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("other.xml", "<a/>")
     with pytest.raises(InputError, match=r"holds no text of a \.docx file"):
-        translate_document(path, tmp_path / "out.docx", same)
+        translate_document(path, tmp_path / "out.docx", translator(same))
     path.write_bytes(whole)
     with pytest.raises(InputError, match="this is an input"):
-        translate_document(path, path, same)
+        translate_document(path, path, translator(same))
     with pytest.raises(InputError, match="no such file"):
-        translate_document(tmp_path / "none.docx", tmp_path / "out.docx", same)
+        translate_document(tmp_path / "none.docx", tmp_path / "out.docx", translator(same))
     assert document_format(tmp_path / "a.en") is None
     assert not (tmp_path / "out.docx").exists()
 

@@ -4,14 +4,15 @@ import time
 
 import pytest
 
-from document_helpers import shout
+from document_helpers import shout, translator
 from mt.extras.documents.segments import PLACEHOLDER, Segment, translate_segments
 
 
 def of(text: str, *answers: str) -> str | None:
     """Translate a text with a model that gives these answers, one after another."""
     rest = iter(answers)
-    [new] = translate_segments([Segment((text,), "here")], lambda texts: [next(rest, "") for _ in texts]).texts
+    answer = translator(lambda texts: [next(rest, "") for _ in texts])
+    [new] = translate_segments([Segment((text,), "here")], answer).texts
     return None if new is None else new[0]
 
 
@@ -22,7 +23,7 @@ def test_placeholders_survive_a_model_that_loses_them() -> None:
         return ["" if text == "Bad" else PLACEHOLDER.sub("", text).upper() for text in texts]
 
     sources = ["Open %s at {place}, see https://a.example/b?c=d.", "Bad", "Hello. 42. Bye &amp; on.", "100% of $5"]
-    result = translate_segments([Segment((text,), f"line {n}") for n, text in enumerate(sources)], loses)
+    result = translate_segments([Segment((text,), f"line {n}") for n, text in enumerate(sources)], translator(loses))
     assert result.texts == [
         ("OPEN %s AT {place}, SEE https://a.example/b?c=d.",),
         None,
@@ -35,7 +36,8 @@ def test_placeholders_survive_a_model_that_loses_them() -> None:
 def test_each_sentence_is_translated_once() -> None:
     calls: list[list[str]] = []
     segments = [Segment(("One thing. Another thing.", "One thing."), "a"), Segment(("Another thing.",), "b")]
-    result = translate_segments(segments, lambda texts: calls.append(texts) or shout(texts))  # type: ignore[func-returns-value]
+    answer = translator(lambda texts: calls.append(texts) or shout(texts))  # type: ignore[func-returns-value]
+    result = translate_segments(segments, answer)
     assert calls == [["One thing.", "Another thing."]]
     assert result.texts == [("ONE THING. ANOTHER THING.", "ONE THING."), ("ANOTHER THING.",)]
 
@@ -61,7 +63,7 @@ def test_text_that_only_looks_like_placeholders_is_translated(text: str) -> None
 
 
 def test_messages_with_nested_braces_stay() -> None:
-    result = translate_segments([Segment(("{n, plural, one {a file} other {# files}}",), "line 1")], shout)
+    result = translate_segments([Segment(("{n, plural, one {a file} other {# files}}",), "line 1")], translator(shout))
     assert (result.texts, [reason[:16] for _, reason in result.kept]) == ([None], ["braces in braces"])
 
 

@@ -10,7 +10,8 @@ from mt.text.languages import is_spaced
 if TYPE_CHECKING:
     from mt.decoding.alignment import Unit
 
-Align = Callable[[list[str]], "Sequence[tuple[str, Sequence[Unit]]]"]  # translations of sentences with aligned words
+# Returns translations of sentences; those that are to be aligned, with their words.
+Translate = Callable[[list[str], bool], "Sequence[tuple[str, Sequence[Unit]]]"]
 Parts = Sequence[str | Line]  # markup that stays, and lines with inline elements
 
 # Elements whose text is code of another program, and marks without text
@@ -23,13 +24,13 @@ class Marked(tuple[str, ...]):
 
 
 def translate_marked(
-    marked: Sequence[Parts], align: Align, survives: Callable[[str, str], bool], languages: tuple[str, str]
+    marked: Sequence[Parts], translate: Translate, survives: Callable[[str, str], bool], languages: tuple[str, str]
 ) -> list[Marked | None]:
     """Translate texts with inline elements, each sentence once.
 
     Args:
         marked: the texts.
-        align: translates and aligns sentences.
+        translate: translates and aligns sentences.
         survives: says of a sentence and its translation whether nothing was lost that must stay; None replaces a text
             with a sentence that loses it.
         languages: source and target language.
@@ -40,7 +41,7 @@ def translate_marked(
     separator = " " if is_spaced(languages[1]) else ""
     segmented = [segment_lines(parts, separator, languages[0]) for parts in marked]
     sentences = list(dict.fromkeys(sentence for text in segmented for sentence in text.sentences))
-    found = dict(zip(sentences, align(sentences) if sentences else (), strict=True))
+    found = dict(zip(sentences, translate(sentences, True) if sentences else (), strict=True))
     return [
         Marked(
             [text.assemble([Candidate(found[one][0], 0.0, 0.0) for one in text.sentences], lambda s, _: found[s][1])]

@@ -1,14 +1,12 @@
 """Segments of a document: text to translate between tags and placeholders that must survive."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from mt.extras.documents.inline import Align, Marked, Parts, translate_marked
+from mt.extras.documents.inline import Parts, Translate, translate_marked
 from mt.text.sentences import sentence_ends
-
-Translate = Callable[[list[str]], list[str]]
 
 # What programs and readers need letter by letter: code, format strings, variables, tags, entities, addresses.
 PLACEHOLDER = re.compile(
@@ -54,10 +52,7 @@ class Result:
 
 
 def translate_segments(
-    segments: Sequence[Segment],
-    translate: Translate,
-    languages: tuple[str, str] = ("en", "und"),
-    align: Align | None = None,
+    segments: Sequence[Segment], translate: Translate, languages: tuple[str, str] = ("en", "und")
 ) -> Result:
     """Translate all segments, each sentence once: those with inline elements whole, others piece by piece.
 
@@ -66,15 +61,12 @@ def translate_segments(
 
     Args:
         segments: of one document.
-        translate: returns the translation of each of some sentences.
+        translate: returns the translation of each of some sentences, with aligned words if asked.
         languages: of source and target, for sentence ends.
-        align: does the same with word alignment; None: all segments are translated piece by piece.
     """
-    marked = [number for number, segment in enumerate(segments) if segment.parts and align is not None]
-    whole: dict[int, Marked | None] = {}
-    if align is not None and marked:
-        found = translate_marked([segments[number].parts for number in marked], align, _is_whole, languages)
-        whole = dict(zip(marked, found, strict=True))
+    marked = {number: segment.parts for number, segment in enumerate(segments) if segment.parts}
+    found = translate_marked(list(marked.values()), translate, _is_whole, languages) if marked else ()
+    whole = dict(zip(marked, found, strict=True))
     others = [segment for number, segment in enumerate(segments) if whole.get(number) is None]
     pieces = _translate_pieces(others, translate, languages[0])
     rest = iter(pieces.texts)
@@ -130,7 +122,7 @@ class _Sentence:
 def _all(translate: Translate, texts: Iterable[str]) -> dict[str, str]:
     """Translate each distinct text once."""
     distinct = list(dict.fromkeys(texts))
-    new = [_CONTROLS.sub(" ", text) for text in translate(distinct)] if distinct else []
+    new = [_CONTROLS.sub(" ", text) for text, _ in translate(distinct, False)] if distinct else []
     return dict(zip(distinct, new, strict=True))
 
 

@@ -10,12 +10,12 @@ from typing import Any
 from mt.errors import InputError
 from mt.extras.documents.bilingual import XmlFile
 from mt.extras.documents.formats import FORMATS, decode_utf8, document_format, named_format
-from mt.extras.documents.inline import Align
+from mt.extras.documents.inline import Translate
 from mt.extras.documents.lines import scan_markdown, scan_subtitles
 from mt.extras.documents.markup import HTML, scan
 from mt.extras.documents.packages import Package
 from mt.extras.documents.po import PoFile
-from mt.extras.documents.segments import Translate, translate_segments
+from mt.extras.documents.segments import translate_segments
 from mt.extras.documents.splicing import Spliced
 from mt.extras.documents.tables import Table
 from mt.storage import atomic
@@ -43,7 +43,6 @@ def translate_document(
     source: Path,
     output: Path,
     translate: Translate,
-    align: Align | None = None,
     *,
     format_: str | None = None,
     columns: str | None = None,
@@ -55,8 +54,8 @@ def translate_document(
 
     Args:
         source, output: the files.
-        translate: returns the translation of each of some sentences.
-        align: does the same with word alignment, by which tags inside of sentences are placed.
+        translate: returns the translation of each of some sentences, if asked with the alignment of their words, by
+            which tags inside of sentences are placed.
         format_: the kind, where the name of the file does not say it; one of `FORMATS`.
         columns: of a table, SOURCE or SOURCE:TARGET.
         languages: source and target language.
@@ -83,7 +82,7 @@ def translate_document(
     require_writable(output, "--output")
     refuse_inputs([output], [source])
     segments, write = _read(_content(source), kind, columns, languages[1], str(source))
-    result = translate_segments(segments, translate, languages, align)
+    result = translate_segments(segments, translate, languages)
     with atomic.new_file(output) as append:
         append(write(result.texts))
     return DocumentSummary(len(segments), result.kept)

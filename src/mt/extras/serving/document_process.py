@@ -1,7 +1,7 @@
 """Child process that translates one document, so that a hostile one cannot exhaust the server's memory or time.
 
-It writes lines of JSON: a list of sentences, answered with the list of their translations; an object with the list of
-those to `align`, answered with translations and their words; or at the end another object.
+It writes lines of JSON: a list of sentences and whether to align them, answered with the list of their translations,
+each with its words; or at the end an object.
 """
 
 import contextlib
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from mt.errors import InputError, MtError
 from mt.extras.documents.formats import decode_utf8, document_format
-from mt.extras.documents.segments import Segment, Translate, translate_segments
+from mt.extras.documents.inline import Translate
+from mt.extras.documents.segments import Segment, translate_segments
 from mt.extras.documents.translating import translate_document
 from mt.storage import atomic
 
@@ -28,22 +29,15 @@ NO_MEMORY = 12  # exit code
 def main(name: str, output: str, columns: str, source_lang: str, target_lang: str, characters: str) -> None:
     """Translate a document of the current directory; a failure is an object with `error` and `status`."""
 
-    def check(texts: list[str]) -> None:
+    def translate(texts: list[str], aligned: bool) -> "list[tuple[str, Sequence[Unit]]]":
         if (length := sum(map(len, texts))) > int(characters):
             raise InputError(f"{name}: {length:,} characters, more than the {int(characters):,} allowed", "split it")
-
-    def translate(texts: list[str]) -> list[str]:
-        check(texts)
-        print(json.dumps(texts), flush=True)
-        answer: list[str] = json.loads(sys.stdin.readline())
-        return answer
-
-    def align(texts: list[str]) -> "list[tuple[str, Sequence[Unit]]]":
-        from mt.decoding.alignment import Unit
-
-        check(texts)
-        print(json.dumps({"align": texts}), flush=True)
+        print(json.dumps([texts, aligned]), flush=True)
         answer: list[tuple[str, list[Any]]] = json.loads(sys.stdin.readline())
+        if not aligned:
+            return [(text, ()) for text, _ in answer]
+        from mt.decoding.alignment import Unit  # takes memory
+
         return [(text, [Unit(*unit) for unit in units]) for text, units in answer]
 
     end: dict[str, Any] = {}
@@ -56,7 +50,7 @@ def main(name: str, output: str, columns: str, source_lang: str, target_lang: st
         if document_format(source) is None and source.suffix.lower() == ".txt":
             _translate_plain(source, Path(output), translate, languages)
         else:
-            translate_document(source, Path(output), translate, align, columns=columns or None, languages=languages)
+            translate_document(source, Path(output), translate, columns=columns or None, languages=languages)
     except MtError as error:
         sentence = f"{error.message}; {error.hint}" if error.hint else error.message
         end = {"error": sentence.replace("--", ""), "status": 400 if isinstance(error, InputError) else 503}

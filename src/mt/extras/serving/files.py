@@ -145,13 +145,11 @@ class Files:
         try:
             while line := await process.stdout.readline():
                 message = json.loads(line)
-                if isinstance(message, dict) and "align" not in message:
+                if isinstance(message, dict):
                     if message:
                         raise RequestError(message["status"], message["error"])
                     return
-                aligned = isinstance(message, dict)
-                found = await self._translated(job, message["align"] if aligned else message, aligned)
-                answer = found if aligned else [text for text, _ in found]
+                answer = await self._translated(job, *message)
                 process.stdin.write(json.dumps(answer).encode() + b"\n")
             code = await process.wait()
         finally:
