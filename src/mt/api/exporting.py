@@ -42,14 +42,14 @@ def export(
     from mt.data.eval_texts import read_texts
     from mt.evaluation.texts import has_split, owner, pair_text
     from mt.extras.export.common import parse_format
-    from mt.extras.export.exporting import ExportOptions, check_options, require_packages
+    from mt.extras.export.exporting import check_options, require_packages
     from mt.extras.export.exporting import export as write
     from mt.storage.output_path import require_replaceable
 
     if (source is None) != (reference is None):
         raise InputError("source and reference go together", "give both, or neither for the run's validation set")
-    known_format, options = parse_format(format_), ExportOptions(quantization, max_loss)
-    check_options(known_format, options)
+    known_format = parse_format(format_)
+    check_options(known_format, quantization, max_loss)
     require_packages(known_format)
     (folder,) = find_models(model, runs)
     run = owner(folder)
@@ -60,4 +60,4 @@ def export(
         texts = [pair_text(Path(source), Path(reference), data, to, source_lang)]
     else:
         texts = read_texts(run, "valid", data) if run is not None and has_split(run, "valid") else []
-    return write(folder, known_format, Path(output), texts, options)
+    return write(folder, known_format, Path(output), texts, quantization, max_loss)

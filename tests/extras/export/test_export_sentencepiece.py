@@ -19,7 +19,7 @@ from mt.data.sentence_format import framed
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from mt.data.tokenizer import TokenizerPair
 from mt.decoding.engine import EngineChoice, SearchOptions
-from mt.extras.export.exporting import ExportOptions, export
+from mt.extras.export.exporting import export
 from mt.storage.run_dir import ModelDir
 
 LINES = [*ENGLISH, "The dog!", "Old  grass ☃.", "é 日本"]
@@ -85,7 +85,7 @@ KINDS: dict[str, Callable[[Path], ModelDir]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_transformers_translates_as_the_model_does_and_the_model_comes_back(kind: str, tmp_path: Path) -> None:
     ours, out = KINDS[kind](tmp_path / "ours"), tmp_path / "out"
-    done = export(ours, "huggingface", out, [], ExportOptions())
+    done = export(ours, "huggingface", out, [])
     assert "logits differ by at most" in done
     theirs, opened = AutoTokenizer.from_pretrained(out), open_model(ours, EngineChoice("torch"))
     assert isinstance(theirs, MarianTokenizer) == ("marian" in kind)
@@ -120,7 +120,7 @@ def test_transformers_translates_as_the_model_does_and_the_model_comes_back(kind
 def test_a_marian_folder_without_ours_is_imported_as_any(tmp_path: Path) -> None:
     """The files of transformers alone give the same model."""
     ours = imported(tmp_path / "ours")
-    export(ours, "huggingface", tmp_path / "out", [], ExportOptions())
+    export(ours, "huggingface", tmp_path / "out", [])
     for path in (tmp_path / "out" / "mt" / "tokenizer").iterdir():
         path.unlink()
     (tmp_path / "out" / "mt" / "tokenizer").rmdir()
@@ -146,7 +146,7 @@ def test_a_marian_folder_without_ours_is_imported_as_any(tmp_path: Path) -> None
 )
 def test_onnx_translates_as_the_model_does(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = KINDS[kind](tmp_path / "ours")
-    assert "ONNX Runtime agrees" in export(ours, "onnx", tmp_path / "out", [], ExportOptions())
+    assert "ONNX Runtime agrees" in export(ours, "onnx", tmp_path / "out", [])
     monkeypatch.chdir(tmp_path / "out")
     _, names = run_readme(tmp_path / "out")
     opened = open_model(ours, EngineChoice("torch"))

@@ -4,11 +4,11 @@ import importlib.util
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mt.bundle.load_translator import open_model, read_config
+from mt.bundle.load_translator import open_model
 from mt.config import Config
 from mt.config.schema import ExportFormat
 from mt.console import log
@@ -16,7 +16,7 @@ from mt.data.eval_texts import EvalText, read_texts
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError, MtError
 from mt.extras.export.bleu_check import BleuCheck
-from mt.extras.export.common import ExportJob, export_card, load_job, require_exportable
+from mt.extras.export.common import ExportJob, export_card, load_job
 from mt.storage import atomic
 from mt.storage.manifest import read_manifest
 from mt.storage.run_dir import ModelDir, RunDir
@@ -36,25 +36,16 @@ _PACKAGES: dict[ExportFormat, tuple[str, ...]] = {
 _QUANTIZED: tuple[ExportFormat, ...] = ("ctranslate2", "argos")
 
 
-@dataclass(frozen=True)
-class ExportOptions:
-    """The user's options."""
-
-    # Of CTranslate2's weights; default: the model's compute_type, or int8, in which Argos Translate computes anyway
-    number_format: str | None = None
-    max_loss: float | None = None  # the most BLEU that quantization may cost; default: MAX_LOSS
-
-
-def check_options(export_format: ExportFormat, options: ExportOptions) -> None:
+def check_options(export_format: ExportFormat, number_format: str | None, max_loss: float | None) -> None:
     """Refuse options that do not apply to the format or are out of range; the InputError names the option."""
     if export_format not in _QUANTIZED:
-        for option, value in ("--quantization", options.number_format), ("--max-loss", options.max_loss):
+        for option, value in ("--quantization", number_format), ("--max-loss", max_loss):
             if value is not None:
                 raise InputError(f"{option} is for {' and '.join(_QUANTIZED)}, not for {export_format}", "leave it out")
-    if options.number_format is not None and options.number_format not in NUMBER_FORMATS:
-        raise InputError(f"--quantization: '{options.number_format}' is not one of {', '.join(NUMBER_FORMATS)}")
-    if options.max_loss is not None and not (math.isfinite(options.max_loss) and options.max_loss >= 0):
-        raise InputError(f"--max-loss {options.max_loss} must be a number of BLEU points, 0 or more")
+    if number_format is not None and number_format not in NUMBER_FORMATS:
+        raise InputError(f"--quantization: '{number_format}' is not one of {', '.join(NUMBER_FORMATS)}")
+    if max_loss is not None and not (math.isfinite(max_loss) and max_loss >= 0):
+        raise InputError(f"--max-loss {max_loss} must be a number of BLEU points, 0 or more")
 
 
 def require_packages(*export_formats: ExportFormat) -> None:
@@ -71,13 +62,17 @@ def export(
     export_format: ExportFormat,
     output: Path,
     texts: Sequence[EvalText],
-    options: ExportOptions,
+    number_format: str | None = None,
+    max_loss: float | None = None,
     **facts: Any,
 ) -> str:
     """Export a model folder or checkpoint atomically, replacing `output`, and return lines for the user.
 
     Args:
         texts: the validation set that measures what quantization costs; may be empty if nothing is quantized.
+        number_format: of CTranslate2's weights; None: the model's compute_type, or for argos int8, in which Argos
+            Translate computes anyway.
+        max_loss: the most BLEU that quantization may cost; None: MAX_LOSS.
         facts: recorded in the output's manifest.
 
     Raises:
@@ -85,27 +80,22 @@ def export(
     """
     if output.resolve().is_relative_to(folder.root.resolve()):
         raise InputError(f"--output {output}: this is inside the model's own folder", "name another")
-    config = read_config(folder)
-    require_exportable(config, export_format)
-    default = "int8" if export_format == "argos" else config.decoding.compute_type
-    number_format = options.number_format or default
+    job = load_job(folder, export_format, texts)
+    number_format = number_format or ("int8" if export_format == "argos" else job.config.decoding.compute_type)
     quantized = export_format == "argos" or (export_format == "ctranslate2" and number_format != "float32")
     if quantized and not texts:
         raise InputError(
             f"{folder.root}: no validation set beside this model to measure its {export_format} export on",
             "give --source FILE --reference FILE",
         )
-    job = load_job(folder, export_format, texts)
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    about = {"export": export_format, "name": config.name, "created": created, **facts}
+    about = {"export": export_format, "name": job.config.name, "created": created, **facts}
     with atomic.new_folder(output, about) as partial:
-        comparison = _write(job, export_format, partial, number_format, options.max_loss)
+        comparison = _write(job, export_format, partial, number_format, MAX_LOSS if max_loss is None else max_loss)
     return "\n".join(line for line in (comparison, f"{export_format}: {output}") if line)
 
 
-def _write(
-    job: ExportJob, export_format: ExportFormat, folder: Path, number_format: str, max_loss: float | None
-) -> str:
+def _write(job: ExportJob, export_format: ExportFormat, folder: Path, number_format: str, max_loss: float) -> str:
     card = export_card(job, export_format, number_format)
     if export_format == "huggingface":
         from mt.extras.export.huggingface import write_huggingface
@@ -115,7 +105,7 @@ def _write(
         from mt.extras.export.onnx import write_onnx
 
         return write_onnx(job, folder, card)
-    check = _bleu_check(job, MAX_LOSS if max_loss is None else max_loss)
+    check = _bleu_check(job, max_loss)
     if export_format == "ctranslate2":
         from mt.extras.export.ctranslate2 import write_ctranslate2
 
@@ -149,7 +139,7 @@ def write_exports(config: Config, run_dir: RunDir) -> str:
         log.info("exporting the model as %s", export_format)
         texts = read_texts(run_dir, "valid", config.data)
         try:
-            lines.append(export(run_dir.model, export_format, output, texts, ExportOptions(), key=key))
+            lines.append(export(run_dir.model, export_format, output, texts, key=key))
         except Exception as error:  # from any of the libraries; the model and its scores are complete without it
             atomic.remove(output)
             reason = error.message if isinstance(error, MtError) else f"{type(error).__name__}: {error}"

@@ -14,7 +14,7 @@ from mt.config.schema import export_rules
 from mt.data.sentence_format import SentenceFormat
 from mt.data.token_store import SIDES
 from mt.errors import InputError
-from mt.extras.export.exporting import ExportOptions, check_options, require_packages
+from mt.extras.export.exporting import check_options, require_packages
 from mt.extras.pipelines.loading import problem
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.records import may_write
@@ -82,7 +82,7 @@ class _Checker:
         """Report models of another shape or vocabulary than the step needs, and exports that hold no such model."""
         settings = step.settings
         if isinstance(settings, Export):
-            check_options(settings.format, ExportOptions(settings.quantization, settings.max_loss))
+            check_options(settings.format, settings.quantization, settings.max_loss)
             require_packages(settings.format)
             for rule in export_rules(self._config_of(step.models()[0]), settings.format):
                 yield self._problem(step, rule.reason, "format")
