@@ -26,7 +26,7 @@ from mt.extras.serving import requests
 from mt.extras.serving.files import Files
 from mt.extras.serving.limits import Limits, Metrics, RateLimit, RequestError
 from mt.extras.serving.pages import api_description, web_page
-from mt.extras.serving.service import Direction, Service, Translation
+from mt.extras.serving.service import Direction, Service
 from mt.text.languages import language_name
 
 _T = TypeVar("_T")
@@ -78,8 +78,7 @@ def _add_text_routes(app: FastAPI, service: Service, limits: Limits, admit: _Adm
     @app.post("/translate")
     async def translate(request: Request) -> Response:
         wanted = requests.translation_request(await fields_of(request), limits)
-        translations = await _until_disconnect(request, service.translate(wanted))
-        return JSONResponse(_as_json(translations, wanted.is_list, wanted.alternatives > 0))
+        return JSONResponse(await _until_disconnect(request, service.translate(wanted)))
 
     @app.post("/detect")
     async def detect(request: Request) -> Response:
@@ -175,17 +174,6 @@ def _add_info_routes(
             "fileLimit": limits.file,
             "models": service.models(),
         }
-
-
-def _as_json(translations: list[Translation], is_list: bool, with_alternatives: bool) -> dict[str, Any]:
-    """Build LibreTranslate's response; each value is a list if `q` was one."""
-    response: dict[str, Any] = {"translatedText": [one.text for one in translations]}
-    if with_alternatives:
-        response["alternatives"] = [one.alternatives for one in translations]
-    detected = [one.detected for one in translations if one.detected is not None]
-    if detected:
-        response["detectedLanguage"] = [{"confidence": share, "language": code} for code, share in detected]
-    return response if is_list else {key: values[0] for key, values in response.items()}
 
 
 def _admit(request: Request, key: str, keys: Collection[str], rate: RateLimit) -> None:

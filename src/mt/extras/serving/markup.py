@@ -102,14 +102,14 @@ class Writer:
 
         `units` are its words, with origins relative to `start`; empty if the span has no inner tags.
         """
-        from mt.extras.serving.placement import place  # imports numpy, which most documents do not need
+        from mt.extras.serving.placement import Placement  # imports numpy, which most documents do not need
 
         units = [part for unit in units for part in self._split_at_tags(unit, text, start)]
         if not units:
             self._put_unwritten(one for one in self._line.elements if one.start == one.end == start)
             self._write(text, self._line.around(start))
             return
-        placement, written = place(self._line, start, end, units), 0
+        placement, written = Placement(self._line, start, end, units), 0
         for number, (unit, stack) in enumerate(zip(units, placement.stacks, strict=True)):
             self.space(text[written : unit.start])
             self._put_before(placement.before[number], is_first=number == 0)

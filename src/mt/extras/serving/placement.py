@@ -8,7 +8,6 @@ An element gets the run of words with the most attention to its source words, so
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,24 +22,16 @@ _MIN_SHARE = 0.4  # of a word's attention that extends an element to it
 _LEAST_SHARE = 0.1  # for the only word of an element, which would have none
 
 
-@dataclass
 class Placement:
     """The elements around each word of a translation, outer ones first, and those without a word of their own.
 
     The latter stand before or after a word, given by its number.
+
+    Args:
+        line: with the sentence, from start to end.
+        units: the words of the translation.
     """
 
-    stacks: "list[list[Element]]"
-    before: "defaultdict[int, list[Element]]" = field(default_factory=lambda: defaultdict(list))
-    after: "defaultdict[int, list[Element]]" = field(default_factory=lambda: defaultdict(list))
-
-
-def place(line: "Line", start: int, end: int, units: Sequence[Unit]) -> Placement:
-    """Place the elements of the sentence from start to end of a line, given its translation's words."""
-    return _Placer(line, start, end, units).place()
-
-
-class _Placer:
     def __init__(self, line: "Line", start: int, end: int, units: Sequence[Unit]) -> None:
         self._line, self._start, self._end = line, start, end
         shares = [unit.shares or ((unit.origin, 1.0),) for unit in units]
@@ -53,28 +44,30 @@ class _Placer:
         self._sums = weights.cumsum(axis=1)  # (T, S + 1)
         self._origins = [start + unit.origin for unit in units]
         self._ranges: dict[Element, tuple[int, int]] = {}  # first word, and the one behind the last
+        self.stacks: list[list[Element]] = [[] for _ in units]
+        self.before: defaultdict[int, list[Element]] = defaultdict(list)
+        self.after: defaultdict[int, list[Element]] = defaultdict(list)
+        self._place_all()
 
-    def place(self) -> Placement:
-        stacks: list[list[Element]] = [[] for _ in self._origins]
+    def _place_all(self) -> None:
         around = [one for one in self._line.elements if one.start < min(self._end, one.end) and one.end > self._start]
         for parent, children in _families(around):
-            bounds = (0, len(stacks)) if parent is None else self._ranges.get(parent)
+            bounds = (0, len(self.stacks)) if parent is None else self._ranges.get(parent)
             for element, (first, last) in self._siblings(children, bounds) if bounds else ():
                 self._ranges[element] = first, last
         for element in around:  # outer ones first
-            for stack in stacks[slice(*self._ranges.get(element, (0, 0)))]:
+            for stack in self.stacks[slice(*self._ranges.get(element, (0, 0)))]:
                 stack.append(element)
-        placement, empty = Placement(stacks), set["Element"]()
+        empty = set["Element"]()
         for element in self._line.elements:
             if self._start <= element.start and element.end <= self._end and element not in self._ranges:
                 if empty.isdisjoint(element.parents):  # else it is written with its parent
-                    self._place_empty(element, placement)
+                    self._place_empty(element)
                 empty.add(element)
-        for each in placement.before.values():  # outside of what opens there
+        for each in self.before.values():  # outside of what opens there
             each.sort(key=lambda element: len(element.parents))
-        for each in placement.after.values():
+        for each in self.after.values():
             each.sort(key=lambda element: -len(element.parents))
-        return placement
 
     def _siblings(
         self, elements: "Sequence[Element]", bounds: tuple[int, int]
@@ -117,19 +110,19 @@ class _Placer:
             return int(shares.argmax()), int(shares.argmax()) + 1
         return found
 
-    def _place_empty(self, element: "Element", placement: Placement) -> None:
+    def _place_empty(self, element: "Element") -> None:
         """Place an element without a word: after the word that it is attached to, or before the next one."""
         for outer in element.parents:
             if outer not in self._ranges and outer.end > self._end:  # its words are in a later sentence
-                placement.after[len(self._origins) - 1].append(element)
+                self.after[len(self._origins) - 1].append(element)
                 return
             if outer not in self._ranges and outer.start < self._start:  # or in an earlier one
-                placement.before[0].append(element)
+                self.before[0].append(element)
                 return
         parent = element.parents[-1] if element.parents else None
         first, last = self._ranges[parent] if parent in self._ranges else (0, len(self._origins))
         if element.start <= self._start:
-            placement.before[first].append(element)
+            self.before[first].append(element)
             return
         number = bisect_left(self._words, element.start)
         is_attached = not self._line.text[element.start - 1].isspace()
@@ -138,17 +131,17 @@ class _Placer:
         if previous is None and following is None:  # the first word that comes from further on
             following = next((i for i in range(first, last) if self._origins[i] >= element.start), None)
         if previous is not None or following is None:
-            self._put(element, placement, last - 1 if previous is None else previous, behind=True)
+            self._put(element, last - 1 if previous is None else previous, behind=True)
         else:
-            self._put(element, placement, following, behind=False)
+            self._put(element, following, behind=False)
 
-    def _put(self, element: "Element", placement: Placement, word: int, behind: bool) -> None:
+    def _put(self, element: "Element", word: int, behind: bool) -> None:
         """Put an element before or behind a word, without splitting another that it is not inside of."""
-        outer = next((one for one in placement.stacks[word] if one not in element.parents), None)
+        outer = next((one for one in self.stacks[word] if one not in element.parents), None)
         first, last = (word, word) if outer is None else (self._ranges[outer][0], self._ranges[outer][1] - 1)
         if outer is not None:  # nor one that continues in another sentence
             behind = outer.end <= self._end if behind else outer.start < self._start
-        (placement.after[last] if behind else placement.before[first]).append(element)
+        (self.after[last] if behind else self.before[first]).append(element)
 
     def _likeliest(self, word: int, first: int, last: int) -> int | None:
         """Return the word of a range that translates a source word, given by its number; None if none does."""

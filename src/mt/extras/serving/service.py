@@ -70,13 +70,8 @@ class Request:
     is_list: bool  # False: the client sent a single text
 
 
-@dataclass(frozen=True)
-class Translation:
-    """The translation of a text."""
-
-    text: str
-    alternatives: list[str]  # distinct, best first
-    detected: tuple[str, float] | None  # for `auto`: language and confidence in percent
+# The direction of a text, None if it is in the target language; for `auto` the language detected, and confidence in %
+_Choice = tuple[Direction | None, tuple[str, float] | None]
 
 
 class Service:
@@ -115,9 +110,13 @@ class Service:
         likely = [(code, confidence) for code, confidence in ranked if confidence >= 1] or ranked[:1]
         return [{"confidence": confidence, "language": code} for code, confidence in likely]
 
-    async def translate(self, request: Request) -> list[Translation]:
-        """Translate the texts of a request, each possibly in another language."""
-        chosen = await self.in_thread(lambda: [self._direction(text, request) for text in request.texts])
+    async def translate(self, request: Request) -> dict[str, Any]:
+        """Return LibreTranslate's response to a request, whose texts may each be in another language.
+
+        Each value is a list if the client sent one. Alternatives are distinct, the best first.
+        """
+        wanted = request.source, request.target, request.is_html
+        chosen = await self.in_thread(lambda: [self._direction(text, *wanted) for text in request.texts])
         # A text already in the target language stays as it is.
         results: list[tuple[str, list[str]]] = [(text, []) for text in request.texts]
         deadline = self._batcher.deadline()  # shared by all directions
@@ -126,14 +125,16 @@ class Service:
             texts = [request.texts[i] for i in indices]
             for i, result in zip(indices, await self._translate(texts, direction, request, deadline), strict=True):
                 results[i] = result
-        return [Translation(*result, detected) for result, (_, detected) in zip(results, chosen, strict=True)]
+        response: dict[str, Any] = {"translatedText": [text for text, _ in results]}
+        if request.alternatives:
+            response["alternatives"] = [alternatives for _, alternatives in results]
+        if detected := [found for _, found in chosen if found is not None]:
+            response["detectedLanguage"] = [{"confidence": share, "language": code} for code, share in detected]
+        return response if request.is_list else {key: values[0] for key, values in response.items()}
 
-    async def direction(
-        self, sample: str, source: str, target: str
-    ) -> tuple[Direction | None, tuple[str, float] | None]:
-        """Choose the direction of a document, as `translate` does of a text; None: it is in the target language."""
-        request = Request([], source, target, False, 0, False)
-        return await self.in_thread(lambda: self._direction(sample, request))
+    async def direction(self, sample: str, source: str, target: str) -> _Choice:
+        """Choose the direction of a document, as `translate` does of a text."""
+        return await self.in_thread(lambda: self._direction(sample, source, target))
 
     async def translate_sentences(
         self, sentences: Sequence[str], direction: Direction | None, deadline: float, aligned: bool
@@ -164,14 +165,14 @@ class Service:
     async def in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    def _direction(self, text: str, request: Request) -> tuple[Direction | None, tuple[str, float] | None]:
+    def _direction(self, text: str, source: str, target: str, is_html: bool = False) -> _Choice:
         """Choose the direction of a text (None if it is already in the target language); for `auto`, detect it."""
-        source, target, detected = request.source, request.target, None
+        detected = None
         if source == "auto":
             if target not in self._codes:
                 raise RequestError(400, f"{target} is not supported")
             candidates = [source for source, other in self._directions if other == target]
-            content = " ".join(segment_html(text, " ").sentences) if request.is_html else text
+            content = " ".join(segment_html(text, " ").sentences) if is_html else text
             detected = self._detector.source_of(content, candidates or sorted(self._codes), target)
             source = detected[0]
         if (source, target) in self._directions:
