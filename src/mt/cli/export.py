@@ -24,19 +24,7 @@ from mt.errors import InputError
 @click.option("--from", "source_lang", metavar="LANG", help="Language of --source, where a tag names it.")
 @runs_option
 @debug_option
-def export_command(
-    format_: str,
-    model: Path | None,
-    output: Path,
-    quantization: str | None,
-    max_loss: float | None,
-    source: Path | None,
-    reference: Path | None,
-    force: bool,
-    to: str | None,
-    source_lang: str | None,
-    runs: Path,
-) -> None:
+def export_command(format_: str, model: Path | None, output: Path, **options: Any) -> None:
     """Write a model for other software.
 
     FORMAT is ctranslate2, huggingface (transformers), onnx (ONNX Runtime) or argos (Argos Translate).
@@ -44,10 +32,8 @@ def export_command(
 
     Example: mt export huggingface --model runs/demo --output demo-en-it
     """
-    if to is not None and source is None:
+    if options["to"] is not None and options["source"] is None:
         raise InputError("--to says which language --reference is in", "give both, or leave it out")
     from mt.api.exporting import export
 
-    texts: dict[str, Any] = {"source": source, "reference": reference, "to": to, "source_lang": source_lang}
-    weights: dict[str, Any] = {"quantization": quantization, "max_loss": max_loss}
-    print_result(export(format_, output, model, **weights, **texts, force=force, runs=runs))
+    print_result(export(format_, output, model, **options))

@@ -1,6 +1,7 @@
 """`mt import`."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,7 +12,7 @@ from mt.cli.text import print_result
 @click.command(name="import")
 @click.argument("model")
 @click.option("--output", type=path_type, required=True, help="The model folder to write.")
-@click.option("--from", "source_langs", metavar="LANG", multiple=True, help="Source language; may be repeated.")
+@click.option("--from", "source_lang", metavar="LANG", multiple=True, help="Source language; may be repeated.")
 @click.option("--to", "target_langs", metavar="LANG", multiple=True, help="Target language; may be repeated.")
 @click.option(
     "--prune",
@@ -22,14 +23,7 @@ from mt.cli.text import print_result
 )
 @click.option("--force", is_flag=True, help="Replace an earlier import.")
 @debug_option
-def import_command(
-    model: str,
-    output: Path,
-    source_langs: tuple[str, ...],
-    target_langs: tuple[str, ...],
-    prune: tuple[Path, ...],
-    force: bool,
-) -> None:
+def import_command(model: str, output: Path, **options: Any) -> None:
     """Make a model folder of a model of other software.
 
     MODEL is a Hugging Face folder of MarianMT (OPUS-MT), M2M-100, NLLB, mBART or `mt export huggingface`, or its name
@@ -39,6 +33,4 @@ def import_command(
     """
     from mt.api.importing import import_model
 
-    print_result(
-        import_model(model, output, source_lang=source_langs, target_langs=target_langs, prune=prune, force=force)
-    )
+    print_result(import_model(model, output, **options))
