@@ -97,7 +97,8 @@ def assemble(
 ) -> Batch:
     """Build the padded arrays of one batch of the sentences at `indices` (B,).
 
-    Each side is truncated to `max_length` tokens, specials included; None truncates nothing.
+    Each side is truncated to `max_length` tokens, specials included; None truncates nothing. The special tokens around
+    a source are those of `source_format`.
     """
     src, n_src = corpus.gather("source", indices)
     tgt, n_tgt = corpus.gather("target", indices)

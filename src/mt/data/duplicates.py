@@ -22,7 +22,7 @@ _RECORD = np.dtype([("hash", np.uint64), ("index", np.uint64)])
 def find_repeated(hashes: Iterator[int], folder: Path, at_once: int = _AT_ONCE) -> NDArray[np.bool_]:
     """Return for each 64-bit hash whether it occurred earlier (N,).
 
-    Beyond `at_once` hashes, unnamed temporary files in `folder` hold them.
+    They are read once. Beyond `at_once` hashes, unnamed temporary files in `folder` hold them.
     """
     total = 0
     with closing(HashPartitions(folder, _RECORD, at_once)) as partitions:

@@ -193,7 +193,7 @@ class SampledCorpus:
     """A corpus with a different segmentation in each epoch, which the seed and the epoch decide.
 
     Sentences that would have more than `max_length` tokens, specials included, keep the tokenizers' own segmentation.
-    An epoch's tokens are in an unnamed temporary file in `folder`.
+    An epoch's tokens are in an unnamed temporary file in `folder`. The segmenters are those of source and target.
     """
 
     def __init__(

@@ -242,8 +242,12 @@ def test_subtitles_keep_their_times(tmp_path: Path) -> None:
     (tmp_path / "c.srt").write_text(CUES.replace("there,\n", "there,\n\n").replace("\n2\n", "\n2b\n"))
     loud = translated(tmp_path / "c.srt", shout).decode()
     assert "\nHELLO THERE,\n\nMY FRIEND.\n\n2b\n" in loud
+    (tmp_path / "d.srt").write_text(CUES.replace("00:00:03,000", "00:00:03").replace("04,000", "04:000"))
+    assert "\n\n2\n00:00:03 --> 00:00:04:000\n<i>GOOD</i> BYE" in translated(tmp_path / "d.srt", shout).decode()
     loud = translated(tmp_path / "a.vtt", shout).decode()
     assert loud == VTT.replace("Hello there", "HELLO THERE").replace("Bye", "BYE")
+    (tmp_path / "b.vtt").write_text(f"\n{VTT}\nNOTE this, too\n")
+    assert translated(tmp_path / "b.vtt", shout).decode() == f"\n{loud}\nNOTE this, too\n"
 
 
 @pytest.mark.parametrize(

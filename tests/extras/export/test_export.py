@@ -196,7 +196,7 @@ def test_the_loss_is_relative_to_the_model_without_shortlist_and_preprocessing(t
     few = Shortlist([EOS_ID, 262, 263], {})
     learned = Preprocessing(Casing(("dog", "runs", "over", "the", "grass"), (True, True), False))
     run = run_folder(tmp_path / "run", *WIDE, "decoding.shortlist=1", shortlist=few, preprocessing=learned)
-    job = load_job(run.model, "ctranslate2", [])
+    job = load_job(run.model, [])
     shouted = [line.upper() for line in lines_of(run.text_file("valid", "source"))]
     text = EvalText("xx", shouted, lines_of(run.text_file("valid", "target")))
     check = exporting._bleu_check(dataclasses.replace(job, texts=[text]), 0.5)

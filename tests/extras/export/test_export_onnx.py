@@ -115,7 +115,7 @@ def test_the_readme_program_agrees_with_greedy_search(tmp_path: Path, monkeypatc
 
 
 def test_the_config_for_decoding_programs(two_languages: Path, tmp_path: Path) -> None:
-    facts = _decoding_config(load_job(RunDir(two_languages / "runs" / "two").model, "onnx", []))
+    facts = _decoding_config(load_job(RunDir(two_languages / "runs" / "two").model, []))
     assert facts["tags"].keys() == {"xx", "yy"}
     assert (facts["pad"], facts["sos"], facts["eos"]) == (PAD_ID, SOS_ID, EOS_ID)
     assert (facts["source_lang"], list(facts["target_lang"])) == ("en", ["xx", "yy"])

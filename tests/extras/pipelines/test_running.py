@@ -70,7 +70,7 @@ def test_a_step_that_none_can_run_beside_gets_all_cores(again: Path) -> None:
     plan = read_plan(again / "pipeline.yaml", [f"root={again}"], again / "runs")
     assert [plan.at_once(name, 8) for name in STEPS] == [2, 2, 1, 1, 1]
     assert [plan.at_once(name, 1) for name in STEPS] == [1] * 5
-    for name in ("teacher_2", "translated"):
+    for name in ("teacher_2", "translated", "student", "final"):
         shutil.rmtree(again / "runs" / "tiny-student" / name)
     run(again, "--jobs", "2", OMP_NUM_THREADS="4")
     assert attempts(again, "teacher_2")[-2]["cores"] == 2

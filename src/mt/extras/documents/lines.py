@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mt.extras.documents.splicing import Span, Spliced
 
-_TIME = re.compile(r"\s*(\d+:)?\d+:\d+[.,]\d+\s*-->")
+_TIME = re.compile(r"\s*\d+(:\d+)+([.,]\d*)?\s*-+>")  # as players read it, not only as it should be
 _CUE_TAG = re.compile(r"<[^>\n]*>|\{\\[^}\n]*\}")
 _SPEAKER = re.compile(r"\s*(?:<[^<>\n]*>)*[-–—]")
 # Code, images, links' targets, references, HTML, hard line breaks, escapes and emphasis of Markdown.
@@ -20,14 +20,14 @@ _INLINE = re.compile(
 )
 
 
-def scan_subtitles(source: str) -> Spliced:
+def scan_subtitles(source: str, is_vtt: bool) -> Spliced:
     """Find the text of the cues of an .srt or .vtt file; lines of one cue are one text, those of speakers are not.
 
     In an .srt file text behind an empty line is the same cue's, in a .vtt file it may be a comment or a style sheet.
     """
     found = Spliced(source, _wrapped)
     cue: list[tuple[int, int]] = []
-    in_cue, is_new, is_vtt = False, False, source.lstrip("\ufeff").startswith("WEBVTT")
+    in_cue, is_new = False, False
     for number, start, end in _lines(source):
         line = source[start:end]
         if _TIME.match(line):

@@ -119,6 +119,7 @@ def _read(
             if kind in ("srt", "vtt") and "-->" not in text:
                 raise InputError(f"{place}: no subtitle in it", "check its kind")
             scan_html: Callable[[str], Spliced] = partial(scan, markup=HTML, place="line")
-            spliced = {"html": scan_html, "md": scan_markdown}.get(kind, scan_subtitles)(text)
+            scan_cues = partial(scan_subtitles, is_vtt=kind == "vtt" or "WEBVTT" in text[:10])
+            spliced = {"html": scan_html, "md": scan_markdown}.get(kind, scan_cues)(text)
             return spliced.segments, lambda translations: spliced.written(translations).encode()
     return document.segments, document.written

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from mt.bundle.checks import load_preprocessing
-from mt.bundle.load_translator import read_config
 from mt.bundle.model_folder import load_model, write_text_files
 from mt.config import Config
 from mt.config.schema import EXPORT_FORMATS, ExportFormat, export_rules
@@ -95,9 +94,8 @@ def require_exportable(config: Config, export_format: ExportFormat) -> None:
         raise InputError(f"{rule.keys[0]}: {rule.reason}")
 
 
-def load_job(folder: ModelDir, export_format: ExportFormat, texts: Sequence[EvalText]) -> ExportJob:
-    """Load a model to export; an InputError if the format cannot represent it, or it is incomplete."""
-    require_exportable(read_config(folder), export_format)
+def load_job(folder: ModelDir, texts: Sequence[EvalText]) -> ExportJob:
+    """Load a model that the format can represent; an InputError if it is incomplete."""
     loaded = load_model(folder, torch.device("cpu"))
     assert isinstance(loaded.model, Transformer), "the rules admit no other architecture"
     return ExportJob(folder, loaded.config, loaded.model, loaded.tokenizers, texts)

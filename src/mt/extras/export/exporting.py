@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mt.bundle.load_translator import open_model
+from mt.bundle.load_translator import open_model, read_config
 from mt.config import Config
 from mt.config.schema import ExportFormat
 from mt.console import log
@@ -16,7 +16,7 @@ from mt.data.eval_texts import EvalText, read_texts
 from mt.decoding.engine import EngineChoice
 from mt.errors import InputError, MtError
 from mt.extras.export.bleu_check import BleuCheck
-from mt.extras.export.common import ExportJob, export_card, load_job
+from mt.extras.export.common import ExportJob, export_card, load_job, require_exportable
 from mt.storage import atomic
 from mt.storage.manifest import read_manifest
 from mt.storage.run_dir import ModelDir, RunDir
@@ -80,16 +80,18 @@ def export(
     """
     if output.resolve().is_relative_to(folder.root.resolve()):
         raise InputError(f"--output {output}: this is inside the model's own folder", "name another")
-    job = load_job(folder, export_format, texts)
-    number_format = number_format or ("int8" if export_format == "argos" else job.config.decoding.compute_type)
+    config = read_config(folder)
+    require_exportable(config, export_format)
+    number_format = number_format or ("int8" if export_format == "argos" else config.decoding.compute_type)
     quantized = export_format == "argos" or (export_format == "ctranslate2" and number_format != "float32")
     if quantized and not texts:
         raise InputError(
             f"{folder.root}: no validation set beside this model to measure its {export_format} export on",
             "give --source FILE --reference FILE",
         )
+    job = load_job(folder, texts)
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    about = {"export": export_format, "name": job.config.name, "created": created, **facts}
+    about = {"export": export_format, "name": config.name, "created": created, **facts}
     with atomic.new_folder(output, about) as partial:
         comparison = _write(job, export_format, partial, number_format, MAX_LOSS if max_loss is None else max_loss)
     return "\n".join(line for line in (comparison, f"{export_format}: {output}") if line)

@@ -72,7 +72,8 @@ def makespan(plan: Plan, costs: Mapping[str, StepCost], jobs: int) -> float:
 
 class _Estimator:
     def __init__(self, plan: Plan, keep: bool) -> None:
-        self._plan, self._keep, self._cores = plan, keep, 1
+        self._plan, self._keep = plan, keep
+        self._cores = 1  # of the step whose cost is wanted
         self._path = plan.records / ".timings.json"
         self._measured: dict[str, Measurements] = {}
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):  # missing or damaged

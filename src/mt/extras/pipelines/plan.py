@@ -65,9 +65,8 @@ class Step:
         for split in ("train", "valid", "test"):
             sources = getattr(data, split)
             for source in sources if isinstance(sources, tuple) else ():
-                names = [getattr(source, key) for key in ("source", "target", "file", "folder") if hasattr(source, key)]
-                if names:
-                    yield split, source, [Path(data.root, name) for name in names]
+                if source.files:
+                    yield split, source, [Path(data.root, name) for name in source.files.values()]
 
 
 @dataclass(frozen=True)
@@ -93,9 +92,9 @@ class Plan:
         return set(direct).union(*map(self.upstream, direct))
 
     def at_once(self, name: str, jobs: int) -> int:
-        """Return how many steps share the machine, at most, while this one runs: those that can run beside it, and it.
+        """Return among how many steps the cores are shared: this one and those independent of it, at most `jobs`.
 
-        It does not depend on what is done, so that a step has as many threads, and the same bytes, after a resume.
+        What is done does not matter, so that a step has as many threads, and the same bytes, after a resume.
         """
         after = sum(name in self.upstream(other) for other in self.steps)
         return min(jobs, len(self.steps) - len(self.upstream(name)) - after)
