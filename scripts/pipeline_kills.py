@@ -4,7 +4,8 @@
 
 The second run is killed with SIGKILL, twice the pipeline itself and then one of its commands, at random moments within
 the steps that were targeted least often so far, and started again with the same command. At the end all files but
-those with times must have the same SHA-256. A step that ends early is targeted less often, so there may be fewer kills.
+those with times must have the same SHA-256. The last step gets the kills that are left, so there are fewer only if it
+ends too early.
 """
 
 import argparse
@@ -76,11 +77,13 @@ class Pipeline:
 def run_with_kills(pipeline: Pipeline, durations: dict[str, float], kills: int, rng: random.Random) -> Counter[str]:
     """Run a pipeline to its end with so many kills on the way; return how often each step was killed."""
     killed, aimed, made = Counter(dict.fromkeys(durations, 0)), Counter[str](), 0
-    most = -(-kills // len(durations))
+    most: dict[str, int] = {}
     pipeline.start()
     while made < kills and pipeline.process.poll() is None:
         time.sleep(POLL)
-        targets = [name for name in pipeline.running() if aimed[name] < most]
+        for name in pipeline.running():  # of the kills that are left, a share for it and those still to run
+            most.setdefault(name, -(-(kills - made) // (len(durations) - len(most))))
+        targets = [name for name in pipeline.running() if aimed[name] < most[name]]
         if not targets:
             continue
         target = min(targets, key=aimed.__getitem__)
