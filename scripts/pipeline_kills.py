@@ -22,9 +22,10 @@ from pathlib import Path
 
 from mt.storage.manifest import sha256
 
-# Files that have times in them; models, checkpoints' tensors, encoded text, translations and scores of pairs have none.
+# Files and folders with times in them; models, checkpoints' tensors, encoded text, translations and scores have none.
 TIMES = {"metrics.jsonl", "report.html", "train.log", "state.json", "test.json", "precision.json", "scores.json"}
 TIMES |= {"MANIFEST.json", "README.md", ".lock", "valid.json"}
+FOLDERS = {".pipeline", "tensorboard"}
 POLL = 0.2  # seconds
 
 
@@ -81,8 +82,9 @@ def run_with_kills(pipeline: Pipeline, durations: dict[str, float], kills: int, 
     pipeline.start()
     while made < kills and pipeline.process.poll() is None:
         time.sleep(POLL)
-        for name in pipeline.running():  # of the kills that are left, a share for it and those still to run
-            most.setdefault(name, -(-(kills - made) // (len(durations) - len(most))))
+        for name in pipeline.running():
+            if name not in most:  # of the kills that are left, a share for it and those still to run
+                most[name] = -(-(kills - made) // (len(durations) - len(most)))
         targets = [name for name in pipeline.running() if aimed[name] < most[name]]
         if not targets:
             continue
@@ -103,7 +105,7 @@ def run_with_kills(pipeline: Pipeline, durations: dict[str, float], kills: int, 
 
 def products(runs: Path) -> dict[str, str]:
     """Return the SHA-256 of each file of the steps."""
-    files = [path for path in runs.glob("*/*/**/*") if path.is_file() and ".pipeline" not in path.parts]
+    files = [path for path in runs.glob("*/*/**/*") if path.is_file() and FOLDERS.isdisjoint(path.parts)]
     return {path.relative_to(runs).as_posix(): sha256(path) for path in files if path.name not in TIMES}
 
 
