@@ -63,13 +63,7 @@ def score_corpus(
         for models in (forward, backward)
     ]
     bitexts = [bitext for bitext in bitexts_of(settings.data) if bitext.split == "train"]
-    scorers = {
-        bitext.direction: (
-            _scorer(loaded[0], "--forward", *bitext.languages),
-            _scorer(loaded[1], "--backward", *bitext.languages[::-1]),
-        )
-        for bitext in bitexts
-    }
+    scorers = {bitext.direction: _scorers(loaded, *bitext.languages) for bitext in bitexts}
     facts = survey(bitexts)
     weights = [learned_files(read_manifest(each.path)["files"]) for models in loaded for each in models]
     key = stage_key(facts.digest, weights, str(embeddings))
@@ -78,6 +72,14 @@ def score_corpus(
         sources = [{"file": bitext.files[0], "pairs": n} for bitext, n in zip(bitexts, facts.sizes, strict=True)]
         summary = write_scores(folder, {"key": key, "sources": sources})
     return summary
+
+
+def _scorers(loaded: "list[list[Translator]]", source_lang: str, target_lang: str) -> "tuple[Scorer, Scorer]":
+    forward, backward = loaded
+    return (
+        _scorer(forward, "--forward", source_lang, target_lang),
+        _scorer(backward, "--backward", target_lang, source_lang),
+    )
 
 
 def _scorer(models: "list[Translator]", option: str, own: str, other: str) -> "Scorer":

@@ -38,8 +38,8 @@ class StepError(MtError):
 def execute(plan: Plan, jobs: int, only: str | None = None) -> None:
     """Run the steps that are not done, at most `jobs` at once, or just one whose inputs are there.
 
-    Each process gets its share of the cores by OMP_NUM_THREADS, all if no step can run beside it, and of several GPUs
-    one.
+    Each process gets its share of the cores by OMP_NUM_THREADS, all if no step is independent of it, and of several
+    GPUs one.
 
     Raises:
         StepError: a step failed; those that were running have ended.
