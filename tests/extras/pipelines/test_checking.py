@@ -1,5 +1,6 @@
 """Pipelines that are wrong: one sentence with file and line, before anything runs."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -293,6 +294,24 @@ def test_a_dry_run_estimates_and_leaves_nothing(tmp_path: Path) -> None:
         assert " s " in times[name] or " min " in times[name], shown
     assert shown.splitlines()[-1].startswith("estimated: ")
     assert "unknown" not in shown
+
+
+@pytest.mark.slow
+def test_scores_are_estimated_by_the_models_in_float32_with_random_pairs(tmp_path: Path) -> None:
+    from mt.extras.pipelines.estimates import estimate_costs
+
+    values = "set: {training.max_steps: 800, training.precision: bf16}\nsteps:"
+    teachers = TEACHERS.replace("training.max_steps: 8, ", "").replace("steps:", values, 1)
+    score = "score: {config: tiny.yaml, set: {model.d_model: 64}, forward: {step: teacher_1}, backward: {step: reverse}}"
+    folder = make_pipeline(tmp_path, f"{teachers}  {REVERSE}\n  scores:\n    {score}\n")
+    plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
+    plan.records.mkdir(parents=True)
+    cost = estimate_costs(plan, ["scores"])["scores"]
+    [timings] = json.loads((plan.records / ".timings.json").read_text()).values()
+    assert timings["precision"] == "fp32"
+    forward = timings["steps_per_pair"] * timings["seconds_per_step"] * 0.28
+    pairs = len((folder / "train.en").read_text().splitlines())
+    assert cost.seconds == pytest.approx(12 + 4 * (2 * pairs) * forward), "each source has another target, too"
 
 
 def test_the_estimated_time_is_that_of_steps_side_by_side(folder: Path) -> None:

@@ -127,7 +127,7 @@ def score_pairs(
         key: of the text and the models.
         similarity: of a pair's sentences, by a model of sentence embeddings.
     """
-    every = min(max(facts.pairs // _RANDOM_PAIRS, 1), 20)
+    every = random_interval(facts.pairs)
     with (
         ResumableFile(path, key) as file,
         progress(total=facts.pairs, unit="pair", desc="scoring", unit_scale=True) as bar,
@@ -143,6 +143,11 @@ def score_pairs(
                 file.append(list(rows))
             bar.update(len(block))
         file.finish()
+
+
+def random_interval(pairs: int) -> int:
+    """Return n: of so many pairs, every n-th source also gets another target, at random, and is scored with it."""
+    return min(max(pairs // _RANDOM_PAIRS, 1), 20)
 
 
 def _blocks(bitexts: Sequence[Bitext]) -> Iterator[tuple[Bitext, list[tuple[int, Pair]]]]:

@@ -14,6 +14,7 @@ from mt.bundle.pretrained import Pretrained
 from mt.config import Config, PairFiles, Source
 from mt.console import log
 from mt.errors import MtError
+from mt.extras.doctor.scoring import random_interval
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.planning.corpus_sample import train_on_sample
 from mt.extras.planning.dry_run import Texts, read_texts
@@ -30,6 +31,8 @@ _BEAM_FACTOR = 0.42  # of greedy search in a probe: 0.84, 2.4 and 5.4 times its 
 _INT8 = 0.6  # of CTranslate2's time in float32
 _TORCH = 1.6  # times as slow as CTranslate2 in float32 (docs/performance.md)
 _CLEANED_PER_SECOND = 1800  # pairs
+_PASSES_PER_SCORE = 4  # two models, each for the pair and for its target with another source
+_FORWARD = 0.28  # of a training step's time: without gradients, in batches that fit the caches
 _SCORE_BYTES, _WEIGHT_BYTES = 160, 4
 
 
@@ -117,6 +120,8 @@ class _Estimator:
             if step.kind == "clean":
                 size = sum(texts.pairs) * texts.train.bytes_per_pair()
                 return StepCost(_START + sum(texts.pairs) / _CLEANED_PER_SECOND, round(size))
+            if step.kind == "score":
+                return self._scoring_cost(step, config, texts)
             if config.training.max_steps <= _FEW_STEPS:
                 return StepCost()
             measured = self._measure(config, texts)
@@ -125,9 +130,6 @@ class _Estimator:
             return StepCost()
         if measured is None:
             return StepCost()
-        if step.kind == "score":
-            passes = 4 * sum(texts.pairs) * measured.steps_per_pair * config.training.accumulate
-            return StepCost(2 * _START + passes * measured.seconds_per_step / 3, 2 * _SCORE_BYTES * sum(texts.pairs))
         valid = texts.held_out["valid"][0]
         found = estimate(config, measured, texts.pairs, valid, texts.train.bytes_per_pair(), texts.train.complete)
         training = config.training
@@ -136,6 +138,21 @@ class _Estimator:
         scoring = scoring_cost(config.data.test is not None) * valid * measured.seconds_per_sentence
         seconds = 2 * _START + found.training_seconds * teachers + found.validation_seconds + scoring
         return StepCost(seconds, found.disk)
+
+    def _scoring_cost(self, step: Step, config: Config, texts: Texts) -> StepCost:
+        writers = [self._plan.writer(model) for key in ("forward", "backward") for model in step.models(key)]
+        models = [writer.config for writer in writers if writer is not None and writer.config is not None]
+        epochs = []
+        for model in models or [config]:
+            training = model.training.model_copy(update={"precision": "fp32"})  # in which all models score
+            measured = self._measure(model.model_copy(update={"training": training}), texts)
+            if measured is None:
+                return StepCost()
+            epochs.append(measured.steps_per_pair * measured.seconds_per_step)
+        pairs = sum(texts.pairs)
+        scored = pairs + pairs // random_interval(pairs)
+        seconds = _PASSES_PER_SCORE * scored * sum(epochs) / len(epochs) * _FORWARD
+        return StepCost(2 * _START + seconds, 2 * _SCORE_BYTES * scored)
 
     def _measure(self, config: Config, texts: Texts | None = None) -> Measurements | None:
         """Time some steps of a training, or of one of the same shape that was timed before."""
