@@ -27,7 +27,7 @@ class Comet:
     """
 
     def __init__(self, path: Path, gpu: bool) -> None:
-        checkpoint = _find_checkpoint(path)
+        checkpoint = find_checkpoint(path)
         try:
             from comet import load_from_checkpoint
         except ImportError as error:
@@ -58,7 +58,8 @@ class Comet:
         return float(prediction.system_score)
 
 
-def _find_checkpoint(path: Path) -> Path:
+def find_checkpoint(path: Path) -> Path:
+    """Return the file of a checkpoint, given it or its folder; raises InputError if there is none."""
     checkpoint = path / "checkpoints" / "model.ckpt" if path.is_dir() else path
     if not checkpoint.is_file():
         hint = "give the folder that COMET downloads (hparams.yaml and checkpoints/model.ckpt)"

@@ -163,6 +163,12 @@ BAD = {
     "the closest of one": ("beam: 2", "beam: 1", ":16: ", "needs 2 or more translations"),
     "the closest of more than there are": ("beam: 2", "n_best: 3", ":16: ", "no more than the beam of 2 has"),
     "an unknown metric": ("source: valid.en", "metrics: [blue], source: valid.en", ":18: ", "not 'blue'"),
+    "a comet checkpoint that is not there": (
+        "source: valid.en",
+        "metrics: comet, comet_model: nowhere, source: valid.en",
+        ":18: ",
+        "nowhere: no COMET checkpoint there",
+    ),
     "comet without a checkpoint": ("source: valid.en", "metrics: comet, source: valid.en", ":18: ", "go together"),
     "an unknown reason": (TRANSLATED, "clean: {config: tiny.yaml, drop: langage}", ":16: ", "'langage' is none of"),
     "a tag of two words": (

@@ -19,6 +19,7 @@ from mt.extras.pipelines.loading import problem
 from mt.extras.pipelines.plan import Plan, Step
 from mt.extras.pipelines.records import may_write
 from mt.extras.pipelines.schema import Distill, Export
+from mt.metrics.comet import find_checkpoint
 from mt.pipeline.preflight import check_requirements
 from mt.storage.find_model import find_model
 from mt.storage.manifest import read_manifest
@@ -57,6 +58,11 @@ class _Checker:
             for path in paths:
                 is_there = path.exists() or getattr(source, "optional", False)
                 yield from self._missing(step, path, is_there, f"data.{split}")
+        if comet := getattr(step.settings, "comet_model", None):
+            try:
+                find_checkpoint(Path(comet))
+            except InputError as error:
+                yield self._problem(step, error.message, "comet_model")
         if getattr(step.settings, "output", None) and not may_write(self._plan, step):
             message = f"{step.output} is there, and this step did not write it; remove it, or choose another output"
             yield self._problem(step, message, "output")
