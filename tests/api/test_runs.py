@@ -116,6 +116,8 @@ def test_a_run_is_shown(trained: Path) -> None:
     done = command("runs", "show", "other", cwd=trained, code=2)
     assert "other: there is no such run" in done.stderr
     assert "known: tiny" in done.stderr
+    assert "en to xx" in command("runs", "--runs", trained / "runs", "show", "tiny", cwd=trained.parent).stdout
+    assert "--json belongs to the list" in command("runs", "--json", "show", "tiny", cwd=trained, code=2).stderr
 
 
 def test_a_run_that_cannot_be_looked_at_is_left_out(trained: Path, tmp_path: Path) -> None:

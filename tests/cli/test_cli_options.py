@@ -44,6 +44,7 @@ USAGE = [
     (DISTILL, "--mbr 4"),
     (DISTILL, "--n-best 2"),
     (DISTILL, "--tag x"),
+    (["compare", "a", "b"], "--samples 19"),
 ]
 TUNING_EXCLUDES = ("--sample", "--mbr 3", "--length-penalty 1", "--length-penalty 0", "--output never")
 

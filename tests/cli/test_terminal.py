@@ -95,6 +95,17 @@ def test_results_are_not_overwritten(trained: Path, tmp_path: Path) -> None:
     assert output.read_text() == "mine\n"
     mt(*words, "--force", cwd=trained)
     assert output.read_text() == first
+    for option in ("--glossary", "--prefix-file"):
+        refused = mt(*words, "--force", option, output, cwd=trained, code=2)
+        assert "this is an input and would be overwritten" in refused.stderr
+
+
+def test_a_configuration_is_no_pipe(tiny: Path) -> None:
+    script = "cat tiny.yaml | $PYTHON -m mt train --dry-run /dev/stdin"
+    environment = {**os.environ, "PYTHON": sys.executable}
+    done = subprocess.run(["sh", "-c", script], cwd=tiny, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "/dev/stdin: a pipe, not a file" in done.stderr
 
 
 def test_a_file_among_the_texts_is_a_slip(trained: Path) -> None:

@@ -83,6 +83,7 @@ def test_the_command_scores_each_text(tmp_path: Path) -> None:
     scored = json.loads(printed("eval", "--model", folder.root, "--perturb", "--json", "--beam", "2", *files))
     rows = {row["perturbation"]: row for row in scored["perturbations"]}
     assert list(rows) == list(PERTURBATIONS)
+    assert list(rows["clean"]) == ["perturbation", "target_lang", "bleu", "share_of_clean", "copied"]
     translator = open_model(ModelDir(folder.root)).translator
     upper = translator.best([line.upper() for line in ENGLISH], SearchOptions(2, max_length=256))
     expected = BLEU().corpus_score(upper, [[line.upper() for line in GERMAN]]).score
@@ -90,6 +91,6 @@ def test_the_command_scores_each_text(tmp_path: Path) -> None:
     table = evaluate_robustness(folder.root, source=files[1], reference=files[3], beam_size=2)
     assert table.json == scored
     assert str(table).split("\n")[0].split() == ["text", "BLEU", "%", "of", "clean", "copied", "%"]
-    for other in ("--sample", "--mbr 2", "--output x", "--metrics chrf", "--tune-length-penalty"):
+    for other in ("--sample", "--mbr 2", "--output x", "--metrics chrf", "--comet-model x", "--tune-length-penalty"):
         with pytest.raises(InputError, match="contradict"):
             printed("eval", "--model", folder.root, "--perturb", *other.split())

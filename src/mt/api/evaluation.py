@@ -174,7 +174,7 @@ def evaluate_robustness(
     texts = texts_in(opened.settings, texts) if to is None else texts
     options, tokenize = request.options(opened.settings.search), config.evaluation.bleu_tokenize
     results = perturbation.evaluate_perturbed(opened.translator, texts, options, config.data.source_lang[0], tokenize)
-    signature = bleu_signature(config.evaluation, [texts[0].target_lang])
+    signature = bleu_signature(config.evaluation, [text.target_lang for text in texts], is_mean=False)
     return ScoreTable(
         perturbation.perturbations_table(results, signature), perturbation.perturbations_json(results, signature)
     )

@@ -24,7 +24,8 @@ from mt.cli.text import print_result
 from mt.errors import InputError
 
 _METRICS = ("bleu", "chrf", "ter")
-_RESAMPLINGS = click.IntRange(2, 1_000_000)  # more add no precision, and fill the memory
+# With fewer no difference can be significant; more add no precision, and fill the memory.
+_RESAMPLINGS = click.IntRange(20, 1_000_000)
 
 
 @click.command()

@@ -1,6 +1,5 @@
 """`mt data check`, `mt data score`, `mt data clean`, `mt data align` and `mt data align-words`."""
 
-import math
 import shlex
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from mt.cli.options import (
     device_option,
     force_option,
     json_option,
+    number,
     path_type,
     runs_option,
     set_option,
@@ -37,13 +37,6 @@ def _shares(context: click.Context, parameter: click.Parameter, words: tuple[str
         if not 0 < float(share) <= 1:
             raise click.BadParameter(f"'{word}': a share is more than 0 and at most 1")
     return shares or None
-
-
-def _number(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
-    """Refuse `nan`, with which no score compares."""
-    if value is not None and math.isnan(value):
-        raise click.BadParameter("nan is not a number")
-    return value
 
 
 @click.group()
@@ -117,7 +110,7 @@ def check(
 @click.option("--max-per-template", type=click.IntRange(1), metavar="N", help="Keep N pairs of each template.")
 @click.option("--scores", type=path_type, help="Output of `mt data score`: drop pairs with low scores.")
 @click.option(
-    "--min-score", type=float, callback=_number, help="The least score that stays; default: what the scores suggest."
+    "--min-score", type=float, callback=number, help="The least score that stays; default: what the scores suggest."
 )
 @click.option(
     "--keep-share", multiple=True, callback=_shares, metavar="[N:]SHARE", help="Best share to keep, of source N or all."
@@ -238,7 +231,7 @@ def score(
 @click.option(
     "--min-score",
     type=float,
-    callback=_number,
+    callback=number,
     help="Leave out pairs of less evidence, in nats; above 0: rather a pair.",
 )
 @force_option

@@ -46,7 +46,7 @@ def translate_document(path: Path, kind: str, output: Path | None, request: Any,
     for name in _ONLY_LINES:
         if options[name]:
             raise InputError(f"--{name.replace('_', '-')} is for lines of text, not for documents", "leave it out")
-    check_output(output, path, force=options["force"])
+    check_output(output, path, options["glossary"], force=options["force"])
     from mt.api.loading import load
 
     engine = {name: options[name] for name in (*ENGINE_OPTIONS, "glossary", "keep")}

@@ -81,5 +81,5 @@ def _check_excluded(options: dict[str, Any]) -> None:
     contradict(options["tune_length_penalty"] and options["perturb"], tuning, perturb)
     chosen = perturb if options["perturb"] else tuning
     contradict(chosen == tuning and options["length_penalty"] is not None, tuning, "--length-penalty")
-    for option in ("sample", "mbr", "output", "metrics", "glossary", "keep"):
-        contradict(bool(options[option]), chosen, f"--{option}")
+    for option in ("sample", "mbr", "output", "metrics", "comet_model", "glossary", "keep"):
+        contradict(bool(options[option]), chosen, f"--{option.replace('_', '-')}")

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mt.cli.init_dialogue import ask_minutes, ask_texts, ask_value
-from mt.cli.options import debug_option, path_type
+from mt.cli.options import debug_option, number, path_type
 from mt.cli.text import print_result
 from mt.errors import InputError, contradict
 from mt.storage.output_path import refuse_inputs, require_writable
 
 if TYPE_CHECKING:
     from mt.extras.pipelines.template import Draft
-    from mt.extras.planning.init_options import InitOptions
+    from mt.extras.planning.init_options import InitOptions, Source
     from mt.extras.planning.inspection import Found
 
 _SCHEMA = "mt.schema.json"
@@ -66,14 +66,25 @@ class _Init(click.Command):
 @click.option("--test", callback=_split, metavar="SRC TGT|FILE", help="Test text; default: split off --train.")
 @click.option("--from", "start", type=path_type, metavar="MODEL", help="Fine-tune this run or model folder.")
 @click.option("--general", callback=_split, metavar="SRC TGT|FILE", help="With --from: text against forgetting.")
-@click.option("--general-share", type=click.FloatRange(0, 0.9, True), default=0.2, help="Its share of an epoch; 0.2.")
+@click.option(
+    "--general-share",
+    type=click.FloatRange(0, 0.9, True),
+    default=0.2,
+    callback=number,
+    help="Its share of an epoch; 0.2.",
+)
 @click.option("--like", type=path_type, metavar="FILE", help="Convert a file of JoeyNMT, OpenNMT-py, Eole or fairseq.")
 @click.option("--opus", nargs=3, multiple=True, metavar="CORPUS SRC TGT", help="A corpus of OPUS, as Books en it.")
 @click.option("--columns", metavar="SRC:TGT", help="Columns of a table, by name or number.")
 @click.option("--header/--no-header", default=None, help="Whether the first row of a table names the columns.")
 @click.option("--delimiter", metavar="CHAR", help="Character between the columns of a .csv or .tsv.")
 @click.option("--quoting/--no-quoting", default=None, help="Whether double quotes around a cell are not its text.")
-@click.option("--minutes", type=click.FloatRange(1, 10_000_000), help="Limit of the time for the whole training.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(1, 10_000_000),
+    callback=number,
+    help="Limit of the time for the whole training.",
+)
 @click.option("--pipeline", type=click.Choice(["student"]), help="Write a pipeline, too: teacher and fast student.")
 @click.option("--device", default="auto", help="auto, cpu, cuda or mps.")
 @click.option("--output", type=path_type, help="The file to write; default: NAME.yaml.")
@@ -206,12 +217,18 @@ def _inspect_held_out(options: dict[str, Any], given: dict[str, Any], is_termina
         names = options[split]
         if asks and not names and split not in held_out:
             names = ask_texts(f"{title} text, {{}} (no answer: split off)", optional=True)
-        found = _inspect(names, {**given, **languages}, is_terminal).sources[0] if names else None
-        options[split] = found or held_out.get(split)
+        options[split] = _one_text(split, names, {**given, **languages}, is_terminal) if names else held_out.get(split)
         paths += names or ()
     general = options["general"] or ()
     options["general"] = _inspect(general, {**given, **languages}, is_terminal).sources if general else ()
     return [*paths, *general]
+
+
+def _one_text(split: str, names: Sequence[str], given: dict[str, Any], is_terminal: bool) -> "Source":
+    found = _inspect(names, {**given, "split": split}, is_terminal)
+    if len(found.sources) > 1:
+        raise InputError(f"--{split} {names[0]}: several texts by their names", "name the two files of one")
+    return found.sources[0]
 
 
 def _files(names: Sequence[str]) -> Iterator[Path]:

@@ -8,8 +8,9 @@ import click
 def ask_minutes() -> float | None:
     """Ask for the time of the training; None: no limit."""
     question = "Minutes that training may take (at least 1; 0: no limit)"
-    while 0 < (minutes := float(click.prompt(question, 0, type=click.FloatRange(0, 10_000_000), err=True))) < 1:
-        pass
+    minutes = -1.0
+    while not (minutes == 0 or minutes >= 1):  # nan, too, is asked for again
+        minutes = float(click.prompt(question, 0, type=click.FloatRange(0, 10_000_000), err=True))
     return minutes or None
 
 

@@ -1,6 +1,7 @@
 """Options that several commands share, and the search that they ask for."""
 
 import functools
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,13 @@ def option_group(*options: Option) -> Option:
         return command
 
     return decorate
+
+
+def number(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """Refuse `nan`, with which nothing compares: a callback of options."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("nan is not a number")
+    return value
 
 
 path_type = click.Path(path_type=Path)

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from mt.cli.completion import run_folders
 from mt.cli.options import debug_option, json_option, runs_option
 from mt.cli.text import print_result
 from mt.console import table
+from mt.errors import InputError
 
 
 @click.group(name="runs", invoke_without_command=True)
@@ -24,6 +26,10 @@ def runs_command(context: click.Context, as_json: bool, runs: Path) -> None:
     Example: mt runs
     """
     if context.invoked_subcommand is not None:
+        if as_json:
+            raise InputError("--json belongs to the list of runs", "leave it out")
+        if context.get_parameter_source("runs") is ParameterSource.COMMANDLINE:
+            context.default_map = {context.invoked_subcommand: {"runs": runs}}
         return
     from mt.api.runs import list_runs
 

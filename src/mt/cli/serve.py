@@ -1,6 +1,7 @@
 """`mt serve`."""
 
 import math
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -95,11 +96,20 @@ def serve(
     from mt.api.loading import find_models, glossary_of
     from mt.extras.serving.limits import Limits
     from mt.extras.serving.service import open_directions
+    from mt.storage.atomic import require_appendable
     from mt.storage.output_path import require_writable
 
     keys = _keys(api_keys)
+    for proxy in filter(None, forwarded_allow_ips.split(",")):
+        try:
+            ip_network(proxy.strip(), strict=False)
+        except ValueError:
+            if proxy.strip() != "*":
+                message = f"--forwarded-allow-ips {proxy.strip()}: neither an address nor a network"
+                raise InputError(message, "name them as 10.0.0.2,192.168.0.0/16") from None
     if suggestions is not None:
         require_writable(suggestions, "--suggestions")
+        require_appendable(suggestions)
     terms = glossary_of(glossary, keep)
     bound = listen(host, port)  # before models are loaded: a port in use is reported at once
     choice = engine_choice({"engine": "auto", "shortlist": None, "device": device, "compute_type": compute_type})

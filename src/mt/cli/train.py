@@ -27,7 +27,9 @@ def train(config: Path, overrides: tuple[str, ...], jobs: int, dry_run: bool, ru
     Example: mt train --config mine.yaml --set training.max_steps=2000
     """
     from mt.api import pipelines, training
+    from mt.text.lines import refuse_pipe
 
+    refuse_pipe(config)
     if pipelines.is_pipeline(config):
         if dry_run:
             print_result(pipelines.show_plan(config, overrides, runs, jobs))

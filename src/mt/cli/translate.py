@@ -75,12 +75,13 @@ def translate(text: tuple[str, ...], input_: Path | None, output: Path | None, *
     if text and input_:
         raise InputError("--input and text arguments contradict each other", "give one of them")
     input_file = input_ if text or (input_ and str(input_) != "-") else Path("/dev/stdin")
-    check_output(output, input_file, force=options["force"])
+    inputs = (input_file, options["glossary"], options["prefix_file"])
+    check_output(output, *inputs, force=options["force"])
     request = search_request(options, options["greedy"], options["n_best"])
     drawing = options["attention"]
     if options["alignment"] or drawing is not None:
         _require_attention(options, text)
-        refuse_inputs([drawing], [input_file])
+        refuse_inputs([drawing], inputs)
     elif options["by_head"]:
         raise InputError("--by-head belongs to --attention", "add --attention FILE, or leave it out")
     drawn = _write_translations(text, input_, output, request, options)

@@ -49,17 +49,23 @@ class PerturbationResult:
 
     Attributes:
         perturbation: of PERTURBATIONS.
-        direction: the target language, or de-fr where the model has several source languages.
+        source_lang: empty where the model has one source language.
+        target_lang: language of the translations.
         bleu: against references that were changed likewise.
         share_of_clean: percent of the BLEU without a change; None where that is 0.
         copied: percent of the inserted spans that the translations have letter by letter; None without any.
     """
 
     perturbation: str
-    direction: str
+    source_lang: str
+    target_lang: str
     bleu: float
     share_of_clean: float | None
     copied: float | None
+
+    @property
+    def direction(self) -> str:
+        return direction(self.source_lang, self.target_lang)
 
 
 def perturbed(text: EvalText, name: str, source_lang: str, seed: int = 1) -> tuple[EvalText, list[str]]:
@@ -95,7 +101,7 @@ def evaluate_perturbed(
             found = [span in hypothesis for span, hypothesis in zip(spans, translated.hypotheses, strict=True) if span]
             copied = 100 * sum(found) / len(found) if found else None
             share = 100 * bleu / clean if clean else None
-            results.append(PerturbationResult(name, direction(text.source_lang, text.target_lang), bleu, share, copied))
+            results.append(PerturbationResult(name, text.source_lang, text.target_lang, bleu, share, copied))
     return results
 
 
@@ -117,4 +123,7 @@ def perturbations_json(results: Sequence[PerturbationResult], signature: str) ->
         {key: round(value, 4) if isinstance(value, float) else value for key, value in asdict(r).items()}
         for r in results
     ]
+    for row in rows:
+        if not row["source_lang"]:
+            del row["source_lang"]
     return {"perturbations": rows, "signature": signature}

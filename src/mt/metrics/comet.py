@@ -46,7 +46,7 @@ class Comet:
             installed = version("unbabel-comet")
         except PackageNotFoundError:
             installed = "unknown"
-        self.signature = f"model:{checkpoint.resolve().parents[1].name}|version:{installed}"
+        self.signature = f"model:{checkpoint.resolve().parent.parent.name}|version:{installed}"
 
     def score(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> float:
         """Return the mean over a text, on the checkpoint's scale (about 0 to 1); higher is better."""
@@ -64,7 +64,7 @@ def find_checkpoint(path: Path) -> Path:
     if not checkpoint.is_file():
         hint = "give the folder that COMET downloads (hparams.yaml and checkpoints/model.ckpt)"
         raise InputError(f"--comet-model {path}: no COMET checkpoint there", hint)
-    settings = checkpoint.resolve().parents[1] / "hparams.yaml"
+    settings = checkpoint.resolve().parent.parent / "hparams.yaml"
     if not settings.is_file():
         raise InputError(f"--comet-model {path}: there is no {settings}, which belongs to a COMET checkpoint")
     return checkpoint.absolute()

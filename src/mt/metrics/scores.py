@@ -88,14 +88,14 @@ def _clear_caches(tokenizer: object) -> None:
             cache_clear()
 
 
-def bleu_signature(config: EvaluationConfig, target_langs: Sequence[str]) -> str:
-    """Return the signature of BLEU without interval; of several languages it is a mean."""
+def bleu_signature(config: EvaluationConfig, target_langs: Sequence[str], is_mean: bool = True) -> str:
+    """Return the signature of BLEU without interval; of several languages it is a mean, unless each has its own."""
     signatures = []
     for name in dict.fromkeys(bleu_tokenizer(config.bleu_tokenize, lang) for lang in target_langs):
         bleu = BLEU(tokenize=name)
         bleu.corpus_score(["a"], [["a"]])  # sets the number of references
         signatures.append(str(bleu.get_signature()))
-    mean = "mean over languages, " if len(target_langs) > 1 else ""
+    mean = "mean over languages, " if is_mean and len(target_langs) > 1 else ""
     return f"bleu: {mean}{', '.join(signatures)}"
 
 

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from document_helpers import shout, translator
+from mt.extras.documents.markup import HTML, scan
 from mt.extras.documents.segments import PLACEHOLDER, Segment, translate_segments
 
 
@@ -40,6 +41,20 @@ def test_each_sentence_is_translated_once() -> None:
     result = translate_segments(segments, answer)
     assert calls == [["One thing.", "Another thing."]]
     assert result.texts == [("ONE THING. ANOTHER THING.", "ONE THING."), ("ANOTHER THING.",)]
+
+
+def test_the_sample_is_in_the_order_of_the_document_and_comes_first() -> None:
+    events: list[str] = []
+
+    def answer(texts: list[str]) -> list[str]:
+        events.append("translates")
+        return texts
+
+    segments = scan("<p>One thing.</p><p>Another <b>thing</b></p>", markup=HTML, place="line").segments
+    assert segments[1].parts
+    translate_segments(segments, translator(answer), show_sample=events.append)
+    assert " ".join(events[0].split()) == "One thing. Another thing"
+    assert "translates" in events
 
 
 @pytest.mark.parametrize(

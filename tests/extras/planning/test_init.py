@@ -159,6 +159,8 @@ def test_nothing_is_overwritten_unless_forced(initialised: Path, tmp_path: Path)
         ([*TRAIN, "--name", "two words"], "--name: must be letters"),
         ([*TRAIN, "--device", "tpu"], "--device: 'tpu' is none of"),
         ([*TRAIN, "--minutes", "0"], "--minutes"),
+        ([*TRAIN, "--minutes", "nan"], "nan is not a number"),
+        ([*TRAIN, "--general-share", "nan"], "nan is not a number"),
         ([*TRAIN, "--name", "a/b"], "--name: must be letters"),
         (["--train", "train.en", "train.xx", "text"], "give a text and its translation, or one file or folder"),
         (["--train", "--name", "x"], "give a text and its translation, or one file or folder of both"),

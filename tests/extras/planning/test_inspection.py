@@ -165,6 +165,10 @@ def test_folders_and_archives_tell_their_splits(tmp_path: Path) -> None:
     found = found_in(tmp_path, "roles.zip")
     assert [source["stem"] for source in found.sources] == ["devices", "new-testament"]
     assert [found.held_out[split]["stem"] for split in ("valid", "test")] == ["dev2010", "devtest"]
+    wanted = {split: found_in(tmp_path, "roles.zip", Given(split=split)) for split in ("valid", "test")}
+    assert {split: found.sources for split, found in wanted.items()} == {
+        split: [source] for split, source in found.held_out.items()
+    }
     (tmp_path / "b.zip").write_bytes(zipped({"Books.en-it.it": "a\n", "Books.en-it.en": "a\n", "Books.en-it.ids": ""}))
     assert found_in(tmp_path, "b.zip", Given("it")).languages == ("it", "en")
 

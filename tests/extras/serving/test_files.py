@@ -388,6 +388,13 @@ def test_suggestions_are_appended_to_a_file(server: ServerProcess, suggested: Pa
 def test_the_file_of_suggestions_is_checked_at_the_start(model: Path, tmp_path: Path) -> None:
     refused = mt("serve", "--model", model, "--suggestions", tmp_path, cwd=tmp_path, code=2)
     assert "this is a folder" in refused.stderr
+    refused = mt("serve", "--model", model, "--suggestions", "/dev/null", cwd=tmp_path, code=2)
+    assert "/dev/null: not a regular file" in refused.stderr
+    refused = mt("serve", "--model", model, "--forwarded-allow-ips", "10.0.0.0/99", cwd=tmp_path, code=2)
+    assert "10.0.0.0/99: neither an address nor a network" in refused.stderr
+    with ServerProcess("--model", model, "--suggestions", "new/s.jsonl", cwd=tmp_path) as server:
+        assert server.ask("/suggest", {"q": "a", "s": "b", **EN_XX})[0] == 200
+    assert (tmp_path / "new" / "s.jsonl").read_text().count("\n") == 1
 
 
 def test_the_description_is_what_the_server_does(server: ServerProcess) -> None:

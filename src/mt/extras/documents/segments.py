@@ -1,7 +1,7 @@
 """Segments of a document: text to translate between tags and placeholders that must survive."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -19,6 +19,7 @@ PLACEHOLDER = re.compile(
 )
 # Arguments without a name or number, which a program fills in order; of tags, the order is that of nesting.
 _ORDERED = re.compile(r"%(?![(%]|\d+\$)|\{\}|<")
+_SAMPLE = 10_000  # characters
 # What a document cannot hold, or what would begin a line of its own: such characters of a translation become spaces.
 _CONTROLS = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]+")
 
@@ -52,7 +53,10 @@ class Result:
 
 
 def translate_segments(
-    segments: Sequence[Segment], translate: Translate, languages: tuple[str, str] = ("en", "und")
+    segments: Sequence[Segment],
+    translate: Translate,
+    languages: tuple[str, str] = ("en", "und"),
+    show_sample: Callable[[str], None] | None = None,
 ) -> Result:
     """Translate all segments, each sentence once: those with inline elements whole, others piece by piece.
 
@@ -63,7 +67,10 @@ def translate_segments(
         segments: of one document.
         translate: returns the translation of each of some sentences, with aligned words if asked.
         languages: of source and target, for sentence ends.
+        show_sample: gets the beginning of the text before anything is translated.
     """
+    if show_sample is not None:
+        show_sample(" ".join(text for segment in segments for text in segment.texts)[:_SAMPLE])
     marked = {number: segment.parts for number, segment in enumerate(segments) if segment.parts}
     found = translate_marked(list(marked.values()), translate, _is_whole, languages) if marked else ()
     whole = dict(zip(marked, found, strict=True))

@@ -47,6 +47,7 @@ def translate_document(
     format_: str | None = None,
     columns: str | None = None,
     languages: tuple[str, str] = ("en", "und"),
+    show_sample: Callable[[str], None] | None = None,
 ) -> DocumentSummary:
     """Translate a document into a new file of the same kind.
 
@@ -59,6 +60,7 @@ def translate_document(
         format_: the kind, where the name of the file does not say it; one of `FORMATS`.
         columns: of a table, SOURCE or SOURCE:TARGET.
         languages: source and target language.
+        show_sample: gets the first characters of the text before anything is translated.
 
     Raises:
         InputError: not a document of this kind, damaged, protected by a password, or too large; or the target
@@ -82,7 +84,7 @@ def translate_document(
     require_writable(output, "--output")
     refuse_inputs([output], [source])
     segments, write = _read(_content(source), kind, columns, languages[1], str(source))
-    result = translate_segments(segments, translate, languages)
+    result = translate_segments(segments, translate, languages, show_sample)
     with atomic.new_file(output) as append:
         append(write(result.texts))
     return DocumentSummary(len(segments), result.kept)

@@ -24,6 +24,7 @@ class Given:
     quoting: bool | None = None
     header: bool | None = None
     columns: str | None = None  # SOURCE:TARGET
+    split: str = "train"  # train, valid or test: which text of a folder is wanted
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ _ROLES = {  # by words of a stem, behind which may be a number
     "test": r"(^|[._/-])(dev)?test(s|set|ing)?(?![a-z])",
 }
 
+_PURPOSES = {"train": "training", "valid": "validation", "test": "testing"}
+
 
 @dataclass(frozen=True)
 class Found:
@@ -171,14 +173,15 @@ def _paired_texts(name: str, key: str, given: Given, decide: Decide) -> Found:
     languages = _text_languages(names, given, decide, name)
     pairs = text_pairs(names, languages)
     role = {stem: next((r for r, mark in _ROLES.items() if re.search(mark, stem)), "train") for stem in pairs}
-    train = [stem for stem in pairs if role[stem] == "train"]
-    if not train or len(train) == len(pairs):
-        log.info("%s: %s, %s-%s, for training", name, ", ".join(pairs), *languages)
+    own, purpose = [stem for stem in pairs if role[stem] == given.split], _PURPOSES[given.split]
+    if not own or len(own) == len(pairs):
+        log.info("%s: %s, %s-%s, for %s", name, ", ".join(pairs), *languages, purpose)
         return Found([{key: name}], languages)
     held_out = {split: {key: name, "stem": stem} for stem, split in reversed(role.items()) if split != "train"}
-    shown = [f"{source['stem']} as --{split}" for split, source in held_out.items()]
-    log.info("%s: %s, %s-%s, for training; %s", name, ", ".join(train), *languages, ", ".join(shown))
-    return Found([{key: name, "stem": stem} for stem in train], languages, held_out)
+    held_out = held_out if given.split == "train" else {}
+    shown = "".join(f"; {source['stem']} as --{split}" for split, source in held_out.items())
+    log.info("%s: %s, %s-%s, for %s%s", name, ", ".join(own), *languages, purpose, shown)
+    return Found([{key: name, "stem": stem} for stem in own], languages, held_out)
 
 
 def _text_languages(names: list[str], given: Given, decide: Decide, place: str) -> tuple[str, str]:

@@ -1,14 +1,14 @@
 """Child process that translates one document, so that a hostile one cannot exhaust the server's memory or time.
 
-It writes lines of JSON: a list of sentences and whether to align them, answered with the list of their translations,
-each with its words; or at the end an object.
+It writes lines of JSON: first the beginning of the text as a string; then a list of sentences and whether to align
+them, answered with the list of their translations, each with its words; at the end an object.
 """
 
 import contextlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,9 @@ def main(name: str, output: str, columns: str, source_lang: str, target_lang: st
 
         return [(text, [Unit(*unit) for unit in units]) for text, units in answer]
 
+    def show_sample(text: str) -> None:
+        print(json.dumps(text), flush=True)
+
     end: dict[str, Any] = {}
     try:
         with contextlib.suppress(ImportError):  # Windows has no such limits
@@ -48,9 +51,10 @@ def main(name: str, output: str, columns: str, source_lang: str, target_lang: st
             resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY, MAX_MEMORY))
         source, languages = Path(name), (source_lang, target_lang)
         if document_format(source) is None and source.suffix.lower() == ".txt":
-            _translate_plain(source, Path(output), translate, languages)
+            _translate_plain(source, Path(output), translate, languages, show_sample)
         else:
-            translate_document(source, Path(output), translate, columns=columns or None, languages=languages)
+            wanted: dict[str, Any] = {"columns": columns or None, "languages": languages}
+            translate_document(source, Path(output), translate, **wanted, show_sample=show_sample)
     except MtError as error:
         sentence = f"{error.message}; {error.hint}" if error.hint else error.message
         end = {"error": sentence.replace("--", ""), "status": 400 if isinstance(error, InputError) else 503}
@@ -59,12 +63,18 @@ def main(name: str, output: str, columns: str, source_lang: str, target_lang: st
     print(json.dumps(end), flush=True)
 
 
-def _translate_plain(source: Path, output: Path, translate: Translate, languages: tuple[str, str]) -> None:
+def _translate_plain(
+    source: Path,
+    output: Path,
+    translate: Translate,
+    languages: tuple[str, str],
+    show_sample: Callable[[str], None],
+) -> None:
     """Translate plain text, whose line breaks stay."""
     text = decode_utf8(source.read_bytes(), str(source))
     body = text.removeprefix("\ufeff")
     lines = body.splitlines(keepends=True)
-    new = translate_segments([Segment((line,), "") for line in lines], translate, languages).texts
+    new = translate_segments([Segment((line,), "") for line in lines], translate, languages, show_sample).texts
     pieces = (each[0] if each else line for each, line in zip(new, lines, strict=True))
     atomic.write_bytes(output, (text[: len(text) - len(body)] + "".join(pieces)).encode())
 

@@ -145,6 +145,9 @@ class Files:
         try:
             while line := await process.stdout.readline():
                 message = json.loads(line)
+                if isinstance(message, str):
+                    job.direction, job.detected = await self._service.direction(message, job.source, job.target)
+                    continue
                 if isinstance(message, dict):
                     if message:
                         raise RequestError(message["status"], message["error"])
@@ -161,9 +164,6 @@ class Files:
         raise RuntimeError(f"the process of a document ended with {code}")
 
     async def _translated(self, job: Job, sentences: list[str], aligned: bool) -> list[tuple[str, Sequence[Unit]]]:
-        if job.progress["sentences"] == 0:
-            sample = " ".join(sentences)[:10_000]
-            job.direction, job.detected = await self._service.direction(sample, job.source, job.target)
         job.progress["sentences"] += len(sentences)
         translations: list[tuple[str, Sequence[Unit]]] = []
         for start in range(0, len(sentences), _SENTENCES):

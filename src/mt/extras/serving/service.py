@@ -142,12 +142,15 @@ class Service:
         """Translate part of a document, and align its words if asked; without a direction it stays as it is."""
         if direction is None:
             return [(text, align_units(text, text) if aligned else ()) for text in sentences]
-        self._metrics.characters.labels(direction.source, direction.target).inc(sum(map(len, sentences)))
         options = replace(direction.search, n_best=1, scores=False, attention=aligned)
         translator = direction.translator
         found = await self._batcher.translate(translator, sentences, options, deadline, always=True)
+        self._count(direction, sentences)
         best = [(text, candidates[0]) for text, candidates in zip(sentences, found, strict=True)]
         return [(one.text, translator.align(text, one) if aligned else ()) for text, one in best]
+
+    def _count(self, direction: Direction, sentences: Sequence[str]) -> None:
+        self._metrics.characters.labels(direction.source, direction.target).inc(sum(map(len, sentences)))
 
     async def suggest(self, suggestion: dict[str, str], file: Path) -> None:
         """Append a client's better translation to a file; a RequestError says that it is full."""
@@ -199,8 +202,8 @@ class Service:
         attention = any(text.needs_alignment for text in segmented)
         options = replace(direction.search, beam_size=beam, n_best=n_best, scores=n_best > 1, attention=attention)
         sentences = [sentence for text in segmented for sentence in text.sentences]
-        self._metrics.characters.labels(direction.source, direction.target).inc(sum(map(len, sentences)))
         translations = iter(await self._batcher.translate(translator, sentences, options, deadline))
+        self._count(direction, sentences)
 
         def assemble() -> list[tuple[str, list[str]]]:
             results = []
