@@ -119,9 +119,51 @@ def test_lines_begin_as_those_of_the_text_do() -> None:
     assert usual(casing, "THE DESKTOP FILES.") == "The desktop files."
 
 
-def test_text_without_case_teaches_nothing() -> None:
-    assert Casing.learn(["你好。世界很大。", "我们再见。"]) is None
-    assert Casing.learn(["ALL OF THIS IS SHOUTED"]) is None
+ARABIC = ["قال محمد إن الشركة أطلقت تطبيق whatsapp أمس.", "زار الوزير موقع example أمس."]
+CHINESE = ["我在twitter上看到了，很好。"]
+
+
+@pytest.mark.parametrize(
+    "lines", [["你好。世界很大。", "我们再见。"], ["ALL OF THIS IS SHOUTED"], ARABIC, CHINESE], ids=["zh", "en", "ar", "zh-en"]
+)
+def test_text_without_case_teaches_nothing(lines: list[str]) -> None:
+    assert Casing.learn(lines * 3) is None
+
+
+def test_words_without_case_are_not_learned() -> None:
+    assert learned([*ENGLISH * 5, *ARABIC, *CHINESE]) == learned(ENGLISH * 5)
+
+
+@pytest.mark.parametrize(
+    ("language", "line"),
+    [
+        ("ar", "قال المدير العام لمنظمة NATO إن الوضع جيد."),
+        ("ja", "東京タワーで、ソニーのDVDを買いました。とても、うれしかった。"),
+        ("ko", "그는 새로운 텔레비전에서 NHK 방송을 보았다."),
+        ("zh", "他买了一张CD，然后回家了，吃了晚饭。"),
+        ("hi", "हमने NATO पर अखबार समझकर बदलकर रखा।"),
+    ],
+)
+def test_an_abbreviation_puts_no_line_in_capitals(language: str, line: str) -> None:
+    """In a script without case, its letters are the only ones with case."""
+    assert learned(ENGLISH).restored(line, language) is None
+    shouted = learned(ENGLISH).restored("ANNA SENT THE LETTER: 北京。", language)
+    assert shouted is not None
+    assert shouted[0] == "Anna sent the letter: 北京。"
+
+
+TURKISH = ["Biz dün Ali ile sinir ve sınır için İzmir yolunda idik.", "İki ülke dün sınır ile ilgili Irak için idi."]
+
+
+def test_dotted_and_dotless_i_are_two_letters() -> None:
+    casing = Casing.learn(TURKISH * 3, "tr")
+    assert casing is not None
+    found = casing.restored("DÜN ALİ İLE SINIR VE SİNİR, IRAK VE İZMİR IŞIK.", "tr")
+    assert found is not None
+    assert found[0] == "Dün Ali ile sınır ve sinir, Irak ve İzmir ışık."
+    assert found[1]("in Berlin", "en") == "IN BERLIN"
+    title = casing.restored("Dün Sınır İle İzmir Ve Sinir İçin Idik", "tr-TR")
+    assert title == ("Dün sınır ile İzmir ve sinir için ıdik", title_case)
 
 
 def test_a_file_keeps_everything(tmp_path: Path) -> None:

@@ -145,7 +145,8 @@ def _shortlist(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> Sh
 def _preprocessing(config: Config, run_dir: RunDir) -> Preprocessing:
     pairs = json.loads(run_dir.prepared_counts.read_bytes())["pairs"]["train"]
     text, decoding = run_dir.text_file("train", "source"), config.decoding
-    casing = Casing.learn(TextFile(text, -(-pairs // _CASED_LINES))) if decoding.restore_case else None
+    language = config.data.source_lang[0] if len(config.data.source_lang) == 1 else ""
+    casing = Casing.learn(TextFile(text, -(-pairs // _CASED_LINES)), language) if decoding.restore_case else None
     spelling = Spelling.learn(TextFile(text, -(-pairs // _SPELT_LINES))) if decoding.correct_spelling else None
     return Preprocessing(casing, spelling)
 

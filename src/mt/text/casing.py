@@ -4,8 +4,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
+from unicodedata import category
 
 from mt.errors import InputError
 from mt.text.languages import base_language
@@ -25,13 +26,16 @@ _MIN_COUNT = 2  # a word seen once teaches only the case of unknown words
 
 def upper_case(text: str, language: str = "") -> str:
     """Return a text in capitals; letters that would become several, but for ß, stay as they are."""
-    return _recased(text.translate({0x69: "İ"}) if base_language(language) in _DOTTED_I else text, str.upper)
+    return _recased(text.translate({0x69: "İ"}) if _has_dotted_i(language) else text, str.upper)
 
 
 def lower_case(text: str, language: str = "") -> str:
     """Return a text in small letters; letters that would become several stay as they are."""
-    dotted = base_language(language) in _DOTTED_I
-    return _recased(text.translate({0x49: "ı", 0x130: "i"}) if dotted else text, str.lower)
+    return _recased(text.translate({0x49: "ı", 0x130: "i"}) if _has_dotted_i(language) else text, str.lower)
+
+
+def _has_dotted_i(language: str) -> bool:
+    return base_language(language) in _DOTTED_I
 
 
 def _recased(text: str, change: Callable[[str], str]) -> str:
@@ -66,23 +70,25 @@ class Casing:
     capital_unknown: bool
 
     @classmethod
-    def learn(cls, lines: Iterable[str]) -> "Casing | None":
-        """Learn the case of words from text; None from a script without case."""
+    def learn(cls, lines: Iterable[str], language: str = "") -> "Casing | None":
+        """Learn the case of words from text; None if most of them are in a script without case."""
         counts: dict[str, Counter[str]] = defaultdict(Counter)
-        starts = Counter[tuple[bool, bool]]()
+        starts, surplus = Counter[tuple[bool, bool]](), 0  # of words with case
         for line in lines:
-            matches = list(WORD.finditer(line))
+            words = list(WORD.finditer(line))
+            matches = [word for word in words if _has_case(word[0])]
+            surplus += 2 * len(matches) - len(words)
             if line.isupper() or not any(match[0].islower() for match in matches):
                 continue  # a line in capitals teaches nothing
             for match in matches:
                 if starts_sentence(match):
                     starts[_has_final_mark(line), match[0][0].isupper()] += 1
                 else:
-                    counts[match[0].lower()][match[0]] += 1
+                    counts[lower_case(match[0], language)][match[0]] += 1
         usual = {word: forms.most_common(1)[0] for word, forms in counts.items()}
         once = [form for form, count in usual.values() if count < _MIN_COUNT]
         frequent = sorted((-count, form) for form, count in usual.values() if count >= _MIN_COUNT)
-        if not counts:
+        if not counts or surplus <= 0:
             return None
         capital_unknown = 2 * sum(form[0].isupper() for form in once) > len(once)
         without, with_mark = (starts[mark, True] - starts[mark, False] for mark in (False, True))
@@ -110,8 +116,13 @@ class Casing:
         return cls(tuple(words), (without, with_mark), unknown)
 
     @cached_property
-    def _usual(self) -> Mapping[str, str]:
-        return {upper_case(word): word for word in reversed(self.words)}  # the most frequent of equal ones counts
+    def _by_capitals(self) -> Callable[[str], Mapping[str, str]]:
+        # The most frequent of equal ones counts.
+        return cache(lambda language: {upper_case(word, language): word for word in reversed(self.words)})
+
+    def _usual(self, language: str) -> Mapping[str, str]:
+        """Return the usual case of words by their capitals, which differ between languages in İ only."""
+        return self._by_capitals("tr" if _has_dotted_i(language) else "")
 
     def restored(self, line: str, language: str = "", kept: Kept = lambda line: ()) -> tuple[str, Recase] | None:
         """Return a line in capitals or title case in the usual case of its words, and what brings its translation back.
@@ -119,10 +130,10 @@ class Casing:
         None for any other line. Text that is kept gets its own usual case.
         """
         if line.isupper():
-            if not self._is_shouted(line):
+            if not self._is_shouted(line, language):
                 return None
             change = upper_case
-        elif self._is_title(line):
+        elif self._is_title(line, language):
             change = title_case
         else:
             return None
@@ -131,29 +142,41 @@ class Casing:
         def restored_word(match: re.Match[str]) -> str:
             first, last = match.span()
             own = next((text[first - s : last - s] for s, e, text in spans if s <= first and last <= e), "")
-            capitals = upper_case(match[0])
+            capitals = upper_case(match[0], language)
             is_abbreviation = change is title_case and len(capitals) > 1 and match[0] == capitals
             if match[0] == own or (is_abbreviation and not own):
                 return match[0]
             small = lower_case(match[0], language)
-            usual = own or self._usual.get(capitals) or (small.capitalize() if self.capital_unknown else small)
+            rare = title_case(small, language) if self.capital_unknown else small
+            usual = own or self._usual(language).get(capitals) or rare
             begins = capital_start and usual.islower() and starts_sentence(match)
-            return upper_case(usual[0], language) + usual[1:] if begins else usual
+            return title_case(usual, language) if begins else usual
 
         return WORD.sub(restored_word, line), change
 
-    def _is_title(self, line: str) -> bool:
+    def _is_title(self, line: str, language: str) -> bool:
         """Return True if all words begin with a capital, and at least four usually do not."""
         words = WORD.findall(_INNER.sub("", line))
         if not all(word[0].isupper() for word in words):
             return False
-        return sum(self._usual.get(upper_case(word), "A")[0].islower() for word in words) >= _TITLE_WORDS
+        usual = self._usual(language)
+        return sum(usual.get(upper_case(word, language), "A")[0].islower() for word in words) >= _TITLE_WORDS
 
-    def _is_shouted(self, line: str) -> bool:
-        """Return False for abbreviations, which are usually in capitals, and a few unknown words, which may be some."""
+    def _is_shouted(self, line: str, language: str) -> bool:
+        """Return False for abbreviations, which are usually in capitals, and a few unknown words, which may be some.
+
+        Also for a line in a script without case, in which only abbreviations have one.
+        """
         words = WORD.findall(line)
-        usual = [self._usual.get(word, "") for word in words]
+        if 2 * sum(map(_has_case, words)) <= len(words):
+            return False
+        usual = [self._usual(language).get(word, "") for word in words]
         return any(len(form) > 1 and not form.isupper() for form in usual) or sum(len(word) > 2 for word in words) >= 3
+
+
+def _has_case(word: str) -> bool:
+    """Return False for a word in a script without case, also around an abbreviation, as in Chinese."""
+    return word.isascii() or not any(category(letter) == "Lo" for letter in word)
 
 
 def starts_sentence(word: re.Match[str]) -> bool:
