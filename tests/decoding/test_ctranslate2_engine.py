@@ -97,6 +97,15 @@ def test_no_ngram_is_repeated(lively: Twins, endless: Twins, beam_size: int, n_b
     assert [h.ids for [h, *_] in found] != [h.ids for [h, *_] in both_find(endless, IDS, free)]
 
 
+@pytest.mark.parametrize("strength", [6.0, 8.0])
+def test_a_ban_of_the_likeliest_token_at_the_bound(tmp_path: Path, strength: float) -> None:
+    """The other tokens, EOS among them, share what is left of the probability: next to nothing."""
+    sure = pushed(tmp_path, {**dict.fromkeys((PAD_ID, UNK_ID, SOS_ID, EOS_ID), -20.0), 270: strength})
+    for beam_size in (1, 2):
+        found = both_find(sure, IDS[:2], SearchOptions(beam_size, max_length=12, no_repeat_ngram_size=2))
+        assert [len(h.ids) for [h] in found] == [12, 12]
+
+
 # Order and batches --------------------------------------------------------------------------------------------------
 
 

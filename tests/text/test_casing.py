@@ -124,7 +124,9 @@ CHINESE = ["我在twitter上看到了，很好。"]
 
 
 @pytest.mark.parametrize(
-    "lines", [["你好。世界很大。", "我们再见。"], ["ALL OF THIS IS SHOUTED"], ARABIC, CHINESE], ids=["zh", "en", "ar", "zh-en"]
+    "lines",
+    [["你好。世界很大。", "我们再见。"], ["ALL OF THIS IS SHOUTED"], ARABIC, CHINESE],
+    ids=["zh", "en", "ar", "zh-en"],
 )
 def test_text_without_case_teaches_nothing(lines: list[str]) -> None:
     assert Casing.learn(lines * 3) is None

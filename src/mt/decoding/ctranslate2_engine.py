@@ -261,9 +261,10 @@ class CTranslate2Engine:
         """Yield the log-probability of EOS behind each source's target pieces; no n-gram of `no_repeat` may repeat."""
         targets = [[self._target_ids[piece] for piece in pieces] for _, pieces in stopped]
         costs = self.next_log_probs([source for source, _ in stopped], targets)
-        for (_, pieces), log_probs in zip(stopped, (each[-1] for each in costs), strict=True):
-            starts = range(len(pieces) - no_repeat + 1) if no_repeat else ()
-            current = pieces[len(pieces) - no_repeat + 1 :]
-            banned = {pieces[i + no_repeat - 1] for i in starts if pieces[i : i + no_repeat - 1] == current}
-            repeated = sum(math.exp(log_probs[self._target_ids[piece]]) for piece in banned)
-            yield float(log_probs[EOS_ID]) - math.log1p(-repeated)
+        # In 64 bits: what is left beside a likely banned token is small.
+        for ids, log_probs in zip(targets, (each[-1].astype(np.float64) for each in costs), strict=True):
+            starts = range(len(ids) - no_repeat + 1) if no_repeat else ()
+            current = ids[len(ids) - no_repeat + 1 :]
+            banned = [ids[i + no_repeat - 1] for i in starts if ids[i : i + no_repeat - 1] == current]
+            log_probs[banned] = -math.inf
+            yield float(log_probs[EOS_ID] - np.logaddexp.reduce(log_probs))
