@@ -8,14 +8,26 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine_helpers import Twins, ending_model, printed, printed_lines, run_cli, sentences, twins, whole_folder
+from engine_helpers import (
+    PUSHABLE,
+    Twins,
+    ending_model,
+    endless_model,
+    printed,
+    printed_lines,
+    run_cli,
+    sentences,
+    twins,
+    whole_folder,
+)
 from mt.api.loading import load
 from mt.data.glossary import Glossary
 from mt.data.terms import Term
 from mt.data.tokenizer import SPACE
 from mt.decoding.alignment import Unit
 from mt.decoding.engine import EngineChoice, Hypothesis, Sampling, SearchOptions
-from mt.decoding.prefix import Prefix
+from mt.decoding.prefix import Prefix, speller_of
+from mt.decoding.runaway import is_runaway
 from mt.decoding.scoring import forced_score
 from mt.decoding.search import pad_sources
 from mt.decoding.terms import Sentence, TermSearch
@@ -208,3 +220,62 @@ def test_spans_are_kept_but_in_samples(both: Twins) -> None:
     [_, slow] = translators(both, None)
     sampling = replace(options, beam_size=1, sampling=Sampling())
     assert slow.translate(lines, replace(sampling, keep_spans=True)) == slow.translate(lines, sampling)
+
+
+def completed(both: Twins, prefix: Prefix, term: Term, longest: int = 60, start: int = -1) -> Hypothesis:
+    """Return the completion of a prefix, freely continued as `Das alte Haus`, in which a word is aligned to a term."""
+    tokenizer, source = both.tokenizers.target, both.tokenizers.source.encode(LINES[0])
+    units = [Unit(start, start + 1, 2, ((2, 1.0),))] if start >= 0 else []
+    search = TermSearch(both.slow(), tokenizer, [], True, lambda *_: units)
+    free = Hypothesis.of(tokenizer.encode("Das alte Haus"), -9.0, 1.0)
+    sentence = Sentence(source, prefix, [term], LINES[0])
+    [[found, *_]] = search.complete([sentence], [[free]], OPTIONS, lambda *_: longest)
+    return found
+
+
+def test_a_term_replaces_the_guess_behind_a_prefix(both: Twins) -> None:
+    tokenizer, term = both.tokenizers.target, Term(2, 5, ("Hund",))
+    prefix = speller_of(tokenizer).encode("Das ")
+    n_guessed = prefix.n_complete + len(tokenizer.encode("alte"))
+    prefix = prefix._replace(forced=tokenizer.encode("Das alte")[:n_guessed])
+    assert tokenizer.decode(completed(both, prefix, term, start=4).ids).startswith("Das Hund")
+    ids = tokenizer.encode("Das alte Haus")
+    whole = Prefix("Das", tokenizer.encode("Das"), 0, tokenizer.encode("Das"))
+    assert tokenizer.decode(completed(both, whole, term, start=0).ids).startswith("Das")
+    found = completed(both, whole, term, start=4)
+    assert found.ids != ids
+    source = pad_sources([both.tokenizers.source.encode(LINES[0])], torch.device("cpu"))
+    [expected] = forced_score(both.model, source, [found.ids], len(whole.ids))
+    assert found.log_prob == pytest.approx(expected, abs=1e-3)  # of the completion
+
+
+def test_a_term_completes_the_last_word_of_a_prefix(both: Twins) -> None:
+    tokenizer = both.tokenizers.target
+    free = tokenizer.encode("Das alte Haus")
+    for text, word, expected in (("Das a", "am", "Das am"), ("Das a", "Hund", "Das alte Haus")):
+        prefix = speller_of(tokenizer).encode(text)._replace(forced=free[:-1])
+        room = prefix.n_complete + len(tokenizer.encode(word))  # for no other place
+        found = completed(both, prefix, Term(2, 5, (word,)), room + 2)
+        assert tokenizer.decode(found.ids).startswith(expected)
+
+
+@pytest.mark.parametrize("form", ["Hund", "2024", "(x)"])
+def test_no_space_before_a_term_in_a_language_without_spaces(both: Twins, form: str) -> None:
+    tokenizer, source = both.tokenizers.target, both.tokenizers.source.encode(LINES[0])
+    hypothesis = Hypothesis.of(tokenizer.encode("Der alte Mann"), -9.0, 1.0)
+    for start, expected in ((0, form), (4, f"Der{form}"), (9, f"Der alte{form}")):
+        unit = Unit(start, start + 1, 2, ((2, 1.0),))
+        search = TermSearch(both.slow(), tokenizer, [], False, lambda *_, unit=unit: [unit])
+        sentence = Sentence(source, Prefix(), [Term(2, 5, (form,), is_spaced=False)], LINES[0])
+        [[found, *_]] = search.complete([sentence], [[hypothesis]], OPTIONS, lambda *_: 60)
+        assert tokenizer.decode(found.ids).startswith(expected)
+
+
+def test_loops_behind_a_term_are_searched_again(tmp_path: Path, tsv: Path) -> None:
+    endless = twins(tmp_path, *PUSHABLE, model=endless_model)
+    options = SearchOptions(beam_size=1, max_length=20)
+    for translator in translators(endless, Glossary(tsv)):
+        for retry in (False, True):
+            [[found]] = translator.translate(["A dog runs."], replace(options, retry_loops=retry))
+            assert "Hund" in found.text
+            assert is_runaway(found.parts[0].source, found.parts[0].target) is not retry

@@ -18,6 +18,7 @@ from mt.data.tokenizer import EOS_ID, SPACE, SPECIALS
 from mt.decoding.alignment import Unit
 from mt.decoding.engine import Engine, Hypothesis, SearchOptions
 from mt.decoding.prefix import Prefix
+from mt.decoding.runaway import search_without_loops
 from mt.text.words import IN_WORD
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _PLACES = 3  # that are tried for a term
 _ALIGNED = 0.3  # share of the attention to a term that makes a word its translation
 _IMPOSSIBLE = -1e9
+_MARK = "、"  # behind which no piece begins with a space
 _CONTINUES = re.compile(f"[{IN_WORD}]")  # a piece that continues a word
 
 
@@ -47,7 +49,7 @@ class _Job(NamedTuple):
 
     Attributes:
         ids: its tokens, without EOS.
-        log_prob: their log-probability, that of an EOS included.
+        log_prob: their log-probability, that of an EOS included, but not that of a prefix.
         fixed: how many of them stay in later searches.
         ended: whether the token behind the term was EOS.
     """
@@ -111,10 +113,11 @@ class TermSearch:
             [h for h in found[row] if not self.missing(sentence, h.ids)] for row, sentence in enumerate(sentences)
         ]
         best = {row: found[row][0] for row, hypotheses in enumerate(results) if not hypotheses}
-        fixed = {row: len(sentences[row].prefix.forced) for row in best}
+        fixed = {row: sentences[row].prefix.n_complete for row in best}
+        given = self._given({row: sentences[row] for row in best})
         open_rows = list(best)
         for _ in range(max((len(sentence.terms) for sentence in sentences), default=0)):
-            jobs = self._jobs({row: sentences[row] for row in open_rows}, best, fixed, options, longest)
+            jobs = self._jobs({row: sentences[row] for row in open_rows}, best, fixed, given, options, longest)
             open_rows = [row for row in open_rows if jobs[row]]
             for row, hypotheses in zip(open_rows, self._continue(sentences, jobs, open_rows, options), strict=True):
                 ranked = [(-len(self.missing(sentences[row], h.ids)), h.score) for h in hypotheses]
@@ -132,6 +135,7 @@ class TermSearch:
         sentences: dict[int, Sentence],
         best: dict[int, Hypothesis],
         fixed: dict[int, int],
+        given: dict[int, float],
         options: SearchOptions,
         longest: Callable[[Sequence[int], SearchOptions], int],
     ) -> dict[int, list[_Job]]:
@@ -145,7 +149,7 @@ class TermSearch:
         costs = self._costs((sentences[row].source, ids) for row, ids in begun)
         for (row, ids), own in zip(begun, costs, strict=True):
             following = int(np.where(self._ends_word, own[-1], _IMPOSSIBLE).argmax())
-            cost = float(own[range(len(ids) + 1), [*ids, following]].sum())
+            cost = float(own[range(len(ids) + 1), [*ids, following]].sum()) - given.get(row, 0.0)
             ended = following == EOS_ID
             jobs[row].append(_Job(ids if ended else [*ids, following], cost, len(ids), ended))
         return jobs
@@ -155,24 +159,39 @@ class TermSearch:
     ) -> list[list[int]]:
         """Return beginnings of a translation, of at most `room` tokens, that end with its next term.
 
-        Its first `fixed` tokens stay.
+        Its first `fixed` tokens stay, and the text of the prefix, whose last word a term may complete.
         """
         ids, units = hypothesis.ids, self.aligned(sentence, hypothesis)
         own = costs[range(len(ids) + 1), [*ids, EOS_ID]]
         ends = {0, len(ids)}
         begins = [self._begins_word[token] and not self._is_space[before] for before, token in pairwise([0, *ids])]
         places = [place for place in range(fixed, len(ids) + 1) if place in ends or begins[place]]
-        choices = []
+        prefix, choices = sentence.prefix, []
+        begun = self._pieces(prefix.ids)
         for term in self.missing(sentence, ids):
-            spelt = {place: self.tokenizer.encode(term.form(place == 0)) for place in places}
-            loss = {p: float(own[p] - costs[p, spelt[p][0]]) for p in places if p + len(spelt[p]) <= room}
+            first, inner = self._spelt(term.form(True), True), self._spelt(term.form(False), False)
+            spelt = {place: inner if place else first for place in places}
+            fitting = [p for p in places if p + len(spelt[p]) <= room]
+            fitting = [p for p in fitting if self._pieces([*ids[:p], *spelt[p]]).startswith(begun)]
+            loss = {p: float(own[p] - costs[p, spelt[p][0]]) for p in fitting}
             # Text that stays as it is often has no word in its place.
             instead = self._place_of(term, units, places, ids) if term.sentence_case else -1
             chosen = [instead] if instead in loss else sorted(loss, key=loss.__getitem__)[:_PLACES]
+            if fixed == prefix.n_complete < len(prefix.ids) and fixed in loss and not prefix.text.endswith(" "):
+                chosen = list({*chosen, fixed})  # it completes the prefix's last word
             if chosen:
                 choices.append((instead not in loss, min(chosen), [(place, spelt[place]) for place in chosen]))
-        *_, first = min(choices, default=(False, 0, []))  # those aligned to a word, from left to right, then the others
-        return [[*ids[:place], *spelt] for place, spelt in first]
+        *_, next_term = min(choices, default=(False, 0, []))  # those aligned to a word, left to right, then the others
+        return [[*ids[:place], *spelt] for place, spelt in next_term]
+
+    def _pieces(self, ids: Sequence[int]) -> str:
+        return "".join(self.tokenizer.tokens(ids))
+
+    def _spelt(self, form: str, begins: bool) -> list[int]:
+        """Return a term as tokens: with a space before it only in a language with spaces, or at the beginning."""
+        ids, mark = self.tokenizer.encode(form), self.tokenizer.encode(_MARK)
+        behind = self.tokenizer.encode(_MARK + form)
+        return ids if self.is_spaced or begins or behind[: len(mark)] != mark else behind[len(mark) :]
 
     def _place_of(self, term: "Term", units: Sequence[Unit], places: Sequence[int], ids: Sequence[int]) -> int:
         """Return the place before the word of a translation that is aligned most to a term; -1 if none is."""
@@ -191,7 +210,7 @@ class TermSearch:
         going = [(sentences[row].source, [*self.first, *job.ids]) for row in rows for job in jobs[row] if not job.ended]
         options = replace(options, n_best=1, scores=True)
         sources, begun = [source for source, _ in going], [ids for _, ids in going]
-        found = iter(self.engine.translate(sources, options, begun) if going else [])
+        found = iter(search_without_loops(self.engine, sources, options, begun) if going else [])
         results = []
         for row in rows:
             hypotheses = []
@@ -205,6 +224,14 @@ class TermSearch:
                 hypotheses.append(replace(whole, attention=attention))
             results.append(hypotheses)
         return results
+
+    def _given(self, sentences: dict[int, Sentence]) -> dict[int, float]:
+        """Return the log-probability of the prefix of each sentence that has one, which a completion's is without."""
+        begun = {row: list(sentence.prefix.forced) for row, sentence in sentences.items() if sentence.prefix.forced}
+        costs = self._costs((sentences[row].source, ids) for row, ids in begun.items())
+        return {
+            row: float(own[range(len(ids)), ids].sum()) for (row, ids), own in zip(begun.items(), costs, strict=True)
+        }
 
     def _costs(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> "Iterator[np.ndarray]":
         """Yield log-probabilities (T + 1, V) of the next token behind each part of sources' translations."""
