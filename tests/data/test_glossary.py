@@ -104,6 +104,12 @@ def test_text_to_keep(tmp_path: Path) -> None:
     assert [term.forms for term in Glossary(None, [r"\d+"]).terms("", "de").find("12 dogs")] == [("12",)]
 
 
+def test_white_space_around_text_to_keep_is_left_out() -> None:
+    text = "in 2024 @me  and\u3000"
+    found = Terms({}, [re.compile(r"\s\d+"), re.compile(r"(?:^|\s)@\w+\s*"), re.compile(r"\s+")]).find(text, spans=True)
+    assert [(text[term.start : term.end], term.forms) for term in found] == [("2024", ("2024",)), ("@me", ("@me",))]
+
+
 def test_tbx(tmp_path: Path) -> None:
     both = glossary(tmp_path, TBX, "terms.tbx")
     found = both.terms("en", "de").find("A dog, a hound and a bank")

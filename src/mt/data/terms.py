@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from mt.data.tokenizer import normalized
 from mt.text.languages import is_spaced
 from mt.text.words import IN_WORD
 
@@ -99,9 +100,11 @@ class Terms:
 
     def find(self, text: str, spans: bool = False) -> list[Term]:
         """Return the terms of a text from left to right, also `SPANS` if asked; of overlapping ones the longest."""
-        kept = [self._kept(m.start(), m.end(), (m[0],)) for pattern in self._keep for m in pattern.finditer(text)]
+        matches = [match for pattern in self._keep for match in pattern.finditer(text)]
+        # White space around a match belongs to the words beside it.
+        kept = [self._kept(m.end() - len(m[0].lstrip()), (m[0].strip(),)) for m in matches]
         if spans:
-            kept += [self._kept(m.start(), m.end(), _spellings(m[0])) for m in SPANS.finditer(text)]
+            kept += [self._kept(m.start(), _spellings(m[0])) for m in SPANS.finditer(text)]
         terms = self._occurrences(text) if self._by_word else ()
         found: list[Term] = []
         for term in sorted([*kept, *terms], key=lambda term: term.start - term.end):
@@ -113,8 +116,14 @@ class Terms:
         """Return start, end and usual case of the terms of a text, `SPANS` among them."""
         return [(term.start, term.end, term.source) for term in self.find(text, spans=True)]
 
-    def _kept(self, start: int, end: int, forms: tuple[str, ...]) -> Term:
-        return Term(start, end, forms, False, self._into_spaced, forms[0])
+    def share(self, lines: Sequence[str], translations: Sequence[str]) -> float | None:
+        """Return the percentage of lines with terms whose translations have all of them; None without such lines."""
+        found = [(self.find(normalized(line)), text) for line, text in zip(lines, translations, strict=True)]
+        has_all = [all(term.is_in(text) for term in terms) for terms, text in found if terms]
+        return 100 * sum(has_all) / len(has_all) if has_all else None
+
+    def _kept(self, start: int, forms: tuple[str, ...]) -> Term:
+        return Term(start, start + len(forms[0]), forms, False, self._into_spaced, forms[0])
 
     def _occurrences(self, text: str) -> Iterator[Term]:
         for word in self._word.finditer(text):
@@ -128,7 +137,7 @@ class Terms:
                     matches.append((spelt != source, start, end, source, target, spelt))
             for different, *_, source, target, spelt in sorted(matches, key=lambda m: (-m[2], m[0]))[:1]:
                 if target in ("", source):
-                    yield self._kept(start, start + len(spelt), (spelt,))
+                    yield self._kept(start, (spelt,))
                     continue
                 forms: tuple[str, ...] = (target,)
                 if different:
