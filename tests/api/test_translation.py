@@ -94,6 +94,20 @@ def test_a_document_reports_its_progress(translator: Translator, tmp_path: Path)
     assert calls[-1] == (10, 10)
 
 
+@pytest.mark.parametrize("name", ["a.html", "a.md"])
+def test_samples_of_a_document_are_refused_as_those_of_lines_are(
+    translator: Translator, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_text("<p>a <b>b</b> c</p>\n")
+    calls: list[tuple[int, int]] = []
+    with pytest.raises(mt.InputError, match="does not draw reproducible samples"):
+        translator.translate_document(
+            tmp_path / name, tmp_path / f"out-{name}", sample=True, progress=lambda *call: calls.append(call)
+        )
+    assert not calls
+    assert not (tmp_path / f"out-{name}").exists()
+
+
 def test_threads_get_their_own_translations(translator: Translator, on_torch: Translator) -> None:
     alone = translator.translate(LINES * 5)
     attention = on_torch.translate("a b c", details=True, attention=True).alignment

@@ -149,6 +149,25 @@ def test_a_conflict_is_reported_before_the_model_is_loaded(tmp_path: Path) -> No
         load(tmp_path / "no model", glossary=tmp_path / "terms.tsv")
 
 
+TBX = """<martif><text><body><termEntry>
+<langSet xml:lang="en"><tig><term>dog</term></tig></langSet>
+<langSet xml:lang="de"><tig><term>Hund</term></tig></langSet>
+</termEntry></body></text></martif>
+"""
+
+
+def test_terms_in_several_languages_wait_for_the_source_language(both: Twins, tmp_path: Path) -> None:
+    (tmp_path / "terms.tbx").write_text(TBX)
+    [_, plain] = translators(both, None)
+    having = replace(plain, source_langs=["en", "fr"], glossary=Glossary(tmp_path / "terms.tbx"))
+    assert "Hund" in having.to(None, "en").translate(LINES[:1], OPTIONS)[0][0].text
+    with pytest.raises(InputError, match="no source language was chosen") as caught:
+        having.translate(LINES[:1], OPTIONS)
+    assert caught.value.hint == "choose with --from"
+    with pytest.raises(InputError, match="no term in fr and de"):  # before anything is translated
+        having.to(None, "fr")
+
+
 def test_evaluation(tmp_path: Path, tsv: Path, folder: Path) -> None:
     (tmp_path / "text").write_text("\n".join([*LINES, "Nothing."]) + "\n")
     text = ["--source", tmp_path / "text", "--reference", tmp_path / "text"]

@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 
 from engine_helpers import same, sentences
 from model_helpers import lively_model, reciting_model, small_model
+from mt.api.directions import Directions
 from mt.data.tokenizer import BYTES, SPACE, SPECIALS, BpeTokenizer, TokenizerPair
+from mt.decoding.candidates import Candidate, Part
 from mt.decoding.engine import SearchOptions
 from mt.decoding.long_input import split_long
 from mt.decoding.torch_engine import TorchEngine
@@ -231,6 +233,16 @@ def test_a_line_in_parts_is_warned_of(notices: list[str]) -> None:
     assert notices == [f"line 2 is longer than the model's limit; translated in {count} parts"]
 
 
+def test_lines_of_a_detected_language_keep_their_numbers(notices: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    directions = Directions(replace(make(MODEL, max_source_tokens=LIMIT), source_langs=["en", "fr"]))
+    monkeypatch.setattr(directions, "source_of", lambda text, _: "en" if text == LONG else "fr")
+    lines = ["Two men.", LONG, "A dog."]
+    directions.translate_detected(lines, "de", GREEDY, 11)
+    assert [notice.split(";")[0] for notice in notices] == ["line 12 is longer than the model's limit"]
+    with pytest.raises(InputError, match="line 12 has a prefix"):
+        directions.translate_detected(lines, "de", GREEDY, 11, ["", "Ein", ""])
+
+
 def test_a_line_that_just_fits_is_not_split(notices: list[str]) -> None:
     for room, warnings in ((2, 0), (1, 1)):
         make(MODEL, max_source_tokens=count_tokens(LONG) + room).translate([LONG], GREEDY)
@@ -282,6 +294,28 @@ def test_an_endless_run_of_spaces_is_quick() -> None:
     assert time.process_time() - started < 2
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 100_000  # KiB
     assert text == " ".join(translator.best(["Two men."] * 2, GREEDY))
+
+
+# Alignment ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_a_line_is_aligned_in_any_normal_form(form: str) -> None:
+    text = "Ein Hund läuft über das Gras"
+    tokenizer = BpeTokenizer.train([text] * 20, 330)
+    source, target = tokenizer.encode(text), tokenizer.encode(text)
+    backwards = [[float(i + j == len(source) - 1) for i in range(len(source))] for j in range(len(target))]
+    translator = Translator(TorchEngine(MODEL, 100), TokenizerPair(tokenizer, tokenizer), 64, ["de"])
+    line = unicodedata.normalize(form, f" {text}")
+    units = translator.align(line, Candidate(text, 0.0, 0.0, parts=(Part(source, target, backwards),)))
+    origins = [unicodedata.normalize("NFC", line[unit.origin :]).split()[0] for unit in units]
+    assert origins == list(reversed(text.split()))
+
+
+def test_a_line_whose_normal_form_has_other_words_is_aligned_by_place() -> None:
+    line = unicodedata.normalize("NFD", "が は")  # the accent is a word of its own here
+    [first, second] = make(MODEL).align(line, Candidate("A dog", 0.0, 0.0, parts=(Part([4], [5], None),)))
+    assert (first.origin, second.origin) == (0, 1)
 
 
 # The engine ---------------------------------------------------------------------------------------------------------

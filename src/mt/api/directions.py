@@ -50,17 +50,22 @@ class Directions:
         return None if found == target_lang else found
 
     def translate_detected(
-        self, lines: Sequence[str], target_lang: str, options: SearchOptions, prefixes: Sequence[str] = ()
+        self,
+        lines: Sequence[str],
+        target_lang: str,
+        options: SearchOptions,
+        first_line: int = 1,
+        prefixes: Sequence[str] = (),
     ) -> list[list[Candidate]]:
         """Translate each line from the language that it is in; one in the target language stays as it is."""
         sources = [self.source_of(line, target_lang) for line in lines]
         found = {i: [Candidate(line, 0.0, 0.0)] for i, line in enumerate(lines)}
         for code in dict.fromkeys(sources):
             if code is not None:
-                numbers = [i for i, source in enumerate(sources) if source == code]
-                own = [prefixes[i] for i in numbers if prefixes]
-                translated = self.into(target_lang, code).translate([lines[i] for i in numbers], options, None, own)
-                found |= zip(numbers, translated, strict=True)
+                rows = [i for i, source in enumerate(sources) if source == code]
+                own, numbers = [prefixes[i] for i in rows if prefixes], [first_line + i for i in rows]
+                translated = self.into(target_lang, code).translate([lines[i] for i in rows], options, numbers, own)
+                found |= zip(rows, translated, strict=True)
         return [found[i] for i in range(len(lines))]
 
     def _load_detector(self) -> None:

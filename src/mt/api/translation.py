@@ -156,6 +156,7 @@ class Translator:
         from mt.extras.documents.translating import translate_document
 
         request, into = request or SearchRequest.of(search), self._directions.into(to, source_lang)
+        self._check_engine(request)
         known = source_lang if source_lang not in (None, AUTO) else self.source_langs[0]
 
         def translate(texts: list[str], aligned: bool) -> list[tuple[str, Sequence[Unit]]]:
@@ -236,8 +237,7 @@ class Translator:
         request = request or SearchRequest.of(search, n_best)
         contradict(None not in (to, target_lang), "to", "target_lang")
         into = self._directions.into(to or target_lang, source_lang)
-        if request.sampling is not None and "torch" not in self.engine:
-            raise InputError("this engine does not draw reproducible samples", "load the model with engine='torch'")
+        self._check_engine(request)
         if attention and self._opened.model is None:
             raise InputError("attention takes a single model on torch", "load the model with engine='torch'")
         into = replace(into, inline_terms=False) if attention else into
@@ -251,12 +251,16 @@ class Translator:
             for line in [*block, *begun]:
                 check_text(line)
             if source_lang == AUTO:
-                translated = self._directions.translate_detected(block, into.target_lang, options, begun)
+                translated = self._directions.translate_detected(block, into.target_lang, options, first_line, begun)
             else:
                 translated = into.translate(block, options, first_line, begun)
             for line, candidates in zip(block, translated, strict=True):
                 yield self._result(line, best_of(candidates, utility, n_best, options.sampling is not None), attention)
             first_line += len(block)
+
+    def _check_engine(self, request: SearchRequest) -> None:
+        if request.sampling is not None and "torch" not in self.engine:
+            raise InputError("this engine does not draw reproducible samples", "load the model with engine='torch'")
 
     def _result(self, line: str, best: list[Candidate], attention: bool) -> Translation:
         source, target = self._opened.tokenizers.source, self._opened.tokenizers.target

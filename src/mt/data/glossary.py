@@ -27,11 +27,13 @@ class Glossary:
         self._entries = {} if path is None or self._is_tbx else _unique(_tsv_rows(path), path)
 
     def terms(self, source_lang: str, target_lang: str) -> Terms:
-        """Return the terms of a direction; a TSV file has the same for all."""
+        """Return the terms of a direction; a TSV file has the same for all, a TBX file needs to know the source."""
         pair = (source_lang, target_lang)
         if pair not in self._directions:
             path, entries = self._path, self._entries
             if self._is_tbx and path is not None:
+                if not source_lang:
+                    raise InputError(f"{path}: no source language was chosen for its terms", "choose with --from")
                 entries = _unique(_tbx_rows(path, pair), path)
             self._directions[pair] = Terms(entries, self._keep, pair)
         return self._directions[pair]

@@ -3,8 +3,13 @@
 import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
+from mt.data.tokenizer import normalized
 from mt.text.sentences import sentence_ends
+
+if TYPE_CHECKING:
+    from mt.data.tokenizer_kinds import TextTokenizer
 
 # Positions to split at, best first: after a sentence, after a clause, at white space.
 _BOUNDARIES: list[Callable[[str], list[int]]] = [
@@ -12,6 +17,16 @@ _BOUNDARIES: list[Callable[[str], list[int]]] = [
     lambda text: [match.end() for match in re.finditer(r"(?<=[;:,،؛])\s+|(?<=[；：，、」』）])", text)],
     lambda text: [match.end() for match in re.finditer(r"\s+", text)],
 ]
+
+
+def parts_of(line: str, tokenizer: "TextTokenizer", limit: int) -> list[str]:
+    """Return a line in parts of at most `limit` tokens, as the tokenizer normalises them; none of an empty line."""
+    text = normalized(line)
+    if not text:
+        return []
+    if tokenizer.max_tokens_per_character * len(text) + 1 <= limit:
+        return [text]
+    return split_long(text, lambda part: len(tokenizer.encode_batch([part], limit)[0]), limit)
 
 
 def split_long(text: str, count_tokens: Callable[[str], int], limit: int, level: int = 0) -> list[str]:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice, repeat
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,10 @@ from mt.data.inline_terms import encode_with_terms
 from mt.data.sentence_format import NO_TAGS, OUR_FORMAT, SentenceFormat, Tags
 from mt.data.terms import Terms
 from mt.data.tokenizer import TokenizerPair, normalized
-from mt.decoding.alignment import Unit, align_units
+from mt.decoding.alignment import Unit, align_part, align_units
 from mt.decoding.candidates import Candidate, Part
 from mt.decoding.engine import DistributedEngine, Engine, Hypothesis, SearchOptions
-from mt.decoding.long_input import split_long
+from mt.decoding.long_input import parts_of
 from mt.decoding.prefix import Prefix, speller_of, without_broken_bytes
 from mt.decoding.runaway import search_without_loops
 from mt.decoding.settings import TranslationSettings
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from mt.data.eval_texts import EvalText
     from mt.data.glossary import Glossary
+
+LineNumbers = int | Sequence[int] | None  # of the first line, of each, or of none
 
 
 @dataclass(eq=False)
@@ -82,10 +84,15 @@ class Translator:
         undecided = self.chosen is None or (self.format.names_source and not self.format.source_lang)
         self.tags = NO_TAGS if undecided else self.format.tags(self.tokenizers, self.chosen or "", several)
         self._first = self.tags.target([])
-        languages = self.format.source_lang, self.chosen or ""
-        self._terms = self.glossary.terms(*languages) if self.glossary and self.chosen else Terms({}, (), languages)
+        if self.format.source_lang and self.chosen:
+            _ = self._terms  # reports an unusable glossary now; without a source language, only once terms are needed
         self._limit = self.max_source_tokens - 2 - len(self.tags.source([]))
         self.separator = " " if self.chosen is None or is_spaced(self.chosen) else ""
+
+    @cached_property
+    def _terms(self) -> Terms:
+        languages = self.format.source_lang, self.chosen or ""
+        return self.glossary.terms(*languages) if self.glossary else Terms({}, (), languages)
 
     def distribute(self, distributed: Distributed) -> "Translator":
         """Return the same translator with its work sharded over the ranks."""
@@ -134,12 +141,12 @@ class Translator:
         return chosen
 
     def translate(
-        self, lines: Sequence[str], options: SearchOptions, first_line: int | None = 1, prefixes: Sequence[str] = ()
+        self, lines: Sequence[str], options: SearchOptions, first_line: LineNumbers = 1, prefixes: Sequence[str] = ()
     ) -> list[list[Candidate]]:
         """Return the n best translations of each line, best first; an empty line has one empty translation.
 
         Where there are prefixes, one for each line, translations begin with them. Of long lines it warns, numbered from
-        first_line, unless that is None.
+        first_line or each by its own number, unless that is None.
 
         Raises:
             InputError: the language is still to be chosen, or a prefix is longer than a translation may be, has unknown
@@ -148,17 +155,18 @@ class Translator:
         self.to(None)  # raises
         preprocessed = list(map(self._preprocessed, lines, prefixes or repeat("")))
         split = [self._split(line) for line, _ in preprocessed]
-        if first_line is not None:
-            for number, parts in enumerate(split, first_line):
-                if len(parts) > 1:
-                    log.warning("line %d is longer than the model's limit; translated in %d parts", number, len(parts))
+        numbers = range(first_line, first_line + len(lines)) if isinstance(first_line, int) else first_line
+        for number, parts in zip(numbers or (), split, strict=False):
+            if len(parts) > 1:
+                log.warning("line %d is longer than the model's limit; translated in %d parts", number, len(parts))
         parts = [part for line in split for part in line]
         spans = options.keep_spans and options.sampling is None
         terms = [self._terms.find(part, spans) for part in parts] if spans or self.glossary else []
         shown = terms if self.inline_terms and not options.attention else []
         encoded = encode_with_terms(self.tokenizers.source, parts, shown, self._limit)
         ids = [self.tags.source(sentence) if sentence else [] for sentence in encoded]
-        begun = self._begin(split, ids, options, prefixes, first_line or 1) if any(prefixes) else [Prefix()] * len(ids)
+        numbers = numbers or range(1, len(lines) + 1)
+        begun = self._begin(split, ids, options, prefixes, numbers) if any(prefixes) else [Prefix()] * len(ids)
         rows = zip(ids, begun, terms or [[] for _ in ids], parts, strict=True)
         found = self._search([Sentence(*row) for row in rows], options)
         results = zip(ids, found, begun, strict=True)
@@ -204,11 +212,11 @@ class Translator:
         sources: Sequence[Sequence[int]],
         options: SearchOptions,
         prefixes: Sequence[str],
-        first_line: int,
+        numbers: Sequence[int],
     ) -> list[Prefix]:
         """Return the prefix of each part of some lines."""
         remaining, begun = iter(sources), []
-        for number, (parts, text) in enumerate(zip(split, prefixes, strict=True), first_line):
+        for number, parts, text in zip(numbers, split, prefixes, strict=True):
             if text.strip() and len(parts) > 1:
                 raise InputError(f"line {number} has a prefix, and is longer than the model takes", "split this line")
             for source in islice(remaining, len(parts)):
@@ -229,10 +237,7 @@ class Translator:
 
     def term_share(self, lines: Sequence[str], translations: Sequence[str]) -> float | None:
         """Return the percentage of lines with terms whose translations have all of them; None without such lines."""
-        pairs = zip(lines, translations, strict=True)
-        found = [(self._terms.find(normalized(line)), text) for line, text in pairs] if self.glossary else []
-        has_all = [all(term.is_in(text) for term in terms) for terms, text in found if terms]
-        return 100 * sum(has_all) / len(has_all) if has_all else None
+        return self._terms.share(lines, translations) if self.glossary else None
 
     def warn_long_lines(self, lines: Sequence[str], text_name: str) -> None:
         """Log one warning about all lines longer than the model's limit."""
@@ -243,41 +248,31 @@ class Translator:
 
     def align(self, line: str, candidate: Candidate) -> list[Unit]:
         """Align the words of a translation, made with `SearchOptions.attention`, to its source line."""
-        if len(candidate.parts) != 1:
-            return align_units(line, candidate.text)
-        [part], text = candidate.parts, candidate.text
         preprocessed, recase = self._preprocessed(line, candidate.prefix)
+        source, text = normalized(preprocessed), candidate.text  # as the model reads it
+        starts = word_starts(source), word_starts(line)
+        if len(candidate.parts) != 1 or len(starts[0]) != len(starts[1]):
+            return align_units(line, text)
+        [part] = candidate.parts
         if recase is not None:
             # Where ß changes the length, positions of the pieces' text are not those of the translation.
             decoded = self.tokenizers.target.decode(part.target).strip()
             text = decoded if len(decoded) == len(text) else text
-        positions = defaultdict(int, zip(word_starts(preprocessed), word_starts(line), strict=True))
-        return [unit.moved(positions) for unit in self._align_part(preprocessed, text, part)]
-
-    def _align_part(self, source: str, target: str, part: Part) -> list[Unit]:
-        span = slice(len(self.tags.before), len(part.source) - len(self.tags.after))
-        pieces = self.tokenizers.source.tokens(part.source[span]), self.tokenizers.target.tokens(part.target)
-        rows = None if part.attention is None else [row[span] for row in part.attention]
-        return align_units(source, target, pieces, rows)
+        positions = defaultdict(int, zip(*starts, strict=True))
+        units = align_part(self.tokenizers, self.tags, source, text, part)
+        return [unit.moved(positions) for unit in units]
 
     def _aligned(self, sentence: Sentence, hypothesis: Hypothesis) -> list[Unit]:
         target, ids = self.tokenizers.target.decode(hypothesis.ids).strip(), hypothesis.ids
-        return self._align_part(sentence.text, target, Part(sentence.source, ids, hypothesis.attention))
+        part = Part(sentence.source, ids, hypothesis.attention)
+        return align_part(self.tokenizers, self.tags, sentence.text, target, part)
 
     def _preprocessed(self, line: str, prefix: str = "") -> Preprocessed:
         """Return a line with case and spelling restored; a prefix decides the case of its translation instead."""
         return self.preprocessing.apply(line, self.format.source_lang, bool(prefix.strip()), self._terms.spans)
 
     def _split(self, line: str) -> list[str]:
-        text = normalized(line)
-        if not text:
-            return []
-        if self.tokenizers.source.max_tokens_per_character * len(text) + 1 <= self._limit:
-            return [text]
-        return split_long(text, self._count_tokens, self._limit)
-
-    def _count_tokens(self, text: str) -> int:
-        return len(self.tokenizers.source.encode_batch([text], self._limit)[0])
+        return parts_of(line, self.tokenizers.source, self._limit)
 
     def _join(self, parts: list[tuple[Sequence[int], list[Hypothesis], Prefix]]) -> list[Candidate]:
         """Join the parts of a line, each with its source tokens, hypotheses and prefix, rank by rank."""
