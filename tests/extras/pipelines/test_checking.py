@@ -308,7 +308,8 @@ def test_scores_are_estimated_by_the_models_in_float32_with_random_pairs(tmp_pat
 
     values = "set: {training.max_steps: 800, training.precision: bf16}\nsteps:"
     teachers = TEACHERS.replace("training.max_steps: 8, ", "").replace("steps:", values, 1)
-    score = "score: {config: tiny.yaml, set: {model.d_model: 64}, forward: {step: teacher_1}, backward: {step: reverse}}"
+    models = "forward: {step: teacher_1}, backward: {step: reverse}"
+    score = f"score: {{config: tiny.yaml, set: {{model.d_model: 64}}, {models}}}"
     folder = make_pipeline(tmp_path, f"{teachers}  {REVERSE}\n  scores:\n    {score}\n")
     plan = read_plan(folder / "pipeline.yaml", [f"root={folder}"], folder / "runs")
     plan.records.mkdir(parents=True)
