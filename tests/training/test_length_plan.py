@@ -12,6 +12,7 @@ from mt.config import parse_config
 from mt.storage.run_dir import RunDir
 from mt.system.distributed import SINGLE_PROCESS
 from mt.training.length_plan import LengthPlan
+from mt.training.train_state import TrainState
 from resume_helpers import overrides, run_of, train, wait_for_step, weights
 
 SETTINGS = ("training.max_steps=300", "training.warmup_steps=40", "training.schedule=cosine")
@@ -40,6 +41,25 @@ def test_the_configured_length_bounds_the_plan_and_its_end_stays(tiny: Path) -> 
     fast.add_step(0.001)
     assert fast.replan(40) == 4 * 300
     assert fast.replan(1100) == fast.at(2000) == 1200
+
+
+@pytest.mark.parametrize(("schedule", "steps"), [("linear", 300), ("constant", 1200)])
+def test_a_rate_that_falls_to_zero_does_so_within_the_epochs(tiny: Path, schedule: str, steps: int) -> None:
+    fast = plan(tiny, "training.minutes=1000", "training.max_epochs=9", f"training.schedule={schedule}")
+    fast.add_step(0.001)
+    assert fast.replan(40) == steps
+
+
+def test_without_a_warm_up_the_first_step_tells_the_speed(tiny: Path) -> None:
+    changes = ("training.schedule=constant", "training.warmup_steps=0", "training.minutes=0.0001")
+    done = train(tiny, *changes, "training.max_steps=30", "training.validate_every=60")
+    assert "step 1 is the last (training.minutes)" in done.stderr
+
+
+def test_the_end_names_the_key_that_set_it(tiny: Path) -> None:
+    settings = parse_config((tiny / "tiny.yaml").read_text(), "tiny.yaml", LIMITED).training
+    assert "(training.max_steps)" in TrainState(step=300).end_reason(settings, 300, 0)
+    assert "(training.minutes)" in TrainState(step=250).end_reason(settings, 250, 0)
 
 
 @pytest.mark.parametrize(("schedule", "steps"), [("cosine", 41), ("linear", 41), ("constant", 33), ("noam", 33)])

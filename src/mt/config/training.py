@@ -50,8 +50,9 @@ class TrainingConfig(Section):
     minutes: Annotated[float | None, Field(gt=0, le=10**7)] = None
     """Time that training should take, validations included, preparing the text and the last scores not: max_steps is
     replanned when the warm-up ends and after each validation, from the speed so far, to at most four times the
-    configured value. A resume repeats the recorded plans, or plans at once where minutes or max_steps has changed.
-    null: no limit, as for --set training.max_steps=N alone."""
+    configured value, or, with max_epochs and a schedule that falls to zero, to at most that value. A resume repeats
+    the recorded plans, or plans at once where minutes or max_steps has changed. null: no limit, as for
+    --set training.max_steps=N alone."""
     optimizer: Literal["adam", "adamw", "muon"] = "adam"
     """Rule that updates the weights; adamw can decay them; muon makes the updates of the layers' matrices orthogonal
     and leaves the rest to adamw."""

@@ -101,10 +101,12 @@ def fitting_steps(settings: TrainingConfig, step: int, seconds_left: float, per_
     """Return the step at which a training ends if it uses the seconds that are left after this one.
 
     Args:
-        settings: bounds it; a learning rate that falls to zero needs a step after the warm-up.
+        settings: bounds it; a learning rate that falls to zero needs a step after the warm-up, and with max_epochs no
+            more steps than configured, as the epochs may end before it has fallen.
         step: the step that the training has reached.
         seconds_left: after that step.
         per_step: seconds of a step, with its share of a validation.
     """
     least = settings.warmup_steps + 1 if settings.ends_at_zero else 1
-    return int(min(max(step + seconds_left / per_step, step, least), _MOST * settings.max_steps))
+    most = 1 if settings.ends_at_zero and settings.max_epochs is not None else _MOST
+    return int(min(max(step + seconds_left / per_step, step, least), most * settings.max_steps))

@@ -76,10 +76,10 @@ class TrainState:
             self.best_score = self.best_step = None
             self.bad_validations = 0
 
-    def end_reason(self, settings: TrainingConfig, epochs_done: int) -> str:
-        """Say why training is over; empty while it is not."""
-        if self.step >= settings.max_steps:
-            limit = "max_steps" if settings.minutes is None else "minutes"
+    def end_reason(self, settings: TrainingConfig, max_steps: int, epochs_done: int) -> str:
+        """Say why training is over, which may have been replanned to `max_steps`; empty while it is not."""
+        if self.step >= max_steps:
+            limit = "max_steps" if max_steps == settings.max_steps else "minutes"
             return f"step {self.step:,} is the last (training.{limit})"
         if settings.max_epochs is not None and epochs_done >= settings.max_epochs:
             return f"epoch {epochs_done:,} is the last (training.max_epochs), with step {self.step:,}"

@@ -128,7 +128,7 @@ class Trainer:
                 compiled = self._compilation_log.new_seconds()  # no part of the training's speed
                 self._logged_seconds += compiled
                 self._length.add_step(seconds - compiled)
-                if self.state.step == self.settings.warmup_steps:
+                if self.state.step == max(1, self.settings.warmup_steps):
                     self._set_length(self._length.replan(self.state.step))
                 bar.total = self.settings.max_steps
                 bar.update()
@@ -198,7 +198,7 @@ class Trainer:
         return bool(self._end_reason())
 
     def _end_reason(self) -> str:
-        return self.state.end_reason(self.settings, self.batches.epochs_done)
+        return self.state.end_reason(self.config.training, self.settings.max_steps, self.batches.epochs_done)
 
     def save(self) -> None:
         """Write a checkpoint and remove those no longer needed."""
