@@ -38,7 +38,7 @@ from mt.data.bidirectional import BidirectionalCorpus
 from mt.data.sentence_format import OUR_FORMAT
 from mt.data.subword_sampling import Merges, SampledCorpus
 from mt.data.token_store import EncodedCorpus
-from mt.data.tokenizer import BpeTokenizer, TokenizerPair, normalized
+from mt.data.tokenizer import UNK_ID, BpeTokenizer, TokenizerPair, normalized
 from mt.errors import InputError
 from resume_helpers import resumes, run_of, train, wait_for_step, weights
 
@@ -95,8 +95,19 @@ def test_each_kind_of_change() -> None:
 @pytest.mark.parametrize("kind", sorted(ROBUST))
 def test_the_tag_of_back_translations_stays(kind: str) -> None:
     for seed in range(9):
-        plain, tagged = (changed(kind, (f"{tag}Two dogs.", "Due cani."), seed) for tag in ("", "<BT> "))
+        plain, tagged = (
+            augment(kind, (f"{tag}Two dogs.", "Due cani."), (f"{tag}Next.", "Dopo."), random.Random(seed), EN_IT)
+            for tag in ("", "<BT> ")
+        )
         assert tagged == (f"<BT> {plain[0]}", plain[1])
+
+
+def test_pairs_of_which_one_is_back_translated_are_not_merged() -> None:
+    pairs = [("<BT> Two dogs.", "Due cani."), ("A cat.", "Un gatto.")]
+    for own, other in (pairs, pairs[::-1]):
+        assert augment("merge", own, other, random.Random(0), EN_IT) == own
+    joined = ("<BT> Two dogs. Two dogs.", "Due cani. Due cani.")
+    assert augment("merge", pairs[0], pairs[0], random.Random(0), EN_IT) == joined
 
 
 def test_typos_are_single_slips_within_words() -> None:
@@ -280,6 +291,16 @@ def test_language_tags_stay_and_pairs_of_two_languages_are_not_merged(tmp_path: 
         assert all(len({*row} & {*tokenizer.tags.values()}) == 1 for row in ids)
         unchanged = [row for row in range(400) if ids[row] == sentence_ids(encoded, "source")[row]]
         assert not {*unchanged} - {199, 399} if kind == "merge" else not unchanged
+
+
+@pytest.mark.parametrize("kind", ["merge", "noise", "upper_case"])
+def test_a_sentence_with_an_unknown_character_at_its_edge_stays(tmp_path: Path, kind: str) -> None:
+    pair = TokenizerPair(usual(), usual())
+    ids = usual().encode("Two dogs.")
+    rows = [[*ids, UNK_ID], [UNK_ID, *ids]]
+    side = np.concatenate(rows), np.cumsum([0, *map(len, rows)])
+    corpus = AugmentedCorpus(EncodedCorpus({"source": side, "target": side}), pair, {kind: 1.0}, 1, 100, EN_IT)
+    assert sentence_ids(corpus.in_epoch(0), "source") == rows
 
 
 def test_the_tokenizer_learns_pieces_for_capitals() -> None:

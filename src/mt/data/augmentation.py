@@ -143,9 +143,11 @@ def noise_line(rng: random.Random) -> str:
 def augment(kind: str, pair: Pair, following: Pair, rng: random.Random, languages: Languages) -> Pair:
     """Change a pair in one of the ways (`kind`) of the configuration's `augmentation` section.
 
-    `following` is the next pair of the corpus, for merge.
+    `following` is the next pair of the corpus, for merge, which leaves a pair as it is if only one is back-translated.
     """
     tag = f"{BACK_TRANSLATION_TAG} "
+    if kind == "merge" and pair[0].startswith(tag) != following[0].startswith(tag):
+        return pair  # the tag says of a whole source that it is a translation
     if pair[0].startswith(tag):  # it stays as it is
         others = following[0].removeprefix(tag), following[1]
         source, target = augment(kind, (pair[0].removeprefix(tag), pair[1]), others, rng, languages)

@@ -23,7 +23,7 @@ from mt.data.inline_terms import annotate, draw_terms, encode_annotated
 from mt.data.shuffle import WINDOW, hash_indices
 from mt.data.subword_sampling import Lattice, Merges
 from mt.data.token_store import SIDES, EncodedCorpus, Ids, Indices, Lengths, sentence_tokens
-from mt.data.tokenizer import SPACE, SPECIALS, TokenizerPair
+from mt.data.tokenizer import EOS_ID, SPACE, SPECIALS, TokenizerPair
 from mt.data.tokenizer_kinds import TextTokenizer
 
 _AT_ONCE = 4096  # sentences
@@ -81,9 +81,9 @@ class CasedLines:
 
 
 class _Text(NamedTuple):
-    """A sentence: its text, its ids, and those of the tags and specials around it.
+    """A sentence: its text, its ids, and those of the tags and the end around it.
 
-    The text is empty if there are specials within it.
+    The text is empty if there are specials within it, such as unknown characters.
     """
 
     text: str
@@ -101,11 +101,12 @@ class _TextPair(NamedTuple):
 
 
 class _Encoder:
-    """Text of one side's token ids and back, with the tags and specials around it."""
+    """Text of one side's token ids and back, with the tags and the end around it."""
 
     def __init__(self, tokenizer: TextTokenizer, segmenter: Merges | Lattice | None) -> None:
         self._tokenizer, self._segmenter = tokenizer, segmenter
-        self._hidden = {*range(len(SPECIALS)), *tokenizer.tags.values()}
+        self._edges = {EOS_ID, *tokenizer.tags.values()}
+        self._hidden = {*range(len(SPECIALS)), *self._edges}
         self._begins_word = {
             i for i, piece in enumerate(tokenizer.tokens(range(tokenizer.vocab_size))) if piece.startswith(SPACE)
         }
@@ -115,8 +116,8 @@ class _Encoder:
         rows = [row[:length].tolist() for row, length in zip(ids, lengths.tolist(), strict=True)]
         texts = []
         for row, text in zip(rows, self._tokenizer.decode_batch(rows), strict=True):
-            before = list(takewhile(self._hidden.__contains__, row))
-            after = list(takewhile(self._hidden.__contains__, reversed(row[len(before) :])))[::-1]
+            before = list(takewhile(self._edges.__contains__, row))
+            after = list(takewhile(self._edges.__contains__, reversed(row[len(before) :])))[::-1]
             inner = row[len(before) : len(row) - len(after)]
             texts.append(_Text(text if self._hidden.isdisjoint(inner) else "", inner, before, after))
         return texts
