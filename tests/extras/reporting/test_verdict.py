@@ -11,6 +11,7 @@ import pytest
 from command import mt
 from html_helpers import checked
 from mt.api.runs import Run
+from mt.config import dump_config, parse_config
 from mt.extras.reporting.report import report_html
 from mt.extras.reporting.run_data import read_run_data
 from mt.extras.reporting.verdict import BANDS, CHECKS, Verdict, judge
@@ -120,6 +121,24 @@ def test_few_passes_and_a_rising_curve_ask_for_more_steps(run: RunDir) -> None:
     assert verdict_of(run).advice.endswith("--set training.max_steps=48"), "twice as many steps"
     rewrite_curve(run, [(24, 21.5)], epoch=40)  # a single validation says nothing of a curve
     assert reasons_of(run) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "lifted"),
+    [
+        ({"max_steps": 24}, []),
+        ({"max_steps": 24, "minutes": 5}, ["minutes"]),
+        ({"max_steps": 90, "minutes": 5, "max_epochs": 2}, ["minutes", "max_epochs"]),
+        ({"max_steps": 90}, ["patience"]),
+    ],
+)
+def test_going_on_lifts_the_limits_that_ended_the_training(run: RunDir, changes: dict, lifted: list[str]) -> None:
+    config = parse_config(run.config.read_text(), "x.yaml", [f"training.{key}={n}" for key, n in changes.items()])
+    run.config.write_text(dump_config(config))
+    rewrite_curve(run, [(8, 10.0), (16, 19.0), (24, 21.5)], epoch=20)
+    *others, last = re.findall(r"--set training\.(\S+)", verdict_of(run).advice)
+    assert (others, last) == ([f"{key}=null" for key in lifted], "max_steps=48")
+    parse_config(dump_config(config), "x.yaml", [f"training.{each}" for each in (*others, last)])
 
 
 @pytest.mark.parametrize(("ratio", "shown"), [(0.82, "82% of the length"), (1.25, "125% of the length")])

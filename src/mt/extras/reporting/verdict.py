@@ -24,6 +24,7 @@ class Facts:
     pairs: int | None
     passes: int | None  # complete ones
     longer: int  # steps to go on to: twice as many, or with a small corpus about 20 passes
+    lifted: str  # options that lift the limits which would end the training earlier
     gain: float | None  # of validation BLEU in the last quarter of the steps
     lost: float  # validation BLEU since the start, of a training that starts from another model
     ratio: float  # length of translations by that of references, in BLEU's tokens; of the worst language
@@ -70,7 +71,7 @@ BANDS = (
     (60, "adequate and fluent for the most part"),
     (101, "so high only on formulaic text, or with test sentences in the training text (mt data check)"),
 )
-_LONGER = "train longer, from where it ended: the same command with --set training.max_steps={longer}"
+_LONGER = "train longer, from where it ended: the same command with {lifted}--set training.max_steps={longer}"
 
 # The first that holds gives the advice.
 CHECKS = (
@@ -155,6 +156,14 @@ def judge(data: RunData) -> Verdict | None:
     return Verdict(facts.bleu, words, caveat, reasons, reasons[0].advice if reasons else read)
 
 
+def _limits(data: RunData) -> list[str]:
+    """Return the keys that would end a training again, were max_steps alone raised."""
+    training = data.config.training
+    limits = [key for key in ("minutes", "max_epochs") if getattr(training, key) is not None]
+    # Without these, only patience ends a training before its last step.
+    return limits if limits or data.steps >= training.max_steps else ["patience"]
+
+
 def _facts(data: RunData, tests: list[TestSet]) -> Facts:
     curve = [(e["step"], e["bleu"]) for e in data.of_kind("validation") if e.get("bleu") is not None]
     early, late = ([bleu for step, bleu in curve if (step > 0.75 * data.steps) == late] for late in (False, True))
@@ -171,6 +180,7 @@ def _facts(data: RunData, tests: list[TestSet]) -> Facts:
         bleu=sum(bleu) / len(bleu),
         pairs=pairs,
         passes=passes,
+        lifted="".join(f"--set training.{key}=null " for key in _limits(data)),
         longer=data.steps * max(2, 20 // ((passes or 0) + 1) if (pairs or 0) < 1_000_000 else 2),
         gain=max(late) - max(early) if early and late else None,
         lost=dict(curve).get(0, 0.0) - max((bleu for step, bleu in curve if step), default=100.0),
