@@ -1,7 +1,7 @@
 """Word alignment: what the models learn, how both directions are joined, and the pieces that words consist of."""
 
 import random
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +9,9 @@ import pytest
 
 from command import mt
 from data_helpers import encode_text, lines_in, write_lines
-from mt.data.batching import BatchStream
+from mt.data.batching import BatchStream, assemble
 from mt.data.guided_alignment import Alignments, PieceWords, write_alignments
+from mt.data.subword_sampling import Merges, SampledCorpus
 from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import TokenizerPair
 from mt.data.tokenizer_kinds import train_tokenizer
@@ -93,12 +94,37 @@ def test_the_words_of_pieces_are_those_of_the_text(kind: str, size: int) -> None
     assert len(set(keys.tolist())) == 3
 
 
+@pytest.mark.parametrize("kind", ["bpe", "sentencepiece_bpe"])
+def test_every_segmentation_has_the_same_words(kind: str) -> None:
+    lines = [f'"{word} {word}{end}' for word in ("the dog", "a cat", "it sees") for end in ('."', "...", "?!", ".")]
+    tokenizer = train_tokenizer(lines * 9, 330, (), kind)
+    segmenter, words, rng = Merges(tokenizer, 0.5), PieceWords(tokenizer), random.Random(1)
+    assert "..." in tokenizer.tokens(tokenizer.encode(lines[1]))
+    for line in lines:
+        whole = tokenizer.encode(line)
+        cuts = [i for i, piece in enumerate(tokenizer.tokens(whole)) if piece.startswith("▁")]
+        for _ in range(5):
+            drawn = [p for a, b in pairwise([*cuts, len(whole)]) for d in segmenter.draw(whole[a:b], 1, rng) for p in d]
+            for ids in (whole, drawn):
+                assert words.keys(np.array([ids]))[1] == words.counts(np.array([ids])) == len(WORD.findall(line))
+
+
 def written(folder: Path, sources: list[str], targets: list[str]) -> tuple[TokenizerPair, EncodedCorpus, Alignments]:
     """Encode and align a text."""
     pair = TokenizerPair.train(sources, targets, 300, shared=False)
     corpus = encode_text(folder, sources, targets, pair)
     write_alignments(corpus, pair, folder / "alignments", "key")
     return pair, corpus, Alignments.open(folder / "alignments", pair)
+
+
+def test_links_hold_for_every_segmentation(tmp_path: Path) -> None:
+    lines = [f"{word} {word}{end}" for word in ("a dog", "a cat", "it is") for end in ("...", "?!")] * 9
+    pair, corpus, alignments = written(tmp_path, lines, lines)
+    assert "..." in pair.source.tokens(pair.source.encode(lines[0]))
+    sampled = SampledCorpus(corpus, pair, [Merges(t, 0.9) for t in pair], 1, 100, tmp_path).in_epoch(0)
+    for row in range(len(lines)):
+        batch = assemble(sampled, np.array([row]))
+        assert alignments.of_batch(np.array([row]), batch.src_tokens, batch.tgt_in).any(), lines[row]
 
 
 def test_batches_have_the_alignments_of_their_sentences(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from mt.text.words import is_single
 
 Array = NDArray[Any]
 
+ALIGNMENTS_VERSION = 2  # changes when the stored words or links do
+
 _AT_ONCE = 2**16  # sentences
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 
@@ -54,12 +56,18 @@ class PieceWords:
         numbers = begins.cumsum(axis=1) - 1 + np.pad(inner[:, :-1], ((0, 0), (1, 0))) + self._is_space[ids]
         return np.where(self.hidden[ids], -1, numbers)
 
+    def counts(self, ids: Array) -> Array:
+        """Return the number of words (B,) of sentences (B, L)."""
+        # The last piece's inner words begin no token, so that no token has their numbers.
+        inner = np.where(self.hidden[ids], 0, self._inner[ids])
+        return (self.numbers(ids) + inner).max(axis=1, initial=-1) + 1
+
     def keys(self, ids: Array) -> tuple[Array, Array]:
         """Return a hash of each word of sentences (B, L), in order, and the number of words of each (B,)."""
         numbers = self.numbers(ids)
         rows, columns = np.nonzero(numbers >= 0)
         words = numbers[rows, columns]
-        sizes = numbers.max(axis=1, initial=-1) + 1
+        sizes = self.counts(ids)
         places = (np.cumsum(sizes) - sizes)[rows] + words
         firsts = np.flatnonzero(np.diff(places, prepend=-1))
         position = np.arange(len(places)) - np.repeat(firsts, np.diff(firsts, append=len(places)))
@@ -95,8 +103,9 @@ class Alignments:
 
         Sentences whose number of words an augmentation has changed are not aligned.
         """
-        source, target = (words.numbers(ids) for words, ids in zip(self.words, (src_tokens, tgt_in), strict=True))
-        n_words = np.stack([numbers.max(axis=1) + 1 for numbers in (source, target)], axis=1)
+        sides = list(zip(self.words, (src_tokens, tgt_in), strict=True))
+        source, target = (words.numbers(ids) for words, ids in sides)
+        n_words = np.stack([words.counts(ids) for words, ids in sides], axis=1)
         is_linked = np.zeros((len(sentences), n_words[:, 1].max() + 1, n_words[:, 0].max() + 1), np.bool_)
         for row in np.flatnonzero((n_words == self.sizes[sentences]).all(axis=1)).tolist():
             links = self.links[self.starts[sentences[row]] : self.starts[sentences[row] + 1]]

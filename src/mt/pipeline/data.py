@@ -11,7 +11,7 @@ from mt.console import log
 from mt.data.augmented_corpus import CasedLines, languages_of
 from mt.data.cleaning import cleaning_table
 from mt.data.encode import encode_corpus, read_counts
-from mt.data.guided_alignment import write_alignments
+from mt.data.guided_alignment import ALIGNMENTS_VERSION, write_alignments
 from mt.data.mixture import direction, read_parts
 from mt.data.prepare import prepare_text
 from mt.data.sentence_format import SentenceFormat
@@ -104,7 +104,7 @@ def align(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> None:
     """Write the word alignments of the encoded training text, if training is guided by them."""
     if not config.training.guided_alignment:
         return
-    key = stage_key("alignments", read_manifest(run_dir.encoded("train"))["key"])
+    key = stage_key("alignments", ALIGNMENTS_VERSION, read_manifest(run_dir.encoded("train"))["key"])
     if not is_done(run_dir.alignments, key):
         log.info("aligning the words of the training text")
         write_alignments(EncodedCorpus.open(run_dir.encoded("train")), tokenizers, run_dir.alignments, key)
