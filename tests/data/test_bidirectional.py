@@ -8,17 +8,22 @@ import numpy as np
 import pytest
 
 from command import Command, mt
-from data_helpers import encode_text, sentence_ids
+from data_helpers import encode_text, sentence_ids, write_lines
+from mt.bundle.pretrained import Pretrained
+from mt.config import parse_config
 from mt.data import batching
 from mt.data.batching import BatchStream
-from mt.data.bidirectional import BidirectionalCorpus
+from mt.data.bidirectional import BidirectionalCorpus, reversed_pairs
 from mt.data.mixture import Share
 from mt.data.shuffle import ShuffledWindows
 from mt.data.subword_sampling import Merges, SampledCorpus
 from mt.data.token_store import EncodedCorpus
-from mt.data.tokenizer import EOS_ID, SOS_ID, TokenizerPair
-from resume_helpers import LONG, events, resumes, train, wait_for_step, weights
-from training_helpers import Parts
+from mt.data.tokenizer import EOS_ID, SOS_ID, BpeTokenizer, TokenizerPair
+from mt.errors import InputError
+from mt.pipeline.training import _training_corpus
+from mt.storage.run_dir import RunDir
+from resume_helpers import LONG, events, overrides, resumes, train, wait_for_step, weights
+from training_helpers import Parts, prepare_run
 
 NUMBER = 400
 SOURCE = [f"der Hund {i} " + "und " * (i % 5) for i in range(NUMBER)]
@@ -113,6 +118,25 @@ def test_the_same_pairs_are_reversed_with_bpe_dropout(
     assert found == are_reversed(pairs(corpus), pairs(BidirectionalCorpus(corpus, 1, 1, 10_000).in_epoch(0)))
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_tagged_back_translations_are_never_reversed(tiny: Path, dropout: float) -> None:
+    lines = [(tiny / name).read_text().splitlines() for name in ("train.en", "train.xx")]
+    write_lines(tiny / "bt.en", [f"<BT> {line}" for line in lines[0]])
+    train = "[{source: train.en, target: train.xx}, {source: bt.en, target: train.xx, synthetic: true}]"
+    changes = (f"data.root={tiny}", f"data.train={train}", f"tokenizer.bpe_dropout={dropout}")
+    config = parse_config((tiny / "tiny.yaml").read_text(), "x.yaml", [*changes, "training.bidirectional_epochs=1"])
+    run = RunDir(tiny / "runs" / "tiny")
+    run.root.mkdir(parents=True)
+    tokenizers = prepare_run(config, run)
+    epoch = _training_corpus(config, run, tokenizers).in_epoch(0)
+    found = reversed_pairs(epoch, np.arange(len(epoch)))
+    source, target = (tokenizers.source.decode_batch(sentence_ids(epoch, side)) for side in ("source", "target"))
+    assert not any("<BT>" in line for line in target)
+    tagged = np.array([line.startswith("<BT> ") for line in source])
+    assert tagged.sum() > 200
+    assert np.mean(found[~tagged]) > 0.4
+
+
 @pytest.mark.slow
 def test_the_model_also_learns_the_reverse_direction(tiny: Path) -> None:
     losses = {}
@@ -142,9 +166,8 @@ def test_a_run_killed_in_either_phase_ends_with_the_same_weights(tiny: Path) -> 
     shutil.copytree(tiny, plain, ignore=shutil.ignore_patterns("uninterrupted"))
     train(plain, *BIDIRECTIONAL[1:])
     assert weights(plain) != weights(expected)
-    overrides = [word for change in BIDIRECTIONAL for word in ("--set", change)]
     for step in (25, 150):
-        command = Command("train", "--config", "tiny.yaml", *overrides, cwd=tiny)
+        command = Command("train", "--config", "tiny.yaml", *overrides(BIDIRECTIONAL), cwd=tiny)
         wait_for_step(tiny, step, command)
         command.signal(signal.SIGKILL)
         command.wait()
@@ -166,6 +189,19 @@ def test_a_run_killed_in_either_phase_ends_with_the_same_weights(tiny: Path) -> 
 def test_incompatible_settings_are_refused(tiny: Path, change: str, message: str) -> None:
     words = ("--set", "training.bidirectional_epochs=2", "--set", change)
     assert message in mt("train", "--config", "tiny.yaml", *words, cwd=tiny, code=2).stderr
+
+
+def test_a_tokenizer_with_a_tag_for_the_target_is_refused_at_once(tiny: Path) -> None:
+    tagged = BpeTokenizer.train([*SOURCE, *TARGET], 320, ("xx",))
+    (tiny / "tagged.json").write_text(tagged.to_json())
+    words = ["training.bidirectional_epochs=2", "tokenizer.file=tagged.json"]
+    done = mt("train", "--config", "tiny.yaml", "--dry-run", *overrides(words), cwd=tiny, code=2)
+    assert "tokenizer.file: it has a tag for xx, which reversed pairs would teach as text" in done.stderr
+    config = parse_config((tiny / "tiny.yaml").read_text(), "x.yaml", [words[0], f"tokenizer.file={tiny}/tagged.json"])
+    with pytest.raises(InputError, match="has a tag for xx"):
+        Pretrained(config).check()
+    model = config.model.model_copy(update={"target_tag": "none"})
+    Pretrained(config.model_copy(update={"model": model})).check()
 
 
 def test_several_target_languages_are_refused(two_languages: Path) -> None:

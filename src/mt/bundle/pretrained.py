@@ -83,7 +83,7 @@ class Pretrained:
         """Load the tokenizers to use, a model's or given files; None where they are to be trained.
 
         Raises:
-            InputError: they are gone or damaged, do not fit, or lack a language tag.
+            InputError: they are gone or damaged, do not fit, lack a language tag, or have one that cannot be used.
         """
         owner, settings, tagged = self.tokenizer_owner, self.config.tokenizer, self.config.tags
         if owner is None:
@@ -101,6 +101,10 @@ class Pretrained:
                 unwanted = "augmentation.terms" if language in TERM_TAGS else "that language from data"
                 hint = f"{remedy}, or remove {unwanted}"
                 raise InputError(f"{message} has no tag for {language}", hint)
+        target, is_reversed = self.config.data.target_lang[0], self.config.training.bidirectional_epochs > 0
+        if is_reversed and self.config.model.target_tag == "source" and target in tokenizers.source.tags:
+            reason = f"has a tag for {target}, which reversed pairs would teach as text"
+            raise InputError(f"{message} {reason}", f"{remedy}, or set training.bidirectional_epochs: 0")
         for tokenizer in tokenizers if settings.is_sampled else ():
             make_segmenter(tokenizer, settings)  # refuses another kind of tokenizer
         return tokenizers

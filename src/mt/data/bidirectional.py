@@ -29,13 +29,14 @@ class BidirectionalCorpus:
     """A corpus whose pairs are each reversed with probability 1/2, drawn again in each of the first `epochs`.
 
     The seed, the epoch and a pair's index decide. A pair whose target has more than `max_length` tokens, specials
-    included, is never reversed.
+    included, is never reversed, nor are the pairs that `one_way` (N,) names.
     """
 
     corpus: TrainingCorpus
     epochs: int
     seed: int
     max_length: int
+    one_way: NDArray[np.bool_] | None = None
 
     def in_epoch(self, epoch: int) -> Sentences:
         """Return the pairs of an epoch, counted from 0."""
@@ -43,16 +44,16 @@ class BidirectionalCorpus:
         if epoch >= self.epochs:
             return sentences
         key = np.random.SeedSequence([self.seed, epoch]).generate_state(1, np.uint64)[0]
-        return _PartlyReversed(sentences, key, self.max_length)
+        return _PartlyReversed(self, sentences, key)
 
 
 @dataclass(frozen=True)
 class _PartlyReversed:
     """Sentence pairs of which a hash of `key` and the index reverses some."""
 
+    settings: BidirectionalCorpus
     sentences: Sentences
     key: np.uint64
-    max_length: int
     corpus_indices: Indices | None = None  # of the pairs in the whole corpus; None if they are all of it
 
     def __len__(self) -> int:
@@ -76,8 +77,10 @@ class _PartlyReversed:
         return ids, np.where(is_reversed, opposite[1], straight[1])
 
     def are_reversed(self, indices: Indices) -> NDArray[np.bool_]:
-        bit = (hash_indices(self._in_corpus(indices), self.key) & np.uint64(1)).astype(np.bool_)
-        return bit & (self.sentences.lengths(indices)[1] < self.max_length)
+        in_corpus, one_way = self._in_corpus(indices), self.settings.one_way
+        bit = (hash_indices(in_corpus, self.key) & np.uint64(1)).astype(np.bool_)
+        can_be = self.sentences.lengths(indices)[1] < self.settings.max_length
+        return bit & can_be if one_way is None else bit & can_be & ~one_way[in_corpus]
 
     def _in_corpus(self, indices: Indices) -> Indices:
         return indices if self.corpus_indices is None else self.corpus_indices[indices]

@@ -4,6 +4,7 @@ B, N sentences, L tokens
 """
 
 import mmap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,14 @@ class EncodedCorpus:
         if indices is None:
             return sentence_tokens(*map(np.diff, both))
         return sentence_tokens(*(starts[indices + 1] - starts[indices] for starts in both))
+
+    def begin_with(self, ids: Sequence[int]) -> NDArray[np.bool_]:
+        """Return which sources (N,) begin with some ids."""
+        tokens, starts = self.sides["source"]
+        found = np.diff(starts) >= len(ids)
+        for place, number in enumerate(ids):
+            found[found] = tokens[starts[:-1][found] + place] == number
+        return found
 
     def select(self, indices: Indices) -> "EncodedCorpus":
         """Copy some sentences into memory, in the given order.

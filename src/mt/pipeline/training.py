@@ -24,6 +24,7 @@ from mt.errors import InputError
 from mt.model.build import TranslationModel, build
 from mt.storage.run_dir import RunDir
 from mt.system.distributed import SINGLE_PROCESS, Distributed
+from mt.text.languages import BACK_TRANSLATION_TAG
 from mt.text.lines import TextFile
 from mt.training.trainer import Trainer
 from mt.training.validation import Validator
@@ -107,7 +108,9 @@ def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair)
         segmenters = [make_segmenter(tokenizer, config.tokenizer) for tokenizer in tokenizers]
         corpus = SampledCorpus(encoded, tokenizers, segmenters, config.seed, max_length, folder.parent)
     if epochs := config.training.bidirectional_epochs:
-        corpus = BidirectionalCorpus(corpus, epochs, config.seed, max_length)
+        # The tag of a back-translation would be learned as text.
+        tagged = encoded.begin_with(tokenizers.source.encode(BACK_TRANSLATION_TAG))
+        corpus = BidirectionalCorpus(corpus, epochs, config.seed, max_length, tagged)
     if not (shares := config.augmentation.shares):
         return corpus
     languages, lexicon = languages_of(config), _lexicon(run_dir) if "terms" in shares else {}
