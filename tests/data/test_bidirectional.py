@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +109,17 @@ def test_a_target_too_long_for_a_source_is_never_reversed(corpus: EncodedCorpus)
     assert len(too_long) > NUMBER / 4
     assert not any(too_long)
     assert any(flag for length, flag in by_length if length == limit)
+
+
+def test_a_source_may_have_as_many_specials_as_a_target(corpus: EncodedCorpus) -> None:
+    plain = pairs(corpus)
+    limit = sorted(len(target) for _, target in plain)[NUMBER // 2]
+    both = BidirectionalCorpus(replace(corpus, source_format="text </s>"), 1, seed=1, max_length=limit + 1).in_epoch(0)
+    indices = np.arange(NUMBER)
+    for side, lengths in zip(("source", "target"), both.lengths(indices), strict=True):
+        assert lengths.tolist() == [len(ids) + 1 for ids in sentence_ids(both, side)]
+    turned = [len(plain[i][1]) for i in indices[reversed_pairs(both, indices)]]
+    assert max(turned) == limit
 
 
 def test_the_same_pairs_are_reversed_with_bpe_dropout(

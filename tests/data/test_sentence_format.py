@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from data_helpers import encode_text
+from data_helpers import encode_text, write_lines
 from engine_helpers import ENGLISH, GERMAN, configured
 from model_helpers import scramble
 from mt.bundle.model_folder import build_model
-from mt.data.batching import assemble
+from mt.data.augmented_corpus import AugmentedCorpus, Languages
+from mt.data.batching import BatchStream, assemble
+from mt.data.encode import encode_corpus
 from mt.data.glossary import Glossary
 from mt.data.sentence_format import SOURCE_FORMATS, SentenceFormat, Tags, framed
+from mt.data.subword_sampling import Merges, SampledCorpus
+from mt.data.token_store import EncodedCorpus
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID, BpeTokenizer, TokenizerPair
 from mt.decoding.engine import SearchOptions
 from mt.decoding.scoring import PairScorer
@@ -60,14 +64,38 @@ def test_tags_that_the_tokenizer_lacks() -> None:
 def test_training_reads_what_translation_reads(tmp_path: Path, source: str) -> None:
     tags = SentenceFormat(source, "target", "en").tags(PAIR, "de")
     lines = ["A dog.", "Two men are talking.", "grass"]
-    corpus = encode_text(tmp_path, lines, GERMAN, PAIR, parts=[(3, tags)])
-    batch = assemble(corpus, np.arange(3), source_format=source)
+    corpus = replace(encode_text(tmp_path, lines, GERMAN, PAIR, parts=[(3, tags)]), source_format=source)
+    batch = assemble(corpus, np.arange(3))
     rows = [framed(tags.source(TOKENIZER.encode(line)), source) for line in lines]
     longest = max(map(len, rows))
     assert batch.src_tokens.tolist() == [row + [PAD_ID] * (longest - len(row)) for row in rows]
+    assert corpus.lengths()[0].tolist() == [*map(len, rows)]
+    assert batch.n_src == BatchStream(corpus, 100, 1).next().n_src == sum(map(len, rows))
+    most = 5 - len(framed(tags.source([]), source))
+    cut = assemble(corpus, np.arange(2), max_length=5)
+    assert cut.src_tokens.tolist() == [framed(tags.source(TOKENIZER.encode(line)[:most]), source) for line in lines[:2]]
     assert batch.tgt_in[:, :2].tolist() == [[SOS_ID, DE]] * 3
     target = [DE, *TOKENIZER.encode(GERMAN[0]), EOS_ID]
     assert batch.tgt_out[0, : len(target)].tolist() == target
+
+
+@pytest.mark.parametrize("source", SOURCE_FORMATS)
+def test_the_longest_pairs_that_are_kept(tmp_path: Path, source: str) -> None:
+    form = SentenceFormat(source, "source" if source == "text </s>" else "none", "en")
+    tags, line = form.tags(PAIR, "de"), "A dog and two men are talking."
+    text = write_lines(tmp_path / "source", [line]), write_lines(tmp_path / "target", ["grass"])
+    longest = len(framed(tags.source(TOKENIZER.encode(line)), source))
+    for limit, kept in ((longest, [1]), (longest - 1, [0])):
+        encoded = tmp_path / str(limit)
+        assert encode_corpus(text, PAIR, encoded, "key", limit, [(1, tags)], source_format=source).kept == kept
+    corpus = EncodedCorpus.open(tmp_path / str(longest), source)
+    sampled = SampledCorpus(corpus, PAIR, [Merges(t, 0.3) for t in PAIR], 1, 1000, tmp_path).in_epoch(0)
+    shouted = AugmentedCorpus(corpus, PAIR, {"upper_case": 1.0}, 1, 1000, Languages("en", "de")).in_epoch(0)
+    for one in (sampled, shouted, sampled.select(np.arange(1))):
+        assert one.lengths()[0].tolist() == [(assemble(one, np.arange(1)).src_tokens != PAD_ID).sum()] > [longest]
+    for limit, is_changed in ((shouted.lengths()[0][0], True), (shouted.lengths()[0][0] - 1, False)):
+        found = AugmentedCorpus(corpus, PAIR, {"upper_case": 1.0}, 1, limit, Languages("en", "de")).in_epoch(0)
+        assert (found.lengths()[0] > longest) == is_changed
 
 
 @pytest.mark.parametrize("source", SOURCE_FORMATS)

@@ -22,7 +22,7 @@ from mt.data.bidirectional import reversed_pairs
 from mt.data.inline_terms import annotate, draw_terms, encode_annotated
 from mt.data.shuffle import WINDOW, hash_indices
 from mt.data.subword_sampling import Lattice, Merges
-from mt.data.token_store import SIDES, EncodedCorpus, Ids, Indices, Lengths, sentence_tokens
+from mt.data.token_store import SIDES, EncodedCorpus, Ids, Indices, Lengths, most_ids
 from mt.data.tokenizer import EOS_ID, SPACE, SPECIALS, TokenizerPair
 from mt.data.tokenizer_kinds import TextTokenizer
 
@@ -181,6 +181,10 @@ class _AugmentedSentences:
     epoch: int
     encoders: Sequence[_Encoder]
 
+    @property
+    def source_format(self) -> str:
+        return self.sentences.source_format
+
     def __len__(self) -> int:
         return len(self.sentences)
 
@@ -199,7 +203,7 @@ class _AugmentedSentences:
         for first in range(0, len(rows), _AT_ONCE):
             some = rows[first : first + _AT_ONCE]
             changed |= self._change(some, indices[some], kinds[some])
-        return EncodedCorpus({side: _replaced(plain, side, changed) for side in SIDES})
+        return EncodedCorpus({side: _replaced(plain, side, changed) for side in SIDES}, self.source_format)
 
     def _change(self, rows: Indices, indices: Indices, kinds: NDArray[np.int64]) -> Changed:
         """Return the token ids of changed sentences; those that cannot change or would be too long are left out."""
@@ -218,10 +222,11 @@ class _AugmentedSentences:
         texts_of_sides = list(zip(*own, strict=True))[: len(SIDES)]
         sides = zip(self.encoders, texts_of_sides, zip(*pairs, strict=True), strict=True)
         encoded = [encoder.encode(texts, new, rngs, settings.max_length) for encoder, texts, new in sides]
+        most = most_ids(settings.max_length, self.source_format)
         return {
             row: (source, target)
             for row, source, target in zip(rows.tolist(), *encoded, strict=True)
-            if source and target and max(sentence_tokens(len(source), len(target))) <= settings.max_length
+            if 0 < len(source) <= most[0] and 0 < len(target) <= most[1]
         }
 
     def _texts(self, indices: Indices) -> list[_TextPair]:

@@ -14,15 +14,17 @@ from numpy.typing import NDArray
 
 from mt.data.guided_alignment import Alignments
 from mt.data.mixture import Share
-from mt.data.sentence_format import SOURCE_FORMATS
 from mt.data.shuffle import WINDOW, ShuffledWindows
-from mt.data.token_store import Ids, Indices, Lengths, sentence_tokens
+from mt.data.token_store import Ids, Indices, Lengths, most_ids, sentence_tokens
 from mt.data.tokenizer import EOS_ID, PAD_ID, SOS_ID
 from mt.system.distributed import SINGLE_PROCESS, Distributed
 
 
 class Sentences(Protocol):
     """Sentence pairs as token ids; `EncodedCorpus` documents the methods."""
+
+    @property
+    def source_format(self) -> str: ...
 
     def __len__(self) -> int: ...
 
@@ -92,26 +94,29 @@ def _cut(longest: Lengths, max_tokens: int) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def assemble(
-    corpus: Sentences, indices: Indices, max_length: int | None = None, source_format: str = SOURCE_FORMATS[0]
-) -> Batch:
+def assemble(corpus: Sentences, indices: Indices, max_length: int | None = None) -> Batch:
     """Build the padded arrays of one batch of the sentences at `indices` (B,).
 
-    Each side is truncated to `max_length` tokens, specials included; None truncates nothing. The special tokens around
-    a source are those of `source_format`.
+    Each side is truncated to `max_length` tokens, specials included; None truncates nothing.
     """
+    source_format = corpus.source_format
     src, n_src = corpus.gather("source", indices)
     tgt, n_tgt = corpus.gather("target", indices)
+    ends_in_ids = source_format.endswith("lang")  # the ids hold the end and, behind it, the tag
     if max_length is not None:
-        n_src, n_tgt = np.minimum(n_src, max_length - 2), np.minimum(n_tgt, max_length - 1)
+        n_whole, most = n_src, most_ids(max_length, source_format)
+        n_src, n_tgt = np.minimum(n_src, most[0]), np.minimum(n_tgt, most[1])
+        if ends_in_ids:
+            rows, last = np.arange(len(src))[:, None], np.array([2, 1])
+            src[rows, n_src[:, None] - last] = src[rows, n_whole[:, None] - last]
     src_tokens, framed = _frame(src, n_src), _frame(tgt, n_tgt)
-    if source_format.endswith("lang"):  # the ids hold the end and, behind it, the tag
+    if ends_in_ids:
         src_tokens[np.arange(len(src)), n_src + 1] = PAD_ID
         src_tokens = src_tokens[:, :-1]
     if not source_format.startswith("<s>"):
         src_tokens = src_tokens[:, 1:].copy()
     tgt_in, tgt_out = np.where(framed == EOS_ID, PAD_ID, framed)[:, :-1].copy(), framed[:, 1:].copy()
-    n_src, n_tgt = sentence_tokens(n_src, n_tgt)
+    n_src, n_tgt = sentence_tokens(n_src, n_tgt, source_format)
     return Batch(src_tokens, tgt_in, tgt_out, int(n_src.sum()), int(n_tgt.sum()))
 
 
@@ -141,7 +146,6 @@ class BatchStream:
     cursor: int = 0
     distributed: Distributed = SINGLE_PROCESS
     shares: tuple[Share, ...] | None = None
-    source_format: str = SOURCE_FORMATS[0]
     alignments: Alignments | None = None
 
     def __post_init__(self) -> None:
@@ -184,7 +188,7 @@ class BatchStream:
         self.cursor += 1
         own = rows[self.distributed.rank :: self.distributed.world_size]
         used = own if len(own) else rows[:1]
-        batch = assemble(self._sentences, self._indices[used], source_format=self.source_format)
+        batch = assemble(self._sentences, self._indices[used])
         if self.alignments is not None:
             aligned = self.alignments.of_batch(self._corpus_indices[used], batch.src_tokens, batch.tgt_in)
             batch = replace(batch, aligned=aligned)

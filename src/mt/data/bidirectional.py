@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mt.data.batching import Sentences, TrainingCorpus
 from mt.data.shuffle import hash_indices
-from mt.data.token_store import Ids, Indices, Lengths
+from mt.data.token_store import Ids, Indices, Lengths, sentence_tokens
 
 _OPPOSITE = {"source": "target", "target": "source"}
 
@@ -56,14 +56,23 @@ class _PartlyReversed:
     key: np.uint64
     corpus_indices: Indices | None = None  # of the pairs in the whole corpus; None if they are all of it
 
+    @property
+    def source_format(self) -> str:
+        return self.sentences.source_format
+
+    @property
+    def _more_specials(self) -> int:
+        """The number by which a source has more specials than a target."""
+        source, target = sentence_tokens(0, 0, self.source_format)
+        return int(source - target)
+
     def __len__(self) -> int:
         return len(self.sentences)
 
     def lengths(self, indices: Indices) -> tuple[Lengths, Lengths]:
         source, target = self.sentences.lengths(indices)
-        is_reversed = self.are_reversed(indices)
-        # A source has two specials, a target one.
-        return np.where(is_reversed, target + 1, source), np.where(is_reversed, source - 1, target)
+        is_reversed, more = self.are_reversed(indices), self._more_specials
+        return np.where(is_reversed, target + more, source), np.where(is_reversed, source - more, target)
 
     def select(self, indices: Indices) -> "_PartlyReversed":
         return replace(self, sentences=self.sentences.select(indices), corpus_indices=self._in_corpus(indices))
@@ -79,7 +88,7 @@ class _PartlyReversed:
     def are_reversed(self, indices: Indices) -> NDArray[np.bool_]:
         in_corpus, one_way = self._in_corpus(indices), self.settings.one_way
         bit = (hash_indices(in_corpus, self.key) & np.uint64(1)).astype(np.bool_)
-        can_be = self.sentences.lengths(indices)[1] < self.settings.max_length
+        can_be = self.sentences.lengths(indices)[1] + self._more_specials <= self.settings.max_length
         return bit & can_be if one_way is None else bit & can_be & ~one_way[in_corpus]
 
     def _in_corpus(self, indices: Indices) -> Indices:

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from mt.console import progress
-from mt.data.sentence_format import NO_TAGS, Tags
-from mt.data.token_store import SIDES, Ids, Lengths, sentence_tokens
+from mt.data.sentence_format import NO_TAGS, SOURCE_FORMATS, Tags
+from mt.data.token_store import SIDES, Ids, Lengths, most_ids
 from mt.data.tokenizer import TokenizerPair
 from mt.data.tokenizer_kinds import TextTokenizer
 from mt.storage import atomic
@@ -45,6 +45,7 @@ def encode_corpus(
     max_length: int | None,
     parts: Sequence[tuple[int, Tags]] | None = None,
     workers: int | None = None,
+    source_format: str = SOURCE_FORMATS[0],
 ) -> Counts:
     """Encode two aligned text files into `folder`, written atomically; its manifest records the key.
 
@@ -52,6 +53,7 @@ def encode_corpus(
         max_length: pairs with a longer side (in tokens, specials included) are dropped; None keeps all.
         parts: number of pairs and tags of each part of the text; None is one part without a tag.
         workers: number of processes; None: one for a small corpus, otherwise one a core.
+        source_format: the special tokens around a source.
 
     Raises:
         InputError: a line is not UTF-8.
@@ -59,7 +61,7 @@ def encode_corpus(
     """
     parts = parts or [(count_lines(text[0]), NO_TAGS)]
     total, kept, too_long = sum(pairs for pairs, _ in parts), [0] * len(parts), 0
-    encode = partial(_encode, tokenizers, max_length)
+    encode = partial(_encode, tokenizers, max_length, source_format)
     workers = workers or (1 if total <= _SMALL else usable_cores())
     with (
         atomic.new_folder(folder, key=key) as unfinished,
@@ -87,14 +89,17 @@ def _blocks(text: tuple[Path, Path], parts: Sequence[tuple[int, Tags]]) -> Itera
             yield number, tags, list(islice(pairs, min(_BLOCK, size - start)))
 
 
-def _encode(tokenizers: TokenizerPair, max_length: int | None, block: _Block) -> list[tuple[Ids, Lengths]]:
+def _encode(
+    tokenizers: TokenizerPair, max_length: int | None, source_format: str, block: _Block
+) -> list[tuple[Ids, Lengths]]:
     """Return of each side the ids of all sentences, and the sentences' lengths, without pairs that are too long."""
     _, tags, raw = block
     texts = zip(*raw, strict=True)
     source, target = (t.encode_batch(side, max_length) for t, side in zip(tokenizers, texts, strict=True))
     pairs = [(tags.source(src), tags.target(tgt)) for src, tgt in zip(source, target, strict=True)]
     if max_length is not None:
-        pairs = [(src, tgt) for src, tgt in pairs if max(sentence_tokens(len(src), len(tgt))) <= max_length]
+        most = most_ids(max_length, source_format)
+        pairs = [(src, tgt) for src, tgt in pairs if len(src) <= most[0] and len(tgt) <= most[1]]
     sides = [[pair[side] for pair in pairs] for side in range(len(SIDES))]
     return [(np.fromiter(chain(*side), np.uint32), np.fromiter(map(len, side), np.int64)) for side in sides]
 

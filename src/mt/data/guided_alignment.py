@@ -59,8 +59,8 @@ class PieceWords:
     def counts(self, ids: Array) -> Array:
         """Return the number of words (B,) of sentences (B, L)."""
         # The last piece's inner words begin no token, so that no token has their numbers.
-        inner = np.where(self.hidden[ids], 0, self._inner[ids])
-        return (self.numbers(ids) + inner).max(axis=1, initial=-1) + 1
+        last: Array = (self.numbers(ids) + np.where(self.hidden[ids], 0, self._inner[ids])).max(axis=1, initial=-1)
+        return last + 1
 
     def keys(self, ids: Array) -> tuple[Array, Array]:
         """Return a hash of each word of sentences (B, L), in order, and the number of words of each (B,)."""

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from mt.config import TokenizerConfig
 from mt.data.sentencepiece_tokenizer import SentencePieceTokenizer
-from mt.data.token_store import SIDES, EncodedCorpus, Ids, Lengths, sentence_tokens
+from mt.data.token_store import SIDES, EncodedCorpus, Ids, Lengths, most_ids
 from mt.data.tokenizer import SPACE, TokenizerPair
 from mt.data.tokenizer_kinds import TextTokenizer
 from mt.errors import InputError
@@ -174,15 +174,15 @@ class _Segmentations:
         first = np.cumsum(draws + 1) - draws - 1
         return cls(np.array(tokens, np.int64), np.array(starts, np.int64), first, draws)
 
-    def choose(
-        self, types: NDArray[np.int32], bounds: Lengths, side: str, max_length: int, rng: np.random.Generator
-    ) -> Any:
-        """Return the concatenated ids and the lengths of sentences, given as word types and sentence bounds."""
+    def choose(self, types: NDArray[np.int32], bounds: Lengths, most: int, rng: np.random.Generator) -> Any:
+        """Return the concatenated ids and the lengths of sentences, given as word types and sentence bounds.
+
+        A sentence that would have more than `most` ids keeps the tokenizer's own segmentation.
+        """
         own, sizes = self.first[types], np.diff(self.starts)
         chosen = own + rng.integers(1, self.draws[types], endpoint=True)
         tokens = _segment_sums(sizes[chosen], bounds)
-        too_long = sentence_tokens(tokens, tokens)[SIDES.index(side)] > max_length
-        chosen = np.where(np.repeat(too_long, np.diff(bounds)), own, chosen)
+        chosen = np.where(np.repeat(tokens > most, np.diff(bounds)), own, chosen)
         # Token i is as far into its word's segmentation as the word's earlier tokens have come.
         chosen_sizes = sizes[chosen]
         shift = np.repeat(self.starts[chosen] - (np.cumsum(chosen_sizes) - chosen_sizes), chosen_sizes)
@@ -205,7 +205,8 @@ class SampledCorpus:
         max_length: int,
         folder: Path,
     ) -> None:
-        self._seed, self._max_length, self._folder = seed, max_length, folder
+        self._seed, self._folder, self._source_format = seed, folder, corpus.source_format
+        self._most_ids = dict(zip(SIDES, most_ids(max_length, corpus.source_format), strict=True))
         self._segmenters = dict(zip(SIDES, segmenters, strict=True))
         self._words = {side: _Words.split(*corpus.sides[side], t) for side, t in zip(SIDES, tokenizers, strict=True)}
         self._dtypes = {side: corpus.sides[side][0].dtype for side in SIDES}
@@ -213,7 +214,7 @@ class SampledCorpus:
     def in_epoch(self, epoch: int) -> EncodedCorpus:
         """Return the sentences of an epoch."""
         seeds = {side: np.random.SeedSequence([self._seed, epoch, number]) for number, side in enumerate(SIDES)}
-        return EncodedCorpus({side: self._segment(side, seeds[side]) for side in SIDES})
+        return EncodedCorpus({side: self._segment(side, seeds[side]) for side in SIDES}, self._source_format)
 
     def _segment(self, side: str, seed: np.random.SeedSequence) -> tuple[Ids, Lengths]:
         words, dtype = self._words[side], self._dtypes[side]
@@ -224,7 +225,7 @@ class SampledCorpus:
             for first in range(0, len(starts) - 1, _SENTENCES_AT_ONCE):
                 bounds = words.starts[first : first + _SENTENCES_AT_ONCE + 1]
                 types = words.words[bounds[0] : bounds[-1]]
-                tokens, lengths = segmentations.choose(types, bounds - bounds[0], side, self._max_length, rng)
+                tokens, lengths = segmentations.choose(types, bounds - bounds[0], self._most_ids[side], rng)
                 starts[first + 1 : first + len(bounds)] = lengths
                 file.write(tokens.astype(dtype).tobytes())
             file.flush()

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mt.data.sentence_format import SOURCE_FORMATS, framed
+
 Ids = NDArray[Any]  # uint16 or uint32
 Indices = NDArray[np.int64]
 Lengths = NDArray[np.int64]
@@ -21,9 +23,15 @@ SIDES = ("source", "target")
 _RUNS_AT_ONCE = 256  # runs of consecutive sentences that are copied before their pages are released
 
 
-def sentence_tokens(n_source: Any, n_target: Any) -> tuple[Any, Any]:
-    """Return lengths as the model sees them: `<s> source </s>`, and `<s> target` in or `target </s>` out."""
-    return n_source + 2, n_target + 1
+def sentence_tokens(n_source: Any, n_target: Any, source_format: str = SOURCE_FORMATS[0]) -> tuple[Any, Any]:
+    """Return lengths as the model sees them: a `framed` source, and `<s> target` in or `target </s>` out."""
+    return n_source + len(framed([], source_format)), n_target + 1
+
+
+def most_ids(max_length: int, source_format: str) -> tuple[int, int]:
+    """Return how many ids of a source and of a target fit into `max_length` tokens, specials included."""
+    n_source, n_target = sentence_tokens(0, 0, source_format)
+    return max_length - n_source, max_length - n_target
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,15 +40,17 @@ class EncodedCorpus:
 
     Attributes:
         sides: by side, the concatenated ids of all sentences, and the position of each one and of the end (N + 1,).
+        source_format: the special tokens around a source.
     """
 
     sides: dict[str, tuple[Ids, Lengths]]
+    source_format: str = SOURCE_FORMATS[0]
 
     @classmethod
-    def open(cls, folder: Path) -> "EncodedCorpus":
+    def open(cls, folder: Path, source_format: str = SOURCE_FORMATS[0]) -> "EncodedCorpus":
         """Map a folder that `encode_corpus` wrote."""
         starts = {side: np.load(folder / f"{side}_starts.npy", mmap_mode="r") for side in SIDES}
-        return cls({side: (_map_tokens(folder, side), starts[side]) for side in SIDES})
+        return cls({side: (_map_tokens(folder, side), starts[side]) for side in SIDES}, source_format)
 
     def in_epoch(self, epoch: int) -> "EncodedCorpus":
         """Return the corpus itself: every epoch has the same tokens."""
@@ -51,10 +61,11 @@ class EncodedCorpus:
 
     def lengths(self, indices: Indices | None = None) -> tuple[Lengths, Lengths]:
         """Return source and target tokens (N,), specials included, of some sentences or of all."""
-        both = (self.sides[side][1] for side in SIDES)
-        if indices is None:
-            return sentence_tokens(*map(np.diff, both))
-        return sentence_tokens(*(starts[indices + 1] - starts[indices] for starts in both))
+        n_source, n_target = (
+            np.diff(starts) if indices is None else starts[indices + 1] - starts[indices]
+            for starts in (self.sides[side][1] for side in SIDES)
+        )
+        return sentence_tokens(n_source, n_target, self.source_format)
 
     def begin_with(self, ids: Sequence[int]) -> NDArray[np.bool_]:
         """Return which sources (N,) begin with some ids."""
@@ -72,7 +83,7 @@ class EncodedCorpus:
         """
         firsts = np.flatnonzero(np.diff(indices, prepend=-2) != 1)
         runs = np.stack([indices[firsts], np.diff(firsts, append=len(indices))], axis=1)
-        return EncodedCorpus({side: self._copy_runs(side, runs) for side in SIDES})
+        return EncodedCorpus({side: self._copy_runs(side, runs) for side in SIDES}, self.source_format)
 
     def _copy_runs(self, side: str, runs: NDArray[np.int64]) -> tuple[Ids, Lengths]:
         tokens, starts = self.sides[side]

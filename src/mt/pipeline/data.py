@@ -97,7 +97,7 @@ def encode(config: Config, run_dir: RunDir, tokenizers: TokenizerPair, files: Ma
             form, parts = SentenceFormat.of(config), read_parts(run_dir.prepared_counts, split)
             tags = [form.of_source(part.source_lang).tags(tokenizers, part.target_lang) for part in parts]
             tagged = [(part.pairs, tag) for part, tag in zip(parts, tags, strict=True)]
-            encode_corpus(text, tokenizers, run_dir.encoded(split), key, limit, tagged)
+            encode_corpus(text, tokenizers, run_dir.encoded(split), key, limit, tagged, source_format=form.source)
 
 
 def align(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> None:

@@ -60,7 +60,8 @@ def make_trainer(
     freeze(model, config.training.freeze)
     log.info("model: %s parameters, on %s", f"{sum(p.numel() for p in model.parameters()):,}", device)
     valid_texts = read_texts(run_dir, "valid", config.data)
-    validator = Validator(config, EncodedCorpus.open(run_dir.encoded("valid")), valid_texts, tokenizers, distributed)
+    valid = EncodedCorpus.open(run_dir.encoded("valid"), config.model.source_format)
+    validator = Validator(config, valid, valid_texts, tokenizers, distributed)
     data = config.data
     weights, languages = [source.weight for source in data.train], list(map(data.languages_of, data.train))
     kept = read_counts(run_dir.encoded_counts("train")).kept
@@ -101,7 +102,7 @@ def freeze(model: TranslationModel, parts: Collection[str]) -> None:
 
 def _training_corpus(config: Config, run_dir: RunDir, tokenizers: TokenizerPair) -> TrainingCorpus:
     folder, max_length = run_dir.encoded("train"), config.data.max_length
-    encoded = EncodedCorpus.open(folder)
+    encoded = EncodedCorpus.open(folder, config.model.source_format)
     corpus: TrainingCorpus = encoded
     segmenters: list[Lattice | Merges] = []
     if config.tokenizer.is_sampled:

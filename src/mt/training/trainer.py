@@ -90,7 +90,7 @@ class Trainer:
         self.state = state = self._resume()
         self.final_weights = FinalWeights(self.settings, self.save_every, self.checkpoints, state)
         position = self.settings.max_tokens, config.seed, state.epoch, state.window, state.cursor
-        self.batches = BatchStream(corpus, *position, distributed, shares, config.model.source_format, alignments)
+        self.batches = BatchStream(corpus, *position, distributed, shares, alignments)
         self._length = LengthPlan(run, self.settings, distributed, state.step, state.elapsed)
         self._set_length(self._length.at(state.step))
         if not self.is_over():  # a finished training keeps its best score

@@ -115,7 +115,7 @@ class Validator:
         total, tokens = 0.0, 0
         plan = plan_epoch(*corpus.lengths(), config.training.max_tokens, 0, 0)
         for indices in self.distributed.shard(plan):
-            batch = assemble(corpus, indices, config.data.max_length, config.model.source_format)
+            batch = assemble(corpus, indices, config.data.max_length)
             src_tokens, tgt_in, tgt_out = map(torch.from_numpy, (batch.src_tokens, batch.tgt_in, batch.tgt_out))
             src, tgt = Packing.of(src_tokens, device), Packing.of(tgt_in, device)
             (src_tokens, tgt_in, labels), (src, tgt) = send((src_tokens, tgt_in, tgt.pack(tgt_out)), (src, tgt), device)

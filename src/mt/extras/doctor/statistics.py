@@ -65,7 +65,8 @@ def criteria_by_direction(
     config: Config, statistics: Sequence[BitextStatistics], tokenizers: tuple[Path, Path] | None
 ) -> dict[str, Criteria]:
     """Return the criteria for each direction."""
-    data, tag = config.data, config.source_tags
+    # Two specials are counted for a source.
+    data, tag = config.data, config.source_tags - (not config.model.source_format.startswith("<s>"))
     reasons = {language: undetectable(language) for language in (*data.source_lang, *data.target_lang)}
     for language, reason in reasons.items():
         if reason:

@@ -129,8 +129,9 @@ def _encode(run: RunDir, config: Config, sample: list[Pair], tokenizers: Tokeniz
     paths = (run.text_file("train", "source"), run.text_file("train", "target"))
     for path, texts in zip(paths, zip(*sample, strict=True), strict=True):
         atomic.write_text(path, "".join(text + "\n" for text in texts))
-    encode_corpus(paths, tokenizers, run.encoded("train"), "probe", config.data.max_length)
-    corpus = EncodedCorpus.open(run.encoded("train"))
+    source_format = config.model.source_format
+    encode_corpus(paths, tokenizers, run.encoded("train"), "probe", config.data.max_length, source_format=source_format)
+    corpus = EncodedCorpus.open(run.encoded("train"), source_format)
     if len(corpus) == 0:
         raise InputError(
             f"data.train: none of its pairs is within data.max_length ({config.data.max_length} tokens)",
@@ -148,7 +149,7 @@ def _train(trainer: Trainer, corpus: EncodedCorpus, seconds: float) -> tuple[int
     lengths = corpus.lengths()
     plan = plan_epoch(*lengths, trainer.settings.max_tokens, 0, 0)
     longest = max(plan, key=lambda batch: int(max(side[batch].max() for side in lengths)))
-    batch = assemble(corpus, longest, source_format=trainer.batches.source_format)
+    batch = assemble(corpus, longest)
     largest = trainer.train_step.accumulate_gradients([batch] * trainer.settings.accumulate, 0)
     trainer.model.zero_grad(set_to_none=True)
     trainer.step()  # allocates the optimizer's state

@@ -91,7 +91,7 @@ def read_run_data(run: RunDir) -> RunData:
         with _report_damage(run.cleaning, remedy):
             cleaning = dict(json.loads(_read(run, run.cleaning)))
     config = parse_config(text, str(run.config))
-    return RunData(run, config, text, events, manifest, cleaning, pairs, _lengths(run), list(_test_sets(run)))
+    return RunData(run, config, text, events, manifest, cleaning, pairs, _lengths(run, config), list(_test_sets(run)))
 
 
 @contextlib.contextmanager
@@ -142,9 +142,9 @@ def _without_lost_steps(events: Iterable[Event]) -> list[Event]:
     return [event for event in result if event["event"] != "validation" or event is last[event["step"]]]
 
 
-def _lengths(run: RunDir) -> tuple[Any, Any]:
+def _lengths(run: RunDir, config: Config) -> tuple[Any, Any]:
     try:
-        corpus = EncodedCorpus.open(run.encoded("train"))
+        corpus = EncodedCorpus.open(run.encoded("train"), config.model.source_format)
     except (OSError, StopIteration, ValueError):  # the data were removed to save space
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     step = max(1, -(-len(corpus) // _MAX_LENGTHS))
