@@ -96,7 +96,6 @@ def serve(
     from mt.api.loading import find_models, glossary_of
     from mt.extras.serving.limits import Limits
     from mt.extras.serving.service import open_directions
-    from mt.storage.atomic import require_appendable
     from mt.storage.output_path import require_writable
 
     keys = _keys(api_keys)
@@ -109,7 +108,7 @@ def serve(
                 raise InputError(message, "name them as 10.0.0.2,192.168.0.0/16") from None
     if suggestions is not None:
         require_writable(suggestions, "--suggestions")
-        require_appendable(suggestions)
+        _require_appendable(suggestions)
     terms = glossary_of(glossary, keep)
     bound = listen(host, port)  # before models are loaded: a port in use is reported at once
     choice = engine_choice({"engine": "auto", "shortlist": None, "device": device, "compute_type": compute_type})
@@ -120,6 +119,17 @@ def serve(
         drain_seconds=min(round(limits["seconds"]) + 1, 8),  # supervisors kill after 10 s
         forwarded_allow_ips=forwarded_allow_ips,
     )
+
+
+def _require_appendable(path: Path) -> None:
+    """Make a file to which suggestions can be appended, and its folder; raise an error if that is impossible."""
+    from mt.storage import atomic
+
+    if path.exists() and not path.is_file():
+        raise InputError(f"--suggestions {path}: not a regular file", "name another")
+    with atomic.explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
 
 
 def _keys(path: Path | None) -> list[str]:

@@ -129,15 +129,6 @@ def append_line(path: Path, line: str) -> None:
         file.write((line + "\n").encode())
 
 
-def require_appendable(path: Path) -> None:
-    """Raise an error unless `append_line` can write to a file, which is made, with its folder."""
-    if path.exists() and not path.is_file():
-        raise InputError(f"{path}: not a regular file", "name another")
-    with explained(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("ab").close()
-
-
 def write_tensors(path: Path, tensors: "dict[str, torch.Tensor]", **facts: str) -> None:
     """Write a safetensors file inside a `new_folder`, which makes it durable; the facts go into its header."""
     from safetensors import SafetensorError

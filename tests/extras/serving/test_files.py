@@ -389,7 +389,7 @@ def test_the_file_of_suggestions_is_checked_at_the_start(model: Path, tmp_path: 
     refused = mt("serve", "--model", model, "--suggestions", tmp_path, cwd=tmp_path, code=2)
     assert "this is a folder" in refused.stderr
     refused = mt("serve", "--model", model, "--suggestions", "/dev/null", cwd=tmp_path, code=2)
-    assert "/dev/null: not a regular file" in refused.stderr
+    assert "--suggestions /dev/null: not a regular file" in refused.stderr
     refused = mt("serve", "--model", model, "--forwarded-allow-ips", "10.0.0.0/99", cwd=tmp_path, code=2)
     assert "10.0.0.0/99: neither an address nor a network" in refused.stderr
     with ServerProcess("--model", model, "--suggestions", "new/s.jsonl", cwd=tmp_path) as server:

@@ -26,7 +26,7 @@ class _SizeClass(NamedTuple):
 _TINY, _SMALL, _MEDIUM, _LARGE = SIZE_BOUNDS = (10_000, 60_000, 300_000, 2_000_000)
 _SIZE_CLASSES = (
     _SizeClass(30, 6, 2000, "few pieces, so that each is seen often"),
-    _SizeClass(55, 6, 10_000, "2 BLEU more than 4,000 gave on Multi30k, which has 29,000"),
+    _SizeClass(55, 10, 10_000, "2 BLEU more than 4,000 gave on Multi30k, which has 29,000"),
     _SizeClass(20, 4, 10_000, "as published for IWSLT14, which has 160,000"),
     _SizeClass(10, 2, 16_000, "enough text to learn rare words whole"),
     _SizeClass(5, 1, 32_000, "enough text to learn rare words whole"),
