@@ -116,7 +116,8 @@ def test_a_run_is_shown(trained: Path) -> None:
     done = command("runs", "show", "other", cwd=trained, code=2)
     assert "other: there is no such run" in done.stderr
     assert "known: tiny" in done.stderr
-    assert "en to xx" in command("runs", "--runs", trained / "runs", "show", "tiny", cwd=trained.parent).stdout
+    given = ("--runs", trained / "runs")
+    assert "en to xx" in command("runs", *given, "show", "tiny", cwd=trained.parent, MT_RUNS="elsewhere").stdout
     assert "--json belongs to the list" in command("runs", "--json", "show", "tiny", cwd=trained, code=2).stderr
 
 

@@ -29,7 +29,7 @@ def runs_command(context: click.Context, as_json: bool, runs: Path) -> None:
         if as_json:
             raise InputError("--json belongs to the list of runs", "leave it out")
         if context.get_parameter_source("runs") is ParameterSource.COMMANDLINE:
-            context.default_map = {context.invoked_subcommand: {"runs": runs}}
+            context.obj = runs
         return
     from mt.api.runs import list_runs
 
@@ -47,13 +47,16 @@ def runs_command(context: click.Context, as_json: bool, runs: Path) -> None:
 @click.argument("name", type=click.Path(path_type=Path), shell_complete=run_folders)
 @runs_option
 @debug_option
-def show(name: Path, runs: Path) -> None:
+@click.pass_context
+def show(context: click.Context, name: Path, runs: Path) -> None:
     """Show one run: its languages, state, scores and files.
 
     Example: mt runs show demo
     """
     from mt.api.runs import find_run
 
+    if context.get_parameter_source("runs") is not ParameterSource.COMMANDLINE:
+        runs = context.obj or runs  # `mt runs --runs DIR show NAME`, whatever MT_RUNS says
     run = find_run(name, runs)
     facts = run.facts()
     lines = [

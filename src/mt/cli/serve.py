@@ -96,19 +96,11 @@ def serve(
     from mt.api.loading import find_models, glossary_of
     from mt.extras.serving.limits import Limits
     from mt.extras.serving.service import open_directions
-    from mt.storage.output_path import require_writable
 
     keys = _keys(api_keys)
-    for proxy in filter(None, forwarded_allow_ips.split(",")):
-        try:
-            ip_network(proxy.strip(), strict=False)
-        except ValueError:
-            if proxy.strip() != "*":
-                message = f"--forwarded-allow-ips {proxy.strip()}: neither an address nor a network"
-                raise InputError(message, "name them as 10.0.0.2,192.168.0.0/16") from None
+    _check_proxies(forwarded_allow_ips)
     if suggestions is not None:
-        require_writable(suggestions, "--suggestions")
-        _require_appendable(suggestions)
+        _require_appendable(suggestions, "--suggestions")
     terms = glossary_of(glossary, keep)
     bound = listen(host, port)  # before models are loaded: a port in use is reported at once
     choice = engine_choice({"engine": "auto", "shortlist": None, "device": device, "compute_type": compute_type})
@@ -121,12 +113,23 @@ def serve(
     )
 
 
-def _require_appendable(path: Path) -> None:
-    """Make a file to which suggestions can be appended, and its folder; raise an error if that is impossible."""
-    from mt.storage import atomic
+def _check_proxies(proxies: str) -> None:
+    for proxy in (each.strip() for each in proxies.split(",") if each):
+        try:
+            ip_network(proxy if proxy != "*" else "::/0", strict=False)
+        except ValueError:
+            message = f"--forwarded-allow-ips {proxy}: neither an address nor a network"
+            raise InputError(message, "name them as 10.0.0.2,192.168.0.0/16") from None
 
-    if path.exists() and not path.is_file():
-        raise InputError(f"--suggestions {path}: not a regular file", "name another")
+
+def _require_appendable(path: Path, option: str) -> None:
+    """Make a file to append to, and its folder; raise an error if that is impossible."""
+    from mt.storage import atomic
+    from mt.storage.output_path import is_device, require_writable
+
+    require_writable(path, option)
+    if is_device(path):
+        raise InputError(f"{option} {path}: not a regular file", "name another")
     with atomic.explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("ab").close()

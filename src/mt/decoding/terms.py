@@ -189,9 +189,10 @@ class TermSearch:
 
     def _spelt(self, form: str, begins: bool) -> list[int]:
         """Return a term as tokens: with a space before it only in a language with spaces, or at the beginning."""
-        ids, mark = self.tokenizer.encode(form), self.tokenizer.encode(_MARK)
-        behind = self.tokenizer.encode(_MARK + form)
-        return ids if self.is_spaced or begins or behind[: len(mark)] != mark else behind[len(mark) :]
+        if self.is_spaced or begins:
+            return self.tokenizer.encode(form)
+        mark, behind = self.tokenizer.encode(_MARK), self.tokenizer.encode(_MARK + form)
+        return behind[len(mark) :] if behind[: len(mark)] == mark else self.tokenizer.encode(form)
 
     def _place_of(self, term: "Term", units: Sequence[Unit], places: Sequence[int], ids: Sequence[int]) -> int:
         """Return the place before the word of a translation that is aligned most to a term; -1 if none is."""
